@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * buf.h -- a growing byte buffer, the target of every writer.
+ *
+ * A failed allocation is remembered (buf->failed) and further writes do nothing, so a
+ * writer may check once at its end.
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/str.h"
+
+struct gsp_buf {
+    char *p; /* not NUL-terminated unless gsp_buf_cstr() was called */
+    size_t len;
+    size_t cap;
+    bool failed;
+};
+
+void gsp_buf_free(struct gsp_buf *buf); /* NULL and {0} do nothing; leaves {0} */
+void gsp_buf_clear(struct gsp_buf *buf); /* keeps the memory */
+
+/* Room for n more bytes at buf->p + buf->len; NULL when there is no memory. */
+char *gsp_buf_reserve(struct gsp_buf *buf, size_t n);
+
+void gsp_buf_put(struct gsp_buf *buf, const void *bytes, size_t n);
+void gsp_buf_putc(struct gsp_buf *buf, char c);
+void gsp_buf_puts(struct gsp_buf *buf, const char *text);
+void gsp_buf_putsv(struct gsp_buf *buf, struct gsp_sv text);
+void gsp_buf_printf(struct gsp_buf *buf, const char *fmt, ...) GSP_PRINTF(2, 3);
+void gsp_buf_putu64(struct gsp_buf *buf, uint64_t v); /* decimal digits */
+
+/* LEB128, as protobuf and .gsp have it. */
+void gsp_buf_varint(struct gsp_buf *buf, uint64_t v);
+
+/* XML text with every name made harmless: & < > " ', control characters and bad UTF-8
+ * (as U+FFFD). */
+void gsp_buf_xml(struct gsp_buf *buf, struct gsp_sv text);
+
+/* One line for a terminal: control characters and bad UTF-8 as \xNN. */
+void gsp_buf_term(struct gsp_buf *buf, struct gsp_sv text);
+
+/* The content with a NUL after it; "" when empty, NULL when an allocation failed. Borrowed. */
+const char *gsp_buf_cstr(struct gsp_buf *buf);
+
+static inline struct gsp_sv gsp_buf_sv(const struct gsp_buf *buf)
+{
+    return (struct gsp_sv){buf->p, buf->len};
+}
+
+/* Bytes to read, front to back; every getter fails (returns false) at the end. */
+struct gsp_cursor {
+    const unsigned char *p;
+    const unsigned char *end;
+};
+
+bool gsp_cursor_varint(struct gsp_cursor *cur, uint64_t *out);
+bool gsp_cursor_bytes(struct gsp_cursor *cur, size_t n, struct gsp_sv *out); /* borrowed */
+
+#define gsp_auto_buf __attribute__((cleanup(gsp_buf_free))) struct gsp_buf

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json.h -- the one JSON writer.
+ *
+ * Commas and nesting are kept by the writer; strings are escaped, bad UTF-8 becomes U+FFFD.
+ * Non-finite numbers become null.
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/str.h"
+
+#define GSP_JSON_DEPTH_MAX 32
+
+struct gsp_json {
+    struct gsp_buf *out;
+    unsigned depth;
+    bool has_item[GSP_JSON_DEPTH_MAX + 1];
+    bool after_key;
+};
+
+void gsp_json_init(struct gsp_json *json, struct gsp_buf *out);
+
+void gsp_json_obj_begin(struct gsp_json *json);
+void gsp_json_obj_end(struct gsp_json *json);
+void gsp_json_arr_begin(struct gsp_json *json);
+void gsp_json_arr_end(struct gsp_json *json);
+void gsp_json_key(struct gsp_json *json, const char *key);
+void gsp_json_keysv(struct gsp_json *json, struct gsp_sv key);
+
+void gsp_json_sv(struct gsp_json *json, struct gsp_sv text);
+void gsp_json_str(struct gsp_json *json, const char *text); /* NULL writes null */
+void gsp_json_i64(struct gsp_json *json, int64_t v);
+void gsp_json_u64(struct gsp_json *json, uint64_t v);
+void gsp_json_f64(struct gsp_json *json, double v); /* shortest form that reads back the same */
+/* v scaled by 1e-decimals, exactly: (1234567890123, 9) writes 1234.567890123. */
+void gsp_json_fixed(struct gsp_json *json, int64_t v, unsigned decimals);
+void gsp_json_bool(struct gsp_json *json, bool v);
+void gsp_json_null(struct gsp_json *json);

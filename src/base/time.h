@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * time.h -- nanoseconds as int64_t.
+ *
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define GSP_NS_PER_S  1000000000LL
+#define GSP_NS_PER_MS 1000000LL
+#define GSP_NS_PER_US 1000LL
+
+int64_t gsp_now_ns(void);      /* CLOCK_MONOTONIC */
+int64_t gsp_realtime_ns(void); /* CLOCK_REALTIME */
+int64_t gsp_cputime_ns(void);  /* of this process */
+
+/* "1.50 s", "12.0 ms": three significant figures for people. Returns out. */
+char *gsp_fmt_duration(int64_t ns, char *out, size_t cap);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * profile.h -- a profile in memory: what recorders fill and what exporters and reports read.
+ *
+ * Strings, frames and stacks are interned once; everything else carries 32-bit ids.
+ * A stack is a node of a prefix tree (its caller's stack + one frame), so equal stacks
+ * have equal ids and a stack costs one node.
+ * Samples are kept as delta-coded blocks of some 5 bytes each, or not at all
+ * (keep_samples false): the sum per thread and stack is always kept.
+ *
+ * Used by: sample/ (fills), export/ (fills and reads), report/ and cli/ (read).
+ * Threads: one owner; many readers once nothing writes.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+/* No string, no frame, the empty stack: id 0 of each kind is taken. */
+#define GSP_NONE 0U
+/* A thread or process that does not exist: their ids start at 0. */
+#define GSP_NO_INDEX UINT32_MAX
+
+/* Ids of one kind a profile can hold; more fails with LIMIT. */
+#define GSP_PROFILE_IDS_MAX (1U << 26)
+/* Frames of one stack. */
+#define GSP_STACK_DEPTH_MAX 4096U
+
+enum gsp_frame_kind {
+    GSP_FRAME_PYTHON,
+    GSP_FRAME_NATIVE,
+    GSP_FRAME_KERNEL,
+    GSP_FRAME_MARK, /* a word of ours, e.g. "(more frames)" */
+};
+
+struct gsp_frame {
+    uint32_t name;       /* string: qualified function name */
+    uint32_t file;       /* string: path as the target has it, or GSP_NONE */
+    uint32_t line;       /* 0 when unknown */
+    uint32_t first_line; /* of the function; 0 when unknown */
+    enum gsp_frame_kind kind;
+};
+
+struct gsp_process {
+    int32_t pid;
+    int32_t ppid;     /* -1 when unknown */
+    uint32_t name;    /* string: "python3" */
+    uint32_t cmdline; /* string: arguments joined by spaces, or GSP_NONE */
+    uint32_t version; /* string: "3.11.7", or GSP_NONE */
+};
+
+struct gsp_thread {
+    uint32_t process;   /* index */
+    uint64_t os_id;     /* kernel thread id; 0 when unknown */
+    uint64_t python_id; /* threading.get_ident(); 0 when unknown */
+    uint32_t name;      /* string, or GSP_NONE */
+    bool is_main;
+};
+
+enum gsp_unit {
+    GSP_UNIT_NS,    /* weights are time */
+    GSP_UNIT_COUNT, /* weights are numbers of samples (imported, rate unknown) */
+    GSP_UNIT_BYTES,
+};
+
+#define GSP_SAMPLE_ON_CPU  1U /* the kernel had the thread running or runnable */
+#define GSP_SAMPLE_HAS_GIL 2U
+
+struct gsp_sample {
+    int64_t time_ns;  /* since meta.start_ns */
+    int64_t weight;   /* in meta.unit */
+    uint32_t thread;  /* index */
+    uint32_t stack;   /* id of the leaf's node */
+    uint32_t flags;   /* GSP_SAMPLE_* */
+};
+
+/* Why samples are missing. */
+struct gsp_losses {
+    uint64_t torn;    /* the stack kept changing while it was read */
+    uint64_t late;    /* ticks whose time had passed */
+    uint64_t failed;  /* memory that could not be read or made no sense */
+    uint64_t gone;    /* processes that ended under our hands */
+    uint64_t skipped; /* processes that are not Python */
+};
+
+struct gsp_profile_meta {
+    int64_t start_ns;    /* CLOCK_REALTIME of time 0; 0 when unknown */
+    int64_t duration_ns; /* 0 when unknown */
+    int64_t period_ns;   /* between two ticks; 0 when unknown */
+    enum gsp_unit unit;
+    uint64_t ticks; /* times the clock asked */
+    struct gsp_losses losses;
+};
+
+struct gsp_profile; /* opaque */
+
+GSP_MUST_CHECK int gsp_profile_new(bool keep_samples, struct gsp_profile **out,
+                                   struct gsp_err *err);
+void gsp_profile_free(struct gsp_profile *profile); /* NULL does nothing */
+
+/* Lent for reading and writing until gsp_profile_free(). */
+struct gsp_profile_meta *gsp_profile_meta(struct gsp_profile *profile);
+const struct gsp_profile_meta *gsp_profile_meta_get(const struct gsp_profile *profile);
+
+/* Interning: *out is the id of an equal one when there is one.  Fail with NOMEM or LIMIT. */
+GSP_MUST_CHECK int gsp_profile_string(struct gsp_profile *profile, struct gsp_sv text,
+                                      uint32_t *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_profile_frame(struct gsp_profile *profile, const struct gsp_frame *frame,
+                                     uint32_t *out, struct gsp_err *err);
+/* The stack that calls frame from caller (GSP_NONE: frame is the root).
+ * Fails with LIMIT past GSP_STACK_DEPTH_MAX. */
+GSP_MUST_CHECK int gsp_profile_stack(struct gsp_profile *profile, uint32_t caller, uint32_t frame,
+                                     uint32_t *out, struct gsp_err *err);
+/* Always adds; the caller knows what it added. *out is the index. */
+GSP_MUST_CHECK int gsp_profile_process(struct gsp_profile *profile,
+                                       const struct gsp_process *process, uint32_t *out,
+                                       struct gsp_err *err);
+GSP_MUST_CHECK int gsp_profile_thread(struct gsp_profile *profile, const struct gsp_thread *thread,
+                                      uint32_t *out, struct gsp_err *err);
+
+/* Changes what is known of a thread or process (a name that came late). */
+void gsp_profile_set_thread(struct gsp_profile *profile, uint32_t i,
+                            const struct gsp_thread *thread);
+void gsp_profile_set_process(struct gsp_profile *profile, uint32_t i,
+                             const struct gsp_process *process);
+
+/* Adds one sample; times should not fall within a thread, and are clamped if they do.
+ * Ids that do not exist fail with FORMAT. */
+GSP_MUST_CHECK int gsp_profile_add(struct gsp_profile *profile, const struct gsp_sample *sample,
+                                   struct gsp_err *err);
+
+/* How many there are; ids of strings, frames and stacks run from 1 to count inclusive. */
+size_t gsp_profile_string_count(const struct gsp_profile *profile);
+size_t gsp_profile_frame_count(const struct gsp_profile *profile);
+size_t gsp_profile_stack_count(const struct gsp_profile *profile);
+size_t gsp_profile_process_count(const struct gsp_profile *profile);
+size_t gsp_profile_thread_count(const struct gsp_profile *profile);
+uint64_t gsp_profile_sample_count(const struct gsp_profile *profile);
+bool gsp_profile_has_samples(const struct gsp_profile *profile); /* keep_samples */
+
+/* Borrowed until the next addition. A wrong id gives an empty string or NULL. */
+struct gsp_sv gsp_profile_string_at(const struct gsp_profile *profile, uint32_t id);
+const struct gsp_frame *gsp_profile_frame_at(const struct gsp_profile *profile, uint32_t id);
+const struct gsp_process *gsp_profile_process_at(const struct gsp_profile *profile, uint32_t i);
+const struct gsp_thread *gsp_profile_thread_at(const struct gsp_profile *profile, uint32_t i);
+
+uint32_t gsp_profile_stack_caller(const struct gsp_profile *profile, uint32_t stack);
+uint32_t gsp_profile_stack_frame(const struct gsp_profile *profile, uint32_t stack);
+uint32_t gsp_profile_stack_depth(const struct gsp_profile *profile, uint32_t stack);
+/* Frame ids, root first; returns how many of at most cap were written (the root-most ones). */
+size_t gsp_profile_stack_frames(const struct gsp_profile *profile, uint32_t stack,
+                                uint32_t *frames, size_t cap);
+
+/* Walks the samples in the order they were added. */
+struct gsp_sample_iter {
+    const struct gsp_profile *profile;
+    size_t block;
+    size_t pos;
+    struct gsp_sample last;
+};
+void gsp_sample_iter_init(struct gsp_sample_iter *iter, const struct gsp_profile *profile);
+bool gsp_sample_iter_next(struct gsp_sample_iter *iter, struct gsp_sample *out);
+
+/* The sums: one row per (thread, stack) that has samples, in order of first sight. */
+struct gsp_total {
+    uint32_t thread;
+    uint32_t stack;
+    uint64_t count;
+    int64_t weight;
+};
+size_t gsp_profile_total_count(const struct gsp_profile *profile);
+const struct gsp_total *gsp_profile_total_at(const struct gsp_profile *profile, size_t i);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tree.h -- a profile as people look at it: frames merged as asked, summed into a call tree.
+ *
+ * The view says what makes two frames the same: --function merges the lines of a function,
+ * --nolineno hides lines, --threads puts process and thread on top of each stack.
+ *
+ * Used by: export/ (folded, svg, pstats), report/.
+ * Threads: a tree never changes once made.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "model/profile.h"
+
+struct gsp_view {
+    bool by_function;    /* -F: lines of a function are one; the line shown is its first */
+    bool no_lines;       /* --nolineno: no line in the label */
+    bool threads;        /* -t: "thread NAME (TID)" above each stack */
+    bool processes;      /* "process PID: NAME" above each stack; implied by more than one pid */
+    bool full_filenames; /* whole paths instead of the last part (packages keep their folder) */
+};
+
+/* Appends the label of a frame: "func (file.py:12)". */
+void gsp_view_label(const struct gsp_view *view, const struct gsp_profile *profile, uint32_t frame,
+                    struct gsp_buf *out);
+/* The file as the view shows it: "pkg/mod.py", or the whole path. */
+struct gsp_sv gsp_view_file(const struct gsp_view *view, struct gsp_sv path);
+
+struct gsp_node {
+    uint32_t parent;       /* index; the root is its own parent */
+    uint32_t first_child;  /* index, or 0 */
+    uint32_t next_sibling; /* index, or 0 */
+    uint32_t label;        /* index into the tree's labels */
+    uint32_t frame;        /* a frame id of the profile that has this label, or GSP_NONE */
+    uint32_t depth;
+    uint64_t self_count;
+    uint64_t total_count;
+    int64_t self_weight;
+    int64_t total_weight;
+};
+
+struct gsp_tree;
+
+/* On success *out is the caller's, to be freed with gsp_tree_free().
+ * Children are sorted by label, so the same profile always gives the same tree. */
+GSP_MUST_CHECK int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
+                                struct gsp_tree **out, struct gsp_err *err);
+void gsp_tree_free(struct gsp_tree *tree);
+
+size_t gsp_tree_count(const struct gsp_tree *tree); /* nodes, the root (index 0) included */
+const struct gsp_node *gsp_tree_at(const struct gsp_tree *tree, uint32_t i);
+struct gsp_sv gsp_tree_label(const struct gsp_tree *tree, uint32_t label); /* borrowed */
+size_t gsp_tree_label_count(const struct gsp_tree *tree);
+uint32_t gsp_tree_depth(const struct gsp_tree *tree); /* of the deepest node */
