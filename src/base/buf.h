@@ -23,7 +23,7 @@ struct gsp_buf {
     bool failed;
 };
 
-void gsp_buf_free(struct gsp_buf *buf); /* NULL and {0} do nothing; leaves {0} */
+void gsp_buf_free(struct gsp_buf *buf);  /* NULL and {0} do nothing; leaves {0} */
 void gsp_buf_clear(struct gsp_buf *buf); /* keeps the memory */
 
 /* Room for n more bytes at buf->p + buf->len; NULL when there is no memory. */
@@ -38,6 +38,17 @@ void gsp_buf_putu64(struct gsp_buf *buf, uint64_t v); /* decimal digits */
 
 /* LEB128, as protobuf and .gsp have it. */
 void gsp_buf_varint(struct gsp_buf *buf, uint64_t v);
+
+/* Signed numbers for a varint: small magnitudes of either sign become small numbers. */
+static inline uint64_t gsp_zigzag(int64_t v)
+{
+    return ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0);
+}
+
+static inline int64_t gsp_unzigzag(uint64_t v)
+{
+    return (int64_t)((v >> 1) ^ (0 - (v & 1)));
+}
 
 /* XML text with every name made harmless: & < > " ', control characters and bad UTF-8
  * (as U+FFFD). */
