@@ -40,6 +40,8 @@ struct gsp_node {
     uint32_t label;        /* index into the tree's labels */
     uint32_t frame;        /* a frame id of the profile that has this label, or GSP_NONE */
     uint32_t depth;
+    /* Numbers of samples.  In a profile whose unit is GSP_UNIT_COUNT these are the weights:
+     * an imported line "a;b 100" is a hundred samples. */
     uint64_t self_count;
     uint64_t total_count;
     int64_t self_weight;
