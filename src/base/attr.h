@@ -14,4 +14,4 @@
 #define gsp_unlikely(x)  __builtin_expect(!!(x), 0)
 
 /* The number of elements of an array (not of a pointer). */
-#define GSP_COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define GSP_COUNT(a)     (sizeof(a) / sizeof((a)[0]))

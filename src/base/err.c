@@ -14,12 +14,9 @@ struct row {
     const char *text;
 };
 
-static const struct row ROWS[] = {
-    {GSP_OK, 0, 200, "OK", "success"},
-#define GSP_ERR_ROW(name, code, exit_status, http, text) {(code), (exit_status), (http), #name, (text)},
-    GSP_ERR_MAP(GSP_ERR_ROW)
-#undef GSP_ERR_ROW
-};
+#define ROW(name, code, exit_status, http, text) {(code), (exit_status), (http), #name, (text)},
+static const struct row ROWS[] = {{GSP_OK, 0, 200, "OK", "success"}, GSP_ERR_MAP(ROW)};
+#undef ROW
 
 static const struct row UNKNOWN = {0, 70, 500, "UNKNOWN", "unknown error"};
 

@@ -51,6 +51,7 @@ struct gsp_out {
     struct gsp_buf buf;
     int fd;        /* borrowed */
     int failed;    /* GSP_E_* of the first failure; later spills do nothing */
+    int sys;       /* the errno behind it, or 0 */
     uint64_t done; /* bytes handed to the descriptor */
 };
 

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/buf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CAP_MIN     64
+#define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
+
+void gsp_buf_free(struct gsp_buf *buf)
+{
+    if (!buf)
+        return;
+    free(buf->p);
+    *buf = (struct gsp_buf){0};
+}
+
+void gsp_buf_clear(struct gsp_buf *buf)
+{
+    buf->len = 0;
+    buf->failed = false;
+}
+
+char *gsp_buf_reserve(struct gsp_buf *buf, size_t n)
+{
+    if (buf->failed)
+        return NULL;
+    if (n <= buf->cap - buf->len && buf->p)
+        return buf->p + buf->len;
+    size_t need = buf->len + n;
+    size_t cap = buf->cap ? buf->cap : CAP_MIN;
+    while (cap < need && cap <= SIZE_MAX / 2)
+        cap *= 2;
+    char *p = need >= n && cap >= need ? realloc(buf->p, cap) : NULL;
+    if (!p) {
+        buf->failed = true;
+        return NULL;
+    }
+    buf->p = p;
+    buf->cap = cap;
+    return p + buf->len;
+}
+
+void gsp_buf_put(struct gsp_buf *buf, const void *bytes, size_t n)
+{
+    if (n == 0)
+        return;
+    char *p = gsp_buf_reserve(buf, n);
+    if (!p)
+        return;
+    memcpy(p, bytes, n);
+    buf->len += n;
+}
+
+void gsp_buf_putc(struct gsp_buf *buf, char c)
+{
+    gsp_buf_put(buf, &c, 1);
+}
+
+void gsp_buf_puts(struct gsp_buf *buf, const char *text)
+{
+    gsp_buf_put(buf, text, strlen(text));
+}
+
+void gsp_buf_putsv(struct gsp_buf *buf, struct gsp_sv text)
+{
+    gsp_buf_put(buf, text.p, text.len);
+}
+
+void gsp_buf_printf(struct gsp_buf *buf, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n < 0) {
+        buf->failed = true;
+    } else {
+        char *p = gsp_buf_reserve(buf, (size_t)n + 1);
+        if (p) {
+            vsnprintf(p, (size_t)n + 1, fmt, again);
+            buf->len += (size_t)n;
+        }
+    }
+    va_end(again);
+}
+
+void gsp_buf_putu64(struct gsp_buf *buf, uint64_t v)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+    do {
+        digits[--at] = (char)('0' + v % 10);
+        v /= 10;
+    } while (v);
+    gsp_buf_put(buf, digits + at, sizeof(digits) - at);
+}
+
+void gsp_buf_varint(struct gsp_buf *buf, uint64_t v)
+{
+    char bytes[10];
+    size_t n = 0;
+    while (v >= 0x80) {
+        bytes[n++] = (char)(unsigned char)(v | 0x80);
+        v >>= 7;
+    }
+    bytes[n++] = (char)(unsigned char)v;
+    gsp_buf_put(buf, bytes, n);
+}
+
+/* The code point of a well-formed sequence of len bytes. */
+static uint32_t decode(const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    static const unsigned char LEAD_MASK[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t c = p[0] & LEAD_MASK[len];
+    for (size_t i = 1; i < len; i++)
+        c = c << 6 | (p[i] & 0x3fu);
+    return c;
+}
+
+static bool is_control(uint32_t c)
+{
+    return c < 0x20 || (c >= 0x7f && c < 0xa0);
+}
+
+static const char *xml_entity(uint32_t c)
+{
+    switch (c) {
+    case '&':
+        return "&amp;";
+    case '<':
+        return "&lt;";
+    case '>':
+        return "&gt;";
+    case '"':
+        return "&quot;";
+    case '\'':
+        return "&#39;";
+    default:
+        /* U+FFFE and U+FFFF are well-formed UTF-8, but no characters of XML. */
+        return is_control(c) || c == 0xfffe || c == 0xffff ? REPLACEMENT : NULL;
+    }
+}
+
+void gsp_buf_xml(struct gsp_buf *buf, struct gsp_sv text)
+{
+    while (text.len) {
+        size_t n = gsp_utf8_len(text);
+        const char *entity = n ? xml_entity(decode(text.p, n)) : REPLACEMENT;
+        n += n == 0;
+        if (entity)
+            gsp_buf_puts(buf, entity);
+        else
+            gsp_buf_put(buf, text.p, n);
+        text.p += n;
+        text.len -= n;
+    }
+}
+
+/* What a terminal would obey or reorder rather than show. */
+static bool is_term_unsafe(uint32_t c)
+{
+    return is_control(c) || (c >= 0x200e && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+           (c >= 0x2066 && c <= 0x2069);
+}
+
+void gsp_buf_term(struct gsp_buf *buf, struct gsp_sv text)
+{
+    while (text.len) {
+        size_t n = gsp_utf8_len(text);
+        bool plain = n && !is_term_unsafe(decode(text.p, n));
+        n += n == 0;
+        if (plain) {
+            gsp_buf_put(buf, text.p, n);
+        } else {
+            for (size_t i = 0; i < n; i++)
+                gsp_buf_printf(buf, "\\x%02x", (unsigned)(unsigned char)text.p[i]);
+        }
+        text.p += n;
+        text.len -= n;
+    }
+}
+
+const char *gsp_buf_cstr(struct gsp_buf *buf)
+{
+    char *p = gsp_buf_reserve(buf, 1);
+    if (!p)
+        return NULL;
+    *p = '\0';
+    return buf->p;
+}
+
+bool gsp_cursor_varint(struct gsp_cursor *cur, uint64_t *out)
+{
+    uint64_t v = 0;
+    const unsigned char *p = cur->p;
+    for (unsigned shift = 0; shift < 64 && p < cur->end; shift += 7) {
+        uint64_t bits = *p & 0x7fu;
+        /* The tenth byte has room for one bit. */
+        if (shift == 63 && bits > 1)
+            return false;
+        v |= bits << shift;
+        if (!(*p++ & 0x80u)) {
+            cur->p = p;
+            *out = v;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool gsp_cursor_bytes(struct gsp_cursor *cur, size_t n, struct gsp_sv *out)
+{
+    if (n > (size_t)(cur->end - cur->p))
+        return false;
+    *out = (struct gsp_sv){(const char *)cur->p, n};
+    cur->p += n;
+    return true;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READ_CHUNK  16384
+#define SPILL_BYTES 65536
+#define TMP_TRIES   100
+
+void gsp_fd_close(const int *fd)
+{
+    if (*fd < 0)
+        return;
+    int saved = errno;
+    close(*fd);
+    errno = saved;
+}
+
+void gsp_free_ptr(void *pp)
+{
+    void *p;
+    memcpy(&p, pp, sizeof(p));
+    free(p);
+}
+
+static int read_failed(int sys, const char *path, struct gsp_err *err)
+{
+    switch (sys) {
+    case ENOENT:
+    case ENOTDIR:
+        return gsp_err_set(err, GSP_E_NOFILE, sys, "%s: %s", path, strerror(sys));
+    case EACCES:
+    case EPERM:
+        return gsp_err_set(err, GSP_E_PERM, sys, "%s: %s", path, strerror(sys));
+    default:
+        return gsp_err_set(err, GSP_E_IO, sys, "%s: %s", path, strerror(sys));
+    }
+}
+
+static int read_all(int fd, const char *name, size_t max_bytes, struct gsp_buf *out,
+                    struct gsp_err *err)
+{
+    /* Files of /proc say that their size is 0: only reading tells the end. */
+    for (;;) {
+        char *p = gsp_buf_reserve(out, READ_CHUNK);
+        if (!p)
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to read %s", name);
+        ssize_t n = read(fd, p, READ_CHUNK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return read_failed(errno, name, err);
+        if (n == 0)
+            return 0;
+        out->len += (size_t)n;
+        if (out->len > max_bytes)
+            return gsp_err_set(err, GSP_E_LIMIT, 0, "%s has more than %zu bytes", name, max_bytes);
+    }
+}
+
+int gsp_file_read(const char *path, size_t max_bytes, struct gsp_buf *out, struct gsp_err *err)
+{
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return read_failed(errno, path, err);
+    return read_all(fd, path, max_bytes, out, err);
+}
+
+int gsp_fd_read_all(int fd, size_t max_bytes, struct gsp_buf *out, struct gsp_err *err)
+{
+    return read_all(fd, "input", max_bytes, out, err);
+}
+
+int gsp_fd_write_all(int fd, const void *bytes, size_t n, struct gsp_err *err)
+{
+    const char *p = bytes;
+    while (n) {
+        ssize_t done = write(fd, p, n);
+        if (done >= 0) {
+            p += done;
+            n -= (size_t)done;
+        } else if (errno == EAGAIN) {
+            /* Someone who shares our stdout may have made it non-blocking. */
+            struct pollfd pfd = {.fd = fd, .events = POLLOUT};
+            poll(&pfd, 1, -1);
+        } else if (errno != EINTR) {
+            return gsp_err_set(err, GSP_E_IO, errno, "cannot write: %s", strerror(errno));
+        }
+    }
+    return 0;
+}
+
+static int write_refused(const char *path, int sys, struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOWRITE, sys, "cannot write %s: %s", path, strerror(sys));
+}
+
+static int open_stdout(struct gsp_newfile *file, struct gsp_err *err)
+{
+    file->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    return file->fd < 0 ? write_refused("standard output", errno, err) : 0;
+}
+
+/* Devices and pipes cannot be replaced by a rename: they are written as they are. */
+static int open_special(struct gsp_newfile *file, struct gsp_err *err)
+{
+    file->fd = open(file->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    return file->fd < 0 ? write_refused(file->path, errno, err) : 0;
+}
+
+/* A visible name beside the final one: what a killed program leaves can be found. */
+static int open_tmp(struct gsp_newfile *file, mode_t mode, struct gsp_err *err)
+{
+    for (unsigned i = 0; i < TMP_TRIES; i++) {
+        gsp_auto_free char *tmp = NULL;
+        if (asprintf(&tmp, "%s.%ld-%u.part", file->path, (long)getpid(), i) < 0) {
+            tmp = NULL;
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+        }
+        file->fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        if (file->fd >= 0) {
+            file->tmp_path = tmp;
+            tmp = NULL;
+            return 0;
+        }
+        if (errno != EEXIST)
+            return write_refused(file->path, errno, err);
+    }
+    return write_refused(file->path, EEXIST, err);
+}
+
+static int fill_newfile(struct gsp_newfile *file, const char *path, struct gsp_err *err)
+{
+    /* Through a symbolic link the file behind it is meant. */
+    file->path = realpath(path, NULL);
+    if (!file->path)
+        file->path = strdup(path);
+    if (!file->path)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+    if (strcmp(path, "-") == 0)
+        return open_stdout(file, err);
+
+    struct stat st;
+    if (stat(file->path, &st) != 0)
+        return open_tmp(file, 0666, err);
+    if (S_ISDIR(st.st_mode))
+        return write_refused(path, EISDIR, err);
+    if (!S_ISREG(st.st_mode))
+        return open_special(file, err);
+    if (!file->replace)
+        return gsp_err_set(err, GSP_E_EXISTS, EEXIST, "%s already exists", path);
+    return open_tmp(file, st.st_mode & 0777, err);
+}
+
+int gsp_newfile_open(struct gsp_newfile *file, const char *path, bool replace, struct gsp_err *err)
+{
+    *file = (struct gsp_newfile){.fd = -1, .replace = replace};
+    int rc = fill_newfile(file, path, err);
+    if (rc)
+        gsp_newfile_abort(file);
+    return rc;
+}
+
+/* Gives the temporary its final name; without replace, only if that name is still free. */
+static int publish(const struct gsp_newfile *file, struct gsp_err *err)
+{
+    if (!file->replace) {
+        if (renameat2(AT_FDCWD, file->tmp_path, AT_FDCWD, file->path, RENAME_NOREPLACE) == 0)
+            return 0;
+        if (errno == EEXIST)
+            return gsp_err_set(err, GSP_E_EXISTS, EEXIST, "%s already exists", file->path);
+        /* Some file systems do not know the flag. */
+        if (errno != EINVAL && errno != ENOSYS)
+            return write_refused(file->path, errno, err);
+        if (access(file->path, F_OK) == 0)
+            return gsp_err_set(err, GSP_E_EXISTS, EEXIST, "%s already exists", file->path);
+    }
+    if (rename(file->tmp_path, file->path) != 0)
+        return write_refused(file->path, errno, err);
+    return 0;
+}
+
+int gsp_newfile_commit(struct gsp_newfile *file, struct gsp_err *err)
+{
+    int rc = 0;
+    /* Data before name, or a power cut could leave the name with nothing behind it. */
+    if (file->tmp_path && fdatasync(file->fd) != 0 && errno != EINVAL && errno != EROFS)
+        rc = gsp_err_set(err, GSP_E_IO, errno, "cannot write %s: %s", file->path, strerror(errno));
+    int fd = file->fd;
+    file->fd = -1;
+    if (close(fd) != 0 && rc == 0 && errno != EINTR)
+        rc = gsp_err_set(err, GSP_E_IO, errno, "cannot write %s: %s", file->path, strerror(errno));
+    if (rc == 0 && file->tmp_path)
+        rc = publish(file, err);
+    if (rc == 0) {
+        free(file->tmp_path);
+        file->tmp_path = NULL;
+    }
+    gsp_newfile_abort(file);
+    return rc;
+}
+
+void gsp_newfile_abort(struct gsp_newfile *file)
+{
+    gsp_fd_close(&file->fd);
+    if (file->tmp_path)
+        unlink(file->tmp_path);
+    free(file->tmp_path);
+    free(file->path);
+    *file = (struct gsp_newfile){.fd = -1};
+}
+
+void gsp_out_init(struct gsp_out *out, int fd)
+{
+    *out = (struct gsp_out){.fd = fd};
+}
+
+static void flush(struct gsp_out *out)
+{
+    if (!out->failed && out->buf.failed)
+        out->failed = GSP_E_NOMEM;
+    if (!out->failed && out->buf.len) {
+        struct gsp_err err = {0};
+        out->failed = gsp_fd_write_all(out->fd, out->buf.p, out->buf.len, &err);
+        out->sys = err.sys;
+        out->done += out->failed ? 0 : out->buf.len;
+    }
+    gsp_buf_clear(&out->buf);
+}
+
+void gsp_out_spill(struct gsp_out *out)
+{
+    if (out->buf.len > SPILL_BYTES || out->buf.failed)
+        flush(out);
+}
+
+int gsp_out_finish(struct gsp_out *out, struct gsp_err *err)
+{
+    flush(out);
+    gsp_buf_free(&out->buf);
+    if (out->failed == GSP_E_NOMEM)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for output");
+    if (out->failed)
+        return gsp_err_set(err, GSP_E_IO, out->sys, "cannot write: %s", strerror(out->sys));
+    return 0;
+}
