@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forks children that die at once, as fast as it can.  Argument: seconds."""
+
+import os
+import sys
+import time
+
+import target
+
+MANY = 16
+
+
+def child(number):
+    total = 0
+    for i in range(number % 7 * 1000):
+        total += i
+    os._exit(0)
+
+
+def storm(seconds):
+    end = time.monotonic() + seconds
+    count = 0
+    alive = 0
+    while time.monotonic() < end:
+        if os.fork() == 0:
+            child(count)
+        count += 1
+        alive += 1
+        while alive and os.waitpid(-1, os.WNOHANG if alive < MANY else 0)[0]:
+            alive -= 1
+    while alive:
+        os.waitpid(-1, 0)
+        alive -= 1
+    return count
+
+
+def main():
+    target.ready()
+    target.say(forks=storm(float(sys.argv[1])))
+
+
+main()

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes nonsense over the frames and the thread state of a thread that sleeps, again
+and again.  Arguments: what to write (random, cycle, ones, pointers) and a seed.  It may
+well crash; whoever reads it must not."""
+
+import ctypes
+import os
+import random
+import struct
+import sys
+import threading
+import time
+
+import target
+
+WORD = ctypes.sizeof(ctypes.c_void_p)
+FRAME_WORDS = 24
+TSTATE_WORDS = 40
+
+
+def victim(box, depth):
+    if depth:
+        victim(box, depth - 1)
+        return
+    get = ctypes.pythonapi.PyThreadState_Get
+    get.restype = ctypes.c_void_p
+    box.append(get())
+    box.append(sys._getframe())
+    time.sleep(3600)
+
+
+def areas(box):
+    """Where the victim's frames and its thread state lie: (address, words)."""
+    found = [(box[0] + 2 * WORD, TSTATE_WORDS)]
+    frame = box[1]
+    while frame is not None:
+        address = id(frame)
+        found.append((address + 2 * WORD, FRAME_WORDS // 3))
+        if sys.version_info >= (3, 11):
+            inside = ctypes.c_void_p.from_address(address + 3 * WORD).value
+            if inside:
+                found.append((inside, FRAME_WORDS))
+        found.append((id(frame.f_code) + 2 * WORD, FRAME_WORDS))
+        frame = frame.f_back
+    return found
+
+
+def word(how, rng, address, all_areas):
+    if how == "ones":
+        return (1 << 64) - 1
+    if how == "cycle":
+        return address
+    if how == "pointers":
+        return rng.choice(all_areas)[0] + 8 * rng.randrange(-4, 12)
+    return rng.choice((rng.getrandbits(64), rng.getrandbits(8), rng.getrandbits(31),
+                       rng.getrandbits(47) & ~7))
+
+
+def main():
+    how, seed = sys.argv[1], int(sys.argv[2])
+    rng = random.Random(seed)
+    box = []
+    threading.Thread(target=victim, args=(box, 5), daemon=True).start()
+    while len(box) < 2:
+        time.sleep(0.001)
+    time.sleep(0.01)
+    places = areas(box)
+    target.ready()
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        address, words = rng.choice(places)
+        at = address + WORD * rng.randrange(words)
+        ctypes.memmove(at, struct.pack("<Q", word(how, rng, address, places)), WORD)
+    os._exit(0)
+
+
+main()
