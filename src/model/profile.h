@@ -5,8 +5,9 @@
  * Strings, frames and stacks are interned once; everything else carries 32-bit ids.
  * A stack is a node of a prefix tree (its caller's stack + one frame), so equal stacks
  * have equal ids and a stack costs one node.
- * Samples are kept as delta-coded blocks of some 5 bytes each, or not at all
+ * Samples are kept as difference-coded blocks of some 5 bytes each, or not at all
  * (keep_samples false): the sum per thread and stack is always kept.
+ * Formats that know only sums add sums; then there are no samples to walk.
  *
  * Used by: sample/ (fills), export/ (fills and reads), report/ and cli/ (read).
  * Threads: one owner; many readers once nothing writes.
@@ -22,14 +23,18 @@
 #include "base/str.h"
 
 /* No string, no frame, the empty stack: id 0 of each kind is taken. */
-#define GSP_NONE 0U
+#define GSP_NONE                0U
 /* A thread or process that does not exist: their ids start at 0. */
-#define GSP_NO_INDEX UINT32_MAX
+#define GSP_NO_INDEX            UINT32_MAX
 
 /* Ids of one kind a profile can hold; more fails with LIMIT. */
-#define GSP_PROFILE_IDS_MAX (1U << 26)
+#define GSP_PROFILE_IDS_MAX     (1U << 26)
+/* Processes, and threads. */
+#define GSP_PROFILE_THREADS_MAX (1U << 20)
+/* One string; more fails with LIMIT. */
+#define GSP_STRING_BYTES_MAX    (1U << 24)
 /* Frames of one stack. */
-#define GSP_STACK_DEPTH_MAX 4096U
+#define GSP_STACK_DEPTH_MAX     4096U
 
 enum gsp_frame_kind {
     GSP_FRAME_PYTHON,
@@ -72,11 +77,19 @@ enum gsp_unit {
 #define GSP_SAMPLE_HAS_GIL 2U
 
 struct gsp_sample {
-    int64_t time_ns;  /* since meta.start_ns */
-    int64_t weight;   /* in meta.unit */
-    uint32_t thread;  /* index */
-    uint32_t stack;   /* id of the leaf's node */
-    uint32_t flags;   /* GSP_SAMPLE_* */
+    int64_t time_ns; /* since meta.start_ns */
+    int64_t weight;  /* in meta.unit */
+    uint32_t thread; /* index */
+    uint32_t stack;  /* id of the leaf's node; GSP_NONE: no Python frame */
+    uint32_t flags;  /* GSP_SAMPLE_* */
+};
+
+/* The sum of the samples of one thread with one stack. */
+struct gsp_total {
+    uint32_t thread;
+    uint32_t stack;
+    uint64_t count;
+    int64_t weight;
 };
 
 /* Why samples are missing. */
@@ -95,6 +108,7 @@ struct gsp_profile_meta {
     enum gsp_unit unit;
     uint64_t ticks; /* times the clock asked */
     struct gsp_losses losses;
+    bool truncated; /* read from a file whose end is missing */
 };
 
 struct gsp_profile; /* opaque */
@@ -107,7 +121,8 @@ void gsp_profile_free(struct gsp_profile *profile); /* NULL does nothing */
 struct gsp_profile_meta *gsp_profile_meta(struct gsp_profile *profile);
 const struct gsp_profile_meta *gsp_profile_meta_get(const struct gsp_profile *profile);
 
-/* Interning: *out is the id of an equal one when there is one.  Fail with NOMEM or LIMIT. */
+/* Interning: *out is the id of an equal one when there is one; an empty text is GSP_NONE.
+ * Fail with NOMEM, LIMIT, or FORMAT for ids within that do not exist. */
 GSP_MUST_CHECK int gsp_profile_string(struct gsp_profile *profile, struct gsp_sv text,
                                       uint32_t *out, struct gsp_err *err);
 GSP_MUST_CHECK int gsp_profile_frame(struct gsp_profile *profile, const struct gsp_frame *frame,
@@ -116,14 +131,16 @@ GSP_MUST_CHECK int gsp_profile_frame(struct gsp_profile *profile, const struct g
  * Fails with LIMIT past GSP_STACK_DEPTH_MAX. */
 GSP_MUST_CHECK int gsp_profile_stack(struct gsp_profile *profile, uint32_t caller, uint32_t frame,
                                      uint32_t *out, struct gsp_err *err);
-/* Always adds; the caller knows what it added. *out is the index. */
+/* Always adds; the caller knows what it added. *out is the index.
+ * Fail with NOMEM, LIMIT, or FORMAT for ids within that do not exist. */
 GSP_MUST_CHECK int gsp_profile_process(struct gsp_profile *profile,
                                        const struct gsp_process *process, uint32_t *out,
                                        struct gsp_err *err);
 GSP_MUST_CHECK int gsp_profile_thread(struct gsp_profile *profile, const struct gsp_thread *thread,
                                       uint32_t *out, struct gsp_err *err);
 
-/* Changes what is known of a thread or process (a name that came late). */
+/* Changes what is known of a thread or process (a name that came late).  An index or an id
+ * within that does not exist changes nothing. */
 void gsp_profile_set_thread(struct gsp_profile *profile, uint32_t i,
                             const struct gsp_thread *thread);
 void gsp_profile_set_process(struct gsp_profile *profile, uint32_t i,
@@ -134,14 +151,19 @@ void gsp_profile_set_process(struct gsp_profile *profile, uint32_t i,
 GSP_MUST_CHECK int gsp_profile_add(struct gsp_profile *profile, const struct gsp_sample *sample,
                                    struct gsp_err *err);
 
+/* Adds a sum whose samples are not known one by one (an imported format).  Fails as above. */
+GSP_MUST_CHECK int gsp_profile_add_total(struct gsp_profile *profile, const struct gsp_total *total,
+                                         struct gsp_err *err);
+
 /* How many there are; ids of strings, frames and stacks run from 1 to count inclusive. */
 size_t gsp_profile_string_count(const struct gsp_profile *profile);
 size_t gsp_profile_frame_count(const struct gsp_profile *profile);
 size_t gsp_profile_stack_count(const struct gsp_profile *profile);
 size_t gsp_profile_process_count(const struct gsp_profile *profile);
 size_t gsp_profile_thread_count(const struct gsp_profile *profile);
-uint64_t gsp_profile_sample_count(const struct gsp_profile *profile);
-bool gsp_profile_has_samples(const struct gsp_profile *profile); /* keep_samples */
+uint64_t gsp_profile_sample_count(const struct gsp_profile *profile); /* the sum of all counts */
+/* Samples were kept, and nothing was added as a sum: the iterator gives all there is. */
+bool gsp_profile_has_samples(const struct gsp_profile *profile);
 
 /* Borrowed until the next addition. A wrong id gives an empty string or NULL. */
 struct gsp_sv gsp_profile_string_at(const struct gsp_profile *profile, uint32_t id);
@@ -153,25 +175,20 @@ uint32_t gsp_profile_stack_caller(const struct gsp_profile *profile, uint32_t st
 uint32_t gsp_profile_stack_frame(const struct gsp_profile *profile, uint32_t stack);
 uint32_t gsp_profile_stack_depth(const struct gsp_profile *profile, uint32_t stack);
 /* Frame ids, root first; returns how many of at most cap were written (the root-most ones). */
-size_t gsp_profile_stack_frames(const struct gsp_profile *profile, uint32_t stack,
-                                uint32_t *frames, size_t cap);
+size_t gsp_profile_stack_frames(const struct gsp_profile *profile, uint32_t stack, uint32_t *frames,
+                                size_t cap);
 
 /* Walks the samples in the order they were added. */
 struct gsp_sample_iter {
     const struct gsp_profile *profile;
     size_t block;
     size_t pos;
+    int64_t step_ns; /* the newest time between two samples that was not 0 */
     struct gsp_sample last;
 };
 void gsp_sample_iter_init(struct gsp_sample_iter *iter, const struct gsp_profile *profile);
 bool gsp_sample_iter_next(struct gsp_sample_iter *iter, struct gsp_sample *out);
 
 /* The sums: one row per (thread, stack) that has samples, in order of first sight. */
-struct gsp_total {
-    uint32_t thread;
-    uint32_t stack;
-    uint64_t count;
-    int64_t weight;
-};
 size_t gsp_profile_total_count(const struct gsp_profile *profile);
 const struct gsp_total *gsp_profile_total_at(const struct gsp_profile *profile, size_t i);
