@@ -1,0 +1,106 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# get-yyjson.sh -- brings yyjson to subprojects/yyjson when the system has no package of it.
+#
+# Debian has it from trixie on.  On an older Debian the source package of a newer suite is
+# fetched through an apt state of our own (nothing of the system's apt changes), from the mirror
+# that this machine uses, and compared with the checksums below.
+set -eu
+
+cd "$(dirname "$0")/.."
+target=subprojects/yyjson
+
+# suite and sha256 of the original tarball, the preferred one first
+pins='
+trixie ae6fde69a193e10afab426ef13f113d6903446405f9db9ee98bfb572bd6c961a
+sid    40828f17feddccf475c164d1aa913476656b4263ab9896392106e4517d5b69dc
+'
+
+if pkg-config --exists yyjson 2>/dev/null || [ -f "$target/meson.build" ]; then
+    exit 0
+fi
+
+give_up() {
+    echo "get-yyjson: $1" >&2
+    echo "  install yyjson with its pkg-config file, or put yyjson.c, yyjson.h and a" >&2
+    echo "  meson.build that defines yyjson_dep into $target" >&2
+    exit 69
+}
+
+command -v apt-get >/dev/null || give_up "no apt-get here, and no yyjson"
+
+# shellcheck source=/dev/null
+codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+# shellcheck disable=SC2016 # apt's own variables
+mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
+    awk -v release="$codename" '$1 == release { print $2; exit }')
+[ -n "$mirror" ] || give_up "apt knows no mirror for '$codename'"
+
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+options=
+[ -f "$keyring" ] && options="[signed-by=$keyring]"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# apt fetches as a user of its own when it is root: let that user in.
+chmod 755 "$work"
+
+private_apt() {
+    state=$1
+    shift
+    apt-get -q -o "Dir::State=$state" -o "Dir::State::status=$state/status" \
+        -o "Dir::Cache=$state/cache" -o "Dir::Etc::SourceList=$state/sources.list" \
+        -o Dir::Etc::SourceParts=- -o Acquire::Languages=none \
+        -o Acquire::Check-Valid-Until=false -o Acquire::Retries=3 \
+        -o APT::Sandbox::User=root "$@"
+}
+
+# Prints the path of a tarball whose checksum is pinned; fails if the suite has another one.
+fetch() {
+    suite=$1
+    state=$work/$suite
+    mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/source"
+    : >"$state/status"
+    echo "deb-src $options $mirror $suite main" >"$state/sources.list"
+    private_apt "$state" update >"$state/log" 2>&1 || return 1
+    # The tarball alone: the files that describe the packaging are not needed.
+    (cd "$state/source" && private_apt "$state" --tar-only --download-only source yyjson) \
+        >>"$state/log" 2>&1 || return 1
+    for tarball in "$state"/source/*.orig.tar.*; do
+        sum=$(sha256sum "$tarball" | cut -d' ' -f1)
+        if echo "$pins" | grep -q " $sum\$"; then
+            echo "$tarball"
+            return 0
+        fi
+        echo "$tarball has the unknown checksum $sum" >>"$state/log"
+    done
+    return 1
+}
+
+tarball=
+for suite in $(echo "$pins" | awk 'NF { print $1 }'); do
+    if tarball=$(fetch "$suite"); then
+        break
+    fi
+    tail -n 3 "$work/$suite/log" >&2
+done
+[ -n "$tarball" ] || give_up "no suite has a source package with a pinned checksum"
+
+mkdir "$work/new" "$work/unpacked"
+tar -xf "$tarball" -C "$work/unpacked" --strip-components=1 --wildcards \
+    '*/src/yyjson.c' '*/src/yyjson.h' '*/LICENSE'
+cp "$work/unpacked/src/yyjson.c" "$work/unpacked/src/yyjson.h" "$work/unpacked/LICENSE" "$work/new/"
+version=$(sed -n 's/^#define YYJSON_VERSION_STRING *"\(.*\)"/\1/p' "$work/new/yyjson.h")
+cat >"$work/new/meson.build" <<MESON
+project('yyjson', 'c', version: '$version', license: 'MIT',
+        default_options: ['warning_level=0', 'werror=false', 'buildtype=release'])
+yyjson_lib = static_library('yyjson', 'yyjson.c', c_args: '-w')
+yyjson_dep = declare_dependency(link_with: yyjson_lib,
+                                include_directories: include_directories('.', is_system: true))
+MESON
+mkdir -p subprojects
+chmod 755 "$work/new"
+# A second run at the same time may have been faster.
+mv -T "$work/new" "$target" 2>/dev/null || [ -f "$target/meson.build" ]
+echo "yyjson $version is in $target"
