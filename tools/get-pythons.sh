@@ -42,7 +42,8 @@ apt() {
     suite=$1
     shift
     state=$dir/.apt/$suite
-    if [ ! -e "$state/ready" ]; then
+    # The index is fetched anew by each run that needs it: a moving suite drops old files.
+    if [ ! -e "$state/fresh.$$" ]; then
         mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/etc"
         : >"$state/status"
         for kind in deb deb-src; do
@@ -62,7 +63,8 @@ APT::Get::List-Cleanup "false";
 APT::Sandbox::User "";
 CONF
         APT_CONFIG=$state/apt.conf apt-get -q update >&2
-        : >"$state/ready"
+        rm -f "$state"/fresh.*
+        : >"$state/fresh.$$"
     fi
     APT_CONFIG=$state/apt.conf apt-get -q -y "$@" >&2
 }

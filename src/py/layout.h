@@ -18,7 +18,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-#define GSP_NO_OFFSET UINT16_MAX
+#define GSP_NO_OFFSET     UINT16_MAX
 
 /* 3.11.7 is 0x030b07f0, as PY_VERSION_HEX. */
 #define GSP_PY_MINOR(hex) (((hex) >> 16) & 0xffU)
@@ -49,10 +49,10 @@ struct gsp_py_layout {
     /* _PyRuntime.  Offsets here can be large. */
     uint32_t runtime_size; /* sizeof, for bounds; 0 when unknown */
     uint32_t runtime_interpreters_head;
-    uint32_t runtime_main_thread;      /* unsigned long; UINT32_MAX when the version has none */
-    uint32_t runtime_finalizing;       /* pointer, non-NULL while finalising */
-    uint32_t runtime_tstate_current;   /* gilstate.tstate_current (3.8 to 3.11), else UINT32_MAX */
-    uint32_t runtime_gil;              /* ceval.gil embedded in the runtime (3.8 to 3.11), else UINT32_MAX */
+    uint32_t runtime_main_thread;    /* unsigned long; UINT32_MAX when the version has none */
+    uint32_t runtime_finalizing;     /* pointer, non-NULL while finalising */
+    uint32_t runtime_tstate_current; /* gilstate.tstate_current (3.8 to 3.11), else UINT32_MAX */
+    uint32_t runtime_gil; /* ceval.gil embedded in the runtime (3.8 to 3.11), else UINT32_MAX */
 
     /* PyInterpreterState */
     uint32_t interp_size;
@@ -64,7 +64,8 @@ struct gsp_py_layout {
     uint32_t interp_modules;     /* sys.modules dict: modules / imports.modules */
     uint32_t interp_sysdict;
     uint32_t interp_gc;
-    uint32_t interp_code_object_generation; /* 3.14+ free-threaded, else UINT32_MAX */
+    uint32_t interp_code_object_generation; /* 3.14+, else UINT32_MAX */
+    uint32_t interp_tlbc_generation;        /* 3.14+ free-threaded, else UINT32_MAX */
 
     /* struct _gil_runtime_state */
     gsp_py_off gil_last_holder;
@@ -76,14 +77,14 @@ struct gsp_py_layout {
     gsp_py_off tstate_prev;
     gsp_py_off tstate_next;
     gsp_py_off tstate_interp;
-    gsp_py_off tstate_frame;          /* 3.8 to 3.10: PyFrameObject * */
-    gsp_py_off tstate_cframe;         /* 3.11, 3.12 */
-    gsp_py_off tstate_current_frame;  /* 3.13+ */
-    gsp_py_off tstate_thread_id;      /* pthread_self() */
+    gsp_py_off tstate_frame;            /* 3.8 to 3.10: PyFrameObject * */
+    gsp_py_off tstate_cframe;           /* 3.11, 3.12 */
+    gsp_py_off tstate_current_frame;    /* 3.13+ */
+    gsp_py_off tstate_thread_id;        /* pthread_self() */
     gsp_py_off tstate_native_thread_id; /* 3.11+ */
     gsp_py_off tstate_datastack_chunk;
-    gsp_py_off tstate_status;         /* 3.12+: bit field word with initialized, finalizing... */
-    gsp_py_off tstate_holds_gil;      /* 3.14+ */
+    gsp_py_off tstate_status;    /* 3.12+: bit field word with initialized, finalizing... */
+    gsp_py_off tstate_holds_gil; /* 3.14+ */
     gsp_py_off cframe_current_frame;
     gsp_py_off stack_chunk_previous;
     gsp_py_off stack_chunk_size;
@@ -93,9 +94,9 @@ struct gsp_py_layout {
     gsp_py_off frame_f_back;
     gsp_py_off frame_f_code;
     gsp_py_off frame_f_lasti;
-    gsp_py_off frame_f_state;     /* 3.10: f_state (signed char); 3.8, 3.9: f_executing */
+    gsp_py_off frame_f_state; /* 3.10: f_state (signed char); 3.8, 3.9: f_executing */
     gsp_py_off frame_f_localsplus;
-    gsp_py_off frame_size;        /* sizeof up to f_localsplus */
+    gsp_py_off frame_size; /* sizeof up to f_localsplus */
 
     /* _PyInterpreterFrame, 3.11 and later */
     gsp_py_off iframe_size; /* sizeof with localsplus[1] */
@@ -105,53 +106,56 @@ struct gsp_py_layout {
     gsp_py_off iframe_instr_ptr;  /* prev_instr (3.11, 3.12), instr_ptr (3.13+) */
     gsp_py_off iframe_localsplus;
     gsp_py_off iframe_owner;
-    gsp_py_off iframe_stacktop;   /* int (3.11 to 3.13), else none */
+    gsp_py_off iframe_stacktop;     /* int (3.11 to 3.13), else none */
     gsp_py_off iframe_stackpointer; /* pointer (3.14+), else none */
-    gsp_py_off iframe_is_entry;   /* 3.11 only */
-    gsp_py_off iframe_tlbc_index; /* 3.14+ free-threaded */
+    gsp_py_off iframe_is_entry;     /* 3.11 only */
+    gsp_py_off iframe_tlbc_index;   /* 3.14+ free-threaded */
 
     /* PyCodeObject */
     gsp_py_off code_size; /* sizeof the part before the bytecode */
     gsp_py_off code_filename;
     gsp_py_off code_name;
-    gsp_py_off code_qualname; /* 3.11+ */
+    gsp_py_off code_qualname;  /* 3.11+ */
     gsp_py_off code_linetable; /* co_lnotab up to 3.9 */
     gsp_py_off code_firstlineno;
     gsp_py_off code_argcount;
     gsp_py_off code_kwonlyargcount;
     gsp_py_off code_posonlyargcount;
     gsp_py_off code_flags;
-    gsp_py_off code_nlocals;        /* 3.8 to 3.10 */
-    gsp_py_off code_nlocalsplus;    /* 3.11+ */
+    gsp_py_off code_nlocals;
+    gsp_py_off code_nlocalsplus;     /* 3.11+ */
     gsp_py_off code_localsplusnames; /* 3.11+; co_varnames up to 3.10 */
     gsp_py_off code_localspluskinds; /* 3.11+ */
-    gsp_py_off code_cellvars; /* 3.8 to 3.10 */
-    gsp_py_off code_freevars; /* 3.8 to 3.10 */
+    gsp_py_off code_cellvars;        /* 3.8 to 3.10 */
+    gsp_py_off code_freevars;        /* 3.8 to 3.10 */
     gsp_py_off code_stacksize;
     gsp_py_off code_code_adaptive; /* 3.11+: inline; up to 3.10: co_code (bytes object) */
     gsp_py_off code_tlbc;          /* 3.14+ free-threaded */
 
     /* Objects */
-    gsp_py_off object_type;   /* ob_type */
-    gsp_py_off object_size;   /* sizeof(PyObject) */
+    gsp_py_off object_type; /* ob_type */
+    gsp_py_off object_size; /* sizeof(PyObject) */
     gsp_py_off object_refcnt;
     gsp_py_off var_ob_size;
-    gsp_py_off type_name;      /* tp_name */
+    gsp_py_off type_size; /* sizeof(PyTypeObject) */
+    gsp_py_off type_name; /* tp_name */
     gsp_py_off type_basicsize;
     gsp_py_off type_itemsize;
     gsp_py_off type_flags;
     gsp_py_off type_dictoffset;
-    gsp_py_off type_repr; /* tp_repr */
-    gsp_py_off type_base; /* tp_base */
-    gsp_py_off type_subclasses_flags; /* same as type_flags; kept for clarity of Py_TPFLAGS_*_SUBCLASS */
+    gsp_py_off type_repr;        /* tp_repr */
+    gsp_py_off type_base;        /* tp_base */
     gsp_py_off type_cached_keys; /* PyHeapTypeObject.ht_cached_keys */
     gsp_py_off unicode_length;
     gsp_py_off unicode_hash;
     gsp_py_off unicode_state;
+    gsp_py_off unicode_kind_bit; /* first bit of the field in the 32-bit state */
+    gsp_py_off unicode_compact_bit;
+    gsp_py_off unicode_ascii_bit;
     gsp_py_off unicode_ascii_size;   /* sizeof(PyASCIIObject): data of compact ASCII */
     gsp_py_off unicode_compact_size; /* sizeof(PyCompactUnicodeObject) */
-    gsp_py_off bytes_size; /* ob_size */
-    gsp_py_off bytes_data; /* ob_sval */
+    gsp_py_off bytes_size;           /* ob_size */
+    gsp_py_off bytes_data;           /* ob_sval */
     gsp_py_off long_digits;
     gsp_py_off long_tag; /* lv_tag (3.12+), ob_size before */
     gsp_py_off float_value;
@@ -160,13 +164,17 @@ struct gsp_py_layout {
     gsp_py_off dict_used;
     gsp_py_off dict_keys;
     gsp_py_off dict_values;
-    gsp_py_off dictkeys_log2_size;   /* 3.11+: dk_log2_size; up to 3.10: dk_size (Py_ssize_t) */
-    gsp_py_off dictkeys_log2_index;  /* 3.11+: dk_log2_index_bytes */
-    gsp_py_off dictkeys_kind;        /* 3.11+ */
+    gsp_py_off dictkeys_log2_size;  /* 3.11+: dk_log2_size; up to 3.10: dk_size (Py_ssize_t) */
+    gsp_py_off dictkeys_log2_index; /* 3.11+: dk_log2_index_bytes */
+    gsp_py_off dictkeys_kind;       /* 3.11+ */
     gsp_py_off dictkeys_nentries;
     gsp_py_off dictkeys_usable;
-    gsp_py_off dictkeys_indices;     /* where dk_indices starts */
-    gsp_py_off dictvalues_values;    /* values array inside PyDictValues */
+    gsp_py_off dictkeys_indices;  /* where dk_indices starts */
+    gsp_py_off dictvalues_values; /* values array inside PyDictValues */
+    gsp_py_off dictvalues_valid;  /* 3.13+: uint8_t, 0 when the values moved to a dict */
+    gsp_py_off managed_dict;      /* 3.11+: bytes before an object with Py_TPFLAGS_MANAGED_DICT; in
+                                     3.12 a pointer to dict or, with bit 0 set, to values + 1 */
+    gsp_py_off managed_values;    /* 3.11: bytes before an object, pointer to its PyDictValues */
     gsp_py_off set_used;
     gsp_py_off set_table;
     gsp_py_off set_mask;
@@ -182,8 +190,8 @@ struct gsp_py_layout {
 const struct gsp_py_layout *gsp_py_layout_find(uint32_t minor, bool free_threaded);
 
 /* The first and last minor version supported; for messages and doctor. */
-#define GSP_PY_MINOR_MIN 8U
-#define GSP_PY_MINOR_MAX 15U
+#define GSP_PY_MINOR_MIN         8U
+#define GSP_PY_MINOR_MAX         15U
 
 /* Bytes of _Py_DebugOffsets to read at the start of _PyRuntime; enough for every version. */
 #define GSP_PY_DEBUG_OFFSETS_MAX 2048U
