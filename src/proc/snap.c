@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/snap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_BYTES 4096ULL
+/* What is fetched beyond the bytes asked for: the next frame of a stack usually lies there. */
+#define AHEAD_BYTES 192U
+/* Windows closer than this are read as one: a span costs what some 2 KB of copying do. */
+#define MERGE_GAP_BYTES 768U
+/* Refreshes after which unused parts of windows are dropped. */
+#define TRIM_AGE 64U
+
+void gsp_snap_init(struct gsp_snap *snap, struct gsp_mem *mem)
+{
+    *snap = (struct gsp_snap){.mem = mem};
+}
+
+void gsp_snap_free(struct gsp_snap *snap)
+{
+    free(snap->buf);
+    *snap = (struct gsp_snap){0};
+}
+
+static void trim(struct gsp_snap *snap)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < snap->count; i++) {
+        struct gsp_snap_window win = snap->windows[i];
+        if (win.used_lo >= win.used_hi)
+            continue;
+        win.addr += win.used_lo;
+        win.len = win.used_hi - win.used_lo;
+        win.used_lo = UINT32_MAX;
+        win.used_hi = 0;
+        snap->windows[kept++] = win;
+    }
+    snap->count = kept;
+    snap->age = 0;
+}
+
+static void merge(struct gsp_snap *snap)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < snap->count; i++) {
+        struct gsp_snap_window *win = &snap->windows[i];
+        struct gsp_snap_window *prev = kept ? &snap->windows[kept - 1] : NULL;
+        gsp_raddr end = win->addr + win->len;
+        if (!prev || win->addr > prev->addr + prev->len + MERGE_GAP_BYTES ||
+            end - prev->addr > GSP_SNAP_WINDOW_BYTES_MAX) {
+            snap->windows[kept++] = *win;
+            continue;
+        }
+        uint32_t shift = (uint32_t)(win->addr - prev->addr);
+        if (win->used_lo < win->used_hi) {
+            if (win->used_lo + shift < prev->used_lo)
+                prev->used_lo = win->used_lo + shift;
+            if (win->used_hi + shift > prev->used_hi)
+                prev->used_hi = win->used_hi + shift;
+        }
+        if (shift + win->len > prev->len)
+            prev->len = shift + win->len;
+    }
+    snap->count = kept;
+}
+
+static bool reserve(struct gsp_snap *snap, size_t need)
+{
+    if (need <= snap->buf_cap)
+        return true;
+    size_t cap = snap->buf_cap ? snap->buf_cap : 16384;
+    while (cap < need)
+        cap *= 2;
+    unsigned char *buf = realloc(snap->buf, cap);
+    if (!buf)
+        return false;
+    snap->buf = buf;
+    snap->buf_cap = cap;
+    return true;
+}
+
+size_t gsp_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t cap)
+{
+    if (++snap->age >= TRIM_AGE)
+        trim(snap);
+    merge(snap);
+    snap->last = 0;
+    snap->buf_len = 0;
+    size_t need = 0;
+    for (size_t i = 0; i < snap->count; i++)
+        need += snap->windows[i].len;
+    if (!reserve(snap, need)) {
+        snap->count = 0;
+        return 0;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < snap->count; i++) {
+        struct gsp_snap_window *win = &snap->windows[i];
+        win->off = (uint32_t)snap->buf_len;
+        win->valid = false;
+        snap->buf_len += win->len;
+        if (n < cap)
+            spans[n++] = (struct gsp_mem_span){win->addr, win->len, snap->buf + win->off};
+    }
+    snap->planned = n;
+    return n;
+}
+
+void gsp_snap_filled(struct gsp_snap *snap, size_t done)
+{
+    for (size_t i = 0; i < snap->count && i < done; i++)
+        snap->windows[i].valid = true;
+    /* The window where the gather broke off is not there any more. */
+    if (done < snap->planned) {
+        memmove(&snap->windows[done], &snap->windows[done + 1],
+                (snap->count - done - 1) * sizeof(snap->windows[0]));
+        snap->count--;
+    }
+}
+
+void gsp_snap_refresh(struct gsp_snap *snap)
+{
+    struct gsp_mem_span spans[GSP_SNAP_WINDOWS_MAX];
+    size_t count = gsp_snap_plan(snap, spans, GSP_COUNT(spans));
+    size_t done = 0;
+    int rc = count ? gsp_mem_gather(snap->mem, spans, count, &done) : GSP_OK;
+    if (rc == GSP_OK || rc == GSP_E_FAULT)
+        gsp_snap_filled(snap, done);
+}
+
+/* Where addr would stand: the last window that begins at or before it, or count. */
+static size_t locate(const struct gsp_snap *snap, gsp_raddr addr)
+{
+    size_t lo = 0;
+    size_t hi = snap->count;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (snap->windows[mid].addr <= addr)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo ? lo - 1 : snap->count;
+}
+
+static bool covers(const struct gsp_snap_window *win, gsp_raddr addr, size_t len)
+{
+    return addr >= win->addr && addr - win->addr <= win->len &&
+           len <= win->len - (addr - win->addr);
+}
+
+static void take(struct gsp_snap *snap, struct gsp_snap_window *win, gsp_raddr addr, void *to,
+                 size_t len)
+{
+    uint32_t at = (uint32_t)(addr - win->addr);
+    memcpy(to, snap->buf + win->off + at, len);
+    if (at < win->used_lo)
+        win->used_lo = at;
+    if (at + len > win->used_hi)
+        win->used_hi = at + (uint32_t)len;
+}
+
+/* Makes room for a window at its sorted place; NULL when there are too many. */
+static struct gsp_snap_window *insert(struct gsp_snap *snap, gsp_raddr addr)
+{
+    if (snap->count == GSP_SNAP_WINDOWS_MAX)
+        return NULL;
+    size_t at = locate(snap, addr);
+    at = at == snap->count ? 0 : at + 1;
+    memmove(&snap->windows[at + 1], &snap->windows[at],
+            (snap->count - at) * sizeof(snap->windows[0]));
+    snap->count++;
+    snap->last = at;
+    return &snap->windows[at];
+}
+
+/* Fetches a new window.  Never reads into a page that was not asked for. */
+static int fetch(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
+{
+    snap->misses++;
+    gsp_raddr page_end = ((addr + len - 1) | (PAGE_BYTES - 1)) + 1;
+    size_t want = len + AHEAD_BYTES;
+    if (addr + want > page_end)
+        want = (size_t)(page_end - addr);
+    if (want > GSP_SNAP_WINDOW_BYTES_MAX || snap->count == GSP_SNAP_WINDOWS_MAX ||
+        !reserve(snap, snap->buf_len + want))
+        return gsp_mem_read(snap->mem, addr, to, len);
+    int rc = gsp_mem_read(snap->mem, addr, snap->buf + snap->buf_len, want);
+    if (rc != GSP_OK)
+        return rc;
+    struct gsp_snap_window *win = insert(snap, addr);
+    if (!win)
+        return GSP_E_LIMIT;
+    *win = (struct gsp_snap_window){.addr = addr,
+                                    .len = (uint32_t)want,
+                                    .off = (uint32_t)snap->buf_len,
+                                    .used_lo = UINT32_MAX,
+                                    .valid = true};
+    snap->buf_len += want;
+    take(snap, win, addr, to, len);
+    return GSP_OK;
+}
+
+int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
+{
+    if (gsp_likely(snap->last < snap->count)) {
+        struct gsp_snap_window *win = &snap->windows[snap->last];
+        if (gsp_likely(win->valid && covers(win, addr, len))) {
+            take(snap, win, addr, to, len);
+            return GSP_OK;
+        }
+    }
+    if (addr + len < addr)
+        return GSP_E_FAULT;
+    size_t i = locate(snap, addr);
+    /* Overlapping windows can exist until the next merge: look at one more before. */
+    for (size_t back = 0; i < snap->count && back < 2; back++) {
+        struct gsp_snap_window *win = &snap->windows[i];
+        if (win->valid && covers(win, addr, len)) {
+            snap->last = i;
+            take(snap, win, addr, to, len);
+            return GSP_OK;
+        }
+        if (i == 0)
+            break;
+        i--;
+    }
+    return fetch(snap, addr, to, len);
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/stop.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "proc/task.h"
+
+struct held {
+    pid_t tid;
+    bool stopped;
+    int signal; /* to be delivered at release; 0 for none */
+};
+
+struct gsp_stop {
+    pid_t pid;
+    bool is_child; /* ours: its exit status is not for us to take */
+    struct held *items;
+    size_t count;
+    size_t cap;
+};
+
+int gsp_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_stop *stop = calloc(1, sizeof(*stop));
+    if (!stop)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    stop->pid = pid;
+    struct gsp_procinfo info;
+    stop->is_child = gsp_proc_info(pid, &info, NULL) == GSP_OK && info.ppid == getpid();
+    *out = stop;
+    return GSP_OK;
+}
+
+void gsp_stop_free(struct gsp_stop *stop)
+{
+    if (!stop)
+        return;
+    gsp_stop_release(stop);
+    free(stop->items);
+    free(stop);
+}
+
+static bool is_held(const struct gsp_stop *stop, pid_t tid)
+{
+    for (size_t i = 0; i < stop->count; i++) {
+        if (stop->items[i].tid == tid)
+            return true;
+    }
+    return false;
+}
+
+static int push(struct gsp_stop *stop, pid_t tid)
+{
+    if (stop->count == stop->cap) {
+        size_t cap = stop->cap ? stop->cap * 2 : 16;
+        struct held *items = realloc(stop->items, cap * sizeof(*items));
+        if (!items)
+            return GSP_E_NOMEM;
+        stop->items = items;
+        stop->cap = cap;
+    }
+    stop->items[stop->count++] = (struct held){.tid = tid};
+    return GSP_OK;
+}
+
+/* Seizes the threads not yet held.  *added tells whether there were any. */
+static int seize_new(struct gsp_stop *stop, bool *added, struct gsp_err *err)
+{
+    struct gsp_task *tasks;
+    size_t count;
+    *added = false;
+    int rc = gsp_proc_tasks(stop->pid, &tasks, &count, err);
+    if (rc != GSP_OK)
+        return rc;
+    for (size_t i = 0; rc == GSP_OK && i < count; i++) {
+        pid_t tid = tasks[i].tid;
+        if (is_held(stop, tid))
+            continue;
+        if (ptrace(PTRACE_SEIZE, tid, 0, 0) != 0) {
+            if (errno == ESRCH)
+                continue; /* the thread ended */
+            rc = gsp_err_set(err, GSP_E_PERM, errno, "thread %d cannot be stopped", (int)tid);
+            break;
+        }
+        rc = push(stop, tid);
+        if (rc != GSP_OK)
+            ptrace(PTRACE_DETACH, tid, 0, 0);
+        else
+            ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+        *added = true;
+    }
+    free(tasks);
+    return rc;
+}
+
+enum look { RUNNING, STOPPED, ENDED };
+
+/* Looks once whether a thread has stopped.  The end of a child of ours is left for whoever
+ * waits for its exit status. */
+static enum look look_at(struct held *held, bool is_child)
+{
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)held->tid, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT | __WALL) != 0)
+        return ENDED;
+    if (info.si_pid == 0)
+        return RUNNING;
+    bool ended =
+        info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED;
+    if (ended && is_child)
+        return ENDED;
+    int status;
+    if (waitpid(held->tid, &status, __WALL | WNOHANG) != held->tid || !WIFSTOPPED(status))
+        return ENDED;
+    held->stopped = true;
+    /* A stop that is not ours is a signal on its way: it must not be lost. */
+    bool event = (status >> 16) != 0;
+    held->signal = event ? 0 : WSTOPSIG(status);
+    return STOPPED;
+}
+
+static int wait_all(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *err)
+{
+    for (;;) {
+        size_t waiting = 0;
+        for (size_t i = 0; i < stop->count;) {
+            struct held *held = &stop->items[i];
+            if (!held->stopped &&
+                look_at(held, stop->is_child && held->tid == stop->pid) == ENDED) {
+                *held = stop->items[--stop->count];
+                continue; /* another one sits at i now */
+            }
+            waiting += !held->stopped;
+            i++;
+        }
+        if (waiting == 0)
+            return GSP_OK;
+        if (gsp_now_ns() > deadline_ns)
+            return gsp_err_set(err, GSP_E_TIMEOUT, 0, "%zu threads did not stop in time", waiting);
+        sched_yield();
+    }
+}
+
+int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
+{
+    int64_t deadline_ns = gsp_now_ns() + limit_ns;
+    bool added = true;
+    int rc = GSP_OK;
+    /* Threads may be born while others are being stopped: again until a round finds none. */
+    while (rc == GSP_OK && added) {
+        rc = seize_new(stop, &added, err);
+        if (rc == GSP_OK)
+            rc = wait_all(stop, deadline_ns, err);
+    }
+    if (rc == GSP_OK && stop->count == 0)
+        rc = gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)stop->pid);
+    if (rc != GSP_OK)
+        gsp_stop_release(stop);
+    return rc;
+}
+
+/* A thread that is seized but not stopped cannot be detached: it has to stop first.  One that
+ * never does (uninterruptible sleep) is detached by the kernel when we end. */
+static void release_one(struct held *held, bool is_child)
+{
+    int64_t deadline_ns = gsp_now_ns() + 20 * GSP_NS_PER_MS;
+    while (!held->stopped && gsp_now_ns() < deadline_ns) {
+        if (look_at(held, is_child) == ENDED)
+            return;
+    }
+    ptrace(PTRACE_DETACH, held->tid, 0, held->signal);
+}
+
+void gsp_stop_release(struct gsp_stop *stop)
+{
+    for (size_t i = 0; i < stop->count; i++)
+        release_one(&stop->items[i], stop->is_child && stop->items[i].tid == stop->pid);
+    stop->count = 0;
+}

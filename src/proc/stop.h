@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stop.h -- holds all threads of a process still for a moment.
+ *
+ * PTRACE_SEIZE + PTRACE_INTERRUPT, and detach at release: nothing stays attached between two
+ * stops, so signals of the target flow as ever.  Whatever kills us, the kernel detaches for
+ * us and the target runs on; no SIGSTOP is ever sent.
+ *
+ * Threads: all calls from the thread that made the struct (ptrace is per thread).
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+
+struct gsp_stop; /* opaque */
+
+GSP_MUST_CHECK int gsp_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err);
+void gsp_stop_free(struct gsp_stop *stop); /* releases first; NULL does nothing */
+
+/* Stops every thread, or none: on failure all are running again.
+ * Fails with TIMEOUT (a thread did not stop within limit_ns), PERM (not allowed, or traced by
+ * another), NOPROC. */
+GSP_MUST_CHECK int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err);
+void gsp_stop_release(struct gsp_stop *stop);

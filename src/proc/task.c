@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/task.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+#define SMALL_FILE_MAX 65536U
+#define TASKS_MAX      65536U
+/* Arguments of a command line that are worth keeping, bytes. */
+#define CMDLINE_MAX    4096U
+
+/* A small file of /proc/<pid>; NOPROC when the process is gone. */
+static int read_small(struct gsp_buf *buf, struct gsp_err *err, pid_t pid, const char *name)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    int rc = gsp_file_read(path, SMALL_FILE_MAX, buf, err);
+    if (rc == GSP_E_NOFILE || (rc == GSP_E_IO && err && err->sys == ESRCH))
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d does not exist", (int)pid);
+    return rc;
+}
+
+/* "pid (comm) S ppid …": comm may hold anything, also ')'. */
+static int parse_stat(const char *text, struct gsp_procinfo *out)
+{
+    const char *open = strchr(text, '(');
+    const char *close = strrchr(text, ')');
+    if (!open || !close || close < open || close[1] != ' ')
+        return GSP_E_FORMAT;
+    size_t len = (size_t)(close - open - 1);
+    if (len >= sizeof(out->comm))
+        len = sizeof(out->comm) - 1;
+    memcpy(out->comm, open + 1, len);
+    out->comm[len] = '\0';
+    out->state = close[2];
+    const char *p = close + 3;
+    uint64_t field = 0;
+    /* Fields after the state: 4 is ppid, 22 is starttime (proc(5)). */
+    for (int i = 4; i <= 22; i++) {
+        char *end;
+        field = strtoull(p, &end, 10);
+        if (end == p)
+            return GSP_E_FORMAT;
+        if (i == 4)
+            out->ppid = (pid_t)field;
+        p = end;
+    }
+    out->start_ticks = field;
+    return GSP_OK;
+}
+
+/* The last number of the line "NSpid: a b c" of a status file; 0 when there is none. */
+static pid_t parse_nspid(const char *status)
+{
+    const char *line = strstr(status, "\nNSpid:");
+    if (!line)
+        return 0;
+    const char *p = line + 7;
+    long last = 0;
+    while (*p == '\t' || *p == ' ') {
+        char *end;
+        last = strtol(p, &end, 10);
+        if (end == p)
+            break;
+        p = end;
+    }
+    return (pid_t)last;
+}
+
+int gsp_proc_info(pid_t pid, struct gsp_procinfo *out, struct gsp_err *err)
+{
+    *out = (struct gsp_procinfo){.pid = pid};
+    gsp_auto_buf buf = {0};
+    int rc = read_small(&buf, err, pid, "stat");
+    if (rc != GSP_OK)
+        return rc;
+    const char *text = gsp_buf_cstr(&buf);
+    if (!text || parse_stat(text, out) != GSP_OK)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "/proc/%d/stat makes no sense", (int)pid);
+    gsp_buf_clear(&buf);
+    if (read_small(&buf, NULL, pid, "status") == GSP_OK && (text = gsp_buf_cstr(&buf)))
+        out->ns_pid = parse_nspid(text);
+    return GSP_OK;
+}
+
+void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out)
+{
+    gsp_auto_buf buf = {0};
+    if (read_small(&buf, NULL, pid, "cmdline") == GSP_OK && buf.len > 0) {
+        size_t len = buf.len < CMDLINE_MAX ? buf.len : CMDLINE_MAX;
+        while (len > 0 && buf.p[len - 1] == '\0')
+            len--;
+        for (size_t i = 0; i < len; i++) {
+            if (buf.p[i] == '\0')
+                buf.p[i] = ' ';
+        }
+        gsp_buf_put(out, buf.p, len);
+        return;
+    }
+    struct gsp_procinfo info;
+    if (gsp_proc_info(pid, &info, NULL) == GSP_OK)
+        gsp_buf_printf(out, "[%s]", info.comm);
+}
+
+void gsp_proc_exe(pid_t pid, struct gsp_buf *out)
+{
+    char path[48];
+    char target[4096];
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    ssize_t len = readlink(path, target, sizeof(target));
+    if (len > 0)
+        gsp_buf_put(out, target, (size_t)len);
+}
+
+static int by_tid(const void *a, const void *b)
+{
+    const struct gsp_task *x = a;
+    const struct gsp_task *y = b;
+    return (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+/* Appends the numeric entries of an open task folder. */
+static int list_tasks(DIR *dir, struct gsp_task **items, size_t *count)
+{
+    size_t cap = 0;
+    for (struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
+        char *end;
+        long tid = strtol(entry->d_name, &end, 10);
+        if (end == entry->d_name || *end || tid <= 0 || *count == TASKS_MAX)
+            continue;
+        if (*count == cap) {
+            cap = cap ? cap * 2 : 16;
+            struct gsp_task *grown = realloc(*items, cap * sizeof(*grown));
+            if (!grown)
+                return GSP_E_NOMEM;
+            *items = grown;
+        }
+        (*items)[(*count)++] = (struct gsp_task){(pid_t)tid, (pid_t)tid};
+    }
+    return GSP_OK;
+}
+
+/* In the pid namespace of the process itself, only when it is another one than ours. */
+static void fill_ns_tids(pid_t pid, struct gsp_task *items, size_t count)
+{
+    struct gsp_procinfo info;
+    if (gsp_proc_info(pid, &info, NULL) != GSP_OK || info.ns_pid == 0 || info.ns_pid == pid)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        gsp_auto_buf buf = {0};
+        char name[48];
+        snprintf(name, sizeof(name), "task/%d/status", (int)items[i].tid);
+        const char *text;
+        if (read_small(&buf, NULL, pid, name) == GSP_OK && (text = gsp_buf_cstr(&buf))) {
+            pid_t inner = parse_nspid(text);
+            if (inner > 0)
+                items[i].ns_tid = inner;
+        }
+    }
+}
+
+int gsp_proc_tasks(pid_t pid, struct gsp_task **out, size_t *count, struct gsp_err *err)
+{
+    *out = NULL;
+    *count = 0;
+    char path[48];
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    if (!dir)
+        return gsp_err_set(err, GSP_E_NOPROC, errno, "process %d does not exist", (int)pid);
+    struct gsp_task *items = NULL;
+    int rc = list_tasks(dir, &items, count);
+    closedir(dir);
+    if (rc != GSP_OK) {
+        free(items);
+        *count = 0;
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    }
+    if (*count == 0) {
+        free(items);
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)pid);
+    }
+    qsort(items, *count, sizeof(*items), by_tid);
+    fill_ns_tids(pid, items, *count);
+    *out = items;
+    return GSP_OK;
+}
+
+void gsp_proc_children(pid_t pid, void (*fn)(void *user, pid_t child), void *user)
+{
+    struct gsp_task *tasks;
+    size_t count;
+    if (gsp_proc_tasks(pid, &tasks, &count, NULL) != GSP_OK)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        gsp_auto_buf buf = {0};
+        char name[48];
+        snprintf(name, sizeof(name), "task/%d/children", (int)tasks[i].tid);
+        const char *p;
+        if (read_small(&buf, NULL, pid, name) != GSP_OK || !(p = gsp_buf_cstr(&buf)))
+            continue;
+        for (;;) {
+            char *end;
+            long child = strtol(p, &end, 10);
+            if (end == p)
+                break;
+            if (child > 0)
+                fn(user, (pid_t)child);
+            p = end;
+        }
+    }
+    free(tasks);
+}
+
+int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+    task->fd = open(path, O_RDONLY | O_CLOEXEC);
+    return task->fd >= 0 ? GSP_OK : GSP_E_NOPROC;
+}
+
+void gsp_taskfd_close(struct gsp_taskfd *task)
+{
+    if (task->fd >= 0)
+        close(task->fd);
+    task->fd = -1;
+}
+
+char gsp_taskfd_state(const struct gsp_taskfd *task)
+{
+    /* "tid (comm) S …": comm is at most 15 bytes (63 for kernel workers), so the state lies
+     * in the first 96 bytes.  A short read still makes the kernel format the whole line. */
+    char text[128];
+    ssize_t len = pread(task->fd, text, sizeof(text) - 1, 0);
+    if (len <= 0)
+        return 0;
+    text[len] = '\0';
+    const char *close = strrchr(text, ')');
+    if (!close || close + 2 >= text + len)
+        return 0;
+    return close[2];
+}
+
+void gsp_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out)
+{
+    gsp_auto_buf buf = {0};
+    char name[48];
+    snprintf(name, sizeof(name), "task/%d/comm", (int)tid);
+    if (read_small(&buf, NULL, pid, name) != GSP_OK)
+        return;
+    while (buf.len > 0 && buf.p[buf.len - 1] == '\n')
+        buf.len--;
+    gsp_buf_put(out, buf.p, buf.len);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * task.h -- what /proc says of processes and threads: who they are, what state they are in.
+ *
+ * Reads:   /proc/<pid>/{stat,cmdline,comm,exe,status,task}.
+ * Used by: sample/ and cli/.
+ * Threads: no shared state; a struct gsp_taskfd belongs to its owner.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+struct gsp_procinfo {
+    pid_t pid;
+    pid_t ppid;
+    pid_t ns_pid;         /* as the process itself sees it; 0 when unknown */
+    uint64_t start_ticks; /* since boot; tells a reused pid from the old process */
+    char state;           /* 'R', 'S', 'D', 'T', 't', 'Z', 'X' */
+    char comm[64];
+};
+
+/* Fails with NOPROC, FORMAT or IO. */
+GSP_MUST_CHECK int gsp_proc_info(pid_t pid, struct gsp_procinfo *out, struct gsp_err *err);
+
+/* Appends the arguments joined by spaces (comm in brackets when there are none). */
+void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out);
+/* Appends what /proc/<pid>/exe points to; nothing when it cannot be read. */
+void gsp_proc_exe(pid_t pid, struct gsp_buf *out);
+
+/* A kernel thread of a process. */
+struct gsp_task {
+    pid_t tid;
+    pid_t ns_tid; /* as the process itself sees it */
+};
+
+/* The threads of a process, ascending; *out is the caller's to free().  NOPROC when gone. */
+GSP_MUST_CHECK int gsp_proc_tasks(pid_t pid, struct gsp_task **out, size_t *count,
+                                  struct gsp_err *err);
+
+/* Calls fn for each child of pid (of any of its threads). */
+void gsp_proc_children(pid_t pid, void (*fn)(void *user, pid_t child), void *user);
+
+/* A kept descriptor of /proc/<pid>/task/<tid>/stat: the state of a thread in one pread. */
+struct gsp_taskfd {
+    int fd; /* -1 when closed */
+};
+
+GSP_MUST_CHECK int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid);
+void gsp_taskfd_close(struct gsp_taskfd *task);
+/* 'R', 'S', 'D', …; 0 when the thread is gone. */
+char gsp_taskfd_state(const struct gsp_taskfd *task);
+/* The kernel's name of a thread; nothing when it is gone. */
+void gsp_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out);
