@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dump.h -- the stacks of all threads of a process, now.
+ *
+ * Used by: cli/ (dump).
+ * Threads: one owner; a dump never changes once made.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/str.h"
+
+struct gsp_dump_local {
+    const char *name;  /* UTF-8 */
+    const char *value; /* as repr() would begin it */
+    bool is_arg;
+};
+
+struct gsp_dump_frame {
+    const char *name; /* qualified */
+    const char *file;
+    uint32_t line; /* 0 when unknown */
+    const struct gsp_dump_local *locals;
+    size_t local_count;
+};
+
+struct gsp_dump_thread {
+    uint64_t os_id;     /* kernel thread id, 0 when unknown */
+    uint64_t python_id; /* threading.get_ident() */
+    const char *name;   /* "" when unknown */
+    bool is_main;
+    bool on_cpu; /* running or runnable */
+    bool has_gil;
+    bool torn;   /* the stack kept changing; what is shown is the last try */
+    char state;  /* the kernel's: 'R', 'S', 'D', …; 0 unknown */
+    uint32_t interpreter; /* 0 is the main one */
+    const struct gsp_dump_frame *frames; /* innermost first */
+    size_t frame_count;
+};
+
+struct gsp_dump {
+    pid_t pid;
+    pid_t ppid;
+    const char *cmdline;
+    const char *exe;
+    char version[32]; /* "3.11.7" */
+    const struct gsp_dump_thread *threads; /* main first, then by id */
+    size_t thread_count;
+};
+
+struct gsp_dump_opts {
+    bool locals;
+    bool blocking;          /* stop the threads while they are read */
+    size_t value_bytes_max; /* of one local's value; 0 for 128 */
+};
+
+/* On success *out is the caller's.  Fails with NOPROC, PERM, NOTPY, VERSION, STARTING, FORMAT,
+ * NOMEM. */
+GSP_MUST_CHECK int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
+                                 struct gsp_err *err);
+void gsp_dump_free(struct gsp_dump *dump); /* NULL does nothing */
+
+/* The pids of the tree below pid, itself first, each once; *out is the caller's to free(). */
+GSP_MUST_CHECK int gsp_tree_pids(pid_t pid, pid_t **out, size_t *count, struct gsp_err *err);
