@@ -39,19 +39,6 @@ struct maker {
 /* Folders whose content is imported by the name below them. */
 static const char *const IMPORT_ROOTS[] = {"/site-packages/", "/dist-packages/", "/lib-dynload/"};
 
-static int64_t add_i64(int64_t a, int64_t b)
-{
-    int64_t sum = 0;
-    if (__builtin_add_overflow(a, b, &sum))
-        return a > 0 ? INT64_MAX : INT64_MIN;
-    return sum;
-}
-
-static uint64_t add_u64(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
 /* Where the text after the last occurrence of word begins, or 0. */
 static size_t after_last(struct gsp_sv text, const char *word)
 {
@@ -274,8 +261,8 @@ static bool add_total(struct maker *mk, const struct gsp_total *total, uint32_t 
     uint64_t count = total->count;
     if (mk->count_is_weight)
         count = total->weight > 0 ? (uint64_t)total->weight : 0;
-    node->self_count = add_u64(node->self_count, count);
-    node->self_weight = add_i64(node->self_weight, total->weight);
+    node->self_count = gsp_sum_u64(node->self_count, count);
+    node->self_weight = gsp_sum_i64(node->self_weight, total->weight);
     return true;
 }
 
@@ -371,13 +358,13 @@ static void sum_up(struct gsp_tree *tree)
 {
     for (size_t i = tree->count; i-- > 0;) {
         struct gsp_node *node = &tree->nodes[i];
-        node->total_count = add_u64(node->total_count, node->self_count);
-        node->total_weight = add_i64(node->total_weight, node->self_weight);
+        node->total_count = gsp_sum_u64(node->total_count, node->self_count);
+        node->total_weight = gsp_sum_i64(node->total_weight, node->self_weight);
         if (i == 0)
             break;
         struct gsp_node *parent = &tree->nodes[node->parent];
-        parent->total_count = add_u64(parent->total_count, node->total_count);
-        parent->total_weight = add_i64(parent->total_weight, node->total_weight);
+        parent->total_count = gsp_sum_u64(parent->total_count, node->total_count);
+        parent->total_weight = gsp_sum_i64(parent->total_weight, node->total_weight);
     }
 }
 

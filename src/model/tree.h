@@ -19,6 +19,20 @@
 #include "base/err.h"
 #include "model/profile.h"
 
+/* Sums that stay at the end of their range: weights can come from a hostile file. */
+static inline int64_t gsp_sum_i64(int64_t a, int64_t b)
+{
+    int64_t sum = 0;
+    if (__builtin_add_overflow(a, b, &sum))
+        return a > 0 ? INT64_MAX : INT64_MIN;
+    return sum;
+}
+
+static inline uint64_t gsp_sum_u64(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
 struct gsp_view {
     bool by_function;    /* -F: lines of a function are one; the line shown is its first */
     bool no_lines;       /* --nolineno: no line in the label */

@@ -41,13 +41,11 @@ struct gsp_report_opts {
     unsigned parts; /* of JSON: GSP_REPORT_TOP | GSP_REPORT_TREE; 0 for both */
 };
 
-/* What was recorded: command, duration, samples, rate, threads, and losses in words. */
+/* What was recorded: command, duration, samples, rate, threads, and losses in words
+ * (for losses alone see gsp_words_losses() in model/words.h). */
 GSP_MUST_CHECK int gsp_report_summary(const struct gsp_profile *profile,
                                       const struct gsp_report_opts *opts, struct gsp_buf *out,
                                       struct gsp_err *err);
-
-/* Only the losses, as one line without newline: "12 torn, 3 late"; "none" when there are none. */
-void gsp_report_losses(const struct gsp_losses *losses, struct gsp_buf *out);
 
 /* The table of the hottest functions.  All of these append to out and fail with NOMEM alone. */
 GSP_MUST_CHECK int gsp_report_top(const struct gsp_profile *profile, const struct gsp_view *view,

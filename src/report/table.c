@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/table.h"
+
+#include <stdlib.h>
+
+#define ELLIPSIS "\xe2\x80\xa6" /* U+2026 */
+
+/* Adds every node to the row of its label.  depth_of[label] counts how often the label
+ * stands on the path to the node: the total is added at the outermost one only. */
+static void sum_labels(const struct gsp_tree *tree, struct gsp_report_row *rows, uint32_t *depth_of)
+{
+    uint32_t i = gsp_tree_at(tree, 0)->first_child;
+    while (i != 0) {
+        const struct gsp_node *node = gsp_tree_at(tree, i);
+        struct gsp_report_row *row = &rows[node->label];
+        row->label = node->label;
+        row->frame = node->frame;
+        row->own_count = gsp_sum_u64(row->own_count, node->self_count);
+        row->own_weight = gsp_sum_i64(row->own_weight, node->self_weight);
+        if (depth_of[node->label]++ == 0) {
+            row->total_count = gsp_sum_u64(row->total_count, node->total_count);
+            row->total_weight = gsp_sum_i64(row->total_weight, node->total_weight);
+        }
+        if (node->first_child != 0) {
+            i = node->first_child;
+            continue;
+        }
+        /* Up to the next node that has a sibling, leaving each on the way. */
+        while (i != 0 && gsp_tree_at(tree, i)->next_sibling == 0) {
+            depth_of[gsp_tree_at(tree, i)->label]--;
+            i = gsp_tree_at(tree, i)->parent;
+        }
+        if (i != 0) {
+            depth_of[gsp_tree_at(tree, i)->label]--;
+            i = gsp_tree_at(tree, i)->next_sibling;
+        }
+    }
+}
+
+struct order {
+    const struct gsp_tree *tree;
+    enum gsp_report_sort sort;
+};
+
+static int compare_u64(uint64_t a, uint64_t b)
+{
+    return (a < b) - (a > b);
+}
+
+static int compare_i64(int64_t a, int64_t b)
+{
+    return (a < b) - (a > b);
+}
+
+/* Largest first; equal ones by the other column, then by label, so the order is certain. */
+static int compare_rows(const void *a, const void *b, void *arg)
+{
+    const struct order *order = arg;
+    const struct gsp_report_row *x = a;
+    const struct gsp_report_row *y = b;
+    int own = compare_i64(x->own_weight, y->own_weight);
+    own = own ? own : compare_u64(x->own_count, y->own_count);
+    int total = compare_i64(x->total_weight, y->total_weight);
+    total = total ? total : compare_u64(x->total_count, y->total_count);
+    int first = order->sort == GSP_REPORT_SORT_OWN ? own : total;
+    int second = order->sort == GSP_REPORT_SORT_OWN ? total : own;
+    if (first != 0 || second != 0)
+        return first ? first : second;
+    struct gsp_sv s = gsp_tree_label(order->tree, x->label);
+    struct gsp_sv t = gsp_tree_label(order->tree, y->label);
+    int text = memcmp(s.p, t.p, s.len < t.len ? s.len : t.len);
+    return text ? text : (s.len > t.len) - (s.len < t.len);
+}
+
+/* The view without what stands on top of stacks: a function is one row for all threads.
+ * (The tree of several processes has them on top all the same; rows go by label, so they
+ * merge.) */
+static int fill(const struct gsp_profile *profile, const struct gsp_view *view,
+                enum gsp_report_sort sort, struct gsp_report_table *out, struct gsp_err *err)
+{
+    struct gsp_view flat = *view;
+    flat.threads = false;
+    flat.processes = false;
+    out->unit = gsp_profile_meta_get(profile)->unit;
+    int rc = gsp_tree_new(profile, &flat, &out->tree, err);
+    if (rc < 0)
+        return rc;
+    size_t labels = gsp_tree_label_count(out->tree);
+    out->rows = calloc(labels, sizeof(*out->rows));
+    uint32_t *depth_of = calloc(labels, sizeof(*depth_of));
+    if (!out->rows || !depth_of) {
+        free(depth_of);
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table of functions");
+    }
+    sum_labels(out->tree, out->rows, depth_of);
+    free(depth_of);
+    for (size_t i = 0; i < labels; i++) {
+        if (out->rows[i].frame != GSP_NONE) /* not "all", not "process 12: python3" */
+            out->rows[out->count++] = out->rows[i];
+    }
+    struct order order = {out->tree, sort};
+    qsort_r(out->rows, out->count, sizeof(*out->rows), compare_rows, &order);
+    return GSP_OK;
+}
+
+int gsp_report__table(const struct gsp_profile *profile, const struct gsp_view *view,
+                      enum gsp_report_sort sort, struct gsp_report_table *out, struct gsp_err *err)
+{
+    *out = (struct gsp_report_table){0};
+    int rc = fill(profile, view, sort, out, err);
+    if (rc < 0)
+        gsp_report__table_free(out);
+    return rc;
+}
+
+void gsp_report__table_free(struct gsp_report_table *table)
+{
+    gsp_tree_free(table->tree);
+    free(table->rows);
+    *table = (struct gsp_report_table){0};
+}
+
+double gsp_report__pct(const struct gsp_tree *tree, int64_t weight, uint64_t count)
+{
+    const struct gsp_node *root = gsp_tree_at(tree, 0);
+    if (root->total_weight > 0)
+        return 100 * (double)weight / (double)root->total_weight;
+    return root->total_count > 0 ? 100 * (double)count / (double)root->total_count : 0;
+}
+
+void gsp_report__function(const struct gsp_profile *profile, const struct gsp_report_row *row,
+                          struct gsp_buf *out)
+{
+    const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->frame);
+    struct gsp_sv name = gsp_profile_string_at(profile, frame ? frame->name : GSP_NONE);
+    gsp_buf_putsv(out, name.len > 0 ? name : gsp_sv_of("(unknown)"));
+}
+
+void gsp_report__location(const struct gsp_profile *profile, const struct gsp_view *view,
+                          const struct gsp_report_row *row, struct gsp_buf *out)
+{
+    const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->frame);
+    if (!frame)
+        return;
+    gsp_buf_putsv(out, gsp_view_file(view, gsp_profile_string_at(profile, frame->file)));
+    uint32_t line = view->by_function ? frame->first_line : frame->line;
+    if (line > 0 && !view->no_lines && frame->file != GSP_NONE)
+        gsp_buf_printf(out, ":%u", line);
+}
+
+/* The columns a terminal gives a character, never too few: East Asian and emoji take two. */
+static unsigned columns_of(struct gsp_sv text, size_t n)
+{
+    if (n < 3)
+        return 1;
+    if (n == 4)
+        return 2;
+    unsigned c = ((unsigned)(unsigned char)text.p[0] & 0x0fU) << 12 |
+                 ((unsigned)(unsigned char)text.p[1] & 0x3fU) << 6 |
+                 ((unsigned)(unsigned char)text.p[2] & 0x3fU);
+    bool wide = (c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xd7a3) ||
+                (c >= 0xf900 && c <= 0xfaff) || (c >= 0xfe30 && c <= 0xfe6f) ||
+                (c >= 0xff00 && c <= 0xff60) || (c >= 0x231a && c <= 0x231b) ||
+                (c >= 0x2600 && c <= 0x27bf) || (c >= 0x2b1b && c <= 0x2b55);
+    return wide ? 2 : 1;
+}
+
+static unsigned step(struct gsp_sv *text)
+{
+    size_t n = gsp_utf8_len(*text);
+    unsigned columns = n > 0 ? columns_of(*text, n) : 1;
+    n = n > 0 ? n : 1;
+    text->p += n;
+    text->len -= n;
+    return columns;
+}
+
+unsigned gsp_report__columns(struct gsp_sv text)
+{
+    unsigned columns = 0;
+    while (text.len > 0)
+        columns += step(&text);
+    return columns;
+}
+
+unsigned gsp_report__cut(struct gsp_sv text, unsigned width, bool from_left, struct gsp_buf *out)
+{
+    unsigned columns = gsp_report__columns(text);
+    if (columns <= width) {
+        gsp_buf_putsv(out, text);
+        return columns;
+    }
+    if (width == 0)
+        return 0;
+    if (from_left) {
+        while (columns > width - 1)
+            columns -= step(&text);
+        gsp_buf_puts(out, ELLIPSIS);
+        gsp_buf_putsv(out, text);
+        return columns + 1;
+    }
+    struct gsp_sv rest = text;
+    unsigned used = 0;
+    for (;;) {
+        struct gsp_sv next = rest;
+        unsigned one = step(&next);
+        if (used + one > width - 1)
+            break;
+        used += one;
+        rest = next;
+    }
+    gsp_buf_put(out, text.p, text.len - rest.len);
+    gsp_buf_puts(out, ELLIPSIS);
+    return used + 1;
+}
+
+unsigned gsp_report__width(const struct gsp_report_opts *opts)
+{
+    if (opts->width == 0)
+        return GSP_REPORT_WIDTH_DEFAULT;
+    return opts->width < GSP_REPORT_WIDTH_MIN ? GSP_REPORT_WIDTH_MIN : opts->width;
+}
