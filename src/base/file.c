@@ -147,13 +147,16 @@ static int fill_newfile(struct gsp_newfile *file, const char *path, struct gsp_e
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
     if (strcmp(path, "-") == 0)
         return open_stdout(file, err);
+    if (path[0] == '\0')
+        return write_refused("''", ENOENT, err);
 
+    /* lstat, for a link that points nowhere is in the way too. */
     struct stat st;
-    if (stat(file->path, &st) != 0)
+    if (lstat(file->path, &st) != 0)
         return open_tmp(file, 0666, err);
     if (S_ISDIR(st.st_mode))
         return write_refused(path, EISDIR, err);
-    if (!S_ISREG(st.st_mode))
+    if (!S_ISREG(st.st_mode) && !S_ISLNK(st.st_mode))
         return open_special(file, err);
     if (!file->replace)
         return gsp_err_set(err, GSP_E_EXISTS, EEXIST, "%s already exists", path);

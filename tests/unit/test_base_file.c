@@ -161,6 +161,18 @@ TAP_TEST(link_keeps_pointing)
     tap_eq_int(leave_folder(), 2);
 }
 
+TAP_TEST(link_to_nowhere_is_in_the_way)
+{
+    enter_folder();
+    tap_eq_int(symlink("gone", "link"), 0);
+    struct gsp_newfile file;
+    tap_eq_int(gsp_newfile_open(&file, "link", false, NULL), GSP_E_EXISTS);
+    tap_require(gsp_newfile_open(&file, "link", true, NULL) == 0);
+    tap_eq_int(gsp_newfile_commit(&file, NULL), 0);
+    check_content("link", "");
+    tap_eq_int(leave_folder(), 1);
+}
+
 TAP_TEST(unwritable_places_are_refused_at_once)
 {
     struct gsp_newfile file;
