@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: every interpreter, targets that are ended whatever happens."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Callable, Iterator, List, Mapping, Optional
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from support import (  # noqa: E402
+    GSPROF, Python, Running, Target, find_pythons, main_python, probe, program)
+
+PYTHONS, MISSING = find_pythons()
+
+StartTarget = Callable[..., Target]
+StartRunning = Callable[..., Running]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs_root: wants to change user, root or mounts")
+    config.addinivalue_line("markers", "slow: takes more than some seconds")
+
+
+def pytest_report_header(config: pytest.Config) -> List[str]:
+    lines = [f"gsprof: {GSPROF}", "interpreters: " + " ".join(map(str, PYTHONS))]
+    if MISSING:
+        lines.append(f"newest interpreters missing: {MISSING}")
+    return lines
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not os.access(GSPROF, os.X_OK):
+        pytest.exit(f"no {GSPROF}: run make first, or set GSPROF_BIN", returncode=2)
+
+
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    if os.geteuid() == 0:
+        return
+    skip = pytest.mark.skip(reason="needs root: run make test as root to have it")
+    for item in items:
+        if "needs_root" in item.keywords:
+            item.add_marker(skip)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "python" not in metafunc.fixturenames:
+        return
+    rows: List[object] = [pytest.param(python, id=str(python)) for python in PYTHONS]
+    if MISSING:
+        rows.append(pytest.param(None, id="newest", marks=pytest.mark.skip(reason=MISSING)))
+    metafunc.parametrize("python", rows, scope="module")
+
+
+@pytest.fixture(scope="session")
+def some_python() -> Python:
+    """The one interpreter for tests where the version does not matter."""
+    python = probe(main_python())
+    assert python is not None
+    return python
+
+
+@pytest.fixture
+def start(request: pytest.FixtureRequest) -> Iterator[StartTarget]:
+    """start("deep.py", 61, python=…): a running target; ended with the test."""
+    started: List[Target] = []
+
+    def begin(name: str, *args: object, python: Optional[Python] = None,
+              env: Optional[Mapping[str, str]] = None, before: Optional[List[str]] = None,
+              exe: Optional[str] = None) -> Target:
+        path = exe or (python.path if python else main_python())
+        target = Target([*(before or []), path, program(name), *map(str, args)], env=env)
+        started.append(target)
+        return target
+
+    yield begin
+    for target in started:
+        target.end()
+
+
+@pytest.fixture
+def running() -> Iterator[StartRunning]:
+    """running("record", …): the profiler in the background; killed with the test."""
+    started: List[Running] = []
+
+    def begin(*args: object, env: Optional[Mapping[str, str]] = None) -> Running:
+        one = Running(*args, env=env)
+        started.append(one)
+        return one
+
+    yield begin
+    for one in started:
+        one.kill()

@@ -1,0 +1,401 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the integration tests stand on: the interpreters at hand, target programs that
+say when they are ready, the profiler under test, and a reader of its JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PROGRAMS = HERE / "programs"
+GSPROF = Path(os.environ.get("GSPROF_BIN", ROOT / "build" / "gsprof")).resolve()
+
+# Nothing here takes this long; a machine under load may.
+PATIENCE_S = 60.0
+
+# Exit statuses of the error table (src/base/err.h).
+EXIT_EMPTY = 1
+EXIT_USAGE = 64
+EXIT_FORMAT = 65
+EXIT_NOFILE = 66
+EXIT_NOPROC = 69
+EXIT_NOWRITE = 73
+EXIT_PERM = 77
+EXIT_NOEXEC = 127
+
+Json = Dict[str, Any]
+
+
+# ---------------------------------------------------------------- interpreters
+
+
+@dataclass(frozen=True)
+class Python:
+    """An interpreter to test against."""
+
+    path: str
+    version: Tuple[int, int, int]
+    label: str
+
+    def __str__(self) -> str:
+        return self.label
+
+
+def probe(path: str) -> Optional[Python]:
+    """Asks an interpreter who it is; None when it does not answer."""
+    script = ("import sys, sysconfig; print(*sys.version_info[:3], "
+              "sysconfig.get_config_var('Py_GIL_DISABLED') or 0)")
+    try:
+        answer = subprocess.run([path, "-I", "-c", script], stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, timeout=PATIENCE_S, check=True)
+        major, minor, micro, free = (int(word) for word in answer.stdout.split())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    if not (3, 8) <= (major, minor) <= (3, 15):
+        return None
+    if ".pyenv" in path:
+        origin = "pyenv"
+    elif path.startswith("/usr/"):
+        origin = "system"
+    else:
+        origin = "own"
+    label = f"{major}.{minor}.{micro}{'t' if free else ''}-{origin}"
+    return Python(path, (major, minor, micro), label)
+
+
+def newer_pythons() -> Tuple[List[str], str]:
+    """The interpreters that tools/get-pythons.sh keeps, or why there are none."""
+    tool = ROOT / "tools" / "get-pythons.sh"
+    if os.environ.get("GSPROF_TEST_NO_DOWNLOAD"):
+        return [], "GSPROF_TEST_NO_DOWNLOAD is set"
+    try:
+        done = subprocess.run([str(tool)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=600, check=False, text=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return [], f"tools/get-pythons.sh: {error}"
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return [], f"tools/get-pythons.sh failed: {last}"
+    return done.stdout.split(), ""
+
+
+def find_pythons() -> Tuple[List[Python], str]:
+    """Every interpreter at hand, oldest first, and why the newest may be missing."""
+    paths = os.environ.get("GSPROF_TEST_PYTHONS", "").split()
+    reason = ""
+    if not paths:
+        versions = Path.home() / ".pyenv" / "versions"
+        paths = [str(path) for path in sorted(versions.glob("3.*/bin/python3"))]
+        paths.append("/usr/bin/python3")
+        newer, reason = newer_pythons()
+        paths += newer
+    found: Dict[str, Python] = {}
+    for path in paths:
+        python = probe(path)
+        if python:
+            found.setdefault(python.label, python)
+    return sorted(found.values(), key=lambda python: (python.version, python.label)), reason
+
+
+# --------------------------------------------------------------------- targets
+
+
+class Lines:
+    """Lines from a pipe, each waited for no longer than a while."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.rest = b""
+        self.ended = False
+
+    def next(self, timeout_s: float = PATIENCE_S) -> Optional[str]:
+        """The next line without its end; None at the end of the stream."""
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self.rest:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.fd], [], [], left)[0]:
+                raise TimeoutError(f"nothing said within {timeout_s} s, only {self.rest!r}")
+            chunk = os.read(self.fd, 65536)
+            if not chunk:
+                self.ended = True
+                if not self.rest:
+                    return None
+                line, self.rest = self.rest, b""
+                return line.decode("utf-8", "replace")
+            self.rest += chunk
+        line, self.rest = self.rest.split(b"\n", 1)
+        return line.decode("utf-8", "replace")
+
+    def until(self, word: str, timeout_s: float = PATIENCE_S) -> List[str]:
+        """All lines up to the one that holds word, that one included."""
+        seen: List[str] = []
+        while True:
+            line = self.next(timeout_s)
+            if line is None:
+                raise AssertionError(f"ended without {word!r}: {seen}")
+            seen.append(line)
+            if word in line:
+                return seen
+
+
+class Target:
+    """A program of programs/ that runs under some interpreter."""
+
+    def __init__(self, argv: Sequence[str], env: Optional[Mapping[str, str]] = None,
+                 cwd: Optional[Path] = None) -> None:
+        whole = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        env=whole, cwd=cwd, start_new_session=True)
+        assert self.process.stdout is not None
+        self.lines = Lines(self.process.stdout.fileno())
+        try:
+            self.facts = self.hear()
+        except BaseException:
+            self.end()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """The interpreter's own word: a shell may stand between."""
+        return int(self.facts.get("pid", self.process.pid))
+
+    def hear(self) -> Json:
+        """The next line of JSON that the program says."""
+        line = self.lines.next()
+        if line is None:
+            raise AssertionError(f"the target said nothing, status {self.process.wait()}")
+        said: Json = json.loads(line)
+        return said
+
+    def go(self) -> Json:
+        """Lets a program of stations walk to the next one."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"x")
+        self.process.stdin.flush()
+        self.facts = self.hear()
+        return self.facts
+
+    def term(self) -> Json:
+        """Ends a program that then tells its truth."""
+        os.kill(self.pid, signal.SIGTERM)
+        return self.hear()
+
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def end(self) -> None:
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    pass
+
+
+def program(name: str) -> str:
+    return str(PROGRAMS / name)
+
+
+# ---------------------------------------------------------------- the profiler
+
+
+@dataclass
+class Result:
+    """How a run of the profiler ended."""
+
+    args: List[str]
+    status: int
+    out: str
+    err: str
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.args)}\nstatus {self.status}\n{self.out}\n{self.err}"
+
+
+def check_sane(result: Result) -> Result:
+    """What no run may do, whatever it was asked: die by a signal, trip a sanitizer."""
+    assert result.status >= 0, f"died by a signal\n{result}"
+    assert "Sanitizer" not in result.err and "runtime error:" not in result.err, str(result)
+    return result
+
+
+def gsprof(*args: object, status: Optional[int] = 0, env: Optional[Mapping[str, str]] = None,
+           before: Sequence[str] = (), timeout_s: float = PATIENCE_S,
+           cwd: Optional[Path] = None, stdin: Optional[bytes] = None) -> Result:
+    """Runs the profiler to its end.  status None: any but a crash will do."""
+    argv = [*before, str(GSPROF), *(str(arg) for arg in args)]
+    done = subprocess.run(argv, input=stdin if stdin is not None else b"",
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env={**os.environ, **(env or {})}, timeout=timeout_s, cwd=cwd,
+                          check=False)
+    result = check_sane(Result(argv, done.returncode, done.stdout.decode("utf-8", "replace"),
+                               done.stderr.decode("utf-8", "replace")))
+    assert status is None or result.status == status, str(result)
+    return result
+
+
+class Running:
+    """The profiler while it runs, to be interrupted or killed."""
+
+    def __init__(self, *args: object, env: Optional[Mapping[str, str]] = None) -> None:
+        self.args = [str(GSPROF), *(str(arg) for arg in args)]
+        self.process = subprocess.Popen(self.args, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        env={**os.environ, **(env or {})},
+                                        start_new_session=True)
+        assert self.process.stderr is not None
+        self.lines = Lines(self.process.stderr.fileno())
+
+    def sampling(self) -> str:
+        """Waits until it says that it samples."""
+        return "\n".join(self.lines.until("ampling"))
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def finish(self, timeout_s: float = PATIENCE_S) -> Result:
+        out, err = self.process.communicate(timeout=timeout_s)
+        text = self.lines.rest.decode("utf-8", "replace") + err.decode("utf-8", "replace")
+        return Result(self.args, self.process.returncode, out.decode("utf-8", "replace"), text)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+# ------------------------------------------------------------------ its output
+
+
+@dataclass
+class Frame:
+    name: str
+    file: str
+    line: int
+    first_line: int
+    kind: str
+
+
+@dataclass
+class Sample:
+    pid: int
+    thread_id: int
+    thread_name: str
+    timestamp: float
+    on_cpu: bool
+    gil: bool
+    stack: List[str]
+    frames: List[Frame]
+
+    @property
+    def leaf(self) -> Frame:
+        return self.frames[-1]
+
+    @property
+    def names(self) -> List[str]:
+        return [frame.name for frame in self.frames]
+
+
+@dataclass
+class Profile:
+    """A .json of the profiler."""
+
+    raw: Json
+    samples: List[Sample] = field(default_factory=list)
+
+    @classmethod
+    def load(cls, path: Path) -> "Profile":
+        raw: Json = json.loads(path.read_text(encoding="utf-8"))
+        frames = [Frame(row["name"], row["file"] or "", row["line"] or 0,
+                        row["first_line"] or 0, row["kind"]) for row in raw["frames"]]
+        profile = cls(raw)
+        for row in raw["samples"]:
+            profile.samples.append(Sample(
+                row["pid"], row["thread_id"], row["thread_name"] or "", row["timestamp"],
+                row["on_cpu"], row["gil"], row["stack"],
+                [frames[index] for index in row["frames"]]))
+        return profile
+
+    @property
+    def losses(self) -> Dict[str, int]:
+        losses: Dict[str, int] = self.raw["losses"]
+        return losses
+
+    def names(self) -> List[str]:
+        return sorted({name for sample in self.samples for name in sample.names})
+
+    def shares(self, names: Sequence[str]) -> Tuple[Dict[str, float], int]:
+        """How the samples whose leaf is one of names divide among them, and how many."""
+        counts = dict.fromkeys(names, 0)
+        for sample in self.samples:
+            if sample.frames and sample.leaf.name in counts:
+                counts[sample.leaf.name] += 1
+        total = sum(counts.values())
+        return {name: count / (total or 1) for name, count in counts.items()}, total
+
+
+def record(pid: int, path: Path, *args: object, duration_s: float = 0.6,
+           rate_hz: int = 500) -> Profile:
+    """Records a target into a .json and reads it."""
+    gsprof("record", "-p", pid, "-o", path, "-d", duration_s, "-r", rate_hz, "--force", *args)
+    return Profile.load(path)
+
+
+def check_shares(profile: Profile, truth: Mapping[str, float], slack: float = 0.02) -> None:
+    """Each share is as true as the number of samples allows."""
+    found, total = profile.shares(list(truth))
+    assert total >= 0.9 * len(profile.samples), (total, len(profile.samples), profile.names())
+    for name, share in truth.items():
+        bound = 4 * math.sqrt(share * (1 - share) / total) + slack
+        assert abs(found[name] - share) <= bound, (name, share, found, total)
+
+
+def illegal_pairs(profile: Profile, pairs: Sequence[Sequence[str]]) -> List[Tuple[str, str]]:
+    """Caller and callee that the program cannot have made, one for each torn stack."""
+    legal = {(caller, callee) for caller, callee in pairs}
+    found = []
+    for sample in profile.samples:
+        caller = ""
+        for name in sample.names:
+            if (caller, name) not in legal:
+                found.append((caller, name))
+                break
+            caller = name
+    return found
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for what a process does."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rsplit(")", 1)[1].split()[0]
+
+
+def walk(facts: Json) -> Iterator[Json]:
+    """The frames of a station's own truth, outermost first."""
+    stack: List[Json] = facts["stack"]
+    return reversed(stack)
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def main_python() -> str:
+    """An interpreter that every user can start."""
+    return "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable

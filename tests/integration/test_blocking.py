@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--blocking stops the target for moments; nothing may leave it stopped."""
+
+from __future__ import annotations
+
+import mmap
+import random
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import StartTarget
+from support import GSPROF, PATIENCE_S, state_of
+
+KILLS = 200
+
+
+def tracer_of(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("TracerPid:"):
+            return int(line.split()[1])
+    raise AssertionError("no TracerPid")
+
+
+def wait_until_it_counts(memory: mmap.mmap, pid: int) -> None:
+    """The counter moves on, and soon."""
+    seen = struct.unpack("<Q", memory[:8])[0]
+    deadline = time.monotonic() + PATIENCE_S / 4
+    while struct.unpack("<Q", memory[:8])[0] == seen:
+        assert time.monotonic() < deadline, f"stands still in state {state_of(pid)}"
+        time.sleep(0.0005)
+
+
+@pytest.mark.parametrize("mode", ["--blocking", "--nonblocking"])
+def test_killed_at_random_moments(mode: str, start: StartTarget, tmp_path: Path) -> None:
+    """200 times SIGKILL, at any point of attaching and sampling: the target runs on."""
+    path = tmp_path / "count"
+    path.write_bytes(bytes(8))
+    target = start("counter.py", path)
+    rng = random.Random(20)
+    flags = ["--blocking"] if mode == "--blocking" else []
+    kills = KILLS if mode == "--blocking" else KILLS // 10
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 8) as memory:
+        for i in range(kills):
+            one = subprocess.Popen(
+                [str(GSPROF), "record", "-p", str(target.pid), "-r", "5000", "--force",
+                 "-o", str(tmp_path / "p.gsp"), *flags],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL)
+            time.sleep(rng.random() * (0.06 if i % 4 else 0.004))
+            assert one.poll() is None, f"ended by itself with {one.returncode}"
+            one.send_signal(signal.SIGKILL)
+            one.wait()
+            wait_until_it_counts(memory, target.pid)
+            assert state_of(target.pid) not in ("T", "t")
+            assert tracer_of(target.pid) == 0
+    assert target.alive()
+
+
+def test_nobody_is_traced_by_default(start: StartTarget, tmp_path: Path) -> None:
+    """Without --blocking the target never has a tracer and is never stopped."""
+    target = start("spin.py")
+    one = subprocess.Popen(
+        [str(GSPROF), "record", "-p", str(target.pid), "-r", "1000", "-d", "0.5",
+         "-o", str(tmp_path / "p.json")], stderr=subprocess.DEVNULL)
+    looks = 0
+    while one.poll() is None:
+        assert tracer_of(target.pid) == 0
+        assert state_of(target.pid) not in ("T", "t")
+        looks += 1
+    assert one.returncode == 0
+    assert looks >= 20

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words around the work: help, examples, completions, doctor, the README."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import StartTarget
+from support import ROOT, gsprof
+
+COMMANDS = ["record", "dump", "flamegraph", "convert", "report", "doctor", "completions"]
+
+
+def test_version() -> None:
+    assert re.fullmatch(r"gsprof \d+\.\d+\.\d+\S*\n", gsprof("--version").out)
+
+
+def test_help_lists_all() -> None:
+    out = gsprof("--help").out
+    for command in COMMANDS:
+        assert command in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command: str) -> None:
+    """Both lengths, at least three examples, no line too wide for a terminal."""
+    short = gsprof(command, "-h").out
+    long = gsprof(command, "--help").out
+    assert len(short.splitlines()) <= 45
+    examples = [line.strip() for line in long.splitlines()
+                if line.strip().startswith(("gsprof ", "sudo gsprof "))]
+    assert len(set(examples)) >= 3, long
+    for text in (short, long):
+        assert max(map(len, text.splitlines())) <= 100
+        assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions(shell: str) -> None:
+    script = gsprof("completions", shell).out
+    for command in COMMANDS:
+        assert command in script
+    assert "subprocesses" in script
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here to parse it")
+    subprocess.run([shell, "-n"], input=script.encode(), check=True)
+
+
+def test_completion_works() -> None:
+    """bash, asked for the rest of a word, gives it."""
+    if shutil.which("bash") is None:
+        pytest.skip("no bash here")
+    script = gsprof("completions", "bash").out + """
+COMP_WORDS=(gsprof rec); COMP_CWORD=1; COMP_LINE="gsprof rec"; COMP_POINT=10
+function=$(complete -p gsprof | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+"$function" gsprof rec gsprof
+echo "${COMPREPLY[*]}"
+"""
+    done = subprocess.run(["bash", "--norc"], input=script.encode(), stdout=subprocess.PIPE,
+                          check=True)
+    assert done.stdout.decode().split() == ["record"]
+
+
+def test_doctor() -> None:
+    out = gsprof("doctor", status=None).out
+    for word in ("kernel", "ptrace", "python"):
+        assert word in out.lower()
+
+
+def test_doctor_json() -> None:
+    out = gsprof("doctor", "--json", status=None).out
+    assert isinstance(json.loads(out), dict)
+
+
+def test_report_json(start: StartTarget, tmp_path: Path) -> None:
+    target = start("shares.py")
+    gsprof("record", "-p", target.pid, "-o", tmp_path / "p.gsp", "-d", "0.3")
+    raw = json.loads(gsprof("report", tmp_path / "p.gsp", "--json").out)
+    assert "half" in json.dumps(raw)
+
+
+def test_quiet(start: StartTarget, tmp_path: Path) -> None:
+    target = start("spin.py")
+    done = gsprof("record", "-q", "-p", target.pid, "-o", tmp_path / "p.svg", "-d", "0.2")
+    assert done.out == "" and done.err == ""
+
+
+def test_says_what_it_does(start: StartTarget, tmp_path: Path) -> None:
+    """One line before, the file and the next command after; no terminal codes."""
+    target = start("spin.py")
+    done = gsprof("record", "-p", target.pid, "-o", tmp_path / "p.gsp", "-d", "0.3")
+    assert str(target.pid) in done.err
+    assert str(tmp_path / "p.gsp") in done.err
+    assert "gsprof" in done.err.strip().splitlines()[-1]
+    assert "\x1b" not in done.err and "\r" not in done.err
+
+
+def test_default_name(start: StartTarget, tmp_path: Path) -> None:
+    """Without -o the file is named after the moment, and told."""
+    target = start("spin.py")
+    done = gsprof("record", "-p", target.pid, "-d", "0.2", cwd=tmp_path)
+    made = list(tmp_path.iterdir())
+    assert len(made) == 1 and made[0].name in done.err
+
+
+def readme_commands() -> list[str]:
+    """The lines of the README's shell blocks that call gsprof."""
+    path = ROOT / "README.md"
+    if not path.exists():
+        return []
+    blocks = re.findall(r"```(?:sh|bash|console)\n(.*?)```", path.read_text(), re.S)
+    lines = [line.strip().lstrip("$ ") for block in blocks for line in block.splitlines()]
+    return [line for line in lines if re.match(r"(sudo )?(\./build/|build/)?gsprof ", line)]
+
+
+def test_readme_commands(start: StartTarget, tmp_path: Path) -> None:
+    """Every command of the README that reads a live process runs as it stands."""
+    lines = readme_commands()
+    if not lines:
+        pytest.skip("the README has no command block yet")
+    target = start("shares.py")
+    gsprof("record", "-p", target.pid, "-o", tmp_path / "profile.json", "-d", "0.3")
+    ran = 0
+    for line in lines:
+        words = shlex.split(line.replace("$PID", str(target.pid)).replace(" PID", f" {target.pid}")
+                            .replace("4242", str(target.pid)), comments=True)
+        words = words[words.index(next(w for w in words if w.endswith("gsprof"))) + 1:]
+        if words[0] not in COMMANDS or "--" in words:
+            continue
+        if words[0] == "record":
+            words += ["-d", "0.2", "--force"]
+        files = [word for word in words if "." in word and not word.startswith("-")]
+        for name in files:
+            if words[0] in ("flamegraph", "convert", "report") and \
+                    not (tmp_path / name).exists() and name != files[-1]:
+                shutil.copy(tmp_path / "profile.json", tmp_path / name)
+        done = gsprof(*words, status=None, cwd=tmp_path)
+        assert done.status in (0, 1), (line, done)
+        ran += 1
+    assert ran >= 1
+
+
+def test_program_arguments_are_the_programs(tmp_path: Path) -> None:
+    """What stands behind the program is not ours, with and without --."""
+    for dashes in (["--"], []):
+        done = gsprof("record", "-o", tmp_path / "p.json", "--force", *dashes, "python3", "-c",
+                      "import sys, time\nprint(sys.argv[1:])\nend = time.time() + 0.2\n"
+                      "while time.time() < end: pass", "-o", "x", "--help")
+        assert done.out.strip() == "['-o', 'x', '--help']"

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dump: what each thread does now, to the line, against the interpreter's own word."""
+
+from __future__ import annotations
+
+import json
+from typing import List, Tuple
+
+import pytest
+
+from conftest import StartTarget
+from support import EXIT_NOPROC, Json, Python, Target, gsprof, walk
+
+
+def dump(pid: int, *flags: str) -> Json:
+    raw: Json = json.loads(gsprof("dump", "-p", pid, "--json", *flags).out)
+    return raw
+
+
+def threads_of(raw: Json) -> List[Json]:
+    """Threads of the one process that was asked for."""
+    assert len(raw["processes"]) == 1
+    threads: List[Json] = raw["processes"][0]["threads"]
+    return threads
+
+
+def main_thread(raw: Json) -> Json:
+    found = [thread for thread in threads_of(raw) if thread["main"]]
+    assert len(found) == 1, raw
+    return found[0]
+
+
+def outermost_first(thread: Json) -> List[Json]:
+    """dump shows the innermost frame first, as a person wants it."""
+    frames: List[Json] = thread["frames"]
+    return list(reversed(frames))
+
+
+def check_station(target: Target) -> None:
+    """The stack that dump sees is the one that the interpreter itself tells."""
+    frames = outermost_first(main_thread(dump(target.pid)))
+    assert frames[-1]["name"] == "station", frames
+    seen = [(f["name"], f["file"], f["line"]) for f in frames[:-1]]
+    truth: List[Tuple[str, str, int]] = [
+        (f["name"], f["file"], f["line"]) for f in walk(target.facts)]
+    assert seen == truth, target.facts["case"]
+
+
+@pytest.mark.parametrize("name", ["linenos.py", "generators.py"])
+def test_lines(name: str, python: Python, start: StartTarget) -> None:
+    """Names, files and exact lines at every station."""
+    target = start(name, python=python)
+    stations = 0
+    while "case" in target.facts:
+        check_station(target)
+        stations += 1
+        target.go()
+    assert stations >= 15
+
+
+def clean(name: str) -> str:
+    """A name as it can be told in UTF-8: lone surrogates become the replacement mark."""
+    return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def test_names(python: Python, start: StartTarget) -> None:
+    """Odd names come through; very long ones at least begin right."""
+    target = start("names.py", "stations", python=python)
+    while "case" in target.facts:
+        frames = outermost_first(main_thread(dump(target.pid)))
+        truth = list(walk(target.facts))
+        assert len(frames) == len(truth) + 1
+        for seen, true in zip(frames, truth):
+            if len(true["name"]) > 200:
+                assert seen["name"][:200] == true["name"][:200]
+            elif target.facts["case"] == "surrogate":
+                assert seen["name"].startswith(true["name"][:4])
+            else:
+                assert seen["name"] == clean(true["name"])
+        target.go()
+
+
+def test_names_on_a_terminal(start: StartTarget) -> None:
+    """No name can send a control character to the terminal."""
+    target = start("names.py", "stations")
+    while "case" in target.facts:
+        text = gsprof("dump", "-p", target.pid).out
+        assert "\x1b" not in text and "\x07" not in text and "\x00" not in text
+        target.go()
+
+
+def test_threads(python: Python, start: StartTarget) -> None:
+    target = start("threads8.py", python=python)
+    raw = dump(target.pid)
+    threads = {thread["thread_name"]: thread for thread in threads_of(raw)}
+    assert set(threads) == set(target.facts["threads"])
+    assert [name for name, thread in threads.items() if thread["main"]] == ["MainThread"]
+    for name, thread in threads.items():
+        names = [frame["name"] for frame in thread["frames"]]
+        if name.startswith("wait_"):
+            assert name in names
+            assert not thread["on_cpu"] and not thread["gil"], thread
+    assert len({thread["thread_id"] for thread in threads.values()}) == 8
+    assert len({thread["os_thread_id"] for thread in threads.values()}) == 8
+    assert threads["MainThread"]["os_thread_id"] == target.pid
+    assert threads["runner"]["on_cpu"]
+    version = ".".join(map(str, python.version))
+    assert raw["processes"][0]["version"].startswith(version)
+
+
+def test_gil_holder(start: StartTarget) -> None:
+    """The one that runs Python holds the GIL, nearly every time it is asked."""
+    target = start("threads8.py")
+    held = 0
+    for _ in range(20):
+        holders = [t["thread_name"] for t in threads_of(dump(target.pid)) if t["gil"]]
+        assert holders in (["runner"], [])
+        held += bool(holders)
+    assert held >= 15
+
+
+def test_text(start: StartTarget) -> None:
+    """For a person: the command line, every thread, the innermost frame first."""
+    target = start("idle.py")
+    text = gsprof("dump", "-p", target.pid).out
+    assert str(target.pid) in text and "MainThread" in text and "idle" in text
+    assert text.index("nap") < text.index("<module>")
+    assert "\x1b" not in text
+
+
+def local_values(thread: Json, function: str) -> Json:
+    for frame in thread["frames"]:
+        if frame["name"] == function:
+            return {row["name"]: row for row in frame["locals"]}
+    raise AssertionError(f"no {function} in {thread}")
+
+
+PLAIN = {
+    "an_int": "42", "negative": "-7", "zero": "0", "a_float": "1.5", "infinite": "inf",
+    "yes": "True", "no": "False", "nothing": "None", "text": "'hello'",
+    "some_bytes": "b'ab\\x00\\xff'", "a_list": "[1, 2, 3]", "a_tuple": "(1, 'two', None)",
+    "one_tuple": "(5,)", "a_dict": "{'key': 1, 2: [3]}", "a_set": "{11}",
+    "empty_list": "[]", "empty_dict": "{}", "unicode_text": "'größe 函数 \U0001f40d'",
+}
+
+
+def test_locals(python: Python, start: StartTarget) -> None:
+    """Every kind of value, without running a line of the target's code."""
+    target = start("locals.py", python=python)
+    done = gsprof("dump", "-p", target.pid, "--json", "--locals")
+    assert len(done.out) < 200000
+    found = local_values(main_thread(json.loads(done.out)), "stand")
+    for name, text in PLAIN.items():
+        assert found[name]["value"] == text, (name, found[name])
+    assert found["frozen"]["value"] == "frozenset({12})"
+    assert found["a_complex"]["value"] == "(1+2j)" or "complex" in found["a_complex"]["value"]
+    assert found["big"]["value"] == str(2 ** 100) or "int" in found["big"]["value"]
+    assert "Thing" in found["thing"]["value"] and "0x" in found["thing"]["value"]
+    assert len(found["long_text"]["value"]) < 2000
+    assert found["huge_list"]["value"].startswith("[0, 1, 2") and \
+        len(found["huge_list"]["value"]) < 2000
+    assert found["cycle"]["value"].startswith("[1, ") and len(found["cycle"]["value"]) < 2000
+    assert found["nested"]["value"].startswith("[[[")
+    if target.facts["has_numpy"]:
+        assert "2.5" in found["np_float"]["value"]
+        assert "-7" in found["np_int"]["value"]
+        assert "3, 4" in found["np_array"]["value"] and "float32" in found["np_array"]["value"]
+    target.go()
+    found = local_values(main_thread(dump(target.pid, "--locals")), "with_arguments")
+    assert found["rest"]["value"] == "(2, 3)"
+    assert found["key"]["value"] == "'k'"
+    assert found["more"]["value"] == "{'other': 4}"
+
+
+def test_locals_text(start: StartTarget) -> None:
+    target = start("locals.py")
+    text = gsprof("dump", "-p", target.pid, "--locals").out
+    assert "an_int" in text and "42" in text and "'hello'" in text
+    assert "\x1b" not in text
+
+
+def test_no_locals_unless_asked(start: StartTarget) -> None:
+    target = start("locals.py")
+    text = gsprof("dump", "-p", target.pid, "--json").out
+    assert "an_int" not in text
+
+
+def test_nobody_there() -> None:
+    gsprof("dump", "-p", 2 ** 22 - 3, status=EXIT_NOPROC)

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a recording ends: by time, by Ctrl-C, with its target, by a kill, with nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from conftest import StartRunning, StartTarget
+from support import (
+    EXIT_EMPTY, EXIT_NOEXEC, GSPROF, PROGRAMS, Profile, gsprof, main_python, program)
+
+
+def test_duration(start: StartTarget, tmp_path: Path) -> None:
+    target = start("spin.py")
+    begin = time.monotonic()
+    gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.5")
+    assert 0.5 <= time.monotonic() - begin < 3
+    assert target.alive()
+
+
+def test_durations_are_read(start: StartTarget, tmp_path: Path) -> None:
+    target = start("spin.py")
+    begin = time.monotonic()
+    gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "--duration=300ms")
+    assert 0.3 <= time.monotonic() - begin < 3
+
+
+def test_target_exits(start: StartTarget, tmp_path: Path) -> None:
+    """What was seen is kept, the status is 0, and a note says what happened."""
+    target = start("exits.py", "0.5", "0")
+    path = tmp_path / "p.json"
+    begin = time.monotonic()
+    done = gsprof("record", "-p", target.pid, "-o", path, "-d", "30", "-r", "500")
+    assert time.monotonic() - begin < 5
+    assert "exit" in done.err or "ended" in done.err
+    profile = Profile.load(path)
+    assert "busy" in profile.names() and len(profile.samples) >= 50
+
+
+def test_interrupt(start: StartTarget, running: StartRunning, tmp_path: Path) -> None:
+    """Ctrl-C: the file is written and the status is 0."""
+    target = start("spin.py")
+    path = tmp_path / "p.json"
+    one = running("record", "-p", target.pid, "-o", path, "-r", "500")
+    one.sampling()
+    time.sleep(0.3)
+    one.signal(signal.SIGINT)
+    done = one.finish()
+    assert done.status == 0, done
+    assert len(Profile.load(path).samples) >= 30
+    assert target.alive()
+
+
+def test_terminate(start: StartTarget, running: StartRunning, tmp_path: Path) -> None:
+    target = start("spin.py")
+    path = tmp_path / "p.json"
+    one = running("record", "-p", target.pid, "-o", path)
+    one.sampling()
+    time.sleep(0.2)
+    one.signal(signal.SIGTERM)
+    assert one.finish().status >= 0
+    assert Profile.load(path).samples
+
+
+def test_second_interrupt(running: StartRunning, tmp_path: Path) -> None:
+    """A child that does not heed Ctrl-C cannot hold us past the second one."""
+    path = tmp_path / "p.json"
+    script = ("import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+              "end = time.time() + 60\n"
+              "while time.time() < end: pass")
+    one = running("record", "-o", path, "--", main_python(), "-c", script)
+    one.sampling()
+    time.sleep(0.3)
+    one.signal(signal.SIGINT)
+    time.sleep(0.3)
+    one.signal(signal.SIGINT)
+    begin = time.monotonic()
+    done = one.finish(timeout_s=20)
+    assert time.monotonic() - begin < 5
+    assert done.status != -signal.SIGSEGV and done.status != -signal.SIGABRT
+
+
+@pytest.mark.parametrize("status", [0, 1, 42, -signal.SIGTERM, -signal.SIGKILL])
+def test_status_of_the_child(status: int, tmp_path: Path) -> None:
+    """Passed on; a signal as shells tell it."""
+    want = status if status >= 0 else 128 - status
+    gsprof("record", "-o", tmp_path / "p.json", "--", main_python(), program("exits.py"),
+           "0.2", status, status=want)
+    assert Profile.load(tmp_path / "p.json").samples
+
+
+def test_cannot_start(tmp_path: Path) -> None:
+    done = gsprof("record", "-o", tmp_path / "p.json", "--", "/nonexistent/python",
+                  status=EXIT_NOEXEC)
+    assert "/nonexistent/python" in done.err
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_output_of_the_child(tmp_path: Path) -> None:
+    """stdout belongs to the child, stdin too."""
+    done = gsprof("record", "-o", tmp_path / "p.json", "--", main_python(), "-c",
+                  "import sys, time\nprint(sys.stdin.read())\n"
+                  "end = time.time() + 0.2\nwhile time.time() < end: pass",
+                  stdin=b"through")
+    assert done.out == "through\n"
+
+
+def test_idle_gives_nothing(start: StartTarget, tmp_path: Path) -> None:
+    """Zero samples: not a silent empty file but the reason and the remedy."""
+    target = start("idle.py")
+    done = gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.3",
+                  status=EXIT_EMPTY)
+    assert "idle" in done.err and "--idle" in done.err
+
+
+def test_gil_filter_gives_nothing(start: StartTarget, tmp_path: Path) -> None:
+    target = start("idle.py")
+    done = gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.3", "-g",
+                  "-i", status=EXIT_EMPTY)
+    assert "GIL" in done.err or "gil" in done.err
+
+
+def test_idle_is_recorded_when_asked(start: StartTarget, tmp_path: Path) -> None:
+    target = start("idle.py")
+    gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.3", "-i")
+    assert "nap" in Profile.load(tmp_path / "p.json").names()
+
+
+def test_exited_at_once(tmp_path: Path) -> None:
+    """A child that is gone before the first sample: its own status, and a word of it."""
+    done = gsprof("record", "-o", tmp_path / "p.json", "--", "/bin/sh", "-c", "exit 5",
+                  status=None)
+    assert done.status in (5, EXIT_EMPTY, 69), done
+    assert done.err.strip()
+
+
+@pytest.mark.parametrize("moment", [0.7, 1.6, 2.3])
+def test_killed_recorder(moment: float, start: StartTarget, running: StartRunning,
+                         tmp_path: Path) -> None:
+    """SIGKILL: the .gsp on disk reads well and lacks at most the last second."""
+    target = start("spin.py")
+    path = tmp_path / "p.gsp"
+    one = running("record", "-p", target.pid, "-o", path, "-r", "500")
+    one.sampling()
+    time.sleep(moment)
+    one.kill()
+    left = [entry for entry in tmp_path.iterdir() if ".gsp" in entry.name]
+    assert len(left) == 1, left
+    gsprof("convert", "-i", left[0], "-o", tmp_path / "p.json")
+    profile = Profile.load(tmp_path / "p.json")
+    if moment > 1.1:
+        assert len(profile.samples) >= 0.8 * 500 * (moment - 1.1)
+        assert "spin" in profile.names()
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter, with the programs and the profiler in it."""
+    folder = Path(tempfile.mkdtemp(prefix="gsprof-test-"))
+    folder.chmod(0o755)
+    shutil.copytree(PROGRAMS, folder / "programs", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(GSPROF, folder / "gsprof")
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() or path.name == "gsprof" else 0o644)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.needs_root
+def test_sudo_runs_the_child_as_the_caller(open_folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    done = gsprof("record", "-o", path, "--", "/usr/bin/python3",
+                  open_folder / "programs" / "exits.py", "0.3", "0",
+                  env={"SUDO_UID": "65534", "SUDO_GID": "65534", "SUDO_USER": "nobody",
+                       "PYTHONDONTWRITEBYTECODE": "1"})
+    facts = json.loads(done.out.splitlines()[0])
+    assert (facts["uid"], facts["gid"]) == (65534, 65534)
+    assert 0 not in facts["groups"]
+    assert Profile.load(path).samples
+    assert os.getuid() == 0

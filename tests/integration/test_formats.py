@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each format as a reader of the other side sees it, and the way between formats."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pstats
+import shutil
+import subprocess
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from conftest import StartTarget
+from support import EXIT_FORMAT, EXIT_NOFILE, Profile, Target, gsprof, main_python, program
+
+FORMATS = {
+    "json": "p.json", "svg": "p.svg", "pstats": "p.prof", "speedscope": "p.speedscope.json",
+    "folded": "p.folded", "pprof": "p.pb.gz", "chrome": "p.trace.json", "gsp": "p.gsp",
+}
+READABLE = ["json", "pstats", "speedscope", "folded", "pprof", "gsp"]
+WORK = ["half", "third", "fifth"]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One recording of odd names and one of known work, each in every format."""
+    folder = tmp_path_factory.mktemp("formats")
+    for name in ("shares.py", "names.py", "threads8.py"):
+        target = Target([main_python(), program(name)])
+        try:
+            (folder / name).mkdir()
+            gsprof("record", "-p", target.pid, "-o", folder / name / "p.gsp", "-d", "1",
+                   "-r", "500", *(["-i", "-t"] if name == "threads8.py" else []))
+        finally:
+            target.end()
+        for file in FORMATS.values():
+            if file != "p.gsp":
+                gsprof("convert", "-i", folder / name / "p.gsp", "-o", folder / name / file)
+    return folder
+
+
+# ------------------------------------------------------- readers of the other side
+
+
+def check_json(path: Path) -> List[str]:
+    return Profile.load(path).names()
+
+
+def check_svg(path: Path) -> List[str]:
+    text = path.read_text(encoding="utf-8")
+    root = xml.etree.ElementTree.fromstring(text)
+    assert root.tag.endswith("svg")
+    for element in root.iter():
+        for name, value in element.attrib.items():
+            assert not (name.endswith("href") and value.startswith("http")), value
+    assert "<script>alert(1)</script>" not in text
+    titles = [element.text or "" for element in root.iter() if element.tag.endswith("title")]
+    return titles
+
+
+def check_pstats(path: Path) -> List[str]:
+    stats = pstats.Stats(str(path))
+    table: Dict[Any, Any] = stats.stats  # type: ignore[attr-defined]
+    assert table
+    for calls, total_calls, own, total, callers in table.values():
+        assert 0 <= calls <= total_calls
+        assert 0 <= own <= total + 1e-9
+        assert isinstance(callers, dict)
+    return [name for _, _, name in table]
+
+
+def check_speedscope(path: Path) -> List[str]:
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    assert raw["$schema"] == "https://www.speedscope.app/file-format-schema.json"
+    frames = raw["shared"]["frames"]
+    for profile in raw["profiles"]:
+        assert profile["type"] == "sampled"
+        assert profile["unit"] in ("nanoseconds", "microseconds", "milliseconds", "seconds",
+                                   "none")
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert profile["startValue"] <= profile["endValue"]
+        assert all(0 <= index < len(frames) for stack in profile["samples"]
+                   for index in stack)
+    assert len({profile["startValue"] for profile in raw["profiles"]}) == 1
+    return [frame["name"] for frame in frames]
+
+
+def check_folded(path: Path) -> List[str]:
+    names = set()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        stack, count = line.rsplit(" ", 1)
+        assert int(count) > 0
+        names.update(stack.split(";"))
+    return sorted(names)
+
+
+def check_pprof(path: Path) -> List[str]:
+    raw = gzip.decompress(path.read_bytes())
+    assert raw
+    if shutil.which("go") is None:
+        return []
+    done = subprocess.run(
+        ["go", "tool", "pprof", "-top", "-nodecount=500", str(path)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, check=False, env={**os.environ, "PPROF_NO_BROWSER": "1"})
+    assert done.returncode == 0, done.stderr.decode()
+    return [line.split(None, 5)[-1] for line in done.stdout.decode().splitlines()[5:]]
+
+
+def check_chrome(path: Path) -> List[str]:
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    events = raw["traceEvents"] if isinstance(raw, dict) else raw
+    last: Dict[Any, float] = {}
+    depth: Dict[Any, int] = {}
+    for event in events:
+        key = (event["pid"], event.get("tid"))
+        if event["ph"] in "BEX":
+            assert event["ts"] >= last.get(key, float("-inf")), event
+            last[key] = event["ts"]
+        if event["ph"] in "BE":
+            depth[key] = depth.get(key, 0) + (1 if event["ph"] == "B" else -1)
+            assert depth[key] >= 0
+    assert not any(depth.values())
+    return [event["name"] for event in events if event["ph"] in "BX"]
+
+
+def check_gsp(path: Path) -> List[str]:
+    done = gsprof("report", path)
+    return done.out.split()
+
+
+CHECKS = {"json": check_json, "svg": check_svg, "pstats": check_pstats,
+          "speedscope": check_speedscope, "folded": check_folded, "pprof": check_pprof,
+          "chrome": check_chrome, "gsp": check_gsp}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_other_side(name: str, recorded: Path) -> None:
+    """Every function that worked is found by a reader that is not ours."""
+    found = CHECKS[name](recorded / "shares.py" / FORMATS[name])
+    if name == "pprof" and not found:
+        pytest.skip("no go tool to read it with")
+    for work in WORK:
+        assert any(work in one for one in found), (work, found)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_odd_names(name: str, recorded: Path) -> None:
+    """Names with markup, separators, controls, NUL, surrogates, 5,000 letters."""
+    found = CHECKS[name](recorded / "names.py" / FORMATS[name])
+    if name == "pprof" and not found:
+        pytest.skip("no go tool to read it with")
+    assert any("größe" in one for one in found)
+    if name not in ("gsp", "pprof"):  # a table for people cuts what is not in the top
+        assert any("函数" in one for one in found)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_direct(name: str, start: StartTarget, tmp_path: Path) -> None:
+    """Recorded straight into the format, by extension and by name."""
+    target = start("shares.py")
+    path = tmp_path / FORMATS[name]
+    gsprof("record", "-p", target.pid, "-o", path, "-d", "0.4", "-r", "200")
+    CHECKS[name](path)
+    plain = tmp_path / "plain"
+    gsprof("record", "-p", target.pid, "-o", plain, "-f", name, "-d", "0.3")
+    assert plain.stat().st_size > 0
+
+
+def own_samples(path: Path) -> Dict[str, int]:
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    return {name: row["own_samples"] for name, row in raw["functions"].items()}
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_round_trip(name: str, recorded: Path, tmp_path: Path) -> None:
+    """From each readable format back to .json: the functions and their shares are kept."""
+    source = recorded / "shares.py" / FORMATS[name]
+    gsprof("convert", "-i", source, "-o", tmp_path / "back.json")
+    before = json.loads((recorded / "shares.py" / "p.json").read_text())["functions"]
+    after = json.loads((tmp_path / "back.json").read_text())["functions"]
+    total = sum(row["own_time"] for row in before.values())
+    again = sum(row["own_time"] for row in after.values())
+    for work in WORK:
+        found = [row for key, row in after.items() if key.split(" ")[0] == work]
+        assert found, (work, list(after))
+        share = sum(row["own_time"] for row in found) / again
+        assert abs(share - before[work]["own_time"] / total) < 0.01, (work, after)
+
+
+def test_gsp_is_exact(recorded: Path, tmp_path: Path) -> None:
+    """.gsp to .json and back loses nothing of the samples."""
+    folder = recorded / "threads8.py"
+    gsprof("convert", "-i", folder / "p.json", "-o", tmp_path / "again.gsp")
+    gsprof("convert", "-i", tmp_path / "again.gsp", "-o", tmp_path / "again.json")
+    first = Profile.load(folder / "p.json")
+    second = Profile.load(tmp_path / "again.json")
+    assert len(first.samples) == len(second.samples)
+    for one, other in zip(first.samples, second.samples):
+        assert one.names == other.names and one.thread_name == other.thread_name
+        assert one.on_cpu == other.on_cpu and one.gil == other.gil
+        assert abs(one.timestamp - other.timestamp) < 1e-5
+    assert first.losses == second.losses
+
+
+def test_threads_are_kept(recorded: Path) -> None:
+    raw = json.loads((recorded / "threads8.py" / "p.speedscope.json").read_text())
+    names = " ".join(profile["name"] for profile in raw["profiles"])
+    for thread in ("MainThread", "runner", "wait_lock", "wait_select"):
+        assert thread in names
+
+
+def test_flamegraph(recorded: Path, tmp_path: Path) -> None:
+    for name in READABLE:
+        path = tmp_path / f"{name}.svg"
+        gsprof("flamegraph", "--input", recorded / "shares.py" / FORMATS[name], "--output",
+               path)
+        assert any("half" in title for title in check_svg(path))
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_report(name: str, recorded: Path) -> None:
+    out = gsprof("report", recorded / "shares.py" / FORMATS[name]).out
+    for work in WORK:
+        assert work in out
+    assert "\x1b" not in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_standard_streams(recorded: Path) -> None:
+    """- is stdin and stdout."""
+    raw = (recorded / "shares.py" / "p.folded").read_bytes()
+    out = gsprof("convert", "-i", "-", "-o", "-", "-f", "json", stdin=raw).out
+    assert "half" in json.dumps(json.loads(out)["functions"])
+
+
+# ------------------------------------------------------------------- hostile files
+
+BAD: Dict[str, bytes] = {
+    "empty.json": b"",
+    "brace.json": b"{",
+    "list.json": b"[]",
+    "deep.json": b"[" * 200000,
+    "nosamples.json": b'{"process_name": "x"}',
+    "types.json": b'{"process_name": 1, "samples": {"a": 1}, "functions": []}',
+    "stack.json": b'{"samples": [{"thread_id": "x", "stack": [1, null], "timestamp": {}}]}',
+    "index.json": b'{"frames": [], "samples": [{"thread_id": 1, "stack": ["a"], '
+                  b'"timestamp": 1e308, "frames": [99999999999]}]}',
+    "negative.json": b'{"frames": [{"name": "a"}], "samples": [{"thread_id": -1, '
+                     b'"stack": ["a"], "timestamp": -1e308, "frames": [-1]}]}',
+    "utf8.json": b'{"process_name": "\xff\xfe", "samples": [], "functions": {}}',
+    "empty.folded": b"",
+    "nocount.folded": b"a;b;c\n",
+    "hugecount.folded": b"a;b 99999999999999999999999999\n",
+    "binary.folded": bytes(range(256)) * 10,
+    "wide.folded": b";" * 100000 + b" 1\n",
+    "empty.prof": b"",
+    "marshal.prof": b"{" * 100000,
+    "pickle.prof": b"cos\nsystem\n(S'true'\ntR.",
+    "hugelen.prof": b"{(\x03\x00\x00\x00s\xff\xff\xff\x7f",
+    "empty.pb.gz": b"",
+    "bomb.pb.gz": gzip.compress(b"\x00" * 50_000_000),
+    "short.pb.gz": gzip.compress(b"\x0a\xff\xff\xff\xff\x0f"),
+    "cut.pb.gz": gzip.compress(b"\x0a\x02\x08\x01" * 100)[:-8],
+    "empty.gsp": b"",
+    "text.gsp": b"this is not a profile at all, not even close to one\n" * 10,
+    "empty.speedscope.json": b"{}",
+    "schema.speedscope.json": b'{"$schema": "https://www.speedscope.app/file-format-schema.json",'
+                              b'"shared": {"frames": [{"name": "a"}]}, "profiles": [{"type": '
+                              b'"sampled", "samples": [[0, 5, -1]], "weights": [1e400]}]}',
+    "evented.speedscope.json":
+        b'{"$schema": "https://www.speedscope.app/file-format-schema.json",'
+        b'"shared": {"frames": [{"name": "a"}]}, "profiles": [{"type": "evented", "unit": '
+        b'"none", "name": "x", "startValue": 0, "endValue": 1, '
+        b'"events": [{"type": "C", "at": 0, "frame": 0}]}]}',
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_hostile_file(name: str, tmp_path: Path) -> None:
+    """Told, not crashed on; nothing half-written is left; memory stays bounded."""
+    path = tmp_path / name
+    path.write_bytes(BAD[name])
+    limit = ["prlimit", "--as=1500000000"] if shutil.which("prlimit") else []
+    done = gsprof("convert", "-i", path, "-o", tmp_path / "out.svg", status=None, before=limit)
+    if done.status:
+        assert done.status in (EXIT_FORMAT, 1), done
+        assert done.err.startswith("gsprof: ")
+        assert not (tmp_path / "out.svg").exists()
+    assert not [entry for entry in tmp_path.iterdir() if entry.name not in (name, "out.svg")]
+    assert gsprof("report", path, status=None).status in (0, 1, EXIT_FORMAT)
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_damaged_files(name: str, recorded: Path, tmp_path: Path) -> None:
+    """Cut and overwritten at many places: any answer but a crash."""
+    whole = (recorded / "shares.py" / FORMATS[name]).read_bytes()
+    path = tmp_path / FORMATS[name]
+    for i in range(24):
+        at = len(whole) * i // 24
+        damaged = whole[:at] if i % 2 else whole[:at] + b"\xff\x80\x00\x7f" + whole[at + 4:]
+        path.write_bytes(damaged)
+        gsprof("report", path, status=None)
+
+
+def test_cut_gsp_keeps_the_rest(recorded: Path, tmp_path: Path) -> None:
+    """What a killed recorder leaves: the blocks that are whole are read."""
+    whole = (recorded / "shares.py" / "p.gsp").read_bytes()
+    path = tmp_path / "cut.gsp"
+    path.write_bytes(whole[:len(whole) * 9 // 10])
+    gsprof("convert", "-i", path, "-o", tmp_path / "cut.json")
+    full = len(Profile.load(recorded / "shares.py" / "p.json").samples)
+    cut = len(Profile.load(tmp_path / "cut.json").samples)
+    assert 0.2 * full <= cut <= full
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    done = gsprof("convert", "-i", tmp_path / "none.json", "-o", tmp_path / "o.svg",
+                  status=EXIT_NOFILE)
+    assert "none.json" in done.err
+    gsprof("report", tmp_path / "none.json", status=EXIT_NOFILE)

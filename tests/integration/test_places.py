@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Interpreters in odd places: embedded, deleted, replaced, elsewhere in the mount tree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from conftest import PYTHONS, StartTarget
+from support import PROGRAMS, Python, Target, gsprof, main_python, program, record
+
+
+def check(target: Target, tmp_path: Path) -> None:
+    """Both commands see the work."""
+    profile = record(target.pid, tmp_path / "p.json", duration_s=0.3)
+    assert len(profile.samples) >= 30
+    assert {"half", "third", "fifth"} <= set(profile.names())
+    assert "one_round" in gsprof("dump", "-p", target.pid).out
+
+
+def config_of(python: Python) -> Optional[str]:
+    """The interpreter's own python3-config."""
+    real = os.path.realpath(python.path)
+    for path in (real + "-config", python.path + "-config"):
+        if os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def test_embedded(python: Python, start: StartTarget, tmp_path: Path) -> None:
+    """A C program that holds an interpreter."""
+    config = config_of(python)
+    if config is None:
+        pytest.skip(f"{python} has no python-config")
+    words = []
+    for flags in (["--cflags"], ["--ldflags", "--embed"]):
+        done = subprocess.run([config, *flags], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, check=False, text=True)
+        if done.returncode:
+            pytest.skip(f"{config} failed")
+        words += done.stdout.split()
+    exe = tmp_path / "embed"
+    libs = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(python.path))), "lib")
+    built = subprocess.run(["cc", "-o", exe, PROGRAMS / "embed.c", *words,
+                            f"-Wl,-rpath,{libs}"], stderr=subprocess.PIPE, check=False)
+    if built.returncode:
+        pytest.skip(f"{python} cannot be embedded here: {built.stderr.decode()[-200:]}")
+    target = start("shares.py", exe=str(exe), env={"PYTHONPATH": str(PROGRAMS)})
+    assert os.readlink(f"/proc/{target.pid}/exe").endswith("/embed")
+    check(target, tmp_path)
+
+
+def own_copy(python: Python, folder: Path) -> Path:
+    copy = folder / "python-copy"
+    shutil.copy(os.path.realpath(python.path), copy)
+    return copy
+
+
+def home_of(python: Python) -> str:
+    done = subprocess.run([python.path, "-c", "import sys; print(sys.base_prefix)"],
+                          stdout=subprocess.PIPE, check=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("fate", ["deleted", "replaced"])
+def test_executable_gone(fate: str, python: Python, start: StartTarget,
+                         tmp_path: Path) -> None:
+    copy = own_copy(python, tmp_path)
+    target = start("shares.py", exe=str(copy), env={"PYTHONHOME": home_of(python)})
+    copy.unlink()
+    if fate == "replaced":
+        copy.write_bytes(b"\x7fELF but not really")
+    check(target, tmp_path)
+
+
+def test_library_gone(python: Python, start: StartTarget, tmp_path: Path) -> None:
+    """A shared libpython that was deleted by an upgrade."""
+    home = Path(home_of(python))
+    library = home / "lib" / f"libpython3.{python.version[1]}.so.1.0"
+    if not library.exists():
+        pytest.skip(f"{python} is not a shared build")
+    copy = tmp_path / library.name
+    shutil.copy(library, copy)
+    target = start("shares.py", python=python, env={"LD_LIBRARY_PATH": str(tmp_path)})
+    if str(copy) not in Path(f"/proc/{target.pid}/maps").read_text():
+        pytest.skip(f"{python} insists on its own libpython")
+    copy.unlink()
+    check(target, tmp_path)
+
+
+def test_virtualenv(python: Python, start: StartTarget, tmp_path: Path) -> None:
+    done = subprocess.run([python.path, "-m", "venv", "--without-pip", tmp_path / "venv"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                          text=True)
+    if done.returncode:
+        pytest.skip(f"no venv module: {done.stdout.strip()[-100:]}")
+    target = start("shares.py", exe=str(tmp_path / "venv" / "bin" / "python"))
+    check(target, tmp_path)
+
+
+def namespace_argv() -> list[str]:
+    return ["unshare", "--mount", "--propagation", "private"]
+
+
+@pytest.mark.needs_root
+def test_other_mount_namespace(tmp_path: Path) -> None:
+    """The interpreter's path exists only in the target's own mount namespace."""
+    if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    real = os.path.realpath(main_python())
+    script = (f"mount -t tmpfs none {hidden} && cp {real} {hidden}/python-there && "
+              f"exec {hidden}/python-there \"$@\"")
+    target = Target([*namespace_argv(), "sh", "-c", script, "sh", program("shares.py")],
+                    env={"PYTHONHOME": "/usr"})
+    try:
+        exe = os.readlink(f"/proc/{target.pid}/exe")
+        assert exe == f"{hidden}/python-there" and not os.path.exists(exe)
+        check(target, tmp_path)
+    finally:
+        target.end()
+
+
+def rooted() -> list[Python]:
+    """Interpreters that lie in a root of their own."""
+    return [python for python in PYTHONS
+            if "/root/usr/bin/" in os.path.realpath(python.path)]
+
+
+@pytest.mark.needs_root
+def test_chroot(tmp_path: Path) -> None:
+    """Read through the target's own root."""
+    if not rooted():
+        pytest.skip("no interpreter in a root of its own (tools/get-pythons.sh)")
+    real = os.path.realpath(rooted()[-1].path)
+    root = real[:real.index("/usr/bin/")]
+    script = (f"mount --bind {PROGRAMS} {root}/mnt && "
+              f"exec chroot {root} /usr/bin/{os.path.basename(real)} /mnt/shares.py")
+    # The interpreter was pointed at its libc by a path outside: give it that path inside.
+    inside = f"mkdir -p {root}{root} && mount --bind {root} {root}{root} && "
+    if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    target = Target([*namespace_argv(), "sh", "-c", inside + script])
+    try:
+        assert os.readlink(f"/proc/{target.pid}/root") == root
+        check(target, tmp_path)
+    finally:
+        target.end()
+
+
+def test_started_by_the_loader(tmp_path: Path) -> None:
+    """/proc/PID/exe is the dynamic loader, not Python."""
+    loader = Path("/lib64/ld-linux-x86-64.so.2")
+    if not loader.exists():
+        pytest.skip(f"no {loader}")
+    target = Target([str(loader), main_python(), program("shares.py")],
+                    env={"PYTHONHOME": "/usr"})
+    try:
+        check(target, tmp_path)
+    finally:
+        target.end()
+
+
+def test_unknown_version(start: StartTarget, tmp_path: Path) -> None:
+    """An interpreter of the future: its version is named, and what is supported."""
+    python = next((p for p in PYTHONS if p.path == "/usr/bin/python3"), None)
+    if python is None:
+        pytest.skip("needs the system's own static python3")
+    real = Path(os.path.realpath(python.path))
+    body = real.read_bytes()
+    number = (python.version[0] << 24 | python.version[1] << 16 | python.version[2] << 8
+              | 0xF0)
+    old = number.to_bytes(4, "little")
+    assert body.count(old) >= 1
+    new = (number + (20 << 16)).to_bytes(4, "little")
+    text = f"3.{python.version[1]}.{python.version[2]}".encode()
+    longer = f"3.{python.version[1] + 20}.{python.version[2]}".encode()
+    assert len(text) == len(longer)
+    copy = tmp_path / "python-future"
+    copy.write_bytes(body.replace(old, new).replace(text, longer))
+    copy.chmod(0o755)
+    target = start("spin.py", exe=str(copy), env={"PYTHONHOME": "/usr"})
+    done = gsprof("dump", "-p", target.pid, status=69)
+    assert f"3.{python.version[1] + 20}" in done.err and "3.8" in done.err
