@@ -123,6 +123,20 @@ point_at_own_libc() {
     "$patchelf" --set-interpreter "$interp" --set-rpath "$libs" --force-rpath "$2"
 }
 
+# A suite can list sources that its mirror does not hold: the newest that is really there.
+get_source() {
+    (
+        cd "$3"
+        apt "$2" check
+        APT_CONFIG=$dir/.apt/$2/apt.conf apt-cache showsrc "python$1" |
+            sed -n 's/^Version: //p' | sort -rV >versions
+        while read -r release; do
+            apt "$2" source --download-only "python$1=$release" && exit 0
+        done <versions
+        exit 1
+    )
+}
+
 # build VERSION SUITE: DIR/VERSIONt/bin/pythonVERSIONt, built here without a GIL.
 build() {
     version=$1
@@ -134,7 +148,10 @@ build() {
         work=$dir/.build/$version
         rm -rf "$work" "$home"
         mkdir -p "$work/src"
-        (cd "$work" && apt "$suite" source --download-only "python$version")
+        if ! get_source "$version" "$suite" "$work"; then
+            say "no source package of python$version can be had from $suite: no ${version}t"
+            return
+        fi
         tar -xf "$(ls "$work/python${version}_"*.orig.tar.*[!c])" -C "$work/src" --strip-components=1
         (
             cd "$work/src"

@@ -233,93 +233,93 @@ const struct gsp_py_layout gsp_py__layouts[] = {
 
 const size_t gsp_py__layout_count = GSP_COUNT(gsp_py__layouts);
 
-/* Where a field is in _Py_DebugOffsets, and where the size that bounds it:
- * 3.13, 3.14, 3.15. */
+/* The alignment of a field; where it is in _Py_DebugOffsets and where the size that
+ * bounds it, of 3.13, 3.14, 3.15. */
 #define DEBUG_ROWS(X) \
-    X(runtime_size,                     24,   NONE,     24,   NONE,     24,   NONE) \
-    X(runtime_interpreters_head,        40,     24,     40,     24,     40,     24) \
-    X(runtime_finalizing,               32,     24,     32,     24,     32,     24) \
-    X(interp_size,                      48,   NONE,     48,   NONE,     48,   NONE) \
-    X(interp_id,                        56,     48,     56,     48,     56,     48) \
-    X(interp_next,                      64,     48,     64,     48,     64,     48) \
-    X(interp_tstate_head,               72,     48,     72,     48,     72,     48) \
-    X(interp_tstate_main,             NONE,   NONE,     80,     48,     80,     48) \
-    X(interp_gil,                      112,     48,    120,     48,    120,     48) \
-    X(interp_modules,                   88,     48,     96,     48,     96,     48) \
-    X(interp_sysdict,                   96,     48,    104,     48,    104,     48) \
-    X(interp_gc,                        80,     48,     88,     48,     88,     48) \
-    X(interp_code_object_generation,  NONE,   NONE,    160,     48,    160,     48) \
-    X(interp_tlbc_generation,         NONE,   NONE,    168,     48,    168,     48) \
-    X(tstate_size,                     152,   NONE,    176,   NONE,    176,   NONE) \
-    X(tstate_prev,                     160,    152,    184,    176,    184,    176) \
-    X(tstate_next,                     168,    152,    192,    176,    192,    176) \
-    X(tstate_interp,                   176,    152,    200,    176,    200,    176) \
-    X(tstate_current_frame,            184,    152,    208,    176,    208,    176) \
-    X(tstate_thread_id,                192,    152,    216,    176,    240,    176) \
-    X(tstate_native_thread_id,         200,    152,    224,    176,    248,    176) \
-    X(tstate_datastack_chunk,          208,    152,    232,    176,    256,    176) \
-    X(tstate_status,                   216,    152,    240,    176,    264,    176) \
-    X(tstate_holds_gil,               NONE,   NONE,   NONE,   NONE,    272,    176) \
-    X(iframe_size,                     224,   NONE,    248,   NONE,    312,   NONE) \
-    X(iframe_previous,                 232,    224,    256,    248,    320,    312) \
-    X(iframe_executable,               240,    224,    264,    248,    328,    312) \
-    X(iframe_instr_ptr,                248,    224,    272,    248,    336,    312) \
-    X(iframe_localsplus,               256,    224,    280,    248,    344,    312) \
-    X(iframe_owner,                    264,    224,    288,    248,    352,    312) \
-    X(iframe_stackpointer,            NONE,   NONE,    296,    248,    360,    312) \
-    X(iframe_tlbc_index,              NONE,   NONE,    304,    248,    368,    312) \
-    X(code_filename,                   280,    272,    320,    312,    384,    376) \
-    X(code_name,                       288,    272,    328,    312,    392,    376) \
-    X(code_qualname,                   296,    272,    336,    312,    400,    376) \
-    X(code_linetable,                  304,    272,    344,    312,    408,    376) \
-    X(code_firstlineno,                312,    272,    352,    312,    416,    376) \
-    X(code_argcount,                   320,    272,    360,    312,    424,    376) \
-    X(code_localsplusnames,            328,    272,    368,    312,    432,    376) \
-    X(code_localspluskinds,            336,    272,    376,    312,    440,    376) \
-    X(code_code_adaptive,              344,    272,    384,    312,    448,    376) \
-    X(code_tlbc,                      NONE,   NONE,    392,    312,    456,    376) \
-    X(object_type,                     360,    352,    408,    400,    472,    464) \
-    X(object_size,                     352,   NONE,    400,   NONE,    464,   NONE) \
-    X(type_size,                       368,   NONE,    416,   NONE,    480,   NONE) \
-    X(type_name,                       376,    368,    424,    416,    488,    480) \
-    X(type_basicsize,                 NONE,   NONE,   NONE,   NONE,    512,    480) \
-    X(type_flags,                      392,    368,    440,    416,    504,    480) \
-    X(type_dictoffset,                NONE,   NONE,   NONE,   NONE,    520,    480) \
-    X(type_repr,                       384,    368,    432,    416,    496,    480) \
-    X(type_cached_keys,               NONE,   NONE,   NONE,   NONE,    536,    528) \
-    X(unicode_length,                  552,    536,    632,    616,    728,    712) \
-    X(unicode_state,                   544,    536,    624,    616,    720,    712) \
-    X(unicode_ascii_size,              560,   NONE,    640,   NONE,    736,   NONE) \
-    X(unicode_compact_size,           NONE,   NONE,   NONE,   NONE,    744,   NONE) \
-    X(bytes_size,                      520,    512,    600,    592,    696,    688) \
-    X(bytes_data,                      528,    512,    608,    592,    704,    688) \
-    X(long_digits,                     504,    488,    584,    568,    680,    664) \
-    X(long_tag,                        496,    488,    576,    568,    672,    664) \
-    X(float_value,                     480,    472,    560,    552,    656,    648) \
-    X(list_items,                      432,    424,    480,    472,    576,    568) \
-    X(tuple_items,                     408,    400,    456,    448,    552,    544) \
-    X(dict_keys,                       456,    448,    536,    528,    632,    624) \
-    X(dict_values,                     464,    448,    544,    528,    640,    624) \
-    X(set_used,                       NONE,   NONE,    504,    496,    600,    592) \
-    X(set_table,                      NONE,   NONE,    512,    496,    608,    592) \
-    X(set_mask,                       NONE,   NONE,    520,    496,    616,    592) \
-    X(gen_iframe,                     NONE,   NONE,    680,    664,    808,    792) \
-    X(gen_frame_state,                NONE,   NONE,    688,    664,    816,    792) \
-    X(gen_name,                       NONE,   NONE,    672,    664,    800,    792)
+    X(runtime_size,                      1,     24,   NONE,     24,   NONE,     24,   NONE) \
+    X(runtime_interpreters_head,         8,     40,     24,     40,     24,     40,     24) \
+    X(runtime_finalizing,                8,     32,     24,     32,     24,     32,     24) \
+    X(interp_size,                       1,     48,   NONE,     48,   NONE,     48,   NONE) \
+    X(interp_id,                         8,     56,     48,     56,     48,     56,     48) \
+    X(interp_next,                       8,     64,     48,     64,     48,     64,     48) \
+    X(interp_tstate_head,                8,     72,     48,     72,     48,     72,     48) \
+    X(interp_tstate_main,                8,   NONE,   NONE,     80,     48,     80,     48) \
+    X(interp_gil,                        8,    112,     48,    120,     48,    120,     48) \
+    X(interp_modules,                    8,     88,     48,     96,     48,     96,     48) \
+    X(interp_sysdict,                    8,     96,     48,    104,     48,    104,     48) \
+    X(interp_gc,                         8,     80,     48,     88,     48,     88,     48) \
+    X(interp_code_object_generation,     8,   NONE,   NONE,    160,     48,    160,     48) \
+    X(interp_tlbc_generation,            4,   NONE,   NONE,    168,     48,    168,     48) \
+    X(tstate_size,                       1,    152,   NONE,    176,   NONE,    176,   NONE) \
+    X(tstate_prev,                       8,    160,    152,    184,    176,    184,    176) \
+    X(tstate_next,                       8,    168,    152,    192,    176,    192,    176) \
+    X(tstate_interp,                     8,    176,    152,    200,    176,    200,    176) \
+    X(tstate_current_frame,              8,    184,    152,    208,    176,    208,    176) \
+    X(tstate_thread_id,                  8,    192,    152,    216,    176,    240,    176) \
+    X(tstate_native_thread_id,           8,    200,    152,    224,    176,    248,    176) \
+    X(tstate_datastack_chunk,            8,    208,    152,    232,    176,    256,    176) \
+    X(tstate_status,                     4,    216,    152,    240,    176,    264,    176) \
+    X(tstate_holds_gil,                  4,   NONE,   NONE,   NONE,   NONE,    272,    176) \
+    X(iframe_size,                       1,    224,   NONE,    248,   NONE,    312,   NONE) \
+    X(iframe_previous,                   8,    232,    224,    256,    248,    320,    312) \
+    X(iframe_executable,                 8,    240,    224,    264,    248,    328,    312) \
+    X(iframe_instr_ptr,                  8,    248,    224,    272,    248,    336,    312) \
+    X(iframe_localsplus,                 8,    256,    224,    280,    248,    344,    312) \
+    X(iframe_owner,                      1,    264,    224,    288,    248,    352,    312) \
+    X(iframe_stackpointer,               8,   NONE,   NONE,    296,    248,    360,    312) \
+    X(iframe_tlbc_index,                 4,   NONE,   NONE,    304,    248,    368,    312) \
+    X(code_filename,                     8,    280,    272,    320,    312,    384,    376) \
+    X(code_name,                         8,    288,    272,    328,    312,    392,    376) \
+    X(code_qualname,                     8,    296,    272,    336,    312,    400,    376) \
+    X(code_linetable,                    8,    304,    272,    344,    312,    408,    376) \
+    X(code_firstlineno,                  4,    312,    272,    352,    312,    416,    376) \
+    X(code_argcount,                     4,    320,    272,    360,    312,    424,    376) \
+    X(code_localsplusnames,              8,    328,    272,    368,    312,    432,    376) \
+    X(code_localspluskinds,              8,    336,    272,    376,    312,    440,    376) \
+    X(code_code_adaptive,                1,    344,    272,    384,    312,    448,    376) \
+    X(code_tlbc,                         8,   NONE,   NONE,    392,    312,    456,    376) \
+    X(object_type,                       8,    360,    352,    408,    400,    472,    464) \
+    X(object_size,                       1,    352,   NONE,    400,   NONE,    464,   NONE) \
+    X(type_size,                         1,    368,   NONE,    416,   NONE,    480,   NONE) \
+    X(type_name,                         8,    376,    368,    424,    416,    488,    480) \
+    X(type_basicsize,                    8,   NONE,   NONE,   NONE,   NONE,    512,    480) \
+    X(type_flags,                        8,    392,    368,    440,    416,    504,    480) \
+    X(type_dictoffset,                   8,   NONE,   NONE,   NONE,   NONE,    520,    480) \
+    X(type_repr,                         8,    384,    368,    432,    416,    496,    480) \
+    X(type_cached_keys,                  8,   NONE,   NONE,   NONE,   NONE,    536,    528) \
+    X(unicode_length,                    8,    552,    536,    632,    616,    728,    712) \
+    X(unicode_state,                     4,    544,    536,    624,    616,    720,    712) \
+    X(unicode_ascii_size,                1,    560,   NONE,    640,   NONE,    736,   NONE) \
+    X(unicode_compact_size,              1,   NONE,   NONE,   NONE,   NONE,    744,   NONE) \
+    X(bytes_size,                        8,    520,    512,    600,    592,    696,    688) \
+    X(bytes_data,                        1,    528,    512,    608,    592,    704,    688) \
+    X(long_digits,                       4,    504,    488,    584,    568,    680,    664) \
+    X(long_tag,                          8,    496,    488,    576,    568,    672,    664) \
+    X(float_value,                       8,    480,    472,    560,    552,    656,    648) \
+    X(list_items,                        8,    432,    424,    480,    472,    576,    568) \
+    X(tuple_items,                       8,    408,    400,    456,    448,    552,    544) \
+    X(dict_keys,                         8,    456,    448,    536,    528,    632,    624) \
+    X(dict_values,                       8,    464,    448,    544,    528,    640,    624) \
+    X(set_used,                          8,   NONE,   NONE,    504,    496,    600,    592) \
+    X(set_table,                         8,   NONE,   NONE,    512,    496,    608,    592) \
+    X(set_mask,                          8,   NONE,   NONE,    520,    496,    616,    592) \
+    X(gen_iframe,                        8,   NONE,   NONE,    680,    664,    808,    792) \
+    X(gen_frame_state,                   1,   NONE,   NONE,    688,    664,    816,    792) \
+    X(gen_name,                          8,   NONE,   NONE,    672,    664,    800,    792)
 
-#define DEBUG_3_13(m, c0, c1, c2, c3, c4, c5) FIELD(m, c0, c1)
-#define DEBUG_3_14(m, c0, c1, c2, c3, c4, c5) FIELD(m, c2, c3)
-#define DEBUG_3_15(m, c0, c1, c2, c3, c4, c5) FIELD(m, c4, c5)
-#define FIELD(m, at, bound) {offsetof(struct gsp_py_layout, m), sizeof(((struct gsp_py_layout *)0)->m), at, bound},
+#define DEBUG_3_13(m, a, c0, c1, c2, c3, c4, c5) FIELD(m, a, c0, c1)
+#define DEBUG_3_14(m, a, c0, c1, c2, c3, c4, c5) FIELD(m, a, c2, c3)
+#define DEBUG_3_15(m, a, c0, c1, c2, c3, c4, c5) FIELD(m, a, c4, c5)
+#define FIELD(m, align, at, bound) {offsetof(struct gsp_py_layout, m), sizeof(((struct gsp_py_layout *)0)->m), align, at, bound},
 
 static const struct gsp_py__debug_field debug_3_13[] = {DEBUG_ROWS(DEBUG_3_13)};
 static const struct gsp_py__debug_field debug_3_14[] = {DEBUG_ROWS(DEBUG_3_14)};
 static const struct gsp_py__debug_field debug_3_15[] = {DEBUG_ROWS(DEBUG_3_15)};
 
 const struct gsp_py__debug_table gsp_py__debug_tables[] = {
-    {13, 584, 16, 272, debug_3_13, GSP_COUNT(debug_3_13)},
-    {14, 760, 16, 312, debug_3_14, GSP_COUNT(debug_3_14)},
-    {15, 888, 16, 376, debug_3_15, GSP_COUNT(debug_3_15)},
+    {13, 584, 16, debug_3_13, GSP_COUNT(debug_3_13)},
+    {14, 760, 16, debug_3_14, GSP_COUNT(debug_3_14)},
+    {15, 888, 16, debug_3_15, GSP_COUNT(debug_3_15)},
 };
 
 const size_t gsp_py__debug_table_count = GSP_COUNT(gsp_py__debug_tables);

@@ -15,6 +15,7 @@
 struct gsp_py__debug_field {
     uint16_t member; /* offset in struct gsp_py_layout */
     uint16_t width;  /* of that member, bytes */
+    uint16_t align;  /* of what the offset leads to, bytes */
     uint16_t at;     /* in _Py_DebugOffsets; GSP_NO_OFFSET when this version has none */
     uint16_t bound;  /* in _Py_DebugOffsets: the size of the struct that the field is in;
                         GSP_NO_OFFSET when the field is itself a size */
@@ -24,8 +25,7 @@ struct gsp_py__debug_field {
 struct gsp_py__debug_table {
     uint32_t minor;
     uint16_t size;             /* sizeof */
-    uint16_t at_free_threaded; /* where the fields are that fill no member */
-    uint16_t at_code_size;
+    uint16_t at_free_threaded; /* the one field that fills no member */
     const struct gsp_py__debug_field *fields;
     size_t field_count;
 };

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "py/layout.h"
+#include "py/layout_tables.h"
+
+#define COOKIE            "xdebugpy"
+#define COOKIE_LEN        8U
+#define AT_VERSION        8U
+#define BOUND_MIN         8U
+#define BOUND_MAX         (64U << 20U)
+#define PY_MAJOR(version) ((version) >> 24U)
+
+/* A copy of _Py_DebugOffsets and what is known of its form. */
+struct source {
+    const unsigned char *bytes;
+    const struct gsp_py__debug_table *table;
+    const struct gsp_py_layout *known; /* what the headers of this version say */
+};
+
+static uint64_t word_at(const unsigned char *bytes, uint16_t at)
+{
+    uint64_t value = 0;
+    memcpy(&value, bytes + at, sizeof(value));
+    return value;
+}
+
+static uint32_t member_get(const struct gsp_py_layout *layout, const struct gsp_py__debug_field *f)
+{
+    const unsigned char *at = (const unsigned char *)layout + f->member;
+    uint32_t wide = 0;
+    uint16_t narrow = 0;
+    if (f->width == sizeof(narrow)) {
+        memcpy(&narrow, at, sizeof(narrow));
+        return narrow;
+    }
+    memcpy(&wide, at, sizeof(wide));
+    return wide;
+}
+
+static void member_set(struct gsp_py_layout *layout, const struct gsp_py__debug_field *f,
+                       uint32_t value)
+{
+    unsigned char *at = (unsigned char *)layout + f->member;
+    uint16_t narrow = (uint16_t)value;
+    if (f->width == sizeof(narrow)) {
+        memcpy(at, &narrow, sizeof(narrow));
+    } else {
+        memcpy(at, &value, sizeof(value));
+    }
+}
+
+static bool is_none(const struct gsp_py__debug_field *f, uint32_t value)
+{
+    return value == (f->width == sizeof(uint16_t) ? GSP_NO_OFFSET : UINT32_MAX);
+}
+
+/* A build with other options may have larger structs, but not ones of another kind. */
+static bool size_plausible(uint64_t value, uint32_t known)
+{
+    return value >= known / 2U && value <= 2ULL * known;
+}
+
+/* Two fields of one struct at the same place: at least one of them is wrong. */
+static bool is_repeated(const struct source *src, size_t index)
+{
+    const struct gsp_py__debug_field *fields = src->table->fields;
+    uint64_t value = word_at(src->bytes, fields[index].at);
+    for (size_t i = 0; i < index; i++) {
+        if (fields[i].bound == fields[index].bound && fields[i].at != GSP_NO_OFFSET &&
+            !is_none(&fields[i], member_get(src->known, &fields[i])) &&
+            word_at(src->bytes, fields[i].at) == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool offset_plausible(const struct source *src, size_t index)
+{
+    const struct gsp_py__debug_field *f = &src->table->fields[index];
+    uint64_t value = word_at(src->bytes, f->at);
+    uint64_t bound = word_at(src->bytes, f->bound);
+    return bound >= BOUND_MIN && bound <= BOUND_MAX && value % f->align == 0 &&
+           value + f->align <= bound && !is_repeated(src, index);
+}
+
+static int take_field(const struct source *src, size_t index, struct gsp_py_layout *out,
+                      struct gsp_err *err)
+{
+    const struct gsp_py__debug_field *f = &src->table->fields[index];
+    if (f->at == GSP_NO_OFFSET) {
+        return 0; /* the table of the headers has it */
+    }
+    uint32_t known = member_get(src->known, f);
+    if (is_none(f, known)) {
+        return 0; /* such a build has no such member, whatever the bytes say */
+    }
+    uint64_t value = word_at(src->bytes, f->at);
+    bool is_size = f->bound == GSP_NO_OFFSET;
+    bool fits = value < (f->width == sizeof(uint16_t) ? GSP_NO_OFFSET : UINT32_MAX);
+    if (!fits || !(is_size ? size_plausible(value, known) : offset_plausible(src, index))) {
+        return gsp_err_set(err, GSP_E_FORMAT, 0,
+                           "the runtime's debug offsets do not validate: byte %u holds %" PRIu64
+                           ", CPython 3.%u has %" PRIu32 " there",
+                           (unsigned)f->at, value, (unsigned)src->table->minor, known);
+    }
+    member_set(out, f, (uint32_t)value);
+    return 0;
+}
+
+static const struct gsp_py__debug_table *find_table(uint32_t minor)
+{
+    for (size_t i = 0; i < gsp_py__debug_table_count; i++) {
+        if (gsp_py__debug_tables[i].minor == minor) {
+            return &gsp_py__debug_tables[i];
+        }
+    }
+    return NULL;
+}
+
+/* The tables have offsets of members that follow an object's header: they hold only if the
+ * header has the size that the tables know (Py_TRACE_REFS builds differ). */
+static int check_header(const struct gsp_py_layout *out, const struct gsp_py_layout *known,
+                        struct gsp_err *err)
+{
+    if (out->object_size != known->object_size || out->object_type != known->object_type) {
+        return gsp_err_set(err, GSP_E_FORMAT, 0,
+                           "objects of this interpreter start with %u bytes, not %u: a debug build",
+                           (unsigned)out->object_size, (unsigned)known->object_size);
+    }
+    return 0;
+}
+
+static int find_source(const unsigned char *bytes, size_t len, struct source *out,
+                       struct gsp_err *err)
+{
+    if (len < AT_VERSION + sizeof(uint64_t) || memcmp(bytes, COOKIE, COOKIE_LEN) != 0) {
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "no debug offsets at the start of the runtime");
+    }
+    uint64_t version = word_at(bytes, AT_VERSION);
+    uint32_t minor = GSP_PY_MINOR((uint32_t)version);
+    out->bytes = bytes;
+    out->table = version <= UINT32_MAX && PY_MAJOR(version) == 3 ? find_table(minor) : NULL;
+    if (!out->table) {
+        return gsp_err_set(err, GSP_E_VERSION, 0,
+                           "debug offsets of CPython %u.%u; known are those of 3.13 to 3.%u",
+                           (unsigned)PY_MAJOR((uint32_t)version), (unsigned)minor,
+                           GSP_PY_MINOR_MAX);
+    }
+    uint64_t free_threaded = 0;
+    if (len >= out->table->size) {
+        free_threaded = word_at(bytes, out->table->at_free_threaded);
+    }
+    if (len < out->table->size || free_threaded > 1) {
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the runtime's debug offsets are cut or damaged");
+    }
+    out->known = gsp_py_layout_find(minor, free_threaded != 0);
+    return out->known ? 0 : gsp_err_set(err, GSP_E_VERSION, 0, "no table for this build");
+}
+
+int gsp_py_debug_offsets_read(const void *bytes, size_t len, struct gsp_py_layout *out,
+                              struct gsp_err *err)
+{
+    struct source src = {0};
+    int rc = find_source(bytes, len, &src, err);
+    if (rc != 0) {
+        return rc;
+    }
+    struct gsp_py_layout layout = *src.known;
+    layout.version = (uint32_t)word_at(bytes, AT_VERSION);
+    for (size_t i = 0; i < src.table->field_count; i++) {
+        rc = take_field(&src, i, &layout, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    rc = check_header(&layout, src.known, err);
+    if (rc != 0) {
+        return rc;
+    }
+    /* What the runtime calls the size of a code object counts one instruction. */
+    layout.code_size = layout.code_code_adaptive;
+    *out = layout;
+    return 0;
+}
