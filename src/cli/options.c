@@ -400,7 +400,7 @@ const struct gsp_command *gsp_command_find(const char *name)
 
 int gsp_cli_parse(int argc, char **argv, struct gsp_parsed *parsed, struct gsp_err *err)
 {
-    *parsed = (struct gsp_parsed){0};
+    *parsed = (struct gsp_parsed){.argv = argv};
     parsed->args = calloc((size_t)argc + 1, sizeof(*parsed->args));
     if (!parsed->args)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");

@@ -87,6 +87,7 @@ struct gsp_parsed {
     void *opts;  /* the command's struct */
     char **args; /* positional arguments or the program, borrowed from argv; NULL at the end */
     size_t arg_count;
+    char **argv;                /* the whole command line, borrowed */
     const struct gsp_opt *list; /* --option=help was given: its values are wanted */
     char suggestion[160];       /* after a failure: what may have been meant, or "" */
 };

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common.h"
+#include "cli/hint.h"
+
+struct convert_opts {
+    const char *input;
+    const char *output;
+    const char *format;
+    bool force;
+    struct gsp_view view;
+};
+
+static const struct gsp_opt OPTS[] = {
+    GSP_OPT_INPUT(struct convert_opts),
+    GSP_OPT_OUTPUT(struct convert_opts, "The file to write; - is stdout and needs --format."),
+    GSP_OPT_FORMAT(struct convert_opts),
+    GSP_OPT_FORCE(struct convert_opts),
+    GSP_OPT_THREADS(struct convert_opts),
+    GSP_OPT_FUNCTION(struct convert_opts),
+    GSP_OPT_NOLINENO(struct convert_opts),
+    GSP_OPT_FULL_FILENAMES(struct convert_opts),
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof convert -i profile.json -o profile.prof", "For Python's pstats"},
+    {"gsprof convert -i profile.gsp -o profile.speedscope.json", "For speedscope"},
+    {"gsprof convert -i profile.gsp -o profile.pb.gz", "For go tool pprof"},
+    {"gsprof convert -i profile.gsp -o - -f folded", "One line per stack, to a pipe"},
+};
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct convert_opts *opts = parsed->opts;
+    if (!opts->input)
+        return gsp_cli_misuse(parsed, "convert needs a profile to read: --input FILE");
+    if (!opts->output)
+        return gsp_cli_misuse(parsed, "convert needs a file to write: --output FILE");
+    struct gsp_err err = {0};
+    const struct gsp_format *format = NULL;
+    if (gsp_cli_output_format(opts->format, opts->output, &format, &err) < 0)
+        return gsp_cli_misuse(parsed, "%s", err.msg);
+
+    struct gsp_profile *profile = NULL;
+    int rc = gsp_cli_check_output(opts->output, opts->force, &err);
+    if (rc == GSP_OK)
+        rc = gsp_cli_load(opts->input, format->needs_samples, &profile, &err);
+    if (rc == GSP_OK)
+        rc = gsp_format_save(opts->output, format, profile, &opts->view, opts->force, &err);
+    gsp_profile_free(profile);
+    if (rc < 0) {
+        bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
+        return gsp_cli_fail(
+            parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : opts->input},
+            &err);
+    }
+    if (!parsed->globals.quiet && strcmp(opts->output, "-") != 0) {
+        struct gsp_term term;
+        gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+        gsp_term_line(&term, "Wrote %s (%s).", opts->output, format->name);
+    }
+    return 0;
+}
+
+const struct gsp_command gsp_cmd_convert = {
+    .name = "convert",
+    .summary = "Turn a profile into another format",
+    .synopsis = "-i FILE -o FILE [-f FORMAT] [OPTIONS]",
+    .about = "The input is recognised by its extension or its first bytes; the output's format "
+             "follows its extension, or --format. `gsprof help formats` lists them all.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct convert_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .run = run,
+};

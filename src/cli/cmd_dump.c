@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "sample/dump.h"
+
+struct dump_opts {
+    int64_t pid;
+    bool json;
+    bool locals;
+    bool subprocesses;
+    bool blocking;
+    struct gsp_view view; /* of which --full-filenames is taken */
+};
+
+static const struct gsp_opt OPTS[] = {
+    GSP_OPT_PID_ROW(struct dump_opts),
+    GSP_OPT_SWITCH(struct dump_opts, locals, "locals", 'l', false,
+                   "Local variables of each frame."),
+    GSP_OPT_SUBPROCESSES(struct dump_opts),
+    GSP_OPT_SWITCH(struct dump_opts, json, "json", 0, false, "For programs."),
+    GSP_OPT_FULL_FILENAMES(struct dump_opts),
+    GSP_OPT_BLOCKING(struct dump_opts),
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof dump --pid 4242", "What every thread does right now"},
+    {"gsprof dump -p 4242 --locals", "With the local variables: where does it hang, and on what"},
+    {"gsprof dump -p 4242 --subprocesses", "With its workers"},
+    {"gsprof dump -p 4242 --json", "For a program to read"},
+};
+
+static struct gsp_sv shown_file(const struct dump_opts *opts, const char *file)
+{
+    return gsp_view_file(&opts->view, gsp_sv_of(file));
+}
+
+/* "active+gil", "idle", "idle, torn" */
+static void put_state(const struct gsp_dump_thread *thread, struct gsp_buf *out)
+{
+    gsp_buf_puts(out, thread->on_cpu ? "active" : "idle");
+    if (thread->has_gil)
+        gsp_buf_puts(out, "+gil");
+    if (thread->torn)
+        gsp_buf_puts(out, ", torn");
+}
+
+static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame *frame,
+                      struct gsp_buf *out)
+{
+    gsp_buf_puts(out, "    ");
+    gsp_buf_term(out, gsp_sv_of(frame->name));
+    gsp_buf_puts(out, " (");
+    gsp_buf_term(out, shown_file(opts, frame->file));
+    if (frame->line)
+        gsp_buf_printf(out, ":%" PRIu32, frame->line);
+    gsp_buf_puts(out, ")\n");
+    static const char *const heads[] = {"Locals", "Arguments"};
+    for (int args = 1; args >= 0; args--) {
+        bool has_head = false;
+        for (size_t i = 0; i < frame->local_count; i++) {
+            const struct gsp_dump_local *local = &frame->locals[i];
+            if (local->is_arg != (args == 1))
+                continue;
+            if (!has_head)
+                gsp_buf_printf(out, "        %s:\n", heads[args]);
+            has_head = true;
+            gsp_buf_puts(out, "            ");
+            gsp_buf_term(out, gsp_sv_of(local->name));
+            gsp_buf_puts(out, ": ");
+            gsp_buf_term(out, gsp_sv_of(local->value));
+            gsp_buf_putc(out, '\n');
+        }
+    }
+}
+
+static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
+                     const struct gsp_term *term, struct gsp_buf *out)
+{
+    if (out->len)
+        gsp_buf_putc(out, '\n');
+    gsp_buf_printf(out, "Process %d: ", (int)dump->pid);
+    gsp_buf_term(out, gsp_sv_of(dump->cmdline));
+    gsp_buf_printf(out, "\nPython v%s (", dump->version);
+    gsp_buf_term(out, gsp_sv_of(dump->exe));
+    gsp_buf_puts(out, ")\n");
+    for (size_t i = 0; i < dump->thread_count; i++) {
+        const struct gsp_dump_thread *thread = &dump->threads[i];
+        gsp_buf_putc(out, '\n');
+        if (thread->os_id)
+            gsp_buf_printf(out, "%sThread %" PRIu64 "%s (", gsp_term_bold(term), thread->os_id,
+                           gsp_term_off(term));
+        else
+            gsp_buf_printf(out, "%sThread 0x%" PRIx64 "%s (", gsp_term_bold(term),
+                           thread->python_id, gsp_term_off(term));
+        put_state(thread, out);
+        gsp_buf_putc(out, ')');
+        if (thread->name[0]) {
+            gsp_buf_puts(out, ": \"");
+            gsp_buf_term(out, gsp_sv_of(thread->name));
+            gsp_buf_putc(out, '"');
+        }
+        if (thread->interpreter)
+            gsp_buf_printf(out, " in interpreter %" PRIu32, thread->interpreter);
+        gsp_buf_putc(out, '\n');
+        for (size_t k = 0; k < thread->frame_count; k++)
+            put_frame(opts, &thread->frames[k], out);
+    }
+}
+
+static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame *frame,
+                       struct gsp_json *json)
+{
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "name");
+    gsp_json_str(json, frame->name);
+    gsp_json_key(json, "filename");
+    gsp_json_str(json, frame->file);
+    gsp_json_key(json, "short_filename");
+    gsp_json_sv(json, gsp_view_file(&(struct gsp_view){0}, gsp_sv_of(frame->file)));
+    gsp_json_key(json, "line");
+    if (frame->line)
+        gsp_json_u64(json, frame->line);
+    else
+        gsp_json_null(json);
+    gsp_json_key(json, "locals");
+    if (!opts->locals) {
+        gsp_json_null(json);
+        gsp_json_obj_end(json);
+        return;
+    }
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < frame->local_count; i++) {
+        gsp_json_obj_begin(json);
+        gsp_json_key(json, "name");
+        gsp_json_str(json, frame->locals[i].name);
+        gsp_json_key(json, "arg");
+        gsp_json_bool(json, frame->locals[i].is_arg);
+        gsp_json_key(json, "repr");
+        gsp_json_str(json, frame->locals[i].value);
+        gsp_json_obj_end(json);
+    }
+    gsp_json_arr_end(json);
+    gsp_json_obj_end(json);
+}
+
+static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
+{
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "pid");
+    gsp_json_i64(json, dump->pid);
+    gsp_json_key(json, "ppid");
+    gsp_json_i64(json, dump->ppid);
+    gsp_json_key(json, "command_line");
+    gsp_json_str(json, dump->cmdline);
+    gsp_json_key(json, "executable");
+    gsp_json_str(json, dump->exe);
+    gsp_json_key(json, "python_version");
+    gsp_json_str(json, dump->version);
+    gsp_json_obj_end(json);
+}
+
+static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dump,
+                        const struct gsp_dump_thread *thread, struct gsp_json *json)
+{
+    const char state[2] = {thread->state, '\0'};
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "pid");
+    gsp_json_i64(json, dump->pid);
+    gsp_json_key(json, "thread_id");
+    gsp_json_u64(json, thread->python_id);
+    gsp_json_key(json, "os_thread_id");
+    if (thread->os_id)
+        gsp_json_u64(json, thread->os_id);
+    else
+        gsp_json_null(json);
+    gsp_json_key(json, "thread_name");
+    gsp_json_str(json, thread->name[0] ? thread->name : NULL);
+    gsp_json_key(json, "is_main");
+    gsp_json_bool(json, thread->is_main);
+    gsp_json_key(json, "active");
+    gsp_json_bool(json, thread->on_cpu);
+    gsp_json_key(json, "owns_gil");
+    gsp_json_bool(json, thread->has_gil);
+    gsp_json_key(json, "torn");
+    gsp_json_bool(json, thread->torn);
+    gsp_json_key(json, "state");
+    gsp_json_str(json, thread->state ? state : NULL);
+    gsp_json_key(json, "interpreter_id");
+    gsp_json_u64(json, thread->interpreter);
+    gsp_json_key(json, "frames");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < thread->frame_count; i++)
+        json_frame(opts, &thread->frames[i], json);
+    gsp_json_arr_end(json);
+    gsp_json_key(json, "process_info");
+    json_process(dump, json);
+    gsp_json_obj_end(json);
+}
+
+/* Where a dump goes: one text, or one JSON array over all processes. */
+struct sink {
+    const struct dump_opts *opts;
+    struct gsp_term term;
+    struct gsp_json json;
+    struct gsp_buf out;
+};
+
+static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
+{
+    const struct gsp_dump_opts take = {.locals = sink->opts->locals,
+                                       .blocking = sink->opts->blocking};
+    struct gsp_dump *dump = NULL;
+    int rc = gsp_dump_take(pid, &take, &dump, err);
+    if (rc < 0)
+        return rc;
+    if (sink->opts->json) {
+        for (size_t i = 0; i < dump->thread_count; i++)
+            json_thread(sink->opts, dump, &dump->threads[i], &sink->json);
+    } else {
+        put_text(sink->opts, dump, &sink->term, &sink->out);
+    }
+    gsp_dump_free(dump);
+    return GSP_OK;
+}
+
+/* The process itself must be readable; a child may be anything, or gone by now. */
+static int dump_tree(struct sink *sink, pid_t pid, size_t *skipped, struct gsp_err *err)
+{
+    gsp_auto_free pid_t *pids = NULL;
+    size_t count = 0;
+    size_t taken = 0;
+    struct gsp_err first = {0};
+    int rc = gsp_tree_pids(pid, &pids, &count, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count; i++) {
+        struct gsp_err one = {0};
+        if (dump_one(sink, pids[i], &one) == GSP_OK)
+            taken++;
+        else if (!first.code)
+            first = one;
+    }
+    *skipped = count - taken;
+    if (!taken && first.code) {
+        *err = first;
+        return first.code;
+    }
+    return GSP_OK;
+}
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct dump_opts *opts = parsed->opts;
+    if (!opts->pid)
+        return gsp_cli_misuse(parsed, "dump needs a process: --pid PID");
+    struct sink sink = {.opts = opts};
+    struct gsp_err err = {0};
+    size_t skipped = 0;
+    gsp_term_init(&sink.term, STDOUT_FILENO, parsed->globals.color);
+    gsp_json_init(&sink.json, &sink.out);
+    if (opts->json)
+        gsp_json_arr_begin(&sink.json);
+    int rc = opts->subprocesses ? dump_tree(&sink, (pid_t)opts->pid, &skipped, &err)
+                                : dump_one(&sink, (pid_t)opts->pid, &err);
+    if (opts->json) {
+        gsp_json_arr_end(&sink.json);
+        gsp_buf_putc(&sink.out, '\n');
+    }
+    if (rc == GSP_OK)
+        rc = gsp_cli_put_text(NULL, false, &sink.out, &err);
+    gsp_buf_free(&sink.out);
+    if (rc < 0)
+        return gsp_cli_fail(
+            parsed, &(struct gsp_hint_context){.pid = (pid_t)opts->pid, .blocking = opts->blocking},
+            &err);
+    if (skipped && !parsed->globals.quiet) {
+        struct gsp_term term;
+        gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+        gsp_term_line(&term, "gsprof: %zu processes of the tree were skipped: not Python, or gone",
+                      skipped);
+    }
+    return 0;
+}
+
+const struct gsp_command gsp_cmd_dump = {
+    .name = "dump",
+    .summary = "Show what every thread of a process does right now",
+    .synopsis = "-p PID [OPTIONS]",
+    .about = "Prints the stack of each thread, innermost frame first, and whether the thread is "
+             "running (active) or waiting (idle) and holds the GIL. The process is not stopped "
+             "and not changed.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct dump_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .run = run,
+};

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common.h"
+#include "cli/hint.h"
+
+struct flamegraph_opts {
+    const char *input;
+    const char *output;
+    bool force;
+    struct gsp_view view;
+};
+
+static const struct gsp_opt OPTS[] = {
+    GSP_OPT_INPUT(struct flamegraph_opts),
+    GSP_OPT_OUTPUT(struct flamegraph_opts,
+                   "Where the SVG goes; - is stdout. Default: the input's name with .svg."),
+    GSP_OPT_FORCE(struct flamegraph_opts),
+    GSP_OPT_THREADS(struct flamegraph_opts),
+    GSP_OPT_FUNCTION(struct flamegraph_opts),
+    GSP_OPT_NOLINENO(struct flamegraph_opts),
+    GSP_OPT_FULL_FILENAMES(struct flamegraph_opts),
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof flamegraph --input profile.gsp --output flame.svg", "A flame graph of a recording"},
+    {"gsprof flamegraph -i profile.json", "The same, named profile.svg"},
+    {"gsprof flamegraph -i profile.folded -o - --threads",
+     "To stdout, threads apart from each other"},
+};
+
+/* "dir/profile.speedscope.json" becomes "dir/profile.svg". */
+static void default_output(const char *input, char *out, size_t cap)
+{
+    const struct gsp_format *format = gsp_format_of_path(input);
+    size_t len = strlen(input);
+    size_t cut = 0;
+    for (size_t i = 0; format && i < GSP_COUNT(format->extensions); i++) {
+        const char *extension = format->extensions[i];
+        if (extension && gsp_sv_ends(gsp_sv_of(input), extension) && strlen(extension) > cut)
+            cut = strlen(extension);
+    }
+    snprintf(out, cap, "%.*s.svg", (int)(len - cut), input);
+}
+
+static int make(const struct flamegraph_opts *opts, const char *input, const char *output,
+                struct gsp_err *err)
+{
+    const struct gsp_format *svg = gsp_format_find("svg");
+    if (!svg)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "this build cannot write SVG");
+    struct gsp_profile *profile = NULL;
+    int rc = gsp_cli_check_output(output, opts->force, err);
+    if (rc == GSP_OK)
+        rc = gsp_cli_load(input, svg->needs_samples, &profile, err);
+    if (rc == GSP_OK)
+        rc = gsp_format_save(output, svg, profile, &opts->view, opts->force, err);
+    gsp_profile_free(profile);
+    return rc;
+}
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct flamegraph_opts *opts = parsed->opts;
+    const char *input = opts->input ? opts->input : parsed->args[0];
+    if (!input)
+        return gsp_cli_misuse(parsed, "flamegraph needs a profile to read: --input FILE");
+    char name[4096];
+    default_output(strcmp(input, "-") == 0 ? "profile" : input, name, sizeof(name));
+    const char *output = opts->output ? opts->output : name;
+    struct gsp_err err = {0};
+    int rc = make(opts, input, output, &err);
+    if (rc < 0) {
+        bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = is_output ? output : input},
+                            &err);
+    }
+    if (!parsed->globals.quiet && strcmp(output, "-") != 0) {
+        struct gsp_term term;
+        gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+        gsp_term_line(&term, "Wrote %s. Open it in a browser:", output);
+        gsp_term_line(&term, "    xdg-open %s", output);
+    }
+    return 0;
+}
+
+const struct gsp_command gsp_cmd_flamegraph = {
+    .name = "flamegraph",
+    .summary = "Draw a recorded profile as an interactive flame graph",
+    .synopsis = "-i FILE [-o FILE.svg] [OPTIONS]",
+    .about = "Reads a profile in any readable format and writes an SVG that needs no network: "
+             "click to zoom, Ctrl-F to search by regular expression, Esc to go back.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct flamegraph_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .args_max = 1,
+    .run = run,
+};

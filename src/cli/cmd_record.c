@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "cli/launch.h"
+#include "cli/rec_file.h"
+#include "export/gsp_stream.h"
+#include "proc/task.h"
+#include "report/report.h"
+#include "sample/record.h"
+
+struct record_opts {
+    int64_t pid;
+    const char *output;
+    const char *format;
+    double rate_hz;
+    int64_t duration_ns;
+    bool subprocesses;
+    bool gil;
+    bool idle;
+    bool blocking;
+    bool jitter;
+    bool force;
+    struct gsp_view view;
+};
+
+static const struct gsp_opt OPTS[] = {
+    GSP_OPT_PID_ROW(struct record_opts),
+    GSP_OPT_OUTPUT(struct record_opts,
+                   "The file to write; - is stdout. Default: PROGRAM-PID-TIME.svg."),
+    GSP_OPT_FORMAT(struct record_opts),
+    {.name = "rate",
+     .letter = 'r',
+     .kind = GSP_OPT_REAL,
+     .offset = offsetof(struct record_opts, rate_hz),
+     .arg = "HZ",
+     .fallback = "100",
+     .min = GSP_RATE_MIN_HZ,
+     .max = GSP_RATE_MAX_HZ,
+     .help = "Samples a second."},
+    {.name = "duration",
+     .letter = 'd',
+     .kind = GSP_OPT_DURATION,
+     .offset = offsetof(struct record_opts, duration_ns),
+     .arg = "TIME",
+     .help = "Stop after this long: 30, 500ms, 5m, 1h. Default: until the target ends or "
+             "Ctrl-C."},
+    GSP_OPT_SUBPROCESSES(struct record_opts),
+    GSP_OPT_THREADS(struct record_opts),
+    GSP_OPT_SWITCH(struct record_opts, gil, "gil", 'g', false,
+                   "Only the thread that holds the GIL."),
+    GSP_OPT_SWITCH(struct record_opts, idle, "idle", 'i', false,
+                   "Also threads that wait: wall time instead of CPU time."),
+    GSP_OPT_FUNCTION(struct record_opts),
+    GSP_OPT_FORCE(struct record_opts),
+    GSP_OPT_NOLINENO(struct record_opts),
+    GSP_OPT_FULL_FILENAMES(struct record_opts),
+    GSP_OPT_BLOCKING(struct record_opts),
+    GSP_OPT_SWITCH(struct record_opts, jitter, "jitter", 0, true,
+                   "Spread the ticks at random, for programs with a beat of their own."),
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof record -- python3 train.py", "Run a program and draw a flame graph of it"},
+    {"gsprof record --pid 4242 --duration 30", "Half a minute of a running process"},
+    {"gsprof record -p 4242 -o profile.gsp --subprocesses --threads --rate 1000",
+     "With its workers, a thousand times a second, into a compact file"},
+    {"gsprof record -p4242 -d 500ms -o profile.speedscope.json", "For speedscope"},
+    {"gsprof record -p 4242 --gil -o gil.svg", "Who holds the GIL"},
+    {"gsprof record -p 4242 --idle -o wall.svg", "Where it waits"},
+};
+
+/* One recording, from the first check to the last line. */
+struct session {
+    const struct gsp_parsed *parsed;
+    const struct record_opts *opts;
+    struct gsp_term term;
+    struct gsp_launch launch; /* pid 0 when attached to a process that ran already */
+    pid_t pid;
+    char title[160]; /* "python3 train.py", safe for a terminal */
+    struct gsp_rec_file file;
+    struct gsp_profile *profile;
+    struct gsp_stream *stream;
+    struct gsp_record_stats stats; /* a copy of the last ones */
+    enum gsp_record_end end;
+};
+
+/* What the signal handler sees.  last_words is written once, before the handler is set. */
+static volatile sig_atomic_t stop_count;
+static volatile sig_atomic_t child_pid;
+static char last_words[512];
+static size_t last_words_len;
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    int saved = errno;
+    /* Ctrl-C reaches the child by itself; a signal sent to us alone is passed on. */
+    if (child_pid > 0 && info->si_code <= 0)
+        kill((pid_t)child_pid, sig);
+    stop_count++;
+    if (stop_count > 1) {
+        ssize_t n = write(STDERR_FILENO, last_words, last_words_len);
+        (void)n;
+        _exit(128 + sig);
+    }
+    errno = saved;
+}
+
+static void catch_signals(struct session *session)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    snprintf(last_words, sizeof(last_words),
+             "\ngsprof: stopped at once; what was recorded is in %.400s\n",
+             session->file.stream_path);
+    last_words_len = strlen(last_words);
+    struct sigaction action = {0};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < GSP_COUNT(signals); i++) {
+        struct sigaction old;
+        /* nohup and background shells have set some to be ignored: they stay so. */
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static int on_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
+{
+    struct session *session = user;
+    return gsp_stream_add(session->stream, sample, err);
+}
+
+static void on_thread_changed(void *user, uint32_t thread)
+{
+    struct session *session = user;
+    gsp_stream_thread_changed(session->stream, thread);
+}
+
+static void on_process_changed(void *user, uint32_t process)
+{
+    struct session *session = user;
+    gsp_stream_process_changed(session->stream, process);
+}
+
+static double rate_of(const struct gsp_record_stats *stats)
+{
+    double elapsed_s = (double)stats->elapsed_ns / (double)GSP_NS_PER_S;
+    return elapsed_s > 0 ? (double)stats->ticks / elapsed_s : 0;
+}
+
+static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
+{
+    struct session *session = user;
+    if (!session->parsed->globals.quiet) {
+        const struct gsp_losses *lost = &stats->losses;
+        gsp_term_status(&session->term,
+                        "%.1f s  %" PRIu64 " samples  %.4g Hz  torn %" PRIu64 "  late %" PRIu64
+                        "  failed %" PRIu64,
+                        (double)stats->elapsed_ns / (double)GSP_NS_PER_S, stats->samples,
+                        rate_of(stats), lost->torn, lost->late, lost->failed);
+    }
+    return gsp_stream_flush(session->stream, err);
+}
+
+/* What the target is called, for messages and for the default name of the file. */
+static void look_title(struct session *session, char *program, size_t cap)
+{
+    gsp_auto_buf raw = {0};
+    gsp_auto_buf shown = {0};
+    char **args = session->parsed->args;
+    if (session->launch.pid > 0) {
+        for (size_t i = 0; args[i]; i++)
+            gsp_buf_printf(&raw, "%s%s", i ? " " : "", args[i]);
+    } else {
+        gsp_proc_cmdline(session->pid, &raw);
+    }
+    gsp_buf_term(&shown, gsp_buf_sv(&raw));
+    const char *title = gsp_buf_cstr(&shown);
+    snprintf(session->title, sizeof(session->title), "%s", title ? title : "");
+
+    struct gsp_sv first = gsp_sv_of(session->title);
+    first.len = strcspn(session->title, " ");
+    first = gsp_sv_basename(first);
+    size_t len = 0;
+    for (size_t i = 0; i < first.len && len + 1 < cap; i++) {
+        char c = first.p[i];
+        bool is_plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                        (c >= 'A' && c <= 'Z') || c == '.' || c == '_' || c == '-';
+        if (is_plain && !(len == 0 && c == '-'))
+            program[len++] = c;
+    }
+    program[len] = '\0';
+    if (len == 0)
+        snprintf(program, cap, "profile");
+}
+
+/* "python3-4242-20240131-154500.svg" */
+static void default_output(const struct session *session, const char *program,
+                           const struct gsp_format *format, char *out, size_t cap)
+{
+    char when[32] = "";
+    time_t now = time(NULL);
+    struct tm local;
+    if (localtime_r(&now, &local))
+        strftime(when, sizeof(when), "%Y%m%d-%H%M%S", &local);
+    snprintf(out, cap, "%.60s-%d-%s%s", program, (int)session->pid, when,
+             format->extensions[0] ? format->extensions[0] : "");
+}
+
+/* The output is found unwritable here or not at all: the target has not been touched yet. */
+static int open_file(struct session *session, struct gsp_err *err)
+{
+    const struct record_opts *opts = session->opts;
+    const struct gsp_format *format = NULL;
+    char program[64];
+    char name[160];
+    look_title(session, program, sizeof(program));
+    int rc =
+        gsp_cli_output_format(opts->format, opts->output ? opts->output : ".svg", &format, err);
+    if (rc < 0)
+        return rc;
+    default_output(session, program, format, name, sizeof(name));
+    const char *output = opts->output ? opts->output : name;
+    rc = gsp_rec_file_open(&session->file, output, format, opts->force, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_new(false, &session->profile, err);
+    if (rc == GSP_OK)
+        rc = gsp_stream_new(session->file.fd, session->profile, &session->stream, err);
+    return rc;
+}
+
+static int sample_target(struct session *session, struct gsp_err *err)
+{
+    const struct record_opts *opts = session->opts;
+    const struct gsp_record_opts record_opts = {
+        .pid = session->pid,
+        .rate_hz = opts->rate_hz,
+        .duration_ns = opts->duration_ns,
+        .subprocesses = opts->subprocesses,
+        .gil_only = opts->gil,
+        .idle = opts->idle,
+        .blocking = opts->blocking,
+        .jitter = opts->jitter,
+        .is_child = session->launch.pid > 0,
+    };
+    const struct gsp_record_sink sink = {.user = session,
+                                         .sample = on_sample,
+                                         .thread_changed = on_thread_changed,
+                                         .process_changed = on_process_changed,
+                                         .beat = on_beat};
+    struct gsp_record *record = NULL;
+    int rc = gsp_record_new(&record_opts, session->profile, &sink, &record, err);
+    if (rc < 0)
+        return rc;
+    if (!session->parsed->globals.quiet)
+        gsp_term_line(&session->term, "Recording %s (pid %d) at %.6g Hz. Press Ctrl-C to stop.",
+                      session->title, (int)session->pid, opts->rate_hz);
+    rc = gsp_record_run(record, &stop_count, &session->end, err);
+    session->stats = *gsp_record_stats(record);
+    gsp_record_free(record);
+    gsp_term_wipe(&session->term);
+    return rc;
+}
+
+/* Why there is not one sample, and what to do about it. */
+static int tell_empty(struct session *session)
+{
+    const struct gsp_record_stats *stats = &session->stats;
+    const struct record_opts *opts = session->opts;
+    struct gsp_hint hint = {0};
+    gsp_auto_buf text = {0};
+    const char *why = "the interpreter had no frames to show";
+    if (opts->gil && stats->no_gil_left) {
+        why = "no thread was seen with the GIL";
+        gsp_hint_add(&hint, "all running threads", "gsprof record --pid %d", (int)session->pid);
+    } else if (!opts->idle && stats->idle_left) {
+        why = "every thread was waiting; waiting threads are left out";
+        gsp_hint_add(&hint, "waiting threads too", "gsprof record --idle --pid %d",
+                     (int)session->pid);
+        gsp_hint_add(&hint, "what it waits for", "gsprof dump --pid %d", (int)session->pid);
+    } else if (stats->losses.torn + stats->losses.failed) {
+        why = "no stack could be read whole";
+        gsp_hint_add(&hint, "stops the target while it is read",
+                     "gsprof record --blocking --pid %d", (int)session->pid);
+    } else if (session->end == GSP_RECORD_EXITED) {
+        why = "the program ended before the first sample";
+        gsp_hint_add(&hint, "more samples a second", "gsprof record --rate 1000 -- %.150s",
+                     session->title);
+    } else if (stats->ticks == 0) {
+        why = "it was stopped before the first tick";
+    }
+    /* A launched program has gone by now: its pid would be no help. */
+    if (session->launch.pid > 0 && session->end != GSP_RECORD_EXITED)
+        hint.try_count = 0;
+    snprintf(hint.what, sizeof(hint.what), "nothing was recorded of %s", session->title);
+    snprintf(hint.why, sizeof(hint.why), "%s", why);
+    hint.more = "gsprof help sampling";
+    gsp_hint_print(&hint, &session->term, &text);
+    gsp_term_write(&session->term, &text);
+    return gsp_err_exit_status(GSP_E_EMPTY);
+}
+
+static const char *end_text(const struct session *session)
+{
+    switch (session->end) {
+    case GSP_RECORD_DURATION:
+        return "the time was up";
+    case GSP_RECORD_EXITED:
+        return session->launch.pid > 0 ? "the program ended" : "the process ended";
+    case GSP_RECORD_STOPPED:
+        break;
+    }
+    return "it was interrupted";
+}
+
+/* The last line is always what to type next. */
+static void tell_next(struct session *session)
+{
+    const char *output = session->file.output;
+    const char *name = session->file.format->name;
+    const struct {
+        const char *format;
+        const char *command;
+    } viewers[] = {
+        {"svg", "xdg-open"}, {"pstats", "python3 -m pstats"}, {"pprof", "go tool pprof -top"}};
+    const char *command = session->file.format->read ? "gsprof report" : NULL;
+    for (size_t i = 0; i < GSP_COUNT(viewers) && !session->file.format->read; i++) {
+        if (strcmp(viewers[i].format, name) == 0)
+            command = viewers[i].command;
+    }
+    if (command)
+        gsp_term_line(&session->term, "    %s %s", command, output);
+    else
+        gsp_term_line(&session->term, "    https://ui.perfetto.dev opens %s", output);
+}
+
+static void tell_summary(struct session *session)
+{
+    const struct gsp_record_stats *stats = &session->stats;
+    gsp_auto_buf lost = {0};
+    char elapsed[32];
+    gsp_report_losses(&stats->losses, &lost);
+    const char *losses = gsp_buf_cstr(&lost);
+    gsp_term_line(&session->term, "%" PRIu64 " samples in %s (%.4g Hz); stopped because %s.",
+                  stats->samples, gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
+                  rate_of(stats), end_text(session));
+    gsp_term_line(&session->term, "Lost: %s.", losses ? losses : "unknown");
+    if (strcmp(session->file.output, "-") == 0)
+        return;
+    struct stat info;
+    if (stat(session->file.output, &info) == 0)
+        gsp_term_line(&session->term, "Wrote %s (%s, %.3g KB):", session->file.output,
+                      session->file.format->name, (double)info.st_size / 1024);
+    tell_next(session);
+}
+
+static int fail(const struct session *session, const struct gsp_err *err)
+{
+    char **args = session->parsed->args;
+    return gsp_cli_fail(session->parsed,
+                        &(struct gsp_hint_context){.pid = session->pid,
+                                                   .path = session->opts->output,
+                                                   .program = args[0],
+                                                   .blocking = session->opts->blocking},
+                        err);
+}
+
+/* After sampling: the file gets its form, and the person is told. */
+static int conclude(struct session *session, int rc, struct gsp_err *err)
+{
+    struct gsp_err late = {0};
+    int finished = gsp_stream_finish(session->stream, &late);
+    session->stream = NULL;
+    gsp_profile_free(session->profile); /* its memory is needed for the conversion */
+    session->profile = NULL;
+    if (rc == GSP_OK && finished < 0) {
+        rc = finished;
+        *err = late;
+    }
+    if (session->stats.samples == 0) {
+        gsp_rec_file_discard(&session->file);
+        return rc < 0 ? fail(session, err) : tell_empty(session);
+    }
+    struct gsp_err convert = {0};
+    int converted = gsp_rec_file_finish(&session->file, &session->opts->view, &convert);
+    if (converted < 0) {
+        int status = fail(session, &convert);
+        gsp_term_line(&session->term, "The recording is kept. To convert it:");
+        gsp_term_line(&session->term, "    gsprof convert -i %s -o FILE",
+                      session->file.stream_path);
+        return status;
+    }
+    if (rc < 0)
+        return fail(session, err);
+    if (!session->parsed->globals.quiet)
+        tell_summary(session);
+    return 0;
+}
+
+static int record(struct session *session)
+{
+    struct gsp_err err = {0};
+    char **args = session->parsed->args;
+    int rc = GSP_OK;
+    if (args[0]) {
+        rc = gsp_launch_new(&session->launch, args, &err);
+        session->pid = session->launch.pid;
+    }
+    if (rc == GSP_OK)
+        rc = open_file(session, &err);
+    if (rc < 0) {
+        gsp_launch_abort(&session->launch);
+        if (session->file.fd >= 0)
+            gsp_rec_file_discard(&session->file);
+        return rc == GSP_E_USAGE ? gsp_cli_misuse(session->parsed, "%s", err.msg)
+                                 : fail(session, &err);
+    }
+    catch_signals(session);
+    if (args[0]) {
+        rc = gsp_launch_go(&session->launch, args[0], &err);
+        if (rc < 0) {
+            gsp_rec_file_discard(&session->file);
+            return fail(session, &err);
+        }
+        child_pid = session->launch.pid;
+    }
+    rc = sample_target(session, &err);
+    return conclude(session, rc, &err);
+}
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct record_opts *opts = parsed->opts;
+    if (opts->pid && parsed->arg_count)
+        return gsp_cli_misuse(parsed, "either --pid or a program, not both");
+    if (!opts->pid && !parsed->arg_count)
+        return gsp_cli_misuse(parsed, "record needs a process or a program: --pid PID, "
+                                      "or -- COMMAND");
+    struct session session = {.parsed = parsed,
+                              .opts = opts,
+                              .pid = (pid_t)opts->pid,
+                              .launch = {.gate = -1, .report = -1},
+                              .file = {.fd = -1}};
+    gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
+    int status = record(&session);
+    gsp_stream_free(session.stream);
+    gsp_profile_free(session.profile);
+    gsp_rec_file_free(&session.file);
+    if (session.launch.pid > 0) {
+        if (session.end != GSP_RECORD_EXITED && !parsed->globals.quiet)
+            gsp_term_line(&session.term, "%s is still running; waiting for it to end.",
+                          session.title);
+        stop_count = 1; /* nothing is left to save: the next signal ends us */
+        last_words_len = 0;
+        int child_status = gsp_launch_wait(&session.launch);
+        child_pid = 0;
+        return child_status ? child_status : status;
+    }
+    return status;
+}
+
+const struct gsp_command gsp_cmd_record = {
+    .name = "record",
+    .summary = "Record the stacks of a process, or of a program it starts",
+    .synopsis = "[OPTIONS] (-p PID | -- COMMAND...)",
+    .about =
+        "Reads the stacks of a Python process from outside, RATE times a second, without "
+        "stopping it and without any change to it, and writes a profile.\n"
+        "The format follows the extension of the output: an interactive flame graph (.svg), "
+        "pstats (.prof), speedscope, pprof, folded stacks, JSON, or .gsp, which is compact and "
+        "on disk while recording goes on. Ctrl-C finishes and writes; a second Ctrl-C stops "
+        "at once. The exit status of a COMMAND is passed through.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct record_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .takes_program = true,
+    .run = run,
+};

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/common.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/hint.h"
+
+const struct gsp_command *const gsp_commands[] = {
+    &gsp_cmd_record, &gsp_cmd_dump,        &gsp_cmd_flamegraph, &gsp_cmd_convert, &gsp_cmd_report,
+    &gsp_cmd_doctor, &gsp_cmd_completions, &gsp_cmd_help,       &gsp_cmd_docs,
+};
+const size_t gsp_command_count = GSP_COUNT(gsp_commands);
+
+/* Names first, then the other names of the same formats. */
+const char *gsp_cli_format_choice(size_t i)
+{
+    for (size_t k = 0; k < gsp_format_count(); k++) {
+        const struct gsp_format *format = gsp_format_at(k);
+        if (format->write && i-- == 0)
+            return format->name;
+    }
+    for (size_t k = 0; k < gsp_format_count(); k++) {
+        const struct gsp_format *format = gsp_format_at(k);
+        for (size_t n = 0; format->write && n < GSP_COUNT(format->aliases); n++) {
+            if (format->aliases[n] && i-- == 0)
+                return format->aliases[n];
+        }
+    }
+    return NULL;
+}
+
+int gsp_cli_output_format(const char *name, const char *path, const struct gsp_format **out,
+                          struct gsp_err *err)
+{
+    *out = name ? gsp_format_find(name) : gsp_format_of_path(path);
+    if (!*out && name)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "there is no format '%.40s'", name);
+    if (!*out)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the name %.120s does not tell a format", path);
+    if (!(*out)->write) {
+        const char *read_only = (*out)->name;
+        *out = NULL;
+        return gsp_err_set(err, GSP_E_USAGE, 0, "format %s cannot be written", read_only);
+    }
+    return GSP_OK;
+}
+
+int gsp_cli_check_output(const char *path, bool force, struct gsp_err *err)
+{
+    if (!force && strcmp(path, "-") != 0 && access(path, F_OK) == 0)
+        return gsp_err_set(err, GSP_E_EXISTS, 0, "%.200s already exists", path);
+    return GSP_OK;
+}
+
+int gsp_cli_load(const char *path, bool keep_samples, struct gsp_profile **out, struct gsp_err *err)
+{
+    const char *real = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+    return gsp_format_load(real, NULL, keep_samples, out, err);
+}
+
+int gsp_cli_put_text(const char *path, bool force, const struct gsp_buf *text, struct gsp_err *err)
+{
+    if (text->failed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (!path || strcmp(path, "-") == 0)
+        return gsp_fd_write_all(STDOUT_FILENO, text->p, text->len, err);
+    struct gsp_newfile file = {.fd = -1};
+    int rc = gsp_newfile_open(&file, path, force, err);
+    if (rc < 0)
+        return rc;
+    rc = gsp_fd_write_all(file.fd, text->p, text->len, err);
+    if (rc == GSP_OK)
+        return gsp_newfile_commit(&file, err);
+    gsp_newfile_abort(&file);
+    return rc;
+}
+
+int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...)
+{
+    struct gsp_hint hint = {0};
+    struct gsp_term term;
+    gsp_auto_buf text = {0};
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(hint.what, sizeof(hint.what), fmt, args);
+    va_end(args);
+    if (parsed->suggestion[0])
+        gsp_hint_add(&hint, "", "%s", parsed->suggestion);
+    gsp_hint_add(&hint, "", "gsprof %s%s-h", parsed->command ? parsed->command->name : "",
+                 parsed->command ? " " : "");
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_hint_print(&hint, &term, &text);
+    gsp_term_write(&term, &text);
+    return gsp_err_exit_status(GSP_E_USAGE);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * common.h -- what the commands share: options of the same meaning, formats by name.
+ *
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "cli/options.h"
+#include "export/format.h"
+#include "model/tree.h"
+
+/* Rows of option tables that more than one command has, so that they mean the same in each.
+ * Their first argument is the type of the command's struct. */
+#define GSP_OPT_SWITCH(type, member, long_name, short_name, is_advanced, text)                     \
+    {                                                                                              \
+        .name = (long_name), .letter = (short_name), .kind = GSP_OPT_FLAG,                         \
+        .offset = offsetof(type, member), .help = (text), .advanced = (is_advanced)                \
+    }
+
+#define GSP_OPT_THREADS(type)                                                                      \
+    GSP_OPT_SWITCH(type, view.threads, "threads", 't', false, "Show threads apart from each other.")
+#define GSP_OPT_FUNCTION(type)                                                                     \
+    GSP_OPT_SWITCH(type, view.by_function, "function", 'F', false,                                 \
+                   "Merge the lines of a function into one.")
+#define GSP_OPT_NOLINENO(type)                                                                     \
+    GSP_OPT_SWITCH(type, view.no_lines, "nolineno", 0, true, "Do not show line numbers.")
+#define GSP_OPT_FULL_FILENAMES(type)                                                               \
+    GSP_OPT_SWITCH(type, view.full_filenames, "full-filenames", 0, true,                           \
+                   "Show whole paths of files.")
+#define GSP_OPT_FORCE(type)                                                                        \
+    GSP_OPT_SWITCH(type, force, "force", 0, false, "Replace the output if it exists.")
+#define GSP_OPT_SUBPROCESSES(type)                                                                 \
+    GSP_OPT_SWITCH(type, subprocesses, "subprocesses", 's', false,                                 \
+                   "Children of the process too, also those that start later.")
+#define GSP_OPT_BLOCKING(type)                                                                     \
+    GSP_OPT_SWITCH(type, blocking, "blocking", 0, true,                                            \
+                   "Stop the threads while they are read, for exact stacks. "                      \
+                   "The default never stops the target.")
+
+#define GSP_OPT_PID_ROW(type)                                                                      \
+    {                                                                                              \
+        .name = "pid", .letter = 'p', .kind = GSP_OPT_PID, .offset = offsetof(type, pid),          \
+        .arg = "PID", .help = "The process to look into."                                          \
+    }
+#define GSP_OPT_OUTPUT(type, text)                                                                 \
+    {                                                                                              \
+        .name = "output", .letter = 'o', .kind = GSP_OPT_FILE, .offset = offsetof(type, output),   \
+        .arg = "FILE", .help = (text)                                                              \
+    }
+#define GSP_OPT_INPUT(type)                                                                        \
+    {                                                                                              \
+        .name = "input", .letter = 'i', .kind = GSP_OPT_FILE, .offset = offsetof(type, input),     \
+        .arg = "FILE", .help = "The profile to read, in any readable format; - is stdin."          \
+    }
+#define GSP_OPT_FORMAT(type)                                                                       \
+    {                                                                                              \
+        .name = "format", .letter = 'f', .kind = GSP_OPT_CHOICE, .offset = offsetof(type, format), \
+        .arg = "NAME", .choice = gsp_cli_format_choice,                                            \
+        .help = "Format of the output if its extension does not tell; --format=help lists them."   \
+    }
+
+extern const struct gsp_command gsp_cmd_record;
+extern const struct gsp_command gsp_cmd_dump;
+extern const struct gsp_command gsp_cmd_flamegraph;
+extern const struct gsp_command gsp_cmd_convert;
+extern const struct gsp_command gsp_cmd_report;
+extern const struct gsp_command gsp_cmd_doctor;
+extern const struct gsp_command gsp_cmd_completions;
+extern const struct gsp_command gsp_cmd_help;
+extern const struct gsp_command gsp_cmd_docs;
+
+/* Names of the formats that can be written. */
+const char *gsp_cli_format_choice(size_t i);
+
+/* The format to write path in: by name, else by extension.  Fails with USAGE. */
+GSP_MUST_CHECK int gsp_cli_output_format(const char *name, const char *path,
+                                         const struct gsp_format **out, struct gsp_err *err);
+
+/* Fails with EXISTS when path is there and must not be replaced: before work is spent. */
+GSP_MUST_CHECK int gsp_cli_check_output(const char *path, bool force, struct gsp_err *err);
+
+/* Loads a profile; "-" is stdin. */
+GSP_MUST_CHECK int gsp_cli_load(const char *path, bool keep_samples, struct gsp_profile **out,
+                                struct gsp_err *err);
+
+/* Writes text to path; NULL or "-" is stdout. */
+GSP_MUST_CHECK int gsp_cli_put_text(const char *path, bool force, const struct gsp_buf *text,
+                                    struct gsp_err *err);
+
+/* Tells a wrong use of the command, with the way to its help; gives the exit status. */
+int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...) GSP_PRINTF(2, 3);

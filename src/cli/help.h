@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * help.h -- help, completions and documentation, all made from the option tables.
+ *
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "cli/options.h"
+#include "cli/term.h"
+
+/* What `gsprof` alone shows: the commands. */
+void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out);
+/* -h fits a screen; --help (whole) has every option and example. */
+void gsp_help_command(const struct gsp_command *command, bool whole, const struct gsp_term *term,
+                      struct gsp_buf *out);
+/* A page of docs/cli. */
+void gsp_help_markdown(const struct gsp_command *command, struct gsp_buf *out);
+void gsp_help_markdown_index(struct gsp_buf *out);
+
+/* The i-th topic of `gsprof help`, NULL past the last. */
+const char *gsp_help_topic_at(size_t i);
+/* False when there is no such topic. */
+bool gsp_help_topic(const char *name, struct gsp_buf *out);
+
+/* "bash", "zsh", "fish"; NULL past the last. */
+const char *gsp_complete_shell_at(size_t i);
+/* The completion script of a shell; false when the shell is unknown. */
+bool gsp_complete_script(const char *shell, struct gsp_buf *out);

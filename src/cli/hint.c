@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/hint.h"
+
+#include <limits.h>
+#include <pwd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "proc/perm.h"
+#include "py/layout.h"
+
+/* A command line longer than this is not pasted by anyone. */
+#define PROGRAM_SHOWN_MAX 120U
+#define CMDLINE_MAX       4096U
+
+/* What the makers of hints work with. */
+struct scene {
+    const struct gsp_err *err;
+    const struct gsp_hint_context *context;
+    const char *command;                 /* never NULL */
+    struct gsp_perm perm;                /* looked up when there is a target */
+    char program[PROGRAM_SHOWN_MAX + 1]; /* the target's command line, to be typed; or "" */
+    char target[PROGRAM_SHOWN_MAX + 40]; /* "process 4242 (python3 train.py)" */
+};
+
+void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...)
+{
+    if (hint->try_count == GSP_HINT_TRIES_MAX)
+        return;
+    struct gsp_remedy *remedy = &hint->tries[hint->try_count++];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(remedy->line, sizeof(remedy->line), fmt, args);
+    va_end(args);
+    snprintf(remedy->note, sizeof(remedy->note), "%s", note);
+}
+
+/* Appends a word as a shell reads it back. */
+static void put_word(struct gsp_buf *out, struct gsp_sv word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=:,@%+";
+    bool is_plain = word.len > 0;
+    for (size_t i = 0; i < word.len; i++)
+        is_plain = is_plain && word.p[i] && strchr(plain, word.p[i]);
+    if (is_plain) {
+        gsp_buf_putsv(out, word);
+        return;
+    }
+    gsp_auto_buf safe = {0};
+    gsp_buf_term(&safe, word);
+    gsp_buf_putc(out, '\'');
+    for (size_t i = 0; i < safe.len; i++) {
+        if (safe.p[i] == '\'')
+            gsp_buf_puts(out, "'\\''");
+        else
+            gsp_buf_putc(out, safe.p[i]);
+    }
+    gsp_buf_putc(out, '\'');
+}
+
+/* The target's command line as it would be typed; "" when unknown or too long to type. */
+static void look_program(const char *root, pid_t pid, char *out, size_t cap)
+{
+    char path[PATH_MAX];
+    gsp_auto_buf raw = {0};
+    gsp_auto_buf typed = {0};
+    snprintf(path, sizeof(path), "%s/proc/%d/cmdline", root, (int)pid);
+    out[0] = '\0';
+    if (gsp_file_read(path, CMDLINE_MAX, &raw, NULL) < 0 || raw.len == 0)
+        return;
+    struct gsp_sv rest = gsp_buf_sv(&raw);
+    if (rest.p[rest.len - 1] == '\0')
+        rest.len--;
+    struct gsp_sv word;
+    while (gsp_sv_split(&rest, '\0', &word)) {
+        if (typed.len)
+            gsp_buf_putc(&typed, ' ');
+        put_word(&typed, word);
+    }
+    if (typed.len < cap && !typed.failed && memchr(raw.p, '\n', raw.len) == NULL)
+        snprintf(out, cap, "%.*s", (int)typed.len, typed.p);
+}
+
+static void set_what(struct gsp_hint *out, const char *fmt, ...) GSP_PRINTF(2, 3);
+static void set_why(struct gsp_hint *out, const char *fmt, ...) GSP_PRINTF(2, 3);
+
+static void set_what(struct gsp_hint *out, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(out->what, sizeof(out->what), fmt, args);
+    va_end(args);
+}
+
+static void set_why(struct gsp_hint *out, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(out->why, sizeof(out->why), fmt, args);
+    va_end(args);
+}
+
+static void add_launch(const struct scene *scene, struct gsp_hint *out)
+{
+    const char *program = scene->program[0] ? scene->program : "COMMAND";
+    gsp_hint_add(out, "no rights needed", "gsprof record -- %s", program);
+}
+
+static void add_sudo(const struct scene *scene, struct gsp_hint *out)
+{
+    gsp_hint_add(out, "this once", "sudo gsprof %s --pid %d", scene->command,
+                 (int)scene->context->pid);
+}
+
+/* Our own command line with one more option right behind the command's name. */
+static void add_again(const struct scene *scene, struct gsp_hint *out, const char *option,
+                      const char *note)
+{
+    gsp_auto_buf line = {0};
+    char *const *argv = scene->context->argv;
+    gsp_buf_printf(&line, "gsprof %s %s", scene->command, option);
+    for (size_t i = 1; argv && argv[0] && argv[i]; i++) {
+        if (i == 1 && strcmp(argv[i], scene->command) == 0)
+            continue;
+        gsp_buf_putc(&line, ' ');
+        put_word(&line, gsp_sv_of(argv[i]));
+    }
+    const char *text = gsp_buf_cstr(&line);
+    if (text && argv && line.len <= PROGRAM_SHOWN_MAX)
+        gsp_hint_add(out, note, "%s", text);
+    else
+        gsp_hint_add(out, note, "gsprof %s %s ...", scene->command, option);
+}
+
+static void perm_traced(const struct scene *scene, struct gsp_hint *out)
+{
+    set_why(out, "%d is being traced by process %d, and only one tracer is allowed",
+            (int)scene->context->pid, (int)scene->perm.tracer);
+    gsp_hint_add(out, "does not stop the target", "gsprof %s --pid %d", scene->command,
+                 (int)scene->context->pid);
+    gsp_hint_add(out, "who it is", "ps -o pid,user,args -p %d", (int)scene->perm.tracer);
+}
+
+static void perm_container(const struct scene *scene, struct gsp_hint *out)
+{
+    enum gsp_container kind = scene->perm.container;
+    set_why(out, "this container (%s) runs without the capability SYS_PTRACE",
+            gsp_container_name(kind));
+    add_launch(scene, out);
+    if (kind == GSP_CONTAINER_KUBERNETES)
+        gsp_hint_add(out, "in the container's spec",
+                     "securityContext: {capabilities: {add: [SYS_PTRACE]}}");
+    else if (kind == GSP_CONTAINER_PODMAN)
+        gsp_hint_add(out, "a new container", "podman run --cap-add SYS_PTRACE IMAGE");
+    else if (kind == GSP_CONTAINER_DOCKER)
+        gsp_hint_add(out, "a new container", "docker run --cap-add SYS_PTRACE IMAGE");
+    gsp_hint_add(out, "outside the container", "sudo gsprof %s --pid HOST_PID", scene->command);
+}
+
+static void perm_user(const struct scene *scene, struct gsp_hint *out)
+{
+    const struct passwd *user = getpwuid((uid_t)scene->perm.target_uid);
+    set_why(out, "it belongs to user %s, and this is user %lld", user ? user->pw_name : "unknown",
+            (long long)scene->perm.euid);
+    if (!user)
+        set_why(out, "it belongs to user %lld, and this is user %lld",
+                (long long)scene->perm.target_uid, (long long)scene->perm.euid);
+    if (user && scene->perm.target_uid != 0)
+        gsp_hint_add(out, "as its owner", "sudo -u %s gsprof %s --pid %d", user->pw_name,
+                     scene->command, (int)scene->context->pid);
+    add_sudo(scene, out);
+}
+
+static void perm_yama(const struct scene *scene, struct gsp_hint *out)
+{
+    int scope = scene->perm.yama_scope;
+    if (scope == 1) {
+        set_why(out, "kernel.yama.ptrace_scope is 1 and %d is not a child of this shell",
+                (int)scene->context->pid);
+        add_launch(scene, out);
+        add_sudo(scene, out);
+        gsp_hint_add(out, "until reboot, for all users", "sudo sysctl kernel.yama.ptrace_scope=0");
+        return;
+    }
+    if (scope == 2) {
+        set_why(out, "kernel.yama.ptrace_scope is 2: only root may look into processes");
+        add_sudo(scene, out);
+        gsp_hint_add(out, "until reboot, for all users", "sudo sysctl kernel.yama.ptrace_scope=0");
+        return;
+    }
+    set_why(out, "kernel.yama.ptrace_scope is %d: nobody may look into processes until reboot",
+            scope);
+    gsp_hint_add(out, "where it is set",
+                 "grep -r ptrace_scope /etc/sysctl.conf /etc/sysctl.d /usr/lib/sysctl.d");
+}
+
+static void perm_other(const struct scene *scene, struct gsp_hint *out)
+{
+    if (scene->perm.is_dumpable == GSP_ANSWER_NO && !scene->perm.sys_ptrace) {
+        set_why(out, "%d has made itself unreadable (set-user-id, or prctl(PR_SET_DUMPABLE))",
+                (int)scene->context->pid);
+        add_sudo(scene, out);
+        return;
+    }
+    if (scene->perm.seccomp == 2 && scene->perm.sys_ptrace) {
+        set_why(out, "a seccomp filter forbids process_vm_readv or ptrace here");
+        gsp_hint_add(out, "a new container", "docker run --security-opt seccomp=unconfined IMAGE");
+        gsp_hint_add(out, "shows the filter at work", "gsprof doctor");
+        return;
+    }
+    set_why(out, "the kernel refuses, by a rule that cannot be seen from here (LSM, namespace)");
+    if (scene->perm.euid != 0)
+        add_sudo(scene, out);
+    gsp_hint_add(out, "what works on this machine", "gsprof doctor");
+}
+
+static void hint_perm(const struct scene *scene, struct gsp_hint *out)
+{
+    const struct gsp_perm *perm = &scene->perm;
+    if (scene->context->pid <= 0) {
+        set_what(out, "%s", scene->err->msg);
+        gsp_hint_add(out, "what works on this machine", "gsprof doctor");
+        return;
+    }
+    set_what(out, "cannot read %s: not permitted", scene->target);
+    out->more = "gsprof help permissions";
+    if (scene->context->blocking && perm->tracer > 0)
+        perm_traced(scene, out);
+    else if (perm->yama_scope >= 3)
+        perm_yama(scene, out);
+    else if (perm->container != GSP_CONTAINER_NONE && perm->euid == 0 && !perm->sys_ptrace)
+        perm_container(scene, out);
+    else if (perm->euid > 0 && perm->target_uid >= 0 && perm->target_uid != perm->euid)
+        perm_user(scene, out);
+    else if (perm->is_dumpable == GSP_ANSWER_NO)
+        perm_other(scene, out);
+    else if (!perm->sys_ptrace &&
+             (perm->yama_scope == 2 ||
+              (perm->yama_scope == 1 && perm->is_descendant != GSP_ANSWER_YES)))
+        perm_yama(scene, out);
+    else
+        perm_other(scene, out);
+}
+
+static void hint_noproc(const struct scene *scene, struct gsp_hint *out)
+{
+    if (scene->context->pid <= 0) {
+        set_what(out, "%s", scene->err->msg);
+    } else {
+        set_what(out, "there is no process %d", (int)scene->context->pid);
+        if (scene->perm.in_pid_ns == GSP_ANSWER_YES)
+            set_why(out, "it has ended, or it has another number in this container");
+    }
+    gsp_hint_add(out, "Python processes that run now", "pgrep -af python");
+}
+
+static void hint_notpy(const struct scene *scene, struct gsp_hint *out)
+{
+    set_what(out, "%s is not Python", scene->target);
+    set_why(out, "no CPython interpreter was found in its memory");
+    if (scene->context->pid > 0 && strcmp(scene->command, "record") == 0)
+        gsp_hint_add(out, "if its children are Python", "gsprof record --subprocesses --pid %d",
+                     (int)scene->context->pid);
+    gsp_hint_add(out, "Python processes that run now", "pgrep -af python");
+}
+
+static void hint_version(const struct scene *scene, struct gsp_hint *out)
+{
+    set_what(out, "%s", scene->err->msg);
+    set_why(out, "CPython 3.%u to 3.%u can be read", GSP_PY_MINOR_MIN, GSP_PY_MINOR_MAX);
+    gsp_hint_add(out, "which interpreters are here", "gsprof doctor");
+}
+
+static void hint_starting(const struct scene *scene, struct gsp_hint *out)
+{
+    set_what(out, "%s has not started its interpreter yet", scene->target);
+    gsp_hint_add(out, "again, in a moment", "gsprof %s --pid %d", scene->command,
+                 (int)scene->context->pid);
+    add_launch(scene, out);
+}
+
+static void hint_file(const struct scene *scene, struct gsp_hint *out)
+{
+    const char *path = scene->context->path;
+    set_what(out, "%s", scene->err->msg);
+    if (!path)
+        return;
+    if (scene->err->code == GSP_E_EXISTS) {
+        set_what(out, "%s already exists", path);
+        add_again(scene, out, "--force", "replaces it");
+    } else if (scene->err->code == GSP_E_NOWRITE) {
+        gsp_hint_add(out, "who may write there", "ls -ld %.*s",
+                     strrchr(path, '/') > path ? (int)(strrchr(path, '/') - path) : 1,
+                     strrchr(path, '/') ? path : ".");
+    } else if (scene->err->code == GSP_E_NOFILE) {
+        set_what(out, "there is no file %s", path);
+        gsp_hint_add(out, "what is there", "ls -t -- *.gsp *.json *.svg");
+    } else {
+        gsp_hint_add(out, "what can be read and written", "gsprof help formats");
+    }
+}
+
+static void hint_noexec(const struct scene *scene, struct gsp_hint *out)
+{
+    const char *program = scene->context->program;
+    set_what(out, "%s", scene->err->msg);
+    if (!program)
+        return;
+    char *end = NULL;
+    long pid = strtol(program, &end, 10);
+    if (end != program && *end == '\0' && pid > 0)
+        gsp_hint_add(out, "to attach to a process", "gsprof %s --pid %ld", scene->command, pid);
+    size_t len = strlen(program);
+    if (len > 3 && strcmp(program + len - 3, ".py") == 0)
+        gsp_hint_add(out, "", "gsprof %s -- python3 %.180s", scene->command, program);
+}
+
+/* A code and who knows what to say of it. */
+static const struct {
+    int code;
+    void (*make)(const struct scene *scene, struct gsp_hint *out);
+} MAKERS[] = {
+    {GSP_E_PERM, hint_perm},       {GSP_E_NOPROC, hint_noproc},     {GSP_E_NOTPY, hint_notpy},
+    {GSP_E_VERSION, hint_version}, {GSP_E_STARTING, hint_starting}, {GSP_E_EXISTS, hint_file},
+    {GSP_E_NOWRITE, hint_file},    {GSP_E_NOFILE, hint_file},       {GSP_E_FORMAT, hint_file},
+    {GSP_E_NOTSUP, hint_file},     {GSP_E_NOEXEC, hint_noexec},
+};
+
+void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *context,
+                   struct gsp_hint *out)
+{
+    *out = (struct gsp_hint){0};
+    struct scene scene = {
+        .err = err, .context = context, .command = context->command ? context->command : "record"};
+    gsp_perm_look(context->root, context->pid, &scene.perm);
+    snprintf(scene.target, sizeof(scene.target), "the process");
+    if (context->pid > 0) {
+        look_program(context->root, context->pid, scene.program, sizeof(scene.program));
+        snprintf(scene.target, sizeof(scene.target), "process %d%s%s%s", (int)context->pid,
+                 scene.program[0] ? " (" : "", scene.program, scene.program[0] ? ")" : "");
+    }
+    for (size_t i = 0; i < GSP_COUNT(MAKERS); i++) {
+        if (MAKERS[i].code == err->code) {
+            MAKERS[i].make(&scene, out);
+            return;
+        }
+    }
+    set_what(out, "%s", err->msg[0] ? err->msg : gsp_err_text(err->code));
+}
+
+void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, struct gsp_buf *out)
+{
+    gsp_buf_printf(out, "%sgsprof:%s ", gsp_term_red(term), gsp_term_off(term));
+    gsp_buf_term(out, gsp_sv_of(hint->what));
+    gsp_buf_putc(out, '\n');
+    const char *dim = gsp_term_dim(term);
+    const char *off = gsp_term_off(term);
+    if (hint->why[0])
+        gsp_buf_printf(out, "    %swhy%s   %s\n", dim, off, hint->why);
+    size_t column = 0;
+    for (size_t i = 0; i < hint->try_count; i++) {
+        size_t len = strlen(hint->tries[i].line);
+        /* A very long command does not push the notes of the others out of sight. */
+        if (len > column && len <= 60)
+            column = len;
+    }
+    for (size_t i = 0; i < hint->try_count; i++) {
+        const struct gsp_remedy *remedy = &hint->tries[i];
+        gsp_buf_printf(out, "    %s%-5s%s %s%s%s", dim, i ? "or" : "try", off, gsp_term_bold(term),
+                       remedy->line, off);
+        size_t len = strlen(remedy->line);
+        if (remedy->note[0])
+            gsp_buf_printf(out, "%*s   %s%s%s", (int)(len < column ? column - len : 0), "", dim,
+                           remedy->note, off);
+        gsp_buf_putc(out, '\n');
+    }
+    if (hint->more)
+        gsp_buf_printf(out, "    %smore%s  %s\n", dim, off, hint->more);
+}
+
+int gsp_cli_fail(const struct gsp_parsed *parsed, const struct gsp_hint_context *context,
+                 const struct gsp_err *err)
+{
+    struct gsp_term term;
+    struct gsp_hint hint;
+    gsp_auto_buf text = {0};
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    struct gsp_hint_context whole = *context;
+    whole.argv = parsed->argv;
+    whole.root = whole.root ? whole.root : "";
+    if (!whole.command && parsed->command)
+        whole.command = parsed->command->name;
+    gsp_hint_make(err, &whole, &hint);
+    gsp_hint_print(&hint, &term, &text);
+    gsp_term_write(&term, &text);
+    return gsp_err_exit_status(err->code);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/str.h"
+
+static bool id_of_env(const char *name, int64_t *out)
+{
+    const char *text = getenv(name);
+    return text && gsp_parse_i64(text, 0, UINT32_MAX - 1, out, NULL) == GSP_OK;
+}
+
+bool gsp_launch_caller(uid_t *uid, gid_t *gid)
+{
+    int64_t user = 0;
+    int64_t group = 0;
+    if (geteuid() != 0 || !id_of_env("SUDO_UID", &user) || !id_of_env("SUDO_GID", &group) ||
+        user == 0)
+        return false;
+    *uid = (uid_t)user;
+    *gid = (gid_t)group;
+    return true;
+}
+
+/* Gives up root for good, before anything of the program runs.  0 or an errno. */
+static int become_caller(void)
+{
+    uid_t uid = 0;
+    gid_t gid = 0;
+    if (!gsp_launch_caller(&uid, &gid))
+        return 0;
+    const struct passwd *user = getpwuid(uid);
+    int rc = user ? initgroups(user->pw_name, gid) : setgroups(1, &gid);
+    if (rc < 0 || setgid(gid) < 0 || setuid(uid) < 0)
+        return errno ? errno : EPERM;
+    if (user) {
+        setenv("HOME", user->pw_dir, 1);
+        setenv("USER", user->pw_name, 1);
+        setenv("LOGNAME", user->pw_name, 1);
+    }
+    return 0;
+}
+
+static void run_child(char *const *argv, int gate, int report)
+{
+    char go = 0;
+    ssize_t n = 0;
+    do
+        n = read(gate, &go, 1);
+    while (n < 0 && errno == EINTR);
+    if (n != 1)
+        _exit(127); /* our parent is gone or has changed its mind */
+    int failed = become_caller();
+    if (!failed) {
+        execvp(argv[0], argv);
+        failed = errno;
+    }
+    ssize_t told = write(report, &failed, sizeof(failed));
+    _exit(told < 0 ? 126 : 127);
+}
+
+int gsp_launch_new(struct gsp_launch *launch, char *const *argv, struct gsp_err *err)
+{
+    *launch = (struct gsp_launch){.gate = -1, .report = -1};
+    int gate[2];
+    int report[2];
+    if (pipe2(gate, O_CLOEXEC) < 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot make a pipe: %s", strerror(errno));
+    if (pipe2(report, O_CLOEXEC) < 0) {
+        close(gate[0]);
+        close(gate[1]);
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot make a pipe: %s", strerror(errno));
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(gate[1]); /* else the child itself would keep the gate's other end open */
+        run_child(argv, gate[0], report[1]);
+    }
+    close(gate[0]);
+    close(report[1]);
+    launch->gate = gate[1];
+    launch->report = report[0];
+    if (pid < 0) {
+        gsp_launch_abort(launch);
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot fork: %s", strerror(errno));
+    }
+    launch->pid = pid;
+    return GSP_OK;
+}
+
+static void close_end(int *fd)
+{
+    gsp_fd_close(fd);
+    *fd = -1;
+}
+
+int gsp_launch_go(struct gsp_launch *launch, const char *program, struct gsp_err *err)
+{
+    char go = 'g';
+    int failed = 0;
+    if (write(launch->gate, &go, 1) != 1)
+        failed = EPIPE;
+    close_end(&launch->gate);
+    /* The end of the pipe is closed by a successful exec. */
+    ssize_t n = 0;
+    do
+        n = failed ? 0 : read(launch->report, &failed, sizeof(failed));
+    while (n < 0 && errno == EINTR);
+    close_end(&launch->report);
+    if (!failed)
+        return GSP_OK;
+    gsp_launch_wait(launch);
+    return gsp_err_set(err, GSP_E_NOEXEC, failed, "cannot start %.160s: %s", program,
+                       strerror(failed));
+}
+
+int gsp_launch_wait(struct gsp_launch *launch)
+{
+    int status = 0;
+    pid_t rc = 0;
+    if (launch->pid <= 0)
+        return 0;
+    do
+        rc = waitpid(launch->pid, &status, 0);
+    while (rc < 0 && errno == EINTR);
+    launch->pid = 0;
+    if (rc < 0)
+        return 0;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+void gsp_launch_abort(struct gsp_launch *launch)
+{
+    if (launch->gate < 0)
+        return;
+    close_end(&launch->gate);
+    close_end(&launch->report);
+    gsp_launch_wait(launch);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * launch.h -- a program started by us, held before its first instruction until we are ready.
+ *
+ * Root who came by sudo does not hand his rights to the program: it runs as the caller.
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+
+struct gsp_launch {
+    pid_t pid;  /* 0: nothing was started */
+    int gate;   /* a byte lets the child go on; -1 when it has gone */
+    int report; /* the child tells here why it could not start */
+};
+
+/* Forks; the child waits.  argv is NULL-ended and borrowed.  Fails with IO. */
+GSP_MUST_CHECK int gsp_launch_new(struct gsp_launch *launch, char *const *argv,
+                                  struct gsp_err *err);
+/* Lets the child become its program.  Fails with NOEXEC; the child is gone then. */
+GSP_MUST_CHECK int gsp_launch_go(struct gsp_launch *launch, const char *program,
+                                 struct gsp_err *err);
+/* Waits for its end and gives its exit status as a shell does (128 + signal). */
+int gsp_launch_wait(struct gsp_launch *launch);
+/* Ends a child that was not let go; does nothing else. */
+void gsp_launch_abort(struct gsp_launch *launch);
+
+/* The user whom sudo took rights for; false when there is none.  Looks at euid and SUDO_UID. */
+bool gsp_launch_caller(uid_t *uid, gid_t *gid);

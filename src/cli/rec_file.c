@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/rec_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "cli/common.h"
+
+/* Hidden files of killed recorders that may lie about before we give up. */
+#define NAMES_MAX 100
+
+static int check_kind(const char *path, bool force, struct gsp_err *err)
+{
+    int rc = gsp_cli_check_output(path, force, err);
+    struct stat info;
+    /* Replacing is by rename: a device or folder would be destroyed or in the way. */
+    if (rc == GSP_OK && stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        rc = gsp_err_set(err, GSP_E_NOWRITE, 0, "cannot write %.180s: it is not a regular file",
+                         path);
+    return rc;
+}
+
+static int no_write(const char *path, struct gsp_err *err)
+{
+    return gsp_err_set(err, errno == EEXIST ? GSP_E_EXISTS : GSP_E_NOWRITE, errno,
+                       "cannot write %.160s: %s", path, strerror(errno));
+}
+
+static int open_direct(struct gsp_rec_file *file, struct gsp_err *err)
+{
+    file->is_direct = true;
+    file->stream_path = strdup(file->output);
+    if (!file->stream_path)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    file->fd =
+        open(file->output, O_WRONLY | O_CREAT | O_CLOEXEC | (file->force ? O_TRUNC : O_EXCL), 0666);
+    return file->fd < 0 ? no_write(file->output, err) : GSP_OK;
+}
+
+/* "dir/.NAME.gsp", or with a number when a killed recorder has left one behind. */
+static char *hidden_name(const char *output, int number)
+{
+    struct gsp_buf name = {0};
+    struct gsp_sv base = gsp_sv_basename(gsp_sv_of(output));
+    gsp_buf_put(&name, output, strlen(output) - base.len);
+    gsp_buf_putc(&name, '.');
+    gsp_buf_putsv(&name, base);
+    if (number)
+        gsp_buf_printf(&name, ".%d", number);
+    gsp_buf_puts(&name, ".gsp");
+    return gsp_buf_cstr(&name) ? name.p : NULL;
+}
+
+static int open_hidden(struct gsp_rec_file *file, const char *beside, struct gsp_err *err)
+{
+    for (int i = 0; i < NAMES_MAX; i++) {
+        free(file->stream_path);
+        file->stream_path = hidden_name(beside, i);
+        if (!file->stream_path)
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        file->fd =
+            open(file->stream_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (file->fd >= 0)
+            return GSP_OK;
+        if (errno != EEXIST)
+            return no_write(file->output, err);
+    }
+    return no_write(file->stream_path, err);
+}
+
+static int open_stream(struct gsp_rec_file *file, struct gsp_err *err)
+{
+    if (strcmp(file->output, "-") != 0) {
+        int rc = check_kind(file->output, file->force, err);
+        if (rc < 0)
+            return rc;
+        return strcmp(file->format->name, "gsp") == 0 ? open_direct(file, err)
+                                                      : open_hidden(file, file->output, err);
+    }
+    const char *folder = getenv("TMPDIR");
+    char beside[512];
+    snprintf(beside, sizeof(beside), "%s/gsprof-%d", folder && folder[0] ? folder : "/tmp",
+             (int)getpid());
+    return open_hidden(file, beside, err);
+}
+
+int gsp_rec_file_open(struct gsp_rec_file *file, const char *output,
+                      const struct gsp_format *format, bool force, struct gsp_err *err)
+{
+    *file = (struct gsp_rec_file){.fd = -1, .force = force, .format = format};
+    file->output = strdup(output);
+    int rc =
+        file->output ? open_stream(file, err) : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (rc < 0)
+        gsp_rec_file_free(file);
+    return rc;
+}
+
+/* A .gsp asked for on stdout needs no conversion: the very bytes. */
+static int copy_out(const char *path, struct gsp_err *err)
+{
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read %.180s: %s", path, strerror(errno));
+    char block[65536];
+    for (;;) {
+        ssize_t n = read(fd, block, sizeof(block));
+        if (n == 0)
+            return GSP_OK;
+        if (n < 0)
+            return gsp_err_set(err, GSP_E_IO, errno, "cannot read %.180s: %s", path,
+                               strerror(errno));
+        int rc = gsp_fd_write_all(STDOUT_FILENO, block, (size_t)n, err);
+        if (rc < 0)
+            return rc;
+    }
+}
+
+int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view *view, struct gsp_err *err)
+{
+    gsp_fd_close(&file->fd);
+    file->fd = -1;
+    if (file->is_direct)
+        return GSP_OK;
+    int rc = GSP_OK;
+    const struct gsp_format *gsp = gsp_format_find("gsp");
+    if (file->format == gsp) {
+        rc = copy_out(file->stream_path, err);
+    } else {
+        struct gsp_profile *profile = NULL;
+        rc = gsp_format_load(file->stream_path, gsp, file->format->needs_samples, &profile, err);
+        if (rc == GSP_OK)
+            rc = gsp_format_save(file->output, file->format, profile, view, file->force, err);
+        gsp_profile_free(profile);
+    }
+    if (rc == GSP_OK)
+        unlink(file->stream_path);
+    return rc;
+}
+
+void gsp_rec_file_discard(struct gsp_rec_file *file)
+{
+    if (file->stream_path && file->fd >= 0)
+        unlink(file->stream_path);
+    gsp_rec_file_free(file);
+}
+
+void gsp_rec_file_free(struct gsp_rec_file *file)
+{
+    gsp_fd_close(&file->fd);
+    file->fd = -1;
+    free(file->output);
+    free(file->stream_path);
+    file->output = NULL;
+    file->stream_path = NULL;
+}
