@@ -24,11 +24,12 @@
 
 struct gsp_format {
     const char *name;          /* "speedscope" */
-    const char *extensions[3]; /* ".speedscope.json"; longest match wins */
+    const char *aliases[2];    /* other names of it; NULL where there are fewer */
+    const char *extensions[3]; /* ".speedscope.json"; longest match wins; the first is the usual */
     const char *summary;       /* for help */
     bool needs_samples;        /* the writer wants samples in time order, not only sums */
     /* Either may be NULL.  write puts the whole file into out (finished by the caller);
-     * read fills an empty profile from bytes that nobody vouches for. */
+     * read fills an empty profile from bytes that nobody vouches for.  A NULL view shows all. */
     int (*write)(const struct gsp_profile *profile, const struct gsp_view *view,
                  struct gsp_out *out, struct gsp_err *err);
     int (*read)(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err);
@@ -38,8 +39,8 @@ struct gsp_format {
 
 size_t gsp_format_count(void);
 const struct gsp_format *gsp_format_at(size_t i);
-const struct gsp_format *gsp_format_find(const char *name);     /* NULL if unknown */
-const struct gsp_format *gsp_format_of_path(const char *path);  /* by extension; NULL if unknown */
+const struct gsp_format *gsp_format_find(const char *name);    /* or alias; NULL if unknown */
+const struct gsp_format *gsp_format_of_path(const char *path); /* by extension; NULL if unknown */
 
 /* Opens, recognises and reads a file into a new profile.  format NULL: find out.
  * Fails with NOFILE, FORMAT, LIMIT, NOTSUP (a format that cannot be read), NOMEM or IO. */

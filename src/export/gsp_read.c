@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "export/gsp_read.h"
+
+#include <stdlib.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "export/format.h"
+#include "export/gsp_layout.h"
+
+struct reader {
+    struct gsp_profile *profile;
+    struct gsp_err *err;
+    struct gsp_sv bytes;
+    size_t at;          /* offset of the block being read */
+    uint64_t raw_bytes; /* of all blocks so far */
+    int64_t resolution_ns;
+    struct gsp_pace pace;
+    uint64_t sample_count;
+    bool ended;
+    struct gsp_buf unpacked;
+    ZSTD_DCtx *zstd;
+};
+
+/* The content of one block, front to back; bad once anything ran over the end. */
+struct fields {
+    struct gsp_cursor cursor;
+    bool bad;
+};
+
+static int malformed(struct reader *reader, const char *what)
+{
+    return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "%s in the block at byte %zu", what,
+                       reader->at);
+}
+
+static uint64_t take_u64(struct fields *fields)
+{
+    uint64_t v = 0;
+    if (!gsp_cursor_varint(&fields->cursor, &v)) {
+        fields->bad = true;
+        v = 0;
+    }
+    return v;
+}
+
+static uint32_t take_u32(struct fields *fields)
+{
+    uint64_t v = take_u64(fields);
+    if (v > UINT32_MAX) {
+        fields->bad = true;
+        v = 0;
+    }
+    return (uint32_t)v;
+}
+
+static int64_t take_i64(struct fields *fields)
+{
+    return gsp_unzigzag(take_u64(fields));
+}
+
+static int32_t take_i32(struct fields *fields)
+{
+    int64_t v = take_i64(fields);
+    if (v < INT32_MIN || v > INT32_MAX) {
+        fields->bad = true;
+        v = 0;
+    }
+    return (int32_t)v;
+}
+
+static bool has_more(const struct fields *fields)
+{
+    return fields->cursor.p < fields->cursor.end;
+}
+
+static struct fields fields_of(struct gsp_sv content)
+{
+    const unsigned char *p = (const unsigned char *)content.p;
+    return (struct fields){.cursor = {p, p + content.len}};
+}
+
+static int read_meta(struct reader *reader, struct gsp_sv content)
+{
+    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct fields fields = fields_of(content);
+    while (has_more(&fields) && !fields.bad) {
+        uint64_t tag = take_u64(&fields);
+        uint64_t value = take_u64(&fields);
+        switch (tag) {
+        case GSP_META_START_NS:
+            meta->start_ns = gsp_unzigzag(value);
+            break;
+        case GSP_META_DURATION_NS:
+            meta->duration_ns = gsp_unzigzag(value);
+            break;
+        case GSP_META_PERIOD_NS:
+            meta->period_ns = gsp_unzigzag(value);
+            break;
+        case GSP_META_UNIT:
+            if (value > GSP_UNIT_BYTES)
+                return malformed(reader, "an unknown unit");
+            meta->unit = (enum gsp_unit)value;
+            break;
+        case GSP_META_TICKS:
+            meta->ticks = value;
+            break;
+        case GSP_META_TORN:
+            meta->losses.torn = value;
+            break;
+        case GSP_META_LATE:
+            meta->losses.late = value;
+            break;
+        case GSP_META_FAILED:
+            meta->losses.failed = value;
+            break;
+        case GSP_META_GONE:
+            meta->losses.gone = value;
+            break;
+        case GSP_META_SKIPPED:
+            meta->losses.skipped = value;
+            break;
+        default: /* of a later version */
+            break;
+        }
+    }
+    return fields.bad ? malformed(reader, "a broken number") : GSP_OK;
+}
+
+/* Ids in the file are positions, so what is added must be new. */
+static int check_new(struct reader *reader, int rc, uint32_t id, size_t expected)
+{
+    if (rc)
+        return rc;
+    return id == expected ? GSP_OK : malformed(reader, "a repeated definition");
+}
+
+static int read_string(struct reader *reader, struct fields *fields)
+{
+    uint64_t len = take_u64(fields);
+    struct gsp_sv text = {0};
+    if (fields->bad || len > GSP_STRING_BYTES_MAX ||
+        !gsp_cursor_bytes(&fields->cursor, (size_t)len, &text))
+        return malformed(reader, "a broken string");
+    uint32_t id = GSP_NONE;
+    size_t expected = gsp_profile_string_count(reader->profile) + 1;
+    int rc = gsp_profile_string(reader->profile, text, &id, reader->err);
+    return check_new(reader, rc, id, expected);
+}
+
+static int read_frame(struct reader *reader, struct fields *fields)
+{
+    struct gsp_frame frame = {.name = take_u32(fields), .file = take_u32(fields)};
+    frame.first_line = take_u32(fields);
+    int64_t ahead = take_i64(fields);
+    int64_t line = 0;
+    uint64_t kind = take_u64(fields);
+    if (fields->bad || kind > GSP_FRAME_MARK ||
+        __builtin_add_overflow((int64_t)frame.first_line, ahead, &line) || line < 0 ||
+        line > UINT32_MAX)
+        return malformed(reader, "a broken frame");
+    frame.line = (uint32_t)line;
+    frame.kind = (enum gsp_frame_kind)kind;
+    uint32_t id = GSP_NONE;
+    size_t expected = gsp_profile_frame_count(reader->profile) + 1;
+    int rc = gsp_profile_frame(reader->profile, &frame, &id, reader->err);
+    return check_new(reader, rc, id, expected);
+}
+
+static int read_stack(struct reader *reader, struct fields *fields)
+{
+    uint32_t back = take_u32(fields);
+    uint32_t frame = take_u32(fields);
+    size_t expected = gsp_profile_stack_count(reader->profile) + 1;
+    if (fields->bad || back == 0 || back > expected)
+        return malformed(reader, "a broken stack");
+    uint32_t id = GSP_NONE;
+    int rc =
+        gsp_profile_stack(reader->profile, (uint32_t)(expected - back), frame, &id, reader->err);
+    return check_new(reader, rc, id, expected);
+}
+
+static struct gsp_process take_process(struct fields *fields)
+{
+    struct gsp_process process = {.pid = take_i32(fields)};
+    process.ppid = take_i32(fields);
+    process.name = take_u32(fields);
+    process.cmdline = take_u32(fields);
+    process.version = take_u32(fields);
+    return process;
+}
+
+static struct gsp_thread take_thread(struct fields *fields)
+{
+    struct gsp_thread thread = {.process = take_u32(fields)};
+    thread.os_id = take_u64(fields);
+    thread.python_id = take_u64(fields);
+    thread.name = take_u32(fields);
+    thread.is_main = take_u64(fields) != 0;
+    return thread;
+}
+
+static int read_process(struct reader *reader, struct fields *fields)
+{
+    struct gsp_process process = take_process(fields);
+    uint32_t i = GSP_NO_INDEX;
+    if (fields->bad)
+        return malformed(reader, "a broken process");
+    return gsp_profile_process(reader->profile, &process, &i, reader->err);
+}
+
+static int read_thread(struct reader *reader, struct fields *fields)
+{
+    struct gsp_thread thread = take_thread(fields);
+    uint32_t i = GSP_NO_INDEX;
+    if (fields->bad)
+        return malformed(reader, "a broken thread");
+    return gsp_profile_thread(reader->profile, &thread, &i, reader->err);
+}
+
+static int read_changed_process(struct reader *reader, struct fields *fields)
+{
+    uint32_t i = take_u32(fields);
+    struct gsp_process process = take_process(fields);
+    if (fields->bad || !gsp_profile_process_at(reader->profile, i))
+        return malformed(reader, "a broken process");
+    gsp_profile_set_process(reader->profile, i, &process);
+    return GSP_OK;
+}
+
+static int read_changed_thread(struct reader *reader, struct fields *fields)
+{
+    uint32_t i = take_u32(fields);
+    struct gsp_thread thread = take_thread(fields);
+    if (fields->bad || !gsp_profile_thread_at(reader->profile, i))
+        return malformed(reader, "a broken thread");
+    gsp_profile_set_thread(reader->profile, i, &thread);
+    return GSP_OK;
+}
+
+static int read_defs(struct reader *reader, struct gsp_sv content)
+{
+    static int (*const read[GSP_DEF_COUNT])(struct reader *, struct fields *) = {
+        [GSP_DEF_STRING] = read_string,
+        [GSP_DEF_FRAME] = read_frame,
+        [GSP_DEF_STACK] = read_stack,
+        [GSP_DEF_PROCESS] = read_process,
+        [GSP_DEF_THREAD] = read_thread,
+        [GSP_DEF_PROCESS_CHANGED] = read_changed_process,
+        [GSP_DEF_THREAD_CHANGED] = read_changed_thread,
+    };
+    struct fields fields = fields_of(content);
+    while (has_more(&fields)) {
+        uint64_t tag = take_u64(&fields);
+        if (fields.bad || tag >= GSP_DEF_COUNT || !read[tag])
+            return malformed(reader, "an unknown definition");
+        int rc = read[tag](reader, &fields);
+        if (rc == GSP_E_FORMAT)
+            return malformed(reader, "a definition that names what does not exist or is broken");
+        if (rc)
+            return rc;
+    }
+    return GSP_OK;
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+/* The time of the next sample, in units of the resolution. */
+static int64_t take_time(struct reader *reader, unsigned head, struct fields *column)
+{
+    struct gsp_pace *pace = &reader->pace;
+    unsigned how = head & GSP_HEAD_TIME_MASK;
+    if (how == GSP_HEAD_TIME_NEAR) {
+        pace->last_time = plus(pace->last_time, take_i64(column));
+    } else if (how != GSP_HEAD_TIME_SAME) {
+        uint64_t ticks = how == GSP_HEAD_TIME_FAR ? (uint64_t)take_i64(column) : 1;
+        pace->tick_time = plus(pace->tick_time, (int64_t)(ticks * (uint64_t)pace->period));
+        pace->tick_time = plus(pace->tick_time, take_i64(column));
+        pace->last_time = pace->tick_time;
+    }
+    return pace->last_time;
+}
+
+static int64_t take_weight(struct reader *reader, unsigned head, int64_t elapsed,
+                           int64_t last_weight, struct fields *column)
+{
+    int64_t weight = last_weight;
+    switch (head & GSP_HEAD_WEIGHT_MASK) {
+    case GSP_HEAD_WEIGHT_SAME:
+        break;
+    case GSP_HEAD_WEIGHT_TIME:
+        if (__builtin_mul_overflow(elapsed, reader->resolution_ns, &weight))
+            column->bad = true;
+        break;
+    case GSP_HEAD_WEIGHT_OTHER:
+        weight = plus(last_weight, take_i64(column));
+        break;
+    default:
+        column->bad = true;
+        break;
+    }
+    return weight;
+}
+
+static int read_sample(struct reader *reader, unsigned head, struct fields *columns)
+{
+    struct gsp_pace *pace = &reader->pace;
+    struct gsp_sample sample = {.flags = head & GSP_HEAD_FLAGS};
+    /* There is always a thread 0 in the pace, so that the first sample has one before it. */
+    struct gsp_pace_thread *before = &pace->threads[pace->last_thread];
+    if (head & GSP_HEAD_THREAD)
+        before->next = take_u32(&columns[GSP_COLUMN_THREAD]);
+    sample.thread = before->next;
+    if (sample.thread >= gsp_profile_thread_count(reader->profile))
+        return malformed(reader, "a sample of an unknown thread");
+    struct gsp_pace_thread *thread = &pace->threads[sample.thread];
+
+    int64_t time = take_time(reader, head, &columns[GSP_COLUMN_TIME]);
+    if (__builtin_mul_overflow(time, reader->resolution_ns, &sample.time_ns))
+        return malformed(reader, "a time out of range");
+    int64_t stack = thread->stack;
+    if (head & GSP_HEAD_STACK)
+        stack = plus(stack, take_i64(&columns[GSP_COLUMN_STACK]));
+    if (stack < 0 || stack > (int64_t)gsp_profile_stack_count(reader->profile))
+        return malformed(reader, "a sample of an unknown stack");
+    sample.stack = (uint32_t)stack;
+    int64_t elapsed = (int64_t)((uint64_t)time - (uint64_t)thread->time);
+    sample.weight = take_weight(reader, head, elapsed, thread->weight, &columns[GSP_COLUMN_WEIGHT]);
+    for (size_t i = 0; i < GSP_COLUMN_COUNT; i++) {
+        if (columns[i].bad)
+            return malformed(reader, "a broken sample");
+    }
+    thread->time = time;
+    thread->stack = sample.stack;
+    thread->weight = sample.weight;
+    pace->last_thread = sample.thread;
+    reader->sample_count++;
+    return gsp_profile_add(reader->profile, &sample, reader->err);
+}
+
+static int read_samples(struct reader *reader, struct gsp_sv content)
+{
+    struct fields fields = fields_of(content);
+    uint64_t count = take_u64(&fields);
+    uint64_t lengths[GSP_COLUMN_COUNT] = {0};
+    for (size_t i = 0; i < GSP_COLUMN_COUNT; i++)
+        lengths[i] = take_u64(&fields);
+    struct fields columns[GSP_COLUMN_COUNT] = {0};
+    for (size_t i = 0; i < GSP_COLUMN_COUNT; i++) {
+        struct gsp_sv column = {0};
+        if (fields.bad || lengths[i] > content.len ||
+            !gsp_cursor_bytes(&fields.cursor, (size_t)lengths[i], &column))
+            return malformed(reader, "a column beyond the end");
+        columns[i] = fields_of(column);
+    }
+    if (count != lengths[GSP_COLUMN_HEAD] || has_more(&fields))
+        return malformed(reader, "columns of wrong length");
+    size_t threads = gsp_profile_thread_count(reader->profile);
+    if (!gsp_export__pace_grow(&reader->pace, threads ? threads : 1))
+        return gsp_err_set(reader->err, GSP_E_NOMEM, 0, "no memory to read the samples");
+    const unsigned char *heads = columns[GSP_COLUMN_HEAD].cursor.p;
+    columns[GSP_COLUMN_HEAD].cursor.p = columns[GSP_COLUMN_HEAD].cursor.end;
+    for (uint64_t i = 0; i < count; i++) {
+        int rc = read_sample(reader, heads[i], columns);
+        if (rc)
+            return rc;
+    }
+    for (size_t i = 0; i < GSP_COLUMN_COUNT; i++) {
+        if (has_more(&columns[i]))
+            return malformed(reader, "more in a column than the samples use");
+    }
+    return GSP_OK;
+}
+
+static int read_totals(struct reader *reader, struct gsp_sv content)
+{
+    struct fields fields = fields_of(content);
+    while (has_more(&fields)) {
+        struct gsp_total total = {.thread = take_u32(&fields)};
+        total.stack = take_u32(&fields);
+        total.count = take_u64(&fields);
+        total.weight = take_i64(&fields);
+        if (fields.bad)
+            return malformed(reader, "a broken sum");
+        int rc = gsp_profile_add_total(reader->profile, &total, reader->err);
+        if (rc == GSP_E_FORMAT)
+            return malformed(reader, "a sum of an unknown thread or stack");
+        if (rc)
+            return rc;
+    }
+    return GSP_OK;
+}
+
+static int read_end(struct reader *reader, struct gsp_sv content)
+{
+    struct fields fields = fields_of(content);
+    uint64_t count = take_u64(&fields);
+    if (fields.bad || count != reader->sample_count)
+        return malformed(reader, "another number of samples than was written");
+    reader->ended = true;
+    return GSP_OK;
+}
+
+/* The content of a block, uncompressed: borrowed until the next block. */
+static int unpack(struct reader *reader, unsigned codec, size_t raw_len, struct gsp_sv stored,
+                  struct gsp_sv *out)
+{
+    if (codec == GSP_CODEC_RAW) {
+        *out = stored;
+        return raw_len == stored.len ? GSP_OK : malformed(reader, "two lengths");
+    }
+    if (codec != GSP_CODEC_ZSTD)
+        return malformed(reader, "an unknown compression");
+    gsp_buf_clear(&reader->unpacked);
+    char *room = gsp_buf_reserve(&reader->unpacked, raw_len);
+    if (!reader->zstd)
+        reader->zstd = ZSTD_createDCtx();
+    if (!room || !reader->zstd)
+        return gsp_err_set(reader->err, GSP_E_NOMEM, 0, "no memory to read the file");
+    size_t len = ZSTD_decompressDCtx(reader->zstd, room, raw_len, stored.p, stored.len);
+    if (ZSTD_isError(len) || len != raw_len)
+        return malformed(reader, "broken compressed data");
+    *out = (struct gsp_sv){room, len};
+    return GSP_OK;
+}
+
+static int read_content(struct reader *reader, unsigned type, struct gsp_sv content)
+{
+    static int (*const read[])(struct reader *, struct gsp_sv) = {
+        [GSP_BLOCK_META] = read_meta,       [GSP_BLOCK_DEFS] = read_defs,
+        [GSP_BLOCK_SAMPLES] = read_samples, [GSP_BLOCK_TOTALS] = read_totals,
+        [GSP_BLOCK_END] = read_end,
+    };
+    if (type < GSP_COUNT(read) && read[type])
+        return read[type](reader, content);
+    return type >= GSP_BLOCK_OPTIONAL ? GSP_OK : malformed(reader, "an unknown type");
+}
+
+/* Reads the block at reader->at and moves behind it; *cut when the file ends inside of it. */
+static int read_block(struct reader *reader, bool *cut)
+{
+    size_t left = reader->bytes.len - reader->at;
+    const unsigned char *header = (const unsigned char *)reader->bytes.p + reader->at;
+    *cut = left < GSP_BLOCK_HEADER_BYTES;
+    if (*cut)
+        return GSP_OK;
+    size_t raw_len = gsp_load_u32(header + 4);
+    size_t stored_len = gsp_load_u32(header + 8);
+    if (raw_len > GSP_BLOCK_RAW_MAX || stored_len > raw_len || header[2] || header[3])
+        return malformed(reader, "a broken header");
+    *cut = stored_len > left - GSP_BLOCK_HEADER_BYTES;
+    if (*cut)
+        return GSP_OK;
+    struct gsp_sv stored = {reader->bytes.p + reader->at + GSP_BLOCK_HEADER_BYTES, stored_len};
+    if (gsp_load_u32(header + 12) != gsp_export__block_crc(header, stored))
+        return malformed(reader, "a wrong checksum");
+    reader->raw_bytes += raw_len;
+    if (reader->raw_bytes > GSP_INPUT_BYTES_MAX)
+        return gsp_err_set(reader->err, GSP_E_LIMIT, 0, "more than %llu bytes when uncompressed",
+                           GSP_INPUT_BYTES_MAX);
+    struct gsp_sv content = {0};
+    int rc = unpack(reader, header[1], raw_len, stored, &content);
+    if (rc == GSP_OK)
+        rc = read_content(reader, header[0], content);
+    reader->at += GSP_BLOCK_HEADER_BYTES + stored_len;
+    return rc;
+}
+
+static int read_blocks(struct reader *reader)
+{
+    bool cut = false;
+    reader->at = GSP_FILE_HEADER_BYTES;
+    while (reader->at < reader->bytes.len && !reader->ended && !cut) {
+        int rc = read_block(reader, &cut);
+        if (rc)
+            return rc;
+    }
+    if (reader->ended && reader->at < reader->bytes.len)
+        return malformed(reader, "something after the end");
+    gsp_profile_meta(reader->profile)->truncated = !reader->ended;
+    return GSP_OK;
+}
+
+static int read_header(struct reader *reader)
+{
+    const unsigned char *header = (const unsigned char *)reader->bytes.p;
+    if (reader->bytes.len < GSP_FILE_HEADER_BYTES ||
+        memcmp(header, GSP_FILE_MAGIC, GSP_FILE_MAGIC_BYTES) != 0)
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "not a .gsp file: no header at byte 0");
+    uint32_t version = gsp_load_u32(header + 8);
+    if (version != GSP_FILE_VERSION)
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "version %u of .gsp is not known",
+                           version);
+    uint32_t resolution_ns = gsp_load_u32(header + 12);
+    uint64_t period = gsp_load_u64(header + 16);
+    if (gsp_load_u32(header + 28) != (uint32_t)crc32(0, header, 28) || resolution_ns == 0 ||
+        period > INT64_MAX)
+        return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "a broken header at byte 0");
+    reader->resolution_ns = resolution_ns;
+    reader->pace.period = (int64_t)period;
+    return GSP_OK;
+}
+
+int gsp_export__read_gsp(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
+{
+    struct reader reader = {.profile = profile, .err = err, .bytes = bytes};
+    int rc = read_header(&reader);
+    if (rc == GSP_OK)
+        rc = read_blocks(&reader);
+    gsp_buf_free(&reader.unpacked);
+    free(reader.pace.threads);
+    ZSTD_freeDCtx(reader.zstd);
+    return rc;
+}

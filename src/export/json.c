@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/time.h"
+#include "export/formats.h"
+#include "export/json_read.h"
+#include "export/names.h"
+
+/* Bytes from the start in which a file must show what it is. */
+#define SNIFF_BYTES 4096U
+
+/* What a function had: total counts each sample once, however often it is on the stack. */
+struct function {
+    struct gsp_sv name;
+    uint64_t count, own_count;
+    int64_t weight, own_weight;
+    size_t seen_in; /* 1 + the row of the sums that was counted last */
+};
+
+struct writer {
+    const struct gsp_profile *profile;
+    const struct gsp_profile_meta *meta;
+    struct gsp_out *out;
+    struct gsp_json json;
+    struct gsp_names names;
+    uint32_t frames[GSP_STACK_DEPTH_MAX]; /* of the stack being written */
+};
+
+static void put_string(struct writer *writer, const char *key, uint32_t id)
+{
+    gsp_json_key(&writer->json, key);
+    if (id == GSP_NONE)
+        gsp_json_null(&writer->json);
+    else
+        gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, id));
+}
+
+static void put_i64(struct writer *writer, const char *key, int64_t v)
+{
+    gsp_json_key(&writer->json, key);
+    gsp_json_i64(&writer->json, v);
+}
+
+static void put_u64(struct writer *writer, const char *key, uint64_t v)
+{
+    gsp_json_key(&writer->json, key);
+    gsp_json_u64(&writer->json, v);
+}
+
+/* Microseconds: an epoch time with more digits would not survive as a double. */
+static void put_us_as_s(struct writer *writer, const char *key, int64_t us)
+{
+    gsp_json_key(&writer->json, key);
+    gsp_json_fixed(&writer->json, us, 6);
+}
+
+static void put_flag(struct writer *writer, const char *key, bool v)
+{
+    gsp_json_key(&writer->json, key);
+    gsp_json_bool(&writer->json, v);
+}
+
+/* A weight as seconds; null where it is not a time. */
+static void put_time(struct writer *writer, const char *key, int64_t weight)
+{
+    gsp_json_key(&writer->json, key);
+    if (writer->meta->unit == GSP_UNIT_NS)
+        gsp_json_fixed(&writer->json, weight, 9);
+    else
+        gsp_json_null(&writer->json);
+}
+
+static int64_t floor_us(int64_t ns)
+{
+    return ns / GSP_NS_PER_US - (ns % GSP_NS_PER_US < 0);
+}
+
+/* An element of one of the long lists begins on a line of its own. */
+static void line(struct writer *writer)
+{
+    gsp_buf_putc(&writer->out->buf, '\n');
+    gsp_out_spill(writer->out);
+}
+
+static void write_meta(struct writer *writer)
+{
+    static const char *const units[] = {
+        [GSP_UNIT_NS] = "ns", [GSP_UNIT_COUNT] = "count", [GSP_UNIT_BYTES] = "bytes"};
+    const struct gsp_profile_meta *meta = writer->meta;
+    const struct gsp_process *first = gsp_profile_process_at(writer->profile, 0);
+    put_string(writer, "process_name", first ? first->name : GSP_NONE);
+    gsp_json_key(&writer->json, "gsprof_version");
+    gsp_json_str(&writer->json, GSP_VERSION);
+    if (first)
+        put_i64(writer, "pid", first->pid);
+    if (meta->period_ns > 0) {
+        gsp_json_key(&writer->json, "rate");
+        gsp_json_f64(&writer->json, round(1e12 / (double)meta->period_ns) / 1e3);
+        put_i64(writer, "period_ns", meta->period_ns);
+    }
+    if (meta->duration_ns > 0) {
+        gsp_json_key(&writer->json, "duration");
+        gsp_json_fixed(&writer->json, meta->duration_ns, 9);
+    }
+    if (meta->start_ns)
+        put_us_as_s(writer, "start_time", floor_us(meta->start_ns));
+    gsp_json_key(&writer->json, "unit");
+    gsp_json_str(&writer->json, units[meta->unit]);
+    put_u64(writer, "ticks", meta->ticks);
+    gsp_json_key(&writer->json, "losses");
+    gsp_json_obj_begin(&writer->json);
+    put_u64(writer, "torn", meta->losses.torn);
+    put_u64(writer, "late", meta->losses.late);
+    put_u64(writer, "failed", meta->losses.failed);
+    put_u64(writer, "gone", meta->losses.gone);
+    put_u64(writer, "skipped", meta->losses.skipped);
+    gsp_json_obj_end(&writer->json);
+    put_flag(writer, "truncated", meta->truncated);
+}
+
+static void write_processes(struct writer *writer)
+{
+    size_t count = gsp_profile_process_count(writer->profile);
+    gsp_json_key(&writer->json, "processes");
+    gsp_json_arr_begin(&writer->json);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gsp_process *process = gsp_profile_process_at(writer->profile, i);
+        line(writer);
+        gsp_json_obj_begin(&writer->json);
+        put_i64(writer, "pid", process->pid);
+        gsp_json_key(&writer->json, "ppid");
+        if (process->ppid < 0)
+            gsp_json_null(&writer->json);
+        else
+            gsp_json_i64(&writer->json, process->ppid);
+        put_string(writer, "name", process->name);
+        put_string(writer, "cmdline", process->cmdline);
+        put_string(writer, "version", process->version);
+        gsp_json_obj_end(&writer->json);
+    }
+    gsp_json_arr_end(&writer->json);
+}
+
+/* The kernel's id where it is known, else Python's. */
+static uint64_t thread_id(const struct gsp_thread *thread)
+{
+    return thread->os_id ? thread->os_id : thread->python_id;
+}
+
+static int32_t thread_pid(const struct writer *writer, const struct gsp_thread *thread)
+{
+    return gsp_profile_process_at(writer->profile, thread->process)->pid;
+}
+
+static void write_threads(struct writer *writer)
+{
+    size_t count = gsp_profile_thread_count(writer->profile);
+    gsp_json_key(&writer->json, "threads");
+    gsp_json_arr_begin(&writer->json);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, i);
+        line(writer);
+        gsp_json_obj_begin(&writer->json);
+        put_i64(writer, "pid", thread_pid(writer, thread));
+        put_u64(writer, "thread_id", thread_id(thread));
+        gsp_json_key(&writer->json, "python_id");
+        if (thread->python_id)
+            gsp_json_u64(&writer->json, thread->python_id);
+        else
+            gsp_json_null(&writer->json);
+        put_string(writer, "name", thread->name);
+        put_flag(writer, "main", thread->is_main);
+        gsp_json_obj_end(&writer->json);
+    }
+    gsp_json_arr_end(&writer->json);
+}
+
+static void write_frames(struct writer *writer)
+{
+    static const char *const kinds[] = {[GSP_FRAME_PYTHON] = "python",
+                                        [GSP_FRAME_NATIVE] = "native",
+                                        [GSP_FRAME_KERNEL] = "kernel",
+                                        [GSP_FRAME_MARK] = "mark"};
+    size_t count = gsp_profile_frame_count(writer->profile);
+    gsp_json_key(&writer->json, "frames");
+    gsp_json_arr_begin(&writer->json);
+    for (uint32_t id = 1; id <= count; id++) {
+        const struct gsp_frame *frame = gsp_profile_frame_at(writer->profile, id);
+        line(writer);
+        gsp_json_obj_begin(&writer->json);
+        put_string(writer, "name", frame->name);
+        put_string(writer, "file", frame->file);
+        gsp_json_key(&writer->json, "line");
+        if (frame->line)
+            gsp_json_u64(&writer->json, frame->line);
+        else
+            gsp_json_null(&writer->json);
+        gsp_json_key(&writer->json, "first_line");
+        if (frame->first_line)
+            gsp_json_u64(&writer->json, frame->first_line);
+        else
+            gsp_json_null(&writer->json);
+        gsp_json_key(&writer->json, "kind");
+        gsp_json_str(&writer->json, kinds[frame->kind]);
+        gsp_json_obj_end(&writer->json);
+    }
+    gsp_json_arr_end(&writer->json);
+}
+
+/* The part that samples and sums share: whose they are, and the stack by name and by frame. */
+static void write_stack(struct writer *writer, uint32_t thread_index, uint32_t stack)
+{
+    const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, thread_index);
+    size_t depth =
+        gsp_profile_stack_frames(writer->profile, stack, writer->frames, GSP_STACK_DEPTH_MAX);
+    put_u64(writer, "thread_id", thread_id(thread));
+    gsp_json_key(&writer->json, "stack");
+    gsp_json_arr_begin(&writer->json);
+    for (size_t i = 0; i < depth; i++)
+        gsp_json_sv(
+            &writer->json,
+            gsp_profile_string_at(writer->names.pool, writer->names.of_frame[writer->frames[i]]));
+    gsp_json_arr_end(&writer->json);
+    gsp_json_key(&writer->json, "frames");
+    gsp_json_arr_begin(&writer->json);
+    for (size_t i = 0; i < depth; i++)
+        gsp_json_u64(&writer->json, writer->frames[i] - 1);
+    gsp_json_arr_end(&writer->json);
+    put_i64(writer, "pid", thread_pid(writer, thread));
+    put_string(writer, "thread_name", thread->name);
+}
+
+static void write_samples(struct writer *writer)
+{
+    int64_t start_us = floor_us(writer->meta->start_ns);
+    struct gsp_sample_iter iter;
+    struct gsp_sample sample;
+    gsp_sample_iter_init(&iter, writer->profile);
+    while (gsp_sample_iter_next(&iter, &sample)) {
+        line(writer);
+        gsp_json_obj_begin(&writer->json);
+        write_stack(writer, sample.thread, sample.stack);
+        put_us_as_s(writer, "timestamp", start_us + floor_us(sample.time_ns));
+        put_flag(writer, "on_cpu", (sample.flags & GSP_SAMPLE_ON_CPU) != 0);
+        put_flag(writer, "gil", (sample.flags & GSP_SAMPLE_HAS_GIL) != 0);
+        put_i64(writer, "weight", sample.weight);
+        gsp_json_obj_end(&writer->json);
+    }
+}
+
+/* Without samples each sum is an entry, with its count and no time. */
+static void write_sums(struct writer *writer)
+{
+    size_t count = gsp_profile_total_count(writer->profile);
+    for (size_t i = 0; i < count; i++) {
+        const struct gsp_total *total = gsp_profile_total_at(writer->profile, i);
+        line(writer);
+        gsp_json_obj_begin(&writer->json);
+        write_stack(writer, total->thread, total->stack);
+        gsp_json_key(&writer->json, "timestamp");
+        gsp_json_null(&writer->json);
+        put_u64(writer, "count", total->count);
+        put_i64(writer, "weight", total->weight);
+        gsp_json_obj_end(&writer->json);
+    }
+}
+
+static void add_weight(int64_t *sum, int64_t weight)
+{
+    if (__builtin_add_overflow(*sum, weight, sum))
+        *sum = weight > 0 ? INT64_MAX : INT64_MIN;
+}
+
+/* functions is indexed by the string ids of the names. */
+static void sum_functions(struct writer *writer, struct function *functions)
+{
+    const struct gsp_profile *profile = writer->profile;
+    size_t count = gsp_profile_total_count(profile);
+    for (size_t row = 0; row < count; row++) {
+        const struct gsp_total *total = gsp_profile_total_at(profile, row);
+        uint32_t leaf = total->stack;
+        for (uint32_t stack = leaf; stack != GSP_NONE;
+             stack = gsp_profile_stack_caller(profile, stack)) {
+            uint32_t frame = gsp_profile_stack_frame(profile, stack);
+            struct function *function = &functions[writer->names.of_frame[frame]];
+            if (stack == leaf) {
+                function->own_count += total->count;
+                add_weight(&function->own_weight, total->weight);
+            }
+            if (function->seen_in != row + 1) {
+                function->seen_in = row + 1;
+                function->count += total->count;
+                add_weight(&function->weight, total->weight);
+            }
+        }
+    }
+}
+
+/* The most time first, then by name: the same profile gives the same file. */
+static int compare(const void *a, const void *b)
+{
+    const struct function *x = a;
+    const struct function *y = b;
+    if (x->count != y->count)
+        return x->count < y->count ? 1 : -1;
+    size_t len = x->name.len < y->name.len ? x->name.len : y->name.len;
+    int order = memcmp(x->name.p, y->name.p, len);
+    if (order == 0 && x->name.len != y->name.len)
+        order = x->name.len < y->name.len ? -1 : 1;
+    return order;
+}
+
+static int write_functions(struct writer *writer, struct gsp_err *err)
+{
+    size_t count = gsp_profile_string_count(writer->names.pool) + 1;
+    gsp_auto_free struct function *functions = calloc(count, sizeof(*functions));
+    if (!functions)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to sum the functions");
+    for (uint32_t i = 0; i < count; i++)
+        functions[i].name = gsp_profile_string_at(writer->names.pool, i);
+    sum_functions(writer, functions);
+    qsort(functions, count, sizeof(*functions), compare);
+
+    gsp_json_key(&writer->json, "functions");
+    gsp_json_obj_begin(&writer->json);
+    for (size_t i = 0; i < count && functions[i].count; i++) {
+        const struct function *function = &functions[i];
+        line(writer);
+        gsp_json_keysv(&writer->json, function->name);
+        gsp_json_obj_begin(&writer->json);
+        put_u64(writer, "samples", function->count);
+        put_time(writer, "time", function->weight);
+        put_u64(writer, "own_samples", function->own_count);
+        put_time(writer, "own_time", function->own_weight);
+        gsp_json_obj_end(&writer->json);
+    }
+    gsp_json_obj_end(&writer->json);
+    return GSP_OK;
+}
+
+static int write_all(struct writer *writer, struct gsp_err *err)
+{
+    gsp_json_init(&writer->json, &writer->out->buf);
+    gsp_json_obj_begin(&writer->json);
+    write_meta(writer);
+    write_processes(writer);
+    write_threads(writer);
+    write_frames(writer);
+    gsp_json_key(&writer->json, "samples");
+    gsp_json_arr_begin(&writer->json);
+    if (gsp_profile_has_samples(writer->profile))
+        write_samples(writer);
+    else
+        write_sums(writer);
+    gsp_json_arr_end(&writer->json);
+    int rc = write_functions(writer, err);
+    gsp_json_obj_end(&writer->json);
+    gsp_buf_putc(&writer->out->buf, '\n');
+    return rc;
+}
+
+static int write_json(const struct gsp_profile *profile, const struct gsp_view *view,
+                      struct gsp_out *out, struct gsp_err *err)
+{
+    (void)view; /* everything is kept: the view is chosen by who reads the file */
+    struct writer *writer = calloc(1, sizeof(*writer));
+    if (!writer)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to write JSON");
+    writer->profile = profile;
+    writer->meta = gsp_profile_meta_get(profile);
+    writer->out = out;
+    int rc = gsp_export__names_fill(profile, &writer->names, err);
+    if (rc == GSP_OK)
+        rc = write_all(writer, err);
+    gsp_export__names_free(&writer->names);
+    free(writer);
+    return rc;
+}
+
+static bool sniff_json(struct gsp_sv head)
+{
+    size_t len = head.len < SNIFF_BYTES ? head.len : SNIFF_BYTES;
+    while (len && (*head.p == ' ' || *head.p == '\n' || *head.p == '\r' || *head.p == '\t')) {
+        head.p++;
+        len--;
+    }
+    return len && *head.p == '{' &&
+           (memmem(head.p, len, "\"process_name\"", 14) || memmem(head.p, len, "\"samples\"", 9)) &&
+           !memmem(head.p, len, "\"$schema\"", 9) && !memmem(head.p, len, "\"traceEvents\"", 13);
+}
+
+const struct gsp_format gsp_format_json = {
+    .name = "json",
+    .extensions = {".json"},
+    .summary = "profile JSON: samples and functions, for scripts",
+    .needs_samples = true,
+    .write = write_json,
+    .read = gsp_export__read_json,
+    .sniff = sniff_json,
+};
