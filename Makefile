@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door; meson does the building.
+
+PREFIX       ?= /usr/local
+BUILD        := build
+PYTHON       ?= $(firstword $(wildcard /usr/bin/python3) python3)
+FUZZ_SECONDS ?= 60
+
+.DEFAULT_GOAL := all
+.NOTPARALLEL:
+.PHONY: all deps-% configure demo test test-quick lint bench install golden format fuzz clean help
+
+all: configure ## build; leaves build/gsprof
+	@ninja -C $(BUILD)
+	@ln -sf src/cli/gsprof $(BUILD)/gsprof
+
+deps-%:
+	@tools/install-deps.sh build $*
+	@tools/get-yyjson.sh
+
+configure: deps-build
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
+
+demo: deps-bench all ## record the example training script and show where its time went
+	@tools/demo.sh
+
+test: deps-test all ## every test; the last line counts them
+	@$(PYTHON) tools/run_tests.py
+
+test-quick: all ## unit tests and fuzz corpora of the plain build
+	@$(PYTHON) tools/run_tests.py plain
+
+lint: deps-lint ## format, layers, sizes, analysers, linters, builds without a warning
+	@$(PYTHON) tools/lint.py
+
+bench: deps-bench all ## cost and accuracy, measured here
+	@$(PYTHON) bench/run.py
+
+install: all ## install to PREFIX (/usr/local)
+	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	@meson install -C $(BUILD)
+
+golden: all ## write the expected output of the exporters anew
+	@GSPROF_GOLDEN_UPDATE=1 meson test -C $(BUILD) --suite unit
+	@git --no-pager diff --stat -- tests/golden
+
+format: ## clang-format and black over the tree
+	@git ls-files -z --cached --others --exclude-standard '*.[ch]' | xargs -0 clang-format -i
+	@git ls-files -z --cached --others --exclude-standard '*.py' | xargs -0 $(PYTHON) -m black -q
+
+fuzz: deps-lint ## run every fuzz target for FUZZ_SECONDS (60)
+	@tools/fuzz.sh $(FUZZ_SECONDS)
+
+clean: ## remove everything that was built
+	@rm -rf build build-asan build-fuzz build-lint-gcc build-lint-clang
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

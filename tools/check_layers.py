@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Refuses an #include against the arrows of tools/layers.txt, a heavy header outside its
+door, and a cycle in the table itself.
+
+usage: check_layers.py [ROOT]"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+
+
+def read_table(path: Path) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """The allowed edges of every folder, and the doors of every heavy header."""
+    edges: dict[str, set[str]] = {}
+    doors: dict[str, set[str]] = {}
+    for line in path.read_text().splitlines():
+        line = line.split("#", 1)[0].strip()
+        if line:
+            name, _, rest = line.partition(":")
+            table = doors if name.startswith("@") else edges
+            table[name.lstrip("@").strip()] = set(rest.split())
+    return edges, doors
+
+
+def find_cycle(edges: dict[str, set[str]]) -> list[str]:
+    """One cycle of the table, or nothing."""
+    done: set[str] = set()
+
+    def walk(node: str, path: list[str]) -> list[str]:
+        if node in path:
+            return [*path[path.index(node) :], node]
+        if node in done:
+            return []
+        for child in sorted(edges.get(node, ())):
+            cycle = walk(child, [*path, node])
+            if cycle:
+                return cycle
+        done.add(node)
+        return []
+
+    return next((c for c in (walk(node, []) for node in edges) if c), [])
+
+
+def check_file(
+    path: Path, folder: str, edges: dict[str, set[str]], doors: dict[str, set[str]]
+) -> list[str]:
+    faults = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        header = match[1] or match[2]
+        other = header.split("/", 1)[0]
+        if other in edges and "/" in header and other not in edges[folder] | {folder}:
+            faults.append(f"{path}:{number}: {folder}/ may not include {header}")
+        if header in doors and folder not in doors[header]:
+            faults.append(f"{path}:{number}: only {' '.join(sorted(doors[header]))} sees {header}")
+    return faults
+
+
+def main() -> int:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent)
+    edges, doors = read_table(root / "tools" / "layers.txt")
+    faults = []
+    for folder, others in edges.items():
+        faults += [f"layers.txt: {folder} names no folder: {o}" for o in others - edges.keys()]
+    cycle = find_cycle(edges)
+    if cycle:
+        faults.append("layers.txt: a cycle: " + " -> ".join(cycle))
+    for folder_path in sorted(p for p in (root / "src").iterdir() if p.is_dir()):
+        if folder_path.name not in edges:
+            faults.append(f"layers.txt: no line for {folder_path.name}")
+            continue
+        for path in sorted(folder_path.glob("**/*.[ch]")):
+            faults += check_file(path, folder_path.name, edges, doors)
+    print("\n".join(faults), end="\n" if faults else "")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

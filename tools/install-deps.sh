@@ -1,0 +1,104 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# install-deps.sh [GROUP...] -- installs the Debian packages that a group of make targets needs
+# and this machine lacks.  Groups: build (default), lint, test, bench.
+#
+# On another distribution it prints what is missing and stops with status 69.
+set -eu
+
+# package and how to see that it is there: cmd:PROGRAM, pc:PKG-CONFIG-NAME, py:MODULE
+packages() {
+    case $1 in
+    build) echo '
+        gcc                     cmd:cc
+        libc6-dev               file:/usr/include/stdio.h
+        meson                   cmd:meson
+        ninja-build             cmd:ninja
+        pkg-config              cmd:pkg-config
+        python3                 cmd:python3
+        xz-utils                cmd:xz
+        libelf-dev              pc:libelf
+        zlib1g-dev              pc:zlib
+        libzstd-dev             pc:libzstd
+        libprotobuf-c-dev       pc:libprotobuf-c
+        protobuf-c-compiler     cmd:protoc-c' ;;
+    lint) echo '
+        clang                   cmd:clang
+        clang-format            cmd:clang-format
+        clang-tidy              cmd:clang-tidy
+        cppcheck                cmd:cppcheck
+        codespell               cmd:codespell
+        shellcheck              cmd:shellcheck
+        git                     cmd:git
+        black                   py:black
+        mypy                    py:mypy
+        python3-flake8          py:flake8
+        python3-pytest          py:pytest' ;;
+    test) echo '
+        clang                   cmd:clang
+        python3-pytest          py:pytest
+        python3-numpy           py:numpy
+        golang-go               cmd:go
+        gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
+        libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h' ;;
+    bench) echo '
+        python3-numpy           py:numpy' ;;
+    *)
+        echo "install-deps: no such group: $1 (build, lint, test, bench)" >&2
+        exit 64
+        ;;
+    esac
+}
+
+# The system's own interpreter: it is the one that Debian's modules are for.
+python=/usr/bin/python3
+[ -x "$python" ] || python=python3
+
+is_there() {
+    case $1 in
+    cmd:*) command -v "${1#cmd:}" >/dev/null ;;
+    pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
+    file:*) [ -e "${1#file:}" ] ;;
+    py:*) "$python" -c "import importlib.util as u, sys
+sys.exit(u.find_spec('${1#py:}') is None)" 2>/dev/null ;;
+    esac
+}
+
+[ $# -gt 0 ] || set -- build
+missing=
+for group in "$@"; do
+    list=$(packages "$group")
+    while read -r package check; do
+        [ -n "$package" ] || continue
+        case " $missing " in *" $package "*) continue ;; esac
+        is_there "$check" || missing="$missing $package"
+    done <<LIST
+$list
+LIST
+done
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+    echo "install-deps: this is not Debian; please install (names as in Debian):" >&2
+    echo " $missing" >&2
+    exit 69
+fi
+sudo=
+if [ "$(id -u)" != 0 ]; then
+    if ! sudo -n true 2>/dev/null; then
+        echo "install-deps: missing:$missing" >&2
+        echo "  run: sudo apt-get install -y --no-install-recommends$missing" >&2
+        exit 69
+    fi
+    sudo='sudo -n'
+fi
+echo "install-deps: installing$missing"
+# A broken third-party list must not keep us from Debian's own packages.
+$sudo apt-get -qq -o DPkg::Lock::Timeout=300 update >/dev/null || true
+# shellcheck disable=SC2086 # a list of words
+if ! $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 \
+    --no-install-recommends install $missing >/dev/null; then
+    echo "install-deps: apt-get could not install$missing" >&2
+    exit 69
+fi

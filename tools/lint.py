@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every check that needs no test: format, layers, sizes, analysers, linters, and builds
+in which a warning is an error.
+
+usage: lint.py [--list] [CHECK]..."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Callable, Dict, List, Tuple
+
+ROOT = Path(__file__).resolve().parent.parent
+TIDY_CACHE = ROOT / "build-lint-clang" / "tidy-cache"
+JOBS = os.cpu_count() or 1
+
+Result = Tuple[bool, str]
+
+# What must not get into the repository.  Written so that this file does not contain it.
+FORBIDDEN = {
+    "a path of one machine": r"(?<![\w./$~])/(?:root|home|Users)/(?!user\b|me\b|you\b|alice\b)\w",
+    "a registry host": r"\b(?:pypi|npmjs|crates|rubygems|pythonhosted|yarnpkg)\.(?:org|com|io)\b",
+    "a note to do something later": r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b",
+}
+# Recorded output of real programs keeps their paths.
+FORBIDDEN_EXEMPT = re.compile(r"^tests/(?:fuzz/corpus|golden|unit/data)/")
+
+
+def run(*command: str) -> Result:
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    return done.returncode == 0, done.stdout
+
+
+def tracked(*patterns: str) -> List[str]:
+    """The files of the repository, new ones too; not those that were deleted."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *patterns],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout.decode()
+    return sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()})
+
+
+def all_of(results: List[Result]) -> Result:
+    return all(ok for ok, _ in results), "".join(text for ok, text in results if not ok)
+
+
+def c_files() -> List[str]:
+    return tracked("src/**.[ch]", "tests/**.[ch]", "include/**.[ch]", "bench/**.[ch]")
+
+
+def python_files() -> List[str]:
+    return tracked("*.py")
+
+
+def system_python() -> str:
+    return "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+
+
+def check_format() -> Result:
+    return run("clang-format", "--dry-run", "-Werror", *c_files())
+
+
+def check_layers() -> Result:
+    return run(sys.executable, "tools/check_layers.py", ".")
+
+
+def check_sizes() -> Result:
+    return run(sys.executable, "tools/check_sizes.py", *c_files())
+
+
+def check_words() -> Result:
+    """Machine-specific paths, registry hosts, notes to do something later."""
+    faults = []
+    for name in tracked():
+        if FORBIDDEN_EXEMPT.match(name):
+            continue
+        try:
+            lines = (ROOT / name).read_text().splitlines()
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(lines, 1):
+            for what, pattern in FORBIDDEN.items():
+                match = re.search(pattern, line)
+                if match:
+                    faults.append(f"{name}:{number}: {what}: {match[0]}")
+    return not faults, "\n".join(faults) + "\n"
+
+
+def check_spelling() -> Result:
+    skip = "LICENSE,./build*,./subprojects,./tests/fuzz/corpus,./tests/golden,./tests/unit/data"
+    ignore = "ans,nd,te,ot,hist,inout,datas"
+    return run("codespell", "--skip", skip, "-L", ignore, *tracked())
+
+
+def check_shell() -> Result:
+    scripts = [
+        name
+        for name in tracked()
+        if name.endswith(".sh")
+        or (ROOT / name)
+        .read_bytes()[:32]
+        .startswith((b"#!/bin/sh", b"#!/bin/bash", b"#!/usr/bin/env bash"))
+    ]
+    return run("shellcheck", *scripts)
+
+
+def check_black() -> Result:
+    return run(system_python(), "-m", "black", "--quiet", "--check", "--diff", *python_files())
+
+
+def check_flake8() -> Result:
+    return run(system_python(), "-m", "flake8", *python_files())
+
+
+def check_mypy() -> Result:
+    """Folder by folder: scripts of different folders may bear the same name."""
+    folders: Dict[str, List[str]] = {}
+    for name in python_files():
+        # What the tests profile are specimens, some of them strange on purpose.
+        if "/programs/" not in name:
+            folders.setdefault(os.path.dirname(name), []).append(name)
+    cache = str(ROOT / "build-lint-clang" / "mypy-cache")
+    command = [system_python(), "-m", "mypy", "--cache-dir", cache, "--no-error-summary"]
+    return all_of([run(*command, *names) for names in folders.values()])
+
+
+def build(compiler: str) -> Result:
+    folder = f"build-lint-{compiler}"
+    if not (ROOT / folder / "build.ninja").exists():
+        setup = ["meson", "setup", folder, "-Dwerror=true"]
+        ok, text = run("env", f"CC={compiler}", *setup)
+        if not ok:
+            return ok, text
+    return run("ninja", "-C", folder)
+
+
+def check_gcc() -> Result:
+    return build("gcc")
+
+
+def check_clang() -> Result:
+    return build("clang")
+
+
+def tidy_one(name: str, salt: bytes) -> Result:
+    """One file per process; what was clean once stays clean until something changes."""
+    key = hashlib.sha256(salt + name.encode() + (ROOT / name).read_bytes()).hexdigest()
+    stamp = TIDY_CACHE / key
+    if stamp.exists():
+        return True, ""
+    ok, text = run("clang-tidy", "--quiet", "-p", "build-lint-clang", name)
+    if ok:
+        stamp.touch()
+    return ok, text
+
+
+def check_tidy() -> Result:
+    """clang-tidy, with the compile commands of the clang build."""
+    database = ROOT / "build-lint-clang" / "compile_commands.json"
+    if not database.exists():
+        ok, text = check_clang()
+        if not ok:
+            return ok, text
+    TIDY_CACHE.mkdir(parents=True, exist_ok=True)
+    salt = hashlib.sha256((ROOT / ".clang-tidy").read_bytes() + database.read_bytes())
+    for header in tracked("src/**.h", "tests/**.h"):
+        salt.update((ROOT / header).read_bytes())
+    names = tracked("src/**.c", "tests/**.c")
+    with ThreadPoolExecutor(JOBS) as pool:
+        return all_of(list(pool.map(lambda name: tidy_one(name, salt.digest()), names)))
+
+
+def check_cppcheck() -> Result:
+    flags = ["--quiet", "--std=c11", "--error-exitcode=1", "--inline-suppr", f"-j{JOBS}"]
+    flags += ["--enable=warning,performance,portability", "--suppress=missingIncludeSystem"]
+    flags += ["-Isrc", "-D_GNU_SOURCE", "-D__x86_64__", '-DGSP_VERSION="0"']
+    return run("cppcheck", *flags, *tracked("src/**.c"))
+
+
+CHECKS: Dict[str, Callable[[], Result]] = {
+    "format": check_format,
+    "layers": check_layers,
+    "sizes": check_sizes,
+    "words": check_words,
+    "spelling": check_spelling,
+    "shell": check_shell,
+    "black": check_black,
+    "flake8": check_flake8,
+    "mypy": check_mypy,
+    "gcc": check_gcc,
+    "clang": check_clang,
+    "tidy": check_tidy,
+    "cppcheck": check_cppcheck,
+}
+
+
+def main() -> int:
+    if "--list" in sys.argv[1:]:
+        print("\n".join(CHECKS))
+        return 0
+    names = sys.argv[1:] or list(CHECKS)
+    unknown = [name for name in names if name not in CHECKS]
+    if unknown:
+        print(f"no such check: {' '.join(unknown)} ({' '.join(CHECKS)})", file=sys.stderr)
+        return 64
+    if not shutil.which("git"):
+        print("lint needs git", file=sys.stderr)
+        return 69
+    failed = []
+    for name in names:
+        start = time.monotonic()
+        ok, text = CHECKS[name]()
+        print(
+            f"{'ok    ' if ok else 'FAILED'} {name:<9} {time.monotonic() - start:5.1f} s",
+            flush=True,
+        )
+        if not ok:
+            failed.append(name)
+            print(text, flush=True)
+    if failed:
+        print(f"lint: failed: {' '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

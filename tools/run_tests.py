@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every test there is and prints, as its last line, how many passed and failed.
+
+Stages: the unit tests and fuzz corpora in build/ and again with ASan and UBSan in build-asan/,
+a compile of all sources for aarch64, and the integration tests.  What fails is shown in full;
+what cannot be built is a failure too.
+
+usage: run_tests.py [plain|asan|aarch64|integration]..."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, Optional
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+ASAN_BUILD = ROOT / "build-asan"
+
+ASAN_ENV = {
+    "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1:"
+    "allocator_may_return_null=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+}
+
+
+@dataclass
+class Counts:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def add(self, other: "Counts") -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def __str__(self) -> str:
+        text = f"{self.passed} passed, {self.failed} failed"
+        return text + (f", {self.skipped} skipped" if self.skipped else "")
+
+
+def run(command: List[str], env: Optional[Mapping[str, str]] = None) -> int:
+    """Runs in the root with our stdout, so that nothing a test says is lost."""
+    sys.stdout.flush()
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **(env or {})}).returncode
+
+
+def run_quiet(command: List[str], env: Optional[Mapping[str, str]] = None) -> bool:
+    """Runs and shows the output only on failure."""
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    if done.returncode:
+        print(f"$ {shlex.join(command)}\n{done.stdout}")
+    return done.returncode == 0
+
+
+def read_junit(path: Path) -> Counts:
+    """Counts the cases of a JUnit file, as meson and pytest write it."""
+    counts = Counts()
+    for case in ET.parse(path).getroot().iter("testcase"):
+        results = {child.tag for child in case}
+        if results & {"failure", "error"}:
+            counts.failed += 1
+        elif "skipped" in results:
+            counts.skipped += 1
+        else:
+            counts.passed += 1
+    return counts
+
+
+def trust(counts: Counts, status: int) -> Counts:
+    """A runner that failed without a failed case, or that ran nothing, has failed itself."""
+    if (status and not counts.failed) or counts == Counts():
+        counts.failed += 1
+    return counts
+
+
+def show_skips(path: Path) -> None:
+    """One line for each reason to skip: what was not tested has to be seen."""
+    reasons: Dict[str, int] = {}
+    for skipped in ET.parse(path).getroot().iter("skipped"):
+        reason = skipped.get("message") or (skipped.text or "").strip() or "no reason given"
+        reasons[reason] = reasons.get(reason, 0) + 1
+    for reason, count in sorted(reasons.items()):
+        print(f"  skipped {count}: {reason}")
+
+
+def run_meson(build: Path, env: Optional[Mapping[str, str]] = None) -> Counts:
+    if not run_quiet(["ninja", "-C", str(build)], env):
+        return Counts(failed=1)
+    junit = build / "meson-logs" / "testlog.junit.xml"
+    junit.unlink(missing_ok=True)
+    command = ["meson", "test", "-C", str(build), "--no-rebuild", "--print-errorlogs"]
+    status = run([*command, "--suite", "unit", "--suite", "fuzz"], env)
+    if not junit.exists():
+        return Counts(failed=1)
+    show_skips(junit)
+    return trust(read_junit(junit), status)
+
+
+def plain() -> Counts:
+    if not (BUILD / "build.ninja").exists() and not run_quiet(["meson", "setup", str(BUILD)]):
+        return Counts(failed=1)
+    return run_meson(BUILD)
+
+
+def asan() -> Counts:
+    setup = ["meson", "setup", str(ASAN_BUILD), "-Db_sanitize=address,undefined"]
+    # clang's sanitizer runtime is not a shared library: symbols stay open until the program.
+    setup += ["-Db_lundef=false", "-Dbuildtype=debugoptimized"]
+    if not (ASAN_BUILD / "build.ninja").exists() and not run_quiet(setup, {"CC": "clang"}):
+        return Counts(failed=1)
+    return run_meson(ASAN_BUILD, ASAN_ENV)
+
+
+def cross_command(entry: Mapping[str, str]) -> List[str]:
+    """The compile command of a source, for another machine and without an object."""
+    words = shlex.split(entry["command"])
+    while words[0] in ("ccache", "sccache"):
+        words.pop(0)
+    kept = ["aarch64-linux-gnu-gcc", "-fsyntax-only", "-Werror"]
+    pairs = {"-o", "-MQ", "-MF", "-MT"}
+    i = 1
+    while i < len(words):
+        if words[i] in pairs:
+            i += 1
+        elif words[i] not in ("-MD", "-MMD", "-c", "-fdiagnostics-color=always"):
+            kept.append(words[i])
+        i += 1
+    # Headers of libraries are the same for every machine; those of libc come from the
+    # compiler's own folders, which are searched first.
+    kept += ["-idirafter", "/usr/include"]
+    kept += [f"-idirafter{p}" for p in Path("/usr/include").glob("*-linux-gnu")]
+    return kept
+
+
+def aarch64() -> Counts:
+    counts = Counts()
+    entries = json.loads((BUILD / "compile_commands.json").read_text())
+    sources = [
+        e
+        for e in entries
+        if f"{os.sep}subprojects{os.sep}"
+        not in os.path.realpath(os.path.join(e["directory"], e["file"]))
+        and "/tests/" not in e["file"]
+    ]
+    waiting = list(sources)
+    running: List[subprocess.Popen[str]] = []
+    while waiting or running:
+        while waiting and len(running) < (os.cpu_count() or 1):
+            entry = waiting.pop()
+            running.append(
+                subprocess.Popen(
+                    cross_command(entry),
+                    cwd=entry["directory"],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+        output, _ = running[0].communicate()
+        if running.pop(0).returncode:
+            counts.failed += 1
+            print(output)
+        else:
+            counts.passed += 1
+    return trust(counts, 0)
+
+
+def integration() -> Counts:
+    python = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+    junit = BUILD / "integration.junit.xml"
+    junit.unlink(missing_ok=True)
+    if not (BUILD / "gsprof").exists():
+        print(f"no {BUILD / 'gsprof'}: it was not built")
+        return Counts(failed=1)
+    status = run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no"]
+        + ["--durations=8", f"--junitxml={junit}", "tests/integration"]
+    )
+    if not junit.exists():
+        return Counts(failed=1)
+    show_skips(junit)
+    return trust(read_junit(junit), status)
+
+
+STAGES: Dict[str, Callable[[], Counts]] = {
+    "plain": plain,
+    "asan": asan,
+    "aarch64": aarch64,
+    "integration": integration,
+}
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(STAGES)
+    unknown = [name for name in names if name not in STAGES]
+    if unknown:
+        print(f"no such stage: {' '.join(unknown)} ({' '.join(STAGES)})", file=sys.stderr)
+        return 64
+    total = Counts()
+    summary = []
+    for name in names:
+        print(f"== {name}")
+        start = time.monotonic()
+        try:
+            counts = STAGES[name]()
+        except (OSError, ValueError, ET.ParseError) as error:
+            print(f"{name}: {error}")
+            counts = Counts(failed=1)
+        total.add(counts)
+        summary.append(f"{name:<12} {counts}  ({time.monotonic() - start:.0f} s)")
+    print("\n" + "\n".join(summary))
+    (BUILD / "test-counts").write_text(f"{total}\n")  # for .ci/run
+    print(total, flush=True)
+    return 1 if total.failed or not total.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
