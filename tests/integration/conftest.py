@@ -13,7 +13,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from support import (  # noqa: E402
-    GSPROF, Python, Running, Target, find_pythons, main_python, probe, program)
+    GSPROF,
+    Python,
+    Running,
+    Target,
+    find_pythons,
+    main_python,
+    probe,
+    program,
+)
 
 PYTHONS, MISSING = find_pythons()
 
@@ -69,9 +77,14 @@ def start(request: pytest.FixtureRequest) -> Iterator[StartTarget]:
     """start("deep.py", 61, python=…): a running target; ended with the test."""
     started: List[Target] = []
 
-    def begin(name: str, *args: object, python: Optional[Python] = None,
-              env: Optional[Mapping[str, str]] = None, before: Optional[List[str]] = None,
-              exe: Optional[str] = None) -> Target:
+    def begin(
+        name: str,
+        *args: object,
+        python: Optional[Python] = None,
+        env: Optional[Mapping[str, str]] = None,
+        before: Optional[List[str]] = None,
+        exe: Optional[str] = None,
+    ) -> Target:
         path = exe or (python.path if python else main_python())
         target = Target([*(before or []), path, program(name), *map(str, args)], env=env)
         started.append(target)

@@ -54,11 +54,18 @@ class Python:
 
 def probe(path: str) -> Optional[Python]:
     """Asks an interpreter who it is; None when it does not answer."""
-    script = ("import sys, sysconfig; print(*sys.version_info[:3], "
-              "sysconfig.get_config_var('Py_GIL_DISABLED') or 0)")
+    script = (
+        "import sys, sysconfig; print(*sys.version_info[:3], "
+        "sysconfig.get_config_var('Py_GIL_DISABLED') or 0)"
+    )
     try:
-        answer = subprocess.run([path, "-I", "-c", script], stdout=subprocess.PIPE,
-                                stderr=subprocess.DEVNULL, timeout=PATIENCE_S, check=True)
+        answer = subprocess.run(
+            [path, "-I", "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE_S,
+            check=True,
+        )
         major, minor, micro, free = (int(word) for word in answer.stdout.split())
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
@@ -80,8 +87,14 @@ def newer_pythons() -> Tuple[List[str], str]:
     if os.environ.get("GSPROF_TEST_NO_DOWNLOAD"):
         return [], "GSPROF_TEST_NO_DOWNLOAD is set"
     try:
-        done = subprocess.run([str(tool)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              timeout=600, check=False, text=True)
+        done = subprocess.run(
+            [str(tool)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=600,
+            check=False,
+            text=True,
+        )
     except (OSError, subprocess.SubprocessError) as error:
         return [], f"tools/get-pythons.sh: {error}"
     if done.returncode:
@@ -152,11 +165,21 @@ class Lines:
 class Target:
     """A program of programs/ that runs under some interpreter."""
 
-    def __init__(self, argv: Sequence[str], env: Optional[Mapping[str, str]] = None,
-                 cwd: Optional[Path] = None) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Optional[Mapping[str, str]] = None,
+        cwd: Optional[Path] = None,
+    ) -> None:
         whole = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env=whole, cwd=cwd, start_new_session=True)
+        self.process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=whole,
+            cwd=cwd,
+            start_new_session=True,
+        )
         assert self.process.stdout is not None
         self.lines = Lines(self.process.stdout.fileno())
         try:
@@ -235,17 +258,35 @@ def check_sane(result: Result) -> Result:
     return result
 
 
-def gsprof(*args: object, status: Optional[int] = 0, env: Optional[Mapping[str, str]] = None,
-           before: Sequence[str] = (), timeout_s: float = PATIENCE_S,
-           cwd: Optional[Path] = None, stdin: Optional[bytes] = None) -> Result:
+def gsprof(
+    *args: object,
+    status: Optional[int] = 0,
+    env: Optional[Mapping[str, str]] = None,
+    before: Sequence[str] = (),
+    timeout_s: float = PATIENCE_S,
+    cwd: Optional[Path] = None,
+    stdin: Optional[bytes] = None,
+) -> Result:
     """Runs the profiler to its end.  status None: any but a crash will do."""
     argv = [*before, str(GSPROF), *(str(arg) for arg in args)]
-    done = subprocess.run(argv, input=stdin if stdin is not None else b"",
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          env={**os.environ, **(env or {})}, timeout=timeout_s, cwd=cwd,
-                          check=False)
-    result = check_sane(Result(argv, done.returncode, done.stdout.decode("utf-8", "replace"),
-                               done.stderr.decode("utf-8", "replace")))
+    done = subprocess.run(
+        argv,
+        input=stdin if stdin is not None else b"",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        timeout=timeout_s,
+        cwd=cwd,
+        check=False,
+    )
+    result = check_sane(
+        Result(
+            argv,
+            done.returncode,
+            done.stdout.decode("utf-8", "replace"),
+            done.stderr.decode("utf-8", "replace"),
+        )
+    )
     assert status is None or result.status == status, str(result)
     return result
 
@@ -255,10 +296,14 @@ class Running:
 
     def __init__(self, *args: object, env: Optional[Mapping[str, str]] = None) -> None:
         self.args = [str(GSPROF), *(str(arg) for arg in args)]
-        self.process = subprocess.Popen(self.args, stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        env={**os.environ, **(env or {})},
-                                        start_new_session=True)
+        self.process = subprocess.Popen(
+            self.args,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+        )
         assert self.process.stderr is not None
         self.lines = Lines(self.process.stderr.fileno())
 
@@ -322,14 +367,30 @@ class Profile:
     @classmethod
     def load(cls, path: Path) -> "Profile":
         raw: Json = json.loads(path.read_text(encoding="utf-8"))
-        frames = [Frame(row["name"], row["file"] or "", row["line"] or 0,
-                        row["first_line"] or 0, row["kind"]) for row in raw["frames"]]
+        frames = [
+            Frame(
+                row["name"],
+                row["file"] or "",
+                row["line"] or 0,
+                row["first_line"] or 0,
+                row["kind"],
+            )
+            for row in raw["frames"]
+        ]
         profile = cls(raw)
         for row in raw["samples"]:
-            profile.samples.append(Sample(
-                row["pid"], row["thread_id"], row["thread_name"] or "", row["timestamp"],
-                row["on_cpu"], row["gil"], row["stack"],
-                [frames[index] for index in row["frames"]]))
+            profile.samples.append(
+                Sample(
+                    row["pid"],
+                    row["thread_id"],
+                    row["thread_name"] or "",
+                    row["timestamp"],
+                    row["on_cpu"],
+                    row["gil"],
+                    row["stack"],
+                    [frames[index] for index in row["frames"]],
+                )
+            )
         return profile
 
     @property
@@ -350,8 +411,9 @@ class Profile:
         return {name: count / (total or 1) for name, count in counts.items()}, total
 
 
-def record(pid: int, path: Path, *args: object, duration_s: float = 0.6,
-           rate_hz: int = 500) -> Profile:
+def record(
+    pid: int, path: Path, *args: object, duration_s: float = 0.6, rate_hz: int = 500
+) -> Profile:
     """Records a target into a .json and reads it."""
     gsprof("record", "-p", pid, "-o", path, "-d", duration_s, "-r", rate_hz, "--force", *args)
     return Profile.load(path)

@@ -47,10 +47,22 @@ def test_killed_at_random_moments(mode: str, start: StartTarget, tmp_path: Path)
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 8) as memory:
         for i in range(kills):
             one = subprocess.Popen(
-                [str(GSPROF), "record", "-p", str(target.pid), "-r", "5000", "--force",
-                 "-o", str(tmp_path / "p.gsp"), *flags],
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL)
+                [
+                    str(GSPROF),
+                    "record",
+                    "-p",
+                    str(target.pid),
+                    "-r",
+                    "5000",
+                    "--force",
+                    "-o",
+                    str(tmp_path / "p.gsp"),
+                    *flags,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             time.sleep(rng.random() * (0.06 if i % 4 else 0.004))
             assert one.poll() is None, f"ended by itself with {one.returncode}"
             one.send_signal(signal.SIGKILL)
@@ -65,8 +77,20 @@ def test_nobody_is_traced_by_default(start: StartTarget, tmp_path: Path) -> None
     """Without --blocking the target never has a tracer and is never stopped."""
     target = start("spin.py")
     one = subprocess.Popen(
-        [str(GSPROF), "record", "-p", str(target.pid), "-r", "1000", "-d", "0.5",
-         "-o", str(tmp_path / "p.json")], stderr=subprocess.DEVNULL)
+        [
+            str(GSPROF),
+            "record",
+            "-p",
+            str(target.pid),
+            "-r",
+            "1000",
+            "-d",
+            "0.5",
+            "-o",
+            str(tmp_path / "p.json"),
+        ],
+        stderr=subprocess.DEVNULL,
+    )
     looks = 0
     while one.poll() is None:
         assert tracer_of(target.pid) == 0

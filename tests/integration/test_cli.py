@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import List
 
 import pytest
 
@@ -34,8 +35,11 @@ def test_help(command: str) -> None:
     short = gsprof(command, "-h").out
     long = gsprof(command, "--help").out
     assert len(short.splitlines()) <= 45
-    examples = [line.strip() for line in long.splitlines()
-                if line.strip().startswith(("gsprof ", "sudo gsprof "))]
+    examples = [
+        line.strip()
+        for line in long.splitlines()
+        if line.strip().startswith(("gsprof ", "sudo gsprof "))
+    ]
     assert len(set(examples)) >= 3, long
     for text in (short, long):
         assert max(map(len, text.splitlines())) <= 100
@@ -57,14 +61,18 @@ def test_completion_works() -> None:
     """bash, asked for the rest of a word, gives it."""
     if shutil.which("bash") is None:
         pytest.skip("no bash here")
-    script = gsprof("completions", "bash").out + """
+    script = (
+        gsprof("completions", "bash").out
+        + """
 COMP_WORDS=(gsprof rec); COMP_CWORD=1; COMP_LINE="gsprof rec"; COMP_POINT=10
 function=$(complete -p gsprof | sed 's/.*-F \\([^ ]*\\).*/\\1/')
 "$function" gsprof rec gsprof
 echo "${COMPREPLY[*]}"
 """
-    done = subprocess.run(["bash", "--norc"], input=script.encode(), stdout=subprocess.PIPE,
-                          check=True)
+    )
+    done = subprocess.run(
+        ["bash", "--norc"], input=script.encode(), stdout=subprocess.PIPE, check=True
+    )
     assert done.stdout.decode().split() == ["record"]
 
 
@@ -129,17 +137,24 @@ def test_readme_commands(start: StartTarget, tmp_path: Path) -> None:
     gsprof("record", "-p", target.pid, "-o", tmp_path / "profile.json", "-d", "0.3")
     ran = 0
     for line in lines:
-        words = shlex.split(line.replace("$PID", str(target.pid)).replace(" PID", f" {target.pid}")
-                            .replace("4242", str(target.pid)), comments=True)
-        words = words[words.index(next(w for w in words if w.endswith("gsprof"))) + 1:]
+        words = shlex.split(
+            line.replace("$PID", str(target.pid))
+            .replace(" PID", f" {target.pid}")
+            .replace("4242", str(target.pid)),
+            comments=True,
+        )
+        words = words[words.index(next(w for w in words if w.endswith("gsprof"))) + 1 :]
         if words[0] not in COMMANDS or "--" in words:
             continue
         if words[0] == "record":
             words += ["-d", "0.2", "--force"]
         files = [word for word in words if "." in word and not word.startswith("-")]
         for name in files:
-            if words[0] in ("flamegraph", "convert", "report") and \
-                    not (tmp_path / name).exists() and name != files[-1]:
+            if (
+                words[0] in ("flamegraph", "convert", "report")
+                and not (tmp_path / name).exists()
+                and name != files[-1]
+            ):
                 shutil.copy(tmp_path / "profile.json", tmp_path / name)
         done = gsprof(*words, status=None, cwd=tmp_path)
         assert done.status in (0, 1), (line, done)
@@ -149,8 +164,20 @@ def test_readme_commands(start: StartTarget, tmp_path: Path) -> None:
 
 def test_program_arguments_are_the_programs(tmp_path: Path) -> None:
     """What stands behind the program is not ours, with and without --."""
-    for dashes in (["--"], []):
-        done = gsprof("record", "-o", tmp_path / "p.json", "--force", *dashes, "python3", "-c",
-                      "import sys, time\nprint(sys.argv[1:])\nend = time.time() + 0.2\n"
-                      "while time.time() < end: pass", "-o", "x", "--help")
+    ways: List[List[str]] = [["--"], []]
+    for dashes in ways:
+        done = gsprof(
+            "record",
+            "-o",
+            tmp_path / "p.json",
+            "--force",
+            *dashes,
+            "python3",
+            "-c",
+            "import sys, time\nprint(sys.argv[1:])\nend = time.time() + 0.2\n"
+            "while time.time() < end: pass",
+            "-o",
+            "x",
+            "--help",
+        )
         assert done.out.strip() == "['-o', 'x', '--help']"

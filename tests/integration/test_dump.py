@@ -42,7 +42,8 @@ def check_station(target: Target) -> None:
     assert frames[-1]["name"] == "station", frames
     seen = [(f["name"], f["file"], f["line"]) for f in frames[:-1]]
     truth: List[Tuple[str, str, int]] = [
-        (f["name"], f["file"], f["line"]) for f in walk(target.facts)]
+        (f["name"], f["file"], f["line"]) for f in walk(target.facts)
+    ]
     assert seen == truth, target.facts["case"]
 
 
@@ -136,11 +137,24 @@ def local_values(thread: Json, function: str) -> Json:
 
 
 PLAIN = {
-    "an_int": "42", "negative": "-7", "zero": "0", "a_float": "1.5", "infinite": "inf",
-    "yes": "True", "no": "False", "nothing": "None", "text": "'hello'",
-    "some_bytes": "b'ab\\x00\\xff'", "a_list": "[1, 2, 3]", "a_tuple": "(1, 'two', None)",
-    "one_tuple": "(5,)", "a_dict": "{'key': 1, 2: [3]}", "a_set": "{11}",
-    "empty_list": "[]", "empty_dict": "{}", "unicode_text": "'größe 函数 \U0001f40d'",
+    "an_int": "42",
+    "negative": "-7",
+    "zero": "0",
+    "a_float": "1.5",
+    "infinite": "inf",
+    "yes": "True",
+    "no": "False",
+    "nothing": "None",
+    "text": "'hello'",
+    "some_bytes": "b'ab\\x00\\xff'",
+    "a_list": "[1, 2, 3]",
+    "a_tuple": "(1, 'two', None)",
+    "one_tuple": "(5,)",
+    "a_dict": "{'key': 1, 2: [3]}",
+    "a_set": "{11}",
+    "empty_list": "[]",
+    "empty_dict": "{}",
+    "unicode_text": "'größe 函数 \U0001f40d'",
 }
 
 
@@ -154,11 +168,13 @@ def test_locals(python: Python, start: StartTarget) -> None:
         assert found[name]["value"] == text, (name, found[name])
     assert found["frozen"]["value"] == "frozenset({12})"
     assert found["a_complex"]["value"] == "(1+2j)" or "complex" in found["a_complex"]["value"]
-    assert found["big"]["value"] == str(2 ** 100) or "int" in found["big"]["value"]
+    assert found["big"]["value"] == str(2**100) or "int" in found["big"]["value"]
     assert "Thing" in found["thing"]["value"] and "0x" in found["thing"]["value"]
     assert len(found["long_text"]["value"]) < 2000
-    assert found["huge_list"]["value"].startswith("[0, 1, 2") and \
-        len(found["huge_list"]["value"]) < 2000
+    assert (
+        found["huge_list"]["value"].startswith("[0, 1, 2")
+        and len(found["huge_list"]["value"]) < 2000
+    )
     assert found["cycle"]["value"].startswith("[1, ") and len(found["cycle"]["value"]) < 2000
     assert found["nested"]["value"].startswith("[[[")
     if target.facts["has_numpy"]:
@@ -186,4 +202,4 @@ def test_no_locals_unless_asked(start: StartTarget) -> None:
 
 
 def test_nobody_there() -> None:
-    gsprof("dump", "-p", 2 ** 22 - 3, status=EXIT_NOPROC)
+    gsprof("dump", "-p", 2**22 - 3, status=EXIT_NOPROC)

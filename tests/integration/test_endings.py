@@ -15,8 +15,7 @@ from typing import Iterator
 import pytest
 
 from conftest import StartRunning, StartTarget
-from support import (
-    EXIT_EMPTY, EXIT_NOEXEC, GSPROF, PROGRAMS, Profile, gsprof, main_python, program)
+from support import EXIT_EMPTY, EXIT_NOEXEC, GSPROF, PROGRAMS, Profile, gsprof, main_python, program
 
 
 def test_duration(start: StartTarget, tmp_path: Path) -> None:
@@ -74,9 +73,11 @@ def test_terminate(start: StartTarget, running: StartRunning, tmp_path: Path) ->
 def test_second_interrupt(running: StartRunning, tmp_path: Path) -> None:
     """A child that does not heed Ctrl-C cannot hold us past the second one."""
     path = tmp_path / "p.json"
-    script = ("import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-              "end = time.time() + 60\n"
-              "while time.time() < end: pass")
+    script = (
+        "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "end = time.time() + 60\n"
+        "while time.time() < end: pass"
+    )
     one = running("record", "-o", path, "--", main_python(), "-c", script)
     one.sampling()
     time.sleep(0.3)
@@ -93,39 +94,67 @@ def test_second_interrupt(running: StartRunning, tmp_path: Path) -> None:
 def test_status_of_the_child(status: int, tmp_path: Path) -> None:
     """Passed on; a signal as shells tell it."""
     want = status if status >= 0 else 128 - status
-    gsprof("record", "-o", tmp_path / "p.json", "--", main_python(), program("exits.py"),
-           "0.2", status, status=want)
+    gsprof(
+        "record",
+        "-o",
+        tmp_path / "p.json",
+        "--",
+        main_python(),
+        program("exits.py"),
+        "0.2",
+        status,
+        status=want,
+    )
     assert Profile.load(tmp_path / "p.json").samples
 
 
 def test_cannot_start(tmp_path: Path) -> None:
-    done = gsprof("record", "-o", tmp_path / "p.json", "--", "/nonexistent/python",
-                  status=EXIT_NOEXEC)
+    done = gsprof(
+        "record", "-o", tmp_path / "p.json", "--", "/nonexistent/python", status=EXIT_NOEXEC
+    )
     assert "/nonexistent/python" in done.err
     assert not (tmp_path / "p.json").exists()
 
 
 def test_output_of_the_child(tmp_path: Path) -> None:
     """stdout belongs to the child, stdin too."""
-    done = gsprof("record", "-o", tmp_path / "p.json", "--", main_python(), "-c",
-                  "import sys, time\nprint(sys.stdin.read())\n"
-                  "end = time.time() + 0.2\nwhile time.time() < end: pass",
-                  stdin=b"through")
+    done = gsprof(
+        "record",
+        "-o",
+        tmp_path / "p.json",
+        "--",
+        main_python(),
+        "-c",
+        "import sys, time\nprint(sys.stdin.read())\n"
+        "end = time.time() + 0.2\nwhile time.time() < end: pass",
+        stdin=b"through",
+    )
     assert done.out == "through\n"
 
 
 def test_idle_gives_nothing(start: StartTarget, tmp_path: Path) -> None:
     """Zero samples: not a silent empty file but the reason and the remedy."""
     target = start("idle.py")
-    done = gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.3",
-                  status=EXIT_EMPTY)
+    done = gsprof(
+        "record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.3", status=EXIT_EMPTY
+    )
     assert "idle" in done.err and "--idle" in done.err
 
 
 def test_gil_filter_gives_nothing(start: StartTarget, tmp_path: Path) -> None:
     target = start("idle.py")
-    done = gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.3", "-g",
-                  "-i", status=EXIT_EMPTY)
+    done = gsprof(
+        "record",
+        "-p",
+        target.pid,
+        "-o",
+        tmp_path / "p.json",
+        "-d",
+        "0.3",
+        "-g",
+        "-i",
+        status=EXIT_EMPTY,
+    )
     assert "GIL" in done.err or "gil" in done.err
 
 
@@ -137,15 +166,15 @@ def test_idle_is_recorded_when_asked(start: StartTarget, tmp_path: Path) -> None
 
 def test_exited_at_once(tmp_path: Path) -> None:
     """A child that is gone before the first sample: its own status, and a word of it."""
-    done = gsprof("record", "-o", tmp_path / "p.json", "--", "/bin/sh", "-c", "exit 5",
-                  status=None)
+    done = gsprof("record", "-o", tmp_path / "p.json", "--", "/bin/sh", "-c", "exit 5", status=None)
     assert done.status in (5, EXIT_EMPTY, 69), done
     assert done.err.strip()
 
 
 @pytest.mark.parametrize("moment", [0.7, 1.6, 2.3])
-def test_killed_recorder(moment: float, start: StartTarget, running: StartRunning,
-                         tmp_path: Path) -> None:
+def test_killed_recorder(
+    moment: float, start: StartTarget, running: StartRunning, tmp_path: Path
+) -> None:
     """SIGKILL: the .gsp on disk reads well and lacks at most the last second."""
     target = start("spin.py")
     path = tmp_path / "p.gsp"
@@ -178,10 +207,22 @@ def open_folder() -> Iterator[Path]:
 @pytest.mark.needs_root
 def test_sudo_runs_the_child_as_the_caller(open_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
-    done = gsprof("record", "-o", path, "--", "/usr/bin/python3",
-                  open_folder / "programs" / "exits.py", "0.3", "0",
-                  env={"SUDO_UID": "65534", "SUDO_GID": "65534", "SUDO_USER": "nobody",
-                       "PYTHONDONTWRITEBYTECODE": "1"})
+    done = gsprof(
+        "record",
+        "-o",
+        path,
+        "--",
+        "/usr/bin/python3",
+        open_folder / "programs" / "exits.py",
+        "0.3",
+        "0",
+        env={
+            "SUDO_UID": "65534",
+            "SUDO_GID": "65534",
+            "SUDO_USER": "nobody",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+    )
     facts = json.loads(done.out.splitlines()[0])
     assert (facts["uid"], facts["gid"]) == (65534, 65534)
     assert 0 not in facts["groups"]

@@ -14,10 +14,19 @@ import pytest
 
 from conftest import StartTarget
 from support import (
-    EXIT_NOPROC, EXIT_NOWRITE, EXIT_PERM, EXIT_USAGE, GSPROF, PATIENCE_S, Profile, Result,
-    check_sane, gsprof)
+    EXIT_NOPROC,
+    EXIT_NOWRITE,
+    EXIT_PERM,
+    EXIT_USAGE,
+    GSPROF,
+    PATIENCE_S,
+    Profile,
+    Result,
+    check_sane,
+    gsprof,
+)
 
-NO_PID = 2 ** 22 - 3
+NO_PID = 2**22 - 3
 
 
 def said(result: Result) -> None:
@@ -27,7 +36,7 @@ def said(result: Result) -> None:
 
 
 def test_no_such_process(tmp_path: Path) -> None:
-    for args in (["record", "-o", tmp_path / "p.json"], ["dump"]):
+    for args in (["record", "-o", str(tmp_path / "p.json")], ["dump"]):
         done = gsprof(*args, "-p", NO_PID, status=EXIT_NOPROC)
         said(done)
         assert str(NO_PID) in done.err
@@ -43,7 +52,7 @@ def test_not_a_pid(pid: str, tmp_path: Path) -> None:
 def test_not_python(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as sleep:
         try:
-            for args in (["record", "-o", tmp_path / "p.json", "-d", "5"], ["dump"]):
+            for args in (["record", "-o", str(tmp_path / "p.json"), "-d", "5"], ["dump"]):
                 begin = time.monotonic()
                 done = gsprof(*args, "-p", sleep.pid, status=EXIT_NOPROC)
                 assert time.monotonic() - begin < 5
@@ -56,8 +65,9 @@ def test_not_python(tmp_path: Path) -> None:
 
 def test_never_starts_python(tmp_path: Path) -> None:
     """A launched program that is not Python: told, and its status still passed on."""
-    done = gsprof("record", "-o", tmp_path / "p.json", "--", "/bin/sh", "-c",
-                  "sleep 0.5; exit 9", status=None)
+    done = gsprof(
+        "record", "-o", tmp_path / "p.json", "--", "/bin/sh", "-c", "sleep 0.5; exit 9", status=None
+    )
     assert done.status in (9, EXIT_NOPROC), done
     assert "Python" in done.err
 
@@ -83,8 +93,7 @@ def test_unwritable_is_told_before_recording(start: StartTarget, tmp_path: Path)
     target = start("spin.py")
     for path in ("/nonexistent/p.json", "/proc/p.json", tmp_path):
         begin = time.monotonic()
-        done = gsprof("record", "-p", target.pid, "-o", path, "-d", "20", "-f", "json",
-                      status=None)
+        done = gsprof("record", "-p", target.pid, "-o", path, "-d", "20", "-f", "json", status=None)
         assert done.status in (EXIT_NOWRITE, 66, 74), done
         assert time.monotonic() - begin < 5
         said(done)
@@ -112,13 +121,28 @@ def test_nothing_is_left_behind(start: StartTarget, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["p.svg"]
 
 
-@pytest.mark.parametrize("args", [
-    [], ["record"], ["record", "-p"], ["record", "--no-such-flag"], ["recrod", "-p", "1"],
-    ["record", "-p", "1", "--", "true"], ["convert"], ["convert", "-i", "x"],
-    ["flamegraph"], ["report"], ["dump"], ["completions"], ["completions", "tcsh"],
-    ["record", "-p", "1", "-o", "x.unknown"], ["record", "-p", "1", "-f", "nonsense"],
-    ["record", "-p", "1", "-d", "soon"], ["record", "-p", "1", "-d", "-1"],
-])
+@pytest.mark.parametrize(
+    "args",
+    [
+        [],
+        ["record"],
+        ["record", "-p"],
+        ["record", "--no-such-flag"],
+        ["recrod", "-p", "1"],
+        ["record", "-p", "1", "--", "true"],
+        ["convert"],
+        ["convert", "-i", "x"],
+        ["flamegraph"],
+        ["report"],
+        ["dump"],
+        ["completions"],
+        ["completions", "tcsh"],
+        ["record", "-p", "1", "-o", "x.unknown"],
+        ["record", "-p", "1", "-f", "nonsense"],
+        ["record", "-p", "1", "-d", "soon"],
+        ["record", "-p", "1", "-d", "-1"],
+    ],
+)
 def test_wrong_usage(args: list[str], tmp_path: Path) -> None:
     done = gsprof(*args, status=EXIT_USAGE, cwd=tmp_path)
     assert done.err.strip()
@@ -148,12 +172,21 @@ def test_another_users_process(start: StartTarget, reachable: str) -> None:
     """Not permitted: the cause is found, the remedy is one that would help."""
     target = start("spin.py")
     for args in (["record", "-o", f"{reachable}/out/p.json"], ["dump"]):
-        argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-                "--inh-caps=-all", f"{reachable}/gsprof", *args, "-p", str(target.pid)]
-        run = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             timeout=PATIENCE_S, check=False)
-        done = check_sane(Result(argv, run.returncode, run.stdout.decode(),
-                                 run.stderr.decode()))
+        argv = [
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--inh-caps=-all",
+            f"{reachable}/gsprof",
+            *args,
+            "-p",
+            str(target.pid),
+        ]
+        run = subprocess.run(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False
+        )
+        done = check_sane(Result(argv, run.returncode, run.stdout.decode(), run.stderr.decode()))
         assert done.status == EXIT_PERM, done
         said(done)
         assert "permitted" in done.err and "why" in done.err
@@ -166,7 +199,12 @@ def test_root_without_ptrace(start: StartTarget) -> None:
     """Root in a container that was not given SYS_PTRACE: sudo would not help."""
     target = start("spin.py")
     # A target with a capability that we lack cannot be read, as in a container.
-    done = gsprof("dump", "-p", target.pid, status=EXIT_PERM,
-                  before=["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-all"])
+    done = gsprof(
+        "dump",
+        "-p",
+        target.pid,
+        status=EXIT_PERM,
+        before=["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-all"],
+    )
     said(done)
     assert "SYS_PTRACE" in done.err

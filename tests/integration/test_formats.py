@@ -19,8 +19,14 @@ from conftest import StartTarget
 from support import EXIT_FORMAT, EXIT_NOFILE, Profile, Target, gsprof, main_python, program
 
 FORMATS = {
-    "json": "p.json", "svg": "p.svg", "pstats": "p.prof", "speedscope": "p.speedscope.json",
-    "folded": "p.folded", "pprof": "p.pb.gz", "chrome": "p.trace.json", "gsp": "p.gsp",
+    "json": "p.json",
+    "svg": "p.svg",
+    "pstats": "p.prof",
+    "speedscope": "p.speedscope.json",
+    "folded": "p.folded",
+    "pprof": "p.pb.gz",
+    "chrome": "p.trace.json",
+    "gsp": "p.gsp",
 }
 READABLE = ["json", "pstats", "speedscope", "folded", "pprof", "gsp"]
 WORK = ["half", "third", "fifth"]
@@ -34,8 +40,18 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target = Target([main_python(), program(name)])
         try:
             (folder / name).mkdir()
-            gsprof("record", "-p", target.pid, "-o", folder / name / "p.gsp", "-d", "1",
-                   "-r", "500", *(["-i", "-t"] if name == "threads8.py" else []))
+            gsprof(
+                "record",
+                "-p",
+                target.pid,
+                "-o",
+                folder / name / "p.gsp",
+                "-d",
+                "1",
+                "-r",
+                "500",
+                *(["-i", "-t"] if name == "threads8.py" else []),
+            )
         finally:
             target.end()
         for file in FORMATS.values():
@@ -80,12 +96,10 @@ def check_speedscope(path: Path) -> List[str]:
     frames = raw["shared"]["frames"]
     for profile in raw["profiles"]:
         assert profile["type"] == "sampled"
-        assert profile["unit"] in ("nanoseconds", "microseconds", "milliseconds", "seconds",
-                                   "none")
+        assert profile["unit"] in ("nanoseconds", "microseconds", "milliseconds", "seconds", "none")
         assert len(profile["samples"]) == len(profile["weights"])
         assert profile["startValue"] <= profile["endValue"]
-        assert all(0 <= index < len(frames) for stack in profile["samples"]
-                   for index in stack)
+        assert all(0 <= index < len(frames) for stack in profile["samples"] for index in stack)
     assert len({profile["startValue"] for profile in raw["profiles"]}) == 1
     return [frame["name"] for frame in frames]
 
@@ -105,8 +119,12 @@ def check_pprof(path: Path) -> List[str]:
     if shutil.which("go") is None:
         return []
     done = subprocess.run(
-        ["go", "tool", "pprof", "-top", "-nodecount=500", str(path)], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, check=False, env={**os.environ, "PPROF_NO_BROWSER": "1"})
+        ["go", "tool", "pprof", "-top", "-nodecount=500", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=False,
+        env={**os.environ, "PPROF_NO_BROWSER": "1"},
+    )
     assert done.returncode == 0, done.stderr.decode()
     return [line.split(None, 5)[-1] for line in done.stdout.decode().splitlines()[5:]]
 
@@ -133,9 +151,16 @@ def check_gsp(path: Path) -> List[str]:
     return done.out.split()
 
 
-CHECKS = {"json": check_json, "svg": check_svg, "pstats": check_pstats,
-          "speedscope": check_speedscope, "folded": check_folded, "pprof": check_pprof,
-          "chrome": check_chrome, "gsp": check_gsp}
+CHECKS = {
+    "json": check_json,
+    "svg": check_svg,
+    "pstats": check_pstats,
+    "speedscope": check_speedscope,
+    "folded": check_folded,
+    "pprof": check_pprof,
+    "chrome": check_chrome,
+    "gsp": check_gsp,
+}
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -217,8 +242,7 @@ def test_threads_are_kept(recorded: Path) -> None:
 def test_flamegraph(recorded: Path, tmp_path: Path) -> None:
     for name in READABLE:
         path = tmp_path / f"{name}.svg"
-        gsprof("flamegraph", "--input", recorded / "shares.py" / FORMATS[name], "--output",
-               path)
+        gsprof("flamegraph", "--input", recorded / "shares.py" / FORMATS[name], "--output", path)
         assert any("half" in title for title in check_svg(path))
 
 
@@ -249,9 +273,9 @@ BAD: Dict[str, bytes] = {
     "types.json": b'{"process_name": 1, "samples": {"a": 1}, "functions": []}',
     "stack.json": b'{"samples": [{"thread_id": "x", "stack": [1, null], "timestamp": {}}]}',
     "index.json": b'{"frames": [], "samples": [{"thread_id": 1, "stack": ["a"], '
-                  b'"timestamp": 1e308, "frames": [99999999999]}]}',
+    b'"timestamp": 1e308, "frames": [99999999999]}]}',
     "negative.json": b'{"frames": [{"name": "a"}], "samples": [{"thread_id": -1, '
-                     b'"stack": ["a"], "timestamp": -1e308, "frames": [-1]}]}',
+    b'"stack": ["a"], "timestamp": -1e308, "frames": [-1]}]}',
     "utf8.json": b'{"process_name": "\xff\xfe", "samples": [], "functions": {}}',
     "empty.folded": b"",
     "nocount.folded": b"a;b;c\n",
@@ -270,13 +294,12 @@ BAD: Dict[str, bytes] = {
     "text.gsp": b"this is not a profile at all, not even close to one\n" * 10,
     "empty.speedscope.json": b"{}",
     "schema.speedscope.json": b'{"$schema": "https://www.speedscope.app/file-format-schema.json",'
-                              b'"shared": {"frames": [{"name": "a"}]}, "profiles": [{"type": '
-                              b'"sampled", "samples": [[0, 5, -1]], "weights": [1e400]}]}',
-    "evented.speedscope.json":
-        b'{"$schema": "https://www.speedscope.app/file-format-schema.json",'
-        b'"shared": {"frames": [{"name": "a"}]}, "profiles": [{"type": "evented", "unit": '
-        b'"none", "name": "x", "startValue": 0, "endValue": 1, '
-        b'"events": [{"type": "C", "at": 0, "frame": 0}]}]}',
+    b'"shared": {"frames": [{"name": "a"}]}, "profiles": [{"type": '
+    b'"sampled", "samples": [[0, 5, -1]], "weights": [1e400]}]}',
+    "evented.speedscope.json": b'{"$schema": "https://www.speedscope.app/file-format-schema.json",'
+    b'"shared": {"frames": [{"name": "a"}]}, "profiles": [{"type": "evented", "unit": '
+    b'"none", "name": "x", "startValue": 0, "endValue": 1, '
+    b'"events": [{"type": "C", "at": 0, "frame": 0}]}]}',
 }
 
 
@@ -302,7 +325,7 @@ def test_damaged_files(name: str, recorded: Path, tmp_path: Path) -> None:
     path = tmp_path / FORMATS[name]
     for i in range(24):
         at = len(whole) * i // 24
-        damaged = whole[:at] if i % 2 else whole[:at] + b"\xff\x80\x00\x7f" + whole[at + 4:]
+        damaged = whole[:at] if i % 2 else whole[:at] + b"\xff\x80\x00\x7f" + whole[at + 4 :]
         path.write_bytes(damaged)
         gsprof("report", path, status=None)
 
@@ -311,7 +334,7 @@ def test_cut_gsp_keeps_the_rest(recorded: Path, tmp_path: Path) -> None:
     """What a killed recorder leaves: the blocks that are whole are read."""
     whole = (recorded / "shares.py" / "p.gsp").read_bytes()
     path = tmp_path / "cut.gsp"
-    path.write_bytes(whole[:len(whole) * 9 // 10])
+    path.write_bytes(whole[: len(whole) * 9 // 10])
     gsprof("convert", "-i", path, "-o", tmp_path / "cut.json")
     full = len(Profile.load(recorded / "shares.py" / "p.json").samples)
     cut = len(Profile.load(tmp_path / "cut.json").samples)
@@ -319,7 +342,8 @@ def test_cut_gsp_keeps_the_rest(recorded: Path, tmp_path: Path) -> None:
 
 
 def test_no_such_file(tmp_path: Path) -> None:
-    done = gsprof("convert", "-i", tmp_path / "none.json", "-o", tmp_path / "o.svg",
-                  status=EXIT_NOFILE)
+    done = gsprof(
+        "convert", "-i", tmp_path / "none.json", "-o", tmp_path / "o.svg", status=EXIT_NOFILE
+    )
     assert "none.json" in done.err
     gsprof("report", tmp_path / "none.json", status=EXIT_NOFILE)

@@ -18,8 +18,20 @@ def test_scribbled_frames(python: Python, start: StartTarget, tmp_path: Path) ->
         path = tmp_path / f"{how}.json"
         begin = time.monotonic()
         gsprof("dump", "-p", target.pid, "--locals", "--json", status=None, timeout_s=20)
-        done = gsprof("record", "-p", target.pid, "-i", "-r", "2000", "-d", "0.4", "-o", path,
-                      status=None, timeout_s=20)
+        done = gsprof(
+            "record",
+            "-p",
+            target.pid,
+            "-i",
+            "-r",
+            "2000",
+            "-d",
+            "0.4",
+            "-o",
+            path,
+            status=None,
+            timeout_s=20,
+        )
         assert time.monotonic() - begin < 10
         assert done.status in (0, 1, 65, 69, 75), done
         if path.exists():
@@ -29,13 +41,36 @@ def test_scribbled_frames(python: Python, start: StartTarget, tmp_path: Path) ->
 def test_scribbled_while_blocking(start: StartTarget, tmp_path: Path) -> None:
     for seed in range(3):
         target = start("scribble.py", "random", seed)
-        gsprof("record", "-p", target.pid, "-i", "--blocking", "-r", "1000", "-d", "0.6", "-o",
-               tmp_path / f"{seed}.json", status=None, timeout_s=20)
+        gsprof(
+            "record",
+            "-p",
+            target.pid,
+            "-i",
+            "--blocking",
+            "-r",
+            "1000",
+            "-d",
+            "0.6",
+            "-o",
+            tmp_path / f"{seed}.json",
+            status=None,
+            timeout_s=20,
+        )
 
 
 def test_starting_and_ending(python: Python, tmp_path: Path) -> None:
     """Attached to at any moment of a short life."""
     for i in range(4):
-        gsprof("record", "-r", "2000", "-o", tmp_path / f"{i}.json", "--", python.path, "-c",
-               f"import time; end = time.time() + 0.0{i}\nwhile time.time() < end: pass",
-               status=None, timeout_s=20)
+        gsprof(
+            "record",
+            "-r",
+            "2000",
+            "-o",
+            tmp_path / f"{i}.json",
+            "--",
+            python.path,
+            "-c",
+            f"import time; end = time.time() + 0.0{i}\nwhile time.time() < end: pass",
+            status=None,
+            timeout_s=20,
+        )

@@ -39,15 +39,23 @@ def test_embedded(python: Python, start: StartTarget, tmp_path: Path) -> None:
         pytest.skip(f"{python} has no python-config")
     words = []
     for flags in (["--cflags"], ["--ldflags", "--embed"]):
-        done = subprocess.run([config, *flags], stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, check=False, text=True)
+        done = subprocess.run(
+            [config, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            text=True,
+        )
         if done.returncode:
             pytest.skip(f"{config} failed")
         words += done.stdout.split()
     exe = tmp_path / "embed"
     libs = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(python.path))), "lib")
-    built = subprocess.run(["cc", "-o", exe, PROGRAMS / "embed.c", *words,
-                            f"-Wl,-rpath,{libs}"], stderr=subprocess.PIPE, check=False)
+    built = subprocess.run(
+        ["cc", "-o", exe, PROGRAMS / "embed.c", *words, f"-Wl,-rpath,{libs}"],
+        stderr=subprocess.PIPE,
+        check=False,
+    )
     if built.returncode:
         pytest.skip(f"{python} cannot be embedded here: {built.stderr.decode()[-200:]}")
     target = start("shares.py", exe=str(exe), env={"PYTHONPATH": str(PROGRAMS)})
@@ -62,14 +70,17 @@ def own_copy(python: Python, folder: Path) -> Path:
 
 
 def home_of(python: Python) -> str:
-    done = subprocess.run([python.path, "-c", "import sys; print(sys.base_prefix)"],
-                          stdout=subprocess.PIPE, check=True, text=True)
+    done = subprocess.run(
+        [python.path, "-c", "import sys; print(sys.base_prefix)"],
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    )
     return done.stdout.strip()
 
 
 @pytest.mark.parametrize("fate", ["deleted", "replaced"])
-def test_executable_gone(fate: str, python: Python, start: StartTarget,
-                         tmp_path: Path) -> None:
+def test_executable_gone(fate: str, python: Python, start: StartTarget, tmp_path: Path) -> None:
     copy = own_copy(python, tmp_path)
     target = start("shares.py", exe=str(copy), env={"PYTHONHOME": home_of(python)})
     copy.unlink()
@@ -94,9 +105,13 @@ def test_library_gone(python: Python, start: StartTarget, tmp_path: Path) -> Non
 
 
 def test_virtualenv(python: Python, start: StartTarget, tmp_path: Path) -> None:
-    done = subprocess.run([python.path, "-m", "venv", "--without-pip", tmp_path / "venv"],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
-                          text=True)
+    done = subprocess.run(
+        [python.path, "-m", "venv", "--without-pip", tmp_path / "venv"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        text=True,
+    )
     if done.returncode:
         pytest.skip(f"no venv module: {done.stdout.strip()[-100:]}")
     target = start("shares.py", exe=str(tmp_path / "venv" / "bin" / "python"))
@@ -115,10 +130,14 @@ def test_other_mount_namespace(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     real = os.path.realpath(main_python())
-    script = (f"mount -t tmpfs none {hidden} && cp {real} {hidden}/python-there && "
-              f"exec {hidden}/python-there \"$@\"")
-    target = Target([*namespace_argv(), "sh", "-c", script, "sh", program("shares.py")],
-                    env={"PYTHONHOME": "/usr"})
+    script = (
+        f"mount -t tmpfs none {hidden} && cp {real} {hidden}/python-there && "
+        f'exec {hidden}/python-there "$@"'
+    )
+    target = Target(
+        [*namespace_argv(), "sh", "-c", script, "sh", program("shares.py")],
+        env={"PYTHONHOME": "/usr"},
+    )
     try:
         exe = os.readlink(f"/proc/{target.pid}/exe")
         assert exe == f"{hidden}/python-there" and not os.path.exists(exe)
@@ -129,8 +148,7 @@ def test_other_mount_namespace(tmp_path: Path) -> None:
 
 def rooted() -> list[Python]:
     """Interpreters that lie in a root of their own."""
-    return [python for python in PYTHONS
-            if "/root/usr/bin/" in os.path.realpath(python.path)]
+    return [python for python in PYTHONS if "/root/usr/bin/" in os.path.realpath(python.path)]
 
 
 @pytest.mark.needs_root
@@ -139,9 +157,11 @@ def test_chroot(tmp_path: Path) -> None:
     if not rooted():
         pytest.skip("no interpreter in a root of its own (tools/get-pythons.sh)")
     real = os.path.realpath(rooted()[-1].path)
-    root = real[:real.index("/usr/bin/")]
-    script = (f"mount --bind {PROGRAMS} {root}/mnt && "
-              f"exec chroot {root} /usr/bin/{os.path.basename(real)} /mnt/shares.py")
+    root = real[: real.index("/usr/bin/")]
+    script = (
+        f"mount --bind {PROGRAMS} {root}/mnt && "
+        f"exec chroot {root} /usr/bin/{os.path.basename(real)} /mnt/shares.py"
+    )
     # The interpreter was pointed at its libc by a path outside: give it that path inside.
     inside = f"mkdir -p {root}{root} && mount --bind {root} {root}{root} && "
     if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
@@ -159,8 +179,7 @@ def test_started_by_the_loader(tmp_path: Path) -> None:
     loader = Path("/lib64/ld-linux-x86-64.so.2")
     if not loader.exists():
         pytest.skip(f"no {loader}")
-    target = Target([str(loader), main_python(), program("shares.py")],
-                    env={"PYTHONHOME": "/usr"})
+    target = Target([str(loader), main_python(), program("shares.py")], env={"PYTHONHOME": "/usr"})
     try:
         check(target, tmp_path)
     finally:
@@ -174,8 +193,7 @@ def test_unknown_version(start: StartTarget, tmp_path: Path) -> None:
         pytest.skip("needs the system's own static python3")
     real = Path(os.path.realpath(python.path))
     body = real.read_bytes()
-    number = (python.version[0] << 24 | python.version[1] << 16 | python.version[2] << 8
-              | 0xF0)
+    number = python.version[0] << 24 | python.version[1] << 16 | python.version[2] << 8 | 0xF0
     old = number.to_bytes(4, "little")
     assert body.count(old) >= 1
     new = (number + (20 << 16)).to_bytes(4, "little")

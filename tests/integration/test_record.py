@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from conftest import StartTarget
-from support import (
-    Profile, Python, check_shares, gsprof, illegal_pairs, program, record)
+from support import Profile, Python, check_shares, gsprof, illegal_pairs, program, record
 
 WORK_LINES = {"half": (15, 19), "third": (22, 26), "fifth": (29, 33)}
 
@@ -43,8 +42,16 @@ def test_shape(start: StartTarget, tmp_path: Path) -> None:
     assert raw["process_name"].startswith("python")
     assert set(raw["losses"]) >= {"torn", "late", "failed", "gone", "skipped"}
     sample = raw["samples"][0]
-    assert set(sample) >= {"thread_id", "stack", "timestamp", "pid", "thread_name",
-                           "on_cpu", "gil", "frames"}
+    assert set(sample) >= {
+        "thread_id",
+        "stack",
+        "timestamp",
+        "pid",
+        "thread_name",
+        "on_cpu",
+        "gil",
+        "frames",
+    }
     assert abs(sample["timestamp"] - time.time()) < 60
     assert set(raw["frames"][0]) >= {"name", "file", "line", "first_line", "kind"}
     functions = raw["functions"]
@@ -95,8 +102,7 @@ def test_torn(python: Python, start: StartTarget, tmp_path: Path) -> None:
 def test_blocking(python: Python, start: StartTarget, tmp_path: Path) -> None:
     """--blocking: exact stacks, and the target runs on afterwards."""
     target = start("calls60ns.py", python=python)
-    profile = record(target.pid, tmp_path / "p.json", "--blocking", duration_s=0.5,
-                     rate_hz=200)
+    profile = record(target.pid, tmp_path / "p.json", "--blocking", duration_s=0.5, rate_hz=200)
     assert len(profile.samples) >= 40
     assert not illegal_pairs(profile, target.facts["pairs"])
     assert target.alive()
@@ -106,14 +112,16 @@ def test_reused_code(python: Python, start: StartTarget, tmp_path: Path) -> None
     """Code objects come and go at the same addresses; names, files and lines agree."""
     target = start("exec_loop.py", python=python)
     profile = record(target.pid, tmp_path / "p.json", duration_s=1.0, rate_hz=1000)
-    made = [sample.leaf for sample in profile.samples
-            if sample.leaf.name.startswith("made_")]
+    made = [sample.leaf for sample in profile.samples if sample.leaf.name.startswith("made_")]
     assert len(made) >= 200 and len({leaf.name for leaf in made}) >= 20
     wrong = []
     for leaf in made:
         number = int(leaf.name[5:])
-        if (not leaf.file.endswith(f"made_{number}.py") or leaf.first_line != number
-                or not number <= leaf.line <= number + 4):
+        if (
+            not leaf.file.endswith(f"made_{number}.py")
+            or leaf.first_line != number
+            or not number <= leaf.line <= number + 4
+        ):
             wrong.append(leaf)
     assert len(wrong) <= 0.001 * len(made) + 1, wrong[:5]
 
@@ -200,8 +208,7 @@ def test_jitter(start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py")
 
     def gaps(*flags: str) -> list[float]:
-        profile = record(target.pid, tmp_path / "p.json", *flags, duration_s=0.8,
-                         rate_hz=100)
+        profile = record(target.pid, tmp_path / "p.json", *flags, duration_s=0.8, rate_hz=100)
         times = [sample.timestamp for sample in profile.samples]
         return sorted(b - a for a, b in zip(times, times[1:]))
 
@@ -226,8 +233,17 @@ def test_rate(start: StartTarget, tmp_path: Path) -> None:
 @pytest.mark.parametrize("rate", ["0", "-5", "1e9", "nan", "fast", "1000000001"])
 def test_senseless_rate(rate: str, start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py")
-    done = gsprof("record", "-p", target.pid, "-o", tmp_path / "p.json", "-d", "0.2",
-                  f"--rate={rate}", status=64)
+    done = gsprof(
+        "record",
+        "-p",
+        target.pid,
+        "-o",
+        tmp_path / "p.json",
+        "-d",
+        "0.2",
+        f"--rate={rate}",
+        status=64,
+    )
     assert "rate" in done.err
     assert not (tmp_path / "p.json").exists()
 
@@ -235,8 +251,19 @@ def test_senseless_rate(rate: str, start: StartTarget, tmp_path: Path) -> None:
 def test_launch(python: Python, tmp_path: Path) -> None:
     """Started by us: sampled from its first line, its status passed on."""
     path = tmp_path / "p.json"
-    done = gsprof("record", "-o", path, "-r", "500", "--", python.path, program("exits.py"),
-                  "0.4", "7", status=7)
+    done = gsprof(
+        "record",
+        "-o",
+        path,
+        "-r",
+        "500",
+        "--",
+        python.path,
+        program("exits.py"),
+        "0.4",
+        "7",
+        status=7,
+    )
     assert json.loads(done.out.splitlines()[0])["ready"]
     profile = Profile.load(path)
     assert "busy" in profile.names()

@@ -45,8 +45,12 @@ def test_without_it_only_the_one(start: StartTarget, tmp_path: Path) -> None:
 def test_dump_of_the_tree(start: StartTarget, tmp_path: Path) -> None:
     target = start("launcher.py", tmp_path)
     raw = json.loads(gsprof("dump", "-p", target.pid, "-s", "--json").out)
-    names = {frame["name"] for process in raw["processes"]
-             for thread in process["threads"] for frame in thread["frames"]}
+    names = {
+        frame["name"]
+        for process in raw["processes"]
+        for thread in process["threads"]
+        for frame in thread["frames"]
+    }
     assert names >= EARLY
 
 
@@ -71,10 +75,12 @@ def test_fork_storm(python: Python, start: StartTarget, tmp_path: Path) -> None:
 def test_exec_of_another_program(start: StartTarget, tmp_path: Path) -> None:
     """The target becomes another interpreter under our eyes: no nonsense, no crash."""
     path = tmp_path / "p.json"
-    script = ("import os, sys, time\n"
-              "end = time.time() + 0.4\n"
-              "while time.time() < end: pass\n"
-              f"os.execv(sys.executable, [sys.executable, {program('exits.py')!r}, '0.6', '4'])")
+    script = (
+        "import os, sys, time\n"
+        "end = time.time() + 0.4\n"
+        "while time.time() < end: pass\n"
+        f"os.execv(sys.executable, [sys.executable, {program('exits.py')!r}, '0.6', '4'])"
+    )
     gsprof("record", "-o", path, "-r", "200", "--", main_python(), "-c", script, status=4)
     profile = Profile.load(path)
     assert "busy" in profile.names(), profile.names()

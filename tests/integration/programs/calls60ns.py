@@ -58,9 +58,18 @@ def main():
         g()
 
 
-PAIRS = [["", "<module>"], ["<module>", "main"],
-         ["main", "a"], ["main", "c"], ["main", "e"], ["main", "g"],
-         ["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"]]
+PAIRS = [
+    ["", "<module>"],
+    ["<module>", "main"],
+    ["main", "a"],
+    ["main", "c"],
+    ["main", "e"],
+    ["main", "g"],
+    ["a", "b"],
+    ["c", "d"],
+    ["e", "f"],
+    ["g", "h"],
+]
 
 target.ready(pairs=PAIRS)
 main()

@@ -22,8 +22,7 @@ def compressor(started):
 
 def main():
     started = threading.Event()
-    threading.Thread(target=compressor, args=(started,), name="compressor",
-                     daemon=True).start()
+    threading.Thread(target=compressor, args=(started,), name="compressor", daemon=True).start()
     started.wait()
     target.ready()
     while True:

@@ -15,6 +15,7 @@ SPIN = os.path.join(HERE, "named.py")
 
 def spin_until_killed(name):
     import named
+
     named.spin_as(name)
 
 
@@ -34,10 +35,14 @@ def main():
         children.append(start())
         started(fifo)
 
-    wait_for(lambda: subprocess.Popen(
-        ["/bin/sh", "-c", '"$0" "$1" in_shell; true', sys.executable, SPIN]))
-    wait_for(lambda: subprocess.Popen(
-        ["/bin/sh", "-c", 'exec "$0" "$1" by_exec', sys.executable, SPIN]))
+    wait_for(
+        lambda: subprocess.Popen(
+            ["/bin/sh", "-c", '"$0" "$1" in_shell; true', sys.executable, SPIN]
+        )
+    )
+    wait_for(
+        lambda: subprocess.Popen(["/bin/sh", "-c", 'exec "$0" "$1" by_exec', sys.executable, SPIN])
+    )
     for method in ("fork", "spawn"):
         context = multiprocessing.get_context(method)
 
@@ -46,6 +51,7 @@ def main():
             process.daemon = True
             process.start()
             return process
+
         wait_for(start)
     children.append(subprocess.Popen(["sleep", "3600"]))
     target.ready()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # flake8: noqa
+# fmt: off
 """Stands at lines that are easy to get wrong, one station after another.  The layout
 of this file is the test: do not let a formatter at it."""
 

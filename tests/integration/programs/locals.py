@@ -23,7 +23,7 @@ def stand():
     an_int = 42
     negative = -7
     zero = 0
-    big = 2 ** 100
+    big = 2**100
     a_float = 1.5
     infinite = float("inf")
     yes = True

@@ -11,7 +11,7 @@ ODD = {
     "cjk": "\u51fd\u6570",
     "astral": "\U00010400\U0001f40d",
     "script": "<script>alert(1)</script>",
-    "quote": "it's \"quoted\" & <b>",
+    "quote": 'it\'s "quoted" & <b>',
     "separators": "semi;colon tab\there",
     "newline": "two\nlines",
     "control": "bell\x07esc\x1b[31m",
@@ -38,6 +38,7 @@ class Outer:
 def outer(act):
     def nested():
         act()
+
     nested()
 
 

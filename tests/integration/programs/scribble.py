@@ -52,8 +52,9 @@ def word(how, rng, address, all_areas):
         return address
     if how == "pointers":
         return rng.choice(all_areas)[0] + 8 * rng.randrange(-4, 12)
-    return rng.choice((rng.getrandbits(64), rng.getrandbits(8), rng.getrandbits(31),
-                       rng.getrandbits(47) & ~7))
+    return rng.choice(
+        (rng.getrandbits(64), rng.getrandbits(8), rng.getrandbits(31), rng.getrandbits(47) & ~7)
+    )
 
 
 def main():

@@ -25,11 +25,13 @@ in_sub()
 def interpreters_module():
     try:
         import _interpreters as module  # 3.13 and later
+
         return module
     except ImportError:
         pass
     try:
         import _xxsubinterpreters as module  # 3.8 to 3.12
+
         return module
     except ImportError:
         return None
@@ -46,8 +48,9 @@ def main():
         return
     ident = module.create()
     reader, writer = os.pipe()
-    threading.Thread(target=in_thread, args=(module, ident, writer), name="sub",
-                     daemon=True).start()
+    threading.Thread(
+        target=in_thread, args=(module, ident, writer), name="sub", daemon=True
+    ).start()
     os.read(reader, 1)
     target.ready()
     while True:

@@ -34,12 +34,14 @@ def own_stack(depth=1):
     frame = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
-        frames.append({
-            "name": name_of(code),
-            "file": code.co_filename,
-            "line": frame.f_lineno,
-            "first_line": code.co_firstlineno,
-        })
+        frames.append(
+            {
+                "name": name_of(code),
+                "file": code.co_filename,
+                "line": frame.f_lineno,
+                "first_line": code.co_firstlineno,
+            }
+        )
         frame = frame.f_back
     return frames
 

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benchmarks share: rows of the table, processes whose cost is measured by the
+kernel, and the peers, installed apart from everything else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "integration"))
+
+from support import GSPROF, Json, Target, main_python, program  # noqa: E402
+
+# Pinned, so that a ratio of today can be compared with one of next year.
+PEERS = {"py-spy": "py-spy==0.4.3", "austin": "austin-dist==3.7.0"}
+
+# "As fast as you can" in the words of each.
+FULL_SPEED_HZ = 1000000
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    part: str
+    what: str
+    value: Optional[float]
+    unit: str
+    bar: str = ""
+    ok: Optional[bool] = None
+    command: str = ""
+    note: str = ""
+
+    def verdict(self) -> str:
+        return {None: "", True: "pass", False: "FAIL"}[self.ok]
+
+    def figure(self) -> str:
+        return "not available" if self.value is None else f"{self.value:.4g} {self.unit}"
+
+
+@dataclass
+class Cost:
+    """What a run took, by the kernel's account (wait4), and what it said."""
+
+    status: int
+    cpu_s: float
+    wall_s: float
+    rss_kb: int
+    out: str
+
+
+@dataclass
+class Bench:
+    """Settings of this run and the rows so far."""
+
+    python: str
+    quick: bool
+    folder: Path
+    peers: Dict[str, str] = field(default_factory=dict)
+    missing: Dict[str, str] = field(default_factory=dict)
+    rows: List[Row] = field(default_factory=list)
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        line = f"  {row.what:<54} {row.figure():>18}  {row.bar:<14} {row.verdict():<4}"
+        print(line.rstrip(), flush=True)
+        if row.note:
+            print(f"      {row.note}")
+
+    def seconds(self, full: float) -> float:
+        return full / 3 if self.quick else full
+
+    def rounds(self, full: int) -> int:
+        return max(1, full // 3) if self.quick else full
+
+    def target(self, name: str, *args: object) -> Target:
+        return Target([self.python, program(name), *map(str, args)])
+
+    def fresh(self, suffix: str) -> Path:
+        handle, name = tempfile.mkstemp(suffix, dir=self.folder)
+        os.close(handle)
+        os.unlink(name)
+        return Path(name)
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        machine = {
+            "cpus": os.cpu_count(),
+            "kernel": os.uname().release,
+            "cpu": cpu_name(),
+            "python": self.python,
+            "peers": self.peers,
+            "missing": self.missing,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        }
+        rows = [asdict(row) for row in self.rows]
+        path.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+
+
+def cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def shown(argv: Sequence[object]) -> str:
+    """A command as a person would type it."""
+    words = []
+    for word in map(str, argv):
+        short = word.replace(str(GSPROF), "gsprof")
+        words.append(os.path.basename(short) if short.startswith("/") else short)
+    return " ".join(words)
+
+
+def run(argv: Sequence[object], cpu: Optional[int] = None) -> Cost:
+    """Runs to the end; CPU time and memory are the child's own."""
+    begin = time.monotonic()
+    prefix = ["taskset", "-c", str(cpu)] if cpu is not None else []
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [*prefix, *map(str, argv)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace")
+    return Cost(
+        process.returncode,
+        usage.ru_utime + usage.ru_stime,
+        time.monotonic() - begin,
+        usage.ru_maxrss,
+        text,
+    )
+
+
+def need(cost: Cost, argv: Sequence[object]) -> Cost:
+    if cost.status:
+        raise RuntimeError(f"{shown(argv)} failed with {cost.status}:\n{cost.out}")
+    return cost
+
+
+def report_of(path: Path) -> Json:
+    """The figures of a recording."""
+    argv = [GSPROF, "report", "--json", path]
+    raw: Json = json.loads(need(run(argv), argv).out)
+    return raw
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+# ----------------------------------------------------------------------- the peers
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base) / "gsprof" / "bench-peers"
+
+
+def install_peers(bench: Bench) -> None:
+    """Each peer into a private environment; what cannot be had is told, not faked."""
+    venv = cache_folder()
+    pip = venv / "bin" / "pip"
+    if not pip.exists():
+        made = run([sys.executable, "-m", "venv", venv])
+        if made.status:
+            bench.missing.update(dict.fromkeys(PEERS, "no venv module"))
+            return
+    for name, pinned in PEERS.items():
+        exe = venv / "bin" / name
+        mark = venv / f"{pinned}.installed"
+        if not mark.exists():
+            done = run([pip, "install", "--quiet", pinned])
+            if done.status:
+                bench.missing[name] = "the package index does not have it, or is out of reach"
+                continue
+            mark.touch()
+        if run([exe, "--version"]).status:
+            bench.missing[name] = "it does not start on this machine"
+            continue
+        bench.peers[name] = str(exe)
+
+
+@dataclass
+class Tool:
+    """A profiler: how to ask it, and how many samples it then says it took."""
+
+    name: str
+    argv: Callable[[int, int, float, Path], List[str]]
+    samples: Callable[[Cost, Path], Tuple[int, int]]
+    suffix: str
+
+
+def gsprof_argv(pid: int, rate_hz: int, seconds: float, path: Path) -> List[str]:
+    return [
+        str(GSPROF),
+        "record",
+        "-p",
+        str(pid),
+        "-r",
+        str(rate_hz),
+        "-d",
+        f"{seconds:g}",
+        "-o",
+        str(path),
+    ]
+
+
+def gsprof_samples(_: Cost, path: Path) -> Tuple[int, int]:
+    raw = report_of(path)
+    return int(raw["samples"]), int(raw["losses"]["torn"]) + int(raw["losses"]["failed"])
+
+
+def pyspy_samples(cost: Cost, _: Path) -> Tuple[int, int]:
+    found = re.search(r"Samples: (\d+) Errors: (\d+)", cost.out)
+    return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+
+
+def austin_samples(cost: Cost, _: Path) -> Tuple[int, int]:
+    found = re.search(r"Error rate.*?(\d+)/(\d+)", cost.out)
+    return (int(found.group(2)), int(found.group(1))) if found else (0, 0)
+
+
+def pyspy_argv(exe: str, more: List[str]) -> Callable[[int, int, float, Path], List[str]]:
+    def argv(pid: int, rate_hz: int, seconds: float, path: Path) -> List[str]:
+        return [
+            exe,
+            "record",
+            *more,
+            "-p",
+            str(pid),
+            "-r",
+            str(rate_hz),
+            "-d",
+            str(max(1, round(seconds))),
+            "-f",
+            "raw",
+            "-o",
+            str(path),
+        ]
+
+    return argv
+
+
+def austin_argv(exe: str) -> Callable[[int, int, float, Path], List[str]]:
+    def argv(pid: int, rate_hz: int, seconds: float, path: Path) -> List[str]:
+        interval = f"{max(1, 1000000 // rate_hz)}us"
+        whole = str(max(1, round(seconds)))
+        return [exe, "-s", "-i", interval, "-x", whole, "-p", str(pid), "-o", str(path)]
+
+    return argv
+
+
+def tools(bench: Bench) -> List[Tool]:
+    """Ours first, then every peer at hand."""
+    found = [Tool("gsprof", gsprof_argv, gsprof_samples, ".gsp")]
+    austin = bench.peers.get("austin")
+    if austin:
+        found.append(Tool("austin", austin_argv(austin), austin_samples, ".austin"))
+    pyspy = bench.peers.get("py-spy")
+    if pyspy:
+        found.append(Tool("py-spy", pyspy_argv(pyspy, []), pyspy_samples, ".raw"))
+        found.append(
+            Tool(
+                "py-spy --nonblocking", pyspy_argv(pyspy, ["--nonblocking"]), pyspy_samples, ".raw"
+            )
+        )
+    return found
+
+
+def default_python() -> str:
+    return str(main_python())

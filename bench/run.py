@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""make bench: measures gsprof against its bars and its peers, prints a table and writes
+build/bench.json.  docs/performance.md explains the method."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Callable, Dict
+
+import accuracy
+import cost
+import slowdown
+import small
+import torn
+from common import ROOT, Bench, cpu_name, default_python, install_peers
+from support import GSPROF
+
+PARTS: Dict[str, Callable[[Bench], None]] = {
+    "small": small.main,
+    "accuracy": accuracy.main,
+    "torn": torn.main,
+    "cost": cost.main,
+    "slowdown": slowdown.main,
+}
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--only", default=",".join(PARTS), help="parts to run, with commas between: %(default)s"
+    )
+    parser.add_argument(
+        "--python", default=default_python(), help="interpreter of the targets (%(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="a third of the time, less sure")
+    parser.add_argument("--no-peers", action="store_true", help="do not install or run others")
+    parser.add_argument("--strict", action="store_true", help="status 1 when a bar is missed")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        default=ROOT / "build" / "bench.json",
+        help="where the figures go (%(default)s)",
+    )
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = options()
+    parts = args.only.split(",")
+    unknown = set(parts) - set(PARTS)
+    if unknown:
+        print(f"no such part: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 64
+    if not os.access(GSPROF, os.X_OK):
+        print(f"no {GSPROF}: run make first, or set GSPROF_BIN", file=sys.stderr)
+        return 66
+    begin = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="gsprof-bench-"))
+    bench = Bench(args.python, args.quick, folder)
+    try:
+        if args.no_peers:
+            bench.missing = {"austin": "--no-peers", "py-spy": "--no-peers"}
+        else:
+            install_peers(bench)
+        print(f"{cpu_name()}, {os.cpu_count()} CPUs, Linux {os.uname().release}")
+        print(f"targets run on {bench.python}; peers: {', '.join(bench.peers) or 'none'}")
+        for name, why in bench.missing.items():
+            print(f"{name}: not available ({why})")
+        for part in parts:
+            print(f"\n{part}", flush=True)
+            PARTS[part](bench)
+    finally:
+        shutil.rmtree(folder)
+    bench.save(args.json)
+    failed = [row for row in bench.rows if row.ok is False]
+    passed = [row for row in bench.rows if row.ok]
+    print(
+        f"\n{len(passed)} bars met, {len(failed)} missed, "
+        f"{time.monotonic() - begin:.0f} s; {args.json}"
+    )
+    return 1 if failed and args.strict else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

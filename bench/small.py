@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long one waits for an answer, and how much memory an hour of samples takes."""
+
+from __future__ import annotations
+
+from typing import List, Sequence
+
+from common import FULL_SPEED_HZ, Bench, Row, gsprof_argv, median, need, report_of, run, shown
+from support import GSPROF
+
+HOUR_AT_1KHZ = 3600000
+
+
+def walls_ms(argv: Sequence[object], rounds: int) -> List[float]:
+    return [need(run(argv), argv).wall_s * 1000 for _ in range(rounds)]
+
+
+def waiting(bench: Bench) -> None:
+    argv: List[object] = [GSPROF, "--version"]
+    start = median(walls_ms(["true"], 30))
+    value = median(walls_ms(argv, 50))
+    bench.add(
+        Row(
+            "small",
+            "gsprof --version, wall",
+            value,
+            "ms",
+            "<= 5 ms",
+            value <= 5,
+            shown(argv),
+            f"starting `true` the same way takes {start:.2f} ms",
+        )
+    )
+    target = bench.target("deep.py", 61)
+    try:
+        argv = [GSPROF, "dump", "-p", target.pid]
+        walls_ms(argv, 3)
+        value = median(walls_ms(argv, 25))
+    finally:
+        target.end()
+    bench.add(
+        Row(
+            "small",
+            "gsprof dump of a warm target, wall",
+            value,
+            "ms",
+            "<= 30 ms",
+            value <= 30,
+            shown(argv),
+        )
+    )
+
+
+def memory(bench: Bench) -> None:
+    """As many samples as an hour at 1 kHz gives, as fast as they come."""
+    target = bench.target("tiny.py")
+    wanted = HOUR_AT_1KHZ // (10 if bench.quick else 1)
+    seconds = 5.0
+    try:
+        while True:
+            path = bench.fresh(".gsp")
+            argv = gsprof_argv(target.pid, FULL_SPEED_HZ, seconds, path)
+            cost = need(run(argv), argv)
+            samples = report_of(path)["samples"]
+            size = path.stat().st_size
+            path.unlink()
+            if samples >= wanted or seconds > 90:
+                break
+            seconds = min(120.0, 1.15 * seconds * wanted / max(1, samples) + 1)
+    finally:
+        target.end()
+    value = cost.rss_kb / 1024
+    bench.add(
+        Row(
+            "small",
+            f"resident memory after {samples} samples",
+            value,
+            "MB",
+            "<= 15 MB",
+            value <= 15 and samples >= wanted,
+            shown(argv),
+            "an hour at 1 kHz is 3,600,000 samples",
+        )
+    )
+    bench.add(Row("small", ".gsp on disk", size / max(1, samples), "bytes/sample"))
+
+
+def main(bench: Bench) -> None:
+    waiting(bench)
+    memory(bench)
