@@ -14,8 +14,8 @@
 #include "cli/launch.h"
 #include "cli/rec_file.h"
 #include "export/gsp_stream.h"
+#include "model/words.h"
 #include "proc/task.h"
-#include "report/report.h"
 #include "sample/record.h"
 
 struct record_opts {
@@ -116,12 +116,14 @@ static void on_signal(int sig, siginfo_t *info, void *context)
     errno = saved;
 }
 
-static void catch_signals(struct session *session)
+static void catch_signals(const struct session *session)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct gsp_rec_file *file = &session->file;
+    bool stays = strcmp(file->format->name, "gsp") == 0 && strcmp(file->output, "-") != 0;
     snprintf(last_words, sizeof(last_words),
              "\ngsprof: stopped at once; what was recorded is in %.400s\n",
-             session->file.stream_path);
+             stays ? file->output : file->stream_path);
     last_words_len = strlen(last_words);
     struct sigaction action = {0};
     action.sa_sigaction = on_signal;
@@ -262,8 +264,12 @@ static int sample_target(struct session *session, struct gsp_err *err)
                                          .beat = on_beat};
     struct gsp_record *record = NULL;
     int rc = gsp_record_new(&record_opts, session->profile, &sink, &record, err);
-    if (rc < 0)
+    if (rc == GSP_OK)
+        rc = gsp_rec_file_settle(&session->file, err);
+    if (rc < 0) {
+        gsp_record_free(record);
         return rc;
+    }
     if (!session->parsed->globals.quiet)
         gsp_term_line(&session->term, "Recording %s (pid %d) at %.6g Hz. Press Ctrl-C to stop.",
                       session->title, (int)session->pid, opts->rate_hz);
@@ -351,7 +357,7 @@ static void tell_summary(struct session *session)
     const struct gsp_record_stats *stats = &session->stats;
     gsp_auto_buf lost = {0};
     char elapsed[32];
-    gsp_report_losses(&stats->losses, &lost);
+    gsp_words_losses(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
     gsp_term_line(&session->term, "%" PRIu64 " samples in %s (%.4g Hz); stopped because %s.",
                   stats->samples, gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),

@@ -151,8 +151,11 @@ static void perm_traced(const struct scene *scene, struct gsp_hint *out)
 static void perm_container(const struct scene *scene, struct gsp_hint *out)
 {
     enum gsp_container kind = scene->perm.container;
-    set_why(out, "this container (%s) runs without the capability SYS_PTRACE",
-            gsp_container_name(kind));
+    if (kind == GSP_CONTAINER_NONE)
+        set_why(out, "this root runs without the capability SYS_PTRACE (a sandbox?)");
+    else
+        set_why(out, "this container (%s) runs without the capability SYS_PTRACE",
+                gsp_container_name(kind));
     add_launch(scene, out);
     if (kind == GSP_CONTAINER_KUBERNETES)
         gsp_hint_add(out, "in the container's spec",
@@ -161,7 +164,8 @@ static void perm_container(const struct scene *scene, struct gsp_hint *out)
         gsp_hint_add(out, "a new container", "podman run --cap-add SYS_PTRACE IMAGE");
     else if (kind == GSP_CONTAINER_DOCKER)
         gsp_hint_add(out, "a new container", "docker run --cap-add SYS_PTRACE IMAGE");
-    gsp_hint_add(out, "outside the container", "sudo gsprof %s --pid HOST_PID", scene->command);
+    gsp_hint_add(out, kind == GSP_CONTAINER_NONE ? "outside of it" : "outside the container",
+                 "sudo gsprof %s --pid HOST_PID", scene->command);
 }
 
 static void perm_user(const struct scene *scene, struct gsp_hint *out)
@@ -235,7 +239,7 @@ static void hint_perm(const struct scene *scene, struct gsp_hint *out)
         perm_traced(scene, out);
     else if (perm->yama_scope >= 3)
         perm_yama(scene, out);
-    else if (perm->container != GSP_CONTAINER_NONE && perm->euid == 0 && !perm->sys_ptrace)
+    else if (perm->euid == 0 && !perm->sys_ptrace)
         perm_container(scene, out);
     else if (perm->euid > 0 && perm->target_uid >= 0 && perm->target_uid != perm->euid)
         perm_user(scene, out);

@@ -16,6 +16,11 @@
 /* Hidden files of killed recorders that may lie about before we give up. */
 #define NAMES_MAX 100
 
+static bool is_gsp(const struct gsp_rec_file *file)
+{
+    return strcmp(file->format->name, "gsp") == 0;
+}
+
 static int check_kind(const char *path, bool force, struct gsp_err *err)
 {
     int rc = gsp_cli_check_output(path, force, err);
@@ -81,8 +86,9 @@ static int open_stream(struct gsp_rec_file *file, struct gsp_err *err)
         int rc = check_kind(file->output, file->force, err);
         if (rc < 0)
             return rc;
-        return strcmp(file->format->name, "gsp") == 0 ? open_direct(file, err)
-                                                      : open_hidden(file, file->output, err);
+        /* With force the old file stays until there is something to put in its place. */
+        return is_gsp(file) && !file->force ? open_direct(file, err)
+                                            : open_hidden(file, file->output, err);
     }
     const char *folder = getenv("TMPDIR");
     char beside[512];
@@ -101,6 +107,23 @@ int gsp_rec_file_open(struct gsp_rec_file *file, const char *output,
     if (rc < 0)
         gsp_rec_file_free(file);
     return rc;
+}
+
+int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err)
+{
+    if (file->is_direct || !is_gsp(file) || strcmp(file->output, "-") == 0)
+        return GSP_OK;
+    char *name = strdup(file->output);
+    if (!name)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (rename(file->stream_path, file->output) < 0) {
+        free(name);
+        return no_write(file->output, err);
+    }
+    free(file->stream_path);
+    file->stream_path = name;
+    file->is_direct = true;
+    return GSP_OK;
 }
 
 /* A .gsp asked for on stdout needs no conversion: the very bytes. */
@@ -130,12 +153,12 @@ int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view *view, 
     if (file->is_direct)
         return GSP_OK;
     int rc = GSP_OK;
-    const struct gsp_format *gsp = gsp_format_find("gsp");
-    if (file->format == gsp) {
+    if (is_gsp(file)) {
         rc = copy_out(file->stream_path, err);
     } else {
         struct gsp_profile *profile = NULL;
-        rc = gsp_format_load(file->stream_path, gsp, file->format->needs_samples, &profile, err);
+        rc = gsp_format_load(file->stream_path, gsp_format_find("gsp"), file->format->needs_samples,
+                             &profile, err);
         if (rc == GSP_OK)
             rc = gsp_format_save(file->output, file->format, profile, view, file->force, err);
         gsp_profile_free(profile);

@@ -31,6 +31,8 @@ struct gsp_rec_file {
 GSP_MUST_CHECK int gsp_rec_file_open(struct gsp_rec_file *file, const char *output,
                                      const struct gsp_format *format, bool force,
                                      struct gsp_err *err);
+/* The target could be attached to: an old .gsp that is to be replaced goes now, not before. */
+GSP_MUST_CHECK int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err);
 /* Turns the stream into the output.  On failure the stream stays where it is. */
 GSP_MUST_CHECK int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view *view,
                                        struct gsp_err *err);

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "cli/common.h"
+#include "cli/doctor.h"
+#include "cli/hint.h"
+#include "py/layout.h"
+
+struct doctor_opts {
+    bool json;
+};
+
+static const struct gsp_opt OPTS[] = {
+    GSP_OPT_SWITCH(struct doctor_opts, json, "json", 0, false, "For programs."),
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof doctor", "What works on this machine, and why the rest does not"},
+    {"gsprof doctor --json", "The same for a program, or for a bug report"},
+    {"sudo gsprof doctor", "What root may do here"},
+};
+
+/* One thing that a user may want, and whether it works here. */
+struct ability {
+    const char *key;
+    const char *what;
+    bool works;
+    char why[160];
+};
+
+#define ABILITY_COUNT 4U
+
+static void judge_own(const struct gsp_perm *perm, struct ability *out)
+{
+    *out = (struct ability){.key = "attach_own", .what = "record --pid of own processes"};
+    out->works = perm->sys_ptrace ? perm->yama_scope < 3 : perm->yama_scope < 1;
+    if (out->works)
+        return;
+    if (perm->yama_scope >= 3)
+        snprintf(out->why, sizeof(out->why), "kernel.yama.ptrace_scope is %d: nobody may",
+                 perm->yama_scope);
+    else
+        snprintf(out->why, sizeof(out->why),
+                 "kernel.yama.ptrace_scope is %d: %s; gsprof help permissions", perm->yama_scope,
+                 perm->yama_scope == 1 ? "only children of gsprof" : "only root");
+}
+
+static void judge_others(const struct gsp_perm *perm, struct ability *out)
+{
+    *out = (struct ability){.key = "attach_others", .what = "record --pid of other users"};
+    out->works = perm->sys_ptrace && perm->yama_scope < 3;
+    if (out->works)
+        return;
+    const char *why = "needs root: sudo gsprof";
+    if (perm->euid == 0)
+        why = perm->container == GSP_CONTAINER_NONE
+                  ? "root without the capability SYS_PTRACE"
+                  : "the container lacks SYS_PTRACE; gsprof help permissions";
+    snprintf(out->why, sizeof(out->why), "%s", why);
+}
+
+static void judge(const struct gsp_doctor *doctor, struct ability out[ABILITY_COUNT])
+{
+    const struct gsp_perm *perm = &doctor->perm;
+    bool reads = doctor->selftest.code == GSP_OK;
+    out[0] = (struct ability){
+        .key = "launch", .what = "record -- COMMAND", .works = reads && perm->yama_scope < 3};
+    if (!out[0].works)
+        snprintf(out[0].why, sizeof(out[0].why), "%.150s",
+                 reads ? "kernel.yama.ptrace_scope is 3" : doctor->selftest.msg);
+    judge_own(perm, &out[1]);
+    judge_others(perm, &out[2]);
+    out[3] = (struct ability){.key = "host_processes",
+                              .what = "processes outside this container",
+                              .works = perm->in_pid_ns != GSP_ANSWER_YES};
+    if (!out[3].works)
+        snprintf(out[3].why, sizeof(out[3].why),
+                 "this pid namespace does not show them; run gsprof on the host");
+    for (size_t i = 1; i < 3; i++) {
+        if (out[i].works && !reads) {
+            out[i].works = false;
+            snprintf(out[i].why, sizeof(out[i].why), "%.150s", doctor->selftest.msg);
+        }
+    }
+}
+
+static const char *answer_text(enum gsp_answer answer)
+{
+    return answer == GSP_ANSWER_YES ? "yes" : answer == GSP_ANSWER_NO ? "no" : "unknown";
+}
+
+static void put_fact(struct gsp_buf *out, const char *name, const char *fmt, ...) GSP_PRINTF(3, 4);
+
+static void put_fact(struct gsp_buf *out, const char *name, const char *fmt, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    gsp_buf_printf(out, "  %-18s %s\n", name, text);
+}
+
+static const char *yama_text(int scope)
+{
+    static const char *const texts[] = {"own processes may be read", "only children may be read",
+                                        "only root may read", "nobody may read until reboot"};
+    if (scope < 0)
+        return "no Yama: own processes may be read";
+    return scope < (int)GSP_COUNT(texts) ? texts[scope] : "unknown";
+}
+
+static void put_machine(const struct gsp_doctor *doctor, struct gsp_buf *out)
+{
+    const struct gsp_perm *perm = &doctor->perm;
+    put_fact(out, "kernel", "%s %s %s", doctor->system.sysname, doctor->system.release,
+             doctor->system.machine);
+    put_fact(out, "user", "%lld%s", (long long)perm->euid, perm->euid == 0 ? " (root)" : "");
+    if (perm->yama_scope < 0)
+        put_fact(out, "ptrace scope", "%s", yama_text(perm->yama_scope));
+    else
+        put_fact(out, "ptrace scope", "%d: %s", perm->yama_scope, yama_text(perm->yama_scope));
+    bool any = perm->sys_ptrace || perm->sys_admin || perm->perfmon || perm->bpf;
+    put_fact(out, "capabilities", "%s%s%s%s%s", perm->sys_ptrace ? "SYS_PTRACE " : "",
+             perm->sys_admin ? "SYS_ADMIN " : "", perm->perfmon ? "PERFMON " : "",
+             perm->bpf ? "BPF" : "", any ? "" : "none that matter");
+    static const char *const filters[] = {"off", "strict", "filter"};
+    put_fact(out, "seccomp", "%s",
+             perm->seccomp >= 0 && perm->seccomp < 3 ? filters[perm->seccomp] : "unknown");
+    put_fact(out, "container", "%s", gsp_container_name(perm->container));
+    put_fact(out, "own pid namespace", "%s", answer_text(perm->in_pid_ns));
+    put_fact(out, "own user namespace", "%s", answer_text(perm->in_user_ns));
+    if (perm->perf_paranoid != GSP_PERM_NO_PARANOID)
+        put_fact(out, "perf_event_paranoid", "%d", perm->perf_paranoid);
+    put_fact(out, "self-test", "%s",
+             doctor->selftest.code == GSP_OK ? "the memory of a child was read"
+                                             : doctor->selftest.msg);
+}
+
+static void put_pythons(const struct gsp_doctor *doctor, struct gsp_buf *out)
+{
+    for (size_t i = 0; i < doctor->process_count; i++) {
+        const struct gsp_doctor_process *row = &doctor->processes[i];
+        gsp_buf_printf(out, "  %7d  %-9s %.50s\n", (int)row->pid,
+                       row->version[0] ? row->version : "-", row->cmdline);
+        if (row->rc < 0) {
+            gsp_buf_puts(out, "           cannot be read: ");
+            gsp_buf_term(out, gsp_sv_of(row->reason));
+            gsp_buf_putc(out, '\n');
+        }
+    }
+    if (doctor->process_more)
+        gsp_buf_printf(out, "  and %zu more\n", doctor->process_more);
+    if (!doctor->process_count)
+        gsp_buf_puts(out, "  none\n");
+}
+
+static void put_text(const struct gsp_doctor *doctor, const struct gsp_term *term,
+                     struct gsp_buf *out)
+{
+    const char *bold = gsp_term_bold(term);
+    const char *off = gsp_term_off(term);
+    struct ability abilities[ABILITY_COUNT];
+    judge(doctor, abilities);
+    gsp_buf_printf(out, "%sgsprof " GSP_VERSION "%s, reads CPython 3.%u to 3.%u\n\n", bold, off,
+                   GSP_PY_MINOR_MIN, GSP_PY_MINOR_MAX);
+    gsp_buf_printf(out, "%sThis machine%s\n", bold, off);
+    put_machine(doctor, out);
+    gsp_buf_printf(out, "\n%sWhat works%s\n", bold, off);
+    for (size_t i = 0; i < ABILITY_COUNT; i++) {
+        const struct ability *ability = &abilities[i];
+        gsp_buf_printf(out, "  %s%s%s %s%s%s\n",
+                       ability->works ? gsp_term_green(term) : gsp_term_yellow(term),
+                       ability->works ? "yes" : "no ", off, ability->what,
+                       ability->why[0] ? ": " : "", ability->why);
+    }
+    gsp_buf_printf(out, "\n%sPython processes that run now%s\n", bold, off);
+    put_pythons(doctor, out);
+    gsp_buf_printf(out, "\n%sPython interpreters on PATH%s\n", bold, off);
+    for (size_t i = 0; i < doctor->python_count; i++) {
+        const struct gsp_doctor_python *row = &doctor->pythons[i];
+        gsp_buf_printf(out, "  %-9s ", row->version[0] ? row->version : "?");
+        gsp_buf_term(out, gsp_sv_of(row->path));
+        gsp_buf_puts(out, row->version[0] && !row->supported ? " (not supported)\n" : "\n");
+    }
+    if (!doctor->python_count)
+        gsp_buf_puts(out, "  none\n");
+}
+
+static void json_text(struct gsp_json *json, const char *key, const char *text)
+{
+    gsp_json_key(json, key);
+    gsp_json_str(json, text);
+}
+
+static void json_flag(struct gsp_json *json, const char *key, bool value)
+{
+    gsp_json_key(json, key);
+    gsp_json_bool(json, value);
+}
+
+/* A number, or null where the fallback says that it is unknown. */
+static void json_known(struct gsp_json *json, const char *key, int64_t value, int64_t unknown)
+{
+    gsp_json_key(json, key);
+    if (value == unknown)
+        gsp_json_null(json);
+    else
+        gsp_json_i64(json, value);
+}
+
+static void json_answer(struct gsp_json *json, const char *key, enum gsp_answer answer)
+{
+    gsp_json_key(json, key);
+    if (answer == GSP_ANSWER_UNKNOWN)
+        gsp_json_null(json);
+    else
+        gsp_json_bool(json, answer == GSP_ANSWER_YES);
+}
+
+static void json_machine(const struct gsp_doctor *doctor, struct gsp_json *json)
+{
+    const struct gsp_perm *perm = &doctor->perm;
+    gsp_json_key(json, "machine");
+    gsp_json_obj_begin(json);
+    json_text(json, "kernel", doctor->system.release);
+    json_text(json, "architecture", doctor->system.machine);
+    json_known(json, "euid", perm->euid, -1);
+    json_known(json, "ptrace_scope", perm->yama_scope, -1);
+    json_known(json, "seccomp", perm->seccomp, -1);
+    json_known(json, "perf_event_paranoid", perm->perf_paranoid, GSP_PERM_NO_PARANOID);
+    gsp_json_key(json, "capabilities");
+    gsp_json_obj_begin(json);
+    json_flag(json, "sys_ptrace", perm->sys_ptrace);
+    json_flag(json, "sys_admin", perm->sys_admin);
+    json_flag(json, "perfmon", perm->perfmon);
+    json_flag(json, "bpf", perm->bpf);
+    gsp_json_obj_end(json);
+    json_text(json, "container",
+              perm->container == GSP_CONTAINER_NONE ? NULL : gsp_container_name(perm->container));
+    json_answer(json, "pid_namespace", perm->in_pid_ns);
+    json_answer(json, "user_namespace", perm->in_user_ns);
+    json_flag(json, "selftest", doctor->selftest.code == GSP_OK);
+    json_text(json, "selftest_reason",
+              doctor->selftest.code == GSP_OK ? NULL : doctor->selftest.msg);
+    gsp_json_obj_end(json);
+}
+
+static void json_pythons(const struct gsp_doctor *doctor, struct gsp_json *json)
+{
+    gsp_json_key(json, "processes");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < doctor->process_count; i++) {
+        const struct gsp_doctor_process *row = &doctor->processes[i];
+        gsp_json_obj_begin(json);
+        gsp_json_key(json, "pid");
+        gsp_json_i64(json, row->pid);
+        json_text(json, "version", row->version[0] ? row->version : NULL);
+        json_text(json, "command_line", row->cmdline);
+        json_flag(json, "readable", row->rc == GSP_OK);
+        json_text(json, "reason", row->rc == GSP_OK ? NULL : row->reason);
+        gsp_json_obj_end(json);
+    }
+    gsp_json_arr_end(json);
+    gsp_json_key(json, "processes_not_listed");
+    gsp_json_u64(json, doctor->process_more);
+    gsp_json_key(json, "interpreters");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < doctor->python_count; i++) {
+        const struct gsp_doctor_python *row = &doctor->pythons[i];
+        gsp_json_obj_begin(json);
+        json_text(json, "path", row->path);
+        json_text(json, "version", row->version[0] ? row->version : NULL);
+        json_flag(json, "supported", row->supported);
+        gsp_json_obj_end(json);
+    }
+    gsp_json_arr_end(json);
+}
+
+static void put_json(const struct gsp_doctor *doctor, struct gsp_buf *out)
+{
+    struct gsp_json json;
+    struct ability abilities[ABILITY_COUNT];
+    judge(doctor, abilities);
+    gsp_json_init(&json, out);
+    gsp_json_obj_begin(&json);
+    json_text(&json, "gsprof_version", GSP_VERSION);
+    json_machine(doctor, &json);
+    gsp_json_key(&json, "works");
+    gsp_json_obj_begin(&json);
+    for (size_t i = 0; i < ABILITY_COUNT; i++) {
+        gsp_json_key(&json, abilities[i].key);
+        gsp_json_obj_begin(&json);
+        json_flag(&json, "works", abilities[i].works);
+        json_text(&json, "reason", abilities[i].works ? NULL : abilities[i].why);
+        gsp_json_obj_end(&json);
+    }
+    gsp_json_obj_end(&json);
+    json_pythons(doctor, &json);
+    gsp_json_obj_end(&json);
+    gsp_buf_putc(out, '\n');
+}
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct doctor_opts *opts = parsed->opts;
+    struct gsp_err err = {0};
+    struct gsp_term term;
+    gsp_auto_buf text = {0};
+    struct gsp_doctor *doctor = calloc(1, sizeof(*doctor));
+    if (!doctor) {
+        gsp_err_fill(&err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+    }
+    gsp_doctor_look(doctor);
+    gsp_term_init(&term, STDOUT_FILENO, parsed->globals.color);
+    if (opts->json)
+        put_json(doctor, &text);
+    else
+        put_text(doctor, &term, &text);
+    int status = doctor->selftest.code == GSP_OK ? 0 : gsp_err_exit_status(doctor->selftest.code);
+    free(doctor);
+    if (gsp_cli_put_text(NULL, false, &text, &err) < 0)
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
+    return status;
+}
+
+const struct gsp_command gsp_cmd_doctor = {
+    .name = "doctor",
+    .summary = "Tell what works on this machine, and why the rest does not",
+    .synopsis = "[--json]",
+    .about = "Looks at the kernel, its ptrace settings, capabilities, the container, and the "
+             "Pythons that run or are on PATH, and tries to read a child of its own. Starts no "
+             "other program and changes nothing. Put its output into bug reports.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct doctor_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .run = run,
+};

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/doctor.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "proc/mem.h"
+#include "proc/task.h"
+#include "py/locate.h"
+
+static bool is_python_name(struct gsp_sv name)
+{
+    return gsp_sv_starts(name, "python") || gsp_sv_starts(name, "Python");
+}
+
+/* A process is worth asking when its program or its first argument is called python. */
+static bool looks_like_python(pid_t pid, const struct gsp_buf *cmdline)
+{
+    gsp_auto_buf exe = {0};
+    gsp_proc_exe(pid, &exe);
+    if (is_python_name(gsp_sv_basename(gsp_buf_sv(&exe))))
+        return true;
+    struct gsp_sv first = gsp_buf_sv(cmdline);
+    const char *blank = first.len ? memchr(first.p, ' ', first.len) : NULL;
+    if (blank)
+        first.len = (size_t)(blank - first.p);
+    return is_python_name(gsp_sv_basename(first));
+}
+
+static void look_process(pid_t pid, struct gsp_doctor *out)
+{
+    gsp_auto_buf cmdline = {0};
+    gsp_proc_cmdline(pid, &cmdline);
+    struct gsp_perm perm;
+    if (!looks_like_python(pid, &cmdline))
+        return;
+    gsp_perm_look("", pid, &perm);
+    if (perm.state == 'Z')
+        return;
+    if (out->process_count == GSP_DOCTOR_ROWS_MAX) {
+        out->process_more++;
+        return;
+    }
+    struct gsp_doctor_process *row = &out->processes[out->process_count++];
+    gsp_auto_buf shown = {0};
+    gsp_buf_term(&shown, gsp_buf_sv(&cmdline));
+    const char *text = gsp_buf_cstr(&shown);
+    row->pid = pid;
+    snprintf(row->cmdline, sizeof(row->cmdline), "%s", text ? text : "");
+
+    struct gsp_err err = {0};
+    struct gsp_mem *mem = NULL;
+    struct gsp_py_runtime runtime = {0};
+    row->rc = gsp_perm_try(pid, &err);
+    if (row->rc == GSP_OK)
+        row->rc = gsp_mem_open_pid(pid, &mem, &err);
+    if (row->rc == GSP_OK)
+        row->rc = gsp_py_locate(pid, mem, &runtime, &err);
+    gsp_mem_free(mem);
+    if (row->rc == GSP_OK)
+        snprintf(row->version, sizeof(row->version), "%s", runtime.version);
+    else
+        snprintf(row->reason, sizeof(row->reason), "%s", err.msg);
+}
+
+static void look_processes(struct gsp_doctor *out)
+{
+    DIR *folder = opendir("/proc");
+    if (!folder)
+        return;
+    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+        int64_t pid = 0;
+        if (isdigit((unsigned char)entry->d_name[0]) &&
+            gsp_parse_i64(entry->d_name, 1, INT_MAX, &pid, NULL) == GSP_OK &&
+            pid != (int64_t)getpid())
+            look_process((pid_t)pid, out);
+    }
+    closedir(folder);
+}
+
+bool gsp_doctor_version_of(const char *path, char *out, size_t cap)
+{
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    unsigned minor = 0;
+    int end = 0;
+    snprintf(out, cap, "%s", "");
+    if (sscanf(name, "python3.%3u%n", &minor, &end) != 1)
+        return false;
+    bool is_free = name[end] == 't' && name[end + 1] == '\0';
+    if (name[end] != '\0' && !is_free)
+        return false;
+    snprintf(out, cap, "3.%u%s", minor, is_free ? "t" : "");
+    return minor >= GSP_PY_MINOR_MIN && minor <= GSP_PY_MINOR_MAX;
+}
+
+/* A wrapper script (pyenv's shims) is no interpreter. */
+static bool is_elf(const char *path)
+{
+    char head[4] = "";
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, head, sizeof(head)) == (ssize_t)sizeof(head) &&
+           memcmp(head, "\177ELF", sizeof(head)) == 0;
+}
+
+static void look_python(const char *folder, const char *name, struct gsp_doctor *out)
+{
+    char path[PATH_MAX];
+    char real[PATH_MAX];
+    char version[16];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (!realpath(path, real) || !is_elf(real) || out->python_count == GSP_DOCTOR_ROWS_MAX)
+        return;
+    bool supported = gsp_doctor_version_of(real, version, sizeof(version));
+    for (size_t i = 0; i < out->python_count; i++) {
+        if (strcmp(out->pythons[i].path, real) == 0)
+            return;
+    }
+    struct gsp_doctor_python *row = &out->pythons[out->python_count++];
+    snprintf(row->path, sizeof(row->path), "%.*s", (int)sizeof(row->path) - 1, real);
+    snprintf(row->version, sizeof(row->version), "%s", version);
+    row->supported = supported;
+}
+
+/* python, python3, python3.11, python3.13t; not python3-config or pythonw. */
+static bool is_interpreter_name(const char *name)
+{
+    if (strncmp(name, "python", 6) != 0)
+        return false;
+    size_t len = strspn(name + 6, "0123456789.");
+    return name[6 + len] == '\0' || (name[6 + len] == 't' && name[6 + len + 1] == '\0');
+}
+
+static void look_path(struct gsp_doctor *out)
+{
+    struct gsp_sv rest = gsp_sv_of(getenv("PATH"));
+    struct gsp_sv part;
+    while (gsp_sv_split(&rest, ':', &part)) {
+        char folder[PATH_MAX];
+        if (part.len == 0 || part.len >= sizeof(folder))
+            continue;
+        snprintf(folder, sizeof(folder), "%.*s", (int)part.len, part.p);
+        DIR *dir = opendir(folder);
+        for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
+            if (is_interpreter_name(e->d_name))
+                look_python(folder, e->d_name, out);
+        }
+        if (dir)
+            closedir(dir);
+    }
+}
+
+void gsp_doctor_look(struct gsp_doctor *out)
+{
+    *out = (struct gsp_doctor){0};
+    if (uname(&out->system) < 0)
+        snprintf(out->system.release, sizeof(out->system.release), "unknown");
+    gsp_perm_look("", 0, &out->perm);
+    int rc = gsp_perm_selftest(&out->selftest);
+    if (rc == GSP_OK)
+        out->selftest = (struct gsp_err){0};
+    look_processes(out);
+    look_path(out);
+}
