@@ -1,0 +1,273 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A small but real training loop: digits drawn as noisy 8x8 pictures, a two-layer network.
+
+Runs on PyTorch when it is there, else on NumPy, else in plain Python, for about six seconds
+(TRAIN_SECONDS says otherwise).  It has the parts that a profile of training shows: loading
+and augmenting data, forward, backward, the optimizer, and an evaluation now and then."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import time
+from typing import Any, Callable, List, Protocol, Tuple
+
+BATCH = 64
+SIDE = 8
+PIXELS = SIDE * SIDE
+HIDDEN = 64
+CLASSES = 10
+RATE = 0.4
+
+Picture = List[float]
+Batch = Tuple[List[Picture], List[int]]
+
+# Each digit as the segments of a seven-segment display: top, left up, right up, middle,
+# left down, right down, bottom.
+SEGMENTS = "1110111 0010010 1011101 1011011 0111010 1101011 1101111 1010010 1111111 1111011".split()
+STROKES = [(0, 1, 0, 6), (0, 1, 3, 1), (0, 6, 3, 6), (3, 1, 3, 6)]
+STROKES += [(3, 1, 7, 1), (3, 6, 7, 6), (7, 1, 7, 6)]
+
+
+class Model(Protocol):
+    """What the loop needs of a network, whatever it is made with."""
+
+    name: str
+
+    def forward(self, pictures: List[Picture]) -> Any:
+        ...
+
+    def loss(self, output: Any, labels: List[int]) -> float:
+        ...
+
+    def backward(self, labels: List[int]) -> None:
+        ...
+
+    def optimizer_step(self) -> None:
+        ...
+
+    def predict(self, pictures: List[Picture]) -> List[int]:
+        ...
+
+
+# ------------------------------------------------------------------------ data
+
+
+def draw_digit(digit: int) -> Picture:
+    picture = [0.0] * PIXELS
+    for on, (row, column, last_row, last_column) in zip(SEGMENTS[digit], STROKES):
+        if on == "0":
+            continue
+        steps = max(last_row - row, last_column - column)
+        for i in range(steps + 1):
+            y = row + (last_row - row) * i // steps
+            x = column + (last_column - column) * i // steps
+            picture[y * SIDE + x] = 1.0
+    return picture
+
+
+DIGITS = [draw_digit(digit) for digit in range(CLASSES)]
+
+
+def augment(picture: Picture, rng: random.Random) -> Picture:
+    """Shifts a picture by up to one pixel and adds noise."""
+    dy, dx = rng.randint(-1, 1), rng.randint(-1, 1)
+    moved = [0.0] * PIXELS
+    for y in range(SIDE):
+        for x in range(SIDE):
+            if 0 <= y + dy < SIDE and 0 <= x + dx < SIDE:
+                moved[y * SIDE + x] = picture[(y + dy) * SIDE + x + dx]
+    return [value + rng.gauss(0.0, 0.2) for value in moved]
+
+
+def load_batch(rng: random.Random) -> Batch:
+    labels = [rng.randrange(CLASSES) for _ in range(BATCH)]
+    return [augment(DIGITS[label], rng) for label in labels], labels
+
+
+# ---------------------------------------------------------------------- models
+
+
+def random_weights(rows: int, columns: int, seed: int) -> List[List[float]]:
+    rng = random.Random(seed)
+    scale = 1.0 / math.sqrt(rows)
+    return [[rng.gauss(0.0, scale) for _ in range(columns)] for _ in range(rows)]
+
+
+class TorchModel:
+    def __init__(self) -> None:
+        import torch
+
+        self.torch = torch
+        self.name = f"PyTorch {torch.__version__}"
+        torch.manual_seed(1)
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(PIXELS, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, CLASSES)
+        )
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=RATE)
+        self.current: Any = None
+
+    def forward(self, pictures: List[Picture]) -> Any:
+        return self.net(self.torch.tensor(pictures))
+
+    def loss(self, output: Any, labels: List[int]) -> float:
+        target = self.torch.tensor(labels)
+        self.current = self.torch.nn.functional.cross_entropy(output, target)
+        return float(self.current)
+
+    def backward(self, labels: List[int]) -> None:
+        self.optimizer.zero_grad()
+        self.current.backward()
+
+    def optimizer_step(self) -> None:
+        self.optimizer.step()
+
+    def predict(self, pictures: List[Picture]) -> List[int]:
+        with self.torch.no_grad():
+            return [int(i) for i in self.forward(pictures).argmax(dim=1)]
+
+
+class NumpyModel:
+    def __init__(self) -> None:
+        import numpy
+
+        self.np = numpy
+        self.name = f"NumPy {numpy.__version__}"
+        self.weights = [
+            numpy.array(random_weights(PIXELS, HIDDEN, 1)),
+            numpy.array(random_weights(HIDDEN, CLASSES, 2)),
+        ]
+        self.gradients: List[Any] = [None, None]
+
+    def forward(self, pictures: List[Picture]) -> Any:
+        self.inputs = self.np.array(pictures)
+        self.hidden = self.np.maximum(self.inputs @ self.weights[0], 0.0)
+        return self.softmax(self.hidden @ self.weights[1])
+
+    def softmax(self, scores: Any) -> Any:
+        powers = self.np.exp(scores - scores.max(axis=1, keepdims=True))
+        self.output = powers / powers.sum(axis=1, keepdims=True)
+        return self.output
+
+    def loss(self, output: Any, labels: List[int]) -> float:
+        return float(-self.np.log(output[range(len(labels)), labels] + 1e-9).mean())
+
+    def backward(self, labels: List[int]) -> None:
+        error = self.output.copy()
+        error[range(len(labels)), labels] -= 1.0
+        error /= len(labels)
+        self.gradients[1] = self.hidden.T @ error
+        self.gradients[0] = self.inputs.T @ ((error @ self.weights[1].T) * (self.hidden > 0))
+
+    def optimizer_step(self) -> None:
+        for weights, gradient in zip(self.weights, self.gradients):
+            weights -= RATE * gradient
+
+    def predict(self, pictures: List[Picture]) -> List[int]:
+        return [int(i) for i in self.forward(pictures).argmax(axis=1)]
+
+
+Matrix = List[List[float]]
+
+
+def matmul(a: Matrix, b: Matrix) -> Matrix:
+    columns = list(zip(*b))
+    return [[sum(x * y for x, y in zip(row, column)) for column in columns] for row in a]
+
+
+def transpose(a: Matrix) -> Matrix:
+    return [list(column) for column in zip(*a)]
+
+
+class PlainModel:
+    def __init__(self) -> None:
+        self.name = "plain Python"
+        self.weights = [random_weights(PIXELS, HIDDEN, 1), random_weights(HIDDEN, CLASSES, 2)]
+        self.gradients: List[Matrix] = [[], []]
+
+    def forward(self, pictures: List[Picture]) -> Any:
+        self.inputs = pictures
+        self.hidden = [[max(x, 0.0) for x in row] for row in matmul(pictures, self.weights[0])]
+        self.output = [self.softmax(row) for row in matmul(self.hidden, self.weights[1])]
+        return self.output
+
+    def softmax(self, scores: List[float]) -> List[float]:
+        top = max(scores)
+        powers = [math.exp(score - top) for score in scores]
+        total = sum(powers)
+        return [power / total for power in powers]
+
+    def loss(self, output: Any, labels: List[int]) -> float:
+        return -sum(math.log(row[k] + 1e-9) for row, k in zip(output, labels)) / len(labels)
+
+    def backward(self, labels: List[int]) -> None:
+        error = [
+            [(p - (k == label)) / len(labels) for k, p in enumerate(row)]
+            for row, label in zip(self.output, labels)
+        ]
+        self.gradients[1] = matmul(transpose(self.hidden), error)
+        back = matmul(error, transpose(self.weights[1]))
+        for row, hidden in zip(back, self.hidden):
+            for j, value in enumerate(hidden):
+                row[j] *= value > 0
+        self.gradients[0] = matmul(transpose(self.inputs), back)
+
+    def optimizer_step(self) -> None:
+        for weights, gradient in zip(self.weights, self.gradients):
+            for row, slopes in zip(weights, gradient):
+                for j, slope in enumerate(slopes):
+                    row[j] -= RATE * slope
+
+    def predict(self, pictures: List[Picture]) -> List[int]:
+        return [max(range(CLASSES), key=row.__getitem__) for row in self.forward(pictures)]
+
+
+def make_model() -> Model:
+    kinds: List[Callable[[], Model]] = [TorchModel, NumpyModel]
+    for kind in kinds:
+        try:
+            return kind()
+        except ImportError:
+            pass
+    return PlainModel()
+
+
+# ------------------------------------------------------------------------ loop
+
+
+def train_step(model: Model, rng: random.Random) -> float:
+    pictures, labels = load_batch(rng)
+    output = model.forward(pictures)
+    loss = model.loss(output, labels)
+    model.backward(labels)
+    model.optimizer_step()
+    return loss
+
+
+def evaluate(model: Model, rng: random.Random) -> float:
+    pictures, labels = load_batch(rng)
+    hits = sum(a == b for a, b in zip(model.predict(pictures), labels))
+    return hits / len(labels)
+
+
+def main() -> None:
+    seconds = float(os.environ.get("TRAIN_SECONDS", "6"))
+    model = make_model()
+    print(f"training with {model.name} for {seconds:g} s", flush=True)
+    rng = random.Random(7)
+    start = last = time.monotonic()
+    step = 0
+    while time.monotonic() - start < seconds:
+        loss = train_step(model, rng)
+        step += 1
+        if time.monotonic() - last >= 1.0:
+            last = time.monotonic()
+            accuracy = evaluate(model, rng)
+            print(f"step {step:5d}  loss {loss:.3f}  accuracy {accuracy:.2f}", flush=True)
+    print(f"done: {step} steps")
+
+
+if __name__ == "__main__":
+    main()
