@@ -32,7 +32,6 @@ command -v apt-get >/dev/null || give_up "no apt-get here, and no yyjson"
 
 # shellcheck source=/dev/null
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-# shellcheck disable=SC2016 # apt's own variables
 mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
     awk -v release="$codename" '$1 == release { print $2; exit }')
 [ -n "$mirror" ] || give_up "apt knows no mirror for '$codename'"
