@@ -156,7 +156,7 @@ def need(cost: Cost, argv: Sequence[object]) -> Cost:
 def report_of(path: Path) -> Json:
     """The figures of a recording."""
     argv = [GSPROF, "report", "--json", path]
-    raw: Json = json.loads(need(run(argv), argv).out)
+    raw: Json = json.loads(need(run(argv), argv).out)["summary"]
     return raw
 
 

@@ -308,8 +308,8 @@ class Running:
         self.lines = Lines(self.process.stderr.fileno())
 
     def sampling(self) -> str:
-        """Waits until it says that it samples."""
-        return "\n".join(self.lines.until("ampling"))
+        """Waits until it says that it records."""
+        return "\n".join(self.lines.until("Recording"))
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -320,8 +320,11 @@ class Running:
         return Result(self.args, self.process.returncode, out.decode("utf-8", "replace"), text)
 
     def kill(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
+        """Ends it at once, and whatever it started."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         self.process.communicate()
 
 

@@ -12,21 +12,15 @@ from conftest import StartTarget
 from support import EXIT_NOPROC, Json, Python, Target, gsprof, walk
 
 
-def dump(pid: int, *flags: str) -> Json:
-    raw: Json = json.loads(gsprof("dump", "-p", pid, "--json", *flags).out)
-    return raw
-
-
-def threads_of(raw: Json) -> List[Json]:
-    """Threads of the one process that was asked for."""
-    assert len(raw["processes"]) == 1
-    threads: List[Json] = raw["processes"][0]["threads"]
+def dump(pid: int, *flags: str) -> List[Json]:
+    """The threads of a process."""
+    threads: List[Json] = json.loads(gsprof("dump", "-p", pid, "--json", *flags).out)
     return threads
 
 
-def main_thread(raw: Json) -> Json:
-    found = [thread for thread in threads_of(raw) if thread["main"]]
-    assert len(found) == 1, raw
+def main_thread(threads: List[Json]) -> Json:
+    found = [thread for thread in threads if thread["is_main"]]
+    assert len(found) == 1, threads
     return found[0]
 
 
@@ -40,7 +34,7 @@ def check_station(target: Target) -> None:
     """The stack that dump sees is the one that the interpreter itself tells."""
     frames = outermost_first(main_thread(dump(target.pid)))
     assert frames[-1]["name"] == "station", frames
-    seen = [(f["name"], f["file"], f["line"]) for f in frames[:-1]]
+    seen = [(f["name"], f["filename"], f["line"]) for f in frames[:-1]]
     truth: List[Tuple[str, str, int]] = [
         (f["name"], f["file"], f["line"]) for f in walk(target.facts)
     ]
@@ -93,20 +87,20 @@ def test_names_on_a_terminal(start: StartTarget) -> None:
 def test_threads(python: Python, start: StartTarget) -> None:
     target = start("threads8.py", python=python)
     raw = dump(target.pid)
-    threads = {thread["thread_name"]: thread for thread in threads_of(raw)}
+    threads = {thread["thread_name"]: thread for thread in raw}
     assert set(threads) == set(target.facts["threads"])
-    assert [name for name, thread in threads.items() if thread["main"]] == ["MainThread"]
+    assert [name for name, thread in threads.items() if thread["is_main"]] == ["MainThread"]
     for name, thread in threads.items():
         names = [frame["name"] for frame in thread["frames"]]
         if name.startswith("wait_"):
             assert name in names
-            assert not thread["on_cpu"] and not thread["gil"], thread
+            assert not thread["active"] and not thread["owns_gil"], thread
     assert len({thread["thread_id"] for thread in threads.values()}) == 8
     assert len({thread["os_thread_id"] for thread in threads.values()}) == 8
     assert threads["MainThread"]["os_thread_id"] == target.pid
-    assert threads["runner"]["on_cpu"]
+    assert threads["runner"]["active"]
     version = ".".join(map(str, python.version))
-    assert raw["processes"][0]["version"].startswith(version)
+    assert raw[0]["process_info"]["python_version"].startswith(version)
 
 
 def test_gil_holder(start: StartTarget) -> None:
@@ -114,7 +108,7 @@ def test_gil_holder(start: StartTarget) -> None:
     target = start("threads8.py")
     held = 0
     for _ in range(20):
-        holders = [t["thread_name"] for t in threads_of(dump(target.pid)) if t["gil"]]
+        holders = [t["thread_name"] for t in dump(target.pid) if t["owns_gil"]]
         assert holders in (["runner"], [])
         held += bool(holders)
     assert held >= 15
@@ -165,27 +159,26 @@ def test_locals(python: Python, start: StartTarget) -> None:
     assert len(done.out) < 200000
     found = local_values(main_thread(json.loads(done.out)), "stand")
     for name, text in PLAIN.items():
-        assert found[name]["value"] == text, (name, found[name])
-    assert found["frozen"]["value"] == "frozenset({12})"
-    assert found["a_complex"]["value"] == "(1+2j)" or "complex" in found["a_complex"]["value"]
-    assert found["big"]["value"] == str(2**100) or "int" in found["big"]["value"]
-    assert "Thing" in found["thing"]["value"] and "0x" in found["thing"]["value"]
-    assert len(found["long_text"]["value"]) < 2000
+        assert found[name]["repr"] == text, (name, found[name])
+    assert found["frozen"]["repr"] == "frozenset({12})"
+    assert found["a_complex"]["repr"] == "(1+2j)" or "complex" in found["a_complex"]["repr"]
+    assert found["big"]["repr"] == str(2**100) or "int" in found["big"]["repr"]
+    assert "Thing" in found["thing"]["repr"] and "0x" in found["thing"]["repr"]
+    assert len(found["long_text"]["repr"]) < 2000
     assert (
-        found["huge_list"]["value"].startswith("[0, 1, 2")
-        and len(found["huge_list"]["value"]) < 2000
+        found["huge_list"]["repr"].startswith("[0, 1, 2") and len(found["huge_list"]["repr"]) < 2000
     )
-    assert found["cycle"]["value"].startswith("[1, ") and len(found["cycle"]["value"]) < 2000
-    assert found["nested"]["value"].startswith("[[[")
+    assert found["cycle"]["repr"].startswith("[1, ") and len(found["cycle"]["repr"]) < 2000
+    assert found["nested"]["repr"].startswith("[[[")
     if target.facts["has_numpy"]:
-        assert "2.5" in found["np_float"]["value"]
-        assert "-7" in found["np_int"]["value"]
-        assert "3, 4" in found["np_array"]["value"] and "float32" in found["np_array"]["value"]
+        assert "2.5" in found["np_float"]["repr"]
+        assert "-7" in found["np_int"]["repr"]
+        assert "3, 4" in found["np_array"]["repr"] and "float32" in found["np_array"]["repr"]
     target.go()
     found = local_values(main_thread(dump(target.pid, "--locals")), "with_arguments")
-    assert found["rest"]["value"] == "(2, 3)"
-    assert found["key"]["value"] == "'k'"
-    assert found["more"]["value"] == "{'other': 4}"
+    assert found["rest"]["repr"] == "(2, 3)"
+    assert found["key"]["repr"] == "'k'"
+    assert found["more"]["repr"] == "{'other': 4}"
 
 
 def test_locals_text(start: StartTarget) -> None:
