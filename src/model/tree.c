@@ -407,9 +407,11 @@ int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
     struct gsp_tree *tree = calloc(1, sizeof(*tree));
     if (!tree)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a call tree");
-    struct maker mk = {.tree = tree, .profile = profile, .view = *view};
+    struct maker mk = {.tree = tree, .profile = profile};
+    if (view)
+        mk.view = *view;
     mk.count_is_weight = gsp_profile_meta_get(profile)->unit == GSP_UNIT_COUNT;
-    mk.view.processes = view->processes || has_processes(profile);
+    mk.view.processes = mk.view.processes || has_processes(profile);
     bool ok = fill(&mk);
     gsp_hmap_free(&mk.labels);
     gsp_hmap_free(&mk.children);

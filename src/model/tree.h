@@ -65,7 +65,8 @@ struct gsp_node {
 struct gsp_tree;
 
 /* On success *out is the caller's, to be freed with gsp_tree_free().
- * Children are sorted by label, so the same profile always gives the same tree. */
+ * A NULL view shows all.  Children are sorted by label, so the same profile always gives the same
+ * tree. */
 GSP_MUST_CHECK int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
                                 struct gsp_tree **out, struct gsp_err *err);
 void gsp_tree_free(struct gsp_tree *tree);

@@ -265,16 +265,19 @@ int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view *vie
     return GSP_OK;
 }
 
-/* Text in a cell of a Markdown table: what could be markup or HTML becomes an entity. */
+/* Text in a cell of a Markdown table: what could be markup or HTML is made plain. */
 static void markdown_text(struct gsp_buf *out, struct gsp_sv text)
 {
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, text);
     for (size_t i = 0; i < safe.len; i++) {
-        if (memchr("\\`*_{}[]<>()#!|&~$", safe.p[i], 18))
+        if (memchr("<>&", safe.p[i], 3)) {
             gsp_buf_printf(out, "&#%d;", safe.p[i]);
-        else
-            gsp_buf_putc(out, safe.p[i]);
+            continue;
+        }
+        if (memchr("\\`*_{}[]()#!|~$", safe.p[i], 15))
+            gsp_buf_putc(out, '\\');
+        gsp_buf_putc(out, safe.p[i]);
     }
     out->failed = out->failed || safe.failed;
 }

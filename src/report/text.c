@@ -217,7 +217,9 @@ static bool push_children(struct walk *walk, uint32_t node)
             small.weight = gsp_sum_i64(small.weight, child->total_weight);
         }
     }
-    if (small.more > 0 && !push(walk, small))
+    /* Small ones that are small even together are not worth a line. */
+    bool worth = gsp_report__pct(walk->tree, small.weight, small.count) >= walk->min_pct;
+    if (small.more > 0 && worth && !push(walk, small))
         return false;
     size_t start = walk->count;
     for (uint32_t i = gsp_tree_at(walk->tree, node)->first_child; i != 0;

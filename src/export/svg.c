@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/map.h"
+#include "export/formats.h"
+#include "model/words.h"
+
+/* Embedded by tools/embed.py from flamegraph.css and flamegraph.js. */
+extern const char gsp_export__svg_css[];
+extern const char gsp_export__svg_js[];
+
+/* Boxes are laid out in percent of the window; this width decides what is too small. */
+#define WIDTH_PX     1200.0
+#define LEAST_PX     0.1  /* narrower frames are left out, and counted */
+#define TEXT_PX      24.0 /* narrower boxes get no text until the script zooms into them */
+#define ROW_PX       18U
+#define HEAD_PX      116U
+#define HELP_PX      118U
+#define PYTHON_TONES 12U
+#define NATIVE_TONES 6U
+
+static const char *const HELP[] = {
+    "How to read this",
+    "Each box is a function; the box above it is its caller, the boxes below are what it called.",
+    "The width of a box is its share of all samples. Left to right is the alphabet, not time.",
+    "A wide box with nothing below it is where the time goes.",
+    "Click a box to zoom (Enter), click the path or press Escape to go back. Arrow keys move.",
+    "Ctrl-F or / searches by regular expression; the share of all that matched is shown.",
+    "Yellow, orange: Python, a tone per file. Blue, italic: native. Violet, underlined: kernel.",
+};
+
+struct drawing {
+    const struct gsp_profile *profile;
+    const struct gsp_tree *tree;
+    struct gsp_out *out;
+    uint64_t *cursor; /* by node: where its next child begins, in the measure */
+    uint64_t all;     /* the measure of the root, at least 1 */
+    bool by_weight;
+    enum gsp_unit unit;
+    size_t shown;
+    uint32_t depth; /* of the deepest frame shown */
+};
+
+/* What the width of a box stands for. */
+static uint64_t measure(const struct drawing *d, const struct gsp_node *node)
+{
+    if (!d->by_weight)
+        return node->total_count;
+    return node->total_weight > 0 ? (uint64_t)node->total_weight : 0;
+}
+
+static double pct(uint64_t part, uint64_t all)
+{
+    return all > 0 ? 100 * (double)part / (double)all : 0;
+}
+
+static bool is_shown(const struct drawing *d, uint32_t i)
+{
+    return pct(measure(d, gsp_tree_at(d->tree, i)), d->all) * WIDTH_PX / 100 >= LEAST_PX;
+}
+
+/* The node after i in preorder that is wide enough; 0 at the end.  What is below a frame
+ * that is too narrow is narrower still. */
+static uint32_t next_shown(const struct drawing *d, uint32_t i)
+{
+    uint32_t next = gsp_tree_at(d->tree, i)->first_child;
+    for (;;) {
+        while (next == 0 && i != 0) {
+            next = gsp_tree_at(d->tree, i)->next_sibling;
+            i = gsp_tree_at(d->tree, i)->parent;
+        }
+        if (next == 0 || is_shown(d, next))
+            return next;
+        i = next;
+        next = 0;
+    }
+}
+
+/* Percent with enough digits that a zoom into the narrowest frame is still exact. */
+static void put_pct(struct gsp_buf *buf, double v)
+{
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%.7f", v);
+    while (n > 1 && text[n - 1] == '0')
+        n--;
+    if (text[n - 1] == '.')
+        n--;
+    gsp_buf_put(buf, text, (size_t)n);
+    gsp_buf_putc(buf, '%');
+}
+
+/* The colour of a frame: by kind, and within a kind by file. */
+static void put_class(const struct drawing *d, const struct gsp_node *node)
+{
+    struct gsp_buf *buf = &d->out->buf;
+    const struct gsp_frame *frame = gsp_profile_frame_at(d->profile, node->frame);
+    if (!frame) {
+        gsp_buf_putc(buf, 'g');
+        return;
+    }
+    struct gsp_sv file = gsp_profile_string_at(d->profile, frame->file);
+    uint64_t hash = gsp_hash_bytes(file.p, file.len, 0);
+    switch (frame->kind) {
+    case GSP_FRAME_PYTHON:
+        gsp_buf_printf(buf, "p%u", (unsigned)(hash % PYTHON_TONES));
+        break;
+    case GSP_FRAME_NATIVE:
+        gsp_buf_printf(buf, "n%u", (unsigned)(hash % NATIVE_TONES));
+        break;
+    case GSP_FRAME_KERNEL:
+        gsp_buf_putc(buf, 'k');
+        break;
+    case GSP_FRAME_MARK:
+        gsp_buf_putc(buf, 'm');
+        break;
+    }
+}
+
+/* "12 samples, 120 ms, 12.3 % of all, 45.6 % of parent" */
+static void put_facts(const struct drawing *d, const struct gsp_node *node)
+{
+    struct gsp_buf *buf = &d->out->buf;
+    gsp_words_count(node->total_count, buf);
+    gsp_buf_puts(buf, node->total_count == 1 ? " sample, " : " samples, ");
+    if (d->unit != GSP_UNIT_COUNT) {
+        gsp_words_amount(d->unit, node->total_weight, buf);
+        gsp_buf_puts(buf, ", ");
+    }
+    const struct gsp_node *parent = gsp_tree_at(d->tree, node->parent);
+    gsp_auto_buf share = {0};
+    gsp_words_pct(pct(measure(d, node), d->all), &share);
+    gsp_buf_xml(buf, gsp_buf_sv(&share));
+    gsp_buf_puts(buf, " % of all");
+    if (node->depth > 0) {
+        gsp_buf_clear(&share);
+        gsp_words_pct(pct(measure(d, node), measure(d, parent)), &share);
+        gsp_buf_puts(buf, ", ");
+        gsp_buf_xml(buf, gsp_buf_sv(&share));
+        gsp_buf_puts(buf, " % of parent");
+    }
+    buf->failed = buf->failed || share.failed;
+}
+
+static void put_frame(const struct drawing *d, uint32_t i)
+{
+    struct gsp_buf *buf = &d->out->buf;
+    const struct gsp_node *node = gsp_tree_at(d->tree, i);
+    struct gsp_sv label = gsp_tree_label(d->tree, node->label);
+    uint64_t size = measure(d, node);
+    double width = i == 0 ? 100 : pct(size, d->all);
+    double x = i == 0 ? 0 : pct(d->cursor[node->parent], d->all);
+    d->cursor[i] = i == 0 ? 0 : d->cursor[node->parent];
+    if (i != 0)
+        d->cursor[node->parent] += size;
+    gsp_buf_puts(buf, "<svg class=\"f ");
+    put_class(d, node);
+    gsp_buf_puts(buf, "\" x=\"");
+    put_pct(buf, x);
+    gsp_buf_printf(buf, "\" y=\"%u\" width=\"", HEAD_PX + node->depth * ROW_PX);
+    put_pct(buf, width);
+    gsp_buf_printf(buf, "\" height=\"%u\"><title>", ROW_PX - 1);
+    gsp_buf_xml(buf, label);
+    gsp_buf_putc(buf, '\n');
+    put_facts(d, node);
+    gsp_buf_puts(buf, "</title><rect width=\"100%\" height=\"100%\"/>");
+    if (width * WIDTH_PX / 100 >= TEXT_PX) {
+        gsp_buf_puts(buf, "<text x=\"3\" y=\"12.5\">");
+        gsp_buf_xml(buf, label);
+        gsp_buf_puts(buf, "</text>");
+    }
+    gsp_buf_puts(buf, "</svg>\n");
+    gsp_out_spill(d->out);
+}
+
+static void put_button(struct gsp_buf *buf, const char *id, unsigned x, unsigned width,
+                       const char *text)
+{
+    gsp_buf_printf(buf,
+                   "<g class=\"button\" id=\"%s\" tabindex=\"0\" role=\"button\">"
+                   "<rect x=\"%u\" y=\"46\" width=\"%u\" height=\"21\" rx=\"3\"/>"
+                   "<text x=\"%u\" y=\"61\">%s</text></g>\n",
+                   id, x, width, x + 8, text);
+}
+
+/* Title, what was recorded, what is missing, and the controls (shown by the script). */
+static void put_head(const struct drawing *d)
+{
+    struct gsp_buf *buf = &d->out->buf;
+    gsp_auto_buf command = {0};
+    gsp_auto_buf facts = {0};
+    gsp_words_command(d->profile, &command);
+    gsp_words_extent(d->profile, &facts);
+    gsp_buf_puts(&facts, " \xc2\xb7 losses: ");
+    gsp_words_losses(&gsp_profile_meta_get(d->profile)->losses, &facts);
+    size_t left_out = gsp_tree_count(d->tree) - d->shown;
+    if (left_out > 0) {
+        gsp_buf_puts(&facts, " \xc2\xb7 ");
+        gsp_words_count(left_out, &facts);
+        gsp_buf_puts(&facts, left_out == 1 ? " frame too narrow to draw left out"
+                                           : " frames too narrow to draw left out");
+    }
+    gsp_buf_printf(buf, "<g id=\"head\">\n<rect class=\"back\" width=\"100%%\" height=\"%u\"/>\n",
+                   HEAD_PX - 3);
+    gsp_buf_puts(buf, "<text id=\"name\" x=\"10\" y=\"21\">");
+    gsp_buf_xml(buf, gsp_buf_sv(&command));
+    gsp_buf_puts(buf, "</text>\n<text id=\"facts\" class=\"dim\" x=\"10\" y=\"38\">");
+    gsp_buf_xml(buf, gsp_buf_sv(&facts));
+    gsp_buf_puts(buf, "</text>\n<g id=\"controls\">\n");
+    put_button(buf, "how", 10, 120, "How to read this");
+    put_button(buf, "find", 138, 60, "Search");
+    put_button(buf, "reset", 206, 72, "Zoom out");
+    gsp_buf_puts(buf, "<text id=\"matched\" x=\"514\" y=\"61\"></text>\n</g>\n"
+                      "<text id=\"crumbs\" x=\"10\" y=\"86\"></text>\n"
+                      "<text id=\"details\" x=\"10\" y=\"105\"></text>\n</g>\n");
+    buf->failed = buf->failed || command.failed || facts.failed;
+}
+
+static void put_help(struct gsp_buf *buf, unsigned y)
+{
+    gsp_buf_printf(buf,
+                   "<g id=\"help\" transform=\"translate(0,%u)\" data-y=\"%u\">\n"
+                   "<rect x=\"4\" y=\"0\" width=\"760\" height=\"%u\" rx=\"4\"/>\n",
+                   y, y, HELP_PX);
+    for (unsigned i = 0; i < GSP_COUNT(HELP); i++)
+        gsp_buf_printf(buf, "<text%s x=\"12\" y=\"%u\">%s</text>\n", i > 0 ? " class=\"dim\"" : "",
+                       16 + 16 * i, HELP[i]);
+    gsp_buf_puts(buf, "</g>\n");
+}
+
+static void put_document(struct drawing *d)
+{
+    struct gsp_buf *buf = &d->out->buf;
+    unsigned help_y = HEAD_PX + (d->depth + 1) * ROW_PX + 8;
+    gsp_auto_buf command = {0};
+    gsp_words_command(d->profile, &command);
+    gsp_buf_printf(buf,
+                   "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100%%\" height=\"%u\">\n"
+                   "<title>",
+                   help_y + HELP_PX + 4);
+    gsp_buf_xml(buf, gsp_buf_sv(&command));
+    gsp_buf_puts(buf, " \xc2\xb7 flame graph</title>\n<style><![CDATA[\n");
+    gsp_buf_puts(buf, gsp_export__svg_css);
+    gsp_buf_puts(buf, "]]></style>\n<g id=\"frames\" aria-label=\"call tree\">\n");
+    uint32_t i = 0;
+    do {
+        put_frame(d, i);
+        i = next_shown(d, i);
+    } while (i != 0);
+    gsp_buf_puts(buf, "</g>\n");
+    put_head(d);
+    put_help(buf, help_y);
+    gsp_buf_puts(buf, "<script><![CDATA[\n");
+    gsp_buf_puts(buf, gsp_export__svg_js);
+    gsp_buf_puts(buf, "]]></script>\n</svg>\n");
+    buf->failed = buf->failed || command.failed;
+    gsp_out_spill(d->out);
+}
+
+static int write_svg(const struct gsp_profile *profile, const struct gsp_view *view,
+                     struct gsp_out *out, struct gsp_err *err)
+{
+    struct gsp_tree *tree = NULL;
+    int rc = gsp_tree_new(profile, view, &tree, err);
+    if (rc < 0)
+        return rc;
+    const struct gsp_node *root = gsp_tree_at(tree, 0);
+    struct drawing d = {.profile = profile, .tree = tree, .out = out};
+    d.unit = gsp_profile_meta_get(profile)->unit;
+    d.by_weight = root->total_weight > 0;
+    d.all = measure(&d, root) > 0 ? measure(&d, root) : 1;
+    d.cursor = calloc(gsp_tree_count(tree), sizeof(*d.cursor));
+    if (d.cursor) {
+        uint32_t i = 0;
+        do {
+            const struct gsp_node *node = gsp_tree_at(tree, i);
+            d.depth = node->depth > d.depth ? node->depth : d.depth;
+            d.shown++;
+            i = next_shown(&d, i);
+        } while (i != 0);
+        put_document(&d);
+    }
+    bool ok = d.cursor && !out->buf.failed;
+    free(d.cursor);
+    gsp_tree_free(tree);
+    if (!ok)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a flame graph");
+    return GSP_OK;
+}
+
+const struct gsp_format gsp_format_svg = {
+    .name = "svg",
+    .aliases = {"flamegraph"},
+    .extensions = {".svg"},
+    .summary = "interactive flame graph, for any browser",
+    .write = write_svg,
+};
