@@ -15,3 +15,11 @@
 
 /* The number of elements of an array (not of a pointer). */
 #define GSP_COUNT(a)     (sizeof(a) / sizeof((a)[0]))
+
+/* For a call whose failure changes nothing, with the reason beside it: compilers do not take
+ * a cast to void for an answer. */
+#define gsp_ignore(call)                                                                           \
+    do {                                                                                           \
+        if (call) {                                                                                \
+        }                                                                                          \
+    } while (0)

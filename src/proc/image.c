@@ -77,7 +77,7 @@ static int fill(struct gsp_image *image, struct gsp_err *err)
     if (ehdr.e_type == ET_DYN)
         image->bias = image->map->start - (image->segments[0].p_vaddr & ~0xfffULL);
     if (dynamic)
-        (void)read_dynamic(image, dynamic); /* without it there is still the file */
+        gsp_ignore(read_dynamic(image, dynamic)); /* without it there is still the file */
     return GSP_OK;
 }
 

@@ -115,8 +115,13 @@ void gsp_proc_exe(pid_t pid, struct gsp_buf *out)
     char target[4096];
     snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
     ssize_t len = readlink(path, target, sizeof(target));
-    if (len > 0)
-        gsp_buf_put(out, target, (size_t)len);
+    if (len <= 0)
+        return;
+    static const char DELETED[] = " (deleted)";
+    struct gsp_sv text = {target, (size_t)len};
+    if (gsp_sv_ends(text, DELETED))
+        text.len -= sizeof(DELETED) - 1;
+    gsp_buf_putsv(out, text);
 }
 
 static int by_tid(const void *a, const void *b)

@@ -31,7 +31,8 @@ GSP_MUST_CHECK int gsp_proc_info(pid_t pid, struct gsp_procinfo *out, struct gsp
 
 /* Appends the arguments joined by spaces (comm in brackets when there are none). */
 void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out);
-/* Appends what /proc/<pid>/exe points to; nothing when it cannot be read. */
+/* Appends what /proc/<pid>/exe points to, without " (deleted)"; nothing when it cannot be
+ * read. */
 void gsp_proc_exe(pid_t pid, struct gsp_buf *out);
 
 /* A kernel thread of a process. */

@@ -37,8 +37,8 @@ struct gsp_dump_thread {
     bool is_main;
     bool on_cpu; /* running or runnable */
     bool has_gil;
-    bool torn;   /* the stack kept changing; what is shown is the last try */
-    char state;  /* the kernel's: 'R', 'S', 'D', …; 0 unknown */
+    bool torn;            /* the stack kept changing; what is shown is the last try */
+    char state;           /* the kernel's: 'R', 'S', 'D', …; 0 unknown */
     uint32_t interpreter; /* 0 is the main one */
     const struct gsp_dump_frame *frames; /* innermost first */
     size_t frame_count;
@@ -49,7 +49,7 @@ struct gsp_dump {
     pid_t ppid;
     const char *cmdline;
     const char *exe;
-    char version[32]; /* "3.11.7" */
+    char version[32];                      /* "3.11.7" */
     const struct gsp_dump_thread *threads; /* main first, then by id */
     size_t thread_count;
 };

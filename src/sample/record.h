@@ -43,11 +43,11 @@ enum gsp_record_end {
 struct gsp_record_stats {
     int64_t elapsed_ns;
     uint64_t ticks;
-    uint64_t samples;      /* handed to the sink */
-    uint64_t idle_left;    /* stacks left out because the thread was not running */
-    uint64_t no_gil_left;  /* stacks left out because the thread did not hold the GIL */
-    uint32_t processes;    /* Python processes being sampled now */
-    uint32_t threads;      /* of them */
+    uint64_t samples;     /* handed to the sink */
+    uint64_t idle_left;   /* stacks left out because the thread was not running */
+    uint64_t no_gil_left; /* stacks left out because the thread did not hold the GIL */
+    uint32_t processes;   /* Python processes being sampled now */
+    uint32_t threads;     /* of them */
     struct gsp_losses losses;
 };
 

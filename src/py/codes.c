@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "py/codes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/time.h"
+#include "py/lines.h"
+#include "py/object.h"
+
+#define CODE_BYTES_MAX    512U /* sizeof(PyCodeObject) is some 200 */
+#define NAME_BYTES_MAX    4096U
+#define TABLE_BYTES_MAX   (4U << 20)
+#define CODES_MAX         (1U << 20)
+#define DEAD_MAX          8192U
+/* Sights of a code object at which it is checked each time. */
+#define EARLY_CHECKS      64U
+/* Later it is checked after 1/64 of its age, and at least once a second. */
+#define AGE_SHARE         64
+#define CHECK_INTERVAL_NS GSP_NS_PER_S
+#define BATCH             64U
+
+static uint64_t word_at(const unsigned char *bytes, gsp_py_off off)
+{
+    uint64_t v = 0;
+    if (off != GSP_NO_OFFSET && (size_t)off + 8 <= CODE_BYTES_MAX)
+        memcpy(&v, bytes + off, 8);
+    return v;
+}
+
+static uint32_t int_at(const unsigned char *bytes, gsp_py_off off)
+{
+    uint32_t v = 0;
+    if (off != GSP_NO_OFFSET && (size_t)off + 4 <= CODE_BYTES_MAX)
+        memcpy(&v, bytes + off, 4);
+    return v;
+}
+
+static size_t header_bytes(const struct gsp_py_layout *lay)
+{
+    return lay->code_size < CODE_BYTES_MAX ? lay->code_size : CODE_BYTES_MAX;
+}
+
+static void mark_of(const struct gsp_py_layout *lay, const unsigned char *bytes,
+                    struct gsp_py_code_mark *mark)
+{
+    mark->type = word_at(bytes, lay->object_type);
+    mark->name = word_at(bytes, lay->code_name);
+    mark->qualname = word_at(bytes, lay->code_qualname);
+    mark->file = word_at(bytes, lay->code_filename);
+    mark->table = word_at(bytes, lay->code_linetable);
+    mark->first_line = int_at(bytes, lay->code_firstlineno);
+    mark->stack_words = int_at(bytes, lay->code_stacksize);
+}
+
+static bool same_mark(const struct gsp_py_code_mark *a, const struct gsp_py_code_mark *b)
+{
+    return a->type == b->type && a->name == b->name && a->qualname == b->qualname &&
+           a->file == b->file && a->table == b->table && a->name_hash == b->name_hash &&
+           a->first_line == b->first_line && a->stack_words == b->stack_words;
+}
+
+void gsp_py_codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
+                       const struct gsp_py_runtime *run)
+{
+    *codes = (struct gsp_py_codes){.mem = mem, .run = run};
+}
+
+static void free_content(struct gsp_py_code *code)
+{
+    free(code->name);
+    free(code->file);
+    free(code->table);
+    code->name = NULL;
+    code->file = NULL;
+    code->table = NULL;
+}
+
+static void forget(struct gsp_py_codes *codes)
+{
+    for (size_t i = 0; i < codes->code_count; i++)
+        free_content(&codes->codes[i]);
+    codes->code_count = 0;
+    codes->dead_count = 0;
+    codes->loc_count = 0;
+    gsp_hmap_clear(&codes->by_addr);
+    gsp_hmap_clear(&codes->by_loc);
+}
+
+void gsp_py_codes_free(struct gsp_py_codes *codes)
+{
+    forget(codes);
+    free(codes->codes);
+    free(codes->locs);
+    gsp_hmap_free(&codes->by_addr);
+    gsp_hmap_free(&codes->by_loc);
+    *codes = (struct gsp_py_codes){0};
+}
+
+bool gsp_py_codes_tidy(struct gsp_py_codes *codes)
+{
+    if (codes->dead_count < DEAD_MAX && codes->loc_count < CODES_MAX)
+        return false;
+    forget(codes);
+    codes->resets++;
+    return true;
+}
+
+/* Takes the bytes out of buf as a NUL-terminated string of the caller's. */
+static char *steal(struct gsp_buf *buf, size_t *len)
+{
+    *len = buf->len;
+    if (!gsp_buf_cstr(buf))
+        return NULL;
+    char *text = malloc(buf->len + 1);
+    if (text)
+        memcpy(text, gsp_buf_cstr(buf), buf->len + 1);
+    return text;
+}
+
+static int read_text(struct gsp_py_codes *codes, gsp_raddr addr, char **out, size_t *len)
+{
+    gsp_auto_buf buf = {0};
+    int rc = gsp_py_str_read(codes->mem, &codes->run->layout, addr, NAME_BYTES_MAX, &buf);
+    if (rc != GSP_OK)
+        return rc;
+    *out = steal(&buf, len);
+    return *out ? GSP_OK : GSP_E_NOMEM;
+}
+
+static int read_table(struct gsp_py_codes *codes, struct gsp_py_code *code)
+{
+    const struct gsp_py_layout *lay = &codes->run->layout;
+    uint64_t len;
+    int rc = gsp_mem_read_u64(codes->mem, code->mark.table + lay->bytes_size, &len);
+    if (rc != GSP_OK)
+        return rc;
+    if (len > TABLE_BYTES_MAX)
+        return GSP_E_FORMAT;
+    code->table = malloc(len ? (size_t)len : 1);
+    if (!code->table)
+        return GSP_E_NOMEM;
+    code->table_len = (size_t)len;
+    return gsp_mem_read(codes->mem, code->mark.table + lay->bytes_data, code->table, (size_t)len);
+}
+
+static int read_code(struct gsp_py_codes *codes, gsp_raddr addr, struct gsp_py_code *code)
+{
+    const struct gsp_py_layout *lay = &codes->run->layout;
+    unsigned char bytes[CODE_BYTES_MAX] = {0};
+    int rc = gsp_mem_read(codes->mem, addr, bytes, header_bytes(lay));
+    if (rc != GSP_OK)
+        return rc;
+    mark_of(lay, bytes, &code->mark);
+    if (codes->run->code_type && code->mark.type != codes->run->code_type)
+        return GSP_E_FORMAT;
+    code->addr = addr;
+    code->first_line = code->mark.first_line;
+    code->stack_words = code->mark.stack_words;
+    code->instr_bytes = UINT32_MAX;
+    if (lay->frames != GSP_PY_FRAMES_OBJECTS) {
+        uint64_t units = word_at(bytes, lay->var_ob_size);
+        if (units > UINT32_MAX / 4)
+            return GSP_E_FORMAT;
+        code->instr_bytes = (uint32_t)units * 2;
+        code->instr_start = addr + lay->code_code_adaptive;
+        code->locals_count = int_at(bytes, lay->code_nlocalsplus);
+    }
+    rc = gsp_mem_read_u64(codes->mem, code->mark.name + lay->unicode_hash, &code->mark.name_hash);
+    if (rc == GSP_OK)
+        rc = read_text(codes, code->mark.qualname ? code->mark.qualname : code->mark.name,
+                       &code->name, &code->name_len);
+    if (rc == GSP_OK)
+        rc = read_text(codes, code->mark.file, &code->file, &code->file_len);
+    return rc == GSP_OK ? read_table(codes, code) : rc;
+}
+
+static int push_code(struct gsp_py_codes *codes, const struct gsp_py_code *code, uint32_t *out)
+{
+    if (codes->code_count == CODES_MAX)
+        return GSP_E_LIMIT;
+    if (codes->code_count == codes->code_cap) {
+        size_t cap = codes->code_cap ? codes->code_cap * 2 : 256;
+        struct gsp_py_code *grown = realloc(codes->codes, cap * sizeof(*grown));
+        if (!grown)
+            return GSP_E_NOMEM;
+        codes->codes = grown;
+        codes->code_cap = cap;
+    }
+    uint32_t index = (uint32_t)codes->code_count;
+    if (!gsp_hmap_put(&codes->by_addr, code->addr, 0, index))
+        return GSP_E_NOMEM;
+    codes->codes[codes->code_count++] = *code;
+    *out = index;
+    return GSP_OK;
+}
+
+int gsp_py_codes_get(struct gsp_py_codes *codes, gsp_raddr addr, int64_t now_ns, uint32_t *out)
+{
+    const uint32_t *known = gsp_hmap_get(&codes->by_addr, addr, 0);
+    if (gsp_likely(known && codes->codes[*known].is_live)) {
+        *out = *known;
+        return GSP_OK;
+    }
+    struct gsp_py_code code = {.is_live = true, .seen_ns = now_ns, .checked_ns = now_ns};
+    int rc = read_code(codes, addr, &code);
+    if (rc == GSP_OK)
+        rc = push_code(codes, &code, out);
+    if (rc != GSP_OK)
+        free_content(&code);
+    return rc;
+}
+
+/* The offset of an instruction that lies in a thread's own copy of the bytecode: entry
+ * tlbc_index of the array behind co_tlbc {Py_ssize_t size; char *entries[]}. */
+static int offset_in_copy(struct gsp_py_codes *codes, const struct gsp_py_code *code,
+                          uint64_t instr, uint32_t tlbc_index, uint64_t *out)
+{
+    const struct gsp_py_layout *lay = &codes->run->layout;
+    if (lay->code_tlbc == GSP_NO_OFFSET)
+        return GSP_E_TORN;
+    uint64_t array;
+    uint64_t count;
+    uint64_t start;
+    int rc = gsp_mem_read_u64(codes->mem, code->addr + lay->code_tlbc, &array);
+    if (rc == GSP_OK)
+        rc = gsp_mem_read_u64(codes->mem, array, &count);
+    if (rc == GSP_OK && tlbc_index >= count)
+        return GSP_E_TORN;
+    if (rc == GSP_OK)
+        rc = gsp_mem_read_u64(codes->mem, array + 8 + 8ULL * tlbc_index, &start);
+    if (rc != GSP_OK)
+        return rc;
+    *out = instr - start;
+    return instr >= start ? GSP_OK : GSP_E_TORN;
+}
+
+static int offset_of(struct gsp_py_codes *codes, const struct gsp_py_code *code, uint64_t instr,
+                     uint32_t tlbc_index, uint64_t *out)
+{
+    const struct gsp_py_layout *lay = &codes->run->layout;
+    if (lay->frames == GSP_PY_FRAMES_OBJECTS) {
+        /* f_lasti is -1 before the first instruction; 3.10 counts instructions, not bytes. */
+        int32_t lasti = (int32_t)instr;
+        *out = lasti < 0 ? 0 : (uint64_t)lasti * (GSP_PY_MINOR(lay->version) == 10 ? 2 : 1);
+        return GSP_OK;
+    }
+    /* Before its first instruction a frame of 3.11 and 3.12 stands one unit ahead of it. */
+    if (instr + 2 == code->instr_start) {
+        *out = 0;
+        return GSP_OK;
+    }
+    uint64_t off = instr - code->instr_start;
+    if (instr < code->instr_start || off >= code->instr_bytes) {
+        int rc = offset_in_copy(codes, code, instr, tlbc_index, &off);
+        if (rc != GSP_OK)
+            return rc;
+    }
+    *out = off;
+    return off < code->instr_bytes ? GSP_OK : GSP_E_TORN;
+}
+
+int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t instr,
+                     uint32_t tlbc_index, uint32_t *out)
+{
+    const uint32_t *known = gsp_hmap_get(&codes->by_loc, code_index, instr);
+    if (gsp_likely(known != NULL)) {
+        *out = *known;
+        return GSP_OK;
+    }
+    const struct gsp_py_code *code = &codes->codes[code_index];
+    uint64_t off;
+    int rc = offset_of(codes, code, instr, tlbc_index, &off);
+    if (rc != GSP_OK)
+        return rc;
+    if (codes->loc_count == codes->loc_cap) {
+        size_t cap = codes->loc_cap ? codes->loc_cap * 2 : 1024;
+        struct gsp_py_loc *grown = realloc(codes->locs, cap * sizeof(*grown));
+        if (!grown)
+            return GSP_E_NOMEM;
+        codes->locs = grown;
+        codes->loc_cap = cap;
+    }
+    int line = gsp_py_line_of(codes->run->layout.lines, code->table, code->table_len,
+                              code->first_line, (uint32_t)off);
+    uint32_t index = (uint32_t)codes->loc_count;
+    if (!gsp_hmap_put(&codes->by_loc, code_index, instr, index))
+        return GSP_E_NOMEM;
+    codes->locs[codes->loc_count++] =
+        (struct gsp_py_loc){.code = code_index, .line = line > 0 ? (uint32_t)line : 0};
+    *out = index;
+    return GSP_OK;
+}
+
+static bool is_due(const struct gsp_py_code *code, int64_t now_ns)
+{
+    if (code->checked_ns == now_ns)
+        return false;
+    if (code->checks < EARLY_CHECKS)
+        return true;
+    int64_t interval = (code->checked_ns - code->seen_ns) / AGE_SHARE;
+    if (interval > CHECK_INTERVAL_NS)
+        interval = CHECK_INTERVAL_NS;
+    return now_ns - code->checked_ns > interval;
+}
+
+static void bury(struct gsp_py_codes *codes, struct gsp_py_code *code)
+{
+    code->is_live = false;
+    codes->dead_count++;
+}
+
+/* Compares the marks of a batch of live code objects. */
+static bool check_batch(struct gsp_py_codes *codes, const uint32_t *due, size_t count,
+                        int64_t now_ns)
+{
+    static const size_t PER_CODE = 2;
+    struct gsp_mem_span spans[2 * BATCH];
+    unsigned char bytes[BATCH][CODE_BYTES_MAX];
+    uint64_t hashes[BATCH];
+    const struct gsp_py_layout *lay = &codes->run->layout;
+    for (size_t i = 0; i < count; i++) {
+        const struct gsp_py_code *code = &codes->codes[due[i]];
+        spans[PER_CODE * i] = (struct gsp_mem_span){code->addr, header_bytes(lay), bytes[i]};
+        spans[PER_CODE * i + 1] =
+            (struct gsp_mem_span){code->mark.name + lay->unicode_hash, 8, &hashes[i]};
+    }
+    size_t done = 0;
+    int rc = gsp_mem_gather(codes->mem, spans, PER_CODE * count, &done);
+    bool all_same = rc == GSP_OK;
+    for (size_t i = 0; i < count; i++) {
+        struct gsp_py_code *code = &codes->codes[due[i]];
+        struct gsp_py_code_mark mark = {0};
+        if (done >= PER_CODE * (i + 1)) {
+            mark_of(lay, bytes[i], &mark);
+            mark.name_hash = hashes[i];
+        }
+        if (same_mark(&mark, &code->mark)) {
+            code->checked_ns = now_ns;
+            code->checks++;
+        } else if (code->is_live) {
+            bury(codes, code);
+            all_same = false;
+        }
+    }
+    return all_same;
+}
+
+bool gsp_py_codes_check(struct gsp_py_codes *codes, const uint32_t *indices, size_t count,
+                        int64_t now_ns)
+{
+    uint32_t due[BATCH];
+    size_t n = 0;
+    bool all_same = true;
+    for (size_t i = 0; i < count; i++) {
+        struct gsp_py_code *code = &codes->codes[indices[i]];
+        if (gsp_likely(!is_due(code, now_ns)))
+            continue;
+        due[n++] = indices[i];
+        if (n == BATCH) {
+            all_same = check_batch(codes, due, n, now_ns) && all_same;
+            n = 0;
+        }
+    }
+    if (n > 0)
+        all_same = check_batch(codes, due, n, now_ns) && all_same;
+    return all_same;
+}
+
+const struct gsp_py_code *gsp_py_codes_at(const struct gsp_py_codes *codes, uint32_t i)
+{
+    return &codes->codes[i];
+}
+
+struct gsp_py_loc *gsp_py_codes_loc_at(struct gsp_py_codes *codes, uint32_t loc)
+{
+    return &codes->locs[loc];
+}

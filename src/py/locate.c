@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "py/locate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "proc/image.h"
+#include "proc/maps.h"
+#include "proc/task.h"
+
+/* Read-only data of an interpreter is some 3 MB; the version's text lies there. */
+#define SCAN_BYTES_MAX (64U << 20)
+#define SCAN_STEP      (256U << 10)
+#define COOKIE         "xdebugpy"
+
+struct found {
+    struct gsp_image *image; /* of the file that has the runtime */
+    gsp_raddr runtime;
+    uint32_t version; /* 0 while unknown; only major and minor when from a name */
+};
+
+/* "…python3.11…" in the last part of a path: 0x030b0000; 0 if it says nothing. */
+static uint32_t version_of_path(const char *path)
+{
+    struct gsp_sv base = gsp_sv_basename(gsp_sv_of(path));
+    for (size_t i = 0; i + 8 < base.len; i++) {
+        if (memcmp(base.p + i, "python", 6) != 0)
+            continue;
+        unsigned major_no;
+        unsigned minor_no;
+        if (sscanf(base.p + i + 6, "%1u.%2u", &major_no, &minor_no) == 2)
+            return major_no << 24 | minor_no << 16;
+    }
+    return 0;
+}
+
+static bool looks_like_python(const char *path)
+{
+    struct gsp_sv base = gsp_sv_basename(gsp_sv_of(path));
+    return gsp_sv_starts(base, "python") || gsp_sv_starts(base, "libpython");
+}
+
+/* "\0" "3.9.18" "\0": the text of PY_VERSION, which every build has in its constants. */
+static uint32_t match_version(const char *p, size_t len)
+{
+    char text[16];
+    size_t n = 0;
+    while (n < sizeof(text) - 1 && n < len && p[n] >= '.' && p[n] <= '9' && p[n] != '/') {
+        text[n] = p[n];
+        n++;
+    }
+    text[n] = '\0';
+    unsigned parts[3];
+    int used = 0;
+    if (n == len || (p[n] != '\0' && p[n] != '+') ||
+        sscanf(text, "%1u.%2u.%2u%n", &parts[0], &parts[1], &parts[2], &used) != 3 ||
+        (size_t)used != n || (parts[0] != 3 && parts[0] != 2))
+        return 0;
+    return parts[0] << 24 | parts[1] << 16 | parts[2] << 8 | 0xf0U;
+}
+
+/* hint: major and minor that the text must have, or 0 for any. */
+static uint32_t scan_range(struct gsp_mem *mem, const struct gsp_range *range, uint32_t hint)
+{
+    char *buf = malloc(SCAN_STEP + 32);
+    uint32_t version = 0;
+    uint64_t len = range->len < SCAN_BYTES_MAX ? range->len : SCAN_BYTES_MAX;
+    for (uint64_t off = 0; buf && !version && off < len; off += SCAN_STEP) {
+        size_t want = SCAN_STEP + 32;
+        if (want > len - off)
+            want = (size_t)(len - off);
+        if (gsp_mem_read(mem, range->addr + off, buf, want) != GSP_OK)
+            break;
+        for (size_t i = 0; i + 6 < want && !version; i++) {
+            if (buf[i] != '\0' || (buf[i + 1] != '3' && buf[i + 1] != '2') || buf[i + 2] != '.')
+                continue;
+            uint32_t v = match_version(buf + i + 1, want - i - 1);
+            if (v && (hint == 0 || (v & 0xffff0000U) == hint))
+                version = v;
+        }
+    }
+    free(buf);
+    return version;
+}
+
+static uint32_t scan_version(struct gsp_mem *mem, struct gsp_image *image, uint32_t hint)
+{
+    struct gsp_range range;
+    bool writable;
+    for (size_t i = 0; gsp_image_segment(image, i, &range, &writable); i++) {
+        uint32_t version = writable ? 0 : scan_range(mem, &range, hint);
+        if (version)
+            return version;
+    }
+    return 0;
+}
+
+static gsp_raddr symbol(struct gsp_image *image, const char *name)
+{
+    gsp_raddr addr = gsp_image_dynsym(image, name);
+    return addr ? addr : gsp_image_filesym(image, name);
+}
+
+/* 3.13 and later start with a cookie: a stripped image is found by it. */
+static gsp_raddr scan_cookie(struct gsp_mem *mem, struct gsp_image *image)
+{
+    struct gsp_range range;
+    bool writable;
+    char *buf = malloc(SCAN_STEP);
+    gsp_raddr found = 0;
+    for (size_t i = 0; buf && !found && gsp_image_segment(image, i, &range, &writable); i++) {
+        for (uint64_t off = 0; writable && !found && off < range.len; off += SCAN_STEP) {
+            size_t want = range.len - off < SCAN_STEP ? (size_t)(range.len - off) : SCAN_STEP;
+            if (gsp_mem_read(mem, range.addr + off, buf, want) != GSP_OK)
+                break;
+            /* The runtime is aligned, so a cookie never straddles two steps. */
+            for (size_t at = (size_t)(-(range.addr + off) & 7); at + 8 <= want && !found; at += 8) {
+                if (memcmp(buf + at, COOKIE, 8) == 0)
+                    found = range.addr + off + at;
+            }
+        }
+    }
+    free(buf);
+    return found;
+}
+
+static gsp_raddr find_runtime(struct gsp_mem *mem, struct gsp_image *image, bool thorough)
+{
+    gsp_raddr addr = gsp_image_dynsym(image, "_PyRuntime");
+    if (addr || !thorough)
+        return addr;
+    addr = gsp_image_filesym(image, "_PyRuntime");
+    struct gsp_range range;
+    if (!addr && gsp_image_section(image, ".PyRuntime", &range))
+        addr = range.addr;
+    return addr ? addr : scan_cookie(mem, image);
+}
+
+static uint32_t find_version(struct gsp_mem *mem, struct found *found, const char *path)
+{
+    uint64_t words[2];
+    if (gsp_mem_read(mem, found->runtime, words, sizeof(words)) == GSP_OK &&
+        memcmp(words, COOKIE, 8) == 0)
+        return (uint32_t)words[1];
+    gsp_raddr addr = symbol(found->image, "Py_Version"); /* since 3.11 */
+    if (addr && gsp_mem_read(mem, addr, words, 8) == GSP_OK && words[0] >> 24 == 3)
+        return (uint32_t)words[0];
+    uint32_t hint = version_of_path(path);
+    uint32_t exact = scan_version(mem, found->image, hint);
+    return exact ? exact : hint;
+}
+
+/* A python older than _PyRuntime (3.7) deserves to be called by its name. */
+static int old_python(struct gsp_mem *mem, struct gsp_image *image, const char *path,
+                      struct gsp_err *err)
+{
+    if (!gsp_image_dynsym(image, "Py_Initialize") && !looks_like_python(path))
+        return GSP_OK;
+    uint32_t version = scan_version(mem, image, version_of_path(path));
+    if (version == 0 || (version >> 24 == 3 && GSP_PY_MINOR(version) >= GSP_PY_MINOR_MIN))
+        return GSP_OK;
+    return gsp_err_set(err, GSP_E_VERSION, 0,
+                       "Python %u.%u.%u found in %s, but 3.%u to 3.%u are supported", version >> 24,
+                       GSP_PY_MINOR(version), version >> 8 & 0xffU, path, GSP_PY_MINOR_MIN,
+                       GSP_PY_MINOR_MAX);
+}
+
+/* Opens the image at map and keeps it in *found if the runtime is in it.
+ * GSP_OK with found->image NULL: not here. */
+static int try_map(pid_t pid, struct gsp_mem *mem, const struct gsp_map *map, bool thorough,
+                   struct found *found, struct gsp_err *err)
+{
+    struct gsp_image *image;
+    int rc = gsp_image_open(pid, mem, map, &image, err);
+    if (rc == GSP_E_FORMAT || rc == GSP_E_FAULT)
+        return GSP_OK;
+    if (rc != GSP_OK)
+        return rc;
+    found->runtime = find_runtime(mem, image, thorough);
+    if (found->runtime == 0) {
+        rc = thorough ? old_python(mem, image, map->path, err) : GSP_OK;
+        gsp_image_close(image);
+        return rc;
+    }
+    found->image = image;
+    found->version = find_version(mem, found, map->path);
+    return GSP_OK;
+}
+
+/* Rounds over the file mappings: files named like Python, the executable, all others. */
+static int search(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps, struct found *found,
+                  struct gsp_err *err)
+{
+    gsp_auto_buf exe = {0};
+    gsp_proc_exe(pid, &exe);
+    struct gsp_err old = {0};
+    const char *exe_path = gsp_buf_cstr(&exe);
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < gsp_maps_count(maps); i++) {
+            const struct gsp_map *map = gsp_maps_at(maps, i);
+            if (map->offset != 0 || map->inode == 0 || !map->readable)
+                continue;
+            bool named = looks_like_python(map->path);
+            bool is_exe = exe_path && strcmp(exe_path, map->path) == 0;
+            if (round == 0 ? !named : round == 1 ? !is_exe || named : is_exe || named)
+                continue;
+            struct gsp_err here = {0};
+            int rc = try_map(pid, mem, map, round < 2, found, &here);
+            if (found->image)
+                return GSP_OK;
+            if (rc == GSP_E_VERSION)
+                old = here;
+            else if (rc != GSP_OK)
+                return gsp_err_set(err, rc, here.sys, "%s", here.msg);
+        }
+    }
+    if (old.code)
+        return gsp_err_set(err, GSP_E_VERSION, 0, "%s", old.msg);
+    return gsp_err_set(err, GSP_E_NOTPY, 0, "no Python interpreter in process %d", (int)pid);
+}
+
+static int choose_layout(struct gsp_mem *mem, const struct found *found, const char *path,
+                         struct gsp_py_runtime *out, struct gsp_err *err)
+{
+    uint32_t version = found->version;
+    if (version == 0)
+        return gsp_err_set(err, GSP_E_VERSION, 0, "a Python of unknown version in %s", path);
+    unsigned minor_no = GSP_PY_MINOR(version);
+    snprintf(out->version, sizeof(out->version), "%u.%u.%u", version >> 24, minor_no,
+             version >> 8 & 0xffU);
+    if (version >> 24 != 3 || minor_no < GSP_PY_MINOR_MIN || minor_no > GSP_PY_MINOR_MAX)
+        return gsp_err_set(err, GSP_E_VERSION, 0,
+                           "Python %s found in %s, but 3.%u to 3.%u are supported", out->version,
+                           path, GSP_PY_MINOR_MIN, GSP_PY_MINOR_MAX);
+    if (minor_no >= 13) {
+        unsigned char bytes[GSP_PY_DEBUG_OFFSETS_MAX];
+        int rc = gsp_mem_read(mem, out->addr, bytes, sizeof(bytes));
+        if (rc != GSP_OK)
+            return gsp_err_set(err, rc, 0, "debug offsets: %s", gsp_err_text(rc));
+        return gsp_py_debug_offsets_read(bytes, sizeof(bytes), &out->layout, err);
+    }
+    const struct gsp_py_layout *layout = gsp_py_layout_find(minor_no, false);
+    if (!layout)
+        return gsp_err_set(err, GSP_E_VERSION, 0, "no layout for Python %s", out->version);
+    out->layout = *layout;
+    out->layout.version = version;
+    return GSP_OK;
+}
+
+/* Does the runtime lead to an interpreter with a thread that points back at it? */
+static int validate(struct gsp_mem *mem, const struct gsp_py_runtime *rt, struct gsp_err *err)
+{
+    const struct gsp_py_layout *lay = &rt->layout;
+    uint64_t interp = 0;
+    uint64_t tstate = 0;
+    uint64_t back = 0;
+    int rc = gsp_mem_read_u64(mem, rt->addr + lay->runtime_interpreters_head, &interp);
+    if (rc == GSP_OK && interp)
+        rc = gsp_mem_read_u64(mem, interp + lay->interp_tstate_head, &tstate);
+    if (rc == GSP_OK && tstate)
+        rc = gsp_mem_read_u64(mem, tstate + lay->tstate_interp, &back);
+    if (rc == GSP_E_NOPROC || rc == GSP_E_PERM)
+        return gsp_err_set(err, rc, 0, "%s", gsp_err_text(rc));
+    if (rc == GSP_OK && (!interp || !tstate))
+        return gsp_err_set(err, GSP_E_STARTING, 0, "Python %s has not started yet", rt->version);
+    if (rc != GSP_OK || back != interp)
+        return gsp_err_set(err, GSP_E_FORMAT, 0,
+                           "the runtime of Python %s is not laid out as expected", rt->version);
+    return GSP_OK;
+}
+
+int gsp_py_locate(pid_t pid, struct gsp_mem *mem, struct gsp_py_runtime *out, struct gsp_err *err)
+{
+    *out = (struct gsp_py_runtime){0};
+    struct gsp_maps *maps;
+    int rc = gsp_maps_read(pid, &maps, err);
+    if (rc != GSP_OK)
+        return rc;
+    if (gsp_maps_count(maps) == 0) {
+        gsp_maps_free(maps);
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has no memory (a zombie?)", (int)pid);
+    }
+    struct found found = {0};
+    rc = search(pid, mem, maps, &found, err);
+    if (rc == GSP_OK) {
+        out->addr = found.runtime;
+        out->code_type = symbol(found.image, "PyCode_Type");
+        const struct gsp_map *map = gsp_maps_find(maps, found.runtime);
+        rc = choose_layout(mem, &found, map ? map->path : "?", out, err);
+        gsp_image_close(found.image);
+    }
+    gsp_maps_free(maps);
+    return rc == GSP_OK ? validate(mem, out, err) : rc;
+}

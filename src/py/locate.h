@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * locate.h -- finds the interpreter in a process: which version, where its runtime is.
+ *
+ * Reads:   the memory map; symbols from the target's own memory, else from its files.
+ * Gives:   the address of _PyRuntime and a validated layout.
+ * Used by: py/target.c, cli/ (doctor).
+ * Threads: no state.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "proc/mem.h"
+#include "py/layout.h"
+
+struct gsp_py_runtime {
+    gsp_raddr addr;      /* _PyRuntime */
+    gsp_raddr code_type; /* PyCode_Type; 0 when it could not be found */
+    struct gsp_py_layout layout;
+    char version[32]; /* "3.11.7" */
+};
+
+/* Fails with NOTPY, VERSION (the message names the one found), STARTING (found, but not
+ * initialised yet), FORMAT (its memory makes no sense), NOPROC, PERM, NOMEM. */
+GSP_MUST_CHECK int gsp_py_locate(pid_t pid, struct gsp_mem *mem, struct gsp_py_runtime *out,
+                                 struct gsp_err *err);

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * target_internal.h -- what target.c and threads.c share.
+ *
+ * Threads: one owner.
+ */
+#pragma once
+
+#include "py/target.h"
+#include "py/walk.h"
+
+struct gsp_py__head {
+    gsp_raddr interp;
+    gsp_raddr tstate; /* head of its list of threads */
+    gsp_raddr gil;    /* 3.12+: struct _gil_runtime_state; 0 when there is none */
+    gsp_raddr holder; /* tstate that holds its GIL at this look; 0 none */
+};
+
+struct gsp_py_target {
+    pid_t pid;
+    struct gsp_mem *mem;
+    struct gsp_py_runtime run;
+    struct gsp_py_walker *walker;
+    struct gsp_snap snap; /* of what belongs to no thread: the GIL */
+    struct gsp_py_thread **threads;
+    size_t thread_count;
+    size_t thread_cap;
+    struct gsp_py__head heads[GSP_PY_INTERPS_MAX]; /* the main interpreter first */
+    size_t interp_count;
+    int64_t heads_ns;  /* when the heads of the lists were last compared */
+    int64_t listed_ns; /* when the lists were last walked */
+    bool stale;        /* a thread vanished: walk the lists */
+    size_t tid_at;     /* offset of the kernel's id in struct pthread; 0 unknown */
+    struct gsp_mem_span *spans;
+    size_t span_cap;
+};
+
+/* Walks the lists of interpreters and threads anew. */
+GSP_MUST_CHECK int gsp_py__threads_list(struct gsp_py_target *target, int64_t now_ns);
+void gsp_py__thread_clear(struct gsp_py_thread *thread);

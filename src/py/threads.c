@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "py/target_internal.h"
+
+/* Bytes of struct pthread in which the kernel's thread id is looked for, and where glibc has
+ * it: x86_64 first, then aarch64. */
+#define PTHREAD_BYTES 1024U
+static const size_t GLIBC_TID_AT[] = {720, 208};
+
+void gsp_py__thread_clear(struct gsp_py_thread *thread)
+{
+    gsp_snap_free(&thread->snap);
+    gsp_taskfd_close(&thread->task);
+    if (thread->sched_fd >= 0)
+        close(thread->sched_fd);
+    free(thread->locs);
+    *thread = (struct gsp_py_thread){.task = {-1}, .sched_fd = -1};
+}
+
+static pid_t tid_of_ns(const struct gsp_task *tasks, size_t count, int64_t ns_tid)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (tasks[i].ns_tid == ns_tid)
+            return tasks[i].tid;
+    }
+    return 0;
+}
+
+/* Before 3.11 Python does not know the kernel's thread id, but the C library does. */
+static pid_t tid_of_pthread(struct gsp_py_target *target, uint64_t pthread,
+                            const struct gsp_task *tasks, size_t count)
+{
+    int32_t words[PTHREAD_BYTES / 4];
+    if (pthread == 0 || gsp_mem_read(target->mem, pthread, words, sizeof(words)) != GSP_OK)
+        return 0;
+    pid_t tid = 0;
+    if (target->tid_at)
+        return tid_of_ns(tasks, count, words[target->tid_at / 4]);
+    for (size_t i = 0; i < GSP_COUNT(GLIBC_TID_AT) && !tid; i++) {
+        tid = tid_of_ns(tasks, count, words[GLIBC_TID_AT[i] / 4]);
+        target->tid_at = tid ? GLIBC_TID_AT[i] : 0;
+    }
+    for (size_t i = 4; i < GSP_COUNT(words) && !tid; i++) {
+        tid = tid_of_ns(tasks, count, words[i]);
+        target->tid_at = tid ? 4 * i : 0;
+    }
+    return tid;
+}
+
+static void open_files(struct gsp_py_target *target, struct gsp_py_thread *thread)
+{
+    if (thread->tid == 0 || gsp_taskfd_open(&thread->task, target->pid, thread->tid) != GSP_OK)
+        return;
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)target->pid, (int)thread->tid);
+    thread->sched_fd = open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static struct gsp_py_thread *find(struct gsp_py_target *target, gsp_raddr tstate,
+                                  uint64_t python_id)
+{
+    for (size_t i = 0; i < target->thread_count; i++) {
+        struct gsp_py_thread *thread = target->threads[i];
+        if (thread->tstate == tstate && thread->python_id == python_id)
+            return thread;
+    }
+    return NULL;
+}
+
+static int add(struct gsp_py_target *target, gsp_raddr tstate, uint64_t python_id, uint32_t interp)
+{
+    if (target->thread_count == target->thread_cap) {
+        size_t cap = target->thread_cap ? target->thread_cap * 2 : 16;
+        struct gsp_py_thread **grown = realloc(target->threads, cap * sizeof(*grown));
+        if (!grown)
+            return GSP_E_NOMEM;
+        target->threads = grown;
+        target->thread_cap = cap;
+    }
+    struct gsp_py_thread *thread = malloc(sizeof(*thread));
+    if (!thread)
+        return GSP_E_NOMEM;
+    *thread = (struct gsp_py_thread){.tstate = tstate,
+                                     .python_id = python_id,
+                                     .interp = interp,
+                                     .task = {-1},
+                                     .sched_fd = -1,
+                                     .found = true};
+    gsp_snap_init(&thread->snap, target->mem);
+    target->threads[target->thread_count++] = thread;
+    return GSP_OK;
+}
+
+/* Gives new threads their kernel ids and files. */
+static void identify(struct gsp_py_target *target)
+{
+    const struct gsp_py_layout *lay = &target->run.layout;
+    struct gsp_task *tasks = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < target->thread_count; i++) {
+        struct gsp_py_thread *thread = target->threads[i];
+        if (thread->tid)
+            continue;
+        if (!tasks && gsp_proc_tasks(target->pid, &tasks, &count, NULL) != GSP_OK)
+            return;
+        uint64_t native = 0;
+        if (lay->tstate_native_thread_id != GSP_NO_OFFSET &&
+            gsp_mem_read_u64(target->mem, thread->tstate + lay->tstate_native_thread_id, &native) ==
+                GSP_OK)
+            thread->tid = tid_of_ns(tasks, count, (int64_t)native);
+        else
+            thread->tid = tid_of_pthread(target, thread->python_id, tasks, count);
+        thread->is_main = thread->tid == target->pid && thread->interp == 0;
+        open_files(target, thread);
+    }
+    free(tasks);
+}
+
+/* The threads of one interpreter. */
+static int list_interp(struct gsp_py_target *target, gsp_raddr interp, uint32_t index)
+{
+    const struct gsp_py_layout *lay = &target->run.layout;
+    gsp_raddr tstate;
+    int rc = gsp_mem_read_u64(target->mem, interp + lay->interp_tstate_head, &tstate);
+    target->heads[index].tstate = rc == GSP_OK ? tstate : 0;
+    for (size_t n = 0; rc == GSP_OK && tstate && n < GSP_PY_THREADS_MAX; n++) {
+        uint64_t python_id = 0;
+        gsp_raddr next = 0;
+        uint64_t owner = 0;
+        struct gsp_mem_span spans[] = {{tstate + lay->tstate_thread_id, 8, &python_id},
+                                       {tstate + lay->tstate_next, 8, &next},
+                                       {tstate + lay->tstate_interp, 8, &owner}};
+        rc = gsp_mem_gather(target->mem, spans, GSP_COUNT(spans), NULL);
+        /* A thread that is being made or freed: the next look sees clearer. */
+        if (rc != GSP_OK || owner != interp)
+            break;
+        struct gsp_py_thread *known = find(target, tstate, python_id);
+        if (known)
+            known->found = true;
+        else if (python_id)
+            rc = add(target, tstate, python_id, index);
+        tstate = next;
+    }
+    return rc == GSP_E_FAULT ? GSP_OK : rc;
+}
+
+static void drop_missing(struct gsp_py_target *target)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < target->thread_count; i++) {
+        struct gsp_py_thread *thread = target->threads[i];
+        if (thread->found) {
+            target->threads[kept++] = thread;
+            continue;
+        }
+        gsp_py__thread_clear(thread);
+        free(thread);
+    }
+    target->thread_count = kept;
+}
+
+int gsp_py__threads_list(struct gsp_py_target *target, int64_t now_ns)
+{
+    const struct gsp_py_layout *lay = &target->run.layout;
+    target->listed_ns = now_ns;
+    target->heads_ns = now_ns;
+    for (size_t i = 0; i < target->thread_count; i++)
+        target->threads[i]->found = false;
+    gsp_raddr interp;
+    int rc =
+        gsp_mem_read_u64(target->mem, target->run.addr + lay->runtime_interpreters_head, &interp);
+    /* New interpreters are put in front; the main one is the last. */
+    gsp_raddr list[GSP_PY_INTERPS_MAX];
+    size_t count = 0;
+    while (rc == GSP_OK && interp && count < GSP_PY_INTERPS_MAX) {
+        list[count++] = interp;
+        rc = gsp_mem_read_u64(target->mem, interp + lay->interp_next, &interp);
+    }
+    if (rc != GSP_OK && rc != GSP_E_FAULT)
+        return rc;
+    if (count == 0)
+        return GSP_E_NOPROC;
+    target->interp_count = count;
+    rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < count; i++) {
+        gsp_raddr addr = list[count - 1 - i];
+        target->heads[i].interp = addr;
+        target->heads[i].gil = 0;
+        if (lay->interp_gil != UINT32_MAX &&
+            gsp_mem_read_u64(target->mem, addr + lay->interp_gil, &target->heads[i].gil) != GSP_OK)
+            target->heads[i].gil = 0;
+        rc = list_interp(target, addr, (uint32_t)i);
+    }
+    drop_missing(target);
+    identify(target);
+    return rc;
+}

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "py/walk.h"
+
+#include <string.h>
+
+#include "base/time.h"
+
+/* Reads of a stack before it is given up. */
+#define TRIES_MAX   48U
+/* Reads running that must show an edge at the same frames to prove it. */
+#define PROOF_READS 3U
+#define OPEN_MAX    16U /* edges being proven at a time */
+#define HEADER_MAX  160U
+/* References of 3.14 and later carry marks in their low bits. */
+#define REF_MASK    (~7ULL)
+/* Frames the real top may be away from where the thread's pointer was. */
+#define TOP_STEPS   8U
+/* Words above the caller's value stack in which the called function is looked for. */
+#define PROOF_WORDS 4U
+/* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
+#define OWNER_SHIM  3U
+
+#define NO_CALLER   UINT32_MAX
+
+/* A frame as it was read. */
+struct raw {
+    gsp_raddr addr;
+    gsp_raddr back;
+    gsp_raddr code;
+    gsp_raddr func;
+    uint64_t instr;
+    gsp_raddr sp; /* 0: none saved, the frame is executing (or unknown) */
+    uint32_t tlbc_index;
+    bool is_shim;
+    bool on_data_stack; /* in the thread's own stack of frames, not in a generator */
+    bool executing;     /* its own mark says it is the running one */
+};
+
+/* An edge that is being proven. */
+struct open_edge {
+    uint64_t caller_loc;
+    uint64_t callee_code;
+    gsp_raddr frame;
+    unsigned reads;
+    unsigned last_try;
+};
+
+struct proof {
+    struct open_edge open[OPEN_MAX];
+    size_t count;
+};
+
+void gsp_py_walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
+                        const struct gsp_py_runtime *run)
+{
+    walker->mem = mem;
+    walker->run = run;
+    walker->edges = (struct gsp_hmap){0};
+    walker->still = false;
+    walker->retries = 0;
+    walker->chain.depth = 0;
+    gsp_py_codes_init(&walker->codes, mem, run);
+}
+
+bool gsp_py_walker_tidy(struct gsp_py_walker *walker)
+{
+    if (!gsp_py_codes_tidy(&walker->codes))
+        return false;
+    gsp_hmap_clear(&walker->edges);
+    return true;
+}
+
+void gsp_py_walker_free(struct gsp_py_walker *walker)
+{
+    gsp_py_codes_free(&walker->codes);
+    gsp_hmap_free(&walker->edges);
+}
+
+static uint64_t word_at(const unsigned char *bytes, gsp_py_off off)
+{
+    uint64_t v = 0;
+    if (off != GSP_NO_OFFSET && (size_t)off + 8 <= HEADER_MAX)
+        memcpy(&v, bytes + off, 8);
+    return v;
+}
+
+static int32_t int_at(const unsigned char *bytes, gsp_py_off off)
+{
+    int32_t v = 0;
+    if (off != GSP_NO_OFFSET && (size_t)off + 4 <= HEADER_MAX)
+        memcpy(&v, bytes + off, 4);
+    return v;
+}
+
+/* _PyInterpreterFrame, 3.11 and later. */
+static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, gsp_raddr addr,
+                       struct raw *raw)
+{
+    unsigned char bytes[HEADER_MAX];
+    size_t len = lay->iframe_localsplus;
+    if (len > sizeof(bytes))
+        return GSP_E_FORMAT;
+    int rc = gsp_snap_read(snap, addr, bytes, len);
+    if (rc != GSP_OK)
+        return rc;
+    unsigned char owner = bytes[lay->iframe_owner];
+    raw->addr = addr;
+    raw->back = word_at(bytes, lay->iframe_previous);
+    raw->code = word_at(bytes, lay->iframe_executable) & REF_MASK;
+    raw->func = word_at(bytes, lay->iframe_funcobj) & REF_MASK;
+    raw->instr = word_at(bytes, lay->iframe_instr_ptr);
+    raw->is_shim = owner >= OWNER_SHIM;
+    raw->on_data_stack = owner == 0;
+    raw->tlbc_index = 0;
+    if (lay->iframe_tlbc_index != GSP_NO_OFFSET)
+        raw->tlbc_index = (uint32_t)int_at(bytes, lay->iframe_tlbc_index);
+    raw->sp = 0;
+    if (lay->iframe_stackpointer != GSP_NO_OFFSET) {
+        raw->sp = word_at(bytes, lay->iframe_stackpointer);
+    } else if (lay->iframe_stacktop != GSP_NO_OFFSET) {
+        int32_t top = int_at(bytes, lay->iframe_stacktop);
+        if (top >= 0 && top < (1 << 20))
+            raw->sp = addr + lay->iframe_localsplus + 8ULL * (uint32_t)top;
+    }
+    raw->executing = raw->sp == 0 && !raw->is_shim;
+    return GSP_OK;
+}
+
+/* PyFrameObject, up to 3.10. */
+static int read_frame_object(const struct gsp_py_layout *lay, struct gsp_snap *snap, gsp_raddr addr,
+                             struct raw *raw)
+{
+    unsigned char bytes[HEADER_MAX];
+    size_t len = (size_t)lay->frame_f_state + 1;
+    if ((size_t)lay->frame_f_lasti + 4 > len)
+        len = (size_t)lay->frame_f_lasti + 4;
+    if (len > sizeof(bytes))
+        return GSP_E_FORMAT;
+    int rc = gsp_snap_read(snap, addr, bytes, len);
+    if (rc != GSP_OK)
+        return rc;
+    signed char state = (signed char)bytes[lay->frame_f_state];
+    *raw = (struct raw){.addr = addr,
+                        .back = word_at(bytes, lay->frame_f_back),
+                        .code = word_at(bytes, lay->frame_f_code),
+                        .instr = (uint32_t)int_at(bytes, lay->frame_f_lasti)};
+    /* 3.10: FRAME_EXECUTING is 0; before: f_executing is 1.  Callers execute too. */
+    raw->executing = GSP_PY_MINOR(lay->version) == 10 ? state == 0 : state == 1;
+    return GSP_OK;
+}
+
+static int read_frame(const struct gsp_py_layout *lay, struct gsp_snap *snap, gsp_raddr addr,
+                      struct raw *raw)
+{
+    if (addr & 7)
+        return GSP_E_FORMAT;
+    return lay->frames == GSP_PY_FRAMES_OBJECTS ? read_frame_object(lay, snap, addr, raw)
+                                                : read_iframe(lay, snap, addr, raw);
+}
+
+static int read_top_pointer(const struct gsp_py_layout *lay, struct gsp_snap *snap,
+                            gsp_raddr tstate, gsp_raddr *out)
+{
+    uint64_t word = 0;
+    int rc;
+    switch (lay->frames) {
+    case GSP_PY_FRAMES_OBJECTS:
+        return gsp_snap_read(snap, tstate + lay->tstate_frame, out, 8);
+    case GSP_PY_FRAMES_CURRENT:
+        return gsp_snap_read(snap, tstate + lay->tstate_current_frame, out, 8);
+    case GSP_PY_FRAMES_CFRAME:
+        rc = gsp_snap_read(snap, tstate + lay->tstate_cframe, &word, 8);
+        if (rc != GSP_OK)
+            return rc;
+        return gsp_snap_read(snap, word + lay->cframe_current_frame, out, 8);
+    }
+    return GSP_E_FORMAT;
+}
+
+/* Where the frame that raw calls would begin: frames lie one behind the other. */
+static gsp_raddr next_frame(const struct gsp_py_walker *walker, const struct raw *raw)
+{
+    const uint32_t *index = gsp_hmap_get(&walker->codes.by_addr, raw->code, 0);
+    if (!index || !raw->on_data_stack)
+        return 0;
+    const struct gsp_py_code *code = &walker->codes.codes[*index];
+    return raw->addr + walker->run->layout.iframe_localsplus +
+           8ULL * (code->locals_count + code->stack_words);
+}
+
+/* The pointer was read before the frames.  If the frame it names is not executing, then
+ * either it has called on (the executing one lies above) or it has returned (it lies below). */
+static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, struct raw *top)
+{
+    const struct gsp_py_layout *lay = &walker->run->layout;
+    if (top->executing || top->is_shim)
+        return GSP_OK;
+    struct raw up = *top;
+    for (unsigned i = 0; i < TOP_STEPS; i++) {
+        gsp_raddr addr = next_frame(walker, &up);
+        gsp_raddr caller = up.addr;
+        if (addr == 0 || read_iframe(lay, snap, addr, &up) != GSP_OK || up.back != caller ||
+            up.is_shim)
+            break;
+        if (up.executing) {
+            *top = up;
+            return GSP_OK;
+        }
+    }
+    struct raw down = *top;
+    for (unsigned i = 0; i < TOP_STEPS && down.back; i++) {
+        if (read_iframe(lay, snap, down.back, &down) != GSP_OK)
+            break;
+        if (down.executing) {
+            *top = down;
+            return GSP_OK;
+        }
+    }
+    return GSP_OK; /* nobody claims to execute: the thread is in a C function */
+}
+
+/* A frame object that is not executing has returned: its caller is the top. */
+static int settle_top_object(const struct gsp_py_layout *lay, struct gsp_snap *snap,
+                             struct raw *top)
+{
+    for (unsigned i = 0; i < TOP_STEPS && !top->executing; i++) {
+        if (top->back == 0)
+            return GSP_E_TORN;
+        int rc = read_frame_object(lay, snap, top->back, top);
+        if (rc != GSP_OK)
+            return rc;
+    }
+    return GSP_OK;
+}
+
+static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_t now_ns)
+{
+    struct gsp_py_chain *chain = &walker->chain;
+    struct gsp_py_frame *frame = &chain->frames[chain->depth];
+    int rc = gsp_py_codes_get(&walker->codes, raw->code, now_ns, &frame->code);
+    if (rc != GSP_OK)
+        return rc;
+    rc = gsp_py_codes_loc(&walker->codes, frame->code, raw->instr, raw->tlbc_index, &frame->loc);
+    if (rc != GSP_OK) {
+        /* Perhaps another code object is at this address now. */
+        walker->codes.codes[frame->code].checks = 0;
+        gsp_ignore(gsp_py_codes_check(&walker->codes, &frame->code, 1, now_ns));
+        return rc;
+    }
+    frame->addr = raw->addr;
+    frame->caller = raw->back;
+    frame->func = raw->func;
+    frame->sp = raw->sp;
+    frame->direct = raw->on_data_stack;
+    chain->codes[chain->depth] = frame->code;
+    chain->depth++;
+    return GSP_OK;
+}
+
+static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
+                      int64_t now_ns)
+{
+    const struct gsp_py_layout *lay = &walker->run->layout;
+    struct gsp_py_chain *chain = &walker->chain;
+    chain->depth = 0;
+    chain->cut = false;
+    gsp_raddr addr;
+    int rc = read_top_pointer(lay, snap, tstate, &addr);
+    if (rc != GSP_OK || addr == 0)
+        return rc;
+    struct raw raw = {0};
+    rc = read_frame(lay, snap, addr, &raw);
+    if (rc == GSP_OK && !walker->still)
+        rc = lay->frames == GSP_PY_FRAMES_OBJECTS ? settle_top_object(lay, snap, &raw)
+                                                  : settle_top(walker, snap, &raw);
+    for (size_t hops = 0; rc == GSP_OK; hops++) {
+        if (!raw.is_shim)
+            rc = add_frame(walker, &raw, now_ns);
+        else if (chain->depth)
+            chain->frames[chain->depth - 1].direct = false;
+        if (rc != GSP_OK || raw.back == 0)
+            break;
+        if (chain->depth == GSP_PY_DEPTH_MAX || hops > 2U * GSP_PY_DEPTH_MAX) {
+            chain->cut = true;
+            break;
+        }
+        rc = read_frame(lay, snap, raw.back, &raw);
+    }
+    return rc;
+}
+
+/* Does the caller's value stack still hold the function that the callee runs? */
+static bool caller_holds(struct gsp_snap *snap, const struct gsp_py_frame *caller,
+                         const struct gsp_py_frame *callee)
+{
+    if (!callee->direct || callee->caller != caller->addr || !callee->func || !caller->sp)
+        return false;
+    uint64_t words[PROOF_WORDS];
+    if (caller->sp + sizeof(words) > callee->addr && caller->sp < callee->addr) {
+        /* The stack of the caller ends where the callee begins. */
+        size_t count = (callee->addr - caller->sp) / 8;
+        if (gsp_snap_read(snap, caller->sp, words, count * 8) != GSP_OK)
+            return false;
+        for (size_t i = 0; i < count; i++) {
+            if ((words[i] & REF_MASK) == callee->func)
+                return true;
+        }
+        return false;
+    }
+    if (gsp_snap_read(snap, caller->sp, words, sizeof(words)) != GSP_OK)
+        return false;
+    for (size_t i = 0; i < PROOF_WORDS; i++) {
+        if ((words[i] & REF_MASK) == callee->func)
+            return true;
+    }
+    return false;
+}
+
+static bool learn(struct gsp_py_walker *walker, uint64_t caller_loc, uint64_t callee_code)
+{
+    return gsp_hmap_put(&walker->edges, caller_loc, callee_code, 1);
+}
+
+/* Counts one more read of an unproven edge; true once it is proven. */
+static bool seen_again(struct proof *proof, uint64_t caller_loc, uint64_t callee_code,
+                       gsp_raddr frame, unsigned try)
+{
+    struct open_edge *edge = NULL;
+    for (size_t i = 0; i < proof->count && !edge; i++) {
+        struct open_edge *open = &proof->open[i];
+        if (open->caller_loc == caller_loc && open->callee_code == callee_code &&
+            open->frame == frame)
+            edge = open;
+    }
+    if (!edge) {
+        if (proof->count == OPEN_MAX) {
+            /* The oldest makes room: it was not seen for a while. */
+            memmove(&proof->open[0], &proof->open[1], (OPEN_MAX - 1) * sizeof(proof->open[0]));
+            proof->count--;
+        }
+        edge = &proof->open[proof->count++];
+        *edge = (struct open_edge){caller_loc, callee_code, frame, 1, try};
+        return false;
+    }
+    edge->reads = edge->last_try + 1 == try ? edge->reads + 1 : 1;
+    edge->last_try = try;
+    return edge->reads >= PROOF_READS;
+}
+
+/* True if every edge of the chain is proven, now or before. */
+static bool prove(struct gsp_py_walker *walker, struct gsp_snap *snap, struct proof *proof,
+                  unsigned try)
+{
+    const struct gsp_py_chain *chain = &walker->chain;
+    bool all = true;
+    for (size_t i = 0; i < chain->depth; i++) {
+        const struct gsp_py_frame *callee = &chain->frames[i];
+        const struct gsp_py_frame *caller = i + 1 < chain->depth ? &chain->frames[i + 1] : NULL;
+        if (!caller && chain->cut)
+            break;
+        uint64_t loc = caller ? caller->loc : NO_CALLER;
+        if (gsp_likely(gsp_hmap_get(&walker->edges, loc, callee->code) != NULL))
+            continue;
+        if ((caller && caller_holds(snap, caller, callee)) ||
+            seen_again(proof, loc, callee->code, callee->addr, try)) {
+            if (learn(walker, loc, callee->code))
+                continue;
+        }
+        all = false;
+    }
+    return all;
+}
+
+int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
+                int64_t now_ns)
+{
+    struct proof proof = {.count = 0};
+    struct gsp_py_chain *chain = &walker->chain;
+    int rc = GSP_E_TORN;
+    for (unsigned try = 1; try <= TRIES_MAX; try++) {
+        if (try > 1) {
+            gsp_snap_refresh(snap);
+            walker->retries++;
+        }
+        rc = read_chain(walker, snap, tstate, now_ns);
+        if (rc == GSP_E_NOPROC || rc == GSP_E_PERM || rc == GSP_E_NOMEM || rc == GSP_E_LIMIT)
+            return rc;
+        bool same = gsp_py_codes_check(&walker->codes, chain->codes, chain->depth, now_ns);
+        if (rc != GSP_OK) {
+            if (walker->still && try > 1)
+                return rc;
+            continue;
+        }
+        if (!same)
+            continue;
+        if (walker->still || prove(walker, snap, &proof, try))
+            return GSP_OK;
+        rc = GSP_E_TORN;
+    }
+    return rc;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * walk.h -- the Python stack of one thread, read while the thread runs.
+ *
+ * Nothing holds the target still, so a copy of its frames can mix two moments.  Such a torn
+ * stack shows as a caller that never calls that callee.  Hence every call edge (location in
+ * the caller, code of the callee) has to be proven once before a stack with it is believed:
+ *   - by the caller's own value stack, where the function it called still stands;
+ *   - or by being there in three reads running, at the same frames.
+ * Proven edges are remembered, so in the steady state a stack costs one read and a lookup
+ * per frame.  A stack with an unproven edge is read again, some tens of times at most, and
+ * given up as torn after that.
+ *
+ * Which frame is on top is not taken from the thread's pointer alone (it is read at another
+ * moment than the frames) but from the frames' own marks of who is executing.
+ *
+ * Used by: py/target.c.
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/map.h"
+#include "proc/snap.h"
+#include "py/codes.h"
+
+#define GSP_PY_DEPTH_MAX 4096U
+
+struct gsp_py_frame {
+    gsp_raddr addr;
+    gsp_raddr caller; /* the frame below; shims between them are passed over */
+    gsp_raddr func;   /* 3.11+: the function object */
+    gsp_raddr sp;     /* 3.11+: where the value stack ended when it called; 0 unknown */
+    uint32_t code;    /* index */
+    uint32_t loc;     /* index */
+    bool direct;      /* called by its caller's bytecode, without C between */
+};
+
+struct gsp_py_chain {
+    size_t depth;
+    bool cut; /* deeper than GSP_PY_DEPTH_MAX: the outermost frames are missing */
+    struct gsp_py_frame frames[GSP_PY_DEPTH_MAX]; /* innermost first */
+    uint32_t codes[GSP_PY_DEPTH_MAX];             /* of the frames: for the check of codes */
+};
+
+struct gsp_py_walker {
+    struct gsp_mem *mem;              /* borrowed */
+    const struct gsp_py_runtime *run; /* borrowed */
+    struct gsp_py_codes codes;
+    struct gsp_hmap edges; /* (location of the caller, code of the callee) proven */
+    struct gsp_py_chain chain;
+    bool still; /* the target is stopped: one read is the truth */
+    uint64_t retries;
+};
+
+void gsp_py_walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
+                        const struct gsp_py_runtime *run);
+void gsp_py_walker_free(struct gsp_py_walker *walker);
+
+/* Between two looks: forgets what is mostly dead; true if it did (see gsp_py_codes_tidy). */
+bool gsp_py_walker_tidy(struct gsp_py_walker *walker);
+
+/* Walks the stack of the thread with this tstate into walker->chain.  snap is the thread's
+ * snapshot, refreshed by the caller for the first try.
+ * 0; TORN if it kept changing; FORMAT or FAULT if it made no sense each time; NOPROC, PERM,
+ * NOMEM. */
+GSP_MUST_CHECK int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap,
+                               gsp_raddr tstate, int64_t now_ns);

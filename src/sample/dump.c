@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sample/dump.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/time.h"
+#include "proc/stop.h"
+#include "proc/task.h"
+#include "py/object.h"
+#include "py/target.h"
+
+#define LOCALS_MAX    256U
+#define TREE_MAX      16384U
+#define VALUE_BYTES   128U
+#define HOLD_LIMIT_NS (500 * GSP_NS_PER_MS)
+#define ARENA_CHUNK   16384U
+
+/* Everything a dump points to lives in chunks that are freed with it. */
+struct chunk {
+    struct chunk *next;
+    size_t used;
+    size_t cap;
+    _Alignas(16) char bytes[];
+};
+
+struct dump {
+    struct gsp_dump pub; /* first: what the user sees */
+    struct chunk *chunks;
+};
+
+struct taking {
+    struct dump *dump;
+    struct gsp_py_target *target;
+    const struct gsp_dump_opts *opts;
+    struct gsp_dump_thread *threads; /* of the dump, while it is made */
+    unsigned flags;
+    bool failed; /* an allocation did */
+};
+
+static void *arena_take(struct taking *take, size_t len)
+{
+    len = (len + 15) & ~(size_t)15;
+    struct chunk *chunk = take->dump->chunks;
+    if (!chunk || chunk->cap - chunk->used < len) {
+        size_t cap = len > ARENA_CHUNK ? len : ARENA_CHUNK;
+        chunk = malloc(sizeof(*chunk) + cap);
+        if (!chunk) {
+            take->failed = true;
+            return NULL;
+        }
+        chunk->next = take->dump->chunks;
+        chunk->used = 0;
+        chunk->cap = cap;
+        take->dump->chunks = chunk;
+    }
+    void *p = chunk->bytes + chunk->used;
+    chunk->used += len;
+    memset(p, 0, len);
+    return p;
+}
+
+static const char *arena_text(struct taking *take, struct gsp_sv text)
+{
+    char *copy = arena_take(take, text.len + 1);
+    if (!copy)
+        return "";
+    if (text.len)
+        memcpy(copy, text.p, text.len);
+    return copy;
+}
+
+void gsp_dump_free(struct gsp_dump *dump)
+{
+    if (!dump)
+        return;
+    struct dump *self = (struct dump *)dump;
+    while (self->chunks) {
+        struct chunk *next = self->chunks->next;
+        free(self->chunks);
+        self->chunks = next;
+    }
+    free(self);
+}
+
+struct collecting {
+    struct taking *take;
+    struct gsp_dump_local items[LOCALS_MAX];
+    size_t count;
+};
+
+static void take_local(void *user, const struct gsp_py_local *local)
+{
+    struct collecting *col = user;
+    if (col->count == LOCALS_MAX)
+        return;
+    struct taking *take = col->take;
+    const struct gsp_py_layout *layout = &gsp_py_target_runtime(take->target)->layout;
+    size_t max = take->opts->value_bytes_max ? take->opts->value_bytes_max : VALUE_BYTES;
+    struct gsp_py_repr_limits limits = {.bytes_max = max};
+    gsp_auto_buf value = {0};
+    if (gsp_py_repr(gsp_py_target_mem(take->target), layout, local->value, &limits, &value) !=
+        GSP_OK) {
+        gsp_buf_clear(&value);
+        gsp_buf_printf(&value, "<unreadable at 0x%llx>", (unsigned long long)local->value);
+    }
+    col->items[col->count++] =
+        (struct gsp_dump_local){.name = arena_text(take, local->name),
+                                .value = arena_text(take, gsp_buf_sv(&value)),
+                                .is_arg = local->is_arg};
+}
+
+static void take_locals(struct taking *take, gsp_raddr frame_addr, gsp_raddr code_addr,
+                        struct gsp_dump_frame *frame)
+{
+    struct collecting *col = malloc(sizeof(*col));
+    if (!col) {
+        take->failed = true;
+        return;
+    }
+    col->take = take;
+    col->count = 0;
+    /* What can be read of them is shown; a frame that has just ended has none. */
+    gsp_ignore(gsp_py_locals(gsp_py_target_mem(take->target),
+                             &gsp_py_target_runtime(take->target)->layout, frame_addr, code_addr,
+                             take_local, col));
+    struct gsp_dump_local *locals = arena_take(take, (col->count + 1) * sizeof(*locals));
+    if (locals) {
+        memcpy(locals, col->items, col->count * sizeof(*locals));
+        frame->locals = locals;
+        frame->local_count = col->count;
+    }
+    free(col);
+}
+
+static void take_frames(struct taking *take, const struct gsp_py_thread *thread,
+                        struct gsp_dump_thread *out)
+{
+    struct gsp_py_codes *codes = gsp_py_target_codes(take->target);
+    struct gsp_dump_frame *frames = arena_take(take, (thread->depth + 1) * sizeof(*frames));
+    for (size_t i = 0; frames && i < thread->depth; i++) {
+        const struct gsp_py_loc *loc = gsp_py_codes_loc_at(codes, thread->locs[i]);
+        const struct gsp_py_code *code = gsp_py_codes_at(codes, loc->code);
+        frames[i].name = arena_text(take, (struct gsp_sv){code->name, code->name_len});
+        frames[i].file = arena_text(take, (struct gsp_sv){code->file, code->file_len});
+        frames[i].line = loc->line;
+        if (take->opts->locals && thread->status == GSP_OK)
+            take_locals(take, gsp_py_target_frame_addr(take->target, i), code->addr, &frames[i]);
+    }
+    out->frames = frames;
+    out->frame_count = frames ? thread->depth : 0;
+}
+
+static void take_name(void *user, uint64_t python_id, struct gsp_sv name)
+{
+    struct taking *take = user;
+    for (size_t i = 0; i < take->dump->pub.thread_count; i++) {
+        if (take->threads[i].python_id == python_id && name.len)
+            take->threads[i].name = arena_text(take, name);
+    }
+}
+
+static void take_thread(struct taking *take, struct gsp_py_thread *thread,
+                        struct gsp_dump_thread *out)
+{
+    /* Stacks of the look stay good if this walk fails; locals need frames of now. */
+    if (take->opts->locals || thread->status != GSP_OK)
+        gsp_ignore(gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns()));
+    gsp_auto_buf comm = {0};
+    if (thread->tid)
+        gsp_task_comm(take->dump->pub.pid, thread->tid, &comm);
+    *out = (struct gsp_dump_thread){.os_id = (uint64_t)thread->tid,
+                                    .python_id = thread->python_id,
+                                    .name = arena_text(take, gsp_buf_sv(&comm)),
+                                    .is_main = thread->is_main,
+                                    .on_cpu = thread->on_cpu,
+                                    .has_gil = thread->has_gil,
+                                    .torn = thread->status != GSP_OK,
+                                    .state = thread->state,
+                                    .interpreter = thread->interp};
+    take_frames(take, thread, out);
+}
+
+static int by_importance(const void *a, const void *b)
+{
+    const struct gsp_dump_thread *x = a;
+    const struct gsp_dump_thread *y = b;
+    if (x->is_main != y->is_main)
+        return x->is_main ? -1 : 1;
+    if (x->os_id != y->os_id)
+        return x->os_id < y->os_id ? -1 : 1;
+    return (x->python_id > y->python_id) - (x->python_id < y->python_id);
+}
+
+static int take_threads(struct taking *take, struct gsp_err *err)
+{
+    struct gsp_dump *dump = &take->dump->pub;
+    int rc = gsp_py_target_look(take->target, take->flags, gsp_now_ns());
+    if (rc != GSP_OK)
+        return gsp_err_set(err, rc, 0, "process %d: %s", (int)dump->pid, gsp_err_text(rc));
+    size_t count = gsp_py_target_thread_count(take->target);
+    take->threads = arena_take(take, (count + 1) * sizeof(*take->threads));
+    for (size_t i = 0; take->threads && i < count; i++)
+        take_thread(take, gsp_py_target_thread(take->target, i), &take->threads[i]);
+    if (take->failed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    dump->threads = take->threads;
+    dump->thread_count = count;
+    return GSP_OK;
+}
+
+/* Names are read last: with the threads running again. */
+static void take_names(struct taking *take)
+{
+    struct gsp_dump *dump = &take->dump->pub;
+    gsp_raddr interp;
+    for (size_t i = 0; (interp = gsp_py_target_interp(take->target, i)); i++)
+        gsp_ignore(gsp_py_thread_names(gsp_py_target_mem(take->target),
+                                       &gsp_py_target_runtime(take->target)->layout, interp,
+                                       take_name, take));
+    qsort(take->threads, dump->thread_count, sizeof(*take->threads), by_importance);
+}
+
+static int take_all(struct taking *take, struct gsp_err *err)
+{
+    struct gsp_dump *dump = &take->dump->pub;
+    struct gsp_procinfo info;
+    int rc = gsp_proc_info(dump->pid, &info, err);
+    if (rc != GSP_OK)
+        return rc;
+    dump->ppid = info.ppid;
+    gsp_auto_buf text = {0};
+    gsp_proc_cmdline(dump->pid, &text);
+    dump->cmdline = arena_text(take, gsp_buf_sv(&text));
+    gsp_buf_clear(&text);
+    gsp_proc_exe(dump->pid, &text);
+    dump->exe = arena_text(take, gsp_buf_sv(&text));
+    memcpy(dump->version, gsp_py_target_runtime(take->target)->version, sizeof(dump->version));
+    take->flags = GSP_PY_LOOK_IDLE;
+    struct gsp_stop *stop = NULL;
+    if (take->opts->blocking) {
+        gsp_py_target_states(take->target, gsp_now_ns());
+        rc = gsp_stop_new(dump->pid, &stop, err);
+        if (rc == GSP_OK)
+            rc = gsp_stop_hold(stop, HOLD_LIMIT_NS, err);
+        take->flags |= GSP_PY_LOOK_STILL | GSP_PY_LOOK_NO_STATE;
+    }
+    if (rc == GSP_OK)
+        rc = take_threads(take, err);
+    gsp_stop_free(stop);
+    if (rc == GSP_OK)
+        take_names(take);
+    return rc;
+}
+
+int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
+                  struct gsp_err *err)
+{
+    *out = NULL;
+    struct taking take = {.opts = opts};
+    int rc = gsp_py_target_open(pid, &take.target, err);
+    if (rc != GSP_OK)
+        return rc;
+    take.dump = calloc(1, sizeof(*take.dump));
+    if (!take.dump) {
+        gsp_py_target_close(take.target);
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    }
+    take.dump->pub.pid = pid;
+    rc = take_all(&take, err);
+    gsp_py_target_close(take.target);
+    if (rc != GSP_OK) {
+        gsp_dump_free(&take.dump->pub);
+        return rc;
+    }
+    *out = &take.dump->pub;
+    return GSP_OK;
+}
+
+struct pid_list {
+    pid_t *items;
+    size_t count;
+    size_t cap;
+    bool failed;
+};
+
+static void add_pid(void *user, pid_t pid)
+{
+    struct pid_list *list = user;
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->items[i] == pid)
+            return;
+    }
+    if (list->count == list->cap) {
+        size_t cap = list->cap ? list->cap * 2 : 16;
+        pid_t *grown = cap <= TREE_MAX ? realloc(list->items, cap * sizeof(*grown)) : NULL;
+        if (!grown) {
+            list->failed = true;
+            return;
+        }
+        list->items = grown;
+        list->cap = cap;
+    }
+    list->items[list->count++] = pid;
+}
+
+int gsp_tree_pids(pid_t pid, pid_t **out, size_t *count, struct gsp_err *err)
+{
+    *out = NULL;
+    *count = 0;
+    struct pid_list list = {0};
+    add_pid(&list, pid);
+    /* The list grows while it is walked. */
+    for (size_t i = 0; i < list.count && !list.failed; i++)
+        gsp_proc_children(list.items[i], add_pid, &list);
+    if (list.failed && list.count == 0)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    *out = list.items;
+    *count = list.count;
+    return GSP_OK;
+}

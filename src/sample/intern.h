@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * intern.h -- turns the locations of a target's stack into a stack of the profile.
+ *
+ * What a thread's last stack shares with the new one (counted from the root) is not looked
+ * up again.
+ *
+ * Used by: sample/record.c.
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "model/profile.h"
+#include "py/target.h"
+
+/* The last stack of one thread, root first. */
+struct gsp_path {
+    uint32_t *locs;
+    uint32_t *stacks; /* the profile's id of the stack that ends here */
+    size_t count;
+    size_t cap;
+    uint64_t epoch; /* of the target, when locs were true */
+};
+
+void gsp_path_free(struct gsp_path *path);
+
+/* The profile's id of the thread's current stack (GSP_NONE if it is empty). */
+GSP_MUST_CHECK int gsp_path_intern(struct gsp_path *path, struct gsp_py_target *target,
+                                   const struct gsp_py_thread *thread, struct gsp_profile *profile,
+                                   uint32_t *out, struct gsp_err *err);

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sample/proc_slot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/time.h"
+#include "proc/task.h"
+#include "py/object.h"
+
+/* Between tries to attach: a process that has just started becomes Python in milliseconds,
+ * an old one perhaps by exec. */
+#define TRY_FIRST_NS GSP_NS_PER_MS
+#define TRY_MAX_NS   (500 * GSP_NS_PER_MS)
+
+int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_procinfo info;
+    int rc = gsp_proc_info(pid, &info, err);
+    if (rc != GSP_OK)
+        return rc;
+    struct gsp_slot *slot = calloc(1, sizeof(*slot));
+    if (!slot)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    slot->pid = pid;
+    slot->ppid = info.ppid;
+    slot->start_ticks = info.start_ticks;
+    slot->is_root = is_root;
+    slot->process = GSP_NO_INDEX;
+    *out = slot;
+    return GSP_OK;
+}
+
+static void free_threads(struct gsp_slot *slot)
+{
+    for (size_t i = 0; i < slot->thread_count; i++)
+        gsp_path_free(&slot->threads[i].path);
+    slot->thread_count = 0;
+}
+
+void gsp_slot_free(struct gsp_slot *slot)
+{
+    if (!slot)
+        return;
+    free_threads(slot);
+    free(slot->threads);
+    gsp_stop_free(slot->stop);
+    gsp_py_target_close(slot->target);
+    free(slot);
+}
+
+int gsp_slot_attach(struct gsp_slot *slot, int64_t now_ns)
+{
+    int rc = gsp_py_target_open(slot->pid, &slot->target, &slot->last_err);
+    if (rc == GSP_OK) {
+        slot->state = GSP_SLOT_PYTHON;
+        slot->was_python = true;
+        slot->tries = 0;
+        slot->bad_looks = 0;
+        return GSP_OK;
+    }
+    int64_t wait_ns = TRY_FIRST_NS << (slot->tries / 8 < 9 ? slot->tries / 8 : 9);
+    slot->tries++;
+    slot->next_try_ns = now_ns + (wait_ns < TRY_MAX_NS ? wait_ns : TRY_MAX_NS);
+    return rc;
+}
+
+void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
+{
+    gsp_py_target_close(slot->target);
+    slot->target = NULL;
+    free_threads(slot);
+    slot->process = GSP_NO_INDEX; /* what comes after exec is another program */
+    slot->state = GSP_SLOT_TRYING;
+    slot->tries = 0;
+    slot->next_try_ns = now_ns + TRY_FIRST_NS;
+}
+
+bool gsp_slot_is_alive(const struct gsp_slot *slot)
+{
+    struct gsp_procinfo info;
+    if (gsp_proc_info(slot->pid, &info, NULL) != GSP_OK || info.start_ticks != slot->start_ticks ||
+        info.state == 'X')
+        return false;
+    if (info.state != 'Z')
+        return true;
+    /* The main thread may have ended before the others. */
+    struct gsp_task *tasks;
+    size_t count;
+    if (gsp_proc_tasks(slot->pid, &tasks, &count, NULL) != GSP_OK)
+        return false;
+    free(tasks);
+    return count > 1;
+}
+
+static int add_process(struct gsp_slot *slot, struct gsp_profile *profile, struct gsp_err *err)
+{
+    struct gsp_process process = {.pid = slot->pid, .ppid = slot->ppid};
+    struct gsp_procinfo info;
+    const char *name = gsp_proc_info(slot->pid, &info, NULL) == GSP_OK ? info.comm : "python";
+    gsp_auto_buf cmdline = {0};
+    gsp_proc_cmdline(slot->pid, &cmdline);
+    const char *version = gsp_py_target_runtime(slot->target)->version;
+    int rc = gsp_profile_string(profile, gsp_sv_of(name), &process.name, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_string(profile, gsp_buf_sv(&cmdline), &process.cmdline, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_string(profile, gsp_sv_of(version), &process.version, err);
+    return rc == GSP_OK ? gsp_profile_process(profile, &process, &slot->process, err) : rc;
+}
+
+static int add_thread(struct gsp_slot *slot, struct gsp_py_thread *thread,
+                      struct gsp_profile *profile, struct gsp_err *err)
+{
+    if (slot->thread_count == slot->thread_cap) {
+        size_t cap = slot->thread_cap ? slot->thread_cap * 2 : 8;
+        struct gsp_slot_thread *grown = realloc(slot->threads, cap * sizeof(*grown));
+        if (!grown)
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        slot->threads = grown;
+        slot->thread_cap = cap;
+    }
+    struct gsp_thread entry = {.process = slot->process,
+                               .os_id = (uint64_t)thread->tid,
+                               .python_id = thread->python_id,
+                               .is_main = thread->is_main};
+    gsp_auto_buf name = {0};
+    if (thread->tid)
+        gsp_task_comm(slot->pid, thread->tid, &name);
+    int rc = gsp_profile_string(profile, gsp_buf_sv(&name), &entry.name, err);
+    struct gsp_slot_thread note = {0};
+    if (rc == GSP_OK)
+        rc = gsp_profile_thread(profile, &entry, &note.index, err);
+    if (rc != GSP_OK)
+        return rc;
+    slot->threads[slot->thread_count++] = note;
+    thread->tag = (uint32_t)slot->thread_count;
+    return GSP_OK;
+}
+
+struct gsp_slot_thread *gsp_slot_thread_of(struct gsp_slot *slot, struct gsp_py_thread *thread,
+                                           struct gsp_profile *profile, struct gsp_err *err)
+{
+    if (gsp_unlikely(thread->tag == 0)) {
+        if (slot->process == GSP_NO_INDEX && add_process(slot, profile, err) != GSP_OK)
+            return NULL;
+        if (add_thread(slot, thread, profile, err) != GSP_OK)
+            return NULL;
+    }
+    return &slot->threads[thread->tag - 1];
+}
+
+struct naming {
+    struct gsp_slot *slot;
+    struct gsp_profile *profile;
+    void (*changed)(void *user, uint32_t thread);
+    void *user;
+};
+
+static void take_name(void *user, uint64_t python_id, struct gsp_sv name)
+{
+    struct naming *naming = user;
+    for (size_t i = 0; i < naming->slot->thread_count; i++) {
+        struct gsp_slot_thread *note = &naming->slot->threads[i];
+        const struct gsp_thread *known = gsp_profile_thread_at(naming->profile, note->index);
+        if (note->named || !known || known->python_id != python_id || name.len == 0)
+            continue;
+        struct gsp_thread entry = *known;
+        if (gsp_profile_string(naming->profile, name, &entry.name, NULL) != GSP_OK)
+            return;
+        gsp_profile_set_thread(naming->profile, note->index, &entry);
+        note->named = true;
+        naming->changed(naming->user, note->index);
+    }
+}
+
+void gsp_slot_name_threads(struct gsp_slot *slot, struct gsp_profile *profile,
+                           void (*changed)(void *user, uint32_t thread), void *user)
+{
+    bool all = true;
+    for (size_t i = 0; i < slot->thread_count; i++)
+        all = all && slot->threads[i].named;
+    if (all || !slot->target)
+        return;
+    struct naming naming = {slot, profile, changed, user};
+    struct gsp_mem *mem = gsp_py_target_mem(slot->target);
+    const struct gsp_py_layout *layout = &gsp_py_target_runtime(slot->target)->layout;
+    gsp_raddr interp;
+    for (size_t i = 0; (interp = gsp_py_target_interp(slot->target, i)); i++)
+        gsp_ignore(gsp_py_thread_names(mem, layout, interp, take_name, &naming));
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * proc_slot.h -- one process of a recording: from the first try to attach to its end.
+ *
+ * Used by: sample/record.c alone.
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "model/profile.h"
+#include "proc/stop.h"
+#include "py/target.h"
+#include "sample/intern.h"
+
+enum gsp_slot_state {
+    GSP_SLOT_TRYING, /* not a Python process yet; asked again at next_try_ns */
+    GSP_SLOT_PYTHON, /* being sampled */
+    GSP_SLOT_ENDED,
+};
+
+/* What is kept of a thread beside what py/ keeps: found by the thread's tag - 1. */
+struct gsp_slot_thread {
+    uint32_t index; /* in the profile */
+    struct gsp_path path;
+    uint32_t stack; /* last one */
+    bool named;
+};
+
+struct gsp_slot {
+    pid_t pid;
+    pid_t ppid;
+    uint64_t start_ticks;
+    enum gsp_slot_state state;
+    bool is_root;
+    bool was_python;
+    bool found; /* while the tree is scanned */
+    unsigned tries;
+    unsigned bad_looks; /* running, without one good stack */
+    int64_t next_try_ns;
+    struct gsp_err last_err; /* of the last try to attach */
+    struct gsp_py_target *target;
+    struct gsp_stop *stop;
+    uint32_t process; /* in the profile; GSP_NO_INDEX before the first sample */
+    struct gsp_slot_thread *threads;
+    size_t thread_count;
+    size_t thread_cap;
+};
+
+/* NOPROC if there is no such process. */
+GSP_MUST_CHECK int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out,
+                                struct gsp_err *err);
+void gsp_slot_free(struct gsp_slot *slot); /* NULL does nothing */
+
+/* Tries to attach; 0, or why not (kept in last_err).  The next try is put off longer each
+ * time. */
+GSP_MUST_CHECK int gsp_slot_attach(struct gsp_slot *slot, int64_t now_ns);
+/* Lets go of the target, to be tried again: after exec, or when it makes no sense any more. */
+void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns);
+/* Is it still the same living process? */
+bool gsp_slot_is_alive(const struct gsp_slot *slot);
+
+/* The slot's note of a thread; adds process and thread to the profile at first sight.
+ * NULL when there is no memory (err tells). */
+struct gsp_slot_thread *gsp_slot_thread_of(struct gsp_slot *slot, struct gsp_py_thread *thread,
+                                           struct gsp_profile *profile, struct gsp_err *err);
+
+/* Asks the target for the names of threads that have none yet; changed is called for each
+ * that got one. */
+void gsp_slot_name_threads(struct gsp_slot *slot, struct gsp_profile *profile,
+                           void (*changed)(void *user, uint32_t thread), void *user);
