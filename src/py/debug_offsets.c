@@ -12,6 +12,8 @@
 #define AT_VERSION        8U
 #define BOUND_MIN         8U
 #define BOUND_MAX         (64U << 20U)
+/* How far beyond twice its usual place a field may be: keeps what readers copy small. */
+#define FAR_BYTES         4096U
 #define PY_MAJOR(version) ((version) >> 24U)
 
 /* A copy of _Py_DebugOffsets and what is known of its form. */
@@ -84,7 +86,8 @@ static bool offset_plausible(const struct source *src, size_t index)
     const struct gsp_py__debug_field *f = &src->table->fields[index];
     uint64_t value = word_at(src->bytes, f->at);
     uint64_t bound = word_at(src->bytes, f->bound);
-    return bound >= BOUND_MIN && bound <= BOUND_MAX && value % f->align == 0 &&
+    uint64_t farthest = 2ULL * member_get(src->known, f) + FAR_BYTES;
+    return bound >= BOUND_MIN && bound <= BOUND_MAX && value <= farthest && value % f->align == 0 &&
            value + f->align <= bound && !is_repeated(src, index);
 }
 

@@ -173,7 +173,7 @@ struct gsp_py_layout {
     gsp_py_off dictvalues_values; /* values array inside PyDictValues */
     gsp_py_off dictvalues_valid;  /* 3.13+: uint8_t, 0 when the values moved to a dict */
     gsp_py_off managed_dict;      /* 3.11+: bytes before an object with Py_TPFLAGS_MANAGED_DICT; in
-                                     3.12 a pointer to dict or, with bit 0 set, to values + 1 */
+                                     3.12 a pointer to its dict or, with bit 0 set, to its values - 1 */
     gsp_py_off managed_values;    /* 3.11: bytes before an object, pointer to its PyDictValues */
     gsp_py_off set_used;
     gsp_py_off set_table;
