@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "export/timeline.h"
+
+#include <stdlib.h>
+
+/* Ends of spans stop here: far beyond any recording, and safe to add to. */
+#define TIME_MAX (INT64_MAX / 4)
+
+static int64_t clamp(int64_t v)
+{
+    if (v < 0)
+        return 0;
+    return v < TIME_MAX ? v : TIME_MAX;
+}
+
+/* Puts a span at time, or right behind the last one when that is not much earlier. */
+static void lay(struct gsp_buf *spans, int64_t *end, const struct gsp_sample *sample,
+                int64_t period_ns)
+{
+    int64_t len = clamp(sample->weight);
+    int64_t gap = clamp(sample->time_ns) - *end;
+    if (gap <= (period_ns > 0 ? period_ns : len) / 2)
+        gap = 0;
+    if (*end + gap + len > TIME_MAX)
+        len = 0;
+    gsp_buf_varint(spans, (uint64_t)gap);
+    gsp_buf_varint(spans, (uint64_t)len);
+    gsp_buf_varint(spans, sample->stack);
+    *end += gap + len;
+}
+
+static void lay_samples(const struct gsp_profile *profile, struct gsp_timeline *timeline,
+                        int64_t *ends)
+{
+    int64_t period_ns = gsp_profile_meta_get(profile)->period_ns;
+    struct gsp_sample_iter iter;
+    struct gsp_sample sample;
+    gsp_sample_iter_init(&iter, profile);
+    while (gsp_sample_iter_next(&iter, &sample))
+        lay(&timeline->threads[sample.thread], &ends[sample.thread], &sample, period_ns);
+}
+
+static void lay_sums(const struct gsp_profile *profile, struct gsp_timeline *timeline,
+                     int64_t *ends)
+{
+    for (size_t i = 0; i < gsp_profile_total_count(profile); i++) {
+        const struct gsp_total *total = gsp_profile_total_at(profile, i);
+        struct gsp_sample sample = {.weight = total->weight, .stack = total->stack};
+        lay(&timeline->threads[total->thread], &ends[total->thread], &sample, 0);
+    }
+}
+
+int gsp_export__timeline_fill(const struct gsp_profile *profile, struct gsp_timeline *timeline,
+                              struct gsp_err *err)
+{
+    size_t count = gsp_profile_thread_count(profile);
+    *timeline = (struct gsp_timeline){.thread_count = count};
+    timeline->threads = calloc(count + 1, sizeof(*timeline->threads));
+    int64_t *ends = calloc(count + 1, sizeof(*ends));
+    bool failed = !timeline->threads || !ends;
+    if (!failed) {
+        if (gsp_profile_has_samples(profile))
+            lay_samples(profile, timeline, ends);
+        else
+            lay_sums(profile, timeline, ends);
+        for (size_t i = 0; i < count; i++) {
+            failed = failed || timeline->threads[i].failed;
+            timeline->end = ends[i] > timeline->end ? ends[i] : timeline->end;
+        }
+    }
+    free(ends);
+    if (!failed)
+        return GSP_OK;
+    gsp_export__timeline_free(timeline);
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to lay out the samples");
+}
+
+void gsp_export__timeline_free(struct gsp_timeline *timeline)
+{
+    for (size_t i = 0; timeline->threads && i < timeline->thread_count; i++)
+        gsp_buf_free(&timeline->threads[i]);
+    free(timeline->threads);
+    *timeline = (struct gsp_timeline){0};
+}
+
+void gsp_export__span_iter_init(struct gsp_span_iter *iter, const struct gsp_timeline *timeline,
+                                uint32_t thread)
+{
+    const struct gsp_buf *spans = &timeline->threads[thread];
+    const unsigned char *p = (const unsigned char *)spans->p;
+    *iter = (struct gsp_span_iter){.cursor = {p, p ? p + spans->len : NULL}};
+}
+
+bool gsp_export__span_iter_next(struct gsp_span_iter *iter, struct gsp_span *out)
+{
+    uint64_t gap = 0;
+    uint64_t len = 0;
+    uint64_t stack = 0;
+    if (!gsp_cursor_varint(&iter->cursor, &gap) || !gsp_cursor_varint(&iter->cursor, &len) ||
+        !gsp_cursor_varint(&iter->cursor, &stack))
+        return false;
+    *out = (struct gsp_span){
+        .start = iter->end + (int64_t)gap, .len = (int64_t)len, .stack = (uint32_t)stack};
+    iter->end = out->start + out->len;
+    return true;
+}
