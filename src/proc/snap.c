@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_BYTES 4096ULL
+#define PAGE_BYTES      4096ULL
 /* What is fetched beyond the bytes asked for: the next frame of a stack usually lies there. */
-#define AHEAD_BYTES 192U
+#define AHEAD_BYTES     192U
 /* Windows closer than this are read as one: a span costs what some 2 KB of copying do. */
 #define MERGE_GAP_BYTES 768U
 /* Refreshes after which unused parts of windows are dropped. */
-#define TRIM_AGE 64U
+#define TRIM_AGE        64U
 
 void gsp_snap_init(struct gsp_snap *snap, struct gsp_mem *mem)
 {

@@ -224,19 +224,52 @@ void gsp_proc_children(pid_t pid, void (*fn)(void *user, pid_t child), void *use
     free(tasks);
 }
 
+static int open_task_file(pid_t pid, pid_t tid, const char *name)
+{
+    char path[72];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid)
 {
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
-    task->fd = open(path, O_RDONLY | O_CLOEXEC);
-    return task->fd >= 0 ? GSP_OK : GSP_E_NOPROC;
+    *task = GSP_TASKFD_CLOSED;
+    task->stat_fd = open_task_file(pid, tid, "stat");
+    if (task->stat_fd < 0)
+        return GSP_E_NOPROC;
+    task->sched_fd = open_task_file(pid, tid, "schedstat");
+    task->syscall_fd = open_task_file(pid, tid, "syscall");
+    return GSP_OK;
 }
 
 void gsp_taskfd_close(struct gsp_taskfd *task)
 {
-    if (task->fd >= 0)
-        close(task->fd);
-    task->fd = -1;
+    gsp_fd_close(&task->stat_fd);
+    gsp_fd_close(&task->sched_fd);
+    gsp_fd_close(&task->syscall_fd);
+    *task = GSP_TASKFD_CLOSED;
+}
+
+bool gsp_taskfd_is_running(const struct gsp_taskfd *task)
+{
+    /* "running", or the number and arguments of the system call it sleeps in. */
+    char text[8];
+    if (task->syscall_fd >= 0 && pread(task->syscall_fd, text, sizeof(text), 0) > 0)
+        return text[0] == 'r';
+    return gsp_taskfd_state(task) == 'R';
+}
+
+uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task)
+{
+    /* "time-on-cpu time-waiting slices" */
+    char text[80];
+    ssize_t len = task->sched_fd >= 0 ? pread(task->sched_fd, text, sizeof(text) - 1, 0) : 0;
+    if (len <= 0)
+        return 0;
+    text[len] = '\0';
+    const char *p = strchr(text, ' ');
+    p = p ? strchr(p + 1, ' ') : NULL;
+    return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
 char gsp_taskfd_state(const struct gsp_taskfd *task)
@@ -244,7 +277,7 @@ char gsp_taskfd_state(const struct gsp_taskfd *task)
     /* "tid (comm) S …": comm is at most 15 bytes (63 for kernel workers), so the state lies
      * in the first 96 bytes.  A short read still makes the kernel format the whole line. */
     char text[128];
-    ssize_t len = pread(task->fd, text, sizeof(text) - 1, 0);
+    ssize_t len = pread(task->stat_fd, text, sizeof(text) - 1, 0);
     if (len <= 0)
         return 0;
     text[len] = '\0';

@@ -48,14 +48,27 @@ GSP_MUST_CHECK int gsp_proc_tasks(pid_t pid, struct gsp_task **out, size_t *coun
 /* Calls fn for each child of pid (of any of its threads). */
 void gsp_proc_children(pid_t pid, void (*fn)(void *user, pid_t child), void *user);
 
-/* A kept descriptor of /proc/<pid>/task/<tid>/stat: the state of a thread in one pread. */
+/* Kept descriptors of a thread's files in /proc: its state in one pread each.
+ * Any may be -1 (closed, or the kernel has no such file). */
 struct gsp_taskfd {
-    int fd; /* -1 when closed */
+    int stat_fd;
+    int sched_fd;
+    int syscall_fd;
 };
 
+#define GSP_TASKFD_CLOSED ((struct gsp_taskfd){-1, -1, -1})
+
+/* NOPROC when the thread is gone. */
 GSP_MUST_CHECK int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid);
 void gsp_taskfd_close(struct gsp_taskfd *task);
+
+/* Running or runnable?  The cheapest of the three: half of what the state costs. */
+bool gsp_taskfd_is_running(const struct gsp_taskfd *task);
 /* 'R', 'S', 'D', …; 0 when the thread is gone. */
 char gsp_taskfd_state(const struct gsp_taskfd *task);
+/* How many times the kernel has put the thread on a CPU: while it stays the same, a thread
+ * that was asleep has not run.  0 when unknown. */
+uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task);
+
 /* The kernel's name of a thread; nothing when it is gone. */
 void gsp_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out);

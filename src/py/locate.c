@@ -44,7 +44,7 @@ static bool looks_like_python(const char *path)
     return gsp_sv_starts(base, "python") || gsp_sv_starts(base, "libpython");
 }
 
-/* "\0" "3.9.18" "\0": the text of PY_VERSION, which every build has in its constants. */
+/* "3.9.18" "\0": the text of PY_VERSION, which every build has in its constants. */
 static uint32_t match_version(const char *p, size_t len)
 {
     char text[16];
@@ -76,7 +76,11 @@ static uint32_t scan_range(struct gsp_mem *mem, const struct gsp_range *range, u
         if (gsp_mem_read(mem, range->addr + off, buf, want) != GSP_OK)
             break;
         for (size_t i = 0; i + 6 < want && !version; i++) {
-            if (buf[i] != '\0' || (buf[i + 1] != '3' && buf[i + 1] != '2') || buf[i + 2] != '.')
+            /* Linkers share tails, so the text may end a longer one; then the name of the file
+             * has to agree. */
+            bool tail = hint && buf[i] != '.' && (buf[i] < '0' || buf[i] > '9');
+            if ((buf[i] != '\0' && !tail) || (buf[i + 1] != '3' && buf[i + 1] != '2') ||
+                buf[i + 2] != '.')
                 continue;
             uint32_t v = match_version(buf + i + 1, want - i - 1);
             if (v && (hint == 0 || (v & 0xffff0000U) == hint))

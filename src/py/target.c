@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/time.h"
 #include "py/target_internal.h"
@@ -91,37 +90,26 @@ static int update_list(struct gsp_py_target *target, int64_t now_ns)
     return gsp_py__threads_list(target, now_ns);
 }
 
-/* How often the kernel let the thread run: the third number of schedstat; 0 unknown. */
-static uint64_t read_slices(const struct gsp_py_thread *thread)
-{
-    char text[80];
-    if (thread->sched_fd < 0)
-        return 0;
-    ssize_t len = pread(thread->sched_fd, text, sizeof(text) - 1, 0);
-    if (len <= 0)
-        return 0;
-    text[len] = '\0';
-    const char *p = strchr(text, ' ');
-    p = p ? strchr(p + 1, ' ') : NULL;
-    return p ? strtoull(p + 1, NULL, 10) : 0;
-}
-
 static void update_state(struct gsp_py_target *target, struct gsp_py_thread *thread)
 {
-    if (thread->task.fd < 0) {
+    if (thread->task.stat_fd < 0) {
         thread->state = 0;
         thread->on_cpu = true;
         return;
     }
-    uint64_t slices = read_slices(thread);
-    if (thread->slept && slices && slices == thread->slices)
+    if (thread->slept && thread->slices && gsp_taskfd_slices(&thread->task) == thread->slices)
         return; /* it has not run: still asleep, still there */
     thread->taken = false;
+    thread->slept = false;
+    thread->on_cpu = gsp_taskfd_is_running(&thread->task);
+    thread->state = 'R';
+    if (thread->on_cpu)
+        return;
+    /* The number first, then the state: if it ran in between, the next look sees it. */
+    thread->slices = gsp_taskfd_slices(&thread->task);
     thread->state = gsp_taskfd_state(&thread->task);
     thread->on_cpu = thread->state == 'R';
     thread->slept = thread->state == 'S' || thread->state == 'D';
-    /* Read before the state: if it ran in between, the numbers will differ next time. */
-    thread->slices = slices;
     if (thread->state == 0 || thread->state == 'Z' || thread->state == 'X')
         target->stale = true;
 }

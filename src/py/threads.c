@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "py/target_internal.h"
 
@@ -16,10 +13,8 @@ void gsp_py__thread_clear(struct gsp_py_thread *thread)
 {
     gsp_snap_free(&thread->snap);
     gsp_taskfd_close(&thread->task);
-    if (thread->sched_fd >= 0)
-        close(thread->sched_fd);
     free(thread->locs);
-    *thread = (struct gsp_py_thread){.task = {-1}, .sched_fd = -1};
+    *thread = (struct gsp_py_thread){.task = GSP_TASKFD_CLOSED};
 }
 
 static pid_t tid_of_ns(const struct gsp_task *tasks, size_t count, int64_t ns_tid)
@@ -52,15 +47,6 @@ static pid_t tid_of_pthread(struct gsp_py_target *target, uint64_t pthread,
     return tid;
 }
 
-static void open_files(struct gsp_py_target *target, struct gsp_py_thread *thread)
-{
-    if (thread->tid == 0 || gsp_taskfd_open(&thread->task, target->pid, thread->tid) != GSP_OK)
-        return;
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)target->pid, (int)thread->tid);
-    thread->sched_fd = open(path, O_RDONLY | O_CLOEXEC);
-}
-
 static struct gsp_py_thread *find(struct gsp_py_target *target, gsp_raddr tstate,
                                   uint64_t python_id)
 {
@@ -88,8 +74,7 @@ static int add(struct gsp_py_target *target, gsp_raddr tstate, uint64_t python_i
     *thread = (struct gsp_py_thread){.tstate = tstate,
                                      .python_id = python_id,
                                      .interp = interp,
-                                     .task = {-1},
-                                     .sched_fd = -1,
+                                     .task = GSP_TASKFD_CLOSED,
                                      .found = true};
     gsp_snap_init(&thread->snap, target->mem);
     target->threads[target->thread_count++] = thread;
@@ -116,7 +101,8 @@ static void identify(struct gsp_py_target *target)
         else
             thread->tid = tid_of_pthread(target, thread->python_id, tasks, count);
         thread->is_main = thread->tid == target->pid && thread->interp == 0;
-        open_files(target, thread);
+        if (thread->tid)
+            gsp_ignore(gsp_taskfd_open(&thread->task, target->pid, thread->tid));
     }
     free(tasks);
 }
