@@ -103,7 +103,7 @@ static void put_fact(struct gsp_buf *out, const char *name, const char *fmt, ...
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    gsp_buf_printf(out, "  %-18s %s\n", name, text);
+    gsp_buf_printf(out, "  %-20s %s\n", name, text);
 }
 
 static const char *yama_text(int scope)

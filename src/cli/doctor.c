@@ -116,7 +116,9 @@ static void look_python(const char *folder, const char *name, struct gsp_doctor 
     char path[PATH_MAX];
     char real[PATH_MAX];
     char version[16];
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int n = snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return;
     if (!realpath(path, real) || !is_elf(real) || out->python_count == GSP_DOCTOR_ROWS_MAX)
         return;
     bool supported = gsp_doctor_version_of(real, version, sizeof(version));

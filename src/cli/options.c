@@ -19,9 +19,10 @@ static const char *color_choice(size_t i)
 
 const struct gsp_opt gsp_global_opts[] = {
     {.name = "help",
+     .letter = 'h',
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct gsp_globals, help_long),
-     .help = "Everything about the command; -h is the short form."},
+     .help = "-h is a screenful, --help is everything."},
     {.name = "quiet",
      .letter = 'q',
      .kind = GSP_OPT_FLAG,
@@ -273,7 +274,7 @@ static int parse_long(struct walk *walk, const char *word)
 static int parse_letters(struct walk *walk, const char *word)
 {
     for (const char *at = word + 1; *at; at++) {
-        if (*at == 'h') { /* not in the table: a second name of --help would make it long */
+        if (*at == 'h') { /* the one letter that means less than its long name */
             walk->parsed->globals.help = true;
             continue;
         }

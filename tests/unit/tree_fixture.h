@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tree_fixture.h -- a small /proc made in a temporary folder, for what takes a root path.
+ *
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "tap.h"
+
+struct tree {
+    char root[64];
+};
+
+GSP_UNUSED static void tree_new(struct tree *tree)
+{
+    snprintf(tree->root, sizeof(tree->root), "/tmp/gsprof-tree-XXXXXX");
+    tap_require(mkdtemp(tree->root) != NULL);
+}
+
+/* Writes len bytes to root/path, with all the folders on the way. */
+GSP_UNUSED static void tree_put_bytes(const struct tree *tree, const char *path, const char *bytes,
+                                      size_t len)
+{
+    char full[PATH_MAX];
+    snprintf(full, sizeof(full), "%s%s", tree->root, path);
+    for (char *slash = strchr(full + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        tap_require(mkdir(full, 0777) == 0 || errno == EEXIST);
+        *slash = '/';
+    }
+    FILE *file = fopen(full, "w");
+    tap_require(file != NULL);
+    tap_require(fwrite(bytes, 1, len, file) == len);
+    fclose(file);
+}
+
+GSP_UNUSED static void tree_put(const struct tree *tree, const char *path, const char *text)
+{
+    tree_put_bytes(tree, path, text, strlen(text));
+}
+
+GSP_UNUSED static void tree_free(const struct tree *tree)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf '%s'", tree->root);
+    int status = system(command);
+    tap_eq_int(status, 0);
+}
