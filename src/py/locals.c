@@ -146,28 +146,24 @@ static int slot_value(const struct gsp_py__view *v, const struct slots *slots, s
 struct giving {
     gsp_py_local_fn *fn;
     void *arg;
-    size_t arg_count;
 };
 
-/* Up to 3.10 an argument that became a cell is a cell variable of the same name. */
-static bool is_arg(const struct slots *slots, size_t arg_count, size_t i)
+/* Up to 3.10 an argument that became a cell has its value in the cell variable of its name. */
+static size_t cell_of(const struct slots *slots, size_t arg)
 {
-    if (i < arg_count) {
-        return true;
-    }
-    for (size_t k = 0; k < arg_count && k < slots->count; k++) {
-        if ((slots->kinds[i] & KIND_CELL) != 0 && slots->names[k] == slots->names[i]) {
-            return true;
+    for (size_t i = arg + 1; i < slots->count; i++) {
+        if ((slots->kinds[i] & KIND_CELL) != 0 && slots->names[i] == slots->names[arg]) {
+            return i;
         }
     }
-    return false;
+    return arg;
 }
 
-static int give(const struct gsp_py__view *v, const struct slots *slots, size_t i,
+static int give(const struct gsp_py__view *v, const struct slots *slots, size_t i, bool is_arg,
                 const struct giving *to)
 {
     gsp_auto_buf name = {0};
-    struct gsp_py_local local = {.is_arg = is_arg(slots, to->arg_count, i)};
+    struct gsp_py_local local = {.is_arg = is_arg};
     if ((slots->kinds[i] & KIND_HIDDEN) != 0) {
         return 0; /* of an inlined comprehension */
     }
@@ -199,18 +195,19 @@ int gsp_py_locals(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_r
                   gsp_raddr code, gsp_py_local_fn *fn, void *arg)
 {
     const struct gsp_py__view view = {mem, layout};
-    struct giving to = {fn, arg, 0};
+    const struct giving to = {fn, arg};
+    size_t arg_count = 0;
     struct slots *slots = calloc(1, sizeof(*slots));
     if (!slots) {
         return GSP_E_NOMEM;
     }
-    int rc = count_args(&view, code, &to.arg_count);
+    int rc = count_args(&view, code, &arg_count);
     rc = rc != 0 ? rc : read_slots(&view, frame, code, slots);
-    for (int args = 1; args >= 0 && rc == 0; args--) {
-        for (size_t i = 0; i < slots->count && rc == 0; i++) {
-            if (is_arg(slots, to.arg_count, i) == (args == 1)) {
-                rc = give(&view, slots, i, &to);
-            }
+    for (size_t i = 0; i < slots->count && rc == 0; i++) {
+        size_t cell = i < arg_count ? cell_of(slots, i) : i;
+        rc = give(&view, slots, cell, i < arg_count, &to);
+        if (cell != i) {
+            slots->values[cell] = 0; /* given */
         }
     }
     free(slots);

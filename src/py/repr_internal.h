@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * repr_internal.h -- what repr.c and repr_array.c share.
+ *
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "py/object.h"
+#include "py/object_internal.h"
+
+#define GSP_PY__DEPTH_MAX 16U
+
+enum gsp_py__kind {
+    GSP_PY__BOOL,
+    GSP_PY__INT,
+    GSP_PY__FLOAT,
+    GSP_PY__COMPLEX,
+    GSP_PY__STR,
+    GSP_PY__BYTES,
+    GSP_PY__LIST,
+    GSP_PY__TUPLE,
+    GSP_PY__DICT,
+    GSP_PY__SET,
+    GSP_PY__FROZENSET,
+    GSP_PY__TYPE,
+    GSP_PY__NONE,
+    GSP_PY__ELLIPSIS,
+    GSP_PY__NOT_IMPLEMENTED,
+};
+
+/* One repr being written. */
+struct gsp_py__repr {
+    struct gsp_py__view view;
+    struct gsp_py_repr_limits limits;
+    struct gsp_buf *out; /* borrowed */
+    size_t start;        /* of this repr in out */
+    unsigned nodes;      /* objects looked at */
+    unsigned depth;
+    gsp_raddr open[GSP_PY__DEPTH_MAX]; /* containers being written */
+};
+
+/* precision_max is 16 for a double, 8 for a float. */
+void gsp_py__write_double(struct gsp_buf *out, double value, int precision_max);
+
+/* Writes a numpy scalar or array or a torch tensor.  1 when the object is none of them. */
+GSP_MUST_CHECK int gsp_py__write_array(struct gsp_py__repr *r, gsp_raddr addr,
+                                       const struct gsp_py__type *type, struct gsp_sv name);

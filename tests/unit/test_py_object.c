@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every interpreter at hand runs data/objects.py, which says where its objects are and what
+ * should be seen of them.
+ */
+#include <glob.h>
+#include <inttypes.h>
+
+#include "base/buf.h"
+#include "proc/mem.h"
+#include "py/layout.h"
+#include "py/object.h"
+#include "tap.h"
+
+#define LINE_FIELDS 3
+
+struct target {
+    FILE *out;
+    int in;
+    pid_t pid;
+    struct gsp_mem *mem;
+    const struct gsp_py_layout *layout;
+    gsp_raddr frame;    /* of the last "locals" line */
+    char want[512];     /* its expectation */
+    char threads[1024]; /* "ident name" lines of the target */
+    size_t checked;
+};
+
+static void start(struct target *t, const char *exe)
+{
+    int to[2];
+    int from[2];
+    char script[512];
+    (void)snprintf(script, sizeof(script), "%s/objects.py", GSP_TEST_DATA);
+    tap_require(pipe(to) == 0 && pipe(from) == 0);
+    t->pid = fork();
+    tap_require(t->pid >= 0);
+    if (t->pid == 0) {
+        (void)dup2(to[0], 0);
+        (void)dup2(from[1], 1);
+        (void)close(to[1]);
+        (void)close(from[0]);
+        /* A sanitizer's preload is not for the target. */
+        (void)unsetenv("LD_PRELOAD");
+        (void)execl(exe, exe, "-I", script, (char *)NULL);
+        _exit(127);
+    }
+    (void)close(to[0]);
+    (void)close(from[1]);
+    t->in = to[1];
+    t->out = fdopen(from[0], "r");
+    tap_require(t->out != NULL);
+    tap_require(gsp_mem_open_pid(t->pid, &t->mem, NULL) == 0);
+}
+
+static void stop(struct target *t)
+{
+    gsp_mem_free(t->mem);
+    (void)close(t->in);
+    (void)fclose(t->out);
+    (void)waitpid(t->pid, NULL, 0);
+}
+
+/* want with @ for the address; * is anything up to a space. */
+static bool matches(const char *got, const char *want, gsp_raddr addr)
+{
+    char hex[32];
+    (void)snprintf(hex, sizeof(hex), "0x%" PRIx64, addr);
+    while (*want) {
+        if (*want == '@') {
+            if (strncmp(got, hex, strlen(hex)) != 0) {
+                return false;
+            }
+            got += strlen(hex);
+        } else if (*want == '*') {
+            got += strcspn(got, " ");
+        } else if (*want != *got++) {
+            return false;
+        }
+        want++;
+    }
+    return *got == 0;
+}
+
+static void check_text(struct gsp_buf *got, const char *want, gsp_raddr addr)
+{
+    const char *text = gsp_buf_cstr(got);
+    if (!matches(text, want, addr)) {
+        tap_eq_str(text, want);
+    }
+}
+
+static void on_repr(struct target *t, gsp_raddr addr, const char *want)
+{
+    gsp_auto_buf got = {0};
+    tap_eq_int(gsp_py_repr(t->mem, t->layout, addr, NULL, &got), 0);
+    check_text(&got, want, addr);
+}
+
+static void on_name(struct target *t, gsp_raddr addr, const char *want)
+{
+    gsp_auto_buf got = {0};
+    gsp_raddr value = 0;
+    tap_eq_int(gsp_py_attr_find(t->mem, t->layout, addr, "_name", &value), 0);
+    tap_eq_int(gsp_py_str_read(t->mem, t->layout, value, 100, &got), 0);
+    check_text(&got, want, addr);
+    tap_eq_int(gsp_py_attr_find(t->mem, t->layout, addr, "absent", &value), 0);
+    tap_eq_int(value, 0);
+}
+
+static void on_thread(struct target *t, gsp_raddr ident, const char *name)
+{
+    size_t len = strlen(t->threads);
+    (void)snprintf(t->threads + len, sizeof(t->threads) - len, "%" PRIx64 " %s\n", ident, name);
+}
+
+static void collect_thread(void *arg, uint64_t ident, struct gsp_sv name)
+{
+    struct gsp_buf *out = arg;
+    gsp_buf_printf(out, "%" PRIx64 " ", ident);
+    gsp_buf_putsv(out, name);
+    gsp_buf_putc(out, '\n');
+}
+
+static void on_interp(struct target *t, gsp_raddr addr, const char *want)
+{
+    gsp_auto_buf got = {0};
+    (void)want;
+    tap_eq_int(gsp_py_thread_names(t->mem, t->layout, addr, collect_thread, &got), 0);
+    tap_eq_str(gsp_buf_cstr(&got), t->threads);
+}
+
+static void on_locals(struct target *t, gsp_raddr addr, const char *want)
+{
+    t->frame = addr;
+    (void)snprintf(t->want, sizeof(t->want), "%s", want);
+}
+
+struct locals {
+    struct target *t;
+    struct gsp_buf out;
+    bool past_args;
+};
+
+static void collect_local(void *arg, const struct gsp_py_local *local)
+{
+    struct locals *locals = arg;
+    struct target *t = locals->t;
+    gsp_buf_puts(&locals->out, locals->out.len > 0 ? " " : "");
+    gsp_buf_putsv(&locals->out, local->name);
+    gsp_buf_putc(&locals->out, '=');
+    /* Functions and frames have addresses with spaces in their text. */
+    gsp_auto_buf value = {0};
+    tap_eq_int(gsp_py_repr(t->mem, t->layout, local->value, NULL, &value), 0);
+    bool is_thing = gsp_sv_starts(gsp_buf_sv(&value), "<");
+    gsp_buf_putsv(&locals->out, is_thing ? gsp_sv_of("<>") : gsp_buf_sv(&value));
+    tap_check(!(locals->past_args && local->is_arg));
+    locals->past_args = !local->is_arg;
+}
+
+/* From 3.11 on a PyFrameObject points to the frame, right after f_back. */
+static void on_code(struct target *t, gsp_raddr code, const char *want)
+{
+    struct locals locals = {.t = t};
+    uint64_t frame = t->frame;
+    (void)want;
+    if (t->layout->frames != GSP_PY_FRAMES_OBJECTS) {
+        tap_eq_int(gsp_mem_read_u64(t->mem, t->frame + t->layout->frame_f_back + 8, &frame), 0);
+    }
+    tap_eq_int(gsp_py_locals(t->mem, t->layout, frame, code, collect_local, &locals), 0);
+    check_text(&locals.out, t->want, 0);
+    gsp_buf_free(&locals.out);
+}
+
+static const struct {
+    const char *kind;
+    void (*run)(struct target *t, gsp_raddr addr, const char *want);
+} CHECKS[] = {
+    {"repr", on_repr},     {"name", on_name}, {"thread", on_thread},
+    {"interp", on_interp}, {"code", on_code}, {"locals", on_locals},
+};
+
+struct line {
+    char kind[16];
+    gsp_raddr addr;
+    char want[512];
+};
+
+static bool parse_line(const char *text, struct line *out)
+{
+    return sscanf(text, "%15[^\t]\t%" SCNx64 "\t%511[^\n]", out->kind, &out->addr, out->want) ==
+           LINE_FIELDS;
+}
+
+/* All lines first: what they speak of must hold still while it is read. */
+static size_t read_lines(struct target *t, struct line *lines, size_t cap)
+{
+    char text[1024];
+    size_t count = 0;
+    while (count < cap && fgets(text, sizeof(text), t->out) && strcmp(text, "end\n") != 0) {
+        if (tap_check(parse_line(text, &lines[count]))) {
+            count++;
+        }
+    }
+    return count;
+}
+
+static void check_interpreter(const char *exe)
+{
+    static struct line lines[256];
+    struct target t = {0};
+    printf("# %s\n", exe);
+    start(&t, exe);
+    size_t count = read_lines(&t, lines, GSP_COUNT(lines));
+    tap_require(count > 80);
+    tap_require(strcmp(lines[0].kind, "version") == 0);
+    t.layout = gsp_py_layout_find(GSP_PY_MINOR((uint32_t)lines[0].addr), lines[0].want[0] == 't');
+    tap_require(t.layout != NULL);
+    for (size_t i = 1; i < count; i++) {
+        for (size_t k = 0; k < GSP_COUNT(CHECKS); k++) {
+            if (strcmp(lines[i].kind, CHECKS[k].kind) == 0) {
+                CHECKS[k].run(&t, lines[i].addr, lines[i].want);
+                t.checked++;
+            }
+        }
+    }
+    tap_eq_int(t.checked, count - 1);
+    stop(&t);
+}
+
+/* Where pyenv, tools/get-pythons.sh and the system keep interpreters of a minor version. */
+static void check_version(unsigned minor)
+{
+    static const char *const patterns[] = {
+        "%s/.pyenv/versions/3.%u.*/bin/python3.%u",
+        "%s/.cache/gsprof/pythons/3.%u/bin/python3.%u",
+        "%s/.cache/gsprof/pythons/3.%ut/bin/python3.%ut",
+    };
+    glob_t found = {0};
+    const char *home = getenv("HOME");
+    for (size_t i = 0; i < GSP_COUNT(patterns); i++) {
+        char pattern[512];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        (void)snprintf(pattern, sizeof(pattern), patterns[i], home ? home : "", minor, minor);
+#pragma GCC diagnostic pop
+        (void)glob(pattern, i == 0 ? 0 : GLOB_APPEND, NULL, &found);
+    }
+    char own[32];
+    (void)snprintf(own, sizeof(own), "/usr/bin/python3.%u", minor);
+    (void)glob(own, GLOB_APPEND, NULL, &found);
+    if (found.gl_pathc == 0) {
+        tap_skip("no such interpreter here");
+    }
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        check_interpreter(found.gl_pathv[i]);
+    }
+    globfree(&found);
+}
+
+TAP_TEST(objects_of_3_8)
+{
+    check_version(8);
+}
+
+TAP_TEST(objects_of_3_9)
+{
+    check_version(9);
+}
+
+TAP_TEST(objects_of_3_10)
+{
+    check_version(10);
+}
+
+TAP_TEST(objects_of_3_11)
+{
+    check_version(11);
+}
+
+TAP_TEST(objects_of_3_12)
+{
+    check_version(12);
+}
+
+TAP_TEST(objects_of_3_13)
+{
+    check_version(13);
+}
+
+TAP_TEST(objects_of_3_14)
+{
+    check_version(14);
+}
+
+TAP_TEST(objects_of_3_15)
+{
+    check_version(15);
+}
+
+TAP_MAIN()
