@@ -109,6 +109,9 @@ static void on_signal(int sig, siginfo_t *info, void *context)
         kill((pid_t)child_pid, sig);
     stop_count++;
     if (stop_count > 1) {
+        /* A program of ours that does not heed Ctrl-C must not be left behind without a shell. */
+        if (child_pid > 0)
+            kill((pid_t)child_pid, SIGTERM);
         ssize_t n = write(STDERR_FILENO, last_words, last_words_len);
         (void)n;
         _exit(128 + sig);

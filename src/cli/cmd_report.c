@@ -17,6 +17,7 @@ struct report_opts {
     bool csv;
     bool markdown;
     bool force;
+    bool lines;
     struct gsp_view view;
 };
 
@@ -68,6 +69,9 @@ static const struct gsp_opt OPTS[] = {
      .help = "Summary and table for a page."},
     GSP_OPT_OUTPUT(struct report_opts, "Write to a file instead of stdout."),
     GSP_OPT_FORCE(struct report_opts),
+    GSP_OPT_SWITCH(struct report_opts, lines, "lines", 0, false,
+                   "Each line of a function apart; without it lines are merged, as --function "
+                   "does."),
     GSP_OPT_THREADS(struct report_opts),
     GSP_OPT_FUNCTION(struct report_opts),
     GSP_OPT_NOLINENO(struct report_opts),
@@ -78,6 +82,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof report profile.gsp", "The functions that took the most time"},
     {"gsprof report profile.json --sort total --top 50", "With what they called, fifty rows"},
     {"gsprof report profile.gsp --tree --min-percent 5", "The call tree, branches above 5 %"},
+    {"gsprof report profile.gsp --lines", "The lines that took the most time"},
     {"gsprof report profile.gsp --json -o report.json", "For a program to read"},
 };
 
@@ -85,6 +90,8 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
                       struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_term term;
+    struct gsp_view view = opts->view;
+    view.by_function = view.by_function || !opts->lines;
     gsp_term_init(&term, STDOUT_FILENO, "never");
     struct gsp_report_opts report = {
         .sort = strcmp(opts->sort, "total") == 0 ? GSP_REPORT_SORT_TOTAL : GSP_REPORT_SORT_OWN,
@@ -93,20 +100,20 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
         .min_pct = opts->json ? 0 : opts->min_pct,
     };
     if (opts->json) {
-        int rc = gsp_report_json(profile, &opts->view, &report, out, err);
+        int rc = gsp_report_json(profile, &view, &report, out, err);
         gsp_buf_putc(out, '\n');
         return rc;
     }
     if (opts->csv)
-        return gsp_report_csv(profile, &opts->view, &report, out, err);
+        return gsp_report_csv(profile, &view, &report, out, err);
     if (opts->markdown)
-        return gsp_report_markdown(profile, &opts->view, &report, out, err);
+        return gsp_report_markdown(profile, &view, &report, out, err);
     int rc = gsp_report_summary(profile, &report, out, err);
     if (rc < 0)
         return rc;
     gsp_buf_putc(out, '\n');
-    return opts->tree ? gsp_report_tree(profile, &opts->view, &report, out, err)
-                      : gsp_report_top(profile, &opts->view, &report, out, err);
+    return opts->tree ? gsp_report_tree(profile, &view, &report, out, err)
+                      : gsp_report_top(profile, &view, &report, out, err);
 }
 
 static int run(const struct gsp_parsed *parsed)

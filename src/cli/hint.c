@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/hint.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdarg.h>
@@ -290,6 +291,20 @@ static void hint_starting(const struct scene *scene, struct gsp_hint *out)
     add_launch(scene, out);
 }
 
+/* The folder of a file that could not be made. */
+static void hint_folder(const struct scene *scene, const char *path, struct gsp_hint *out)
+{
+    gsp_auto_buf folder = {0};
+    const char *slash = strrchr(path, '/');
+    struct gsp_sv name = {path, slash > path ? (size_t)(slash - path) : 1};
+    put_word(&folder, slash ? name : gsp_sv_of("."));
+    const char *text = gsp_buf_cstr(&folder);
+    if (text && scene->err->sys == ENOENT)
+        gsp_hint_add(out, "makes the folder", "mkdir -p %.200s", text);
+    else if (text)
+        gsp_hint_add(out, "who may write there", "ls -ld %.200s", text);
+}
+
 static void hint_file(const struct scene *scene, struct gsp_hint *out)
 {
     const char *path = scene->context->path;
@@ -300,9 +315,7 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
         set_what(out, "%s already exists", path);
         add_again(scene, out, "--force", "replaces it");
     } else if (scene->err->code == GSP_E_NOWRITE) {
-        gsp_hint_add(out, "who may write there", "ls -ld %.*s",
-                     strrchr(path, '/') > path ? (int)(strrchr(path, '/') - path) : 1,
-                     strrchr(path, '/') ? path : ".");
+        hint_folder(scene, path, out);
     } else if (scene->err->code == GSP_E_NOFILE) {
         set_what(out, "there is no file %s", path);
         gsp_hint_add(out, "what is there", "ls -t -- *.gsp *.json *.svg");

@@ -266,6 +266,9 @@ TAP_TEST(files)
     tap_eq_str(hint.tries[0].line, "ls -ld .");
     gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "/p.svg"}, &hint);
     tap_eq_str(hint.tries[0].line, "ls -ld /");
+    err.sys = ENOENT;
+    gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "new/p.svg"}, &hint);
+    tap_eq_str(hint.tries[0].line, "mkdir -p new");
     err.code = GSP_E_FORMAT;
     gsp_hint_make(&err, &(struct gsp_hint_context){.root = "", .path = "p.svg"}, &hint);
     tap_eq_str(hint.tries[0].line, "gsprof help formats");
