@@ -7,6 +7,7 @@
 
 struct convert_opts {
     const char *input;
+    const char *from;
     const char *output;
     const char *format;
     bool force;
@@ -15,6 +16,7 @@ struct convert_opts {
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_INPUT(struct convert_opts),
+    GSP_OPT_FROM(struct convert_opts),
     GSP_OPT_OUTPUT(struct convert_opts, "The file to write; - is stdout and needs --format."),
     GSP_OPT_FORMAT(struct convert_opts),
     GSP_OPT_FORCE(struct convert_opts),
@@ -46,7 +48,7 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_profile *profile = NULL;
     int rc = gsp_cli_check_output(opts->output, opts->force, &err);
     if (rc == GSP_OK)
-        rc = gsp_cli_load(opts->input, format->needs_samples, &profile, &err);
+        rc = gsp_cli_load(opts->input, opts->from, format->needs_samples, &profile, &err);
     if (rc == GSP_OK)
         rc = gsp_format_save(opts->output, format, profile, &opts->view, opts->force, &err);
     gsp_profile_free(profile);

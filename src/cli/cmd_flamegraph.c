@@ -8,6 +8,7 @@
 
 struct flamegraph_opts {
     const char *input;
+    const char *from;
     const char *output;
     bool force;
     struct gsp_view view;
@@ -15,6 +16,7 @@ struct flamegraph_opts {
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_INPUT(struct flamegraph_opts),
+    GSP_OPT_FROM(struct flamegraph_opts),
     GSP_OPT_OUTPUT(struct flamegraph_opts,
                    "Where the SVG goes; - is stdout. Default: the input's name with .svg."),
     GSP_OPT_FORCE(struct flamegraph_opts),
@@ -54,7 +56,7 @@ static int make(const struct flamegraph_opts *opts, const char *input, const cha
     struct gsp_profile *profile = NULL;
     int rc = gsp_cli_check_output(output, opts->force, err);
     if (rc == GSP_OK)
-        rc = gsp_cli_load(input, svg->needs_samples, &profile, err);
+        rc = gsp_cli_load(input, opts->from, svg->needs_samples, &profile, err);
     if (rc == GSP_OK)
         rc = gsp_format_save(output, svg, profile, &opts->view, opts->force, err);
     gsp_profile_free(profile);

@@ -8,6 +8,7 @@
 
 struct report_opts {
     const char *input;
+    const char *from;
     const char *output;
     const char *sort;
     int64_t top;
@@ -29,6 +30,7 @@ static const char *sort_choice(size_t i)
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_INPUT(struct report_opts),
+    GSP_OPT_FROM(struct report_opts),
     {.name = "top",
      .kind = GSP_OPT_INT,
      .offset = offsetof(struct report_opts, top),
@@ -131,7 +133,7 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_profile *profile = NULL;
     int rc = opts->output ? gsp_cli_check_output(opts->output, opts->force, &err) : GSP_OK;
     if (rc == GSP_OK)
-        rc = gsp_cli_load(input, false, &profile, &err);
+        rc = gsp_cli_load(input, opts->from, false, &profile, &err);
     if (rc == GSP_OK)
         rc = put_report(opts, profile, &text, &err);
     if (rc == GSP_OK)

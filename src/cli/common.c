@@ -15,22 +15,35 @@ const struct gsp_command *const gsp_commands[] = {
 };
 const size_t gsp_command_count = GSP_COUNT(gsp_commands);
 
-/* Names first, then the other names of the same formats. */
-const char *gsp_cli_format_choice(size_t i)
+/* The i-th name of a format that can be written, or read: names first, then the other names of
+ * the same formats. */
+static const char *format_name(size_t i, bool to_write)
 {
     for (size_t k = 0; k < gsp_format_count(); k++) {
         const struct gsp_format *format = gsp_format_at(k);
-        if (format->write && i-- == 0)
+        if ((to_write ? format->write != NULL : format->read != NULL) && i-- == 0)
             return format->name;
     }
     for (size_t k = 0; k < gsp_format_count(); k++) {
         const struct gsp_format *format = gsp_format_at(k);
-        for (size_t n = 0; format->write && n < GSP_COUNT(format->aliases); n++) {
+        if (to_write ? !format->write : !format->read)
+            continue;
+        for (size_t n = 0; n < GSP_COUNT(format->aliases); n++) {
             if (format->aliases[n] && i-- == 0)
                 return format->aliases[n];
         }
     }
     return NULL;
+}
+
+const char *gsp_cli_format_choice(size_t i)
+{
+    return format_name(i, true);
+}
+
+const char *gsp_cli_from_choice(size_t i)
+{
+    return format_name(i, false);
 }
 
 int gsp_cli_output_format(const char *name, const char *path, const struct gsp_format **out,
@@ -56,10 +69,11 @@ int gsp_cli_check_output(const char *path, bool force, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_cli_load(const char *path, bool keep_samples, struct gsp_profile **out, struct gsp_err *err)
+int gsp_cli_load(const char *path, const char *from, bool keep_samples, struct gsp_profile **out,
+                 struct gsp_err *err)
 {
     const char *real = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
-    return gsp_format_load(real, NULL, keep_samples, out, err);
+    return gsp_format_load(real, from ? gsp_format_find(from) : NULL, keep_samples, out, err);
 }
 
 int gsp_cli_put_text(const char *path, bool force, const struct gsp_buf *text, struct gsp_err *err)

@@ -59,6 +59,12 @@
         .name = "input", .letter = 'i', .kind = GSP_OPT_FILE, .offset = offsetof(type, input),     \
         .arg = "FILE", .help = "The profile to read, in any readable format; - is stdin."          \
     }
+#define GSP_OPT_FROM(type)                                                                         \
+    {                                                                                              \
+        .name = "from", .kind = GSP_OPT_CHOICE, .offset = offsetof(type, from), .arg = "NAME",     \
+        .choice = gsp_cli_from_choice, .advanced = true,                                           \
+        .help = "Format of the input, if neither its extension nor its content tells."             \
+    }
 #define GSP_OPT_FORMAT(type)                                                                       \
     {                                                                                              \
         .name = "format", .letter = 'f', .kind = GSP_OPT_CHOICE, .offset = offsetof(type, format), \
@@ -78,6 +84,8 @@ extern const struct gsp_command gsp_cmd_docs;
 
 /* Names of the formats that can be written. */
 const char *gsp_cli_format_choice(size_t i);
+/* Names of the formats that can be read. */
+const char *gsp_cli_from_choice(size_t i);
 
 /* The format to write path in: by name, else by extension.  Fails with USAGE. */
 GSP_MUST_CHECK int gsp_cli_output_format(const char *name, const char *path,
@@ -86,9 +94,9 @@ GSP_MUST_CHECK int gsp_cli_output_format(const char *name, const char *path,
 /* Fails with EXISTS when path is there and must not be replaced: before work is spent. */
 GSP_MUST_CHECK int gsp_cli_check_output(const char *path, bool force, struct gsp_err *err);
 
-/* Loads a profile; "-" is stdin. */
-GSP_MUST_CHECK int gsp_cli_load(const char *path, bool keep_samples, struct gsp_profile **out,
-                                struct gsp_err *err);
+/* Loads a profile; "-" is stdin.  from is the name of its format, NULL: find out. */
+GSP_MUST_CHECK int gsp_cli_load(const char *path, const char *from, bool keep_samples,
+                                struct gsp_profile **out, struct gsp_err *err);
 
 /* Writes text to path; NULL or "-" is stdout. */
 GSP_MUST_CHECK int gsp_cli_put_text(const char *path, bool force, const struct gsp_buf *text,
