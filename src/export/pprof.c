@@ -197,7 +197,8 @@ static uint64_t function_of(struct writer *w, const struct gsp_frame *frame)
     uint32_t id = (uint32_t)w->functions.count + 1;
     function.id = id;
     function.name = frame->name;
-    function.system_name = frame->name;
+    /* No system_name: one equal to the name makes pprof take it for a mangled C++ name and
+     * cut "<module>" and "<lambda>" out of it. */
     function.filename = frame->file;
     function.start_line = frame->first_line;
     put_message(w, FIELD_FUNCTION, &function.base);

@@ -30,7 +30,8 @@ struct maker {
     struct gsp_view view;
     bool count_is_weight;
     struct gsp_hmap labels;   /* hash of the text -> label */
-    struct gsp_hmap children; /* parent node, label -> node */
+    uint32_t *children;       /* hash table of nodes by parent and label; 0 is a free slot */
+    size_t children_cap;      /* power of two, at least twice the nodes */
     uint32_t *label_of_frame; /* 1 + label; 0: not yet known */
     struct memo *memo;        /* by stack */
     uint32_t *path;           /* stacks between a known one and the one being added */
@@ -174,28 +175,57 @@ static bool label_of_frame(struct maker *mk, uint32_t frame, uint32_t *out)
     return true;
 }
 
+/* The slot of a node in the table of children, or the free one where it belongs.  Slots
+ * hold only the node's number, which keeps a table of millions in the cache for longer. */
+static uint32_t *child_slot(const struct maker *mk, uint32_t parent, uint32_t label)
+{
+    size_t mask = mk->children_cap - 1;
+    for (size_t i = gsp_mix64((uint64_t)parent << 32 | label) & mask;; i = (i + 1) & mask) {
+        uint32_t at = mk->children[i];
+        const struct gsp_node *node = &mk->tree->nodes[at];
+        if (at == 0 || (node->parent == parent && node->label == label))
+            return &mk->children[i];
+    }
+}
+
+static bool grow_children(struct maker *mk, size_t nodes)
+{
+    if (nodes < mk->children_cap / 2)
+        return true;
+    size_t cap = mk->children_cap ? mk->children_cap : 64;
+    while (cap / 2 <= nodes)
+        cap *= 2;
+    free(mk->children);
+    mk->children = calloc(cap, sizeof(*mk->children));
+    mk->children_cap = mk->children ? cap : 0;
+    for (uint32_t i = 1; mk->children && i < mk->tree->count; i++)
+        *child_slot(mk, mk->tree->nodes[i].parent, mk->tree->nodes[i].label) = i;
+    return mk->children != NULL;
+}
+
 /* The child of parent with that label; made if there is none. */
 static bool child(struct maker *mk, uint32_t parent, uint32_t label, uint32_t frame, uint32_t *out)
 {
     struct gsp_tree *tree = mk->tree;
-    const uint32_t *known = gsp_hmap_get(&mk->children, parent, label);
-    if (known) {
-        *out = *known;
+    uint32_t *slot = child_slot(mk, parent, label);
+    if (*slot != 0) {
+        *out = *slot;
         return true;
     }
     void *nodes = tree->nodes;
     bool ok =
         tree->count < UINT32_MAX && grow(&nodes, &tree->cap, tree->count, sizeof(*tree->nodes));
     tree->nodes = nodes;
-    if (!ok || !gsp_hmap_put(&mk->children, parent, label, (uint32_t)tree->count))
+    if (!ok)
         return false;
     uint32_t depth = tree->nodes[parent].depth + 1;
     tree->nodes[tree->count] =
         (struct gsp_node){.parent = parent, .label = label, .frame = frame, .depth = depth};
     if (depth > tree->depth)
         tree->depth = depth;
+    *slot = (uint32_t)tree->count;
     *out = (uint32_t)tree->count++;
-    return true;
+    return grow_children(mk, tree->count);
 }
 
 /* The node under which the stacks of a thread stand: the root, or process and thread. */
@@ -396,6 +426,9 @@ static bool fill(struct maker *mk)
     if (!mk->label_of_frame || !mk->memo || !mk->path || !tree->label_at || !tree->nodes)
         return false;
     tree->count = 1;
+    /* Without threads on top there is at most a node for each stack. */
+    if (!grow_children(mk, gsp_profile_stack_count(mk->profile) + 1))
+        return false;
     gsp_buf_puts(&tree->text, "all");
     return label_intern(mk, &tree->nodes[0].label) && add_all(mk) && link_children(tree);
 }
@@ -414,7 +447,7 @@ int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
     mk.view.processes = mk.view.processes || has_processes(profile);
     bool ok = fill(&mk);
     gsp_hmap_free(&mk.labels);
-    gsp_hmap_free(&mk.children);
+    free(mk.children);
     free(mk.label_of_frame);
     free(mk.memo);
     free(mk.path);

@@ -11,6 +11,7 @@
 #define PCT_COLUMNS    7U
 #define AMOUNT_COLUMNS 10U
 #define NUMBER_COLUMNS (2U * PCT_COLUMNS + 2U * AMOUNT_COLUMNS + 2U)
+#define FACT_COLUMNS   10U
 
 static void pad(struct gsp_buf *out, unsigned n)
 {
@@ -289,15 +290,40 @@ int gsp_report_tree(const struct gsp_profile *profile, const struct gsp_view *vi
     return GSP_OK;
 }
 
+/* A fact on one line; what is too long is cut. */
 static void put_fact(struct gsp_buf *out, const char *name, struct gsp_buf *cell, unsigned width)
 {
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, gsp_buf_sv(cell));
-    gsp_buf_printf(out, "%-10s", name);
-    gsp_report__cut(gsp_buf_sv(&safe), width - 10, false, out);
+    gsp_buf_printf(out, "%-*s", (int)FACT_COLUMNS, name);
+    gsp_report__cut(gsp_buf_sv(&safe), width - FACT_COLUMNS, false, out);
     gsp_buf_putc(out, '\n');
     out->failed = out->failed || safe.failed || cell->failed;
     gsp_buf_clear(cell);
+}
+
+/* Losses are never cut: they go on over more lines. */
+static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, unsigned width)
+{
+    gsp_auto_buf words = {0};
+    gsp_words_losses(losses, &words);
+    gsp_buf_printf(out, "%-*s", (int)FACT_COLUMNS, "losses");
+    unsigned used = FACT_COLUMNS;
+    struct gsp_sv rest = gsp_buf_sv(&words);
+    struct gsp_sv word;
+    while (gsp_sv_split(&rest, ' ', &word)) {
+        if (used > FACT_COLUMNS && used + word.len >= width) {
+            gsp_buf_printf(out, "\n%-*s", (int)FACT_COLUMNS, "");
+            used = FACT_COLUMNS;
+        } else if (used > FACT_COLUMNS) {
+            gsp_buf_putc(out, ' ');
+            used++;
+        }
+        gsp_buf_putsv(out, word);
+        used += (unsigned)word.len;
+    }
+    gsp_buf_putc(out, '\n');
+    out->failed = out->failed || words.failed;
 }
 
 static void put_threads(const struct gsp_profile *profile, struct gsp_buf *cell)
@@ -333,8 +359,7 @@ int gsp_report_summary(const struct gsp_profile *profile, const struct gsp_repor
     put_fact(out, "recorded", &cell, width);
     put_threads(profile, &cell);
     put_fact(out, "threads", &cell, width);
-    gsp_words_losses(&meta->losses, &cell);
-    put_fact(out, "losses", &cell, width);
+    put_losses(out, &meta->losses, width);
     if (out->failed)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the summary");
     return GSP_OK;
