@@ -99,9 +99,10 @@ static void recorded_free(void *self)
 
 static const struct gsp_mem_ops RECORDED_OPS = {recorded_gather, recorded_free};
 
-static int open_with(const struct gsp_mem_ops *ops, void *self, struct gsp_mem **out,
+int gsp_mem_open_ops(const struct gsp_mem_ops *ops, void *self, struct gsp_mem **out,
                      struct gsp_err *err)
 {
+    *out = NULL;
     struct gsp_mem *mem = calloc(1, sizeof(*mem));
     if (!mem) {
         ops->free(self);
@@ -120,7 +121,7 @@ int gsp_mem_open_pid(pid_t pid, struct gsp_mem **out, struct gsp_err *err)
     if (!live)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
     live->pid = pid;
-    return open_with(&LIVE_OPS, live, out, err);
+    return gsp_mem_open_ops(&LIVE_OPS, live, out, err);
 }
 
 int gsp_mem_open_regions(const struct gsp_mem_region *regions, size_t count, struct gsp_mem **out,
@@ -138,7 +139,7 @@ int gsp_mem_open_regions(const struct gsp_mem_region *regions, size_t count, str
     if (count)
         memcpy(rec->regions, regions, count * sizeof(*regions));
     rec->count = count;
-    return open_with(&RECORDED_OPS, rec, out, err);
+    return gsp_mem_open_ops(&RECORDED_OPS, rec, out, err);
 }
 
 void gsp_mem_free(struct gsp_mem *mem)

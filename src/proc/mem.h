@@ -44,6 +44,9 @@ struct gsp_mem_region {
 };
 
 GSP_MUST_CHECK int gsp_mem_open_pid(pid_t pid, struct gsp_mem **out, struct gsp_err *err);
+/* Any other source; self is freed by ops->free, also on failure. */
+GSP_MUST_CHECK int gsp_mem_open_ops(const struct gsp_mem_ops *ops, void *self, struct gsp_mem **out,
+                                    struct gsp_err *err);
 GSP_MUST_CHECK int gsp_mem_open_regions(const struct gsp_mem_region *regions, size_t count,
                                         struct gsp_mem **out, struct gsp_err *err);
 void gsp_mem_free(struct gsp_mem *mem); /* NULL does nothing */

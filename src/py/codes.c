@@ -316,7 +316,7 @@ static bool check_batch(struct gsp_py_codes *codes, const uint32_t *due, size_t 
                         int64_t now_ns)
 {
     static const size_t PER_CODE = 2;
-    struct gsp_mem_span spans[2 * BATCH];
+    struct gsp_mem_span spans[2 * BATCH] = {{0}};
     unsigned char bytes[BATCH][CODE_BYTES_MAX];
     uint64_t hashes[BATCH];
     const struct gsp_py_layout *lay = &codes->run->layout;

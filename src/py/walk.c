@@ -9,7 +9,6 @@
 #define TRIES_MAX   48U
 /* Reads running that must show an edge at the same frames to prove it. */
 #define PROOF_READS 3U
-#define OPEN_MAX    16U /* edges being proven at a time */
 #define HEADER_MAX  160U
 /* References of 3.14 and later carry marks in their low bits. */
 #define REF_MASK    (~7ULL)
@@ -36,29 +35,12 @@ struct raw {
     bool executing;     /* its own mark says it is the running one */
 };
 
-/* An edge that is being proven. */
-struct open_edge {
-    uint64_t caller_loc;
-    uint64_t callee_code;
-    gsp_raddr frame;
-    unsigned reads;
-    unsigned last_try;
-};
-
-struct proof {
-    struct open_edge open[OPEN_MAX];
-    size_t count;
-};
-
 void gsp_py_walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
                         const struct gsp_py_runtime *run)
 {
+    memset(walker, 0, sizeof(*walker));
     walker->mem = mem;
     walker->run = run;
-    walker->edges = (struct gsp_hmap){0};
-    walker->still = false;
-    walker->retries = 0;
-    walker->chain.depth = 0;
     gsp_py_codes_init(&walker->codes, mem, run);
 }
 
@@ -321,35 +303,22 @@ static bool learn(struct gsp_py_walker *walker, uint64_t caller_loc, uint64_t ca
     return gsp_hmap_put(&walker->edges, caller_loc, callee_code, 1);
 }
 
-/* Counts one more read of an unproven edge; true once it is proven. */
-static bool seen_again(struct proof *proof, uint64_t caller_loc, uint64_t callee_code,
-                       gsp_raddr frame, unsigned try)
+/* Counts one more read running that shows this edge at this place; true once it is proven. */
+static bool seen_again(struct gsp_py_seen *seen, uint32_t caller_loc,
+                       const struct gsp_py_frame *callee, unsigned try)
 {
-    struct open_edge *edge = NULL;
-    for (size_t i = 0; i < proof->count && !edge; i++) {
-        struct open_edge *open = &proof->open[i];
-        if (open->caller_loc == caller_loc && open->callee_code == callee_code &&
-            open->frame == frame)
-            edge = open;
-    }
-    if (!edge) {
-        if (proof->count == OPEN_MAX) {
-            /* The oldest makes room: it was not seen for a while. */
-            memmove(&proof->open[0], &proof->open[1], (OPEN_MAX - 1) * sizeof(proof->open[0]));
-            proof->count--;
-        }
-        edge = &proof->open[proof->count++];
-        *edge = (struct open_edge){caller_loc, callee_code, frame, 1, try};
-        return false;
-    }
-    edge->reads = edge->last_try + 1 == try ? edge->reads + 1 : 1;
-    edge->last_try = try;
-    return edge->reads >= PROOF_READS;
+    bool again = seen->frame == callee->addr && seen->callee_code == callee->code &&
+                 seen->caller_loc == caller_loc && seen->last_try + 1 == try;
+    seen->reads = again ? seen->reads + 1 : 1;
+    seen->frame = callee->addr;
+    seen->callee_code = callee->code;
+    seen->caller_loc = caller_loc;
+    seen->last_try = try;
+    return seen->reads >= PROOF_READS;
 }
 
 /* True if every edge of the chain is proven, now or before. */
-static bool prove(struct gsp_py_walker *walker, struct gsp_snap *snap, struct proof *proof,
-                  unsigned try)
+static bool prove(struct gsp_py_walker *walker, struct gsp_snap *snap, unsigned try)
 {
     const struct gsp_py_chain *chain = &walker->chain;
     bool all = true;
@@ -358,11 +327,12 @@ static bool prove(struct gsp_py_walker *walker, struct gsp_snap *snap, struct pr
         const struct gsp_py_frame *caller = i + 1 < chain->depth ? &chain->frames[i + 1] : NULL;
         if (!caller && chain->cut)
             break;
-        uint64_t loc = caller ? caller->loc : NO_CALLER;
+        uint32_t loc = caller ? caller->loc : NO_CALLER;
         if (gsp_likely(gsp_hmap_get(&walker->edges, loc, callee->code) != NULL))
             continue;
-        if ((caller && caller_holds(snap, caller, callee)) ||
-            seen_again(proof, loc, callee->code, callee->addr, try)) {
+        /* Counted from the root, where the stack moves least. */
+        struct gsp_py_seen *seen = &walker->seen[chain->depth - 1 - i];
+        if ((caller && caller_holds(snap, caller, callee)) || seen_again(seen, loc, callee, try)) {
             if (learn(walker, loc, callee->code))
                 continue;
         }
@@ -374,11 +344,13 @@ static bool prove(struct gsp_py_walker *walker, struct gsp_snap *snap, struct pr
 int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
                 int64_t now_ns)
 {
-    struct proof proof = {.count = 0};
     struct gsp_py_chain *chain = &walker->chain;
     int rc = GSP_E_TORN;
-    for (unsigned try = 1; try <= TRIES_MAX; try++) {
-        if (try > 1) {
+    /* Tries are numbered on from walk to walk, so that what one saw is no proof for the next. */
+    unsigned first = walker->last_try + 2;
+    for (unsigned try = first; try < first + TRIES_MAX; try++) {
+        walker->last_try = try;
+        if (try > first) {
             gsp_snap_refresh(snap);
             walker->retries++;
         }
@@ -387,13 +359,13 @@ int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr t
             return rc;
         bool same = gsp_py_codes_check(&walker->codes, chain->codes, chain->depth, now_ns);
         if (rc != GSP_OK) {
-            if (walker->still && try > 1)
+            if (walker->still && try > first)
                 return rc;
             continue;
         }
         if (!same)
             continue;
-        if (walker->still || prove(walker, snap, &proof, try))
+        if (walker->still || prove(walker, snap, try))
             return GSP_OK;
         rc = GSP_E_TORN;
     }

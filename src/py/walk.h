@@ -48,12 +48,23 @@ struct gsp_py_chain {
     uint32_t codes[GSP_PY_DEPTH_MAX];             /* of the frames: for the check of codes */
 };
 
+/* The edge at one place of a stack, as the last reads showed it. */
+struct gsp_py_seen {
+    gsp_raddr frame;
+    uint32_t callee_code;
+    uint32_t caller_loc;
+    unsigned reads; /* running */
+    unsigned last_try;
+};
+
 struct gsp_py_walker {
     struct gsp_mem *mem;              /* borrowed */
     const struct gsp_py_runtime *run; /* borrowed */
     struct gsp_py_codes codes;
     struct gsp_hmap edges; /* (location of the caller, code of the callee) proven */
     struct gsp_py_chain chain;
+    struct gsp_py_seen seen[GSP_PY_DEPTH_MAX]; /* by distance from the root */
+    unsigned last_try;
     bool still; /* the target is stopped: one read is the truth */
     uint64_t retries;
 };

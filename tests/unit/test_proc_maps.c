@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <unistd.h>
+
+#include "proc/maps.h"
+#include "tap.h"
+
+static const char TEXT[] =
+    "55d0a0000000-55d0a0001000 r--p 00000000 fd:01 131 /usr/bin/python3.11\n"
+    "55d0a0001000-55d0a0002000 r-xp 00001000 fd:01 131 /usr/bin/python3.11\n"
+    "7f0000000000-7f0000021000 rw-p 00000000 00:00 0 \n"
+    "7f1000000000-7f1000001000 r--p 00000000 fd:01 99   /opt/a b/lib.so (deleted)\n"
+    "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n";
+
+TAP_TEST(reads_every_column)
+{
+    struct gsp_maps *maps;
+    tap_eq_int(gsp_maps_parse(gsp_sv_of(TEXT), &maps, NULL), GSP_OK);
+    tap_eq_int(gsp_maps_count(maps), 5);
+    const struct gsp_map *map = gsp_maps_at(maps, 1);
+    tap_check(map->start == 0x55d0a0001000 && map->end == 0x55d0a0002000);
+    tap_check(map->offset == 0x1000 && map->inode == 131);
+    tap_check(map->readable && map->exec && !map->writable && !map->deleted);
+    tap_eq_str(map->path, "/usr/bin/python3.11");
+    tap_eq_str(gsp_maps_at(maps, 2)->path, "");
+    tap_check(gsp_maps_at(maps, 3)->deleted);
+    tap_eq_str(gsp_maps_at(maps, 3)->path, "/opt/a b/lib.so");
+    tap_check(gsp_maps_at(maps, 5) == NULL);
+    gsp_maps_free(maps);
+}
+
+TAP_TEST(finds_by_address)
+{
+    struct gsp_maps *maps;
+    tap_eq_int(gsp_maps_parse(gsp_sv_of(TEXT), &maps, NULL), GSP_OK);
+    tap_check(gsp_maps_find(maps, 0x55d0a0000000) == gsp_maps_at(maps, 0));
+    tap_check(gsp_maps_find(maps, 0x55d0a0001fff) == gsp_maps_at(maps, 1));
+    tap_check(gsp_maps_find(maps, 0x55d0a0002000) == NULL);
+    tap_check(gsp_maps_find(maps, 0) == NULL);
+    gsp_maps_free(maps);
+}
+
+TAP_TEST(refuses_what_is_no_map)
+{
+    static const char *const BAD[] = {
+        "hello\n",
+        "2000-1000 r--p 00000000 00:00 0 \n",
+        "1000-2000 r-",
+        "1000-2000 r--p 00000000 00:00\n",
+        "3000-4000 r--p 0 00:00 0 \n1000-2000 r--p 0 00:00 0 \n",
+    };
+    for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
+        struct gsp_maps *maps;
+        struct gsp_err err = {0};
+        tap_eq_int(gsp_maps_parse(gsp_sv_of(BAD[i]), &maps, &err), GSP_E_FORMAT);
+        tap_check(maps == NULL && err.msg[0] != '\0');
+    }
+}
+
+TAP_TEST(reads_its_own_process)
+{
+    struct gsp_maps *maps;
+    tap_eq_int(gsp_maps_read(getpid(), &maps, NULL), GSP_OK);
+    const struct gsp_map *map = gsp_maps_find(maps, (uint64_t)(uintptr_t)TEXT);
+    tap_check(map && map->readable && !map->writable);
+    gsp_maps_free(maps);
+}
+
+TAP_TEST(a_process_that_is_not_there)
+{
+    struct gsp_maps *maps;
+    struct gsp_err err = {0};
+    tap_eq_int(gsp_maps_read(0x7ffffff0, &maps, &err), GSP_E_NOPROC);
+    tap_check(maps == NULL);
+}
+
+TAP_MAIN()

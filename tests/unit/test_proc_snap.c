@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "proc/mem.h"
+#include "proc/snap.h"
+#include "tap.h"
+
+#define BASE 0x10000ULL
+
+static unsigned char memory[32768];
+
+static struct gsp_mem *open_memory(void)
+{
+    for (size_t i = 0; i < sizeof(memory); i++)
+        memory[i] = (unsigned char)(i * 7 + (i >> 8));
+    struct gsp_mem_region region = {BASE, sizeof(memory), memory};
+    struct gsp_mem *mem;
+    tap_eq_int(gsp_mem_open_regions(&region, 1, &mem, NULL), GSP_OK);
+    return mem;
+}
+
+static void expect(struct gsp_snap *snap, size_t at, size_t len)
+{
+    unsigned char got[4096];
+    tap_eq_int(gsp_snap_read(snap, BASE + at, got, len), GSP_OK);
+    tap_check(memcmp(got, memory + at, len) == 0);
+}
+
+TAP_TEST(a_walk_repeats_as_one_gather)
+{
+    struct gsp_mem *mem = open_memory();
+    struct gsp_snap snap;
+    gsp_snap_init(&snap, mem);
+    static const size_t AT[] = {0, 8192, 100, 16384, 20000, 8200};
+    for (int round = 0; round < 5; round++) {
+        uint64_t before = gsp_mem_calls(mem);
+        gsp_snap_refresh(&snap);
+        for (size_t i = 0; i < GSP_COUNT(AT); i++)
+            expect(&snap, AT[i], 48);
+        if (round > 0)
+            tap_eq_int(gsp_mem_calls(mem) - before, 1);
+    }
+    gsp_snap_free(&snap);
+    gsp_mem_free(mem);
+}
+
+TAP_TEST(a_refresh_sees_new_bytes)
+{
+    struct gsp_mem *mem = open_memory();
+    struct gsp_snap snap;
+    gsp_snap_init(&snap, mem);
+    expect(&snap, 512, 16);
+    memory[512] ^= 0xff;
+    unsigned char old;
+    tap_eq_int(gsp_snap_read(&snap, BASE + 512, &old, 1), GSP_OK);
+    tap_check(old != memory[512]);
+    gsp_snap_refresh(&snap);
+    expect(&snap, 512, 16);
+    gsp_snap_free(&snap);
+    gsp_mem_free(mem);
+}
+
+TAP_TEST(what_nobody_asks_for_is_dropped)
+{
+    struct gsp_mem *mem = open_memory();
+    struct gsp_snap snap;
+    gsp_snap_init(&snap, mem);
+    for (size_t at = 0; at < 30000; at += 2500)
+        expect(&snap, at, 8);
+    tap_check(snap.count > 5);
+    for (int i = 0; i < 200; i++) {
+        gsp_snap_refresh(&snap);
+        expect(&snap, 5000, 8);
+    }
+    tap_eq_int(snap.count, 1);
+    gsp_snap_free(&snap);
+    gsp_mem_free(mem);
+}
+
+TAP_TEST(an_address_that_is_not_there)
+{
+    struct gsp_mem *mem = open_memory();
+    struct gsp_snap snap;
+    gsp_snap_init(&snap, mem);
+    char byte;
+    tap_eq_int(gsp_snap_read(&snap, 8, &byte, 1), GSP_E_FAULT);
+    tap_eq_int(gsp_snap_read(&snap, UINT64_MAX, &byte, 1), GSP_E_FAULT);
+    tap_eq_int(gsp_snap_read(&snap, BASE + sizeof(memory) - 4, &byte, 8), GSP_E_FAULT);
+    expect(&snap, sizeof(memory) - 8, 8);
+    gsp_snap_free(&snap);
+    gsp_mem_free(mem);
+}
+
+/* A page that goes away under a window: the rest of the gather must not be lost for good. */
+TAP_TEST(a_window_that_vanishes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *pages =
+        mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    tap_check(pages != MAP_FAILED);
+    memset(pages, 0x5a, 3 * page);
+    struct gsp_mem *mem;
+    tap_eq_int(gsp_mem_open_pid(getpid(), &mem, NULL), GSP_OK);
+    struct gsp_snap snap;
+    gsp_snap_init(&snap, mem);
+    unsigned char byte = 0;
+    for (size_t i = 0; i < 3; i++)
+        tap_eq_int(gsp_snap_read(&snap, (uintptr_t)pages + i * page + 2000, &byte, 1), GSP_OK);
+    munmap(pages + page, page);
+    for (int round = 0; round < 3; round++) {
+        gsp_snap_refresh(&snap);
+        tap_eq_int(gsp_snap_read(&snap, (uintptr_t)pages + page + 2000, &byte, 1), GSP_E_FAULT);
+        tap_eq_int(gsp_snap_read(&snap, (uintptr_t)pages + 2 * page + 2000, &byte, 1), GSP_OK);
+        tap_eq_int(byte, 0x5a);
+    }
+    gsp_snap_free(&snap);
+    gsp_mem_free(mem);
+}
+
+TAP_TEST(more_places_than_windows)
+{
+    struct gsp_mem *mem = open_memory();
+    struct gsp_snap snap;
+    gsp_snap_init(&snap, mem);
+    for (int round = 0; round < 3; round++) {
+        gsp_snap_refresh(&snap);
+        for (size_t at = 0; at < sizeof(memory) - 8; at += 200)
+            expect(&snap, at, 8);
+    }
+    tap_check(snap.count <= GSP_SNAP_WINDOWS_MAX);
+    gsp_snap_free(&snap);
+    gsp_mem_free(mem);
+}
+
+TAP_MAIN()

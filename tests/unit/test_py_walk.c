@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stacks of a made-up 3.11 target whose memory changes under the reader. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "py/walk.h"
+#include "tap.h"
+
+#define BASE   0x100000ULL
+#define TSTATE (BASE)
+#define CFRAME (BASE + 0x800)
+#define FRAMES (BASE + 0x1000)
+#define CODES  (BASE + 0x4000)
+#define TYPE   (BASE + 0xf000)
+#define FUNC   (BASE + 0xe000) /* + 64 × function */
+#define BYTES  0x10000U
+
+/* Functions 0 to 5, each with its code object, 1 KB apart. */
+enum { MAIN, A, B, C, D, FUNCTIONS };
+
+struct world {
+    unsigned char now[BYTES];
+    unsigned char other[BYTES];
+    unsigned alternate; /* after every so many reads now and other change places; 0 never */
+    unsigned reads;
+};
+
+static struct world world;
+static const struct gsp_py_layout *lay;
+
+static void put64(uint64_t addr, uint64_t v)
+{
+    memcpy(world.now + (addr - BASE), &v, 8);
+}
+
+static void put32(uint64_t addr, uint32_t v)
+{
+    memcpy(world.now + (addr - BASE), &v, 4);
+}
+
+static int gather(void *self, const struct gsp_mem_span *spans, size_t count, size_t *done)
+{
+    struct world *w = self;
+    w->reads++;
+    const unsigned char *from = w->alternate && (w->reads / w->alternate) % 2 ? w->other : w->now;
+    for (*done = 0; *done < count; ++*done) {
+        const struct gsp_mem_span *span = &spans[*done];
+        if (span->addr < BASE || span->addr - BASE > BYTES ||
+            span->len > BYTES - (span->addr - BASE))
+            return GSP_E_FAULT;
+        memcpy(span->to, from + (span->addr - BASE), span->len);
+    }
+    return GSP_OK;
+}
+
+static void keep(void *self)
+{
+    (void)self;
+}
+
+static const struct gsp_mem_ops OPS = {gather, keep};
+
+static uint64_t code_addr(int f)
+{
+    return CODES + 0x400ULL * (uint64_t)f;
+}
+
+static void put_str(uint64_t addr, const char *text)
+{
+    put64(addr + lay->object_type, TYPE);
+    put64(addr + lay->unicode_length, strlen(text));
+    put64(addr + lay->unicode_hash, gsp_hash_bytes(text, strlen(text), 1));
+    put32(addr + lay->unicode_state, 0xe4); /* ready, ASCII, compact, one byte a character */
+    memcpy(world.now + (addr + lay->unicode_ascii_size - BASE), text, strlen(text) + 1);
+}
+
+static void put_code(int f, const char *name, uint32_t first_line)
+{
+    uint64_t code = code_addr(f);
+    uint64_t text = code + 0x200;
+    uint64_t file = code + 0x280;
+    uint64_t table = code + 0x300;
+    put64(code + lay->object_type, TYPE);
+    put64(code + lay->var_ob_size, 16);
+    put64(code + lay->code_name, text);
+    put64(code + lay->code_qualname, text);
+    put64(code + lay->code_filename, file);
+    put64(code + lay->code_linetable, table);
+    put32(code + lay->code_firstlineno, first_line);
+    put32(code + lay->code_stacksize, 4);
+    put_str(text, name);
+    put_str(file, "made_up.py");
+    /* Two entries of eight units each: form 11 (one line on, columns 0 to 0). */
+    put64(table + lay->bytes_size, 6);
+    memcpy(world.now + (table + lay->bytes_data - BASE), "\xdf\0\0\xdf\0\0", 6);
+}
+
+/* Frame number at, running function f, called by the frame below. */
+static void put_frame(int at, int f, bool executing)
+{
+    uint64_t frame = FRAMES + 0x100ULL * (uint64_t)at;
+    put64(frame + lay->iframe_previous, at ? frame - 0x100 : 0);
+    put64(frame + lay->iframe_executable, code_addr(f));
+    put64(frame + lay->iframe_funcobj, FUNC + 64ULL * (uint64_t)f);
+    put64(frame + lay->iframe_instr_ptr, code_addr(f) + lay->code_code_adaptive + 4);
+    put32(frame + lay->iframe_stacktop, executing ? UINT32_MAX : 0);
+}
+
+/* The slot of the value stack from which frame at called function f. */
+static void put_called(int at, int f)
+{
+    put64(FRAMES + 0x100ULL * (uint64_t)at + lay->iframe_localsplus, FUNC + 64ULL * (uint64_t)f);
+}
+
+static void put_stack(const int *functions, int count)
+{
+    for (int i = 0; i < count; i++) {
+        put_frame(i, functions[i], i == count - 1);
+        put_called(i, MAIN); /* no proof of anything */
+    }
+    put64(CFRAME + lay->cframe_current_frame, FRAMES + 0x100ULL * (uint64_t)(count - 1));
+}
+
+static struct gsp_py_walker *start(struct gsp_snap *snap)
+{
+    static struct gsp_py_runtime run;
+    static struct gsp_mem *mem;
+    static struct gsp_py_walker walker;
+    lay = gsp_py_layout_find(11, false);
+    tap_require(lay != NULL);
+    run = (struct gsp_py_runtime){.addr = BASE, .code_type = TYPE, .layout = *lay};
+    memset(&world, 0, sizeof(world));
+    put64(TSTATE + lay->tstate_cframe, CFRAME);
+    static const char *const NAMES[FUNCTIONS] = {"main", "a", "b", "c", "d"};
+    for (int f = 0; f < FUNCTIONS; f++)
+        put_code(f, NAMES[f], 10U * (uint32_t)(f + 1));
+    tap_eq_int(gsp_mem_open_ops(&OPS, &world, &mem, NULL), GSP_OK);
+    gsp_py_walker_init(&walker, mem, &run);
+    gsp_snap_init(snap, mem);
+    return &walker;
+}
+
+static void finish(struct gsp_py_walker *walker, struct gsp_snap *snap)
+{
+    gsp_snap_free(snap);
+    gsp_mem_free(walker->mem);
+    gsp_py_walker_free(walker);
+}
+
+static int walk(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns)
+{
+    gsp_snap_refresh(snap);
+    return gsp_py_walk(walker, snap, TSTATE, now_ns);
+}
+
+static const char *name_at(const struct gsp_py_walker *walker, size_t i)
+{
+    return i < walker->chain.depth
+               ? gsp_py_codes_at(&walker->codes, walker->chain.frames[i].code)->name
+               : "(none)";
+}
+
+TAP_TEST(a_quiet_stack)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A, B}, 3);
+    tap_eq_int(walk(walker, &snap, 1), GSP_OK);
+    tap_eq_int(walker->chain.depth, 3);
+    tap_eq_str(name_at(walker, 0), "b");
+    tap_eq_str(name_at(walker, 2), "main");
+    tap_eq_int(walker->codes.locs[walker->chain.frames[0].loc].line, 31);
+    /* Known from now on: one refresh, nothing more. */
+    walker->retries = 0;
+    for (int i = 0; i < 200; i++)
+        tap_eq_int(walk(walker, &snap, 2 + i), GSP_OK);
+    tap_eq_int(walker->retries, 0);
+    finish(walker, &snap);
+}
+
+/* Caller and callee are of two moments: a never calls d. */
+TAP_TEST(a_torn_stack_is_not_believed)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A, B}, 3);
+    memcpy(world.other, world.now, BYTES);
+    put_stack((const int[]){MAIN, A, D}, 3);
+    world.alternate = 1;
+    for (int i = 0; i < 20; i++)
+        tap_eq_int(walk(walker, &snap, 1 + i), GSP_E_TORN);
+    /* When it comes to rest it is. */
+    world.alternate = 0;
+    tap_eq_int(walk(walker, &snap, 100), GSP_OK);
+    tap_eq_str(name_at(walker, 0), "d");
+    finish(walker, &snap);
+}
+
+TAP_TEST(the_callers_stack_proves_a_call)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A, B}, 3);
+    put_called(0, A);
+    put_called(1, B);
+    memcpy(world.other, world.now, BYTES);
+    put_stack((const int[]){MAIN, C, D}, 3);
+    put_called(0, C);
+    put_called(1, D);
+    /* The root has no caller to prove it. */
+    for (int i = 0; i < 4; i++)
+        gsp_ignore(walk(walker, &snap, 1 + i));
+    world.alternate = 1;
+    walker->retries = 0;
+    for (int i = 0; i < 100; i++) {
+        tap_eq_int(walk(walker, &snap, 10 + i), GSP_OK);
+        const char *leaf = name_at(walker, 0);
+        tap_eq_str(name_at(walker, 1), strcmp(leaf, "b") == 0 ? "a" : "c");
+    }
+    finish(walker, &snap);
+}
+
+/* The thread's pointer is older than the frames: who executes tells. */
+TAP_TEST(the_top_is_who_executes)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A, B}, 3);
+    tap_eq_int(walk(walker, &snap, 1), GSP_OK);
+    put_frame(2, B, false); /* b has returned, the pointer still names it */
+    put_frame(1, A, true);
+    tap_eq_int(walk(walker, &snap, 2), GSP_OK);
+    tap_eq_int(walker->chain.depth, 2);
+    tap_eq_str(name_at(walker, 0), "a");
+    finish(walker, &snap);
+}
+
+TAP_TEST(another_code_object_at_the_same_address)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A}, 2);
+    tap_eq_int(walk(walker, &snap, 1), GSP_OK);
+    tap_eq_str(name_at(walker, 0), "a");
+    /* All pointers stay what they were, as allocators like to have it. */
+    put_code(A, "z", 20);
+    tap_eq_int(walk(walker, &snap, 2), GSP_OK);
+    tap_eq_str(name_at(walker, 0), "z");
+    finish(walker, &snap);
+}
+
+TAP_TEST(a_chain_that_bites_its_tail)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A, B}, 3);
+    put64(FRAMES + lay->iframe_previous, FRAMES + 0x100);
+    tap_eq_int(walk(walker, &snap, 1), GSP_OK);
+    tap_check(walker->chain.cut);
+    tap_eq_int(walker->chain.depth, GSP_PY_DEPTH_MAX);
+    finish(walker, &snap);
+}
+
+TAP_TEST(pointers_into_nowhere)
+{
+    static const uint64_t BAD[] = {0x10, BASE - 8, BASE + BYTES - 4, UINT64_MAX - 7, 3};
+    for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
+        struct gsp_snap snap;
+        struct gsp_py_walker *walker = start(&snap);
+        put_stack((const int[]){MAIN, A, B}, 3);
+        put64(FRAMES + 0x100 + lay->iframe_previous, BAD[i]);
+        tap_check(walk(walker, &snap, 1) != GSP_OK);
+        put_stack((const int[]){MAIN, A, B}, 3);
+        put64(FRAMES + 0x100 + lay->iframe_executable, BAD[i]);
+        tap_check(walk(walker, &snap, 2) != GSP_OK);
+        finish(walker, &snap);
+    }
+}
+
+TAP_TEST(an_instruction_of_another_function)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A}, 2);
+    put64(FRAMES + 0x100 + lay->iframe_instr_ptr, code_addr(B) + lay->code_code_adaptive);
+    tap_eq_int(walk(walker, &snap, 1), GSP_E_TORN);
+    finish(walker, &snap);
+}
+
+/* GSP_SEED_FILE=F writes the made-up memory as an input for fuzz_py_walk. */
+TAP_TEST(seed)
+{
+    const char *path = getenv("GSP_SEED_FILE");
+    if (!path)
+        tap_skip("writes a seed for the fuzzer when GSP_SEED_FILE names one");
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A, B}, 3);
+    FILE *file = fopen(path, "wb");
+    tap_require(file != NULL);
+    tap_check(fwrite("\3\0\0\0\0\0\0\0", 1, 8, file) == 8);
+    tap_check(fwrite(world.now, 1, 0x6000, file) == 0x6000);
+    fclose(file);
+    finish(walker, &snap);
+}
+
+TAP_MAIN()
