@@ -3,9 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "base/time.h"
 #include "proc/task.h"
 #include "sample/clock.h"
@@ -156,6 +157,15 @@ static void meet_child(void *user, pid_t child)
     gsp_ignore(add_slot(rec, child, false, NULL));
 }
 
+/* Orphans of the tree come to us as its subreaper; whoever has ended is buried by us, but for
+ * the root, whose exit status is for others. */
+static void meet_orphan(void *user, pid_t child)
+{
+    struct gsp_record *rec = user;
+    if (child != rec->opts.pid && waitpid(child, NULL, WNOHANG) == 0)
+        meet_child(rec, child);
+}
+
 /* Looks for new children of everything known, and for processes that have ended. */
 static void scan_tree(struct gsp_record *rec)
 {
@@ -169,9 +179,8 @@ static void scan_tree(struct gsp_record *rec)
             if (rec->slots[i]->state != GSP_SLOT_ENDED)
                 gsp_proc_children(rec->slots[i]->pid, meet_child, rec);
         }
-        /* Orphans of a child of ours come to us, if we are the subreaper. */
         if (rec->opts.is_child)
-            gsp_proc_children(getpid(), meet_child, rec);
+            gsp_proc_children(getpid(), meet_orphan, rec);
     }
     drop_ended(rec);
 }
@@ -352,12 +361,17 @@ static int loop(struct gsp_record *rec, const volatile sig_atomic_t *stop, enum 
 int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
                    enum gsp_record_end *end, struct gsp_err *err)
 {
+    bool reap = rec->opts.is_child && rec->opts.subprocesses;
+    if (reap)
+        prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
     rec->start_ns = gsp_now_ns();
     rec->next_scan_ns = rec->start_ns;
     rec->next_beat_ns = rec->start_ns + BEAT_INTERVAL_NS / 10;
     gsp_profile_meta(rec->profile)->start_ns = gsp_realtime_ns();
     gsp_clock_start(&rec->clock, rec->period_ns, rec->opts.jitter, rec->start_ns);
     int rc = loop(rec, stop, end, err);
+    if (reap)
+        prctl(PR_SET_CHILD_SUBREAPER, 0UL, 0UL, 0UL, 0UL);
     rec->stats.elapsed_ns = gsp_now_ns() - rec->start_ns;
     for (size_t i = 0; i < rec->slot_count; i++) {
         if (!rec->slots[i]->was_python && !rec->slots[i]->is_root)
