@@ -372,7 +372,7 @@ class Profile:
         raw: Json = json.loads(path.read_text(encoding="utf-8"))
         frames = [
             Frame(
-                row["name"],
+                row["name"] or "",
                 row["file"] or "",
                 row["line"] or 0,
                 row["first_line"] or 0,

@@ -85,9 +85,9 @@ def test_second_interrupt(running: StartRunning, tmp_path: Path) -> None:
     time.sleep(0.3)
     one.signal(signal.SIGINT)
     begin = time.monotonic()
-    done = one.finish(timeout_s=20)
+    # Not communicate(): the child lives on and keeps our pipes.
+    assert one.process.wait(20) == 128 + signal.SIGINT
     assert time.monotonic() - begin < 5
-    assert done.status != -signal.SIGSEGV and done.status != -signal.SIGABRT
 
 
 @pytest.mark.parametrize("status", [0, 1, 42, -signal.SIGTERM, -signal.SIGKILL])

@@ -12,7 +12,7 @@ from typing import Optional
 import pytest
 
 from conftest import PYTHONS, StartTarget
-from support import PROGRAMS, Python, Target, gsprof, main_python, program, record
+from support import PROGRAMS, Python, Target, gsprof, main_python, probe, program, record
 
 
 def check(target: Target, tmp_path: Path) -> None:
@@ -114,7 +114,10 @@ def test_virtualenv(python: Python, start: StartTarget, tmp_path: Path) -> None:
     )
     if done.returncode:
         pytest.skip(f"no venv module: {done.stdout.strip()[-100:]}")
-    target = start("shares.py", exe=str(tmp_path / "venv" / "bin" / "python"))
+    exe = str(tmp_path / "venv" / "bin" / "python")
+    if probe(exe) is None:
+        pytest.skip(f"{python} does not start from a virtualenv")
+    target = start("shares.py", exe=exe)
     check(target, tmp_path)
 
 
@@ -156,19 +159,24 @@ def test_chroot(tmp_path: Path) -> None:
     """Read through the target's own root."""
     if not rooted():
         pytest.skip("no interpreter in a root of its own (tools/get-pythons.sh)")
-    real = os.path.realpath(rooted()[-1].path)
-    root = real[: real.index("/usr/bin/")]
-    script = (
-        f"mount --bind {PROGRAMS} {root}/mnt && "
-        f"exec chroot {root} /usr/bin/{os.path.basename(real)} /mnt/shares.py"
-    )
-    # The interpreter was pointed at its libc by a path outside: give it that path inside.
-    inside = f"mkdir -p {root}{root} && mount --bind {root} {root}{root} && "
     if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
         pytest.skip("no mount namespaces here")
-    target = Target([*namespace_argv(), "sh", "-c", inside + script])
+    real = os.path.realpath(rooted()[-1].path)
+    root = real[: real.index("/usr/bin/")]
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    # The interpreter was pointed at its libc by a path outside: that path exists inside too.
+    script = f"""set -e
+mount -t tmpfs none {inside}
+mkdir -p {inside}/usr {inside}/programs {inside}{root}
+mount --bind {root}/usr {inside}/usr
+mount --bind {root} {inside}{root}
+mount --bind {PROGRAMS} {inside}/programs
+ln -s usr/lib usr/lib64 usr/bin {inside}
+exec chroot {inside} /usr/bin/{os.path.basename(real)} /programs/shares.py"""
+    target = Target([*namespace_argv(), "sh", "-c", script])
     try:
-        assert os.readlink(f"/proc/{target.pid}/root") == root
+        assert os.readlink(f"/proc/{target.pid}/root") == str(inside)
         check(target, tmp_path)
     finally:
         target.end()
