@@ -150,8 +150,7 @@ def find_headers(given: list[str]) -> list[Path]:
     return [
         d
         for d in dirs
-        if (d / "internal" / "pycore_pystate.h").exists()
-        and MINOR_MIN <= minor_of(d) <= MINOR_MAX
+        if (d / "internal" / "pycore_pystate.h").exists() and MINOR_MIN <= minor_of(d) <= MINOR_MAX
     ]
 
 
@@ -315,7 +314,9 @@ def emit(columns: dict[Build, dict[str, int]]) -> str:
     out += [layout_entry(b, columns[b]["version"]) for b in BUILDS]
     out.append("};\n\nconst size_t gsp_py__layout_count = GSP_COUNT(gsp_py__layouts);\n\n")
 
-    out.append("/* The alignment of a field; where it is in _Py_DebugOffsets and where the size that\n")
+    out.append(
+        "/* The alignment of a field; where it is in _Py_DebugOffsets and where the size that\n"
+    )
     out.append(f" * bounds it, of {', '.join(f'3.{m}' for m in minors)}. */\n")
     out.append("\n".join(emit_debug(columns)) + "\n\n")
     names = ", ".join(f"c{i}" for i in range(2 * len(minors)))

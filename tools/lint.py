@@ -194,10 +194,16 @@ def check_cppcheck() -> Result:
     return run("cppcheck", *flags, *tracked("src/**.c"))
 
 
+def check_offsets() -> Result:
+    """The generated tables are what the generator makes of the headers found here."""
+    return run(system_python(), "tools/gen_offsets.py", "--check")
+
+
 CHECKS: Dict[str, Callable[[], Result]] = {
     "format": check_format,
     "layers": check_layers,
     "sizes": check_sizes,
+    "offsets": check_offsets,
     "words": check_words,
     "spelling": check_spelling,
     "shell": check_shell,

@@ -23,6 +23,11 @@ static int line_or_unknown(int64_t line)
     return line > 0 && line <= INT_MAX ? (int)line : GSP_PY_LINE_UNKNOWN;
 }
 
+static int signed_byte(uint8_t byte)
+{
+    return byte < 128U ? byte : byte - 256;
+}
+
 /* Pairs of an address step (unsigned) and a line step (signed): the last line at or before. */
 static int line_of_lnotab(const uint8_t *table, size_t len, uint32_t first_line, uint32_t addr)
 {
@@ -33,7 +38,7 @@ static int line_of_lnotab(const uint8_t *table, size_t len, uint32_t first_line,
         if (at > addr) {
             break;
         }
-        line += (int8_t)table[i + 1];
+        line += signed_byte(table[i + 1]);
     }
     return line_or_unknown(line);
 }
@@ -44,7 +49,7 @@ static int line_of_linetable(const uint8_t *table, size_t len, uint32_t first_li
     int64_t line = first_line;
     uint64_t end = 0;
     for (size_t i = 0; i + 1 < len; i += 2) {
-        int step = (int8_t)table[i + 1];
+        int step = signed_byte(table[i + 1]);
         end += table[i];
         if (step != LINETABLE_NO_LINE) {
             line += step;
@@ -96,7 +101,7 @@ static int line_of_locations(const uint8_t *table, size_t len, uint32_t first_li
             }
         }
         line += step;
-        end += ((first & 7U) + 1U) * CODE_UNIT_BYTES;
+        end += ((first & 7ULL) + 1U) * CODE_UNIT_BYTES;
         if (addr < end) {
             return kind == LOCATION_NONE ? GSP_PY_LINE_NONE : line_or_unknown(line);
         }

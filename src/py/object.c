@@ -269,7 +269,7 @@ static int keys_read(const struct gsp_py__view *v, gsp_raddr addr, gsp_raddr val
 static int keys_each(const struct gsp_py__view *v, const struct keys *keys, gsp_py_item_fn *fn,
                      void *arg)
 {
-    unsigned char entries[DICT_CHUNK * 24];
+    unsigned char entries[DICT_CHUNK * 24] = {0};
     uint64_t values[DICT_CHUNK] = {0};
     for (uint64_t done = 0; done < keys->count;) {
         size_t n = keys->count - done < DICT_CHUNK ? (size_t)(keys->count - done) : DICT_CHUNK;

@@ -15,6 +15,7 @@
 #define NODES_MAX     4096U /* objects looked at for one repr: bounds the time */
 #define DIGITS_MAX    64U   /* of 30 bits: an int of up to 578 decimal places is shown whole */
 #define BASES_MAX     16U
+#define PRECISION_MAX 16 /* decimals after the first that tell every double */
 
 /* Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_*_SUBCLASS */
 #define IS_HEAP_TYPE  (1ULL << 9U)
@@ -101,21 +102,24 @@ static int write_bool(struct gsp_py__repr *r, gsp_raddr addr)
     return rc;
 }
 
+/* Does the text read back as the value, in the precision that it has? */
+static bool reads_back(const char *text, double value, bool is_float)
+{
+    return is_float ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value;
+}
+
 /* Shortest digits that read back the same, in the form that float.__repr__ chooses. */
-void gsp_py__write_double(struct gsp_buf *out, double value, int precision_max)
+void gsp_py__write_double(struct gsp_buf *out, double value, bool is_float)
 {
     char text[40];
     if (isnan(value) || isinf(value)) {
         gsp_buf_puts(out, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
         return;
     }
-    for (int precision = 0; precision <= precision_max; precision++) {
+    int precision = 0;
+    do {
         (void)snprintf(text, sizeof(text), "%.*e", precision, value);
-        double back = strtod(text, NULL);
-        if (precision_max < 10 ? (float)back == (float)value : back == value) {
-            break;
-        }
-    }
+    } while (precision++ < PRECISION_MAX && !reads_back(text, value, is_float));
     char *e = strchr(text, 'e');
     long exponent = e ? strtol(e + 1, NULL, 10) : 0;
     if (exponent < -4 || exponent >= 16) {
@@ -133,7 +137,7 @@ static int write_float(struct gsp_py__repr *r, gsp_raddr addr)
     double value = 0;
     int rc = gsp_mem_read(r->view.mem, addr + r->view.layout->float_value, &value, sizeof(value));
     if (rc == 0) {
-        gsp_py__write_double(r->out, value, 16);
+        gsp_py__write_double(r->out, value, false);
     }
     return rc;
 }
@@ -146,9 +150,9 @@ static int write_complex(struct gsp_py__repr *r, gsp_raddr addr)
         return rc;
     }
     gsp_buf_putc(r->out, '(');
-    gsp_py__write_double(r->out, parts[0], 16);
+    gsp_py__write_double(r->out, parts[0], false);
     gsp_buf_putc(r->out, signbit(parts[1]) ? '-' : '+');
-    gsp_py__write_double(r->out, fabs(parts[1]), 16);
+    gsp_py__write_double(r->out, fabs(parts[1]), false);
     gsp_buf_puts(r->out, "j)");
     return 0;
 }

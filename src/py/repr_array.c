@@ -51,13 +51,13 @@ static void write_scalar_float(struct gsp_buf *out, const unsigned char *bytes, 
     uint16_t half = 0;
     if (width == sizeof(wide)) {
         memcpy(&wide, bytes, sizeof(wide));
-        gsp_py__write_double(out, wide, 16);
+        gsp_py__write_double(out, wide, false);
     } else if (width == sizeof(narrow)) {
         memcpy(&narrow, bytes, sizeof(narrow));
-        gsp_py__write_double(out, (double)narrow, 8);
+        gsp_py__write_double(out, (double)narrow, true);
     } else {
         memcpy(&half, bytes, sizeof(half));
-        gsp_py__write_double(out, half_to_double(half), 8);
+        gsp_py__write_double(out, half_to_double(half), true);
     }
 }
 

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"
@@ -43,8 +44,8 @@ struct gsp_py__repr {
     gsp_raddr open[GSP_PY__DEPTH_MAX]; /* containers being written */
 };
 
-/* precision_max is 16 for a double, 8 for a float. */
-void gsp_py__write_double(struct gsp_buf *out, double value, int precision_max);
+/* is_float: as many digits as tell it from other floats, not doubles. */
+void gsp_py__write_double(struct gsp_buf *out, double value, bool is_float);
 
 /* Writes a numpy scalar or array or a torch tensor.  1 when the object is none of them. */
 GSP_MUST_CHECK int gsp_py__write_array(struct gsp_py__repr *r, gsp_raddr addr,

@@ -33,13 +33,12 @@ static void look(struct gsp_mem *mem, const struct gsp_py_layout *layout)
     gsp_auto_buf text = {0};
     gsp_auto_buf rest = {0};
     /* Every failure is allowed, but a text is never longer than asked for. */
-    int rc = gsp_py_repr(mem, layout, BASE, &limits, &text);
-    if (text.len > BYTES_MAX) {
+    bool ok = gsp_py_repr(mem, layout, BASE, &limits, &text) <= 0 && text.len <= BYTES_MAX;
+    ok = gsp_py_locals(mem, layout, BASE, BASE, on_local, &rest) <= 0 && ok;
+    ok = gsp_py_thread_names(mem, layout, BASE, on_thread, &rest) <= 0 && ok;
+    if (!ok) {
         abort();
     }
-    rc = gsp_py_locals(mem, layout, BASE, BASE, on_local, &rest);
-    rc = gsp_py_thread_names(mem, layout, BASE, on_thread, &rest);
-    (void)rc;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <inttypes.h>
+#include <ctype.h>
 
 #include "py/lines.h"
 #include "tap.h"
@@ -12,37 +12,39 @@ struct fixture {
     size_t len;
 };
 
+static uint8_t nibble(char c)
+{
+    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
 static bool parse_code(const char *text, struct fixture *out)
 {
-    int used = 0;
-    if (sscanf(text, "code %" SCNu32 " %n", &out->first_line, &used) != 1 || used == 0) {
+    char *end = NULL;
+    if (strncmp(text, "code ", 5) != 0) {
         return false;
     }
+    out->first_line = (uint32_t)strtoul(text + 5, &end, 10);
     out->len = 0;
-    for (const char *p = text + used; out->len < TABLE_MAX; p += 2) {
-        unsigned byte = 0;
-        if (sscanf(p, "%2x", &byte) != 1) {
-            break;
-        }
-        out->table[out->len++] = (uint8_t)byte;
+    for (const char *p = end + 1; isxdigit((unsigned char)*p) && out->len < TABLE_MAX; p += 2) {
+        out->table[out->len++] = (uint8_t)(nibble(p[0]) << 4U | nibble(p[1]));
     }
     return true;
 }
 
-/* Every instruction of every run; returns how many were compared. */
+/* Every instruction of every run START-END:LINE; returns how many were compared. */
 static size_t compare_runs(enum gsp_py_lines lines, const struct fixture *code, const char *text)
 {
     size_t compared = 0;
-    uint32_t start = 0;
-    uint32_t end = 0;
-    int line = 0;
-    int used = 0;
-    while (sscanf(text, "%" SCNu32 "-%" SCNu32 ":%d %n", &start, &end, &line, &used) == 3) {
+    while (isdigit((unsigned char)*text)) {
+        char *at = NULL;
+        uint32_t start = (uint32_t)strtoul(text, &at, 10);
+        uint32_t end = (uint32_t)strtoul(at + 1, &at, 10);
+        long line = strtol(at + 1, &at, 10);
         for (uint32_t addr = start; addr < end; addr += 2) {
             tap_eq_int(gsp_py_line_of(lines, code->table, code->len, code->first_line, addr), line);
             compared++;
         }
-        text += used;
+        text = at + strspn(at, " ");
     }
     return compared;
 }

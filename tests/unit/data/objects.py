@@ -59,7 +59,19 @@ Point = collections.namedtuple("Point", "x y")
 
 
 def numbers():
-    for value in (0, 1, -1, 2**30 - 1, 2**30, -(2**60), 2**63, 3**200, -(10**100), True, False):
+    for value in (
+        0,
+        1,
+        -1,
+        2**30 - 1,
+        2**30,
+        -(2**60),
+        2**63,
+        3**200,
+        -(10**100),
+        True,
+        False,
+    ):
         show(value)
     show(1 << 30000, "<int of about 30030 bits>")
     for value in (0.0, -0.0, 1.0, 0.1, -2.5, 1e15, 1e16, 1.5e300, 5e-324, 1e-4, 1e-5, 1 / 3):
@@ -74,7 +86,9 @@ def numbers():
 
 def texts():
     for value in ("", "a", "plain text", "tab\t'quote\\", "caf\xe9", "\u4f60\u597d", "\U0001f600x"):
-        show(value, "'" + value.replace("\\", "\\\\").replace("\t", "\\t").replace("'", "\\'") + "'")
+        show(
+            value, "'" + value.replace("\\", "\\\\").replace("\t", "\\t").replace("'", "\\'") + "'"
+        )
     show("\ud800", "'\ufffd'")
     show("x" * 500, "'" + "x" * 124 + "...")
     show("\xe9" * 500, "'" + "\xe9" * 62 + "...")
@@ -151,6 +165,20 @@ def numpy_values():
     show(np.zeros((2, 0, 1), dtype="S3"), "<numpy.ndarray shape=(2, 0, 1) dtype=bytes>")
 
 
+def torch_values():
+    try:
+        import torch
+    except ImportError:
+        return
+    show(torch.zeros(3, 4), "<Tensor shape=(3, 4) dtype=torch.float32>")
+    show(torch.tensor(True), "<Tensor shape=() dtype=torch.bool>")
+    show(torch.arange(5), "<Tensor shape=(5,) dtype=torch.int64>")
+    deep = torch.zeros(1, 2, 3, 4, 5, 6, 7, dtype=torch.bfloat16)
+    show(deep, "<Tensor shape=(1, 2, 3, 4, 5, 6, 7) dtype=torch.bfloat16>")
+    weight = torch.nn.Parameter(torch.zeros(2, 0))
+    show(weight, "<Parameter shape=(2, 0) dtype=torch.float32>")
+
+
 def attributes():
     plain, slotted = Plain(), Slotted()
     extra = Plain()
@@ -176,8 +204,8 @@ def local_variables(a, b=2, *rest, key="k", **more):
     unbound = 1
     del unbound
     captured = "in a cell"
-    total = sum(i for i in range(3))
-    squares = [i * i for i in x]
+    total = sum(i for i in range(3))  # noqa: F841
+    squares = [i * i for i in x]  # noqa: F841
 
     def inner():
         inside = b
@@ -209,6 +237,7 @@ def main():
     containers()
     others()
     numpy_values()
+    torch_values()
     attributes()
     names()
     local_variables(1, 2, 9, z=0)
