@@ -7,8 +7,6 @@
 #include "export/formats.h"
 #include "export/timeline.h"
 
-#define SNIFF_BYTES 4096U
-
 struct writer {
     const struct gsp_profile *profile;
     struct gsp_out *out;
@@ -205,9 +203,7 @@ static int write_chrome(const struct gsp_profile *profile, const struct gsp_view
 
 static bool sniff_chrome(struct gsp_sv head)
 {
-    static const char mark[] = "\"traceEvents\"";
-    size_t len = head.len < SNIFF_BYTES ? head.len : SNIFF_BYTES;
-    return len && memmem(head.p, len, mark, sizeof(mark) - 1) != NULL;
+    return gsp_export__head_has(head, "\"traceEvents\"");
 }
 
 const struct gsp_format gsp_format_chrome = {

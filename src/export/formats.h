@@ -7,7 +7,19 @@
  */
 #pragma once
 
+#include <string.h>
+
 #include "export/format.h"
+
+/* Bytes from the start in which a file must show what it is. */
+#define GSP_SNIFF_BYTES 65536U
+
+/* Is the mark among the first bytes of a file? */
+static inline bool gsp_export__head_has(struct gsp_sv head, const char *mark)
+{
+    size_t len = head.len < GSP_SNIFF_BYTES ? head.len : GSP_SNIFF_BYTES;
+    return head.p && memmem(head.p, len, mark, strlen(mark)) != NULL;
+}
 
 extern const struct gsp_format gsp_format_gsp;
 extern const struct gsp_format gsp_format_json;

@@ -9,9 +9,6 @@
 #include "export/json_read.h"
 #include "export/names.h"
 
-/* Bytes from the start in which a file must show what it is. */
-#define SNIFF_BYTES 4096U
-
 /* What a function had: total counts each sample once, however often it is on the stack. */
 struct function {
     struct gsp_sv name;
@@ -382,14 +379,15 @@ static int write_json(const struct gsp_profile *profile, const struct gsp_view *
 
 static bool sniff_json(struct gsp_sv head)
 {
-    size_t len = head.len < SNIFF_BYTES ? head.len : SNIFF_BYTES;
-    while (len && (*head.p == ' ' || *head.p == '\n' || *head.p == '\r' || *head.p == '\t')) {
+    while (head.len && *head.p && strchr(" \t\r\n", *head.p)) {
         head.p++;
-        len--;
+        head.len--;
     }
-    return len && *head.p == '{' &&
-           (memmem(head.p, len, "\"process_name\"", 14) || memmem(head.p, len, "\"samples\"", 9)) &&
-           !memmem(head.p, len, "\"$schema\"", 9) && !memmem(head.p, len, "\"traceEvents\"", 13);
+    if (!gsp_sv_starts(head, "{") || gsp_export__head_has(head, "\"$schema\"") ||
+        gsp_export__head_has(head, "\"traceEvents\""))
+        return false;
+    return gsp_export__head_has(head, "\"process_name\"") ||
+           gsp_export__head_has(head, "\"samples\"");
 }
 
 const struct gsp_format gsp_format_json = {

@@ -8,8 +8,7 @@
 #include "export/speedscope_read.h"
 #include "export/timeline.h"
 
-#define SCHEMA      "https://www.speedscope.app/file-format-schema.json"
-#define SNIFF_BYTES 65536U
+#define SCHEMA "https://www.speedscope.app/file-format-schema.json"
 
 struct writer {
     const struct gsp_profile *profile;
@@ -206,9 +205,7 @@ static int write_speedscope(const struct gsp_profile *profile, const struct gsp_
 
 static bool sniff_speedscope(struct gsp_sv head)
 {
-    static const char mark[] = "speedscope.app/file-format-schema";
-    size_t len = head.len < SNIFF_BYTES ? head.len : SNIFF_BYTES;
-    return len && memmem(head.p, len, mark, sizeof(mark) - 1) != NULL;
+    return gsp_export__head_has(head, "speedscope.app/file-format-schema");
 }
 
 const struct gsp_format gsp_format_speedscope = {

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <yyjson.h>
+
+#include "profile_fixture.h"
+
+#define SCHEMA "https://www.speedscope.app/file-format-schema.json"
+
+static void check_frame(yyjson_val *frame)
+{
+    size_t i = 0;
+    size_t count = 0;
+    yyjson_val *key = NULL;
+    yyjson_val *value = NULL;
+    tap_check(yyjson_is_str(yyjson_obj_get(frame, "name")));
+    yyjson_obj_foreach(frame, i, count, key, value)
+    {
+        const char *name = yyjson_get_str(key);
+        bool is_text = strcmp(name, "name") == 0 || strcmp(name, "file") == 0;
+        bool is_number = strcmp(name, "line") == 0 || strcmp(name, "col") == 0;
+        tap_check((is_text && yyjson_is_str(value)) || (is_number && yyjson_is_num(value)));
+    }
+}
+
+/* What the schema says of a sampled profile, and what it cannot say: the lists match, each
+ * index is in the table, the weights do not run past the end. */
+static void check_profile(yyjson_val *profile, size_t frame_count)
+{
+    static const char *const units[] = {"none", "nanoseconds", "bytes"};
+    bool known_unit = false;
+    for (size_t i = 0; i < GSP_COUNT(units); i++)
+        known_unit = known_unit || yyjson_equals_str(yyjson_obj_get(profile, "unit"), units[i]);
+    tap_check(known_unit);
+    tap_check(yyjson_equals_str(yyjson_obj_get(profile, "type"), "sampled"));
+    tap_check(yyjson_is_str(yyjson_obj_get(profile, "name")));
+    tap_check(yyjson_is_num(yyjson_obj_get(profile, "startValue")));
+    tap_check(yyjson_is_num(yyjson_obj_get(profile, "endValue")));
+    yyjson_val *samples = yyjson_obj_get(profile, "samples");
+    yyjson_val *weights = yyjson_obj_get(profile, "weights");
+    tap_eq_int(yyjson_arr_size(samples), yyjson_arr_size(weights));
+    double sum = yyjson_get_num(yyjson_obj_get(profile, "startValue"));
+    size_t i = 0;
+    size_t count = 0;
+    yyjson_val *item = NULL;
+    yyjson_arr_foreach(weights, i, count, item)
+    {
+        tap_check(yyjson_get_num(item) >= 0);
+        sum += yyjson_get_num(item);
+    }
+    tap_check(sum <= yyjson_get_num(yyjson_obj_get(profile, "endValue")));
+    yyjson_arr_foreach(samples, i, count, item)
+    {
+        size_t k = 0;
+        size_t depth = 0;
+        yyjson_val *index = NULL;
+        tap_check(yyjson_is_arr(item));
+        yyjson_arr_foreach(item, k, depth, index)
+        {
+            tap_check(yyjson_is_uint(index) && yyjson_get_uint(index) < frame_count);
+        }
+    }
+}
+
+static yyjson_doc *check_structure(const struct gsp_buf *bytes)
+{
+    yyjson_doc *doc = yyjson_read(bytes->p, bytes->len, 0);
+    tap_require(doc != NULL);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    tap_check(yyjson_equals_str(yyjson_obj_get(root, "$schema"), SCHEMA));
+    yyjson_val *frames = yyjson_ptr_get(root, "/shared/frames");
+    tap_require(yyjson_is_arr(frames));
+    yyjson_val *profiles = yyjson_obj_get(root, "profiles");
+    tap_require(yyjson_is_arr(profiles));
+    size_t i = 0;
+    size_t count = 0;
+    yyjson_val *item = NULL;
+    yyjson_arr_foreach(frames, i, count, item)
+    {
+        check_frame(item);
+    }
+    yyjson_arr_foreach(profiles, i, count, item)
+    {
+        check_profile(item, yyjson_arr_size(frames));
+    }
+    return doc;
+}
+
+static yyjson_val *at(yyjson_doc *doc, const char *pointer)
+{
+    yyjson_val *value = yyjson_doc_ptr_get(doc, pointer);
+    if (!value)
+        printf("# nothing at %s\n", pointer);
+    tap_require(value != NULL);
+    return value;
+}
+
+TAP_TEST(the_structure_is_what_the_schema_says)
+{
+    struct gsp_profile *p = fix_small();
+    struct gsp_buf bytes = {0};
+    fix_write(p, "speedscope", NULL, &bytes);
+    yyjson_doc_free(check_structure(&bytes));
+    fix_check_golden(&bytes, "speedscope/small.speedscope.json");
+    gsp_profile_free(p);
+    gsp_buf_free(&bytes);
+}
+
+TAP_TEST(threads_are_aligned_and_gaps_are_seen)
+{
+    struct gsp_profile *p = fix_small();
+    struct gsp_buf bytes = {0};
+    fix_write(p, "speedscope", NULL, &bytes);
+    yyjson_doc *doc = check_structure(&bytes);
+    tap_eq_int(yyjson_arr_size(at(doc, "/profiles")), 3);
+    tap_check(yyjson_equals_str(at(doc, "/profiles/0/name"), "MainThread (pid 100, tid 100)"));
+    /* Thread 0: four samples end to end, nothing for 30 ms, one more. */
+    tap_eq_int(yyjson_arr_size(at(doc, "/profiles/0/samples")), 6);
+    tap_eq_int(yyjson_get_uint(at(doc, "/profiles/0/weights/0")), 10000000);
+    tap_eq_int(yyjson_arr_size(at(doc, "/profiles/0/samples/4")), 0);
+    tap_eq_int(yyjson_get_uint(at(doc, "/profiles/0/weights/4")), 30002000);
+    /* Thread 1 came 20 ms later than the others, and all begin at 0. */
+    tap_eq_int(yyjson_arr_size(at(doc, "/profiles/1/samples/0")), 0);
+    tap_eq_int(yyjson_get_uint(at(doc, "/profiles/1/weights/0")), 20001000);
+    for (int i = 0; i < 3; i++) {
+        char pointer[40];
+        snprintf(pointer, sizeof(pointer), "/profiles/%d/startValue", i);
+        tap_eq_int(yyjson_get_uint(at(doc, pointer)), 0);
+        snprintf(pointer, sizeof(pointer), "/profiles/%d/endValue", i);
+        tap_eq_int(yyjson_get_uint(at(doc, pointer)), 90004000);
+    }
+    yyjson_doc_free(doc);
+    gsp_profile_free(p);
+    gsp_buf_free(&bytes);
+}
+
+TAP_TEST(the_view_merges_lines)
+{
+    struct gsp_profile *p = fix_small();
+    struct gsp_buf bytes = {0};
+    struct gsp_view view = {.no_lines = true};
+    fix_write(p, "speedscope", &view, &bytes);
+    yyjson_doc *doc = check_structure(&bytes);
+    /* Seven frames, two of which are lines of one function. */
+    tap_eq_int(yyjson_arr_size(at(doc, "/shared/frames")), 6);
+    tap_check(yyjson_doc_ptr_get(doc, "/shared/frames/0/line") == NULL);
+    yyjson_doc_free(doc);
+    gsp_profile_free(p);
+    gsp_buf_free(&bytes);
+}
+
+/* By thread id, names and lines: ids of the two profiles differ. */
+static const struct gsp_total *find_total(const struct gsp_profile *p, const struct gsp_total *want,
+                                          const struct gsp_profile *of)
+{
+    for (size_t i = 0; i < gsp_profile_total_count(p); i++) {
+        const struct gsp_total *total = gsp_profile_total_at(p, i);
+        uint32_t x = total->stack;
+        uint32_t y = want->stack;
+        bool same = gsp_profile_thread_at(p, total->thread)->os_id ==
+                    gsp_profile_thread_at(of, want->thread)->os_id;
+        while (same && x != GSP_NONE && y != GSP_NONE) {
+            const struct gsp_frame *f = gsp_profile_frame_at(p, gsp_profile_stack_frame(p, x));
+            const struct gsp_frame *g = gsp_profile_frame_at(of, gsp_profile_stack_frame(of, y));
+            same = fix_same_string(p, f->name, of, g->name) &&
+                   fix_same_string(p, f->file, of, g->file) && f->line == g->line;
+            x = gsp_profile_stack_caller(p, x);
+            y = gsp_profile_stack_caller(of, y);
+        }
+        if (same && x == y)
+            return total;
+    }
+    return NULL;
+}
+
+static void check_same_sums(const struct gsp_profile *p, const struct gsp_profile *q)
+{
+    for (size_t i = 0; i < gsp_profile_total_count(p); i++) {
+        const struct gsp_total *want = gsp_profile_total_at(p, i);
+        const struct gsp_total *got = find_total(q, want, p);
+        if (want->stack == GSP_NONE)
+            continue; /* cannot be told from a gap */
+        tap_require(got != NULL);
+        tap_eq_int(got->count, want->count);
+        tap_eq_int(got->weight, want->weight);
+    }
+}
+
+TAP_TEST(round_trip)
+{
+    struct gsp_profile *p = fix_small();
+    struct gsp_buf bytes = {0};
+    fix_write(p, "speedscope", NULL, &bytes);
+    struct gsp_profile *q = NULL;
+    struct gsp_err err = {0};
+    tap_eq_int(fix_read(gsp_buf_sv(&bytes), "speedscope", &q, &err), GSP_OK);
+    tap_eq_str(err.msg, "");
+    check_same_sums(p, q);
+    tap_check(fix_same_string(p, gsp_profile_thread_at(p, 1)->name, q,
+                              gsp_profile_thread_at(q, 1)->name));
+    tap_eq_int(gsp_profile_process_at(q, gsp_profile_thread_at(q, 2)->process)->pid, 101);
+    /* Written again it is the same file. */
+    struct gsp_buf again = {0};
+    gsp_profile_meta(q)->period_ns = gsp_profile_meta(p)->period_ns;
+    fix_write(q, "speedscope", NULL, &again);
+    struct gsp_profile *r = NULL;
+    tap_require(fix_read(gsp_buf_sv(&again), "speedscope", &r, &err) == GSP_OK);
+    fix_check_same(q, (gsp_profile_meta(r)->period_ns = gsp_profile_meta(q)->period_ns, r));
+    gsp_profile_free(p);
+    gsp_profile_free(q);
+    gsp_profile_free(r);
+    gsp_buf_free(&bytes);
+    gsp_buf_free(&again);
+}
+
+TAP_TEST(counts_go_through)
+{
+    struct gsp_profile *p = NULL;
+    tap_require(fix_read(gsp_sv_of("a;b 3\na;c 4\na 5\n"), "folded", &p, NULL) == GSP_OK);
+    struct gsp_buf bytes = {0};
+    fix_write(p, "speedscope", NULL, &bytes);
+    yyjson_doc_free(check_structure(&bytes));
+    struct gsp_profile *q = NULL;
+    tap_require(fix_read(gsp_buf_sv(&bytes), "speedscope", &q, NULL) == GSP_OK);
+    check_same_sums(p, q);
+    tap_eq_int(gsp_profile_meta(q)->unit, GSP_UNIT_COUNT);
+    tap_eq_int(gsp_profile_sample_count(q), 12);
+    gsp_profile_free(p);
+    gsp_profile_free(q);
+    gsp_buf_free(&bytes);
+}
+
+#define SHARED "{\"shared\": {\"frames\": [{\"name\": \"a\"}, {\"name\": \"b\", \"line\": 3}]}, "
+
+TAP_TEST(events_become_samples)
+{
+    static const char text[] = SHARED
+        "\"profiles\": [{\"type\": \"evented\", \"name\": \"x\", \"unit\": \"milliseconds\", "
+        "\"startValue\": 100, \"endValue\": 120, \"events\": ["
+        "{\"type\": \"O\", \"frame\": 0, \"at\": 102}, {\"type\": \"O\", \"frame\": 1, \"at\": 103},"
+        "{\"type\": \"C\", \"frame\": 1, \"at\": 107.5}, {\"type\": \"C\", \"frame\": 0, \"at\": "
+        "110}, {\"type\": \"O\", \"frame\": 1, \"at\": 115}]}]}";
+    struct gsp_profile *q = NULL;
+    struct gsp_err err = {0};
+    tap_eq_int(fix_read(gsp_sv_of(text), "speedscope", &q, &err), GSP_OK);
+    tap_eq_str(err.msg, "");
+    const int64_t want[][3] = {{2000000, 1000000, 1},
+                               {3000000, 4500000, 2},
+                               {7500000, 2500000, 1},
+                               {15000000, 5000000, 1}}; /* time, weight, depth */
+    struct gsp_sample_iter iter;
+    struct gsp_sample sample;
+    gsp_sample_iter_init(&iter, q);
+    for (size_t i = 0; i < GSP_COUNT(want); i++) {
+        tap_require(gsp_sample_iter_next(&iter, &sample));
+        tap_eq_int(sample.time_ns, want[i][0]);
+        tap_eq_int(sample.weight, want[i][1]);
+        tap_eq_int(gsp_profile_stack_depth(q, sample.stack), want[i][2]);
+    }
+    tap_check(!gsp_sample_iter_next(&iter, &sample));
+    gsp_profile_free(q);
+}
+
+static void check_refused(const char *profile, const char *message)
+{
+    gsp_auto_buf text = {0};
+    gsp_buf_printf(&text, SHARED "\"profiles\": [%s]}", profile);
+    struct gsp_profile *q = NULL;
+    struct gsp_err err = {0};
+    tap_eq_int(fix_read(gsp_buf_sv(&text), "speedscope", &q, &err), GSP_E_FORMAT);
+    tap_eq_str(err.msg, message);
+}
+
+TAP_TEST(what_makes_no_sense_is_refused)
+{
+    check_refused("7", "profile 0: an unknown unit");
+    check_refused("{\"unit\": \"none\"}", "profile 0: a type that is neither sampled nor evented");
+    check_refused("{\"unit\": \"none\", \"type\": \"sampled\", \"samples\": [[]], \"weights\": []}",
+                  "profile 0: samples and weights are not two lists of the same length");
+    check_refused(
+        "{\"unit\": \"none\", \"type\": \"sampled\", \"samples\": [[2]], \"weights\": [1]}",
+        "profile 0: a frame that is not in the list");
+    check_refused("{\"unit\": \"none\", \"type\": \"sampled\", \"samples\": [3], \"weights\": [1]}",
+                  "profile 0: a sample that is no list");
+    check_refused(
+        "{\"unit\": \"none\", \"type\": \"sampled\", \"samples\": [[0]], \"weights\": [-1]}",
+        "profile 0: a value out of range");
+    check_refused(
+        "{\"unit\": \"seconds\", \"type\": \"sampled\", \"samples\": [[0]], \"weights\": [1e30]}",
+        "profile 0: a value out of range");
+    check_refused("{\"unit\": \"none\", \"type\": \"evented\", \"events\": [{\"type\": \"C\", "
+                  "\"frame\": 0, \"at\": 1}]}",
+                  "profile 0: an event that closes what is not open");
+    check_refused("{\"unit\": \"none\", \"type\": \"evented\", \"events\": [{\"type\": \"O\", "
+                  "\"frame\": 0, \"at\": -1}]}",
+                  "profile 0: an event before the one before it");
+    check_refused("{\"unit\": \"none\", \"type\": \"evented\", \"events\": []}, {\"unit\": "
+                  "\"bytes\", \"type\": \"evented\", \"events\": []}",
+                  "profile 1: another unit than the first profile's");
+}
+
+TAP_TEST(damage_does_no_harm)
+{
+    struct gsp_profile *p = fix_small();
+    struct gsp_buf bytes = {0};
+    fix_write(p, "speedscope", NULL, &bytes);
+    fix_mangle(gsp_buf_sv(&bytes), "speedscope", 3);
+    struct gsp_profile *q = NULL;
+    tap_eq_int(fix_read((struct gsp_sv){bytes.p, bytes.len / 2}, "speedscope", &q, NULL),
+               GSP_E_FORMAT);
+    gsp_profile_free(p);
+    gsp_buf_free(&bytes);
+}
+
+TAP_MAIN()
