@@ -90,15 +90,17 @@ static void look_processes(struct gsp_doctor *out)
 bool gsp_doctor_version_of(const char *path, char *out, size_t cap)
 {
     const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    unsigned minor = 0;
-    int end = 0;
+    static const char prefix[] = "python3.";
+    size_t len = sizeof(prefix) - 1;
     snprintf(out, cap, "%s", "");
-    if (sscanf(name, "python3.%3u%n", &minor, &end) != 1)
+    if (strncmp(name, prefix, len) != 0 || !isdigit((unsigned char)name[len]))
         return false;
-    bool is_free = name[end] == 't' && name[end + 1] == '\0';
-    if (name[end] != '\0' && !is_free)
+    char *end = NULL;
+    unsigned long minor = strtoul(name + len, &end, 10);
+    bool is_free = end[0] == 't' && end[1] == '\0';
+    if (minor > 999 || (*end != '\0' && !is_free))
         return false;
-    snprintf(out, cap, "3.%u%s", minor, is_free ? "t" : "");
+    snprintf(out, cap, "3.%lu%s", minor, is_free ? "t" : "");
     return minor >= GSP_PY_MINOR_MIN && minor <= GSP_PY_MINOR_MAX;
 }
 

@@ -236,19 +236,18 @@ static void hint_perm(const struct scene *scene, struct gsp_hint *out)
     }
     set_what(out, "cannot read %s: not permitted", scene->target);
     out->more = "gsprof help permissions";
+    bool by_yama =
+        perm->yama_scope >= 3 ||
+        (!perm->sys_ptrace && (perm->yama_scope == 2 ||
+                               (perm->yama_scope == 1 && perm->is_descendant != GSP_ANSWER_YES)));
+    bool by_user = perm->euid > 0 && perm->target_uid >= 0 && perm->target_uid != perm->euid;
     if (scene->context->blocking && perm->tracer > 0)
         perm_traced(scene, out);
-    else if (perm->yama_scope >= 3)
-        perm_yama(scene, out);
-    else if (perm->euid == 0 && !perm->sys_ptrace)
+    else if (perm->yama_scope < 3 && perm->euid == 0 && !perm->sys_ptrace)
         perm_container(scene, out);
-    else if (perm->euid > 0 && perm->target_uid >= 0 && perm->target_uid != perm->euid)
+    else if (perm->yama_scope < 3 && by_user)
         perm_user(scene, out);
-    else if (perm->is_dumpable == GSP_ANSWER_NO)
-        perm_other(scene, out);
-    else if (!perm->sys_ptrace &&
-             (perm->yama_scope == 2 ||
-              (perm->yama_scope == 1 && perm->is_descendant != GSP_ANSWER_YES)))
+    else if (by_yama && (perm->yama_scope >= 3 || perm->is_dumpable != GSP_ANSWER_NO))
         perm_yama(scene, out);
     else
         perm_other(scene, out);
@@ -295,9 +294,10 @@ static void hint_starting(const struct scene *scene, struct gsp_hint *out)
 static void hint_folder(const struct scene *scene, const char *path, struct gsp_hint *out)
 {
     gsp_auto_buf folder = {0};
-    const char *slash = strrchr(path, '/');
-    struct gsp_sv name = {path, slash > path ? (size_t)(slash - path) : 1};
-    put_word(&folder, slash ? name : gsp_sv_of("."));
+    struct gsp_sv name = {path, strlen(path) - gsp_sv_basename(gsp_sv_of(path)).len};
+    if (name.len > 1)
+        name.len--; /* the slash, unless it is the root */
+    put_word(&folder, name.len ? name : gsp_sv_of("."));
     const char *text = gsp_buf_cstr(&folder);
     if (text && scene->err->sys == ENOENT)
         gsp_hint_add(out, "makes the folder", "mkdir -p %.200s", text);

@@ -31,18 +31,17 @@ enum gsp_opt_kind {
 };
 
 struct gsp_opt {
-    const char *name; /* long name without dashes */
-    char letter;      /* short name, or 0 */
-    enum gsp_opt_kind kind;
+    const char *name;     /* long name without dashes */
     size_t offset;        /* of the member in the command's struct */
     const char *arg;      /* what help calls the value: "PID"; NULL for flags */
     const char *fallback; /* the value when not given, as typed; NULL: zero */
     const char *help;     /* one or more sentences */
     double min;           /* of INT and REAL */
     double max;
+    const char *(*choice)(size_t i); /* the i-th value of a CHOICE, NULL past the last */
+    enum gsp_opt_kind kind;
+    char letter;   /* short name, or 0 */
     bool advanced; /* only in the long help */
-    /* The i-th value of a CHOICE, NULL past the last. */
-    const char *(*choice)(size_t i);
 };
 
 struct gsp_example {

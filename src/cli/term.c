@@ -106,21 +106,19 @@ void gsp_term_status(struct gsp_term *term, const char *fmt, ...)
 {
     if (!term->is_tty)
         return;
-    char line[LINE_MAX_];
-    memcpy(line, "\r\033[K", 4);
+    char text[LINE_MAX_];
+    char line[LINE_MAX_ + 8];
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(line + 4, sizeof(line) - 4, fmt, args);
+    int n = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     if (n < 0)
         return;
     /* A line that wraps could not be wiped by the next one. */
-    size_t len = (size_t)n;
-    if (len >= term->width)
-        len = term->width - 1;
-    if (len > sizeof(line) - 5)
-        len = sizeof(line) - 5;
-    put(term, line, len + 4);
+    n = snprintf(line, sizeof(line), "\r\033[K%.*s", (int)term->width - 1, text);
+    if (n < 0)
+        return;
+    put(term, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1);
     term->has_status = true;
 }
 

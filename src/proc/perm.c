@@ -24,8 +24,8 @@
 #define CAP_BIT_PERFMON    38U
 #define CAP_BIT_BPF        39U
 
-/* Files of /proc that we look at are short; a longer one is cut off. */
-#define TEXT_MAX           (64U * 1024U)
+/* Files of /proc that we look at are short; a longer one counts as unreadable. */
+#define TEXT_MAX           65536U
 /* Parents between a process and its ancestor; more would be a loop. */
 #define ANCESTORS_MAX      128
 
@@ -184,16 +184,11 @@ static void look_self(const char *root, struct gsp_perm *out, unsigned *pid_leve
     out->perfmon = (out->caps >> CAP_BIT_PERFMON) & 1U;
     out->bpf = (out->caps >> CAP_BIT_BPF) & 1U;
     *pid_levels = field_count(status, "NSpid:");
-    /* Inside a namespace our own list may be cut at its border, so one entry proves nothing
-     * but pid 2: kthreadd exists in the machine's own namespace alone. */
-    if (*pid_levels > 1)
-        out->in_pid_ns = GSP_ANSWER_YES;
-    else if (read_text(root, "/proc/2/comm", &text))
-        out->in_pid_ns = strncmp(gsp_buf_cstr(&text), "kthreadd", strlen("kthreadd")) == 0
-                             ? GSP_ANSWER_NO
-                             : GSP_ANSWER_YES;
-    else
-        out->in_pid_ns = GSP_ANSWER_YES;
+    /* Inside a namespace our own list may be cut at its border, so one entry proves nothing;
+     * but pid 2, kthreadd, exists in the machine's own namespace alone. */
+    bool has_kthreadd = read_text(root, "/proc/2/comm", &text) &&
+                        strncmp(gsp_buf_cstr(&text), "kthreadd", strlen("kthreadd")) == 0;
+    out->in_pid_ns = *pid_levels <= 1 && has_kthreadd ? GSP_ANSWER_NO : GSP_ANSWER_YES;
 }
 
 static int64_t parent_of(const char *root, int64_t pid)
@@ -286,15 +281,16 @@ int gsp_perm_try(pid_t pid, struct gsp_err *err)
     return gsp_err_set(err, GSP_E_IO, errno, "cannot open %s: %s", path, strerror(errno));
 }
 
-/* The page that the child has changed must be read, not our own: hence volatile and a child
- * that writes before it says so. */
-static volatile uint64_t selftest_word = 0;
+/* The child changes its own copy and says so before it is read: reading ourselves by mistake
+ * would give the old value. */
+static uint64_t selftest_word = 0;
 
 static void selftest_child(int said)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     selftest_word = 0x5ca1ab1eU;
     char yes = 'y';
+    __asm__ volatile("" : : "r"(&selftest_word) : "memory"); /* the store is seen from outside */
     if (write(said, &yes, 1) == 1)
         pause();
     _exit(0);
@@ -307,7 +303,7 @@ static int selftest_read(pid_t child, int heard, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_IO, errno, "the test child did not start");
     uint64_t copy = 0;
     struct iovec local = {&copy, sizeof(copy)};
-    struct iovec remote = {(void *)(uintptr_t)&selftest_word, sizeof(copy)};
+    struct iovec remote = {&selftest_word, sizeof(copy)};
     ssize_t n = process_vm_readv(child, &local, 1, &remote, 1, 0);
     if (n < 0 && errno == ENOSYS)
         return gsp_err_set(err, GSP_E_NOTSUP, errno, "this kernel has no process_vm_readv");
@@ -324,14 +320,12 @@ int gsp_perm_selftest(struct gsp_err *err)
     if (pipe2(ends, O_CLOEXEC) < 0)
         return gsp_err_set(err, GSP_E_IO, errno, "cannot make a pipe: %s", strerror(errno));
     gsp_auto_fd heard = ends[0];
-    gsp_auto_fd said = ends[1];
     pid_t child = fork();
+    if (child == 0)
+        selftest_child(ends[1]);
+    close(ends[1]);
     if (child < 0)
         return gsp_err_set(err, GSP_E_IO, errno, "cannot fork: %s", strerror(errno));
-    if (child == 0)
-        selftest_child(said);
-    close(said);
-    said = -1;
     int rc = selftest_read(child, heard, err);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);

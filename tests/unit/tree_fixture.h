@@ -7,6 +7,7 @@
 #pragma once
 
 #include <errno.h>
+#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,10 +50,16 @@ GSP_UNUSED static void tree_put(const struct tree *tree, const char *path, const
     tree_put_bytes(tree, path, text, strlen(text));
 }
 
+static inline int tree_remove(const char *path, const struct stat *info, int kind,
+                              struct FTW *where)
+{
+    (void)info;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
 GSP_UNUSED static void tree_free(const struct tree *tree)
 {
-    char command[128];
-    snprintf(command, sizeof(command), "rm -rf '%s'", tree->root);
-    int status = system(command);
-    tap_eq_int(status, 0);
+    tap_eq_int(nftw(tree->root, tree_remove, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
