@@ -41,7 +41,7 @@ install: all ## install to PREFIX (/usr/local)
 	@meson install -C $(BUILD)
 
 golden: all ## write the expected output of the exporters anew
-	@GSPROF_GOLDEN_UPDATE=1 meson test -C $(BUILD) --suite unit
+	@GSP_GOLDEN_WRITE=1 meson test -C $(BUILD) --suite unit
 	@git --no-pager diff --stat -- tests/golden
 
 format: ## clang-format and black over the tree

@@ -10,6 +10,7 @@ set -eu
 
 cd "$(dirname "$0")/.."
 target=subprojects/yyjson
+recipe=subprojects/packagefiles/yyjson/meson.build
 
 # suite and sha256 of the original tarball, the preferred one first
 pins='
@@ -17,14 +18,17 @@ trixie ae6fde69a193e10afab426ef13f113d6903446405f9db9ee98bfb572bd6c961a
 sid    40828f17feddccf475c164d1aa913476656b4263ab9896392106e4517d5b69dc
 '
 
-if pkg-config --exists yyjson 2>/dev/null || [ -f "$target/meson.build" ]; then
+if pkg-config --exists yyjson 2>/dev/null; then
+    exit 0
+fi
+if [ -f "$target/yyjson.c" ]; then
+    cmp -s "$recipe" "$target/meson.build" || cp "$recipe" "$target/"
     exit 0
 fi
 
 give_up() {
     echo "get-yyjson: $1" >&2
-    echo "  install yyjson with its pkg-config file, or put yyjson.c, yyjson.h and a" >&2
-    echo "  meson.build that defines yyjson_dep into $target" >&2
+    echo "  install yyjson with its pkg-config file, or put yyjson.c and yyjson.h into $target" >&2
     exit 69
 }
 
@@ -91,15 +95,8 @@ tar -xf "$tarball" -C "$work/unpacked" --strip-components=1 --wildcards \
     '*/src/yyjson.c' '*/src/yyjson.h' '*/LICENSE'
 cp "$work/unpacked/src/yyjson.c" "$work/unpacked/src/yyjson.h" "$work/unpacked/LICENSE" "$work/new/"
 version=$(sed -n 's/^#define YYJSON_VERSION_STRING *"\(.*\)"/\1/p' "$work/new/yyjson.h")
-cat >"$work/new/meson.build" <<MESON
-project('yyjson', 'c', version: '$version', license: 'MIT',
-        default_options: ['warning_level=0', 'werror=false', 'buildtype=release'])
-yyjson_lib = static_library('yyjson', 'yyjson.c', c_args: '-w')
-yyjson_dep = declare_dependency(link_with: yyjson_lib,
-                                include_directories: include_directories('.', is_system: true))
-MESON
-mkdir -p subprojects
+cp "$recipe" "$work/new/"
 chmod 755 "$work/new"
 # A second run at the same time may have been faster.
-mv -T "$work/new" "$target" 2>/dev/null || [ -f "$target/meson.build" ]
+mv -T "$work/new" "$target" 2>/dev/null || [ -f "$target/yyjson.c" ]
 echo "yyjson $version is in $target"
