@@ -101,14 +101,11 @@ static void put_bash(struct gsp_buf *out)
     gsp_buf_puts(out, "    esac\n}\ncomplete -o filenames -F _gsprof gsprof\n");
 }
 
-/* Within a zsh spec or a fish description, single-quoted. */
+/* The first sentence without its full stop, with a backslash before each character of escape:
+ * what stands in single quotes of zsh or fish. */
 static void put_text(const char *text, const char *escape, struct gsp_buf *out)
 {
-    for (; *text; text++) {
-        if (*text == '\'') {
-            gsp_buf_puts(out, "'\\''");
-            continue;
-        }
+    for (; *text && !(text[0] == '.' && (text[1] == ' ' || text[1] == '\0')); text++) {
         if (strchr(escape, *text))
             gsp_buf_putc(out, '\\');
         gsp_buf_putc(out, *text);
@@ -181,7 +178,10 @@ static void put_zsh(struct gsp_buf *out)
         }
         gsp_buf_puts(out, " ;;\n");
     }
-    gsp_buf_puts(out, "        esac ;;\n    esac\n}\n_gsprof \"$@\"\n");
+    gsp_buf_puts(out, "        esac ;;\n    esac\n}\n"
+                      "# Autoloaded from fpath, or sourced.\n"
+                      "if [[ $funcstack[1] == _gsprof ]]; then _gsprof \"$@\"; "
+                      "else compdef _gsprof gsprof; fi\n");
 }
 
 static void fish_option(const char *condition, const struct gsp_opt *opt, struct gsp_buf *out)
@@ -201,12 +201,7 @@ static void fish_option(const char *condition, const struct gsp_opt *opt, struct
         gsp_buf_puts(out, " -x");
     }
     gsp_buf_puts(out, " -d '");
-    /* fish knows \' inside single quotes, and no other way. */
-    for (const char *at = opt->help; *at; at++) {
-        if (*at == '\'' || *at == '\\')
-            gsp_buf_putc(out, '\\');
-        gsp_buf_putc(out, *at);
-    }
+    put_text(opt->help, "'\\", out);
     gsp_buf_puts(out, "'\n");
 }
 
