@@ -23,7 +23,7 @@
 #include "base/err.h"
 #include "proc/mem.h"
 
-#define GSP_SNAP_WINDOWS_MAX 96U
+#define GSP_SNAP_WINDOWS_MAX      96U
 /* Bytes of one window; longer needs are read each time. */
 #define GSP_SNAP_WINDOW_BYTES_MAX (64U << 10)
 
@@ -37,7 +37,7 @@ struct gsp_snap_window {
 };
 
 struct gsp_snap {
-    struct gsp_mem *mem; /* borrowed */
+    struct gsp_mem *mem;                                  /* borrowed */
     struct gsp_snap_window windows[GSP_SNAP_WINDOWS_MAX]; /* sorted by address */
     size_t count;
     size_t planned; /* windows of the refresh under way */

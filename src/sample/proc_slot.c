@@ -11,8 +11,11 @@
 
 /* Between tries to attach: a process that has just started becomes Python in milliseconds,
  * an old one perhaps by exec. */
-#define TRY_FIRST_NS GSP_NS_PER_MS
-#define TRY_MAX_NS   (500 * GSP_NS_PER_MS)
+#define TRY_FIRST_NS   GSP_NS_PER_MS
+#define TRY_MAX_NS     (500 * GSP_NS_PER_MS)
+/* Times a thread's name is asked for: it costs a walk over sys.modules, and threads that
+ * threading does not know never get one. */
+#define NAME_TRIES_MAX 4U
 
 int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out, struct gsp_err *err)
 {
@@ -179,10 +182,15 @@ static void take_name(void *user, uint64_t python_id, struct gsp_sv name)
 void gsp_slot_name_threads(struct gsp_slot *slot, struct gsp_profile *profile,
                            void (*changed)(void *user, uint32_t thread), void *user)
 {
-    bool all = true;
-    for (size_t i = 0; i < slot->thread_count; i++)
-        all = all && slot->threads[i].named;
-    if (all || !slot->target)
+    bool any = false;
+    for (size_t i = 0; i < slot->thread_count; i++) {
+        struct gsp_slot_thread *note = &slot->threads[i];
+        if (!note->named && note->name_tries < NAME_TRIES_MAX) {
+            note->name_tries++;
+            any = true;
+        }
+    }
+    if (!any || !slot->target)
         return;
     struct naming naming = {slot, profile, changed, user};
     struct gsp_mem *mem = gsp_py_target_mem(slot->target);

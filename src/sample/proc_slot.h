@@ -30,7 +30,8 @@ struct gsp_slot_thread {
     uint32_t index; /* in the profile */
     struct gsp_path path;
     uint32_t stack; /* last one */
-    bool named;
+    bool named;     /* by Python; before that the kernel's name stands */
+    unsigned name_tries;
 };
 
 struct gsp_slot {
