@@ -17,9 +17,10 @@ from typing import Any, Callable, List, Protocol, Tuple
 BATCH = 64
 SIDE = 8
 PIXELS = SIDE * SIDE
-HIDDEN = 64
+HIDDEN = 1024
+PLAIN_HIDDEN = 64  # plain Python would not get through one step
 CLASSES = 10
-RATE = 0.4
+RATE = 0.2
 
 Picture = List[float]
 Batch = Tuple[List[Picture], List[int]]
@@ -184,7 +185,10 @@ def transpose(a: Matrix) -> Matrix:
 class PlainModel:
     def __init__(self) -> None:
         self.name = "plain Python"
-        self.weights = [random_weights(PIXELS, HIDDEN, 1), random_weights(HIDDEN, CLASSES, 2)]
+        self.weights = [
+            random_weights(PIXELS, PLAIN_HIDDEN, 1),
+            random_weights(PLAIN_HIDDEN, CLASSES, 2),
+        ]
         self.gradients: List[Matrix] = [[], []]
 
     def forward(self, pictures: List[Picture]) -> Any:
