@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from typing import Dict, List, Mapping, Tuple
 
-from common import Bench, Row, gsprof_argv, need, report_of, run, shown
+from common import Bench, Row, gsprof_argv, need, report_of, run, shown, wakeups
 from support import Profile, Target
 
 LIMIT = 0.02
@@ -77,7 +77,12 @@ def ticks(bench: Bench) -> Tuple[float, float, str]:
 def main(bench: Bench) -> None:
     for label, (name, args) in PROGRAMS.items():
         distance(bench, label, name, args)
+    bare, bare_command = wakeups(bench, 10000)
+    alone = 1000.0 * bare["late"] / max(1, bare["wakeups"])
     late, speed, command = ticks(bench)
+    bench.add(
+        Row("accuracy", "10 kHz: late ticks, bare timer", alone, "per 1000", command=bare_command)
+    )
     bench.add(Row("accuracy", "10 kHz: late ticks", late, "per 1000", "< 1", late < 1, command))
     bench.add(
         Row("accuracy", "10 kHz: samples a second", speed, "/s", ">= 9900", speed >= 9900, command)

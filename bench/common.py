@@ -50,12 +50,12 @@ class Row:
 
 @dataclass
 class Cost:
-    """What a run took, by the kernel's account (wait4), and what it said."""
+    """What a run took, by the kernel's account (wait4), and what it said.  Not its memory:
+    ru_maxrss of a child starts with the size of whoever forked it."""
 
     status: int
     cpu_s: float
     wall_s: float
-    rss_kb: int
     out: str
 
 
@@ -84,7 +84,8 @@ class Bench:
         return max(1, full // 3) if self.quick else full
 
     def target(self, name: str, *args: object) -> Target:
-        return Target([self.python, program(name), *map(str, args)])
+        env = {"TARGET_LIFE_S": "3600"}
+        return Target([self.python, program(name), *map(str, args)], env=env)
 
     def fresh(self, suffix: str) -> Path:
         handle, name = tempfile.mkstemp(suffix, dir=self.folder)
@@ -142,7 +143,6 @@ def run(argv: Sequence[object], cpu: Optional[int] = None) -> Cost:
         process.returncode,
         usage.ru_utime + usage.ru_stime,
         time.monotonic() - begin,
-        usage.ru_maxrss,
         text,
     )
 
@@ -158,6 +158,16 @@ def report_of(path: Path) -> Json:
     argv = [GSPROF, "report", "--json", path]
     raw: Json = json.loads(need(run(argv), argv).out)["summary"]
     return raw
+
+
+def wakeups(bench: Bench, rate_hz: int) -> Tuple[Json, str]:
+    """What a bare timer of this rate costs here, and how often it is late."""
+    exe = bench.folder / "wakeup"
+    build = ["cc", "-std=c11", "-O2", "-D_GNU_SOURCE", "-o", exe, ROOT / "bench" / "wakeup.c"]
+    need(run(build), build)
+    argv = [exe, rate_hz, bench.seconds(3)]
+    figures: Json = json.loads(need(run(argv), argv).out)
+    return figures, shown(argv)
 
 
 def median(values: Sequence[float]) -> float:

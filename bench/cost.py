@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Dict, List, Tuple
 
-from common import FULL_SPEED_HZ, ROOT, Bench, Row, Tool, median, need, run, shown, tools
+from common import FULL_SPEED_HZ, Bench, Row, Tool, median, need, run, shown, tools
 from support import Target
 
 TARGETS: List[Tuple[str, str, List[object]]] = [
@@ -18,14 +17,14 @@ TARGETS: List[Tuple[str, str, List[object]]] = [
 
 def wakeup_floor(bench: Bench) -> None:
     """A timer wake-up and nothing else."""
-    exe = bench.folder / "wakeup"
-    build = ["cc", "-std=c11", "-O2", "-D_GNU_SOURCE", "-o", exe, ROOT / "bench" / "wakeup.c"]
-    need(run(build), build)
-    argv = [exe, 1000, bench.seconds(3)]
-    figure = json.loads(need(run(argv), argv).out)["cpu_ms_per_1000"]
+    figures, command = wakeups(bench, 1000)
     bench.add(
         Row(
-            "cost", "timer wake-up alone, 1 kHz (the floor)", figure, "ms/1000", command=shown(argv)
+            "cost",
+            "timer wake-up alone, 1 kHz (the floor)",
+            figures["cpu_ms_per_1000"],
+            "ms/1000",
+            command=command,
         )
     )
 

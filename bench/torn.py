@@ -80,7 +80,7 @@ def watched(argv: List[str], target: Target) -> Tuple[Cost, float]:
                 pass
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
-    return Cost(process.returncode, 0.0, 0.0, 0, text), 100.0 * stopped / max(1, looks)
+    return Cost(process.returncode, 0.0, 0.0, text), 100.0 * stopped / max(1, looks)
 
 
 def one(bench: Bench, tool: Tool, target: Target, rate_hz: int) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 
-LIFE_S = 180
+LIFE_S = int(os.environ.get("TARGET_LIFE_S", "180"))
 
 
 def say(**facts):
