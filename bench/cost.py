@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-from common import FULL_SPEED_HZ, Bench, Row, Tool, median, need, run, shown, tools
+from common import FULL_SPEED_HZ, Bench, Row, Tool, median, run, shown, tools, wakeups
 from support import Target
 
 TARGETS: List[Tuple[str, str, List[object]]] = [

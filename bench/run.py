@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +20,7 @@ import cost
 import slowdown
 import small
 import torn
-from common import ROOT, Bench, cpu_name, default_python, install_peers
+from common import ROOT, Bench, Row, cpu_name, default_python, install_peers
 from support import GSPROF
 
 PARTS: Dict[str, Callable[[Bench], None]] = {
@@ -75,7 +76,10 @@ def main() -> int:
             print(f"{name}: not available ({why})")
         for part in parts:
             print(f"\n{part}", flush=True)
-            PARTS[part](bench)
+            try:
+                PARTS[part](bench)
+            except (AssertionError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+                bench.add(Row(part, f"{part}: broke off", None, "", "", False, note=str(error)))
     finally:
         shutil.rmtree(folder)
     bench.save(args.json)
