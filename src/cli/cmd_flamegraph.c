@@ -18,7 +18,7 @@ static const struct gsp_opt OPTS[] = {
     GSP_OPT_INPUT(struct flamegraph_opts),
     GSP_OPT_FROM(struct flamegraph_opts),
     GSP_OPT_OUTPUT(struct flamegraph_opts,
-                   "Where the SVG goes; - is stdout. Default: the input's name with .svg."),
+                   "Where the SVG goes; - is stdout. Default: the name of the input with .svg."),
     GSP_OPT_FORCE(struct flamegraph_opts),
     GSP_OPT_THREADS(struct flamegraph_opts),
     GSP_OPT_FUNCTION(struct flamegraph_opts),

@@ -283,39 +283,63 @@ static int sample_target(struct session *session, struct gsp_err *err)
     return rc;
 }
 
+/* Adds "gsprof COMMAND OPTION" for the same target. */
+static void add_again(const struct session *session, const char *command, const char *note,
+                      struct gsp_hint *hint)
+{
+    char **args = session->parsed->args;
+    gsp_auto_buf program = {0};
+    for (size_t i = 0; args[i]; i++) {
+        gsp_buf_putc(&program, ' ');
+        gsp_hint_word(&program, gsp_sv_of(args[i]));
+    }
+    const char *text = gsp_buf_cstr(&program);
+    if (!args[0])
+        gsp_hint_add(hint, note, "gsprof %s --pid %d", command, (int)session->pid);
+    else
+        gsp_hint_add(hint, note, "gsprof %s --%.160s", command,
+                     text && program.len < 160 ? text : " COMMAND");
+}
+
 /* Why there is not one sample, and what to do about it. */
-static int tell_empty(struct session *session)
+static const char *judge_empty(const struct session *session, struct gsp_hint *hint)
 {
     const struct gsp_record_stats *stats = &session->stats;
     const struct record_opts *opts = session->opts;
-    struct gsp_hint hint = {0};
-    gsp_auto_buf text = {0};
-    const char *why = "the interpreter had no frames to show";
     if (opts->gil && stats->no_gil_left) {
-        why = "no thread was seen with the GIL";
-        gsp_hint_add(&hint, "all running threads", "gsprof record --pid %d", (int)session->pid);
-    } else if (!opts->idle && stats->idle_left) {
-        why = "every thread was waiting; waiting threads are left out";
-        gsp_hint_add(&hint, "waiting threads too", "gsprof record --idle --pid %d",
-                     (int)session->pid);
-        gsp_hint_add(&hint, "what it waits for", "gsprof dump --pid %d", (int)session->pid);
-    } else if (stats->losses.torn + stats->losses.failed) {
-        why = "no stack could be read whole";
-        gsp_hint_add(&hint, "stops the target while it is read",
-                     "gsprof record --blocking --pid %d", (int)session->pid);
-    } else if (session->end == GSP_RECORD_EXITED) {
-        why = "the program ended before the first sample";
-        gsp_hint_add(&hint, "more samples a second", "gsprof record --rate 1000 -- %.150s",
-                     session->title);
-    } else if (stats->ticks == 0) {
-        why = "it was stopped before the first tick";
+        add_again(session, "record", "all running threads", hint);
+        return "no thread was seen with the GIL";
     }
-    /* A launched program has gone by now: its pid would be no help. */
-    if (session->launch.pid > 0 && session->end != GSP_RECORD_EXITED)
-        hint.try_count = 0;
+    if (!opts->idle && stats->idle_left) {
+        add_again(session, "record --idle", "waiting threads too", hint);
+        if (!session->parsed->args[0])
+            add_again(session, "dump", "what it waits for", hint);
+        return "every thread was waiting; waiting threads are left out";
+    }
+    if (stats->losses.torn + stats->losses.failed) {
+        add_again(session, "record --blocking", "stops the target while it is read", hint);
+        return "no stack could be read whole";
+    }
+    if (session->end == GSP_RECORD_EXITED && stats->losses.skipped) {
+        if (!opts->subprocesses)
+            add_again(session, "record --subprocesses", "if it starts Python", hint);
+        return "it ended, and was not seen to run Python";
+    }
+    if (session->end == GSP_RECORD_EXITED) {
+        add_again(session, "record --rate 1000", "more samples a second", hint);
+        return "it ended before the first sample";
+    }
+    if (stats->processes == 0)
+        return "no Python interpreter had started by then";
+    return "the interpreter ran no Python code";
+}
+
+static int tell_empty(struct session *session)
+{
+    struct gsp_hint hint = {.more = "gsprof help sampling"};
+    gsp_auto_buf text = {0};
+    snprintf(hint.why, sizeof(hint.why), "%s", judge_empty(session, &hint));
     snprintf(hint.what, sizeof(hint.what), "nothing was recorded of %s", session->title);
-    snprintf(hint.why, sizeof(hint.why), "%s", why);
-    hint.more = "gsprof help sampling";
     gsp_hint_print(&hint, &session->term, &text);
     gsp_term_write(&session->term, &text);
     return gsp_err_exit_status(GSP_E_EMPTY);
@@ -468,7 +492,7 @@ static int run(const struct gsp_parsed *parsed)
     gsp_profile_free(session.profile);
     gsp_rec_file_free(&session.file);
     if (session.launch.pid > 0) {
-        if (session.end != GSP_RECORD_EXITED && !parsed->globals.quiet)
+        if (gsp_launch_running(&session.launch) && !parsed->globals.quiet)
             gsp_term_line(&session.term, "%s is still running; waiting for it to end.",
                           session.title);
         stop_count = 1; /* nothing is left to save: the next signal ends us */

@@ -42,8 +42,7 @@ void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...)
     snprintf(remedy->note, sizeof(remedy->note), "%s", note);
 }
 
-/* Appends a word as a shell reads it back. */
-static void put_word(struct gsp_buf *out, struct gsp_sv word)
+void gsp_hint_word(struct gsp_buf *out, struct gsp_sv word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_-./=:,@%+";
@@ -83,7 +82,7 @@ static void look_program(const char *root, pid_t pid, char *out, size_t cap)
     while (gsp_sv_split(&rest, '\0', &word)) {
         if (typed.len)
             gsp_buf_putc(&typed, ' ');
-        put_word(&typed, word);
+        gsp_hint_word(&typed, word);
     }
     if (typed.len < cap && !typed.failed && memchr(raw.p, '\n', raw.len) == NULL)
         snprintf(out, cap, "%.*s", (int)typed.len, typed.p);
@@ -131,7 +130,7 @@ static void add_again(const struct scene *scene, struct gsp_hint *out, const cha
         if (i == 1 && strcmp(argv[i], scene->command) == 0)
             continue;
         gsp_buf_putc(&line, ' ');
-        put_word(&line, gsp_sv_of(argv[i]));
+        gsp_hint_word(&line, gsp_sv_of(argv[i]));
     }
     const char *text = gsp_buf_cstr(&line);
     if (text && argv && line.len <= PROGRAM_SHOWN_MAX)
@@ -267,8 +266,13 @@ static void hint_noproc(const struct scene *scene, struct gsp_hint *out)
 
 static void hint_notpy(const struct scene *scene, struct gsp_hint *out)
 {
-    set_what(out, "%s is not Python", scene->target);
     set_why(out, "no CPython interpreter was found in its memory");
+    if (scene->context->program) {
+        set_what(out, "%.200s is not Python", scene->context->program);
+        add_again(scene, out, "--subprocesses", "if it starts Python");
+        return;
+    }
+    set_what(out, "%s is not Python", scene->target);
     if (scene->context->pid > 0 && strcmp(scene->command, "record") == 0)
         gsp_hint_add(out, "if its children are Python", "gsprof record --subprocesses --pid %d",
                      (int)scene->context->pid);
@@ -297,7 +301,7 @@ static void hint_folder(const struct scene *scene, const char *path, struct gsp_
     struct gsp_sv name = {path, strlen(path) - gsp_sv_basename(gsp_sv_of(path)).len};
     if (name.len > 1)
         name.len--; /* the slash, unless it is the root */
-    put_word(&folder, name.len ? name : gsp_sv_of("."));
+    gsp_hint_word(&folder, name.len ? name : gsp_sv_of("."));
     const char *text = gsp_buf_cstr(&folder);
     if (text && scene->err->sys == ENOENT)
         gsp_hint_add(out, "makes the folder", "mkdir -p %.200s", text);

@@ -14,7 +14,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/buf.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "cli/options.h"
 #include "cli/term.h"
 
@@ -47,6 +49,8 @@ struct gsp_hint {
 void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *context,
                    struct gsp_hint *out);
 void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...) GSP_PRINTF(3, 4);
+/* Appends a word as a shell reads it back; nothing in it can harm a terminal. */
+void gsp_hint_word(struct gsp_buf *out, struct gsp_sv word);
 /* Appends the hint in its form: "gsprof: what", then why, try, or, more. */
 void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, struct gsp_buf *out);
 

@@ -124,6 +124,16 @@ int gsp_launch_go(struct gsp_launch *launch, const char *program, struct gsp_err
                        strerror(failed));
 }
 
+bool gsp_launch_running(const struct gsp_launch *launch)
+{
+    siginfo_t info = {0};
+    if (launch->pid <= 0)
+        return false;
+    /* WNOWAIT leaves its status to be fetched by gsp_launch_wait(). */
+    int rc = waitid(P_PID, (id_t)launch->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    return rc == 0 && info.si_pid == 0;
+}
+
 int gsp_launch_wait(struct gsp_launch *launch)
 {
     int status = 0;

@@ -25,6 +25,8 @@ GSP_MUST_CHECK int gsp_launch_new(struct gsp_launch *launch, char *const *argv,
 /* Lets the child become its program.  Fails with NOEXEC; the child is gone then. */
 GSP_MUST_CHECK int gsp_launch_go(struct gsp_launch *launch, const char *program,
                                  struct gsp_err *err);
+/* Has it not ended yet? */
+bool gsp_launch_running(const struct gsp_launch *launch);
 /* Waits for its end and gives its exit status as a shell does (128 + signal). */
 int gsp_launch_wait(struct gsp_launch *launch);
 /* Ends a child that was not let go; does nothing else. */

@@ -221,6 +221,20 @@ TAP_TEST(not_python)
     tree_free(&tree);
 }
 
+TAP_TEST(launched_program_is_not_python)
+{
+    struct gsp_hint hint;
+    struct gsp_err err = {.code = GSP_E_NOTPY, .msg = "x"};
+    char words[][8] = {"gsprof", "record", "--", "sleep", "5"};
+    char *argv[] = {words[0], words[1], words[2], words[3], words[4], NULL};
+    gsp_hint_make(&err,
+                  &(struct gsp_hint_context){
+                      .root = "", .command = "record", .program = "sleep", .argv = argv},
+                  &hint);
+    tap_eq_str(hint.what, "sleep is not Python");
+    tap_eq_str(hint.tries[0].line, "gsprof record --subprocesses -- sleep 5");
+}
+
 TAP_TEST(version)
 {
     struct gsp_hint hint;

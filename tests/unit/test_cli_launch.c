@@ -19,6 +19,7 @@ static int run(const char *program, const char *arg1, const char *arg2, int *sta
     char *argv[] = {words[0], words[1], words[2], NULL};
     tap_eq_int(gsp_launch_new(&launch, argv, &err), GSP_OK);
     tap_check(launch.pid > 0);
+    tap_check(gsp_launch_running(&launch));
     int rc = gsp_launch_go(&launch, program, &err);
     tap_eq_int(rc, err.code);
     *status = gsp_launch_wait(&launch);
