@@ -40,6 +40,7 @@ packages() {
         python3-pytest          py:pytest
         python3-numpy           py:numpy
         golang-go               cmd:go
+        chromium                cmd:chromium
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h' ;;
     bench) echo '
