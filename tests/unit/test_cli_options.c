@@ -261,7 +261,7 @@ TAP_TEST(tables_are_sound)
 {
     for (size_t i = 0; i < gsp_command_count; i++) {
         const struct gsp_command *command = gsp_commands[i];
-        tap_check(command->name && command->summary && command->synopsis && command->about);
+        tap_require(command->name && command->summary && command->synopsis && command->about);
         tap_check(command->run && !strchr(command->summary, '\''));
         for (size_t k = 0; k < command->opt_count; k++) {
             const struct gsp_opt *opt = &command->opts[k];
@@ -269,7 +269,8 @@ TAP_TEST(tables_are_sound)
             tap_check(takes_value == (opt->arg != NULL));
             tap_check((opt->kind == GSP_OPT_CHOICE) == (opt->choice != NULL));
             tap_check(opt->offset < command->opts_size);
-            tap_check(opt->help && opt->help[strlen(opt->help) - 1] == '.');
+            tap_require(opt->help != NULL);
+            tap_check(opt->help[strlen(opt->help) - 1] == '.');
             /* Completions put it between single quotes. */
             tap_check(!strchr(opt->help, '\''));
             for (size_t n = 0; n < k; n++) {
