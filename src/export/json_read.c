@@ -141,13 +141,10 @@ static int64_t guess_weight(struct reader *reader)
         return period_ns;
     double best_samples = 0;
     double weight_ns = 0;
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *key = NULL;
-    yyjson_val *function = NULL;
-    yyjson_val *functions = yyjson_obj_get(reader->root, "functions");
-    yyjson_obj_foreach(functions, i, count, key, function)
-    {
+    yyjson_obj_iter iter = yyjson_obj_iter_with(yyjson_obj_get(reader->root, "functions"));
+    while ((key = yyjson_obj_iter_next(&iter)) != NULL) {
+        yyjson_val *function = yyjson_obj_iter_get_val(key);
         double samples = gsp_export__json_num(function, "samples", 0);
         double time_s = gsp_export__json_num(function, "time", 0);
         if (samples > best_samples && time_s > 0) {
@@ -192,11 +189,9 @@ static int add_process(struct reader *reader, const struct gsp_process *process,
 
 static int read_processes(struct reader *reader)
 {
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *item = NULL;
-    yyjson_arr_foreach(yyjson_obj_get(reader->root, "processes"), i, count, item)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(reader->root, "processes"));
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
         struct gsp_process process = {.pid = member_pid(item, "pid", 0),
                                       .ppid = member_pid(item, "ppid", -1)};
         uint32_t index = GSP_NO_INDEX;
@@ -242,11 +237,9 @@ static int add_thread(struct reader *reader, const struct gsp_thread *thread, ui
 
 static int read_threads(struct reader *reader)
 {
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *item = NULL;
-    yyjson_arr_foreach(yyjson_obj_get(reader->root, "threads"), i, count, item)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(reader->root, "threads"));
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
         uint64_t id = gsp_export__json_u64(item, "thread_id");
         struct gsp_thread thread = {.python_id = gsp_export__json_u64(item, "python_id"),
                                     .is_main = gsp_export__json_flag(item, "main")};
@@ -294,11 +287,9 @@ static int read_frames(struct reader *reader)
     reader->frames = calloc(yyjson_arr_size(table) + 1, sizeof(*reader->frames));
     if (!reader->frames)
         return no_memory(reader);
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *item = NULL;
-    yyjson_arr_foreach(table, i, count, item)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(table);
+    for (size_t i = 0; (item = yyjson_arr_iter_next(&iter)) != NULL; i++) {
         struct gsp_frame frame = {.line = member_u32(item, "line"),
                                   .first_line = member_u32(item, "first_line"),
                                   .kind = kind_of(gsp_export__json_sv(item, "kind"))};
@@ -310,7 +301,7 @@ static int read_frames(struct reader *reader)
         if (rc)
             return rc;
     }
-    reader->frame_count = count;
+    reader->frame_count = yyjson_arr_size(table);
     return GSP_OK;
 }
 
@@ -336,11 +327,9 @@ static int read_stack(struct reader *reader, yyjson_val *sample, uint32_t *out)
     if (!yyjson_is_arr(list))
         return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "no stack");
     *out = GSP_NONE;
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *item = NULL;
-    yyjson_arr_foreach(list, i, count, item)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(list);
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
         uint32_t frame = GSP_NONE;
         int rc = find_frame(reader, item, &frame);
         if (rc == GSP_OK)
@@ -384,11 +373,9 @@ static void find_start(struct reader *reader, yyjson_val *samples)
 {
     double start_s = gsp_export__json_num(reader->root, "start_time", (double)NAN);
     if (isnan(start_s)) {
-        size_t i = 0;
-        size_t count = 0;
         yyjson_val *item = NULL;
-        yyjson_arr_foreach(samples, i, count, item)
-        {
+        yyjson_arr_iter iter = yyjson_arr_iter_with(samples);
+        while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
             double time_s = gsp_export__json_num(item, "timestamp", (double)NAN);
             if (isnan(start_s) || time_s < start_s)
                 start_s = time_s;
@@ -406,11 +393,9 @@ static int read_samples(struct reader *reader)
     if (!yyjson_is_arr(samples))
         return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "no list of samples");
     find_start(reader, samples);
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *item = NULL;
-    yyjson_arr_foreach(samples, i, count, item)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(samples);
+    for (size_t i = 0; (item = yyjson_arr_iter_next(&iter)) != NULL; i++) {
         int rc = yyjson_is_obj(item) ? read_sample(reader, item) : GSP_E_FORMAT;
         if (rc == GSP_E_FORMAT)
             return malformed(reader, "sample", i);

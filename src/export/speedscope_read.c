@@ -55,11 +55,9 @@ static int read_frames(struct reader *reader)
     reader->frames = calloc(yyjson_arr_size(table) + 1, sizeof(*reader->frames));
     if (!reader->frames)
         return gsp_err_set(reader->err, GSP_E_NOMEM, 0, "no memory for the frames");
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *item = NULL;
-    yyjson_arr_foreach(table, i, count, item)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(table);
+    for (size_t i = 0; (item = yyjson_arr_iter_next(&iter)) != NULL; i++) {
         int64_t line = gsp_export__json_i64(item, "line", 0);
         struct gsp_frame frame = {.line = line > 0 && line < UINT32_MAX ? (uint32_t)line : 0};
         int rc = gsp_profile_string(reader->profile, gsp_export__json_sv(item, "name"), &frame.name,
@@ -72,7 +70,7 @@ static int read_frames(struct reader *reader)
         if (rc)
             return rc;
     }
-    reader->frame_count = count;
+    reader->frame_count = yyjson_arr_size(table);
     return GSP_OK;
 }
 
@@ -171,14 +169,12 @@ static int find_frame(struct reader *reader, yyjson_val *index, uint32_t *out)
 
 static int read_stack(struct reader *reader, yyjson_val *list, uint32_t *out)
 {
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *item = NULL;
     *out = GSP_NONE;
     if (!yyjson_is_arr(list))
         return malformed(reader, "a sample that is no list");
-    yyjson_arr_foreach(list, i, count, item)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(list);
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
         uint32_t frame = GSP_NONE;
         int rc = find_frame(reader, item, &frame);
         if (rc == GSP_OK)
@@ -197,11 +193,9 @@ static int read_sampled(struct reader *reader, yyjson_val *item, uint32_t thread
         yyjson_arr_size(samples) != yyjson_arr_size(weights))
         return malformed(reader, "samples and weights are not two lists of the same length");
     yyjson_arr_iter weight_iter = yyjson_arr_iter_with(weights);
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *sample = NULL;
-    yyjson_arr_foreach(samples, i, count, sample)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(samples);
+    while ((sample = yyjson_arr_iter_next(&iter)) != NULL) {
         yyjson_val *weight = yyjson_arr_iter_next(&weight_iter);
         uint32_t stack = GSP_NONE;
         if (!yyjson_is_num(weight))
@@ -239,11 +233,9 @@ static int read_evented(struct reader *reader, yyjson_val *item, uint32_t thread
     if (!yyjson_is_arr(events))
         return malformed(reader, "no list of events");
     uint32_t stack = GSP_NONE;
-    size_t i = 0;
-    size_t count = 0;
     yyjson_val *event = NULL;
-    yyjson_arr_foreach(events, i, count, event)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(events);
+    while ((event = yyjson_arr_iter_next(&iter)) != NULL) {
         double at = gsp_export__json_num(event, "at", (double)NAN);
         if (!(at >= start))
             return malformed(reader, "an event before the one before it");
@@ -287,17 +279,15 @@ static int read_profiles(struct reader *reader)
     yyjson_val *profiles = yyjson_obj_get(reader->root, "profiles");
     if (!yyjson_is_arr(profiles))
         return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "no list of profiles");
-    size_t count = 0;
     yyjson_val *item = NULL;
-    size_t i = 0;
     reader->origin = (double)INFINITY;
-    yyjson_arr_foreach(profiles, i, count, item)
-    {
+    yyjson_arr_iter iter = yyjson_arr_iter_with(profiles);
+    while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
         double start = gsp_export__json_num(item, "startValue", 0);
         reader->origin = start < reader->origin ? start : reader->origin;
     }
-    yyjson_arr_foreach(profiles, i, count, item)
-    {
+    iter = yyjson_arr_iter_with(profiles);
+    for (size_t i = 0; (item = yyjson_arr_iter_next(&iter)) != NULL; i++) {
         reader->place = i;
         int rc = read_profile(reader, item);
         if (rc)
