@@ -56,7 +56,11 @@ void gsp_slot_free(struct gsp_slot *slot)
 
 int gsp_slot_attach(struct gsp_slot *slot, int64_t now_ns)
 {
-    int rc = gsp_py_target_open(slot->pid, &slot->target, &slot->last_err);
+    struct gsp_err here = {0};
+    int rc = gsp_py_target_open(slot->pid, &slot->target, &here);
+    /* That it has ended meanwhile says less than what it was while it lived. */
+    if (rc != GSP_E_NOPROC || !slot->last_err.code)
+        slot->last_err = here;
     if (rc == GSP_OK) {
         slot->state = GSP_SLOT_PYTHON;
         slot->was_python = true;
