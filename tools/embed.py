@@ -8,6 +8,7 @@ Each NAME becomes `const char NAME[]` (NUL-terminated).  Files that end in .css 
 are refused if they hold "]]>": they are written into CDATA sections.
 """
 import sys
+from typing import List
 
 
 def c_array(name: str, data: bytes) -> str:
@@ -18,7 +19,7 @@ def c_array(name: str, data: bytes) -> str:
     return f"extern const char {name}[];\nconst char {name}[] = {{\n{body}\n    0x00,\n}};\n"
 
 
-def main(argv: list) -> int:
+def main(argv: List[str]) -> int:
     if len(argv) < 3:
         print(__doc__, file=sys.stderr)
         return 64

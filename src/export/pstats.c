@@ -165,7 +165,7 @@ static void enter(struct writer *w, const struct stack *stack)
 {
     struct function *function = &w->functions[stack->function - 1];
     add(&function->sums, stack, function->on_path++ == 0);
-    if (stack->edge) {
+    if (stack->edge > 0 && w->edges) {
         struct edge *edge = &w->edges[stack->edge - 1];
         add(&edge->sums, stack, edge->on_path++ == 0);
     }
@@ -174,7 +174,7 @@ static void enter(struct writer *w, const struct stack *stack)
 static void leave(struct writer *w, const struct stack *stack)
 {
     w->functions[stack->function - 1].on_path--;
-    if (stack->edge)
+    if (stack->edge > 0 && w->edges)
         w->edges[stack->edge - 1].on_path--;
 }
 

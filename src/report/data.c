@@ -215,6 +215,11 @@ int gsp_report_json(const struct gsp_profile *profile, const struct gsp_view *vi
     return GSP_OK;
 }
 
+static bool is_one_of(char c, const char *set)
+{
+    return c != '\0' && strchr(set, c) != NULL;
+}
+
 /* A field in quotes.  A name that begins like a formula gets a quote before it, so that no
  * spreadsheet runs it; control characters are escaped as for a terminal. */
 static void csv_text(struct gsp_buf *out, struct gsp_sv text)
@@ -222,7 +227,7 @@ static void csv_text(struct gsp_buf *out, struct gsp_sv text)
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, text);
     gsp_buf_putc(out, '"');
-    if (safe.len > 0 && memchr("=+-@", safe.p[0], 4))
+    if (safe.len > 0 && is_one_of(safe.p[0], "=+-@"))
         gsp_buf_putc(out, '\'');
     for (size_t i = 0; i < safe.len; i++) {
         if (safe.p[i] == '"')
@@ -271,11 +276,11 @@ static void markdown_text(struct gsp_buf *out, struct gsp_sv text)
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, text);
     for (size_t i = 0; i < safe.len; i++) {
-        if (memchr("<>&", safe.p[i], 3)) {
+        if (is_one_of(safe.p[i], "<>&")) {
             gsp_buf_printf(out, "&#%d;", safe.p[i]);
             continue;
         }
-        if (memchr("\\`*_{}[]()#!|~$", safe.p[i], 15))
+        if (is_one_of(safe.p[i], "\\`*_{}[]()#!|~$"))
             gsp_buf_putc(out, '\\');
         gsp_buf_putc(out, safe.p[i]);
     }

@@ -260,7 +260,7 @@ static inline void fix_mangle(struct gsp_sv bytes, const char *format, size_t st
             gsp_profile_free(p);
         free(copy);
     }
-    char *copy = malloc(bytes.len);
+    char *copy = malloc(bytes.len ? bytes.len : 1);
     tap_require(copy != NULL);
     for (size_t i = 0; i < bytes.len; i += step) {
         memcpy(copy, bytes.p, bytes.len);

@@ -225,8 +225,10 @@ TAP_TEST(hostile_files_are_refused)
             GSP_E_FORMAT);
     tap_eq_int(read_bytes("{0", 2, &err), GSP_OK);
     char deep[1024];
-    for (size_t i = 0; i + 2 <= sizeof(deep); i += 2)
-        memcpy(deep + i, ")\1", 2);
+    for (size_t i = 0; i + 2 <= sizeof(deep); i += 2) {
+        deep[i] = ')';
+        deep[i + 1] = 1;
+    }
     tap_eq_int(read_bytes(deep, sizeof(deep), &err), GSP_E_FORMAT);
     tap_check(strstr(err.msg, "nested too deep") != NULL);
 }

@@ -7,6 +7,7 @@ run to run; times do not.
 """
 import importlib
 import sys
+from typing import Any, Dict
 
 SOURCE = """
 def fib(n):
@@ -25,7 +26,7 @@ def main():
 """
 
 if __name__ == "__main__":
-    names: dict = {}
+    names: Dict[str, Any] = {}
     exec(compile(SOURCE, "app.py", "exec"), names)
     profiler = importlib.import_module(sys.argv[2] if len(sys.argv) > 2 else "cProfile")
     profiler.runctx("main()", names, {}, sys.argv[1])
