@@ -41,6 +41,7 @@ struct gsp_slot {
     enum gsp_slot_state state;
     bool is_root;
     bool was_python;
+    bool was_sampled;
     bool found; /* while the tree is scanned */
     unsigned tries;
     unsigned bad_looks; /* running, without one good stack */

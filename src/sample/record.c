@@ -124,7 +124,7 @@ static void end_slot(struct gsp_record *rec, struct gsp_slot *slot)
         return;
     if (!slot->was_python)
         rec->stats.losses.skipped++;
-    else if (slot->process == GSP_NO_INDEX)
+    else if (!slot->was_sampled)
         rec->stats.losses.gone++;
     if (slot->is_root) {
         rec->root_ended = true;
@@ -201,6 +201,7 @@ static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
     sample->stack = note->stack;
     sample->flags =
         (thread->on_cpu ? GSP_SAMPLE_ON_CPU : 0) | (thread->has_gil ? GSP_SAMPLE_HAS_GIL : 0);
+    slot->was_sampled = true;
     rec->stats.samples++;
     return rec->sink->sample(rec->sink->user, sample, err);
 }
