@@ -341,7 +341,7 @@ static int start(const struct gsp_profile *profile, struct gsp_out *sink, int64_
     stream->zstd = ZSTD_createCCtx();
 
     unsigned char header[GSP_FILE_HEADER_BYTES] = {0};
-    memcpy(header, GSP_FILE_MAGIC, GSP_FILE_MAGIC_BYTES);
+    memcpy(header, gsp_file_magic, sizeof(gsp_file_magic));
     gsp_store_u32(header + 8, GSP_FILE_VERSION);
     gsp_store_u32(header + 12, (uint32_t)resolution_ns);
     gsp_store_u64(header + 16, (uint64_t)stream->pace.period);
@@ -601,7 +601,7 @@ static int write_gsp(const struct gsp_profile *profile, const struct gsp_view *v
 static bool sniff_gsp(struct gsp_sv head)
 {
     return head.len >= GSP_FILE_MAGIC_BYTES &&
-           memcmp(head.p, GSP_FILE_MAGIC, GSP_FILE_MAGIC_BYTES) == 0;
+           memcmp(head.p, gsp_file_magic, GSP_FILE_MAGIC_BYTES) == 0;
 }
 
 const struct gsp_format gsp_format_gsp = {

@@ -15,7 +15,6 @@
 
 #include "base/str.h"
 
-#define GSP_FILE_MAGIC         "\x89GSP\r\n\x1a\n"
 #define GSP_FILE_MAGIC_BYTES   8U
 #define GSP_FILE_VERSION       1U
 #define GSP_FILE_HEADER_BYTES  32U
@@ -23,6 +22,10 @@
 #define GSP_BLOCK_HEADER_BYTES 16U
 /* A block holds at most this much before compression: one longest string and a little more. */
 #define GSP_BLOCK_RAW_MAX      ((1U << 24) + (1U << 16))
+
+/* Broken by whoever takes the file for text. */
+static const unsigned char gsp_file_magic[GSP_FILE_MAGIC_BYTES] = {0x89, 'G',  'S',  'P',
+                                                                   '\r', '\n', 0x1a, '\n'};
 
 enum gsp_block_type {
     GSP_BLOCK_META = 1,    /* (tag, value) pairs; later ones replace earlier ones */

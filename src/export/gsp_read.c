@@ -490,7 +490,7 @@ static int read_header(struct reader *reader)
 {
     const unsigned char *header = (const unsigned char *)reader->bytes.p;
     if (reader->bytes.len < GSP_FILE_HEADER_BYTES ||
-        memcmp(header, GSP_FILE_MAGIC, GSP_FILE_MAGIC_BYTES) != 0)
+        memcmp(header, gsp_file_magic, GSP_FILE_MAGIC_BYTES) != 0)
         return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "not a .gsp file: no header at byte 0");
     uint32_t version = gsp_load_u32(header + 8);
     if (version != GSP_FILE_VERSION)

@@ -27,9 +27,12 @@ struct reader {
 int gsp_export__json_parse(struct gsp_sv bytes, yyjson_doc **out, struct gsp_err *err)
 {
     yyjson_read_err cause = {0};
-    /* Not written to: that would take YYJSON_READ_INSITU. */
-    char *text = (char *)(uintptr_t)bytes.p;
-    *out = yyjson_read_opts(text, bytes.len, YYJSON_READ_NOFLAG, NULL, &cause);
+    /* Not written to, for all its type says: that would take YYJSON_READ_INSITU. */
+    union {
+        const char *given;
+        char *taken;
+    } text = {.given = bytes.p};
+    *out = yyjson_read_opts(text.taken, bytes.len, YYJSON_READ_NOFLAG, NULL, &cause);
     if (*out)
         return GSP_OK;
     if (cause.code == YYJSON_READ_ERROR_MEMORY_ALLOCATION)

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
-#include "base/file.h"
 
 static struct gsp_sv cut(struct gsp_sv text, size_t front, size_t back)
 {
@@ -83,8 +82,7 @@ int gsp_export__names_fill(const struct gsp_profile *profile, struct gsp_names *
     if (rc)
         return rc;
     names->of_frame = calloc(gsp_profile_frame_count(profile) + 1, sizeof(*names->of_frame));
-    gsp_auto_free bool *is_main_file =
-        calloc(gsp_profile_string_count(profile) + 1, sizeof(*is_main_file));
+    bool *is_main_file = calloc(gsp_profile_string_count(profile) + 1, sizeof(*is_main_file));
     if (names->of_frame && is_main_file) {
         mark_main_files(profile, is_main_file);
         is_main_file[GSP_NONE] = true; /* no file, no module */
@@ -92,6 +90,7 @@ int gsp_export__names_fill(const struct gsp_profile *profile, struct gsp_names *
     } else {
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for names");
     }
+    free(is_main_file);
     if (rc)
         gsp_export__names_free(names);
     return rc;
