@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,8 @@ sys.path.insert(0, str(ROOT / "tests" / "integration"))
 from support import GSPROF, Json, Target, main_python, program  # noqa: E402
 
 # Pinned, so that a ratio of today can be compared with one of next year.
+# More than py-spy reaches on any target here.
+PYSPY_RATE_MAX_HZ = 20000
 PEERS = {"py-spy": "py-spy==0.4.3", "austin": "austin-dist==3.7.0"}
 
 # "As fast as you can" in the words of each.
@@ -124,27 +127,25 @@ def shown(argv: Sequence[object]) -> str:
     return " ".join(words)
 
 
-def run(argv: Sequence[object], cpu: Optional[int] = None) -> Cost:
-    """Runs to the end; CPU time and memory are the child's own."""
+def run(argv: Sequence[object], interrupt_s: Optional[float] = None) -> Cost:
+    """Runs to the end, or to Ctrl-C after a while; the CPU time is the child's own."""
     begin = time.monotonic()
-    prefix = ["taskset", "-c", str(cpu)] if cpu is not None else []
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [*prefix, *map(str, argv)],
+            [str(word) for word in argv],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
+        if interrupt_s is not None:
+            time.sleep(interrupt_s)
+            os.kill(process.pid, signal.SIGINT)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
-    return Cost(
-        process.returncode,
-        usage.ru_utime + usage.ru_stime,
-        time.monotonic() - begin,
-        text,
-    )
+    wall_s = time.monotonic() - begin
+    return Cost(process.returncode, usage.ru_utime + usage.ru_stime, wall_s, text)
 
 
 def need(cost: Cost, argv: Sequence[object]) -> Cost:
@@ -214,6 +215,8 @@ class Tool:
     argv: Callable[[int, int, float, Path], List[str]]
     samples: Callable[[Cost, Path], Tuple[int, int]]
     suffix: str
+    # py-spy counts its duration in samples; it has to be told when the time is up.
+    interrupt: bool = False
 
 
 def gsprof_argv(pid: int, rate_hz: int, seconds: float, path: Path) -> List[str]:
@@ -248,21 +251,9 @@ def austin_samples(cost: Cost, _: Path) -> Tuple[int, int]:
 
 def pyspy_argv(exe: str, more: List[str]) -> Callable[[int, int, float, Path], List[str]]:
     def argv(pid: int, rate_hz: int, seconds: float, path: Path) -> List[str]:
-        return [
-            exe,
-            "record",
-            *more,
-            "-p",
-            str(pid),
-            "-r",
-            str(rate_hz),
-            "-d",
-            str(max(1, round(seconds))),
-            "-f",
-            "raw",
-            "-o",
-            str(path),
-        ]
+        del seconds
+        rate = ["-r", str(rate_hz)]
+        return [exe, "record", *more, "-p", str(pid), *rate, "-f", "raw", "-o", str(path)]
 
     return argv
 
@@ -284,12 +275,8 @@ def tools(bench: Bench) -> List[Tool]:
         found.append(Tool("austin", austin_argv(austin), austin_samples, ".austin"))
     pyspy = bench.peers.get("py-spy")
     if pyspy:
-        found.append(Tool("py-spy", pyspy_argv(pyspy, []), pyspy_samples, ".raw"))
-        found.append(
-            Tool(
-                "py-spy --nonblocking", pyspy_argv(pyspy, ["--nonblocking"]), pyspy_samples, ".raw"
-            )
-        )
+        for name, more in (("py-spy", []), ("py-spy --nonblocking", ["--nonblocking"])):
+            found.append(Tool(name, pyspy_argv(pyspy, more), pyspy_samples, ".raw", True))
     return found
 
 
