@@ -275,7 +275,11 @@ def tools(bench: Bench) -> List[Tool]:
         found.append(Tool("austin", austin_argv(austin), austin_samples, ".austin"))
     pyspy = bench.peers.get("py-spy")
     if pyspy:
-        for name, more in (("py-spy", []), ("py-spy --nonblocking", ["--nonblocking"])):
+        modes: Dict[str, List[str]] = {
+            "py-spy": [],
+            "py-spy --nonblocking": ["--nonblocking"],
+        }
+        for name, more in modes.items():
             found.append(Tool(name, pyspy_argv(pyspy, more), pyspy_samples, ".raw", True))
     return found
 

@@ -54,7 +54,7 @@ def one_turn(
 ) -> None:
     path = bench.fresh(tool.suffix)
     argv = tool.argv(target.pid, rate_hz, seconds, path)
-    spent = run(argv)
+    spent = run(argv, seconds if tool.interrupt else None)
     samples = tool.samples(spent, path)[0] if spent.status == 0 else 0
     path.unlink(missing_ok=True)
     if not samples:
@@ -62,7 +62,7 @@ def one_turn(
             raise RuntimeError(f"{shown(argv)}: no samples\n{spent.out}")
         return
     cpu.setdefault(tool.name, []).append(spent.cpu_s * 1e6 / samples)
-    speed.setdefault(tool.name, []).append(samples / seconds)
+    speed.setdefault(tool.name, []).append(samples / spent.wall_s)
     command[tool.name] = shown(argv)
 
 

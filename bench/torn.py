@@ -5,10 +5,12 @@ from two moments, how many samples fail, how long the target stands."""
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from common import Bench, Cost, Row, Tool, need, run, shown, tools
 from support import GSPROF, Target, state_of
@@ -64,9 +66,10 @@ def illegal(stacks: Stacks, pairs: Sequence[Sequence[str]]) -> Tuple[int, int]:
     return bad, total
 
 
-def watched(argv: List[str], target: Target) -> Tuple[Cost, float]:
+def watched(argv: List[str], target: Target, interrupt_s: Optional[float]) -> Tuple[Cost, float]:
     """Runs a profiler; looks meanwhile how often the target is found stopped."""
     stopped = looks = 0
+    end = time.monotonic() + (interrupt_s or 0)
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
@@ -74,6 +77,9 @@ def watched(argv: List[str], target: Target) -> Tuple[Cost, float]:
         while process.poll() is None:
             stopped += state_of(target.pid) in "Tt"
             looks += 1
+            if interrupt_s is not None and time.monotonic() > end:
+                process.send_signal(signal.SIGINT)
+                interrupt_s = None
             try:
                 process.wait(0.0007)
             except subprocess.TimeoutExpired:
@@ -87,7 +93,7 @@ def one(bench: Bench, tool: Tool, target: Target, rate_hz: int) -> None:
     path = bench.fresh(tool.suffix)
     seconds = bench.seconds(6 if tool.name == "gsprof" else 3)
     argv = tool.argv(target.pid, rate_hz, seconds, path)
-    cost, stopped_pct = watched(argv, target)
+    cost, stopped_pct = watched(argv, target, seconds if tool.interrupt else None)
     if cost.status:
         bench.add(Row("torn", f"{rate_hz} Hz: {tool.name}", None, "%", note=cost.out[-200:]))
         return
