@@ -5,14 +5,8 @@
 
 /* In the order in which help shows them. */
 static const struct gsp_format *const formats[] = {
-    &gsp_format_gsp,
-    &gsp_format_json,
-    &gsp_format_speedscope,
-    &gsp_format_folded,
-    &gsp_format_chrome,
-    &gsp_format_svg,
-    &gsp_format_pstats,
-    &gsp_format_pprof,
+    &gsp_format_gsp,    &gsp_format_json, &gsp_format_speedscope, &gsp_format_folded,
+    &gsp_format_chrome, &gsp_format_svg,  &gsp_format_pstats,     &gsp_format_pprof,
 };
 
 size_t gsp_format_count(void)
