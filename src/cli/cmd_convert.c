@@ -49,6 +49,8 @@ static int run(const struct gsp_parsed *parsed)
     int rc = gsp_cli_check_output(opts->output, opts->force, &err);
     if (rc == GSP_OK)
         rc = gsp_cli_load(opts->input, opts->from, format->needs_samples, &profile, &err);
+    if (rc == GSP_OK && (opts->view.by_function || opts->view.no_lines))
+        gsp_profile_merge_lines(profile, opts->view.by_function);
     if (rc == GSP_OK)
         rc = gsp_format_save(opts->output, format, profile, &opts->view, opts->force, &err);
     gsp_profile_free(profile);

@@ -34,9 +34,9 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof dump -p 4242 --json", "For a program to read"},
 };
 
-static struct gsp_sv shown_file(const struct dump_opts *opts, const char *file)
+static struct gsp_sv shown_file(const struct dump_opts *opts, struct gsp_sv file)
 {
-    return gsp_view_file(&opts->view, gsp_sv_of(file));
+    return gsp_view_file(&opts->view, file);
 }
 
 /* "active+gil", "idle", "idle, torn" */
@@ -53,7 +53,7 @@ static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame 
                       struct gsp_buf *out)
 {
     gsp_buf_puts(out, "    ");
-    gsp_buf_term(out, gsp_sv_of(frame->name));
+    gsp_buf_term(out, frame->name);
     gsp_buf_puts(out, " (");
     gsp_buf_term(out, shown_file(opts, frame->file));
     if (frame->line)
@@ -70,9 +70,9 @@ static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame 
                 gsp_buf_printf(out, "        %s:\n", heads[args]);
             has_head = true;
             gsp_buf_puts(out, "            ");
-            gsp_buf_term(out, gsp_sv_of(local->name));
+            gsp_buf_term(out, local->name);
             gsp_buf_puts(out, ": ");
-            gsp_buf_term(out, gsp_sv_of(local->value));
+            gsp_buf_term(out, local->value);
             gsp_buf_putc(out, '\n');
         }
     }
@@ -99,9 +99,9 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
                            thread->python_id, gsp_term_off(term));
         put_state(thread, out);
         gsp_buf_putc(out, ')');
-        if (thread->name[0]) {
+        if (thread->name.len) {
             gsp_buf_puts(out, ": \"");
-            gsp_buf_term(out, gsp_sv_of(thread->name));
+            gsp_buf_term(out, thread->name);
             gsp_buf_putc(out, '"');
         }
         if (thread->interpreter)
@@ -117,11 +117,11 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
 {
     gsp_json_obj_begin(json);
     gsp_json_key(json, "name");
-    gsp_json_str(json, frame->name);
+    gsp_json_sv(json, frame->name);
     gsp_json_key(json, "filename");
-    gsp_json_str(json, frame->file);
+    gsp_json_sv(json, frame->file);
     gsp_json_key(json, "short_filename");
-    gsp_json_sv(json, gsp_view_file(&(struct gsp_view){0}, gsp_sv_of(frame->file)));
+    gsp_json_sv(json, gsp_view_file(&(struct gsp_view){0}, frame->file));
     gsp_json_key(json, "line");
     if (frame->line)
         gsp_json_u64(json, frame->line);
@@ -137,11 +137,11 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
     for (size_t i = 0; i < frame->local_count; i++) {
         gsp_json_obj_begin(json);
         gsp_json_key(json, "name");
-        gsp_json_str(json, frame->locals[i].name);
+        gsp_json_sv(json, frame->locals[i].name);
         gsp_json_key(json, "arg");
         gsp_json_bool(json, frame->locals[i].is_arg);
         gsp_json_key(json, "repr");
-        gsp_json_str(json, frame->locals[i].value);
+        gsp_json_sv(json, frame->locals[i].value);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -179,7 +179,10 @@ static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dum
     else
         gsp_json_null(json);
     gsp_json_key(json, "thread_name");
-    gsp_json_str(json, thread->name[0] ? thread->name : NULL);
+    if (thread->name.len)
+        gsp_json_sv(json, thread->name);
+    else
+        gsp_json_null(json);
     gsp_json_key(json, "is_main");
     gsp_json_bool(json, thread->is_main);
     gsp_json_key(json, "active");

@@ -171,7 +171,7 @@ static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_
     if (!session->parsed->globals.quiet) {
         const struct gsp_losses *lost = &stats->losses;
         gsp_term_status(&session->term,
-                        "%.1f s  %" PRIu64 " samples  %.4g Hz  torn %" PRIu64 "  late %" PRIu64
+                        "%.1f s  %" PRIu64 " samples  %.0f Hz  torn %" PRIu64 "  late %" PRIu64
                         "  failed %" PRIu64,
                         (double)stats->elapsed_ns / (double)GSP_NS_PER_S, stats->samples,
                         rate_of(stats), lost->torn, lost->late, lost->failed);
@@ -239,11 +239,7 @@ static int open_file(struct session *session, struct gsp_err *err)
     default_output(session, program, format, name, sizeof(name));
     const char *output = opts->output ? opts->output : name;
     rc = gsp_rec_file_open(&session->file, output, format, opts->force, err);
-    if (rc == GSP_OK)
-        rc = gsp_profile_new(false, &session->profile, err);
-    if (rc == GSP_OK)
-        rc = gsp_stream_new(session->file.fd, session->profile, &session->stream, err);
-    return rc;
+    return rc == GSP_OK ? gsp_profile_new(false, &session->profile, err) : rc;
 }
 
 static int sample_target(struct session *session, struct gsp_err *err)
@@ -269,12 +265,15 @@ static int sample_target(struct session *session, struct gsp_err *err)
     int rc = gsp_record_new(&record_opts, session->profile, &sink, &record, err);
     if (rc == GSP_OK)
         rc = gsp_rec_file_settle(&session->file, err);
+    /* The profile's period is known now: the stream predicts times by it. */
+    if (rc == GSP_OK)
+        rc = gsp_stream_new(session->file.fd, session->profile, &session->stream, err);
     if (rc < 0) {
         gsp_record_free(record);
         return rc;
     }
     if (!session->parsed->globals.quiet)
-        gsp_term_line(&session->term, "Recording %s (pid %d) at %.6g Hz. Press Ctrl-C to stop.",
+        gsp_term_line(&session->term, "Recording %s (pid %d) at %.7g Hz. Press Ctrl-C to stop.",
                       session->title, (int)session->pid, opts->rate_hz);
     rc = gsp_record_run(record, &stop_count, &session->end, err);
     session->stats = *gsp_record_stats(record);
@@ -386,7 +385,7 @@ static void tell_summary(struct session *session)
     char elapsed[32];
     gsp_words_losses(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
-    gsp_term_line(&session->term, "%" PRIu64 " samples in %s (%.4g Hz); stopped because %s.",
+    gsp_term_line(&session->term, "%" PRIu64 " samples in %s (%.1f Hz); stopped because %s.",
                   stats->samples, gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
                   rate_of(stats), end_text(session));
     gsp_term_line(&session->term, "Lost: %s.", losses ? losses : "unknown");
@@ -414,7 +413,8 @@ static int fail(const struct session *session, const struct gsp_err *err)
 static int conclude(struct session *session, int rc, struct gsp_err *err)
 {
     struct gsp_err late = {0};
-    int finished = gsp_stream_finish(session->stream, &late);
+    /* There is no stream when attaching has failed. */
+    int finished = session->stream ? gsp_stream_finish(session->stream, &late) : GSP_OK;
     session->stream = NULL;
     gsp_profile_free(session->profile); /* its memory is needed for the conversion */
     session->profile = NULL;

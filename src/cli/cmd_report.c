@@ -6,6 +6,8 @@
 #include "cli/hint.h"
 #include "report/report.h"
 
+#define ROWS_DEFAULT 20U
+
 struct report_opts {
     const char *input;
     const char *from;
@@ -35,9 +37,9 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_INT,
      .offset = offsetof(struct report_opts, top),
      .arg = "N",
-     .fallback = "20",
+     .min = 1,
      .max = 1e9,
-     .help = "Rows of the table; 0 is all."},
+     .help = "Rows of the table. Default: 20; all for --json and --csv."},
     {.name = "sort",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, sort),
@@ -97,7 +99,7 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
     gsp_term_init(&term, STDOUT_FILENO, "never");
     struct gsp_report_opts report = {
         .sort = strcmp(opts->sort, "total") == 0 ? GSP_REPORT_SORT_TOTAL : GSP_REPORT_SORT_OWN,
-        .limit = (size_t)opts->top,
+        .limit = opts->top || opts->json || opts->csv ? (size_t)opts->top : ROWS_DEFAULT,
         .width = opts->output ? GSP_REPORT_WIDTH_DEFAULT : term.width,
         .min_pct = opts->json ? 0 : opts->min_pct,
     };

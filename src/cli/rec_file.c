@@ -159,6 +159,8 @@ int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view *view, 
         struct gsp_profile *profile = NULL;
         rc = gsp_format_load(file->stream_path, gsp_format_find("gsp"), file->format->needs_samples,
                              &profile, err);
+        if (rc == GSP_OK && (view->by_function || view->no_lines))
+            gsp_profile_merge_lines(profile, view->by_function);
         if (rc == GSP_OK)
             rc = gsp_format_save(file->output, file->format, profile, view, file->force, err);
         gsp_profile_free(profile);

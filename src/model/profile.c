@@ -497,6 +497,14 @@ static int check_ids(const struct gsp_profile *profile, uint32_t thread, uint32_
     return GSP_OK;
 }
 
+void gsp_profile_merge_lines(struct gsp_profile *profile, bool first)
+{
+    for (size_t id = 1; id <= profile->frame_count; id++) {
+        struct gsp_frame *frame = &profile->frames[id];
+        frame->line = first ? frame->first_line : 0;
+    }
+}
+
 int gsp_profile_add(struct gsp_profile *profile, const struct gsp_sample *sample,
                     struct gsp_err *err)
 {

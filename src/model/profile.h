@@ -146,6 +146,10 @@ void gsp_profile_set_thread(struct gsp_profile *profile, uint32_t i,
 void gsp_profile_set_process(struct gsp_profile *profile, uint32_t i,
                              const struct gsp_process *process);
 
+/* Takes the lines out of a profile that is complete: of each frame stays the first line of its
+ * function (first), or none.  Ids stay as they are; some frames are equal afterwards. */
+void gsp_profile_merge_lines(struct gsp_profile *profile, bool first);
+
 /* Adds one sample; times should not fall within a thread, and are clamped if they do.
  * Ids that do not exist fail with FORMAT. */
 GSP_MUST_CHECK int gsp_profile_add(struct gsp_profile *profile, const struct gsp_sample *sample,

@@ -255,6 +255,24 @@ static int walk_threads(struct gsp_py_target *target, unsigned flags, int64_t no
     return GSP_OK;
 }
 
+/* A thread that has entered a sub-interpreter has a thread state, and a stack, in each: the
+ * one it entered last is where it runs. */
+static void find_shadowed(struct gsp_py_target *target)
+{
+    for (size_t i = 0; i < target->thread_count; i++)
+        target->threads[i]->shadowed = false;
+    if (target->interp_count < 2)
+        return;
+    for (size_t i = 0; i < target->thread_count; i++) {
+        struct gsp_py_thread *outer = target->threads[i];
+        for (size_t k = 0; k < target->thread_count && outer->tid; k++) {
+            const struct gsp_py_thread *inner = target->threads[k];
+            if (inner->tid == outer->tid && inner->interp > outer->interp && inner->depth > 0)
+                outer->shadowed = true;
+        }
+    }
+}
+
 int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
     if (!(flags & GSP_PY_LOOK_NO_STATE)) {
@@ -269,7 +287,9 @@ int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now
     if (rc != GSP_OK)
         return rc;
     read_gil(target);
-    return walk_threads(target, flags, now_ns);
+    rc = walk_threads(target, flags, now_ns);
+    find_shadowed(target);
+    return rc;
 }
 
 int gsp_py_target_walk(struct gsp_py_target *target, struct gsp_py_thread *thread, unsigned flags,

@@ -45,7 +45,8 @@ struct gsp_py_thread {
     bool changed;   /* locs differ from those of the look before */
     uint32_t *locs; /* innermost first */
     size_t depth;
-    bool cut; /* deeper than GSP_PY_DEPTH_MAX */
+    bool cut;      /* deeper than GSP_PY_DEPTH_MAX */
+    bool shadowed; /* the same kernel thread runs in another interpreter, called from here */
 
     /* Kept between looks. */
     struct gsp_snap snap;

@@ -61,14 +61,14 @@ static void *arena_take(struct taking *take, size_t len)
     return p;
 }
 
-static const char *arena_text(struct taking *take, struct gsp_sv text)
+static struct gsp_sv arena_text(struct taking *take, struct gsp_sv text)
 {
     char *copy = arena_take(take, text.len + 1);
     if (!copy)
-        return "";
+        return (struct gsp_sv){"", 0};
     if (text.len)
         memcpy(copy, text.p, text.len);
-    return copy;
+    return (struct gsp_sv){copy, text.len};
 }
 
 void gsp_dump_free(struct gsp_dump *dump)
@@ -174,7 +174,7 @@ static void take_thread(struct taking *take, struct gsp_py_thread *thread,
                                     .python_id = thread->python_id,
                                     .name = arena_text(take, gsp_buf_sv(&comm)),
                                     .is_main = thread->is_main,
-                                    .on_cpu = thread->on_cpu,
+                                    .on_cpu = thread->on_cpu && !thread->shadowed,
                                     .has_gil = thread->has_gil,
                                     .torn = thread->status != GSP_OK,
                                     .state = thread->state,
@@ -232,10 +232,10 @@ static int take_all(struct taking *take, struct gsp_err *err)
     dump->ppid = info.ppid;
     gsp_auto_buf text = {0};
     gsp_proc_cmdline(dump->pid, &text);
-    dump->cmdline = arena_text(take, gsp_buf_sv(&text));
+    dump->cmdline = arena_text(take, gsp_buf_sv(&text)).p; /* NULs are spaces in it */
     gsp_buf_clear(&text);
     gsp_proc_exe(dump->pid, &text);
-    dump->exe = arena_text(take, gsp_buf_sv(&text));
+    dump->exe = arena_text(take, gsp_buf_sv(&text)).p;
     memcpy(dump->version, gsp_py_target_runtime(take->target)->version, sizeof(dump->version));
     take->flags = GSP_PY_LOOK_IDLE;
     struct gsp_stop *stop = NULL;

@@ -2,6 +2,8 @@
 /*
  * dump.h -- the stacks of all threads of a process, now.
  *
+ * Text is UTF-8 as the target has it: it can hold NULs and control characters.
+ *
  * Used by: cli/ (dump).
  * Threads: one owner; a dump never changes once made.
  */
@@ -17,14 +19,14 @@
 #include "base/str.h"
 
 struct gsp_dump_local {
-    const char *name;  /* UTF-8 */
-    const char *value; /* as repr() would begin it */
+    struct gsp_sv name;
+    struct gsp_sv value; /* as repr() would begin it */
     bool is_arg;
 };
 
 struct gsp_dump_frame {
-    const char *name; /* qualified */
-    const char *file;
+    struct gsp_sv name; /* qualified */
+    struct gsp_sv file;
     uint32_t line; /* 0 when unknown */
     const struct gsp_dump_local *locals;
     size_t local_count;
@@ -33,7 +35,7 @@ struct gsp_dump_frame {
 struct gsp_dump_thread {
     uint64_t os_id;     /* kernel thread id, 0 when unknown */
     uint64_t python_id; /* threading.get_ident() */
-    const char *name;   /* "" when unknown */
+    struct gsp_sv name; /* empty when unknown */
     bool is_main;
     bool on_cpu; /* running or runnable */
     bool has_gil;

@@ -223,6 +223,8 @@ static int give_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gs
     bool any_bad = false;
     for (size_t i = 0; i < count; i++) {
         struct gsp_py_thread *thread = gsp_py_target_thread(slot->target, i);
+        if (thread->shadowed)
+            continue;
         if (!thread->on_cpu && !rec->opts.idle) {
             rec->stats.idle_left++;
             continue;
