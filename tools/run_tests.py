@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -94,11 +95,23 @@ def trust(counts: Counts, status: int) -> Counts:
 def show_skips(path: Path) -> None:
     """One line for each reason to skip: what was not tested has to be seen."""
     reasons: Dict[str, int] = {}
-    for skipped in ET.parse(path).getroot().iter("skipped"):
-        reason = skipped.get("message") or (skipped.text or "").strip() or "no reason given"
-        reasons[reason] = reasons.get(reason, 0) + 1
+    root = ET.parse(path).getroot()
+    # pytest gives the reason as an attribute; meson only in the TAP that it keeps.
+    texts = [skipped.get("message") or "" for skipped in root.iter("skipped")]
+    for output in root.iter("system-out"):
+        texts += re.findall(r"^ok .*# SKIP (.*)$", output.text or "", re.MULTILINE)
+    for text in filter(None, texts):
+        reasons[text] = reasons.get(text, 0) + 1
     for reason, count in sorted(reasons.items()):
         print(f"  skipped {count}: {reason}")
+
+
+def show_failures(path: Path) -> None:
+    """What failing programs said on stdout: meson shows their stderr only."""
+    for suite in ET.parse(path).getroot().iter("testsuite"):
+        if int(suite.get("failures") or 0) + int(suite.get("errors") or 0):
+            for output in suite.iter("system-out"):
+                print(f"--- {suite.get('name')}\n{(output.text or '').strip()}")
 
 
 def run_meson(build: Path, env: Optional[Mapping[str, str]] = None) -> Counts:
@@ -110,6 +123,7 @@ def run_meson(build: Path, env: Optional[Mapping[str, str]] = None) -> Counts:
     status = run([*command, "--suite", "unit", "--suite", "fuzz"], env)
     if not junit.exists():
         return Counts(failed=1)
+    show_failures(junit)
     show_skips(junit)
     return trust(read_junit(junit), status)
 

@@ -39,8 +39,12 @@ struct tap_test {
 static struct tap_test *tap_first;
 static struct tap_test **tap_last = &tap_first;
 static int tap_failures;
-static char *tap_reason; /* shared with the child: why it skipped */
-static size_t const tap_reason_cap = 256;
+
+/* Shared with the child. */
+static struct {
+    bool ended;       /* the test came to its end, and did not leave by an exit() somewhere */
+    char reason[256]; /* why it was skipped */
+} * tap_note;
 
 static inline void tap_register(struct tap_test *test)
 {
@@ -97,13 +101,15 @@ static inline bool tap_eq_str_at(const char *a, const char *b, const char *what,
 /* Ends the test as skipped. */
 GSP_UNUSED __attribute__((noreturn)) static void tap_skip(const char *reason)
 {
-    snprintf(tap_reason, tap_reason_cap, "%s", reason);
+    snprintf(tap_note->reason, sizeof(tap_note->reason), "%s", reason);
+    tap_note->ended = true;
     exit(TAP_EXIT_SKIP);
 }
 
 static inline int tap_run_here(const struct tap_test *test)
 {
     test->run();
+    tap_note->ended = true;
     return tap_failures ? TAP_EXIT_FAILED : 0;
 }
 
@@ -129,7 +135,8 @@ static inline int tap_wait(pid_t pid, bool *timed_out)
 
 static inline bool tap_run_forked(const struct tap_test *test, int number)
 {
-    tap_reason[0] = '\0';
+    tap_note->ended = false;
+    tap_note->reason[0] = '\0';
     fflush(stdout);
     pid_t pid = fork();
     if (pid == 0) {
@@ -143,25 +150,27 @@ static inline bool tap_run_forked(const struct tap_test *test, int number)
     setpgid(pid, pid); /* by both, so that neither has to wait for the other */
     bool timed_out;
     int status = tap_wait(pid, &timed_out);
-    bool skipped = WIFEXITED(status) && WEXITSTATUS(status) == TAP_EXIT_SKIP;
-    bool ok = skipped || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    bool exited = WIFEXITED(status) && tap_note->ended;
+    bool skipped = exited && WEXITSTATUS(status) == TAP_EXIT_SKIP;
+    bool ok = skipped || (exited && WEXITSTATUS(status) == 0);
     if (timed_out)
         printf("# %s: no end within %d s\n", test->name, TAP_LIMIT_S);
     else if (WIFSIGNALED(status))
         printf("# %s: killed by signal %d\n", test->name, WTERMSIG(status));
     else if (!ok)
-        printf("# %s: exit status %d\n", test->name, WEXITSTATUS(status));
+        printf("# %s: exit status %d%s\n", test->name, WEXITSTATUS(status),
+               tap_note->ended ? "" : " before its end");
     printf("%sok %d %s%s%s\n", ok ? "" : "not ", number, test->name, skipped ? " # SKIP " : "",
-           skipped ? tap_reason : "");
+           skipped ? tap_note->reason : "");
     return ok;
 }
 
 static inline int tap_main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    tap_reason =
-        mmap(NULL, tap_reason_cap, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (tap_reason == MAP_FAILED)
+    tap_note =
+        mmap(NULL, sizeof(*tap_note), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (tap_note == MAP_FAILED)
         return 70;
     int count = 0;
     for (const struct tap_test *t = tap_first; t; t = t->next) {
