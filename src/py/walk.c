@@ -104,7 +104,11 @@ static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, g
         if (top >= 0 && top < (1 << 20))
             raw->sp = addr + lay->iframe_localsplus + 8ULL * (uint32_t)top;
     }
-    raw->executing = raw->sp == 0 && !raw->is_shim;
+    /* A frame that stands before its first instruction (one unit ahead of it up to 3.12) has
+     * called nobody yet, whatever older frames and values lie above it. */
+    uint64_t start = raw->code + lay->code_code_adaptive;
+    bool unstarted = raw->instr == start || raw->instr + 2 == start;
+    raw->executing = (raw->sp == 0 || unstarted) && !raw->is_shim;
     return GSP_OK;
 }
 
