@@ -150,15 +150,15 @@ static bool covers(const struct gsp_snap_window *win, gsp_raddr addr, size_t len
            len <= win->len - (addr - win->addr);
 }
 
-static void take(struct gsp_snap *snap, struct gsp_snap_window *win, gsp_raddr addr, void *to,
-                 size_t len)
+static const unsigned char *lend(struct gsp_snap *snap, struct gsp_snap_window *win, gsp_raddr addr,
+                                 size_t len)
 {
     uint32_t at = (uint32_t)(addr - win->addr);
-    memcpy(to, snap->buf + win->off + at, len);
     if (at < win->used_lo)
         win->used_lo = at;
     if (at + len > win->used_hi)
         win->used_hi = at + (uint32_t)len;
+    return snap->buf + win->off + at;
 }
 
 /* Makes room for a window at its sorted place; NULL when there are too many. */
@@ -176,38 +176,43 @@ static struct gsp_snap_window *insert(struct gsp_snap *snap, gsp_raddr addr)
 }
 
 /* Fetches a new window.  Never reads into a page that was not asked for. */
-static int fetch(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
+static int fetch(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsigned char **out)
 {
     snap->misses++;
     gsp_raddr page_end = ((addr + len - 1) | (PAGE_BYTES - 1)) + 1;
     size_t want = len + AHEAD_BYTES;
     if (addr + want > page_end)
         want = (size_t)(page_end - addr);
-    if (want > GSP_SNAP_WINDOW_BYTES_MAX || snap->count == GSP_SNAP_WINDOWS_MAX ||
-        !reserve(snap, snap->buf_len + want))
-        return gsp_mem_read(snap->mem, addr, to, len);
+    if (want > GSP_SNAP_WINDOW_BYTES_MAX)
+        return GSP_E_LIMIT;
+    if (!reserve(snap, snap->buf_len + want))
+        return GSP_E_NOMEM;
     int rc = gsp_mem_read(snap->mem, addr, snap->buf + snap->buf_len, want);
     if (rc != GSP_OK)
         return rc;
     struct gsp_snap_window *win = insert(snap, addr);
-    if (!win)
-        return GSP_E_LIMIT;
+    if (!win) {
+        /* As many windows as there may be: these bytes are read each time. */
+        *out = snap->buf + snap->buf_len;
+        snap->buf_len += want;
+        return GSP_OK;
+    }
     *win = (struct gsp_snap_window){.addr = addr,
                                     .len = (uint32_t)want,
                                     .off = (uint32_t)snap->buf_len,
                                     .used_lo = UINT32_MAX,
                                     .valid = true};
     snap->buf_len += want;
-    take(snap, win, addr, to, len);
+    *out = lend(snap, win, addr, len);
     return GSP_OK;
 }
 
-int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
+int gsp_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsigned char **out)
 {
     if (gsp_likely(snap->last < snap->count)) {
         struct gsp_snap_window *win = &snap->windows[snap->last];
         if (gsp_likely(win->valid && covers(win, addr, len))) {
-            take(snap, win, addr, to, len);
+            *out = lend(snap, win, addr, len);
             return GSP_OK;
         }
     }
@@ -219,12 +224,21 @@ int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
         struct gsp_snap_window *win = &snap->windows[i];
         if (win->valid && covers(win, addr, len)) {
             snap->last = i;
-            take(snap, win, addr, to, len);
+            *out = lend(snap, win, addr, len);
             return GSP_OK;
         }
         if (i == 0)
             break;
         i--;
     }
-    return fetch(snap, addr, to, len);
+    return fetch(snap, addr, len, out);
+}
+
+int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
+{
+    const unsigned char *bytes;
+    int rc = gsp_snap_view(snap, addr, len, &bytes);
+    if (rc == GSP_OK)
+        memcpy(to, bytes, len);
+    return rc;
 }

@@ -61,6 +61,11 @@ void gsp_snap_filled(struct gsp_snap *snap, size_t done);
 /* Both at once, for a snapshot that is refreshed alone. */
 void gsp_snap_refresh(struct gsp_snap *snap);
 
+/* Lends len bytes at addr until the next call on this snapshot; fetches them if no window has
+ * them.  0, or the failure of the read: FAULT, NOPROC, PERM; LIMIT for more than a window. */
+GSP_MUST_CHECK int gsp_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len,
+                                 const unsigned char **out);
+
 /* Copies len bytes at addr; fetches them if no window has them.
- * 0, or the failure of the read: FAULT, NOPROC, PERM. */
+ * 0, or the failure of the read: FAULT, NOPROC, PERM, LIMIT. */
 GSP_MUST_CHECK int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len);

@@ -203,7 +203,7 @@ int gsp_py_codes_get(struct gsp_py_codes *codes, gsp_raddr addr, int64_t now_ns,
         *out = *known;
         return GSP_OK;
     }
-    struct gsp_py_code code = {.is_live = true, .seen_ns = now_ns, .checked_ns = now_ns};
+    struct gsp_py_code code = {.is_live = true, .seen_ns = now_ns, .due_ns = now_ns + 1};
     int rc = read_code(codes, addr, &code);
     if (rc == GSP_OK)
         rc = push_code(codes, &code, out);
@@ -293,16 +293,13 @@ int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t i
     return GSP_OK;
 }
 
-static bool is_due(const struct gsp_py_code *code, int64_t now_ns)
+/* After a check: when the next one is due. */
+static int64_t next_due(const struct gsp_py_code *code, int64_t now_ns)
 {
-    if (code->checked_ns == now_ns)
-        return false;
     if (code->checks < EARLY_CHECKS)
-        return true;
-    int64_t interval = (code->checked_ns - code->seen_ns) / AGE_SHARE;
-    if (interval > CHECK_INTERVAL_NS)
-        interval = CHECK_INTERVAL_NS;
-    return now_ns - code->checked_ns > interval;
+        return now_ns + 1;
+    int64_t interval = (now_ns - code->seen_ns) / AGE_SHARE;
+    return now_ns + (interval < CHECK_INTERVAL_NS ? interval : CHECK_INTERVAL_NS);
 }
 
 static void bury(struct gsp_py_codes *codes, struct gsp_py_code *code)
@@ -337,8 +334,8 @@ static bool check_batch(struct gsp_py_codes *codes, const uint32_t *due, size_t 
             mark.name_hash = hashes[i];
         }
         if (same_mark(&mark, &code->mark)) {
-            code->checked_ns = now_ns;
             code->checks++;
+            code->due_ns = next_due(code, now_ns);
         } else if (code->is_live) {
             bury(codes, code);
             all_same = false;
@@ -355,7 +352,7 @@ bool gsp_py_codes_check(struct gsp_py_codes *codes, const uint32_t *indices, siz
     bool all_same = true;
     for (size_t i = 0; i < count; i++) {
         struct gsp_py_code *code = &codes->codes[indices[i]];
-        if (gsp_likely(!is_due(code, now_ns)))
+        if (gsp_likely(now_ns < code->due_ns))
             continue;
         due[n++] = indices[i];
         if (n == BATCH) {

@@ -41,12 +41,13 @@ struct gsp_py_code_mark {
 
 struct gsp_py_code {
     gsp_raddr addr;
+    int64_t due_ns;        /* when the mark is to be checked next */
+    bool is_live;          /* false: another code object is at addr now */
     gsp_raddr instr_start; /* 3.11+: first instruction in the target */
     uint32_t instr_bytes;
     uint32_t first_line;
     uint32_t locals_count; /* 3.11+: words of localsplus before the value stack */
     uint32_t stack_words;  /* size of the value stack */
-    bool is_live;          /* false: another code object is at addr now */
     char *name;            /* owned; qualified where the version has it */
     char *file;            /* owned */
     size_t name_len;
@@ -54,8 +55,7 @@ struct gsp_py_code {
     uint8_t *table; /* owned; line table */
     size_t table_len;
     struct gsp_py_code_mark mark;
-    int64_t seen_ns;    /* first sight */
-    int64_t checked_ns; /* last check of the mark */
+    int64_t seen_ns; /* first sight */
     uint32_t checks;
 };
 

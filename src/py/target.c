@@ -11,6 +11,10 @@
  * whole lists are walked this often. */
 #define HEADS_INTERVAL_NS GSP_NS_PER_MS
 #define LIST_INTERVAL_NS  (100 * GSP_NS_PER_MS)
+/* At rates beyond some ten thousand a second these are not asked for at each look: who holds
+ * the GIL, and whether a thread still runs that has moved since the look before. */
+#define GIL_AGE_NS        (50 * GSP_NS_PER_US)
+#define STATE_AGE_NS      (50 * GSP_NS_PER_US)
 
 int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, struct gsp_err *err)
 {
@@ -90,8 +94,10 @@ static int update_list(struct gsp_py_target *target, int64_t now_ns)
     return gsp_py__threads_list(target, now_ns);
 }
 
-static void update_state(struct gsp_py_target *target, struct gsp_py_thread *thread)
+static void update_state(struct gsp_py_target *target, struct gsp_py_thread *thread, int64_t now_ns)
 {
+    if (thread->on_cpu && thread->changed && now_ns - target->looked_ns < STATE_AGE_NS)
+        return;
     if (thread->task.stat_fd < 0) {
         thread->state = 0;
         thread->on_cpu = true;
@@ -119,7 +125,7 @@ void gsp_py_target_states(struct gsp_py_target *target, int64_t now_ns)
     if (update_list(target, now_ns) != GSP_OK)
         return; /* the look that follows tells */
     for (size_t i = 0; i < target->thread_count; i++)
-        update_state(target, target->threads[i]);
+        update_state(target, target->threads[i], now_ns);
 }
 
 /* Who holds the GIL, from the bytes of this look. */
@@ -163,14 +169,15 @@ static bool reserve_spans(struct gsp_py_target *target, size_t need)
 }
 
 /* Reads what the wanted threads needed last time, all in one system call. */
-static int gather(struct gsp_py_target *target)
+static int gather(struct gsp_py_target *target, bool with_gil)
 {
     size_t need = GSP_SNAP_WINDOWS_MAX;
     for (size_t i = 0; i < target->thread_count; i++)
         need += target->threads[i]->wanted ? target->threads[i]->snap.count : 0;
     if (!reserve_spans(target, need))
         return GSP_E_NOMEM;
-    size_t count = gsp_snap_plan(&target->snap, target->spans, target->span_cap);
+    target->snap.planned = 0;
+    size_t count = with_gil ? gsp_snap_plan(&target->snap, target->spans, target->span_cap) : 0;
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
         if (thread->wanted)
@@ -280,13 +287,19 @@ int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now
         if (rc != GSP_OK)
             return rc;
         for (size_t i = 0; i < target->thread_count; i++)
-            update_state(target, target->threads[i]);
+            update_state(target, target->threads[i], now_ns);
     }
     want(target, flags);
-    int rc = gather(target);
+    bool with_gil = (flags & (GSP_PY_LOOK_GIL_ONLY | GSP_PY_LOOK_STILL)) ||
+                    now_ns - target->gil_ns >= GIL_AGE_NS;
+    int rc = gather(target, with_gil);
     if (rc != GSP_OK)
         return rc;
-    read_gil(target);
+    target->looked_ns = now_ns;
+    if (with_gil) {
+        target->gil_ns = now_ns;
+        read_gil(target);
+    }
     rc = walk_threads(target, flags, now_ns);
     find_shadowed(target);
     return rc;

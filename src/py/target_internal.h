@@ -29,6 +29,8 @@ struct gsp_py_target {
     size_t interp_count;
     int64_t heads_ns;  /* when the heads of the lists were last compared */
     int64_t listed_ns; /* when the lists were last walked */
+    int64_t looked_ns; /* last look */
+    int64_t gil_ns;    /* when the holders of the GIL were read */
     bool stale;        /* a thread vanished: walk the lists */
     size_t tid_at;     /* offset of the kernel's id in struct pthread; 0 unknown */
     struct gsp_mem_span *spans;

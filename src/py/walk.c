@@ -7,13 +7,16 @@
 
 /* Reads of a stack before it is given up. */
 #define TRIES_MAX   48U
+/* Bytes of a frame before its local variables; some 80 to 120. */
+#define HEADER_MAX  256U
 /* Reads running that must show an edge at the same frames to prove it. */
 #define PROOF_READS 3U
-#define HEADER_MAX  160U
 /* References of 3.14 and later carry marks in their low bits. */
 #define REF_MASK    (~7ULL)
 /* Frames the real top may be away from where the thread's pointer was. */
 #define TOP_STEPS   8U
+/* Frames and shims of one stack. */
+#define HOPS_MAX    (2UL * GSP_PY_DEPTH_MAX)
 /* Words above the caller's value stack in which the called function is looked for. */
 #define PROOF_WORDS 4U
 /* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
@@ -35,12 +38,34 @@ struct raw {
     bool executing;     /* its own mark says it is the running one */
 };
 
+static bool within(gsp_py_off off, size_t width, size_t len)
+{
+    return off == GSP_NO_OFFSET || (size_t)off + width <= len;
+}
+
+/* Do all fields of a frame lie in the header that is viewed at once? */
+static bool fits(const struct gsp_py_layout *lay)
+{
+    if (lay->frames == GSP_PY_FRAMES_OBJECTS) {
+        size_t len = (size_t)lay->frame_f_lasti + 4;
+        return lay->frame_f_lasti < HEADER_MAX && lay->frame_f_state < HEADER_MAX &&
+               (size_t)lay->frame_f_back + 8 <= len && (size_t)lay->frame_f_code + 8 <= len;
+    }
+    size_t len = lay->iframe_localsplus;
+    return len <= HEADER_MAX && (size_t)lay->iframe_previous + 8 <= len &&
+           (size_t)lay->iframe_executable + 8 <= len && (size_t)lay->iframe_funcobj + 8 <= len &&
+           (size_t)lay->iframe_instr_ptr + 8 <= len && lay->iframe_owner < len &&
+           within(lay->iframe_tlbc_index, 4, len) && within(lay->iframe_stackpointer, 8, len) &&
+           within(lay->iframe_stacktop, 4, len);
+}
+
 void gsp_py_walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
                         const struct gsp_py_runtime *run)
 {
     memset(walker, 0, sizeof(*walker));
     walker->mem = mem;
     walker->run = run;
+    walker->fits = fits(&run->layout);
     gsp_py_codes_init(&walker->codes, mem, run);
 }
 
@@ -49,6 +74,7 @@ bool gsp_py_walker_tidy(struct gsp_py_walker *walker)
     if (!gsp_py_codes_tidy(&walker->codes))
         return false;
     gsp_hmap_clear(&walker->edges);
+    memset(walker->known, 0, sizeof(walker->known));
     return true;
 }
 
@@ -58,19 +84,18 @@ void gsp_py_walker_free(struct gsp_py_walker *walker)
     gsp_hmap_free(&walker->edges);
 }
 
+/* Offsets of a layout lie within the header that is viewed: fits() has checked. */
 static uint64_t word_at(const unsigned char *bytes, gsp_py_off off)
 {
-    uint64_t v = 0;
-    if (off != GSP_NO_OFFSET && (size_t)off + 8 <= HEADER_MAX)
-        memcpy(&v, bytes + off, 8);
+    uint64_t v;
+    memcpy(&v, bytes + off, 8);
     return v;
 }
 
 static int32_t int_at(const unsigned char *bytes, gsp_py_off off)
 {
-    int32_t v = 0;
-    if (off != GSP_NO_OFFSET && (size_t)off + 4 <= HEADER_MAX)
-        memcpy(&v, bytes + off, 4);
+    int32_t v;
+    memcpy(&v, bytes + off, 4);
     return v;
 }
 
@@ -78,11 +103,8 @@ static int32_t int_at(const unsigned char *bytes, gsp_py_off off)
 static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, gsp_raddr addr,
                        struct raw *raw)
 {
-    unsigned char bytes[HEADER_MAX];
-    size_t len = lay->iframe_localsplus;
-    if (len > sizeof(bytes))
-        return GSP_E_FORMAT;
-    int rc = gsp_snap_read(snap, addr, bytes, len);
+    const unsigned char *bytes;
+    int rc = gsp_snap_view(snap, addr, lay->iframe_localsplus, &bytes);
     if (rc != GSP_OK)
         return rc;
     unsigned char owner = bytes[lay->iframe_owner];
@@ -116,13 +138,11 @@ static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, g
 static int read_frame_object(const struct gsp_py_layout *lay, struct gsp_snap *snap, gsp_raddr addr,
                              struct raw *raw)
 {
-    unsigned char bytes[HEADER_MAX];
+    const unsigned char *bytes;
     size_t len = (size_t)lay->frame_f_state + 1;
     if ((size_t)lay->frame_f_lasti + 4 > len)
         len = (size_t)lay->frame_f_lasti + 4;
-    if (len > sizeof(bytes))
-        return GSP_E_FORMAT;
-    int rc = gsp_snap_read(snap, addr, bytes, len);
+    int rc = gsp_snap_view(snap, addr, len, &bytes);
     if (rc != GSP_OK)
         return rc;
     signed char state = (signed char)bytes[lay->frame_f_state];
@@ -219,20 +239,48 @@ static int settle_top_object(const struct gsp_py_layout *lay, struct gsp_snap *s
     return GSP_OK;
 }
 
+/* The code object and location of a frame, into its place in walker->known. */
+static int look_up(struct gsp_py_walker *walker, const struct raw *raw, int64_t now_ns,
+                   struct gsp_py_known *known)
+{
+    uint32_t code;
+    uint32_t loc;
+    known->frame = 0;
+    int rc = gsp_py_codes_get(&walker->codes, raw->code, now_ns, &code);
+    if (rc != GSP_OK)
+        return rc;
+    rc = gsp_py_codes_loc(&walker->codes, code, raw->instr, raw->tlbc_index, &loc);
+    if (rc != GSP_OK) {
+        /* Perhaps another code object is at this address now. */
+        walker->codes.codes[code].due_ns = now_ns;
+        gsp_ignore(gsp_py_codes_check(&walker->codes, &code, 1, now_ns));
+        return rc;
+    }
+    *known = (struct gsp_py_known){.frame = raw->addr,
+                                   .code_addr = raw->code,
+                                   .instr = raw->instr,
+                                   .tlbc_index = raw->tlbc_index,
+                                   .code = code,
+                                   .loc = loc,
+                                   .caller_loc = GSP_PY_NO_LOC};
+    return GSP_OK;
+}
+
 static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_t now_ns)
 {
     struct gsp_py_chain *chain = &walker->chain;
     struct gsp_py_frame *frame = &chain->frames[chain->depth];
-    int rc = gsp_py_codes_get(&walker->codes, raw->code, now_ns, &frame->code);
-    if (rc != GSP_OK)
-        return rc;
-    rc = gsp_py_codes_loc(&walker->codes, frame->code, raw->instr, raw->tlbc_index, &frame->loc);
-    if (rc != GSP_OK) {
-        /* Perhaps another code object is at this address now. */
-        walker->codes.codes[frame->code].checks = 0;
-        gsp_ignore(gsp_py_codes_check(&walker->codes, &frame->code, 1, now_ns));
-        return rc;
+    frame->known = (uint32_t)(raw->addr >> 4 ^ raw->addr >> 14) & (GSP_PY_KNOWN_MAX - 1);
+    struct gsp_py_known *known = &walker->known[frame->known];
+    if (gsp_unlikely(known->frame != raw->addr || known->instr != raw->instr ||
+                     known->code_addr != raw->code || known->tlbc_index != raw->tlbc_index ||
+                     !walker->codes.codes[known->code].is_live)) {
+        int rc = look_up(walker, raw, now_ns, known);
+        if (rc != GSP_OK)
+            return rc;
     }
+    frame->code = known->code;
+    frame->loc = known->loc;
     frame->addr = raw->addr;
     frame->caller = raw->back;
     frame->func = raw->func;
@@ -266,7 +314,7 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
             chain->frames[chain->depth - 1].direct = false;
         if (rc != GSP_OK || raw.back == 0)
             break;
-        if (chain->depth == GSP_PY_DEPTH_MAX || hops > 2U * GSP_PY_DEPTH_MAX) {
+        if (chain->depth == GSP_PY_DEPTH_MAX || hops > HOPS_MAX) {
             chain->cut = true;
             break;
         }
@@ -285,7 +333,7 @@ static bool caller_holds(struct gsp_snap *snap, const struct gsp_py_frame *calle
     if (caller->sp + sizeof(words) > callee->addr && caller->sp < callee->addr) {
         /* The stack of the caller ends where the callee begins. */
         size_t count = (callee->addr - caller->sp) / 8;
-        if (gsp_snap_read(snap, caller->sp, words, count * 8) != GSP_OK)
+        if (count == 0 || gsp_snap_read(snap, caller->sp, words, count * 8) != GSP_OK)
             return false;
         for (size_t i = 0; i < count; i++) {
             if ((words[i] & REF_MASK) == callee->func)
@@ -332,8 +380,15 @@ static bool prove(struct gsp_py_walker *walker, struct gsp_snap *snap, unsigned 
         if (!caller && chain->cut)
             break;
         uint32_t loc = caller ? caller->loc : NO_CALLER;
-        if (gsp_likely(gsp_hmap_get(&walker->edges, loc, callee->code) != NULL))
+        struct gsp_py_known *known = &walker->known[callee->known];
+        /* Another frame may have taken the place in this very walk. */
+        bool mine = known->frame == callee->addr;
+        if (gsp_likely(mine && known->caller_loc == loc))
             continue;
+        if (gsp_hmap_get(&walker->edges, loc, callee->code)) {
+            known->caller_loc = mine ? loc : known->caller_loc;
+            continue;
+        }
         /* Counted from the root, where the stack moves least. */
         struct gsp_py_seen *seen = &walker->seen[chain->depth - 1 - i];
         if ((caller && caller_holds(snap, caller, callee)) || seen_again(seen, loc, callee, try)) {
@@ -350,6 +405,8 @@ int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr t
 {
     struct gsp_py_chain *chain = &walker->chain;
     int rc = GSP_E_TORN;
+    if (!walker->fits)
+        return GSP_E_FORMAT;
     /* Tries are numbered on from walk to walk, so that what one saw is no proof for the next. */
     unsigned first = walker->last_try + 2;
     for (unsigned try = first; try < first + TRIES_MAX; try++) {

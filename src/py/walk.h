@@ -38,8 +38,23 @@ struct gsp_py_frame {
     gsp_raddr sp;     /* 3.11+: where the value stack ended when it called; 0 unknown */
     uint32_t code;    /* index */
     uint32_t loc;     /* index */
+    uint32_t known;   /* where the walker remembers this frame */
     bool direct;      /* called by its caller's bytecode, without C between */
 };
+
+/* What was found for a frame when it last stood where it stands: saves the lookups for the
+ * frames that do not move. */
+struct gsp_py_known {
+    gsp_raddr frame;
+    gsp_raddr code_addr;
+    uint64_t instr;
+    uint32_t tlbc_index;
+    uint32_t code;
+    uint32_t loc;
+    uint32_t caller_loc; /* from which its being called is proven; GSP_PY_NO_LOC none */
+};
+
+#define GSP_PY_KNOWN_MAX 1024U /* a power of two */
 
 struct gsp_py_chain {
     size_t depth;
@@ -63,8 +78,10 @@ struct gsp_py_walker {
     struct gsp_py_codes codes;
     struct gsp_hmap edges; /* (location of the caller, code of the callee) proven */
     struct gsp_py_chain chain;
+    struct gsp_py_known known[GSP_PY_KNOWN_MAX];
     struct gsp_py_seen seen[GSP_PY_DEPTH_MAX]; /* by distance from the root */
     unsigned last_try;
+    bool fits;  /* the layout's frames can be read */
     bool still; /* the target is stopped: one read is the truth */
     uint64_t retries;
 };
