@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from typing import Dict, List, Mapping, Tuple
 
-from common import Bench, Row, gsprof_argv, need, report_of, run, shown, wakeups
+from common import Bench, Row, floor, gsprof_argv, need, report_of, run, shown
 from support import Profile, Target
 
 LIMIT = 0.02
@@ -77,13 +77,34 @@ def ticks(bench: Bench) -> Tuple[float, float, str]:
 def main(bench: Bench) -> None:
     for label, (name, args) in PROGRAMS.items():
         distance(bench, label, name, args)
-    bare, bare_command = wakeups(bench, 10000)
-    alone = 1000.0 * bare["late"] / max(1, bare["wakeups"])
+    target = bench.target("spin.py", 4)
+    try:
+        bare, bare_command = floor(bench, "awake", 10000)
+    finally:
+        target.end()
+    alone = 1000.0 * bare["late"] / max(1, bare["count"] + bare["late"])
     late, speed, command = ticks(bench)
     bench.add(
-        Row("accuracy", "10 kHz: late ticks, bare timer", alone, "per 1000", command=bare_command)
+        Row(
+            "accuracy",
+            "10 kHz: ticks that the machine loses (the floor)",
+            alone,
+            "per 1000",
+            command=bare_command,
+        )
     )
-    bench.add(Row("accuracy", "10 kHz: late ticks", late, "per 1000", "< 1", late < 1, command))
+    # A machine that takes the CPU away for milliseconds loses ticks for everybody.
+    bench.add(
+        Row(
+            "accuracy",
+            "10 kHz: late ticks",
+            late,
+            "per 1000",
+            "< 1 beyond floor",
+            late < 1 + 2 * alone,
+            command,
+        )
+    )
     bench.add(
         Row("accuracy", "10 kHz: samples a second", speed, "/s", ">= 9900", speed >= 9900, command)
     )

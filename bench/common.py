@@ -161,12 +161,12 @@ def report_of(path: Path) -> Json:
     return raw
 
 
-def wakeups(bench: Bench, rate_hz: int) -> Tuple[Json, str]:
-    """What a bare timer of this rate costs here, and how often it is late."""
-    exe = bench.folder / "wakeup"
-    build = ["cc", "-std=c11", "-O2", "-D_GNU_SOURCE", "-o", exe, ROOT / "bench" / "wakeup.c"]
+def floor(bench: Bench, *words: object) -> Tuple[Json, str]:
+    """What the bare mechanism costs here, and how many ticks the machine itself loses."""
+    exe = bench.folder / "floor"
+    build = ["cc", "-std=c11", "-O2", "-D_GNU_SOURCE", "-o", exe, ROOT / "bench" / "floor.c"]
     need(run(build), build)
-    argv = [exe, rate_hz, bench.seconds(3)]
+    argv = [exe, *words, bench.seconds(3)]
     figures: Json = json.loads(need(run(argv), argv).out)
     return figures, shown(argv)
 

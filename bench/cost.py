@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-from common import FULL_SPEED_HZ, Bench, Row, Tool, median, run, shown, tools, wakeups
+from common import FULL_SPEED_HZ, Bench, Row, Tool, floor, median, run, shown, tools
 from support import Target
 
 TARGETS: List[Tuple[str, str, List[object]]] = [
@@ -17,7 +17,7 @@ TARGETS: List[Tuple[str, str, List[object]]] = [
 
 def wakeup_floor(bench: Bench) -> None:
     """A timer wake-up and nothing else."""
-    figures, command = wakeups(bench, 1000)
+    figures, command = floor(bench, "sleep", 1000)
     bench.add(
         Row(
             "cost",
@@ -100,6 +100,17 @@ def at_1khz(bench: Bench, label: str, target: Target) -> None:
 
 
 def at_full_speed(bench: Bench, label: str, target: Target) -> None:
+    """With a bare read of the target beside it: what the system call alone costs here."""
+    read, read_command = floor(bench, "read", target.pid)
+    bench.add(
+        Row(
+            "cost",
+            f"{label}, full speed: a bare read (the floor)",
+            read["cpu_ms_per_1000"],
+            "ms/1000",
+            command=read_command,
+        )
+    )
     figures = in_turns(bench, target, FULL_SPEED_HZ, bench.seconds(2), bench.rounds(3))
     for name, (ms, speed, command) in figures.items():
         ours = name == "gsprof"

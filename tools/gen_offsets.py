@@ -309,7 +309,7 @@ def emit(columns: dict[Build, dict[str, int]]) -> str:
     out.append("\n".join(emit_rows(columns)) + "\n\n")
     names = ", ".join(f"c{i}" for i in range(len(BUILDS)))
     for i, build in enumerate(BUILDS):
-        out.append(f"#define {column_name(build)}(m, {names}) .m = c{i},\n")
+        out.append(f"#define {column_name(build)}(m, {names}) .m = (c{i}),\n")
     out.append("\nconst struct gsp_py_layout gsp_py__layouts[] = {\n")
     out += [layout_entry(b, columns[b]["version"]) for b in BUILDS]
     out.append("};\n\nconst size_t gsp_py__layout_count = GSP_COUNT(gsp_py__layouts);\n\n")
@@ -324,7 +324,7 @@ def emit(columns: dict[Build, dict[str, int]]) -> str:
         out.append(f"#define DEBUG_3_{m}(m, a, {names}) FIELD(m, a, c{2 * i}, c{2 * i + 1})\n")
     out.append(
         "#define FIELD(m, align, at, bound) {offsetof(struct gsp_py_layout, m), "
-        "sizeof(((struct gsp_py_layout *)0)->m), align, at, bound},\n\n"
+        "sizeof(((struct gsp_py_layout *)0)->m), (align), (at), (bound)},\n\n"
     )
     for m in minors:
         out.append(

@@ -139,17 +139,17 @@
     X(gen_frame_state,                NONE,   NONE,   NONE,     75,     67,     67,     67,     67,     83,     83,     83) \
     X(gen_name,                         48,     48,     40,     32,     24,     24,     24,     24,     40,     40,     40)
 
-#define COLUMN_3_8(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c0,
-#define COLUMN_3_9(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c1,
-#define COLUMN_3_10(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c2,
-#define COLUMN_3_11(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c3,
-#define COLUMN_3_12(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c4,
-#define COLUMN_3_13(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c5,
-#define COLUMN_3_14(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c6,
-#define COLUMN_3_15(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c7,
-#define COLUMN_3_13T(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c8,
-#define COLUMN_3_14T(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c9,
-#define COLUMN_3_15T(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = c10,
+#define COLUMN_3_8(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c0),
+#define COLUMN_3_9(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c1),
+#define COLUMN_3_10(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c2),
+#define COLUMN_3_11(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c3),
+#define COLUMN_3_12(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c4),
+#define COLUMN_3_13(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c5),
+#define COLUMN_3_14(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c6),
+#define COLUMN_3_15(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c7),
+#define COLUMN_3_13T(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c8),
+#define COLUMN_3_14T(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c9),
+#define COLUMN_3_15T(m, c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10) .m = (c10),
 
 const struct gsp_py_layout gsp_py__layouts[] = {
     { /* 3.8.18 */
@@ -310,7 +310,7 @@ const size_t gsp_py__layout_count = GSP_COUNT(gsp_py__layouts);
 #define DEBUG_3_13(m, a, c0, c1, c2, c3, c4, c5) FIELD(m, a, c0, c1)
 #define DEBUG_3_14(m, a, c0, c1, c2, c3, c4, c5) FIELD(m, a, c2, c3)
 #define DEBUG_3_15(m, a, c0, c1, c2, c3, c4, c5) FIELD(m, a, c4, c5)
-#define FIELD(m, align, at, bound) {offsetof(struct gsp_py_layout, m), sizeof(((struct gsp_py_layout *)0)->m), align, at, bound},
+#define FIELD(m, align, at, bound) {offsetof(struct gsp_py_layout, m), sizeof(((struct gsp_py_layout *)0)->m), (align), (at), (bound)},
 
 static const struct gsp_py__debug_field debug_3_13[] = {DEBUG_ROWS(DEBUG_3_13)};
 static const struct gsp_py__debug_field debug_3_14[] = {DEBUG_ROWS(DEBUG_3_14)};

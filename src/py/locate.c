@@ -23,17 +23,36 @@ struct found {
     uint32_t version; /* 0 while unknown; only major and minor when from a name */
 };
 
+/* A number of at most three digits at *p, before end; false if there is none. */
+static bool digits(const char **p, const char *end, uint32_t *out)
+{
+    const char *start = *p;
+    uint32_t v = 0;
+    for (; *p < end && **p >= '0' && **p <= '9' && *p - start < 3; (*p)++)
+        v = v * 10 + (uint32_t)(**p - '0');
+    *out = v;
+    return *p != start;
+}
+
+static bool dot(const char **p, const char *end)
+{
+    if (*p == end || **p != '.')
+        return false;
+    (*p)++;
+    return true;
+}
+
 /* "…python3.11…" in the last part of a path: 0x030b0000; 0 if it says nothing. */
 static uint32_t version_of_path(const char *path)
 {
     struct gsp_sv base = gsp_sv_basename(gsp_sv_of(path));
-    for (size_t i = 0; i + 8 < base.len; i++) {
-        if (memcmp(base.p + i, "python", 6) != 0)
-            continue;
-        unsigned major_no;
-        unsigned minor_no;
-        if (sscanf(base.p + i + 6, "%1u.%2u", &major_no, &minor_no) == 2)
-            return major_no << 24 | minor_no << 16;
+    const char *end = base.p + base.len;
+    for (const char *at = base.p; end - at > 8; at++) {
+        const char *p = at + 6;
+        uint32_t parts[2];
+        if (memcmp(at, "python", 6) == 0 && digits(&p, end, &parts[0]) && dot(&p, end) &&
+            digits(&p, end, &parts[1]))
+            return parts[0] << 24 | parts[1] << 16;
     }
     return 0;
 }
@@ -47,18 +66,11 @@ static bool looks_like_python(const char *path)
 /* "3.9.18" "\0": the text of PY_VERSION, which every build has in its constants. */
 static uint32_t match_version(const char *p, size_t len)
 {
-    char text[16];
-    size_t n = 0;
-    while (n < sizeof(text) - 1 && n < len && p[n] >= '.' && p[n] <= '9' && p[n] != '/') {
-        text[n] = p[n];
-        n++;
-    }
-    text[n] = '\0';
-    unsigned parts[3];
-    int used = 0;
-    if (n == len || (p[n] != '\0' && p[n] != '+') ||
-        sscanf(text, "%1u.%2u.%2u%n", &parts[0], &parts[1], &parts[2], &used) != 3 ||
-        (size_t)used != n || (parts[0] != 3 && parts[0] != 2))
+    const char *end = p + len;
+    uint32_t parts[3];
+    if (!digits(&p, end, &parts[0]) || !dot(&p, end) || !digits(&p, end, &parts[1]) ||
+        !dot(&p, end) || !digits(&p, end, &parts[2]) || p == end || (*p != '\0' && *p != '+') ||
+        (parts[0] != 2 && parts[0] != 3) || parts[1] > 255 || parts[2] > 255)
         return 0;
     return parts[0] << 24 | parts[1] << 16 | parts[2] << 8 | 0xf0U;
 }
@@ -195,7 +207,15 @@ static int try_map(pid_t pid, struct gsp_mem *mem, const struct gsp_map *map, bo
     return GSP_OK;
 }
 
-/* Rounds over the file mappings: files named like Python, the executable, all others. */
+/* In which round an image is looked at: files named like Python first, then the executable,
+ * then all others. */
+static int round_of(const struct gsp_map *map, const char *exe_path)
+{
+    if (looks_like_python(map->path))
+        return 0;
+    return exe_path && strcmp(exe_path, map->path) == 0 ? 1 : 2;
+}
+
 static int search(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps, struct found *found,
                   struct gsp_err *err)
 {
@@ -203,24 +223,21 @@ static int search(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps, s
     gsp_proc_exe(pid, &exe);
     struct gsp_err old = {0};
     const char *exe_path = gsp_buf_cstr(&exe);
-    for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < gsp_maps_count(maps); i++) {
-            const struct gsp_map *map = gsp_maps_at(maps, i);
-            if (map->offset != 0 || map->inode == 0 || !map->readable)
-                continue;
-            bool named = looks_like_python(map->path);
-            bool is_exe = exe_path && strcmp(exe_path, map->path) == 0;
-            if (round == 0 ? !named : round == 1 ? !is_exe || named : is_exe || named)
-                continue;
-            struct gsp_err here = {0};
-            int rc = try_map(pid, mem, map, round < 2, found, &here);
-            if (found->image)
-                return GSP_OK;
-            if (rc == GSP_E_VERSION)
-                old = here;
-            else if (rc != GSP_OK)
-                return gsp_err_set(err, rc, here.sys, "%s", here.msg);
-        }
+    size_t count = gsp_maps_count(maps);
+    for (size_t i = 0; i < 3 * count; i++) {
+        int round = (int)(i / count);
+        const struct gsp_map *map = gsp_maps_at(maps, i % count);
+        if (map->offset != 0 || map->inode == 0 || !map->readable ||
+            round_of(map, exe_path) != round)
+            continue;
+        struct gsp_err here = {0};
+        int rc = try_map(pid, mem, map, round < 2, found, &here);
+        if (found->image)
+            return GSP_OK;
+        if (rc == GSP_E_VERSION)
+            old = here;
+        else if (rc != GSP_OK)
+            return gsp_err_set(err, rc, here.sys, "%s", here.msg);
     }
     if (old.code)
         return gsp_err_set(err, GSP_E_VERSION, 0, "%s", old.msg);

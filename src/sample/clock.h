@@ -3,6 +3,8 @@
  * clock.h -- a steady clock: ticks at start + k × period, by absolute time.
  *
  * No drift, and no burst to catch up: slots whose time has passed are counted and left out.
+ * Beyond 4,000 ticks a second the clock gets up early, by as much as it was woken late of
+ * late, and waits the rest awake: a wake-up can take longer than such a period.
  *
  * Used by: sample/record.c.
  * Threads: one owner.
@@ -16,7 +18,8 @@
 struct gsp_clock {
     int64_t start_ns;
     int64_t period_ns;
-    int64_t slot; /* of the tick that was given last */
+    int64_t slot;     /* of the tick that was given last */
+    int64_t early_ns; /* how much before a tick to get up; 0 at low rates */
     bool jitter;
     uint64_t seed;
 };

@@ -22,7 +22,8 @@ static pid_t start(bool spin, int *wake)
         prctl(PR_SET_NAME, "a) R 1 (b");
         char byte = 0;
         tap_check(write(ready[1], &byte, 1) == 1);
-        for (volatile unsigned i = 0; spin; i++) {
+        volatile bool go_on = spin;
+        while (go_on) {
         }
         while (read(ends[0], &byte, 1) < 0) {
         }
