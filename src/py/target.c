@@ -9,7 +9,7 @@
 
 /* The heads of the lists of threads are compared this often (new threads go in front), the
  * whole lists are walked this often. */
-#define HEADS_INTERVAL_NS GSP_NS_PER_MS
+#define HEADS_INTERVAL_NS (5 * GSP_NS_PER_MS)
 #define LIST_INTERVAL_NS  (100 * GSP_NS_PER_MS)
 /* At rates beyond some ten thousand a second these are not asked for at each look: who holds
  * the GIL, and whether a thread still runs that has moved since the look before. */
