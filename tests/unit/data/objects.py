@@ -199,6 +199,22 @@ def names():
     say("interp", main(), "-")
 
 
+def tell_frames(frame):
+    """A function of its own, so that the frames it tells of do not change meanwhile."""
+    say("locals", id(frame), "inside=2 frame=* b=2 captured='in a cell'")
+    say("code", id(frame.f_code), "-")
+    outer = frame.f_back
+    say(
+        "locals",
+        id(outer),
+        "a=1 b=2 key='k' rest=(9,) more={'z': 0} x=[1] total=3 squares=[1] inner=* "
+        "captured='in a cell'",
+    )
+    say("code", id(outer.f_code), "-")
+    print("end", flush=True)
+    sys.stdin.readline()
+
+
 def local_variables(a, b=2, *rest, key="k", **more):
     x = [a]
     unbound = 1
@@ -210,19 +226,7 @@ def local_variables(a, b=2, *rest, key="k", **more):
     def inner():
         inside = b
         frame = sys._getframe()
-        say("locals", id(frame), "inside=2 frame=* b=2 captured='in a cell'")
-        say("code", id(frame.f_code), "-")
-        outer = frame.f_back
-        say(
-            "locals",
-            id(outer),
-            "a=1 b=2 key='k' rest=(9,) more={'z': 0} x=[1] total=3 squares=[1] inner=* "
-            "captured='in a cell'",
-        )
-        say("code", id(outer.f_code), "-")
-        print("end", flush=True)
-        del outer
-        sys.stdin.readline()
+        tell_frames(frame)
         return captured, inside
 
     return inner()
