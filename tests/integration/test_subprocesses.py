@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Dict, Set
 
 from conftest import StartRunning, StartTarget
-from support import Profile, Python, gsprof, main_python, program
+from support import PATIENCE_S, Profile, Python, gsprof, main_python, program
 
 EARLY = {"in_shell", "by_exec", "by_fork", "by_spawn"}
 
@@ -44,8 +45,12 @@ def test_without_it_only_the_one(start: StartTarget, tmp_path: Path) -> None:
 
 def test_dump_of_the_tree(start: StartTarget, tmp_path: Path) -> None:
     target = start("launcher.py", tmp_path)
-    raw = json.loads(gsprof("dump", "-p", target.pid, "-s", "--json").out)
-    names = {frame["name"] for thread in raw for frame in thread["frames"]}
+    names: Set[str] = set()
+    # The children are on their way to where they will be.
+    deadline = time.monotonic() + PATIENCE_S
+    while not names >= EARLY and time.monotonic() < deadline:
+        raw = json.loads(gsprof("dump", "-p", target.pid, "-s", "--json").out)
+        names |= {frame["name"] for thread in raw for frame in thread["frames"]}
     assert names >= EARLY
 
 
