@@ -19,6 +19,9 @@ packages() {
         python3                 cmd:python3
         xz-utils                cmd:xz
         libelf-dev              pc:libelf
+        libdw-dev               pc:libdw
+        liblzma-dev             pc:liblzma
+        libiberty-dev           file:/usr/include/libiberty/demangle.h
         zlib1g-dev              pc:zlib
         libzstd-dev             pc:libzstd
         libprotobuf-c-dev       pc:libprotobuf-c
@@ -40,6 +43,7 @@ packages() {
         python3-pytest          py:pytest
         python3-numpy           py:numpy
         golang-go               cmd:go
+        gdb                     cmd:gcore
         chromium                cmd:chromium
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h' ;;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -10,6 +11,7 @@
 
 struct dump_opts {
     int64_t pid;
+    const char *core;
     bool json;
     bool locals;
     bool subprocesses;
@@ -19,6 +21,12 @@ struct dump_opts {
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct dump_opts),
+    {.name = "core",
+     .kind = GSP_OPT_FILE,
+     .offset = offsetof(struct dump_opts, core),
+     .arg = "FILE",
+     .help = "A core file instead of a process: what it did when it ended. Needs the files that "
+             "were mapped, in their places."},
     GSP_OPT_SWITCH(struct dump_opts, locals, "locals", 'l', false,
                    "Local variables of each frame."),
     GSP_OPT_SUBPROCESSES(struct dump_opts),
@@ -32,6 +40,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof dump -p 4242 --locals", "With the local variables: where does it hang, and on what"},
     {"gsprof dump -p 4242 --subprocesses", "With its workers"},
     {"gsprof dump -p 4242 --json", "For a program to read"},
+    {"gsprof dump --core core.4242 --locals", "What a process did when it crashed"},
 };
 
 static struct gsp_sv shown_file(const struct dump_opts *opts, struct gsp_sv file)
@@ -39,14 +48,18 @@ static struct gsp_sv shown_file(const struct dump_opts *opts, struct gsp_sv file
     return gsp_view_file(&opts->view, file);
 }
 
-/* "active+gil", "idle", "idle, torn" */
-static void put_state(const struct gsp_dump_thread *thread, struct gsp_buf *out)
+/* "active+gil", "idle", "idle, torn"; of a core "ended", "ended+gil" */
+static void put_state(const struct gsp_dump *dump, const struct gsp_dump_thread *thread,
+                      struct gsp_buf *out)
 {
-    gsp_buf_puts(out, thread->on_cpu ? "active" : "idle");
+    if (!dump->is_core)
+        gsp_buf_puts(out, thread->on_cpu ? "active" : "idle");
+    else
+        gsp_buf_puts(out, "ended");
     if (thread->has_gil)
         gsp_buf_puts(out, "+gil");
     if (thread->torn)
-        gsp_buf_puts(out, ", torn");
+        gsp_buf_puts(out, dump->is_core ? ", unreadable" : ", torn");
 }
 
 static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame *frame,
@@ -83,11 +96,13 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
 {
     if (out->len)
         gsp_buf_putc(out, '\n');
-    gsp_buf_printf(out, "Process %d: ", (int)dump->pid);
+    gsp_buf_printf(out, "%s %d: ", dump->is_core ? "Core of process" : "Process", (int)dump->pid);
     gsp_buf_term(out, gsp_sv_of(dump->cmdline));
     gsp_buf_printf(out, "\nPython v%s (", dump->version);
     gsp_buf_term(out, gsp_sv_of(dump->exe));
     gsp_buf_puts(out, ")\n");
+    if (dump->signal)
+        gsp_buf_printf(out, "Ended by signal %d (%s)\n", dump->signal, strsignal(dump->signal));
     for (size_t i = 0; i < dump->thread_count; i++) {
         const struct gsp_dump_thread *thread = &dump->threads[i];
         gsp_buf_putc(out, '\n');
@@ -97,7 +112,7 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
         else
             gsp_buf_printf(out, "%sThread 0x%" PRIx64 "%s (", gsp_term_bold(term),
                            thread->python_id, gsp_term_off(term));
-        put_state(thread, out);
+        put_state(dump, thread, out);
         gsp_buf_putc(out, ')');
         if (thread->name.len) {
             gsp_buf_puts(out, ": \"");
@@ -127,6 +142,11 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
         gsp_json_u64(json, frame->line);
     else
         gsp_json_null(json);
+    gsp_json_key(json, "is_entry");
+    if (frame->is_entry < 0)
+        gsp_json_null(json);
+    else
+        gsp_json_bool(json, frame->is_entry == 1);
     gsp_json_key(json, "locals");
     if (!opts->locals) {
         gsp_json_null(json);
@@ -161,6 +181,15 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
     gsp_json_str(json, dump->exe);
     gsp_json_key(json, "python_version");
     gsp_json_str(json, dump->version);
+    if (dump->is_core) {
+        gsp_json_key(json, "signal");
+        if (dump->signal)
+            gsp_json_i64(json, dump->signal);
+        else
+            gsp_json_null(json);
+        gsp_json_key(json, "missing_bytes");
+        gsp_json_u64(json, dump->missing_bytes);
+    }
     gsp_json_obj_end(json);
 }
 
@@ -186,7 +215,10 @@ static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dum
     gsp_json_key(json, "is_main");
     gsp_json_bool(json, thread->is_main);
     gsp_json_key(json, "active");
-    gsp_json_bool(json, thread->on_cpu);
+    if (dump->is_core)
+        gsp_json_null(json);
+    else
+        gsp_json_bool(json, thread->on_cpu);
     gsp_json_key(json, "owns_gil");
     gsp_json_bool(json, thread->has_gil);
     gsp_json_key(json, "torn");
@@ -211,16 +243,20 @@ struct sink {
     struct gsp_term term;
     struct gsp_json json;
     struct gsp_buf out;
+    uint64_t missing_bytes; /* of a core */
 };
 
+/* pid 0: the core file. */
 static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
 {
     const struct gsp_dump_opts take = {.locals = sink->opts->locals,
                                        .blocking = sink->opts->blocking};
     struct gsp_dump *dump = NULL;
-    int rc = gsp_dump_take(pid, &take, &dump, err);
+    int rc = pid ? gsp_dump_take(pid, &take, &dump, err)
+                 : gsp_dump_take_core(sink->opts->core, &take, &dump, err);
     if (rc < 0)
         return rc;
+    sink->missing_bytes = dump->missing_bytes;
     if (sink->opts->json) {
         for (size_t i = 0; i < dump->thread_count; i++)
             json_thread(sink->opts, dump, &dump->threads[i], &sink->json);
@@ -256,11 +292,29 @@ static int dump_tree(struct sink *sink, pid_t pid, size_t *skipped, struct gsp_e
     return GSP_OK;
 }
 
+/* What is not in the dump, though it should be. */
+static void tell_losses(const struct gsp_parsed *parsed, const struct sink *sink, size_t skipped)
+{
+    struct gsp_term term;
+    if (parsed->globals.quiet)
+        return;
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    if (skipped)
+        gsp_term_line(&term, "gsprof: %zu processes of the tree were skipped: not Python, or gone",
+                      skipped);
+    if (sink->missing_bytes)
+        gsp_term_line(&term,
+                      "gsprof: the core file is cut: %" PRIu64 " bytes of memory are missing",
+                      sink->missing_bytes);
+}
+
 static int run(const struct gsp_parsed *parsed)
 {
     const struct dump_opts *opts = parsed->opts;
-    if (!opts->pid)
-        return gsp_cli_misuse(parsed, "dump needs a process: --pid PID");
+    if (!opts->pid && !opts->core)
+        return gsp_cli_misuse(parsed, "dump needs a process: --pid PID, or --core FILE");
+    if (opts->core && (opts->pid || opts->subprocesses || opts->blocking))
+        return gsp_cli_misuse(parsed, "--core does not go with --pid, --subprocesses, --blocking");
     struct sink sink = {.opts = opts};
     struct gsp_err err = {0};
     size_t skipped = 0;
@@ -278,25 +332,24 @@ static int run(const struct gsp_parsed *parsed)
         rc = gsp_cli_put_text(NULL, false, &sink.out, &err);
     gsp_buf_free(&sink.out);
     if (rc < 0)
-        return gsp_cli_fail(
-            parsed, &(struct gsp_hint_context){.pid = (pid_t)opts->pid, .blocking = opts->blocking},
-            &err);
-    if (skipped && !parsed->globals.quiet) {
-        struct gsp_term term;
-        gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-        gsp_term_line(&term, "gsprof: %zu processes of the tree were skipped: not Python, or gone",
-                      skipped);
-    }
+        return gsp_cli_fail(parsed,
+                            &(struct gsp_hint_context){.pid = (pid_t)opts->pid,
+                                                       .path = opts->core,
+                                                       .blocking = opts->blocking,
+                                                       .is_core = opts->core != NULL},
+                            &err);
+    tell_losses(parsed, &sink, skipped);
     return 0;
 }
 
 const struct gsp_command gsp_cmd_dump = {
     .name = "dump",
     .summary = "Show what every thread of a process does right now",
-    .synopsis = "-p PID [OPTIONS]",
+    .synopsis = "-p PID | --core FILE [OPTIONS]",
     .about = "Prints the stack of each thread, innermost frame first, and whether the thread is "
              "running (active) or waiting (idle) and holds the GIL. The process is not stopped "
-             "and not changed.",
+             "and not changed. Of a core file the threads are shown as they were when it was "
+             "written.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct dump_opts),

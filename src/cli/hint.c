@@ -328,6 +328,18 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
     }
 }
 
+static void hint_core(const struct scene *scene, struct gsp_hint *out)
+{
+    gsp_auto_buf word = {0};
+    gsp_hint_word(&word, gsp_sv_of(scene->context->path));
+    const char *path = gsp_buf_cstr(&word);
+    set_what(out, "%s", scene->err->msg);
+    if (scene->err->code == GSP_E_NOFILE)
+        gsp_hint_add(out, "cores that systemd keeps", "coredumpctl list");
+    else if (path)
+        gsp_hint_add(out, "what it is, and of which program", "file %.200s", path);
+}
+
 static void hint_noexec(const struct scene *scene, struct gsp_hint *out)
 {
     const char *program = scene->context->program;
@@ -366,6 +378,10 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
         look_program(context->root, context->pid, scene.program, sizeof(scene.program));
         snprintf(scene.target, sizeof(scene.target), "process %d%s%s%s", (int)context->pid,
                  scene.program[0] ? " (" : "", scene.program, scene.program[0] ? ")" : "");
+    }
+    if (context->is_core && context->path) {
+        hint_core(&scene, out);
+        return;
     }
     for (size_t i = 0; i < GSP_COUNT(MAKERS); i++) {
         if (MAKERS[i].code == err->code) {

@@ -30,6 +30,7 @@ struct gsp_hint_context {
     char *const *argv;   /* our own command line, to be typed again; NULL when unknown */
     const char *program; /* the program that was to be started, or NULL */
     bool blocking;       /* --blocking was asked for */
+    bool is_core;        /* path is a core file, which stands for the target */
 };
 
 struct gsp_remedy {

@@ -24,7 +24,8 @@
 struct gsp_image; /* opaque */
 
 /* map is the mapping of the file's first page (offset 0); it, maps and mem are borrowed until
- * gsp_image_close().  Fails with FORMAT (not an ELF image of this machine), FAULT, NOPROC,
+ * gsp_image_close().  pid 0: no live process, files are opened by their own names.
+ * Fails with FORMAT (not an ELF image of this machine), FAULT, NOPROC,
  * PERM or NOMEM. */
 GSP_MUST_CHECK int gsp_image_open(pid_t pid, struct gsp_mem *mem, const struct gsp_map *map,
                                   struct gsp_image **out, struct gsp_err *err);

@@ -27,6 +27,8 @@ static int open_same(const char *path, uint64_t inode)
  * to what is mapped (needs CAP_SYS_ADMIN, finds deleted files), the executable's link. */
 static int open_file(const struct gsp_image *image)
 {
+    if (image->pid == 0)
+        return open_same(image->map->path, image->map->inode); /* of a core file */
     char path[4200];
     snprintf(path, sizeof(path), "/proc/%d/root%s", (int)image->pid, image->map->path);
     int fd = open_same(path, image->map->inode);

@@ -187,11 +187,12 @@ static int old_python(struct gsp_mem *mem, struct gsp_image *image, const char *
 
 /* Opens the image at map and keeps it in *found if the runtime is in it.
  * GSP_OK with found->image NULL: not here. */
-static int try_map(pid_t pid, struct gsp_mem *mem, const struct gsp_map *map, bool thorough,
+static int try_map(const struct gsp_py_place *place, const struct gsp_map *map, bool thorough,
                    struct found *found, struct gsp_err *err)
 {
     struct gsp_image *image;
-    int rc = gsp_image_open(pid, mem, map, &image, err);
+    struct gsp_mem *mem = place->mem;
+    int rc = gsp_image_open(place->pid, mem, map, &image, err);
     if (rc == GSP_E_FORMAT || rc == GSP_E_FAULT)
         return GSP_OK;
     if (rc != GSP_OK)
@@ -216,22 +217,18 @@ static int round_of(const struct gsp_map *map, const char *exe_path)
     return exe_path && strcmp(exe_path, map->path) == 0 ? 1 : 2;
 }
 
-static int search(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps, struct found *found,
-                  struct gsp_err *err)
+static int search(const struct gsp_py_place *place, struct found *found, struct gsp_err *err)
 {
-    gsp_auto_buf exe = {0};
-    gsp_proc_exe(pid, &exe);
     struct gsp_err old = {0};
-    const char *exe_path = gsp_buf_cstr(&exe);
-    size_t count = gsp_maps_count(maps);
+    size_t count = gsp_maps_count(place->maps);
     for (size_t i = 0; i < 3 * count; i++) {
         int round = (int)(i / count);
-        const struct gsp_map *map = gsp_maps_at(maps, i % count);
+        const struct gsp_map *map = gsp_maps_at(place->maps, i % count);
         if (map->offset != 0 || map->inode == 0 || !map->readable ||
-            round_of(map, exe_path) != round)
+            round_of(map, place->exe) != round)
             continue;
         struct gsp_err here = {0};
-        int rc = try_map(pid, mem, map, round < 2, found, &here);
+        int rc = try_map(place, map, round < 2, found, &here);
         if (found->image)
             return GSP_OK;
         if (rc == GSP_E_VERSION)
@@ -241,7 +238,9 @@ static int search(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps, s
     }
     if (old.code)
         return gsp_err_set(err, GSP_E_VERSION, 0, "%s", old.msg);
-    return gsp_err_set(err, GSP_E_NOTPY, 0, "no Python interpreter in process %d", (int)pid);
+    if (place->pid == 0)
+        return gsp_err_set(err, GSP_E_NOTPY, 0, "no Python interpreter in this core file");
+    return gsp_err_set(err, GSP_E_NOTPY, 0, "no Python interpreter in process %d", (int)place->pid);
 }
 
 static int choose_layout(struct gsp_mem *mem, const struct found *found, const char *path,
@@ -294,6 +293,22 @@ static int validate(struct gsp_mem *mem, const struct gsp_py_runtime *rt, struct
     return GSP_OK;
 }
 
+int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *out,
+                     struct gsp_err *err)
+{
+    *out = (struct gsp_py_runtime){0};
+    struct found found = {0};
+    int rc = search(place, &found, err);
+    if (rc != GSP_OK)
+        return rc;
+    out->addr = found.runtime;
+    out->code_type = symbol(found.image, "PyCode_Type");
+    const struct gsp_map *map = gsp_maps_find(place->maps, found.runtime);
+    rc = choose_layout(place->mem, &found, map ? map->path : "?", out, err);
+    gsp_image_close(found.image);
+    return rc == GSP_OK ? validate(place->mem, out, err) : rc;
+}
+
 int gsp_py_locate(pid_t pid, struct gsp_mem *mem, struct gsp_py_runtime *out, struct gsp_err *err)
 {
     *out = (struct gsp_py_runtime){0};
@@ -305,15 +320,9 @@ int gsp_py_locate(pid_t pid, struct gsp_mem *mem, struct gsp_py_runtime *out, st
         gsp_maps_free(maps);
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has no memory (a zombie?)", (int)pid);
     }
-    struct found found = {0};
-    rc = search(pid, mem, maps, &found, err);
-    if (rc == GSP_OK) {
-        out->addr = found.runtime;
-        out->code_type = symbol(found.image, "PyCode_Type");
-        const struct gsp_map *map = gsp_maps_find(maps, found.runtime);
-        rc = choose_layout(mem, &found, map ? map->path : "?", out, err);
-        gsp_image_close(found.image);
-    }
+    gsp_auto_buf exe = {0};
+    gsp_proc_exe(pid, &exe);
+    rc = gsp_py_locate_in(&(struct gsp_py_place){pid, mem, maps, gsp_buf_cstr(&exe)}, out, err);
     gsp_maps_free(maps);
-    return rc == GSP_OK ? validate(mem, out, err) : rc;
+    return rc;
 }

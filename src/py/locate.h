@@ -13,6 +13,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "proc/maps.h"
 #include "proc/mem.h"
 #include "py/layout.h"
 
@@ -23,7 +24,18 @@ struct gsp_py_runtime {
     char version[32]; /* "3.11.7" */
 };
 
+/* Where an interpreter is looked for; all borrowed for the call. */
+struct gsp_py_place {
+    pid_t pid; /* 0: no live process */
+    struct gsp_mem *mem;
+    const struct gsp_maps *maps;
+    const char *exe; /* path of the executable, NULL when unknown */
+};
+
 /* Fails with NOTPY, VERSION (the message names the one found), STARTING (found, but not
  * initialised yet), FORMAT (its memory makes no sense), NOPROC, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_py_locate(pid_t pid, struct gsp_mem *mem, struct gsp_py_runtime *out,
                                  struct gsp_err *err);
+/* The same where the map is known already: a core file. */
+GSP_MUST_CHECK int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *out,
+                                    struct gsp_err *err);

@@ -16,6 +16,21 @@
 #define GIL_AGE_NS        (50 * GSP_NS_PER_US)
 #define STATE_AGE_NS      (50 * GSP_NS_PER_US)
 
+/* Once the runtime is known. */
+static int begin(struct gsp_py_target *target, struct gsp_err *err)
+{
+    target->walker = malloc(sizeof(*target->walker));
+    if (!target->walker)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    gsp_py_walker_init(target->walker, target->mem, &target->run);
+    gsp_snap_init(&target->snap, target->mem);
+    int rc = gsp_py__threads_list(target, gsp_now_ns());
+    if (rc != GSP_OK)
+        return gsp_err_set(err, rc, 0, "threads of process %d: %s", (int)target->pid,
+                           gsp_err_text(rc));
+    return GSP_OK;
+}
+
 int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, struct gsp_err *err)
 {
     *out = NULL;
@@ -26,18 +41,32 @@ int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, struct gsp_err *er
     int rc = gsp_mem_open_pid(pid, &target->mem, err);
     if (rc == GSP_OK)
         rc = gsp_py_locate(pid, target->mem, &target->run, err);
-    if (rc == GSP_OK) {
-        target->walker = malloc(sizeof(*target->walker));
-        if (!target->walker)
-            rc = gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (rc == GSP_OK)
+        rc = begin(target, err);
+    if (rc != GSP_OK) {
+        gsp_py_target_close(target);
+        return rc;
     }
+    *out = target;
+    return GSP_OK;
+}
+
+int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_py_target *target = calloc(1, sizeof(*target));
+    if (!target)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    target->core = core;
+    target->pid = gsp_core_info(core)->pid;
+    int rc = gsp_core_mem(core, &target->mem, err);
     if (rc == GSP_OK) {
-        gsp_py_walker_init(target->walker, target->mem, &target->run);
-        gsp_snap_init(&target->snap, target->mem);
-        rc = gsp_py__threads_list(target, gsp_now_ns());
-        if (rc != GSP_OK)
-            rc = gsp_err_set(err, rc, 0, "threads of process %d: %s", (int)pid, gsp_err_text(rc));
+        const struct gsp_py_place place = {
+            .mem = target->mem, .maps = gsp_core_maps(core), .exe = gsp_core_info(core)->exe};
+        rc = gsp_py_locate_in(&place, &target->run, err);
     }
+    if (rc == GSP_OK)
+        rc = begin(target, err);
     if (rc != GSP_OK) {
         gsp_py_target_close(target);
         return rc;
@@ -358,4 +387,12 @@ gsp_raddr gsp_py_target_frame_addr(const struct gsp_py_target *target, size_t i)
 {
     const struct gsp_py_chain *chain = &target->walker->chain;
     return i < chain->depth ? chain->frames[i].addr : 0;
+}
+
+int gsp_py_target_frame_entry(const struct gsp_py_target *target, size_t i)
+{
+    const struct gsp_py_chain *chain = &target->walker->chain;
+    if (i >= chain->depth || target->run.layout.frames == GSP_PY_FRAMES_OBJECTS)
+        return -1;
+    return chain->frames[i].is_entry ? 1 : 0;
 }

@@ -19,6 +19,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
+#include "proc/core.h"
 #include "proc/mem.h"
 #include "proc/snap.h"
 #include "proc/task.h"
@@ -68,6 +69,10 @@ struct gsp_py_target; /* opaque */
 
 /* Fails with NOPROC, PERM, NOTPY, VERSION, STARTING, FORMAT, NOMEM. */
 GSP_MUST_CHECK int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, struct gsp_err *err);
+/* A process that is no more, as a core file has it: nothing is asked of the kernel, states are
+ * unknown, and looks should be GSP_PY_LOOK_STILL.  core is borrowed until gsp_py_target_close(). */
+GSP_MUST_CHECK int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out,
+                                           struct gsp_err *err);
 void gsp_py_target_close(struct gsp_py_target *target); /* NULL does nothing */
 
 /* 0, also if single stacks could not be had (see their status); NOPROC when the process or its
@@ -95,3 +100,6 @@ uint64_t gsp_py_target_epoch(const struct gsp_py_target *target);
 /* The address of the i-th frame (innermost first) of the thread that was walked last; 0 past
  * the last. */
 gsp_raddr gsp_py_target_frame_addr(const struct gsp_py_target *target, size_t i);
+/* Did C code enter the interpreter with that frame?  1 or 0; -1 before 3.11, which does not
+ * tell, and past the last. */
+int gsp_py_target_frame_entry(const struct gsp_py_target *target, size_t i);

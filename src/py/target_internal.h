@@ -18,6 +18,7 @@ struct gsp_py__head {
 
 struct gsp_py_target {
     pid_t pid;
+    const struct gsp_core *core; /* NULL: a live process */
     struct gsp_mem *mem;
     struct gsp_py_runtime run;
     struct gsp_py_walker *walker;

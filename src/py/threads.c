@@ -85,14 +85,16 @@ static int add(struct gsp_py_target *target, gsp_raddr tstate, uint64_t python_i
 static void identify(struct gsp_py_target *target)
 {
     const struct gsp_py_layout *lay = &target->run.layout;
-    struct gsp_task *tasks = NULL;
+    struct gsp_task *listed = NULL;
     size_t count = 0;
+    const struct gsp_task *tasks = target->core ? gsp_core_threads(target->core, &count) : NULL;
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
         if (thread->tid)
             continue;
-        if (!tasks && gsp_proc_tasks(target->pid, &tasks, &count, NULL) != GSP_OK)
+        if (!tasks && gsp_proc_tasks(target->pid, &listed, &count, NULL) != GSP_OK)
             return;
+        tasks = tasks ? tasks : listed;
         uint64_t native = 0;
         if (lay->tstate_native_thread_id != GSP_NO_OFFSET &&
             gsp_mem_read_u64(target->mem, thread->tstate + lay->tstate_native_thread_id, &native) ==
@@ -101,10 +103,10 @@ static void identify(struct gsp_py_target *target)
         else
             thread->tid = tid_of_pthread(target, thread->python_id, tasks, count);
         thread->is_main = thread->tid == target->pid && thread->interp == 0;
-        if (thread->tid)
+        if (thread->tid && !target->core)
             gsp_ignore(gsp_taskfd_open(&thread->task, target->pid, thread->tid));
     }
-    free(tasks);
+    free(listed);
 }
 
 /* The threads of one interpreter. */

@@ -34,6 +34,7 @@ struct raw {
     gsp_raddr sp; /* 0: none saved, the frame is executing (or unknown) */
     uint32_t tlbc_index;
     bool is_shim;
+    bool is_entry;      /* 3.11: its own mark; later a shim below it tells */
     bool on_data_stack; /* in the thread's own stack of frames, not in a generator */
     bool executing;     /* its own mark says it is the running one */
 };
@@ -56,7 +57,7 @@ static bool fits(const struct gsp_py_layout *lay)
            (size_t)lay->iframe_executable + 8 <= len && (size_t)lay->iframe_funcobj + 8 <= len &&
            (size_t)lay->iframe_instr_ptr + 8 <= len && lay->iframe_owner < len &&
            within(lay->iframe_tlbc_index, 4, len) && within(lay->iframe_stackpointer, 8, len) &&
-           within(lay->iframe_stacktop, 4, len);
+           within(lay->iframe_stacktop, 4, len) && within(lay->iframe_is_entry, 1, len);
 }
 
 void gsp_py_walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
@@ -115,6 +116,7 @@ static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, g
     raw->instr = word_at(bytes, lay->iframe_instr_ptr);
     raw->is_shim = owner >= OWNER_SHIM;
     raw->on_data_stack = owner == 0;
+    raw->is_entry = lay->iframe_is_entry != GSP_NO_OFFSET && bytes[lay->iframe_is_entry] != 0;
     raw->tlbc_index = 0;
     if (lay->iframe_tlbc_index != GSP_NO_OFFSET)
         raw->tlbc_index = (uint32_t)int_at(bytes, lay->iframe_tlbc_index);
@@ -286,6 +288,7 @@ static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_
     frame->func = raw->func;
     frame->sp = raw->sp;
     frame->direct = raw->on_data_stack;
+    frame->is_entry = raw->is_entry;
     chain->codes[chain->depth] = frame->code;
     chain->depth++;
     return GSP_OK;
@@ -308,10 +311,12 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
         rc = lay->frames == GSP_PY_FRAMES_OBJECTS ? settle_top_object(lay, snap, &raw)
                                                   : settle_top(walker, snap, &raw);
     for (size_t hops = 0; rc == GSP_OK; hops++) {
-        if (!raw.is_shim)
+        if (!raw.is_shim) {
             rc = add_frame(walker, &raw, now_ns);
-        else if (chain->depth)
+        } else if (chain->depth) {
             chain->frames[chain->depth - 1].direct = false;
+            chain->frames[chain->depth - 1].is_entry = true;
+        }
         if (rc != GSP_OK || raw.back == 0)
             break;
         if (chain->depth == GSP_PY_DEPTH_MAX || hops > HOPS_MAX) {

@@ -40,6 +40,7 @@ struct gsp_py_frame {
     uint32_t loc;     /* index */
     uint32_t known;   /* where the walker remembers this frame */
     bool direct;      /* called by its caller's bytecode, without C between */
+    bool is_entry;    /* 3.11+: C code began an eval loop with it */
 };
 
 /* What was found for a frame when it last stood where it stands: saves the lookups for the

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "base/time.h"
+#include "proc/core.h"
 #include "proc/stop.h"
 #include "proc/task.h"
 #include "py/object.h"
@@ -35,6 +36,7 @@ struct taking {
     struct gsp_py_target *target;
     const struct gsp_dump_opts *opts;
     struct gsp_dump_thread *threads; /* of the dump, while it is made */
+    const char *core_name;           /* what the kernel called a process whose core this is */
     unsigned flags;
     bool failed; /* an allocation did */
 };
@@ -134,7 +136,8 @@ static void take_locals(struct taking *take, gsp_raddr frame_addr, gsp_raddr cod
     free(col);
 }
 
-static void take_frames(struct taking *take, const struct gsp_py_thread *thread,
+/* walked: the target's chain is this thread's. */
+static void take_frames(struct taking *take, const struct gsp_py_thread *thread, bool walked,
                         struct gsp_dump_thread *out)
 {
     struct gsp_py_codes *codes = gsp_py_target_codes(take->target);
@@ -145,7 +148,8 @@ static void take_frames(struct taking *take, const struct gsp_py_thread *thread,
         frames[i].name = arena_text(take, (struct gsp_sv){code->name, code->name_len});
         frames[i].file = arena_text(take, (struct gsp_sv){code->file, code->file_len});
         frames[i].line = loc->line;
-        if (take->opts->locals && thread->status == GSP_OK)
+        frames[i].is_entry = walked ? gsp_py_target_frame_entry(take->target, i) : -1;
+        if (take->opts->locals && walked)
             take_locals(take, gsp_py_target_frame_addr(take->target, i), code->addr, &frames[i]);
     }
     out->frames = frames;
@@ -164,22 +168,28 @@ static void take_name(void *user, uint64_t python_id, struct gsp_sv name)
 static void take_thread(struct taking *take, struct gsp_py_thread *thread,
                         struct gsp_dump_thread *out)
 {
-    /* Stacks of the look stay good if this walk fails; locals need frames of now. */
-    if (take->opts->locals || thread->status != GSP_OK)
-        gsp_ignore(gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns()));
+    /* What the stack of the look does not tell of its frames needs frames of now; without
+     * locals the stack stays good if this walk fails. */
+    int before = thread->status;
+    bool walked = gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns()) == GSP_OK;
+    if (!walked && before == GSP_OK && !take->opts->locals)
+        thread->status = GSP_OK;
+    bool is_core = take->dump->pub.is_core;
     gsp_auto_buf comm = {0};
-    if (thread->tid)
+    if (thread->tid && !is_core)
         gsp_task_comm(take->dump->pub.pid, thread->tid, &comm);
+    if (is_core && thread->is_main)
+        gsp_buf_puts(&comm, take->core_name);
     *out = (struct gsp_dump_thread){.os_id = (uint64_t)thread->tid,
                                     .python_id = thread->python_id,
                                     .name = arena_text(take, gsp_buf_sv(&comm)),
                                     .is_main = thread->is_main,
-                                    .on_cpu = thread->on_cpu && !thread->shadowed,
+                                    .on_cpu = thread->on_cpu && !thread->shadowed && !is_core,
                                     .has_gil = thread->has_gil,
                                     .torn = thread->status != GSP_OK,
                                     .state = thread->state,
                                     .interpreter = thread->interp};
-    take_frames(take, thread, out);
+    take_frames(take, thread, walked, out);
 }
 
 static int by_importance(const void *a, const void *b)
@@ -254,28 +264,97 @@ static int take_all(struct taking *take, struct gsp_err *err)
     return rc;
 }
 
-int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
-                  struct gsp_err *err)
+static int take_core(struct taking *take, const struct gsp_core *core, struct gsp_err *err)
 {
-    *out = NULL;
-    struct taking take = {.opts = opts};
-    int rc = gsp_py_target_open(pid, &take.target, err);
+    const struct gsp_core_info *info = gsp_core_info(core);
+    struct gsp_dump *dump = &take->dump->pub;
+    dump->is_core = true;
+    take->core_name = info->name;
+    dump->pid = info->pid;
+    dump->ppid = info->ppid;
+    dump->signal = info->signal;
+    dump->missing_bytes = info->missing_bytes;
+    const char *words = info->cmdline[0] ? info->cmdline : info->name;
+    dump->cmdline = arena_text(take, gsp_sv_of(words)).p;
+    dump->exe = arena_text(take, gsp_sv_of(info->exe)).p;
+    memcpy(dump->version, gsp_py_target_runtime(take->target)->version, sizeof(dump->version));
+    take->flags = GSP_PY_LOOK_IDLE | GSP_PY_LOOK_STILL | GSP_PY_LOOK_NO_STATE;
+    int rc = take_threads(take, err);
     if (rc != GSP_OK)
         return rc;
+    size_t unread = 0;
+    for (size_t i = 0; i < dump->thread_count; i++)
+        unread += take->threads[i].torn;
+    if (unread == dump->thread_count)
+        return gsp_err_set(err, GSP_E_FAULT, 0, "no stack of its %zu threads can be read", unread);
+    take_names(take);
+    return GSP_OK;
+}
+
+/* Takes target, which is open; core is NULL for a live process. */
+static int take_target(struct gsp_py_target *target, const struct gsp_core *core,
+                       const struct gsp_dump_opts *opts, struct gsp_dump **out, struct gsp_err *err)
+{
+    struct taking take = {.opts = opts, .target = target};
     take.dump = calloc(1, sizeof(*take.dump));
     if (!take.dump) {
-        gsp_py_target_close(take.target);
+        gsp_py_target_close(target);
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
     }
-    take.dump->pub.pid = pid;
-    rc = take_all(&take, err);
-    gsp_py_target_close(take.target);
+    take.dump->pub.pid = gsp_py_target_pid(target);
+    int rc = core ? take_core(&take, core, err) : take_all(&take, err);
+    gsp_py_target_close(target);
     if (rc != GSP_OK) {
         gsp_dump_free(&take.dump->pub);
         return rc;
     }
     *out = &take.dump->pub;
     return GSP_OK;
+}
+
+int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
+                  struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_py_target *target;
+    int rc = gsp_py_target_open(pid, &target, err);
+    return rc == GSP_OK ? take_target(target, NULL, opts, out, err) : rc;
+}
+
+/* Why a core that is there could not be read, if the reason is that parts of it are not. */
+static int explain(const struct gsp_core *core, const char *path, int rc, struct gsp_err *err)
+{
+    char what[sizeof(err->msg)] = "";
+    if (err)
+        memcpy(what, err->msg, sizeof(what));
+    uint64_t missing = gsp_core_info(core)->missing_bytes;
+    const char *lacks = gsp_core_lacks(core);
+    if (missing)
+        return gsp_err_set(err, rc, 0, "%.80s: %.100s: %llu bytes of its memory were cut off", path,
+                           what, (unsigned long long)missing);
+    if (lacks)
+        return gsp_err_set(err, rc, 0,
+                           "%.80s: %.60s: it needs %.60s, which is not here or another build", path,
+                           what, lacks);
+    return gsp_err_set(err, rc, 0, "%.100s: %.120s", path, what);
+}
+
+int gsp_dump_take_core(const char *path, const struct gsp_dump_opts *opts, struct gsp_dump **out,
+                       struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_core *core;
+    int rc = gsp_core_open(path, &core, err);
+    if (rc != GSP_OK)
+        return rc;
+    struct gsp_py_target *target;
+    rc = gsp_py_target_open_core(core, &target, err);
+    if (rc == GSP_OK)
+        rc = take_target(target, core, opts, out, err);
+    if (rc != GSP_OK)
+        rc = explain(core, path, rc, err);
+    gsp_core_close(core);
+    return rc;
 }
 
 struct pid_list {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dump.h -- the stacks of all threads of a process, now.
+ * dump.h -- the stacks of all threads of a process, now or when its core file was written.
  *
  * Text is UTF-8 as the target has it: it can hold NULs and control characters.
  *
@@ -28,6 +28,7 @@ struct gsp_dump_frame {
     struct gsp_sv name; /* qualified */
     struct gsp_sv file;
     uint32_t line; /* 0 when unknown */
+    int is_entry;  /* C code entered the interpreter with it: 1, 0; -1 unknown */
     const struct gsp_dump_local *locals;
     size_t local_count;
 };
@@ -37,7 +38,7 @@ struct gsp_dump_thread {
     uint64_t python_id; /* threading.get_ident() */
     struct gsp_sv name; /* empty when unknown */
     bool is_main;
-    bool on_cpu; /* running or runnable */
+    bool on_cpu; /* running or runnable; of a core: false, it is not known */
     bool has_gil;
     bool torn;            /* the stack kept changing; what is shown is the last try */
     char state;           /* the kernel's: 'R', 'S', 'D', …; 0 unknown */
@@ -47,6 +48,9 @@ struct gsp_dump_thread {
 };
 
 struct gsp_dump {
+    bool is_core;
+    int signal;             /* of a core: what ended the process; 0 none, or unknown */
+    uint64_t missing_bytes; /* of a core: memory that was cut off it */
     pid_t pid;
     pid_t ppid;
     const char *cmdline;
@@ -66,6 +70,9 @@ struct gsp_dump_opts {
  * NOMEM. */
 GSP_MUST_CHECK int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
                                  struct gsp_err *err);
+/* The same of a core file.  Fails with NOFILE, IO and LIMIT too. */
+GSP_MUST_CHECK int gsp_dump_take_core(const char *path, const struct gsp_dump_opts *opts,
+                                      struct gsp_dump **out, struct gsp_err *err);
 void gsp_dump_free(struct gsp_dump *dump); /* NULL does nothing */
 
 /* The pids of the tree below pid, itself first, each once; *out is the caller's to free(). */
