@@ -20,6 +20,7 @@ import cost
 import slowdown
 import small
 import torn
+import tree
 from common import ROOT, Bench, Row, cpu_name, default_python, install_peers
 from support import GSPROF
 
@@ -29,6 +30,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "torn": torn.main,
     "cost": cost.main,
     "slowdown": slowdown.main,
+    "tree": tree.main,
 }
 
 

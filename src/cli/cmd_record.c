@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "cli/interim.h"
 #include "cli/launch.h"
 #include "cli/rec_file.h"
 #include "export/gsp_stream.h"
@@ -27,11 +29,21 @@ struct record_opts {
     bool subprocesses;
     bool gil;
     bool idle;
+    bool wall;
+    bool cpu;
     bool blocking;
     bool jitter;
     bool force;
+    bool until_signal;
+    struct gsp_select_opts select;
     struct gsp_view view;
 };
+
+#define TEXT_ROW(long_name, member, text)                                                          \
+    {                                                                                              \
+        .name = (long_name), .kind = GSP_OPT_TEXT, .offset = offsetof(struct record_opts, member), \
+        .arg = "REGEX", .help = (text), .advanced = true                                           \
+    }
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct record_opts),
@@ -57,9 +69,15 @@ static const struct gsp_opt OPTS[] = {
     GSP_OPT_SUBPROCESSES(struct record_opts),
     GSP_OPT_THREADS(struct record_opts),
     GSP_OPT_SWITCH(struct record_opts, gil, "gil", 'g', false,
-                   "Only the thread that holds the GIL."),
+                   "Only the thread that holds the GIL; at the end, how long each held it."),
     GSP_OPT_SWITCH(struct record_opts, idle, "idle", 'i', false,
                    "Also threads that wait: wall time instead of CPU time."),
+    GSP_OPT_SWITCH(struct record_opts, wall, "wall", 0, true, "The same as --idle."),
+    GSP_OPT_SWITCH(struct record_opts, cpu, "cpu", 0, true,
+                   "Only threads that run: CPU time. This is the default."),
+    TEXT_ROW("include", select.include, "Only frames whose function or file matches."),
+    TEXT_ROW("exclude", select.exclude, "No frames whose function or file matches."),
+    TEXT_ROW("thread", select.thread, "Only threads whose name matches."),
     GSP_OPT_FUNCTION(struct record_opts),
     GSP_OPT_FORCE(struct record_opts),
     GSP_OPT_NOLINENO(struct record_opts),
@@ -67,6 +85,11 @@ static const struct gsp_opt OPTS[] = {
     GSP_OPT_BLOCKING(struct record_opts),
     GSP_OPT_SWITCH(struct record_opts, jitter, "jitter", 0, true,
                    "Spread the ticks at random, for programs with a beat of their own."),
+    GSP_OPT_SWITCH(struct record_opts, until_signal, "until-signal", 0, true,
+                   "Wait for SIGUSR2, then record until the next one. "
+                   "--duration counts from the first."),
+    GSP_OPT_SWITCH(struct record_opts, select.import_frames, "import-frames", 0, true,
+                   "Show the frames of the import system; else \"(import)\" stands for them."),
 };
 
 static const struct gsp_example EXAMPLES[] = {
@@ -77,6 +100,8 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof record -p4242 -d 500ms -o profile.speedscope.json", "For speedscope"},
     {"gsprof record -p 4242 --gil -o gil.svg", "Who holds the GIL"},
     {"gsprof record -p 4242 --idle -o wall.svg", "Where it waits"},
+    {"gsprof record -s --exclude site-packages -- torchrun train.py",
+     "All ranks, only code that is not installed"},
 };
 
 /* One recording, from the first check to the last line. */
@@ -88,8 +113,10 @@ struct session {
     pid_t pid;
     char title[160]; /* "python3 train.py", safe for a terminal */
     struct gsp_rec_file file;
+    struct gsp_interim interim;
     struct gsp_profile *profile;
     struct gsp_stream *stream;
+    struct gsp_record *record;     /* while it runs */
     struct gsp_record_stats stats; /* a copy of the last ones */
     enum gsp_record_end end;
 };
@@ -97,6 +124,9 @@ struct session {
 /* What the signal handler sees.  last_words is written once, before the handler is set. */
 static volatile sig_atomic_t stop_count;
 static volatile sig_atomic_t child_pid;
+static volatile sig_atomic_t interim_wanted; /* by SIGUSR1 */
+static volatile sig_atomic_t begun;          /* by SIGUSR2 */
+static volatile sig_atomic_t ended;          /* by a second SIGUSR2 */
 static char last_words[512];
 static size_t last_words_len;
 
@@ -119,6 +149,27 @@ static void on_signal(int sig, siginfo_t *info, void *context)
     errno = saved;
 }
 
+static void on_user_signal(int sig)
+{
+    if (sig == SIGUSR1) {
+        interim_wanted = 1;
+    } else if (!begun) {
+        begun = 1;
+    } else {
+        ended = 1;
+        stop_count = stop_count ? stop_count : 1;
+    }
+}
+
+static void catch_user_signals(const struct session *session)
+{
+    struct sigaction action = {.sa_handler = on_user_signal};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGUSR1, &action, NULL);
+    if (session->opts->until_signal)
+        sigaction(SIGUSR2, &action, NULL);
+}
+
 static void catch_signals(const struct session *session)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
@@ -139,6 +190,7 @@ static void catch_signals(const struct session *session)
             sigaction(signals[i], &action, NULL);
     }
     signal(SIGPIPE, SIG_IGN);
+    catch_user_signals(session);
 }
 
 static int on_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
@@ -165,6 +217,35 @@ static double rate_of(const struct gsp_record_stats *stats)
     return elapsed_s > 0 ? (double)stats->ticks / elapsed_s : 0;
 }
 
+static void tell_interim(struct session *session, bool wait)
+{
+    bool ok = false;
+    if (!gsp_interim_done(&session->interim, wait, &ok))
+        return;
+    if (session->record)
+        gsp_record_set_helper(session->record, 0);
+    if (!ok)
+        gsp_term_line(&session->term, "gsprof: %s could not be written", session->interim.path);
+    else if (!session->parsed->globals.quiet)
+        gsp_term_line(&session->term, "Wrote what there is so far to %s.", session->interim.path);
+}
+
+/* SIGUSR1 has come: what there is goes to a file of its own. */
+static void write_interim(struct session *session)
+{
+    struct gsp_err err = {0};
+    tell_interim(session, false);
+    if (!interim_wanted || session->interim.writer)
+        return;
+    interim_wanted = 0;
+    if (session->stats.samples == 0)
+        gsp_term_line(&session->term, "gsprof: no interim file: nothing is recorded yet");
+    else if (gsp_interim_start(&session->interim, &session->file, &session->opts->view, &err) < 0)
+        gsp_term_line(&session->term, "gsprof: %s", err.msg);
+    else
+        gsp_record_set_helper(session->record, session->interim.writer);
+}
+
 static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
 {
     struct session *session = user;
@@ -176,7 +257,11 @@ static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_
                         (double)stats->elapsed_ns / (double)GSP_NS_PER_S, stats->samples,
                         rate_of(stats), lost->torn, lost->late, lost->failed);
     }
-    return gsp_stream_flush(session->stream, err);
+    session->stats = *stats;
+    int rc = gsp_stream_flush(session->stream, err);
+    if (rc == GSP_OK)
+        write_interim(session);
+    return rc;
 }
 
 /* What the target is called, for messages and for the default name of the file. */
@@ -242,8 +327,71 @@ static int open_file(struct session *session, struct gsp_err *err)
     return rc == GSP_OK ? gsp_profile_new(false, &session->profile, err) : rc;
 }
 
+/* A tree of hundreds of processes takes some thousand descriptors. */
+static void raise_limits(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static bool target_lives(const struct session *session)
+{
+    struct gsp_procinfo info;
+    return gsp_proc_info(session->pid, &info, NULL) == GSP_OK && info.state != 'Z' &&
+           info.state != 'X';
+}
+
+/* --until-signal: nothing happens before the first SIGUSR2. */
+static void await_signal(const struct session *session)
+{
+    const struct timespec step = {.tv_nsec = 20 * GSP_NS_PER_MS};
+    while (!begun && !stop_count && target_lives(session))
+        nanosleep(&step, NULL); /* a signal ends it early */
+}
+
+static void tell_begin(struct session *session)
+{
+    char inside[48] = "";
+    struct gsp_procinfo info;
+    if (session->parsed->globals.quiet)
+        return;
+    if (gsp_proc_info(session->pid, &info, NULL) == GSP_OK && info.ns_pid &&
+        info.ns_pid != session->pid)
+        snprintf(inside, sizeof(inside), " (%d inside)", (int)info.ns_pid);
+    gsp_term_line(&session->term, "Recording %s (pid %d%s) at %.7g Hz. Press Ctrl-C to stop.",
+                  session->title, (int)session->pid, inside, session->opts->rate_hz);
+}
+
+/* Who held the GIL, and for how much of the time. */
+static void tell_gil(struct session *session, const struct gsp_record *record)
+{
+    size_t count = gsp_profile_thread_count(session->profile);
+    int64_t elapsed_ns = session->stats.elapsed_ns;
+    if (!session->opts->gil || session->parsed->globals.quiet || elapsed_ns <= 0)
+        return;
+    gsp_term_line(&session->term, "The GIL was held by");
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gsp_thread *thread = gsp_profile_thread_at(session->profile, i);
+        const struct gsp_process *process =
+            gsp_profile_process_at(session->profile, thread->process);
+        gsp_auto_buf name = {0};
+        int64_t held_ns = gsp_record_gil_ns(record, i);
+        if (held_ns == 0)
+            continue;
+        gsp_buf_term(&name, gsp_profile_string_at(session->profile, thread->name));
+        const char *shown = gsp_buf_cstr(&name);
+        gsp_term_line(&session->term, "    %5.1f %%  thread %s (%" PRIu64 ") of process %" PRId32,
+                      100.0 * (double)held_ns / (double)elapsed_ns, shown ? shown : "",
+                      thread->os_id, process->pid);
+    }
+}
+
 static int sample_target(struct session *session, struct gsp_err *err)
 {
+    raise_limits();
     const struct record_opts *opts = session->opts;
     const struct gsp_record_opts record_opts = {
         .pid = session->pid,
@@ -251,7 +399,8 @@ static int sample_target(struct session *session, struct gsp_err *err)
         .duration_ns = opts->duration_ns,
         .subprocesses = opts->subprocesses,
         .gil_only = opts->gil,
-        .idle = opts->idle,
+        .idle = opts->idle || opts->wall,
+        .select = opts->select,
         .blocking = opts->blocking,
         .jitter = opts->jitter,
         .is_child = session->launch.pid > 0,
@@ -272,13 +421,19 @@ static int sample_target(struct session *session, struct gsp_err *err)
         gsp_record_free(record);
         return rc;
     }
-    if (!session->parsed->globals.quiet)
-        gsp_term_line(&session->term, "Recording %s (pid %d) at %.7g Hz. Press Ctrl-C to stop.",
-                      session->title, (int)session->pid, opts->rate_hz);
+    if (opts->until_signal && !session->parsed->globals.quiet)
+        gsp_term_line(&session->term, "Waiting for SIGUSR2 (kill -USR2 %d).", (int)getpid());
+    if (opts->until_signal)
+        await_signal(session);
+    tell_begin(session);
+    session->record = record;
     rc = gsp_record_run(record, &stop_count, &session->end, err);
+    session->record = NULL;
     session->stats = *gsp_record_stats(record);
-    gsp_record_free(record);
     gsp_term_wipe(&session->term);
+    tell_interim(session, true);
+    tell_gil(session, record);
+    gsp_record_free(record);
     return rc;
 }
 
@@ -305,11 +460,17 @@ static const char *judge_empty(const struct session *session, struct gsp_hint *h
 {
     const struct gsp_record_stats *stats = &session->stats;
     const struct record_opts *opts = session->opts;
+    if (opts->until_signal && !begun)
+        return "no SIGUSR2 came, so recording did not begin";
+    if (stats->frames_left)
+        return "no stack had a frame that was asked for (--include, --exclude)";
+    if (stats->threads_left)
+        return "no thread had a name that was asked for (--thread)";
     if (opts->gil && stats->no_gil_left) {
         add_again(session, "record", "all running threads", hint);
         return "no thread was seen with the GIL";
     }
-    if (!opts->idle && stats->idle_left) {
+    if (!opts->idle && !opts->wall && stats->idle_left) {
         add_again(session, "record --idle", "waiting threads too", hint);
         if (!session->parsed->args[0])
             add_again(session, "dump", "what it waits for", hint);
@@ -354,7 +515,7 @@ static const char *end_text(const struct session *session)
     case GSP_RECORD_STOPPED:
         break;
     }
-    return "it was interrupted";
+    return ended ? "a second SIGUSR2 came" : "it was interrupted";
 }
 
 /* The last line is always what to type next. */
@@ -389,6 +550,11 @@ static void tell_summary(struct session *session)
                   stats->samples, gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
                   rate_of(stats), end_text(session));
     gsp_term_line(&session->term, "Lost: %s.", losses ? losses : "unknown");
+    if (stats->frames_left + stats->threads_left)
+        gsp_term_line(&session->term,
+                      "Left out: %" PRIu64 " stacks without a frame that was asked for, %" PRIu64
+                      " of other threads.",
+                      stats->frames_left, stats->threads_left);
     if (strcmp(session->file.output, "-") == 0)
         return;
     struct stat info;
@@ -481,6 +647,15 @@ static int run(const struct gsp_parsed *parsed)
     if (!opts->pid && !parsed->arg_count)
         return gsp_cli_misuse(parsed, "record needs a process or a program: --pid PID, "
                                       "or -- COMMAND");
+    if (opts->cpu && (opts->idle || opts->wall))
+        return gsp_cli_misuse(parsed, "either --cpu or --wall, not both");
+    const char *const expressions[] = {opts->select.include, opts->select.exclude,
+                                       opts->select.thread};
+    for (size_t i = 0; i < GSP_COUNT(expressions); i++) {
+        struct gsp_err err = {0};
+        if (gsp_select_check(expressions[i], &err) != GSP_OK)
+            return gsp_cli_misuse(parsed, "%s", err.msg);
+    }
     struct session session = {.parsed = parsed,
                               .opts = opts,
                               .pid = (pid_t)opts->pid,
@@ -514,7 +689,10 @@ const struct gsp_command gsp_cmd_record = {
         "The format follows the extension of the output: an interactive flame graph (.svg), "
         "pstats (.prof), speedscope, pprof, folded stacks, JSON, or .gsp, which is compact and "
         "on disk while recording goes on. Ctrl-C finishes and writes; a second Ctrl-C stops "
-        "at once. The exit status of a COMMAND is passed through.",
+        "at once. SIGUSR1 writes what there is so far to a file of its own (profile.1.svg, "
+        "profile.2.svg, ...) while recording goes on. The exit status of a COMMAND is passed "
+        "through.\n"
+        "\"(import)\" stands for the frames of the import system.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct record_opts),

@@ -146,6 +146,19 @@ static void put_process(struct gsp_stream *stream, uint32_t i)
     gsp_buf_varint(&stream->raw, process->version);
 }
 
+/* Only of the few that have one. */
+static void put_inner_pids(struct gsp_stream *stream, struct range range)
+{
+    for (uint32_t i = range.first; i < range.end; i++) {
+        const struct gsp_process *process = gsp_profile_process_at(stream->profile, i);
+        if (process->ns_pid == 0)
+            continue;
+        gsp_buf_varint(&stream->raw, GSP_DEF_PROCESS_NS);
+        gsp_buf_varint(&stream->raw, i);
+        gsp_buf_varint(&stream->raw, gsp_zigzag(process->ns_pid));
+    }
+}
+
 static void put_thread(struct gsp_stream *stream, uint32_t i)
 {
     const struct gsp_thread *thread = gsp_profile_thread_at(stream->profile, i);
@@ -243,6 +256,7 @@ static int write_defs(struct gsp_stream *stream, struct gsp_err *err)
         if (rc)
             return rc;
     }
+    put_inner_pids(stream, (struct range){stream->process_count, processes});
     stream->string_count = strings;
     stream->frame_count = frames;
     stream->stack_count = stacks;

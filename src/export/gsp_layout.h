@@ -63,7 +63,8 @@ enum gsp_def_tag {
     GSP_DEF_THREAD,
     GSP_DEF_PROCESS_CHANGED,
     GSP_DEF_THREAD_CHANGED,
-    GSP_DEF_COUNT, /* not a tag */
+    GSP_DEF_PROCESS_NS, /* the pid of a process in its own namespace */
+    GSP_DEF_COUNT,      /* not a tag */
 };
 
 /* The columns of a block of samples, in their order in the file. */

@@ -224,8 +224,23 @@ static int read_changed_process(struct reader *reader, struct fields *fields)
 {
     uint32_t i = take_u32(fields);
     struct gsp_process process = take_process(fields);
-    if (fields->bad || !gsp_profile_process_at(reader->profile, i))
+    const struct gsp_process *known = gsp_profile_process_at(reader->profile, i);
+    if (fields->bad || !known)
         return malformed(reader, "a broken process");
+    process.ns_pid = known->ns_pid;
+    gsp_profile_set_process(reader->profile, i, &process);
+    return GSP_OK;
+}
+
+static int read_inner_pid(struct reader *reader, struct fields *fields)
+{
+    uint32_t i = take_u32(fields);
+    int32_t ns_pid = take_i32(fields);
+    const struct gsp_process *known = gsp_profile_process_at(reader->profile, i);
+    if (fields->bad || !known)
+        return malformed(reader, "a broken process");
+    struct gsp_process process = *known;
+    process.ns_pid = ns_pid;
     gsp_profile_set_process(reader->profile, i, &process);
     return GSP_OK;
 }
@@ -250,6 +265,7 @@ static int read_defs(struct reader *reader, struct gsp_sv content)
         [GSP_DEF_THREAD] = read_thread,
         [GSP_DEF_PROCESS_CHANGED] = read_changed_process,
         [GSP_DEF_THREAD_CHANGED] = read_changed_thread,
+        [GSP_DEF_PROCESS_NS] = read_inner_pid,
     };
     struct fields fields = fields_of(content);
     while (has_more(&fields)) {

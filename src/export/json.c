@@ -133,6 +133,11 @@ static void write_processes(struct writer *writer)
             gsp_json_null(&writer->json);
         else
             gsp_json_i64(&writer->json, process->ppid);
+        gsp_json_key(&writer->json, "ns_pid");
+        if (process->ns_pid == 0)
+            gsp_json_null(&writer->json);
+        else
+            gsp_json_i64(&writer->json, process->ns_pid);
         put_string(writer, "name", process->name);
         put_string(writer, "cmdline", process->cmdline);
         put_string(writer, "version", process->version);

@@ -196,7 +196,8 @@ static int read_processes(struct reader *reader)
     yyjson_arr_iter iter = yyjson_arr_iter_with(yyjson_obj_get(reader->root, "processes"));
     while ((item = yyjson_arr_iter_next(&iter)) != NULL) {
         struct gsp_process process = {.pid = member_pid(item, "pid", 0),
-                                      .ppid = member_pid(item, "ppid", -1)};
+                                      .ppid = member_pid(item, "ppid", -1),
+                                      .ns_pid = member_pid(item, "ns_pid", 0)};
         uint32_t index = GSP_NO_INDEX;
         int rc = intern_member(reader, item, "name", &process.name);
         if (rc == GSP_OK)

@@ -54,7 +54,8 @@ struct gsp_frame {
 struct gsp_process {
     int32_t pid;
     int32_t ppid;     /* -1 when unknown */
-    uint32_t name;    /* string: "python3" */
+    int32_t ns_pid;   /* in its own pid namespace; 0: that is ours, or unknown */
+    uint32_t name;    /* string: "python3 train.py", "rank 0: python3 train.py" */
     uint32_t cmdline; /* string: arguments joined by spaces, or GSP_NONE */
     uint32_t version; /* string: "3.11.7", or GSP_NONE */
 };

@@ -239,6 +239,8 @@ static bool group_node(struct maker *mk, uint32_t thread, uint32_t *out)
         const struct gsp_process *p = gsp_profile_process_at(mk->profile, t->process);
         struct gsp_sv name = gsp_profile_string_at(mk->profile, p ? p->name : GSP_NONE);
         gsp_buf_printf(text, "process %" PRId32, p ? p->pid : -1);
+        if (p && p->ns_pid)
+            gsp_buf_printf(text, " (%" PRId32 " inside)", p->ns_pid);
         if (name.len > 0) {
             gsp_buf_puts(text, ": ");
             gsp_buf_putsv(text, name);

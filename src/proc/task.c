@@ -15,6 +15,8 @@
 #define TASKS_MAX      65536U
 /* Arguments of a command line that are worth keeping, bytes. */
 #define CMDLINE_MAX    4096U
+/* An environment that is larger is not searched to its end. */
+#define ENVIRON_MAX    (4U << 20)
 
 /* A small file of /proc/<pid>; NOPROC when the process is gone. */
 static int read_small(struct gsp_buf *buf, struct gsp_err *err, pid_t pid, const char *name)
@@ -107,6 +109,48 @@ void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out)
     struct gsp_procinfo info;
     if (gsp_proc_info(pid, &info, NULL) == GSP_OK)
         gsp_buf_printf(out, "[%s]", info.comm);
+}
+
+bool gsp_proc_env(pid_t pid, const char *name, struct gsp_buf *out)
+{
+    char path[48];
+    gsp_auto_buf buf = {0};
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+    if (gsp_file_read(path, ENVIRON_MAX, &buf, NULL) != GSP_OK || !gsp_buf_cstr(&buf))
+        return false;
+    size_t len = strlen(name);
+    for (size_t at = 0; at < buf.len; at += strlen(buf.p + at) + 1) {
+        const char *entry = buf.p + at;
+        if (strncmp(entry, name, len) == 0 && entry[len] == '=') {
+            gsp_buf_puts(out, entry + len + 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The number behind a word of a status file; 0 when there is none. */
+static pid_t status_number(const char *status, const char *word)
+{
+    const char *line = strstr(status, word);
+    return line ? (pid_t)strtol(line + strlen(word), NULL, 10) : 0;
+}
+
+bool gsp_proc_parent(pid_t id, pid_t *group, pid_t *ppid)
+{
+    /* The name is escaped in this file, so a line that begins like these is one of these; both
+     * are among the first. */
+    char text[512];
+    char path[48];
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)id);
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+    if (len <= 0)
+        return false;
+    text[len] = '\0';
+    *group = status_number(text, "\nTgid:");
+    *ppid = status_number(text, "\nPPid:");
+    return *group > 0;
 }
 
 void gsp_proc_exe(pid_t pid, struct gsp_buf *out)

@@ -2,7 +2,7 @@
 /*
  * task.h -- what /proc says of processes and threads: who they are, what state they are in.
  *
- * Reads:   /proc/<pid>/{stat,cmdline,comm,exe,status,task}.
+ * Reads:   /proc/<pid>/{stat,cmdline,comm,environ,exe,status,task}.
  * Used by: sample/ and cli/.
  * Threads: no shared state; a struct gsp_taskfd belongs to its owner.
  */
@@ -31,6 +31,12 @@ GSP_MUST_CHECK int gsp_proc_info(pid_t pid, struct gsp_procinfo *out, struct gsp
 
 /* Appends the arguments joined by spaces (comm in brackets when there are none). */
 void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out);
+/* Appends the value that a variable had when the process began its program; false when it was
+ * not set, or may not be read. */
+bool gsp_proc_env(pid_t pid, const char *name, struct gsp_buf *out);
+/* The process that a thread's or process's id belongs to, and the parent of that process; false
+ * when there is none.  Cheaper than gsp_proc_info(). */
+bool gsp_proc_parent(pid_t id, pid_t *group, pid_t *ppid);
 /* Appends what /proc/<pid>/exe points to, without " (deleted)"; nothing when it cannot be
  * read. */
 void gsp_proc_exe(pid_t pid, struct gsp_buf *out);

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sample/proc_slot.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/time.h"
 #include "proc/task.h"
 #include "py/object.h"
@@ -16,19 +20,26 @@
 /* Times a thread's name is asked for: it costs a walk over sys.modules, and threads that
  * threading does not know never get one. */
 #define NAME_TRIES_MAX 4U
+/* Bytes of a process's title that come from its command line, and of a rank. */
+#define TITLE_MAX      72U
+#define RANK_MAX       20U
 
 int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out, struct gsp_err *err)
 {
     *out = NULL;
+    /* First the descriptor, then the facts: they are of the same process. */
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0U);
     struct gsp_procinfo info;
     int rc = gsp_proc_info(pid, &info, err);
-    if (rc != GSP_OK)
-        return rc;
-    struct gsp_slot *slot = calloc(1, sizeof(*slot));
-    if (!slot)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    struct gsp_slot *slot = rc == GSP_OK ? calloc(1, sizeof(*slot)) : NULL;
+    if (!slot) {
+        gsp_fd_close(&pidfd);
+        return rc != GSP_OK ? rc : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    }
     slot->pid = pid;
+    slot->pidfd = pidfd;
     slot->ppid = info.ppid;
+    slot->ns_pid = info.ns_pid != pid ? info.ns_pid : 0;
     slot->start_ticks = info.start_ticks;
     slot->is_root = is_root;
     slot->process = GSP_NO_INDEX;
@@ -51,6 +62,7 @@ void gsp_slot_free(struct gsp_slot *slot)
     free(slot->threads);
     gsp_stop_free(slot->stop);
     gsp_py_target_close(slot->target);
+    gsp_fd_close(&slot->pidfd);
     free(slot);
 }
 
@@ -81,12 +93,18 @@ void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
     free_threads(slot);
     slot->process = GSP_NO_INDEX; /* what comes after exec is another program */
     slot->state = GSP_SLOT_TRYING;
+    /* Between fork and exec it only looked like its parent. */
+    slot->was_python = slot->was_sampled;
     slot->tries = 0;
     slot->next_try_ns = now_ns + TRY_FIRST_NS;
 }
 
 bool gsp_slot_is_alive(const struct gsp_slot *slot)
 {
+    /* Readable once the last of its threads has ended. */
+    struct pollfd ended = {.fd = slot->pidfd, .events = POLLIN};
+    if (slot->pidfd >= 0 && poll(&ended, 1, 0) >= 0)
+        return ended.revents == 0;
     struct gsp_procinfo info;
     if (gsp_proc_info(slot->pid, &info, NULL) != GSP_OK || info.start_ticks != slot->start_ticks ||
         info.state == 'X')
@@ -102,15 +120,42 @@ bool gsp_slot_is_alive(const struct gsp_slot *slot)
     return count > 1;
 }
 
+/* "rank 3: python3 train.py": launchers of distributed jobs say by the environment who is who. */
+static void put_title(pid_t pid, struct gsp_sv cmdline, struct gsp_buf *out)
+{
+    static const char *const RANKS[][2] = {{"RANK", "rank"}, {"LOCAL_RANK", "local rank"}};
+    for (size_t i = 0; i < GSP_COUNT(RANKS) && out->len == 0; i++) {
+        gsp_auto_buf value = {0};
+        if (gsp_proc_env(pid, RANKS[i][0], &value) && value.len > 0 && value.len <= RANK_MAX)
+            gsp_buf_printf(out, "%s %s: ", RANKS[i][1], gsp_buf_cstr(&value));
+    }
+    /* The program without its folder, and as many of its arguments as one can read at a
+     * glance. */
+    const char *blank = cmdline.len ? memchr(cmdline.p, ' ', cmdline.len) : NULL;
+    struct gsp_sv program = {cmdline.p, blank ? (size_t)(blank - cmdline.p) : cmdline.len};
+    struct gsp_sv base = gsp_sv_basename(program);
+    struct gsp_sv rest = {base.p, cmdline.len - (size_t)(base.p - cmdline.p)};
+    bool is_long = rest.len > TITLE_MAX;
+    if (is_long)
+        rest.len = TITLE_MAX;
+    while (is_long && rest.len > 0 && ((unsigned char)rest.p[rest.len] & 0xc0U) == 0x80U)
+        rest.len--; /* not within a character */
+    gsp_buf_putsv(out, rest);
+    if (is_long)
+        gsp_buf_puts(out, "...");
+    if (rest.len == 0)
+        gsp_buf_puts(out, "python");
+}
+
 static int add_process(struct gsp_slot *slot, struct gsp_profile *profile, struct gsp_err *err)
 {
-    struct gsp_process process = {.pid = slot->pid, .ppid = slot->ppid};
-    struct gsp_procinfo info;
-    const char *name = gsp_proc_info(slot->pid, &info, NULL) == GSP_OK ? info.comm : "python";
+    struct gsp_process process = {.pid = slot->pid, .ppid = slot->ppid, .ns_pid = slot->ns_pid};
     gsp_auto_buf cmdline = {0};
+    gsp_auto_buf title = {0};
     gsp_proc_cmdline(slot->pid, &cmdline);
+    put_title(slot->pid, gsp_buf_sv(&cmdline), &title);
     const char *version = gsp_py_target_runtime(slot->target)->version;
-    int rc = gsp_profile_string(profile, gsp_sv_of(name), &process.name, err);
+    int rc = gsp_profile_string(profile, gsp_buf_sv(&title), &process.name, err);
     if (rc == GSP_OK)
         rc = gsp_profile_string(profile, gsp_buf_sv(&cmdline), &process.cmdline, err);
     if (rc == GSP_OK)

@@ -32,17 +32,20 @@ struct gsp_slot_thread {
     uint32_t stack; /* last one */
     bool named;     /* by Python; before that the kernel's name stands */
     unsigned name_tries;
+    unsigned judged_name_tries; /* name_tries + 1 when chosen was decided; 0: not yet */
+    bool chosen;                /* by its name */
 };
 
 struct gsp_slot {
     pid_t pid;
     pid_t ppid;
+    pid_t ns_pid; /* as it sees itself; 0 when that is the same or unknown */
+    int pidfd;    /* -1: the kernel has none */
     uint64_t start_ticks;
     enum gsp_slot_state state;
     bool is_root;
     bool was_python;
     bool was_sampled;
-    bool found; /* while the tree is scanned */
     unsigned tries;
     unsigned bad_looks; /* running, without one good stack */
     int64_t next_try_ns;

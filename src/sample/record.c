@@ -8,20 +8,26 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "proc/births.h"
 #include "proc/task.h"
 #include "sample/clock.h"
 #include "sample/proc_slot.h"
 
-#define SLOTS_MAX        16384U
-#define SCAN_INTERVAL_NS (50 * GSP_NS_PER_MS)
-#define BEAT_INTERVAL_NS (250 * GSP_NS_PER_MS)
+#define SLOTS_MAX          16384U
+#define SCAN_INTERVAL_NS   (50 * GSP_NS_PER_MS)
+/* The children of every known process are listed this often, whatever the births say, but so
+ * seldom that it takes at most a two-hundredth of the time; a twentieth if it has to be. */
+#define FULL_INTERVAL_NS   GSP_NS_PER_S
+#define FULL_COST_FACTOR   200
+#define MISSED_COST_FACTOR 20
+#define BEAT_INTERVAL_NS   (250 * GSP_NS_PER_MS)
 /* A stop of the target's threads for one look, at most. */
-#define HOLD_LIMIT_NS    (20 * GSP_NS_PER_MS)
+#define HOLD_LIMIT_NS      (20 * GSP_NS_PER_MS)
 /* Looks running without one good stack after which the interpreter is searched anew. */
-#define BAD_LOOKS_MAX    64U
+#define BAD_LOOKS_MAX      64U
 /* A process that is starting up is given this long before attaching fails. */
-#define START_LIMIT_NS   GSP_NS_PER_S
-#define START_STEP_US    5000U
+#define START_LIMIT_NS     GSP_NS_PER_S
+#define START_STEP_US      5000U
 
 struct gsp_record {
     struct gsp_record_opts opts;
@@ -30,7 +36,15 @@ struct gsp_record {
     struct gsp_record_stats stats;
     struct gsp_clock clock;
     int64_t start_ns;
+    struct gsp_select *select;
+    int64_t *gil_ns; /* by thread of the profile */
+    size_t gil_cap;
+    pid_t helper;
+    struct gsp_births births;
     int64_t next_scan_ns;
+    bool births_missed; /* not all of them were told: all children are to be listed */
+    int64_t full_done_ns;
+    int64_t full_cost_ns;
     int64_t next_beat_ns;
     int64_t period_ns;
     struct gsp_slot **slots; /* the root first */
@@ -57,7 +71,6 @@ static int add_slot(struct gsp_record *rec, pid_t pid, bool is_root, struct gsp_
     int rc = gsp_slot_new(pid, is_root, &slot, err);
     if (rc != GSP_OK)
         return rc;
-    slot->found = true;
     rec->slots[rec->slot_count++] = slot;
     return GSP_OK;
 }
@@ -89,11 +102,14 @@ int gsp_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profi
     struct gsp_record *rec = calloc(1, sizeof(*rec));
     if (!rec)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    rec->births = GSP_BIRTHS_CLOSED;
     rec->opts = *opts;
     rec->profile = profile;
     rec->sink = sink;
     rec->period_ns = (int64_t)(1e9 / opts->rate_hz + 0.5);
-    int rc = add_slot(rec, opts->pid, true, err);
+    int rc = gsp_select_new(&opts->select, profile, &rec->select, err);
+    if (rc == GSP_OK)
+        rc = add_slot(rec, opts->pid, true, err);
     if (rc == GSP_OK && !opts->is_child)
         rc = attach_root(rec, err);
     if (rc != GSP_OK) {
@@ -114,6 +130,9 @@ void gsp_record_free(struct gsp_record *rec)
         return;
     for (size_t i = 0; i < rec->slot_count; i++)
         gsp_slot_free(rec->slots[i]);
+    gsp_births_close(&rec->births);
+    gsp_select_free(rec->select);
+    free(rec->gil_ns);
     free(rec->slots);
     free(rec);
 }
@@ -146,15 +165,21 @@ static void drop_ended(struct gsp_record *rec)
     rec->slot_count = kept;
 }
 
+static bool is_known(const struct gsp_record *rec, pid_t pid)
+{
+    for (size_t i = 0; i < rec->slot_count; i++) {
+        if (rec->slots[i]->pid == pid && rec->slots[i]->state != GSP_SLOT_ENDED)
+            return true;
+    }
+    return false;
+}
+
 static void meet_child(void *user, pid_t child)
 {
     struct gsp_record *rec = user;
-    for (size_t i = 0; i < rec->slot_count; i++) {
-        if (rec->slots[i]->pid == child && rec->slots[i]->state != GSP_SLOT_ENDED)
-            return;
-    }
     /* One that is gone already was never seen: nothing is lost. */
-    gsp_ignore(add_slot(rec, child, false, NULL));
+    if (!is_known(rec, child))
+        gsp_ignore(add_slot(rec, child, false, NULL));
 }
 
 /* Orphans of the tree come to us as its subreaper; whoever has ended is buried by us, but for
@@ -162,27 +187,87 @@ static void meet_child(void *user, pid_t child)
 static void meet_orphan(void *user, pid_t child)
 {
     struct gsp_record *rec = user;
-    if (child != rec->opts.pid && waitpid(child, NULL, WNOHANG) == 0)
+    if (child != rec->opts.pid && child != rec->helper && waitpid(child, NULL, WNOHANG) == 0)
         meet_child(rec, child);
 }
 
-/* Looks for new children of everything known, and for processes that have ended. */
-static void scan_tree(struct gsp_record *rec)
+static void meet_newborn(void *user, pid_t pid, pid_t ppid)
+{
+    struct gsp_record *rec = user;
+    if (is_known(rec, ppid))
+        meet_child(rec, pid);
+}
+
+/* The children of everything known.  The array grows while it is walked: grandchildren are
+ * found in the same scan. */
+static void scan_all(struct gsp_record *rec)
+{
+    int64_t start_ns = gsp_now_ns();
+    for (size_t i = 0; i < rec->slot_count; i++) {
+        if (rec->slots[i]->state != GSP_SLOT_ENDED)
+            gsp_proc_children(rec->slots[i]->pid, meet_child, rec);
+    }
+    rec->full_done_ns = gsp_now_ns();
+    rec->full_cost_ns = rec->full_done_ns - start_ns;
+    rec->births_missed = false;
+}
+
+static bool is_full_due(const struct gsp_record *rec, int64_t now_ns)
+{
+    int64_t age_ns = now_ns - rec->full_done_ns;
+    if (rec->births_missed)
+        return age_ns >= MISSED_COST_FACTOR * rec->full_cost_ns;
+    return age_ns >= FULL_INTERVAL_NS && age_ns >= FULL_COST_FACTOR * rec->full_cost_ns;
+}
+
+/* Looks for new processes of the tree, and for such as have ended. */
+static void scan_tree(struct gsp_record *rec, int64_t now_ns)
 {
     for (size_t i = 0; i < rec->slot_count; i++) {
         if (!gsp_slot_is_alive(rec->slots[i]))
             end_slot(rec, rec->slots[i]);
     }
     if (rec->opts.subprocesses) {
-        /* The array grows while it is walked: grandchildren are found in the same scan. */
-        for (size_t i = 0; i < rec->slot_count; i++) {
-            if (rec->slots[i]->state != GSP_SLOT_ENDED)
-                gsp_proc_children(rec->slots[i]->pid, meet_child, rec);
-        }
+        if (!gsp_births_each(&rec->births, meet_newborn, rec))
+            rec->births_missed = true;
+        if (is_full_due(rec, now_ns))
+            scan_all(rec);
         if (rec->opts.is_child)
             gsp_proc_children(getpid(), meet_orphan, rec);
     }
     drop_ended(rec);
+}
+
+static int count_gil(struct gsp_record *rec, uint32_t thread, int64_t weight_ns,
+                     struct gsp_err *err)
+{
+    if (thread >= rec->gil_cap) {
+        size_t cap = (size_t)thread + thread / 2 + 16;
+        int64_t *grown = realloc(rec->gil_ns, cap * sizeof(*grown));
+        if (!grown)
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        memset(grown + rec->gil_cap, 0, (cap - rec->gil_cap) * sizeof(*grown));
+        rec->gil_ns = grown;
+        rec->gil_cap = cap;
+    }
+    rec->gil_ns[thread] += weight_ns;
+    return GSP_OK;
+}
+
+/* Is the thread one that was asked for?  Its name decides, so that has to be known first. */
+static bool is_chosen(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_slot_thread *note)
+{
+    if (!rec->opts.select.thread)
+        return true;
+    if (!note->named && note->name_tries == 0)
+        gsp_slot_name_threads(slot, rec->profile, rec->sink->thread_changed, rec->sink->user);
+    if (note->judged_name_tries != note->name_tries + 1) {
+        const struct gsp_thread *thread = gsp_profile_thread_at(rec->profile, note->index);
+        note->judged_name_tries = note->name_tries + 1;
+        note->chosen =
+            gsp_select_thread(rec->select, gsp_profile_string_at(rec->profile, thread->name));
+    }
+    return note->chosen;
 }
 
 static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
@@ -191,19 +276,37 @@ static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
     struct gsp_slot_thread *note = gsp_slot_thread_of(slot, thread, rec->profile, err);
     if (!note)
         return GSP_E_NOMEM;
-    if (thread->changed || note->stack == GSP_NONE) {
-        int rc =
-            gsp_path_intern(&note->path, slot->target, thread, rec->profile, &note->stack, err);
-        if (rc != GSP_OK)
-            return rc;
+    slot->was_sampled = true;
+    if (!is_chosen(rec, slot, note)) {
+        rec->stats.threads_left++;
+        return GSP_OK;
+    }
+    int rc = GSP_OK;
+    if (thread->changed || note->stack == GSP_NONE)
+        rc = gsp_path_intern(&note->path, slot->target, thread, rec->profile, &note->stack, err);
+    if (rc == GSP_OK)
+        rc = gsp_select_stack(rec->select, note->stack, false, &sample->stack, err);
+    if (rc != GSP_OK)
+        return rc;
+    if (sample->stack == GSP_NONE) {
+        rec->stats.frames_left++;
+        return GSP_OK;
     }
     sample->thread = note->index;
-    sample->stack = note->stack;
     sample->flags =
         (thread->on_cpu ? GSP_SAMPLE_ON_CPU : 0) | (thread->has_gil ? GSP_SAMPLE_HAS_GIL : 0);
-    slot->was_sampled = true;
     rec->stats.samples++;
     return rec->sink->sample(rec->sink->user, sample, err);
+}
+
+/* Counts who holds the GIL, also if the stack is not wanted. */
+static int note_holder(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
+                       int64_t weight_ns, struct gsp_err *err)
+{
+    if (!thread->has_gil || !rec->opts.gil_only)
+        return GSP_OK;
+    struct gsp_slot_thread *note = gsp_slot_thread_of(slot, thread, rec->profile, err);
+    return note ? count_gil(rec, note->index, weight_ns, err) : GSP_E_NOMEM;
 }
 
 static void count_failure(struct gsp_record *rec, int status)
@@ -225,6 +328,9 @@ static int give_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gs
         struct gsp_py_thread *thread = gsp_py_target_thread(slot->target, i);
         if (thread->shadowed)
             continue;
+        int rc = note_holder(rec, slot, thread, sample->weight, err);
+        if (rc != GSP_OK)
+            return rc;
         if (!thread->on_cpu && !rec->opts.idle) {
             rec->stats.idle_left++;
             continue;
@@ -241,7 +347,7 @@ static int give_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gs
         any_good = true;
         if (thread->depth == 0)
             continue; /* a thread without Python frames: starting or ending */
-        int rc = give_sample(rec, slot, thread, sample, err);
+        rc = give_sample(rec, slot, thread, sample, err);
         if (rc != GSP_OK)
             return rc;
     }
@@ -332,7 +438,7 @@ static int tick(struct gsp_record *rec, int64_t now_ns, uint64_t missed, struct 
     }
     if (now_ns >= rec->next_scan_ns || rec->root_ended) {
         rec->next_scan_ns = now_ns + SCAN_INTERVAL_NS;
-        scan_tree(rec);
+        scan_tree(rec, now_ns);
     }
     return now_ns >= rec->next_beat_ns ? beat(rec, now_ns, err) : GSP_OK;
 }
@@ -368,7 +474,10 @@ int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
     if (reap)
         prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
     rec->start_ns = gsp_now_ns();
+    if (rec->opts.subprocesses)
+        gsp_births_open(&rec->births);
     rec->next_scan_ns = rec->start_ns;
+    rec->births_missed = true; /* who was there before */
     rec->next_beat_ns = rec->start_ns + BEAT_INTERVAL_NS / 10;
     gsp_profile_meta(rec->profile)->start_ns = gsp_realtime_ns();
     gsp_clock_start(&rec->clock, rec->period_ns, rec->opts.jitter, rec->start_ns);
@@ -390,4 +499,14 @@ int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
 const struct gsp_record_stats *gsp_record_stats(const struct gsp_record *rec)
 {
     return &rec->stats;
+}
+
+int64_t gsp_record_gil_ns(const struct gsp_record *rec, uint32_t thread)
+{
+    return thread < rec->gil_cap ? rec->gil_ns[thread] : 0;
+}
+
+void gsp_record_set_helper(struct gsp_record *rec, pid_t pid)
+{
+    rec->helper = pid;
 }

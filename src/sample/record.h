@@ -17,20 +17,22 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "model/profile.h"
+#include "sample/select.h"
 
 #define GSP_RATE_MIN_HZ 0.01
 #define GSP_RATE_MAX_HZ 1e6
 
 struct gsp_record_opts {
     pid_t pid;
-    double rate_hz;      /* GSP_RATE_MIN_HZ to GSP_RATE_MAX_HZ */
-    int64_t duration_ns; /* 0: until the target ends or stop is set */
-    bool subprocesses;   /* children too, also those that start later */
-    bool gil_only;       /* only the thread that holds the GIL */
-    bool idle;           /* threads that are not running too */
-    bool blocking;       /* stop the threads while they are read */
-    bool jitter;         /* spread the ticks at random within their period */
-    bool is_child;       /* pid is our own child: it may not be a Python process yet */
+    double rate_hz;                /* GSP_RATE_MIN_HZ to GSP_RATE_MAX_HZ */
+    int64_t duration_ns;           /* 0: until the target ends or stop is set */
+    bool subprocesses;             /* children too, also those that start later */
+    bool gil_only;                 /* only the thread that holds the GIL */
+    bool idle;                     /* threads that are not running too */
+    bool blocking;                 /* stop the threads while they are read */
+    bool jitter;                   /* spread the ticks at random within their period */
+    bool is_child;                 /* pid is our own child: it may not be a Python process yet */
+    struct gsp_select_opts select; /* which threads and frames */
 };
 
 enum gsp_record_end {
@@ -43,11 +45,13 @@ enum gsp_record_end {
 struct gsp_record_stats {
     int64_t elapsed_ns;
     uint64_t ticks;
-    uint64_t samples;     /* handed to the sink */
-    uint64_t idle_left;   /* stacks left out because the thread was not running */
-    uint64_t no_gil_left; /* stacks left out because the thread did not hold the GIL */
-    uint32_t processes;   /* Python processes being sampled now */
-    uint32_t threads;     /* of them */
+    uint64_t samples;      /* handed to the sink */
+    uint64_t idle_left;    /* stacks left out because the thread was not running */
+    uint64_t no_gil_left;  /* stacks left out because the thread did not hold the GIL */
+    uint64_t threads_left; /* stacks left out because the thread was not asked for */
+    uint64_t frames_left;  /* stacks left out because no frame of them was asked for */
+    uint32_t processes;    /* Python processes being sampled now */
+    uint32_t threads;      /* of them */
     struct gsp_losses losses;
 };
 
@@ -80,3 +84,7 @@ GSP_MUST_CHECK int gsp_record_run(struct gsp_record *rec, const volatile sig_ato
                                   enum gsp_record_end *end, struct gsp_err *err);
 
 const struct gsp_record_stats *gsp_record_stats(const struct gsp_record *rec); /* borrowed */
+/* How long a thread (index in the profile) was seen to hold the GIL, also while it did not run. */
+int64_t gsp_record_gil_ns(const struct gsp_record *rec, uint32_t thread);
+/* This child of ours is no part of the tree, and not to be waited for; 0: none. */
+void gsp_record_set_helper(struct gsp_record *rec, pid_t pid);

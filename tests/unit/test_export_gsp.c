@@ -73,6 +73,23 @@ TAP_TEST(round_trip_of_sums)
     gsp_buf_free(&bytes);
 }
 
+TAP_TEST(the_pid_inside_a_namespace)
+{
+    struct gsp_profile *p = fix_small();
+    struct gsp_process inside = *gsp_profile_process_at(p, 1);
+    inside.ns_pid = 7;
+    gsp_profile_set_process(p, 1, &inside);
+    struct gsp_buf bytes = {0};
+    fix_write(p, "gsp", NULL, &bytes);
+    struct gsp_profile *q = read_gsp(gsp_buf_sv(&bytes));
+    tap_eq_int(gsp_profile_process_at(q, 0)->ns_pid, 0);
+    tap_eq_int(gsp_profile_process_at(q, 1)->ns_pid, 7);
+    tap_eq_int(gsp_profile_process_at(q, 1)->pid, inside.pid);
+    gsp_profile_free(p);
+    gsp_profile_free(q);
+    gsp_buf_free(&bytes);
+}
+
 TAP_TEST(golden)
 {
     struct gsp_profile *p = fix_small();

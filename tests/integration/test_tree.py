@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees of processes as jobs have them: ranks, pools, containers; and who is who in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Set
+
+import pytest
+
+from conftest import StartTarget
+from support import PROGRAMS, Profile, Target, gsprof, main_python, program
+
+
+def names_of(profile: Profile) -> Dict[int, str]:
+    return {row["pid"]: row["name"] for row in profile.raw["processes"]}
+
+
+def pids_in(profile: Profile, name: str) -> Set[int]:
+    return {sample.pid for sample in profile.samples if name in sample.names}
+
+
+@pytest.mark.parametrize("between", ["", "shell"])
+def test_ranks(between: str, start: StartTarget, tmp_path: Path) -> None:
+    """Each rank is called by its number, and apart from the others."""
+    target = start("ranks.py", 3, between)
+    path = tmp_path / "p.gsp"
+    gsprof("record", "-p", target.pid, "-o", path, "-s", "-d", "1.5")
+    gsprof("convert", "-i", path, "-o", tmp_path / "p.json")
+    profile = Profile.load(tmp_path / "p.json")
+    workers: List[int] = target.facts["workers"]
+    assert pids_in(profile, "rank_at_work") == set(workers)
+    named = sorted(names_of(profile)[pid] for pid in workers)
+    python = re.escape(os.path.basename(main_python()))
+    for rank, name in enumerate(named):
+        assert re.match(rf"rank {rank}: {python}\S* \S*ranks.py work$", name), name
+    # One flame graph: a process above its stacks; one table: the function once.
+    gsprof("convert", "-i", path, "-o", tmp_path / "p.folded")
+    folded = (tmp_path / "p.folded").read_text()
+    for pid in workers:
+        assert re.search(rf"^process {pid}: rank \d: ", folded, re.M), folded
+    report = json.loads(gsprof("report", "--json", path).out)
+    assert report["summary"]["processes"] >= 3
+    assert [row["function"] for row in report["top"]].count("rank_at_work") == 1
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_pools(method: str, start: StartTarget, tmp_path: Path) -> None:
+    target = start("pool.py", method, tmp_path)
+    path = tmp_path / "p.json"
+    gsprof("record", "-p", target.pid, "-o", path, "-s", "-d", "1.5", "-r", "200")
+    assert pids_in(Profile.load(path), "pool_at_work") == set(target.facts["workers"])
+
+
+def test_local_rank_alone(start: StartTarget, tmp_path: Path) -> None:
+    target = start("spin.py", env={"LOCAL_RANK": "5"})
+    path = tmp_path / "p.json"
+    gsprof("record", "-p", target.pid, "-o", path, "-d", "0.3")
+    assert Profile.load(path).raw["process_name"].startswith("local rank 5: python")
+
+
+def unshared(*more: str) -> List[str]:
+    argv = ["unshare", "--pid", "--mount", "--user", "--fork", "--map-root-user", *more]
+    if not shutil.which("unshare") or subprocess.run([*argv, "true"], check=False).returncode:
+        pytest.skip("no user, pid and mount namespaces here")
+    return argv
+
+
+def inner_target(argv: List[str]) -> Target:
+    """What the target calls its pid is not what we call it."""
+    target = Target(argv)
+    inside = target.pid
+    below = [target.process.pid]
+    for pid in below:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        below += [int(word) for word in text.split()]
+    for pid in below:
+        status = Path(f"/proc/{pid}/status").read_text()
+        if re.search(rf"^NSpid:.*\s{inside}$", status, re.M) and "python" in os.readlink(
+            f"/proc/{pid}/exe"
+        ):
+            target.facts["pid"] = pid
+            target.facts["inside"] = inside
+            return target
+    target.end()
+    raise AssertionError(f"no process that is {inside} inside among {below}")
+
+
+def check_both_pids(target: Target, tmp_path: Path) -> None:
+    inside = target.facts["inside"]
+    assert inside != target.pid
+    path = tmp_path / "p.json"
+    done = gsprof("record", "-p", target.pid, "-o", path, "-d", "0.5")
+    assert f"(pid {target.pid} ({inside} inside))" in done.err
+    profile = Profile.load(path)
+    assert {"half", "third", "fifth"} <= set(profile.names())
+    assert profile.raw["processes"][0]["ns_pid"] == inside
+    assert {sample.thread_id for sample in profile.samples} == {target.pid}
+
+
+def test_other_namespaces(tmp_path: Path) -> None:
+    target = inner_target([*unshared(), main_python(), program("shares.py")])
+    try:
+        check_both_pids(target, tmp_path)
+    finally:
+        target.end()
+
+
+def test_container_with_its_own_root(tmp_path: Path) -> None:
+    """chroot into bind mounts, below all namespaces, and seen from above as part of a tree."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    folders = [name for name in ("usr", "lib", "lib64", "bin") if os.path.isdir(f"/{name}")]
+    mounts = "\n".join(f"mkdir -p {inside}/{n}; mount --rbind /{n} {inside}/{n}" for n in folders)
+    script = f"""set -e
+mount -t tmpfs none {inside}
+{mounts}
+mkdir {inside}/programs {inside}/proc
+mount --bind {PROGRAMS} {inside}/programs
+mount -t proc none {inside}/proc
+exec chroot {inside} /usr/bin/python3 /programs/shares.py"""
+    if not os.access("/usr/bin/python3", os.X_OK):
+        pytest.skip("needs the system's own python3")
+    argv = [*unshared("--propagation", "private"), "sh", "-c", script]
+    target = inner_target(argv)
+    try:
+        assert os.readlink(f"/proc/{target.pid}/root") != "/"
+        check_both_pids(target, tmp_path)
+        path = tmp_path / "tree.folded"
+        gsprof("record", "-p", target.process.pid, "-s", "-o", path, "-d", "0.7")
+        assert "shares.py" in path.read_text()
+    finally:
+        target.end()

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/buf.h"
+#include "proc/births.h"
+#include "proc/task.h"
+#include "tap.h"
+
+struct search {
+    pid_t pid;
+    pid_t ppid;
+    bool found;
+};
+
+static void look(void *user, pid_t pid, pid_t ppid)
+{
+    struct search *search = user;
+    if (pid == search->pid) {
+        search->found = true;
+        search->ppid = ppid;
+    }
+}
+
+static void *wait_here(void *user)
+{
+    char byte;
+    while (read(*(int *)user, &byte, 1) < 0) {
+    }
+    return NULL;
+}
+
+TAP_TEST(a_child_is_seen_twice_and_then_not)
+{
+    struct gsp_births births;
+    gsp_births_open(&births);
+    if (births.last <= 0)
+        tap_skip("the kernel does not tell the newest id");
+    pid_t pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    for (int i = 0; i < 3; i++) {
+        struct search search = {.pid = pid};
+        /* A machine that is busy may have borne too many in between. */
+        if (!gsp_births_each(&births, look, &search))
+            continue;
+        tap_check(search.found == (i < 2));
+        tap_check(!search.found || search.ppid == getpid());
+    }
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    gsp_births_close(&births);
+    tap_check(!gsp_births_each(&births, look, &(struct search){0}));
+}
+
+TAP_TEST(a_thread_is_no_process)
+{
+    int ends[2];
+    tap_check(pipe(ends) == 0);
+    pthread_t thread;
+    struct gsp_births births;
+    gsp_births_open(&births);
+    tap_check(pthread_create(&thread, NULL, wait_here, &ends[0]) == 0);
+    struct gsp_task *tasks;
+    size_t count;
+    tap_eq_int(gsp_proc_tasks(getpid(), &tasks, &count, NULL), 0);
+    tap_eq_int((int)count, 2);
+    struct search search = {.pid = tasks[1].tid};
+    gsp_births_each(&births, look, &search);
+    tap_check(!search.found);
+    pid_t group;
+    pid_t ppid;
+    tap_check(gsp_proc_parent(tasks[1].tid, &group, &ppid));
+    tap_eq_int(group, getpid());
+    tap_eq_int(ppid, getppid());
+    tap_check(!gsp_proc_parent(0x3fffffff, &group, &ppid));
+    free(tasks);
+    close(ends[1]);
+    pthread_join(thread, NULL);
+    gsp_births_close(&births);
+}
+
+TAP_TEST(the_environment_it_began_with)
+{
+    gsp_auto_buf value = {0};
+    pid_t pid = fork();
+    if (pid == 0) {
+        char *const argv[] = {(char *)"sleep", (char *)"60", NULL};
+        char *const env[] = {(char *)"XRANK=9", (char *)"RANK=3", (char *)"EMPTY=", NULL};
+        execve("/bin/sleep", argv, env);
+        _exit(127);
+    }
+    for (int i = 0; i < 4000 && !gsp_proc_env(pid, "XRANK", &value); i++)
+        usleep(500); /* until it is sleep */
+    gsp_buf_clear(&value);
+    tap_check(gsp_proc_env(pid, "RANK", &value));
+    tap_eq_str(gsp_buf_cstr(&value), "3");
+    tap_check(gsp_proc_env(pid, "EMPTY", &value));
+    tap_check(!gsp_proc_env(pid, "RAN", &value));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    tap_check(!gsp_proc_env(pid, "RANK", &value));
+}
+
+TAP_MAIN()

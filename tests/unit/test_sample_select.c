@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sample/select.h"
+#include "tap.h"
+
+static struct gsp_profile *profile;
+static struct gsp_select *chosen;
+
+static void begin(struct gsp_select_opts opts)
+{
+    tap_eq_int(gsp_profile_new(false, &profile, NULL), GSP_OK);
+    tap_eq_int(gsp_select_new(&opts, profile, &chosen, NULL), GSP_OK);
+}
+
+static void end(void)
+{
+    gsp_select_free(chosen);
+    gsp_profile_free(profile);
+}
+
+static uint32_t call(uint32_t caller, const char *name, const char *file)
+{
+    struct gsp_frame frame = {.line = 1, .kind = GSP_FRAME_PYTHON};
+    uint32_t id;
+    uint32_t stack;
+    tap_eq_int(gsp_profile_string(profile, gsp_sv_of(name), &frame.name, NULL), GSP_OK);
+    tap_eq_int(gsp_profile_string(profile, gsp_sv_of(file), &frame.file, NULL), GSP_OK);
+    tap_eq_int(gsp_profile_frame(profile, &frame, &id, NULL), GSP_OK);
+    tap_eq_int(gsp_profile_stack(profile, caller, id, &stack, NULL), GSP_OK);
+    return stack;
+}
+
+/* "main;load", root first. */
+static const char *shown(uint32_t stack)
+{
+    static char text[256];
+    uint32_t frames[16];
+    size_t n = gsp_profile_stack_frames(profile, stack, frames, 16);
+    size_t len = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        struct gsp_sv name =
+            gsp_profile_string_at(profile, gsp_profile_frame_at(profile, frames[i])->name);
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%.*s", i ? ";" : "",
+                                (int)name.len, name.p);
+    }
+    return text;
+}
+
+static const char *chosen_of(uint32_t stack, bool in_gc)
+{
+    uint32_t out;
+    tap_eq_int(gsp_select_stack(chosen, stack, in_gc, &out, NULL), GSP_OK);
+    return shown(out);
+}
+
+TAP_TEST(all_stays_as_it_is)
+{
+    begin((struct gsp_select_opts){0});
+    uint32_t a = call(GSP_NONE, "main", "a.py");
+    uint32_t b = call(a, "load", "b.py");
+    uint32_t out;
+    tap_eq_int(gsp_select_stack(chosen, b, false, &out, NULL), GSP_OK);
+    tap_eq_int(out, b);
+    tap_eq_int(gsp_select_stack(chosen, GSP_NONE, true, &out, NULL), GSP_OK);
+    tap_eq_int(out, GSP_NONE);
+    tap_check(gsp_select_thread(chosen, gsp_sv_of("any")));
+    end();
+}
+
+TAP_TEST(include_by_function_or_file)
+{
+    begin((struct gsp_select_opts){.include = "^load$|lib.torch"});
+    uint32_t a = call(GSP_NONE, "main", "a.py");
+    uint32_t b = call(a, "load", "b.py");
+    uint32_t c = call(b, "forward", "/x/lib/torch/nn.py");
+    uint32_t d = call(c, "loader", "c.py");
+    tap_eq_str(chosen_of(d, false), "load;forward");
+    tap_eq_str(chosen_of(a, false), "");
+    /* A mark alone is nothing that was asked for. */
+    tap_eq_str(chosen_of(a, true), "");
+    end();
+}
+
+TAP_TEST(exclude_goes_before_include)
+{
+    begin((struct gsp_select_opts){.include = "py$", .exclude = "^load$"});
+    uint32_t a = call(GSP_NONE, "main", "a.py");
+    uint32_t b = call(a, "load", "b.py");
+    uint32_t c = call(b, "read", "b.py");
+    tap_eq_str(chosen_of(c, false), "main;read");
+    end();
+}
+
+TAP_TEST(imports_become_one_mark)
+{
+    begin((struct gsp_select_opts){0});
+    uint32_t s = call(GSP_NONE, "<module>", "a.py");
+    s = call(s, "_find_and_load", "<frozen importlib._bootstrap>");
+    s = call(s, "exec_module", "<frozen importlib._bootstrap_external>");
+    uint32_t inner = call(s, "<module>", "b.py");
+    uint32_t again = call(inner, "_find_and_load", "<frozen importlib._bootstrap>");
+    tap_eq_str(chosen_of(inner, false), "<module>;(import);<module>");
+    tap_eq_str(chosen_of(again, false), "<module>;(import);<module>;(import)");
+    tap_eq_str(chosen_of(s, false), "<module>;(import)");
+    end();
+    begin((struct gsp_select_opts){.import_frames = true});
+    s = call(GSP_NONE, "<module>", "a.py");
+    s = call(s, "_find_and_load", "<frozen importlib._bootstrap>");
+    tap_eq_str(chosen_of(s, false), "<module>;_find_and_load");
+    end();
+}
+
+TAP_TEST(collections_are_marked)
+{
+    begin((struct gsp_select_opts){0});
+    uint32_t a = call(GSP_NONE, "main", "a.py");
+    tap_eq_str(chosen_of(a, true), "main;(garbage collection)");
+    tap_eq_str(chosen_of(a, false), "main");
+    end();
+}
+
+TAP_TEST(the_deepest_stack_has_no_room_for_a_mark)
+{
+    begin((struct gsp_select_opts){0});
+    uint32_t s = GSP_NONE;
+    for (uint32_t i = 0; i < GSP_STACK_DEPTH_MAX; i++)
+        s = call(s, "f", "a.py");
+    uint32_t out;
+    tap_eq_int(gsp_select_stack(chosen, s, true, &out, NULL), GSP_OK);
+    tap_eq_int(out, s);
+    end();
+}
+
+TAP_TEST(threads_by_name)
+{
+    begin((struct gsp_select_opts){.thread = "^worker-[0-9]+$"});
+    tap_check(gsp_select_thread(chosen, gsp_sv_of("worker-12")));
+    tap_check(!gsp_select_thread(chosen, gsp_sv_of("MainThread")));
+    tap_check(!gsp_select_thread(chosen, (struct gsp_sv){"", 0}));
+    end();
+}
+
+TAP_TEST(what_is_no_expression)
+{
+    struct gsp_err err = {0};
+    tap_eq_int(gsp_select_check("[", &err), GSP_E_USAGE);
+    tap_check(strstr(err.msg, "[ is no regular expression") != NULL);
+    tap_eq_int(gsp_select_check("a|b", NULL), GSP_OK);
+    tap_eq_int(gsp_select_check(NULL, NULL), GSP_OK);
+    tap_eq_int(gsp_profile_new(false, &profile, NULL), GSP_OK);
+    tap_eq_int(gsp_select_new(&(struct gsp_select_opts){.thread = "("}, profile, &chosen, NULL),
+               GSP_E_USAGE);
+    gsp_profile_free(profile);
+}
+
+TAP_MAIN()
