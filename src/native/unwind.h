@@ -70,7 +70,7 @@ GSP_MUST_CHECK int gsp_native_open_in(struct gsp_native_store *store, pid_t pid,
                                       struct gsp_mem *mem, struct gsp_native **out,
                                       struct gsp_err *err);
 /* The same for a process that is no more (a core file): maps says what was where, and files are
- * looked for under their names.  maps is read, not kept. */
+ * looked for under their names.  maps is borrowed until gsp_native_close(). */
 GSP_MUST_CHECK int gsp_native_open_maps(struct gsp_native_store *store, const struct gsp_maps *maps,
                                         struct gsp_mem *mem, struct gsp_native **out,
                                         struct gsp_err *err);

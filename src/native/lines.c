@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <gelf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "native/native_internal.h"
+
+/* Debug information is read whole; that of Torch would not fit many machines. */
+#define DEBUG_BYTES_MAX (1ULL << 30)
+#define UNITS_MAX       100000U
+
+struct gsp_native_lines {
+    Dwarf *dwarf;
+};
+
+static Dwarf *open_dwarf(void *elf)
+{
+    Elf_Scn *scn = gsp_native__section(elf, ".debug_info");
+    GElf_Shdr sh;
+    if (!scn || !gelf_getshdr(scn, &sh) || sh.sh_size > DEBUG_BYTES_MAX)
+        return NULL;
+    return dwarf_begin_elf(elf, DWARF_C_READ, NULL);
+}
+
+static struct gsp_native_lines *load(struct gsp_native_file *file)
+{
+    if (file->lines_tried)
+        return file->lines;
+    file->lines_tried = true;
+    Dwarf *dwarf = file->elf ? open_dwarf(file->elf) : NULL;
+    if (!dwarf)
+        dwarf = open_dwarf(gsp_native__file_debug(file));
+    if (!dwarf)
+        return NULL;
+    file->lines = calloc(1, sizeof(*file->lines));
+    if (file->lines)
+        file->lines->dwarf = dwarf;
+    else
+        dwarf_end(dwarf);
+    return file->lines;
+}
+
+void gsp_native__lines_free(struct gsp_native_lines *lines)
+{
+    if (!lines)
+        return;
+    dwarf_end(lines->dwarf);
+    free(lines);
+}
+
+/* The unit of an address: by .debug_aranges, which clang does not write, or one by one. */
+static bool find_unit(Dwarf *dwarf, uint64_t vaddr, Dwarf_Die *unit)
+{
+    if (dwarf_addrdie(dwarf, vaddr, unit))
+        return true;
+    Dwarf_Off at = 0;
+    Dwarf_Off next;
+    size_t head;
+    for (unsigned i = 0; i < UNITS_MAX; i++, at = next) {
+        if (dwarf_nextcu(dwarf, at, &next, &head, NULL, NULL, NULL) != 0 || next <= at)
+            return false;
+        if (dwarf_offdie(dwarf, at + head, unit) && dwarf_haspc(unit, vaddr) > 0)
+            return true;
+    }
+    return false;
+}
+
+static const char *name_of(struct gsp_native_store *store, Dwarf_Die *die)
+{
+    Dwarf_Attribute attr;
+    const char *name = NULL;
+    if (dwarf_attr_integrate(die, DW_AT_linkage_name, &attr) ||
+        dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attr))
+        name = dwarf_formstring(&attr);
+    if (!name)
+        name = dwarf_diename(die);
+    name = name ? gsp_native__intern_name(store, name) : NULL;
+    return name ? name : "(inlined)";
+}
+
+/* Where an inlined function was called. */
+static void call_site(Dwarf_Die *unit, Dwarf_Die *die, const char **file, unsigned *line)
+{
+    Dwarf_Attribute attr;
+    Dwarf_Word value;
+    *file = NULL;
+    *line = 0;
+    if (dwarf_attr(die, DW_AT_call_line, &attr) && dwarf_formudata(&attr, &value) == 0 &&
+        value <= INT32_MAX)
+        *line = (unsigned)value;
+    Dwarf_Files *files;
+    size_t count;
+    if (dwarf_attr(die, DW_AT_call_file, &attr) && dwarf_formudata(&attr, &value) == 0 &&
+        dwarf_getsrcfiles(unit, &files, &count) == 0 && value < count)
+        *file = dwarf_filesrc(files, (size_t)value, NULL, NULL);
+}
+
+/* The inlined calls around an address, innermost first; each shifts the place outwards. */
+static void add_inlined(struct gsp_native_store *store, Dwarf_Die *unit, uint64_t vaddr,
+                        struct gsp_native_symbol *out)
+{
+    Dwarf_Die *scopes = NULL;
+    Dwarf_Die *around = NULL;
+    int count = dwarf_getscopes(unit, vaddr, &scopes);
+    /* The first scope is certain; what libdw lists after an inlined one is where it was
+     * defined, so its parents are asked for. */
+    count = count > 0 ? dwarf_getscopes_die(&scopes[0], &around) : 0;
+    for (int i = 0; i < count && out->inlined_count < GSP_NATIVE_INLINED_MAX; i++) {
+        int tag = dwarf_tag(&around[i]);
+        if (tag == DW_TAG_subprogram)
+            break;
+        if (tag != DW_TAG_inlined_subroutine)
+            continue;
+        out->inlined[out->inlined_count++] =
+            (struct gsp_native_inline){name_of(store, &around[i]), out->file, out->line};
+        const char *file;
+        call_site(unit, &around[i], &file, &out->line);
+        out->file = file ? gsp_native__intern(store, file) : NULL;
+    }
+    free(around);
+    free(scopes);
+}
+
+void gsp_native__lines_find(struct gsp_native_store *store, struct gsp_native_file *file,
+                            uint64_t vaddr, struct gsp_native_symbol *out)
+{
+    struct gsp_native_lines *lines = load(file);
+    Dwarf_Die unit;
+    if (!lines || !find_unit(lines->dwarf, vaddr, &unit))
+        return;
+    Dwarf_Line *line = dwarf_getsrc_die(&unit, vaddr);
+    int number;
+    if (line && dwarf_lineno(line, &number) == 0 && number > 0) {
+        const char *source = dwarf_linesrc(line, NULL, NULL);
+        out->line = (unsigned)number;
+        out->file = source ? gsp_native__intern(store, source) : NULL;
+    }
+    add_inlined(store, &unit, vaddr, out);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "native/native_internal.h"
+
+#define MODULES_MAX     (1U << 20)
+/* An image that is copied from memory because its file cannot be had. */
+#define IMAGE_BYTES_MAX (256U << 20)
+#define IMAGE_CHUNK     (64U << 10)
+/* What is compared of a file and the memory of a dead process: headers and build-id. */
+#define HEAD_BYTES      2048U
+
+/* A process that loads and unloads under ever new addresses must not fill our memory. */
+static bool push_module(struct gsp_native *native, const struct gsp_map *map)
+{
+    if (native->module_count == native->module_cap) {
+        size_t cap = native->module_cap ? native->module_cap * 2 : 32;
+        struct gsp_native_module *modules =
+            cap > MODULES_MAX ? NULL : realloc(native->modules, cap * sizeof(*modules));
+        if (!modules)
+            return false;
+        native->modules = modules;
+        native->module_cap = cap;
+    }
+    struct gsp_native_module *module = &native->modules[native->module_count];
+    *module = (struct gsp_native_module){.inode = map->inode, .base = map->start};
+    module->path = strdup(map->path);
+    if (!module->path)
+        return false;
+    native->module_count++;
+    return true;
+}
+
+static uint32_t find_module(const struct gsp_native *native, const struct gsp_map *map)
+{
+    for (size_t i = 0; i < native->module_count; i++) {
+        const struct gsp_native_module *module = &native->modules[i];
+        if (module->base == map->start && module->inode == map->inode &&
+            strcmp(module->path, map->path) == 0)
+            return (uint32_t)i;
+    }
+    return GSP_NATIVE_NO_MODULE;
+}
+
+static bool push_text(struct gsp_native *native, const struct gsp_map *map, uint32_t module)
+{
+    if (native->text_count == native->text_cap) {
+        size_t cap = native->text_cap ? native->text_cap * 2 : 64;
+        struct gsp_native_text *texts = realloc(native->texts, cap * sizeof(*texts));
+        if (!texts)
+            return false;
+        native->texts = texts;
+        native->text_cap = cap;
+    }
+    native->texts[native->text_count++] =
+        (struct gsp_native_text){map->start, map->end, map->offset, module};
+    if (module < native->module_count && native->modules[module].end < map->end)
+        native->modules[module].end = map->end;
+    return true;
+}
+
+static bool has_image(const struct gsp_map *map)
+{
+    return map->path[0] == '/' || strcmp(map->path, "[vdso]") == 0;
+}
+
+/* Mappings of one file that follow each other are one module, until its beginning is mapped
+ * again. */
+static bool is_continued(const struct gsp_map *first, const struct gsp_map *map)
+{
+    return first && first->inode == map->inode && strcmp(first->path, map->path) == 0 &&
+           map->offset > 0;
+}
+
+static int take_maps(struct gsp_native *native, struct gsp_err *err)
+{
+    const struct gsp_map *first = NULL;
+    native->text_count = 0;
+    for (size_t i = 0; i < gsp_maps_count(native->maps); i++) {
+        const struct gsp_map *map = gsp_maps_at(native->maps, i);
+        bool image = has_image(map);
+        if (image && !is_continued(first, map))
+            first = map;
+        if (!map->exec)
+            continue;
+        uint32_t module = GSP_NATIVE_NO_MODULE;
+        if (image) {
+            module = find_module(native, first);
+            if (module == GSP_NATIVE_NO_MODULE) {
+                if (!push_module(native, first))
+                    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+                module = (uint32_t)(native->module_count - 1);
+            }
+        }
+        if (!push_text(native, map, module))
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    }
+    native->generation++;
+    native->is_stale = false;
+    return GSP_OK;
+}
+
+static int open_same(const char *path, uint64_t inode)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat st;
+    /* Another inode under the same name is a replaced file: its tables would lie. */
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (!inode || st.st_ino == inode))
+        return fd;
+    gsp_fd_close(&fd);
+    return -1;
+}
+
+/* Of a dead process no inode is known: what memory is left of the image must be that of the
+ * file. */
+static int open_by_name(const struct gsp_native *native, const struct gsp_native_module *module)
+{
+    int fd = open_same(module->path, module->inode);
+    unsigned char memory[HEAD_BYTES];
+    unsigned char bytes[HEAD_BYTES];
+    if (fd < 0 || gsp_mem_read(native->mem, module->base, memory, sizeof(memory)) != GSP_OK ||
+        (pread(fd, bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes) &&
+         memcmp(bytes, memory, sizeof(bytes)) == 0))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Through the target's root, the kernel's link to what is mapped (finds deleted files, needs
+ * privileges), the link of the executable. */
+static int open_module(const struct gsp_native *native, const struct gsp_native_module *module)
+{
+    if (module->path[0] != '/')
+        return -1;
+    if (native->pid == 0)
+        return open_by_name(native, module);
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof(path), "/proc/%d/root%s", (int)native->pid, module->path);
+    int fd = open_same(path, module->inode);
+    const struct gsp_map *map = gsp_maps_find(native->maps, module->base);
+    if (fd < 0 && map) {
+        snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)native->pid,
+                 (unsigned long long)map->start, (unsigned long long)map->end);
+        fd = open_same(path, module->inode);
+    }
+    if (fd < 0) {
+        snprintf(path, sizeof(path), "/proc/%d/exe", (int)native->pid);
+        fd = open_same(path, module->inode);
+    }
+    return fd;
+}
+
+static bool is_part(const struct gsp_native_module *module, const struct gsp_map *map)
+{
+    return map->readable && !map->writable && map->start >= module->base &&
+           map->start < module->end && map->inode == module->inode &&
+           strcmp(map->path, module->path) == 0;
+}
+
+/* How far the image reaches in its file, as far as it is in memory; 0 when it is none. */
+static uint64_t image_len(const struct gsp_native *native, const struct gsp_native_module *module)
+{
+    unsigned char magic[4];
+    if (gsp_mem_read(native->mem, module->base, magic, sizeof(magic)) != GSP_OK ||
+        memcmp(magic, "\177ELF", sizeof(magic)) != 0)
+        return 0;
+    uint64_t len = 0;
+    for (size_t i = 0; i < gsp_maps_count(native->maps); i++) {
+        const struct gsp_map *map = gsp_maps_at(native->maps, i);
+        uint64_t size = map->end - map->start;
+        if (is_part(module, map) && size <= IMAGE_BYTES_MAX && map->offset <= IMAGE_BYTES_MAX &&
+            map->offset + size > len)
+            len = map->offset + size;
+    }
+    return len <= IMAGE_BYTES_MAX ? len : 0;
+}
+
+/* Pages that cannot be read stay as they are. */
+static void copy_map(const struct gsp_native *native, const struct gsp_map *map, unsigned char *to)
+{
+    uint64_t size = map->end - map->start;
+    for (uint64_t at = 0; at < size; at += IMAGE_CHUNK) {
+        size_t n = size - at < IMAGE_CHUNK ? (size_t)(size - at) : IMAGE_CHUNK;
+        gsp_ignore(gsp_mem_read(native->mem, map->start + at, to + at, n));
+    }
+}
+
+/* Copies what of the image is in memory, in the order of the file. */
+static struct gsp_native_file *copy_image(struct gsp_native *native,
+                                          const struct gsp_native_module *module)
+{
+    uint64_t len = image_len(native, module);
+    unsigned char *image = len ? calloc(1, (size_t)len) : NULL;
+    if (!image)
+        return NULL;
+    for (size_t i = 0; i < gsp_maps_count(native->maps); i++) {
+        const struct gsp_map *map = gsp_maps_at(native->maps, i);
+        if (is_part(module, map) && map->offset <= len &&
+            map->end - map->start <= len - map->offset)
+            copy_map(native, map, image + map->offset);
+    }
+    return gsp_native__file_of_image(native->store, image, (size_t)len, module->path);
+}
+
+const struct gsp_native_text *gsp_native__text_find(const struct gsp_native *native, uint64_t pc)
+{
+    size_t lo = 0;
+    size_t hi = native->text_count;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (native->texts[mid].end <= pc)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < native->text_count && native->texts[lo].start <= pc ? &native->texts[lo] : NULL;
+}
+
+struct gsp_native_file *gsp_native__module_file(struct gsp_native *native, uint32_t number)
+{
+    struct gsp_native_module *module = &native->modules[number];
+    if (module->tried)
+        return module->file;
+    module->tried = true;
+    int fd = open_module(native, module);
+    struct gsp_native_file *file =
+        fd >= 0 ? gsp_native__file_open(native->store, fd, module->path, native->pid)
+                : copy_image(native, module);
+    if (!file)
+        return NULL;
+    for (size_t i = 0; i < native->text_count; i++) {
+        const struct gsp_native_text *text = &native->texts[i];
+        if (text->module == number &&
+            gsp_native__file_bias(file, text->offset, text->start, &module->bias))
+            module->file = file;
+        if (module->file)
+            break;
+    }
+    return module->file;
+}
+
+static int open_all(struct gsp_native *native, const struct gsp_maps *maps, struct gsp_err *err)
+{
+    if (!native->store) {
+        int rc = gsp_native_store_new(&native->store, err);
+        if (rc != GSP_OK)
+            return rc;
+        native->owns_store = true;
+    }
+    if (!maps)
+        return gsp_native_refresh(native, err);
+    native->maps = maps;
+    return take_maps(native, err);
+}
+
+/* What an unwinder is opened on. */
+struct source {
+    pid_t pid; /* 0: no live process, maps says what there was */
+    struct gsp_mem *mem;
+    struct gsp_native_store *store; /* NULL: one of its own */
+    const struct gsp_maps *maps;
+};
+
+static int open_any(const struct source *source, struct gsp_native **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_native *native = calloc(1, sizeof(*native));
+    if (!native)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    native->pid = source->pid;
+    native->mem = source->mem;
+    native->store = source->store;
+    int rc = open_all(native, source->maps, err);
+    if (rc != GSP_OK) {
+        gsp_native_close(native);
+        return rc;
+    }
+    *out = native;
+    return GSP_OK;
+}
+
+int gsp_native_open(pid_t pid, struct gsp_mem *mem, struct gsp_native **out, struct gsp_err *err)
+{
+    return gsp_native_open_in(NULL, pid, mem, out, err);
+}
+
+int gsp_native_open_in(struct gsp_native_store *store, pid_t pid, struct gsp_mem *mem,
+                       struct gsp_native **out, struct gsp_err *err)
+{
+    return open_any(&(struct source){pid, mem, store, NULL}, out, err);
+}
+
+int gsp_native_open_maps(struct gsp_native_store *store, const struct gsp_maps *maps,
+                         struct gsp_mem *mem, struct gsp_native **out, struct gsp_err *err)
+{
+    return open_any(&(struct source){0, mem, store, maps}, out, err);
+}
+
+void gsp_native_close(struct gsp_native *native)
+{
+    if (!native)
+        return;
+    for (size_t i = 0; i < native->module_count; i++)
+        free(native->modules[i].path);
+    free(native->modules);
+    free(native->texts);
+    gsp_maps_free(native->own_maps);
+    if (native->owns_store)
+        gsp_native_store_free(native->store);
+    free(native);
+}
+
+int gsp_native_refresh(struct gsp_native *native, struct gsp_err *err)
+{
+    native->is_stale = false;
+    if (native->pid == 0)
+        return GSP_OK;
+    struct gsp_maps *maps;
+    int rc = gsp_maps_read(native->pid, &maps, err);
+    if (rc != GSP_OK)
+        return rc;
+    gsp_maps_free(native->own_maps);
+    native->own_maps = maps;
+    native->maps = maps;
+    return take_maps(native, err);
+}
+
+bool gsp_native_is_stale(const struct gsp_native *native)
+{
+    return native->is_stale;
+}
+
+const char *gsp_native_module_path(const struct gsp_native *native, uint32_t module)
+{
+    return module < native->module_count ? native->modules[module].path : "";
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "native/native_internal.h"
+#include "proc/image.h"
+
+/* A partition of a function is reached from it by jumps; hot parts are small or this is not
+ * needed. */
+#define HOT_BYTES_MAX (64U << 10)
+
+/* The module that has, or had, pc. */
+static uint32_t module_of(const struct gsp_native *native, uint64_t pc)
+{
+    const struct gsp_native_text *text = gsp_native__text_find(native, pc);
+    if (text)
+        return text->module;
+    /* Unloaded since: the last that was there is the likeliest. */
+    for (size_t i = native->module_count; i-- > 0;) {
+        if (pc >= native->modules[i].base && pc < native->modules[i].end)
+            return (uint32_t)i;
+    }
+    return GSP_NATIVE_NO_MODULE;
+}
+
+bool gsp_native_symbol(struct gsp_native *native, uint64_t pc, struct gsp_native_symbol *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->module = "";
+    uint32_t number = module_of(native, pc);
+    if (number == GSP_NATIVE_NO_MODULE)
+        return false;
+    const char *path = gsp_native__intern(native->store, native->modules[number].path);
+    out->module = path ? path : "";
+    struct gsp_native_file *file = gsp_native__module_file(native, number);
+    if (!file)
+        return true;
+    uint64_t bias = native->modules[number].bias;
+    struct gsp_native_found found;
+    if (gsp_native__symbol_find(file, pc - bias, &found)) {
+        out->name = gsp_native__intern_name(native->store, found.name);
+        out->start = found.start + bias;
+        out->size = found.size;
+    }
+    gsp_native__lines_find(native->store, file, pc - bias, out);
+    return true;
+}
+
+struct search {
+    const char *symbol;
+    size_t len;
+    uint64_t bias;
+    struct gsp_native_ranges *out;
+};
+
+static void add_range(struct gsp_native_ranges *out, uint64_t start, uint64_t len)
+{
+    for (size_t i = 0; i < out->count; i++) {
+        if (out->items[i].start == start)
+            return;
+    }
+    if (out->count < GSP_NATIVE_RANGES_MAX && len > 0)
+        out->items[out->count++] = (struct gsp_native_range){start, start + len};
+}
+
+/* The function itself, "name.cold", "name.part.0", "name.constprop.0.cold"… */
+static bool add_named(void *user, const struct gsp_native_found *found)
+{
+    struct search *search = user;
+    if (strncmp(found->name, search->symbol, search->len) == 0 &&
+        (found->name[search->len] == '\0' || found->name[search->len] == '.'))
+        add_range(search->out, found->start + search->bias, found->size);
+    return true;
+}
+
+/* The target of a jump at bytes[at], when there is one: jmp or jcc with four bytes of distance. */
+static bool jump_target(const unsigned char *bytes, size_t len, size_t at, uint64_t *distance)
+{
+    size_t op;
+    if (bytes[at] == 0xe9)
+        op = 1;
+    else if (bytes[at] == 0x0f && at + 1 < len && (bytes[at + 1] & 0xf0U) == 0x80)
+        op = 2;
+    else
+        return false;
+    if (len - at < op + 4)
+        return false;
+    int32_t delta;
+    memcpy(&delta, bytes + at + op, sizeof(delta));
+    *distance = at + op + 4 + (uint64_t)(int64_t)delta;
+    return true;
+}
+
+static bool same_cfa(gsp_cfi_rule a, gsp_cfi_rule b)
+{
+    return gsp_cfi_kind_of(a) == gsp_cfi_kind_of(b) && gsp_cfi_kind_of(a) != GSP_CFI_NONE &&
+           gsp_cfi_offset_of(a) == gsp_cfi_offset_of(b);
+}
+
+/* A stripped partition: an entry of .eh_frame that begins in the midst of a frame, that the
+ * function jumps into, and that has at the target the frame which the function has at the jump. */
+static void add_jumped(struct gsp_native_file *file, struct gsp_native_range hot, uint64_t bias,
+                       struct gsp_native_ranges *out)
+{
+    size_t len = (size_t)(hot.end - hot.start);
+    struct gsp_cfi_input in;
+    unsigned char *eh = NULL;
+    if (!file->arch || file->arch->machine != EM_X86_64 || len > HOT_BYTES_MAX)
+        return;
+    unsigned char *code = malloc(len);
+    if (code && gsp_native__file_text(file, hot.start, code, len) &&
+        gsp_native__file_eh_frame(file, &in, &eh)) {
+        const struct gsp_cfi_table *table = gsp_native__file_table(file);
+        const gsp_cfi_rule fresh = gsp_cfi_pack(GSP_CFI_SP, 1, GSP_CFI_FP_SAME, GSP_CFI_RA_AT(1U));
+        struct gsp_cfi_span last = {0};
+        for (size_t at = 0; at < len; at++) {
+            uint64_t to;
+            if (!jump_target(code, len, at, &to))
+                continue;
+            to += hot.start;
+            if ((to >= hot.start && to < hot.end) || to - last.start < last.len ||
+                !same_cfa(gsp_native__cfi_find(table, to),
+                          gsp_native__cfi_find(table, hot.start + at)) ||
+                !gsp_native__cfi_span(&in, to, &last) ||
+                gsp_native__cfi_find(table, last.start) == fresh)
+                continue;
+            add_range(out, last.start + bias, last.len);
+        }
+    }
+    free(eh);
+    free(code);
+}
+
+/* Does the module export it?  A few reads of the target's memory, where its symbols would be
+ * megabytes. */
+static bool exports(const struct gsp_native *native, uint32_t number, const char *symbol)
+{
+    const struct gsp_map *map = gsp_maps_find(native->maps, native->modules[number].base);
+    struct gsp_image *image;
+    if (!map || gsp_image_open(native->pid, native->mem, map, &image, NULL) != GSP_OK)
+        return false;
+    bool found = gsp_image_dynsym(image, symbol) != 0;
+    gsp_image_close(image);
+    return found;
+}
+
+static void add_of_module(struct gsp_native *native, uint32_t number, const char *symbol,
+                          struct gsp_native_ranges *out)
+{
+    struct gsp_native_file *file = gsp_native__module_file(native, number);
+    if (!file)
+        return;
+    uint64_t bias = native->modules[number].bias;
+    struct search search = {symbol, strlen(symbol), bias, out};
+    gsp_native__symbol_each(file, add_named, &search);
+    if (out->count != 1)
+        return;
+    struct gsp_native_range hot = {out->items[0].start - bias, out->items[0].end - bias};
+    add_jumped(file, hot, bias, out);
+}
+
+bool gsp_native_range(struct gsp_native *native, const char *symbol, struct gsp_native_ranges *out)
+{
+    *out = (struct gsp_native_ranges){0};
+    for (int all = 0; all < 2 && out->count == 0; all++) {
+        for (size_t i = 0; i < native->text_count && out->count == 0; i++) {
+            uint32_t number = native->texts[i].module;
+            if (number == GSP_NATIVE_NO_MODULE || (i > 0 && native->texts[i - 1].module == number))
+                continue;
+            if (all || exports(native, number, symbol))
+                add_of_module(native, number, symbol, out);
+        }
+    }
+    return out->count > 0;
+}
