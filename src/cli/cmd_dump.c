@@ -14,10 +14,17 @@ struct dump_opts {
     const char *core;
     bool json;
     bool locals;
+    const char *tasks;
     bool subprocesses;
     bool blocking;
     struct gsp_view view; /* of which --full-filenames is taken */
 };
+
+static const char *tasks_choice(size_t i)
+{
+    static const char *const names[] = {"auto", "never"};
+    return i < GSP_COUNT(names) ? names[i] : NULL;
+}
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct dump_opts),
@@ -29,6 +36,13 @@ static const struct gsp_opt OPTS[] = {
              "were mapped, in their places."},
     GSP_OPT_SWITCH(struct dump_opts, locals, "locals", 'l', false,
                    "Local variables of each frame."),
+    {.name = "tasks",
+     .kind = GSP_OPT_CHOICE,
+     .offset = offsetof(struct dump_opts, tasks),
+     .arg = "WHEN",
+     .choice = tasks_choice,
+     .fallback = "auto",
+     .help = "Tasks of asyncio with what they await: auto shows them when there are any."},
     GSP_OPT_SUBPROCESSES(struct dump_opts),
     GSP_OPT_SWITCH(struct dump_opts, json, "json", 0, false, "For programs."),
     GSP_OPT_FULL_FILENAMES(struct dump_opts),
@@ -91,6 +105,23 @@ static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame 
     }
 }
 
+/* "Task "fetch" (waiting for task "read")" */
+static void put_task(const struct dump_opts *opts, const struct gsp_dump_task *task,
+                     const struct gsp_term *term, struct gsp_buf *out)
+{
+    gsp_buf_printf(out, "\n%sTask \"", gsp_term_bold(term));
+    gsp_buf_term(out, task->name);
+    gsp_buf_printf(out, "\"%s (%s", gsp_term_off(term), task->state);
+    if (task->waits_for.len) {
+        gsp_buf_puts(out, task->waits_for_task ? " for task \"" : " for ");
+        gsp_buf_term(out, task->waits_for);
+        gsp_buf_puts(out, task->waits_for_task ? "\"" : "");
+    }
+    gsp_buf_puts(out, ")\n");
+    for (size_t i = 0; i < task->frame_count; i++)
+        put_frame(opts, &task->frames[i], out);
+}
+
 static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
                      const struct gsp_term *term, struct gsp_buf *out)
 {
@@ -125,6 +156,8 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
         for (size_t k = 0; k < thread->frame_count; k++)
             put_frame(opts, &thread->frames[k], out);
     }
+    for (size_t i = 0; i < dump->task_count; i++)
+        put_task(opts, &dump->tasks[i], term, out);
 }
 
 static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame *frame,
@@ -193,6 +226,48 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
     gsp_json_obj_end(json);
 }
 
+static void json_task(const struct dump_opts *opts, const struct gsp_dump_task *task,
+                      struct gsp_json *json)
+{
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "name");
+    gsp_json_sv(json, task->name);
+    gsp_json_key(json, "state");
+    gsp_json_str(json, task->state);
+    gsp_json_key(json, "waits_for");
+    if (task->waits_for.len)
+        gsp_json_sv(json, task->waits_for);
+    else
+        gsp_json_null(json);
+    gsp_json_key(json, "waits_for_task");
+    gsp_json_bool(json, task->waits_for_task);
+    gsp_json_key(json, "frames");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < task->frame_count; i++)
+        json_frame(opts, &task->frames[i], json);
+    gsp_json_arr_end(json);
+    gsp_json_obj_end(json);
+}
+
+/* The tasks of a thread's loop; what belongs to no thread that is known is shown with the
+ * first. */
+static void json_tasks(const struct dump_opts *opts, const struct gsp_dump *dump,
+                       const struct gsp_dump_thread *thread, struct gsp_json *json)
+{
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < dump->task_count; i++) {
+        const struct gsp_dump_task *task = &dump->tasks[i];
+        const struct gsp_dump_thread *owner = &dump->threads[0];
+        for (size_t k = 0; k < dump->thread_count; k++) {
+            if (dump->threads[k].python_id == task->python_id)
+                owner = &dump->threads[k];
+        }
+        if (owner == thread)
+            json_task(opts, task, json);
+    }
+    gsp_json_arr_end(json);
+}
+
 static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dump,
                         const struct gsp_dump_thread *thread, struct gsp_json *json)
 {
@@ -232,6 +307,8 @@ static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dum
     for (size_t i = 0; i < thread->frame_count; i++)
         json_frame(opts, &thread->frames[i], json);
     gsp_json_arr_end(json);
+    gsp_json_key(json, "tasks");
+    json_tasks(opts, dump, thread, json);
     gsp_json_key(json, "process_info");
     json_process(dump, json);
     gsp_json_obj_end(json);
@@ -250,6 +327,7 @@ struct sink {
 static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
 {
     const struct gsp_dump_opts take = {.locals = sink->opts->locals,
+                                       .tasks = strcmp(sink->opts->tasks, "never") != 0,
                                        .blocking = sink->opts->blocking};
     struct gsp_dump *dump = NULL;
     int rc = pid ? gsp_dump_take(pid, &take, &dump, err)

@@ -293,6 +293,27 @@ static int validate(struct gsp_mem *mem, const struct gsp_py_runtime *rt, struct
     return GSP_OK;
 }
 
+/* asyncio's debug section: in its module, or in the interpreter that was built with it. */
+static gsp_raddr find_asyncio(const struct gsp_py_place *place, struct gsp_image *python)
+{
+    struct gsp_range range;
+    if (gsp_image_section(python, ".AsyncioDebug", &range))
+        return range.addr;
+    for (size_t i = 0; i < gsp_maps_count(place->maps); i++) {
+        const struct gsp_map *map = gsp_maps_at(place->maps, i);
+        struct gsp_sv base = gsp_sv_basename(gsp_sv_of(map->path));
+        struct gsp_image *image;
+        if (map->offset != 0 || !gsp_sv_starts(base, "_asyncio.") ||
+            gsp_image_open(place->pid, place->mem, map, &image, NULL) != GSP_OK)
+            continue;
+        bool found = gsp_image_section(image, ".AsyncioDebug", &range);
+        gsp_image_close(image);
+        if (found)
+            return range.addr;
+    }
+    return 0;
+}
+
 int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *out,
                      struct gsp_err *err)
 {
@@ -305,6 +326,8 @@ int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *ou
     out->code_type = symbol(found.image, "PyCode_Type");
     const struct gsp_map *map = gsp_maps_find(place->maps, found.runtime);
     rc = choose_layout(place->mem, &found, map ? map->path : "?", out, err);
+    if (rc == GSP_OK && GSP_PY_MINOR(out->layout.version) >= 14)
+        out->asyncio_debug = find_asyncio(place, found.image);
     gsp_image_close(found.image);
     return rc == GSP_OK ? validate(place->mem, out, err) : rc;
 }

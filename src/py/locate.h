@@ -18,8 +18,9 @@
 #include "py/layout.h"
 
 struct gsp_py_runtime {
-    gsp_raddr addr;      /* _PyRuntime */
-    gsp_raddr code_type; /* PyCode_Type; 0 when it could not be found */
+    gsp_raddr addr;          /* _PyRuntime */
+    gsp_raddr code_type;     /* PyCode_Type; 0 when it could not be found */
+    gsp_raddr asyncio_debug; /* 3.14+: what asyncio tells of itself; 0 when it is not loaded */
     struct gsp_py_layout layout;
     char version[32]; /* "3.11.7" */
 };

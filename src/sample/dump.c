@@ -9,6 +9,7 @@
 #include "proc/core.h"
 #include "proc/stop.h"
 #include "proc/task.h"
+#include "py/async.h"
 #include "py/object.h"
 #include "py/target.h"
 
@@ -36,7 +37,9 @@ struct taking {
     struct gsp_py_target *target;
     const struct gsp_dump_opts *opts;
     struct gsp_dump_thread *threads; /* of the dump, while it is made */
-    const char *core_name;           /* what the kernel called a process whose core this is */
+    struct gsp_dump_task *tasks;
+    size_t task_cap;
+    const char *core_name; /* what the kernel called a process whose core this is */
     unsigned flags;
     bool failed; /* an allocation did */
 };
@@ -203,6 +206,74 @@ static int by_importance(const void *a, const void *b)
     return (x->python_id > y->python_id) - (x->python_id < y->python_id);
 }
 
+/* The frames of a chain of awaits, innermost first as everywhere. */
+static struct gsp_dump_frame *take_awaits(struct taking *take, const struct gsp_py_awaits *chain)
+{
+    struct gsp_py_codes *codes = gsp_py_target_codes(take->target);
+    struct gsp_dump_frame *frames = arena_take(take, (chain->depth + 1) * sizeof(*frames));
+    for (size_t i = 0; frames && i < chain->depth; i++) {
+        const struct gsp_py_await *from = &chain->frames[chain->depth - 1 - i];
+        uint32_t index = 0;
+        frames[i].is_entry = -1;
+        if (gsp_py_codes_get(codes, from->code, gsp_now_ns(), &index) != GSP_OK)
+            continue;
+        const struct gsp_py_code *code = gsp_py_codes_at(codes, index);
+        frames[i].name = arena_text(take, (struct gsp_sv){code->name, code->name_len});
+        frames[i].file = arena_text(take, (struct gsp_sv){code->file, code->file_len});
+        if (from->loc != GSP_PY_NO_LOC)
+            frames[i].line = gsp_py_codes_loc_at(codes, from->loc)->line;
+        if (take->opts->locals)
+            take_locals(take, from->frame, from->code, &frames[i]);
+    }
+    return frames;
+}
+
+static void take_task(void *user, const struct gsp_py_task *task)
+{
+    struct taking *take = user;
+    struct gsp_dump *dump = &take->dump->pub;
+    if (dump->task_count == take->task_cap) {
+        size_t cap = take->task_cap ? take->task_cap * 2 : 64;
+        struct gsp_dump_task *grown = arena_take(take, cap * sizeof(*grown));
+        if (!grown)
+            return;
+        if (dump->task_count)
+            memcpy(grown, take->tasks, dump->task_count * sizeof(*grown));
+        take->tasks = grown;
+        take->task_cap = cap;
+        dump->tasks = grown;
+    }
+    struct gsp_dump_frame *frames = take_awaits(take, task->chain);
+    take->tasks[dump->task_count++] =
+        (struct gsp_dump_task){.name = arena_text(take, task->name),
+                               .state = gsp_py_task_state_name(task->state),
+                               .waits_for = arena_text(take, task->waits_for),
+                               .waits_for_task = task->waits_for_task,
+                               .python_id = task->python_id,
+                               .frames = frames,
+                               .frame_count = frames ? task->chain->depth : 0};
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct gsp_dump_task *x = a;
+    const struct gsp_dump_task *y = b;
+    return strverscmp(x->name.p, y->name.p); /* "Task-9" before "Task-10" */
+}
+
+static int take_tasks(struct taking *take, struct gsp_err *err)
+{
+    if (!take->opts->tasks)
+        return GSP_OK;
+    int rc = gsp_py_tasks(take->target, take_task, take);
+    if (rc != GSP_OK || take->failed)
+        return gsp_err_set(err, rc ? rc : GSP_E_NOMEM, 0, "%s",
+                           gsp_err_text(rc ? rc : GSP_E_NOMEM));
+    if (take->dump->pub.task_count)
+        qsort(take->tasks, take->dump->pub.task_count, sizeof(*take->tasks), by_name);
+    return GSP_OK;
+}
+
 static int take_threads(struct taking *take, struct gsp_err *err)
 {
     struct gsp_dump *dump = &take->dump->pub;
@@ -217,7 +288,7 @@ static int take_threads(struct taking *take, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
     dump->threads = take->threads;
     dump->thread_count = count;
-    return GSP_OK;
+    return take_tasks(take, err);
 }
 
 /* Names are read last: with the threads running again. */

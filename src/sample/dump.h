@@ -47,6 +47,17 @@ struct gsp_dump_thread {
     size_t frame_count;
 };
 
+/* What runs in turns on a thread: a task of asyncio. */
+struct gsp_dump_task {
+    struct gsp_sv name;
+    const char *state;       /* "waiting"; static */
+    struct gsp_sv waits_for; /* a task's name, or a future's type; empty: nothing, or unknown */
+    bool waits_for_task;
+    uint64_t python_id;                  /* of its thread; 0 unknown */
+    const struct gsp_dump_frame *frames; /* innermost first */
+    size_t frame_count;
+};
+
 struct gsp_dump {
     bool is_core;
     int signal;             /* of a core: what ended the process; 0 none, or unknown */
@@ -58,10 +69,13 @@ struct gsp_dump {
     char version[32];                      /* "3.11.7" */
     const struct gsp_dump_thread *threads; /* main first, then by id */
     size_t thread_count;
+    const struct gsp_dump_task *tasks;
+    size_t task_count;
 };
 
 struct gsp_dump_opts {
     bool locals;
+    bool tasks;             /* those of asyncio too, if it is there */
     bool blocking;          /* stop the threads while they are read */
     size_t value_bytes_max; /* of one local's value; 0 for 128 */
 };

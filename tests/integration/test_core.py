@@ -96,6 +96,14 @@ def test_threads(python: Python, start: StartTarget, tmp_path: Path) -> None:
     assert f"Core of process {target.pid}" in text and "signal 6" in text
 
 
+@pytest.mark.skipif(bool(kernel_writes_here()), reason=kernel_writes_here())
+def test_tasks(python: Python, start: StartTarget, tmp_path: Path) -> None:
+    target = start_in(start, tmp_path, "tasks.py", python=python)
+    alive = [thread["tasks"] for thread in threads_of("-p", target.pid)]
+    dead = [thread["tasks"] for thread in threads_of("--core", crash(target, tmp_path))]
+    assert dead == alive and len(dead[0]) >= 10
+
+
 def test_gcore(start: StartTarget, some_python: Python, tmp_path: Path) -> None:
     """A snapshot that gdb wrote: nothing ended, other segments are in it."""
     if not shutil.which("gcore"):
