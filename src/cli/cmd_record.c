@@ -32,6 +32,7 @@ struct record_opts {
     bool wall;
     bool cpu;
     bool blocking;
+    bool native;
     bool jitter;
     bool force;
     bool until_signal;
@@ -83,6 +84,7 @@ static const struct gsp_opt OPTS[] = {
     GSP_OPT_NOLINENO(struct record_opts),
     GSP_OPT_FULL_FILENAMES(struct record_opts),
     GSP_OPT_BLOCKING(struct record_opts),
+    GSP_OPT_NATIVE(struct record_opts),
     GSP_OPT_SWITCH(struct record_opts, jitter, "jitter", 0, true,
                    "Spread the ticks at random, for programs with a beat of their own."),
     GSP_OPT_SWITCH(struct record_opts, until_signal, "until-signal", 0, true,
@@ -402,6 +404,7 @@ static int sample_target(struct session *session, struct gsp_err *err)
         .idle = opts->idle || opts->wall,
         .select = opts->select,
         .blocking = opts->blocking,
+        .native = opts->native,
         .jitter = opts->jitter,
         .is_child = session->launch.pid > 0,
     };

@@ -43,6 +43,9 @@
     GSP_OPT_SWITCH(type, blocking, "blocking", 0, true,                                            \
                    "Stop the threads while they are read, for exact stacks. "                      \
                    "The default never stops the target.")
+#define GSP_OPT_NATIVE(type)                                                                       \
+    GSP_OPT_SWITCH(type, native, "native", 'n', false,                                             \
+                   "Native frames too (C, C++, Rust); stops each thread for a moment.")
 
 #define GSP_OPT_PID_ROW(type)                                                                      \
     {                                                                                              \

@@ -291,7 +291,7 @@ static bool same_meta(const struct gsp_profile_meta *a, const struct gsp_profile
     return a->start_ns == b->start_ns && a->duration_ns == b->duration_ns &&
            a->period_ns == b->period_ns && a->unit == b->unit && a->ticks == b->ticks &&
            x->torn == y->torn && x->late == y->late && x->failed == y->failed &&
-           x->gone == y->gone && x->skipped == y->skipped;
+           x->gone == y->gone && x->skipped == y->skipped && x->unmerged == y->unmerged;
 }
 
 static int write_meta(struct gsp_stream *stream, struct gsp_err *err)
@@ -313,6 +313,7 @@ static int write_meta(struct gsp_stream *stream, struct gsp_err *err)
         {GSP_META_FAILED, meta->losses.failed},
         {GSP_META_GONE, meta->losses.gone},
         {GSP_META_SKIPPED, meta->losses.skipped},
+        {GSP_META_UNMERGED, meta->losses.unmerged},
     };
     for (size_t i = 0; i < GSP_COUNT(fields); i++) {
         gsp_buf_varint(&stream->raw, fields[i].tag);

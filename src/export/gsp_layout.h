@@ -53,6 +53,7 @@ enum gsp_meta_tag {
     GSP_META_FAILED,
     GSP_META_GONE,
     GSP_META_SKIPPED,
+    GSP_META_UNMERGED,
 };
 
 enum gsp_def_tag {

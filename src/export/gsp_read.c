@@ -122,6 +122,9 @@ static int read_meta(struct reader *reader, struct gsp_sv content)
         case GSP_META_SKIPPED:
             meta->losses.skipped = value;
             break;
+        case GSP_META_UNMERGED:
+            meta->losses.unmerged = value;
+            break;
         default: /* of a later version */
             break;
         }

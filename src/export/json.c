@@ -114,6 +114,7 @@ static void write_meta(struct writer *writer)
     put_u64(writer, "failed", meta->losses.failed);
     put_u64(writer, "gone", meta->losses.gone);
     put_u64(writer, "skipped", meta->losses.skipped);
+    put_u64(writer, "unmerged", meta->losses.unmerged);
     gsp_json_obj_end(&writer->json);
     put_flag(writer, "truncated", meta->truncated);
 }

@@ -133,6 +133,7 @@ static void read_meta(struct reader *reader)
     meta->losses.failed = gsp_export__json_u64(losses, "failed");
     meta->losses.gone = gsp_export__json_u64(losses, "gone");
     meta->losses.skipped = gsp_export__json_u64(losses, "skipped");
+    meta->losses.unmerged = gsp_export__json_u64(losses, "unmerged");
 }
 
 /* The time that one sample stands for, where the file does not say: by the rate, or by what it

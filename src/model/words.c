@@ -69,6 +69,7 @@ void gsp_words_losses(const struct gsp_losses *losses, struct gsp_buf *out)
         {losses->failed, "read failed", "reads failed"},
         {losses->gone, "process ended early", "processes ended early"},
         {losses->skipped, "process not Python", "processes not Python"},
+        {losses->unmerged, "stack not merged", "stacks not merged"},
     };
     bool any = false;
     for (size_t i = 0; i < GSP_COUNT(rows); i++) {

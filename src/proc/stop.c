@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proc/stop.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/time.h"
 #include "proc/task.h"
+
+/* How long a stop is waited for awake. */
+#define SPIN_NS (100 * GSP_NS_PER_US)
 
 struct held {
     pid_t tid;
@@ -72,6 +79,22 @@ static int push(struct gsp_stop *stop, pid_t tid)
     return GSP_OK;
 }
 
+/* Seizes one thread and asks it to stop.  GSP_OK without it being held: it has ended. */
+static int seize(struct gsp_stop *stop, pid_t tid, struct gsp_err *err)
+{
+    if (ptrace(PTRACE_SEIZE, tid, 0, 0) != 0) {
+        if (errno == ESRCH)
+            return GSP_OK;
+        return gsp_err_set(err, GSP_E_PERM, errno, "thread %d cannot be stopped", (int)tid);
+    }
+    int rc = push(stop, tid);
+    if (rc != GSP_OK)
+        ptrace(PTRACE_DETACH, tid, 0, 0);
+    else
+        ptrace(PTRACE_INTERRUPT, tid, 0, 0);
+    return rc;
+}
+
 /* Seizes the threads not yet held.  *added tells whether there were any. */
 static int seize_new(struct gsp_stop *stop, bool *added, struct gsp_err *err)
 {
@@ -85,18 +108,9 @@ static int seize_new(struct gsp_stop *stop, bool *added, struct gsp_err *err)
         pid_t tid = tasks[i].tid;
         if (is_held(stop, tid))
             continue;
-        if (ptrace(PTRACE_SEIZE, tid, 0, 0) != 0) {
-            if (errno == ESRCH)
-                continue; /* the thread ended */
-            rc = gsp_err_set(err, GSP_E_PERM, errno, "thread %d cannot be stopped", (int)tid);
-            break;
-        }
-        rc = push(stop, tid);
-        if (rc != GSP_OK)
-            ptrace(PTRACE_DETACH, tid, 0, 0);
-        else
-            ptrace(PTRACE_INTERRUPT, tid, 0, 0);
-        *added = true;
+        size_t before = stop->count;
+        rc = seize(stop, tid, err);
+        *added = *added || stop->count != before;
     }
     free(tasks);
     return rc;
@@ -129,6 +143,7 @@ static enum look look_at(struct held *held, bool is_child)
 
 static int wait_all(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *err)
 {
+    int64_t start_ns = gsp_now_ns();
     for (;;) {
         size_t waiting = 0;
         for (size_t i = 0; i < stop->count;) {
@@ -145,7 +160,11 @@ static int wait_all(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *
             return GSP_OK;
         if (gsp_now_ns() > deadline_ns)
             return gsp_err_set(err, GSP_E_TIMEOUT, 0, "%zu threads did not stop in time", waiting);
-        sched_yield();
+        /* A thread that runs stops within microseconds; one that waits for a CPU must get it. */
+        if (gsp_now_ns() - start_ns < SPIN_NS)
+            sched_yield();
+        else
+            nanosleep(&(struct timespec){.tv_nsec = SPIN_NS}, NULL);
     }
 }
 
@@ -162,6 +181,36 @@ int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
     }
     if (rc == GSP_OK && stop->count == 0)
         rc = gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)stop->pid);
+    if (rc != GSP_OK)
+        gsp_stop_release(stop);
+    return rc;
+}
+
+static int read_regs(pid_t tid, struct gsp_stop_regs *regs)
+{
+    struct user_regs_struct user;
+    struct iovec iov = {&user, sizeof(user)};
+    if (ptrace(PTRACE_GETREGSET, tid, (void *)(uintptr_t)NT_PRSTATUS, &iov) != 0)
+        return GSP_E_NOPROC;
+#if defined(__x86_64__)
+    *regs = (struct gsp_stop_regs){.pc = user.rip, .sp = user.rsp, .fp = user.rbp};
+#elif defined(__aarch64__)
+    *regs = (struct gsp_stop_regs){
+        .pc = user.pc, .sp = user.sp, .fp = user.regs[29], .lr = user.regs[30]};
+#else
+#error "registers of this machine are not known"
+#endif
+    return GSP_OK;
+}
+
+int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
+                       struct gsp_stop_regs *regs, struct gsp_err *err)
+{
+    int rc = seize(stop, tid, err);
+    if (rc == GSP_OK)
+        rc = wait_all(stop, gsp_now_ns() + limit_ns, err);
+    if (rc == GSP_OK && (stop->count == 0 || read_regs(tid, regs) != GSP_OK))
+        rc = gsp_err_set(err, GSP_E_NOPROC, 0, "thread %d has ended", (int)tid);
     if (rc != GSP_OK)
         gsp_stop_release(stop);
     return rc;

@@ -26,4 +26,15 @@ void gsp_stop_free(struct gsp_stop *stop); /* releases first; NULL does nothing 
  * Fails with TIMEOUT (a thread did not stop within limit_ns), PERM (not allowed, or traced by
  * another), NOPROC. */
 GSP_MUST_CHECK int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err);
+/* The registers that unwinding needs. */
+struct gsp_stop_regs {
+    uint64_t pc;
+    uint64_t sp;
+    uint64_t fp;
+    uint64_t lr; /* aarch64: x30; else 0 */
+};
+
+/* Stops one thread alone and tells its registers; fails as gsp_stop_hold() does. */
+GSP_MUST_CHECK int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
+                                      struct gsp_stop_regs *regs, struct gsp_err *err);
 void gsp_stop_release(struct gsp_stop *stop);

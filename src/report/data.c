@@ -65,6 +65,7 @@ static void json_losses(struct gsp_json *json, const struct gsp_losses *losses)
     json_count(json, "failed", losses->failed);
     json_count(json, "gone", losses->gone);
     json_count(json, "skipped", losses->skipped);
+    json_count(json, "unmerged", losses->unmerged);
     gsp_json_obj_end(json);
 }
 

@@ -26,9 +26,8 @@ static int reserve(struct gsp_path *path, size_t need, struct gsp_err *err)
     return GSP_OK;
 }
 
-/* The profile's frame of a location; remembered in the location's tag. */
-static int frame_of(struct gsp_py_codes *codes, uint32_t index, struct gsp_profile *profile,
-                    uint32_t *out, struct gsp_err *err)
+int gsp_frame_of_loc(struct gsp_py_codes *codes, uint32_t index, struct gsp_profile *profile,
+                     uint32_t *out, struct gsp_err *err)
 {
     struct gsp_py_loc *loc = gsp_py_codes_loc_at(codes, index);
     if (loc->tag == 0) {
@@ -91,7 +90,7 @@ int gsp_path_intern(struct gsp_path *path, struct gsp_py_target *target,
     for (; rc == GSP_OK && i < use; i++) {
         uint32_t loc = thread->locs[depth - 1 - i];
         uint32_t frame;
-        rc = frame_of(codes, loc, profile, &frame, err);
+        rc = gsp_frame_of_loc(codes, loc, profile, &frame, err);
         if (rc == GSP_OK)
             rc = gsp_profile_stack(profile, stack, frame, &stack, err);
         if (rc != GSP_OK)

@@ -29,6 +29,11 @@ struct gsp_path {
 
 void gsp_path_free(struct gsp_path *path);
 
+/* The profile's frame of a location; remembered in the location's tag. */
+GSP_MUST_CHECK int gsp_frame_of_loc(struct gsp_py_codes *codes, uint32_t loc,
+                                    struct gsp_profile *profile, uint32_t *out,
+                                    struct gsp_err *err);
+
 /* The profile's id of the thread's current stack (GSP_NONE if it is empty). */
 GSP_MUST_CHECK int gsp_path_intern(struct gsp_path *path, struct gsp_py_target *target,
                                    const struct gsp_py_thread *thread, struct gsp_profile *profile,

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "proc/task.h"
 #include "py/object.h"
+#include "sample/native_slot.h"
 
 /* Between tries to attach: a process that has just started becomes Python in milliseconds,
  * an old one perhaps by exec. */
@@ -61,6 +62,8 @@ void gsp_slot_free(struct gsp_slot *slot)
     free_threads(slot);
     free(slot->threads);
     gsp_stop_free(slot->stop);
+    gsp_slot_native_close(slot);
+    gsp_mixed_close(slot->mixed);
     gsp_py_target_close(slot->target);
     gsp_fd_close(&slot->pidfd);
     free(slot);
@@ -74,6 +77,7 @@ int gsp_slot_attach(struct gsp_slot *slot, int64_t now_ns)
     if (rc != GSP_E_NOPROC || !slot->last_err.code)
         slot->last_err = here;
     if (rc == GSP_OK) {
+        gsp_slot_native_close(slot); /* it has become one by exec */
         slot->state = GSP_SLOT_PYTHON;
         slot->was_python = true;
         slot->tries = 0;
@@ -88,6 +92,8 @@ int gsp_slot_attach(struct gsp_slot *slot, int64_t now_ns)
 
 void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
 {
+    gsp_mixed_close(slot->mixed); /* it reads through the target's memory */
+    slot->mixed = NULL;
     gsp_py_target_close(slot->target);
     slot->target = NULL;
     free_threads(slot);
@@ -154,7 +160,7 @@ static int add_process(struct gsp_slot *slot, struct gsp_profile *profile, struc
     gsp_auto_buf title = {0};
     gsp_proc_cmdline(slot->pid, &cmdline);
     put_title(slot->pid, gsp_buf_sv(&cmdline), &title);
-    const char *version = gsp_py_target_runtime(slot->target)->version;
+    const char *version = slot->target ? gsp_py_target_runtime(slot->target)->version : "";
     int rc = gsp_profile_string(profile, gsp_buf_sv(&title), &process.name, err);
     if (rc == GSP_OK)
         rc = gsp_profile_string(profile, gsp_buf_sv(&cmdline), &process.cmdline, err);

@@ -18,10 +18,12 @@
 #include "proc/stop.h"
 #include "py/target.h"
 #include "sample/intern.h"
+#include "sample/mixed.h"
 
 enum gsp_slot_state {
     GSP_SLOT_TRYING, /* not a Python process yet; asked again at next_try_ns */
     GSP_SLOT_PYTHON, /* being sampled */
+    GSP_SLOT_NATIVE, /* being sampled by its native frames: it has no interpreter */
     GSP_SLOT_ENDED,
 };
 
@@ -52,6 +54,13 @@ struct gsp_slot {
     struct gsp_err last_err; /* of the last try to attach */
     struct gsp_py_target *target;
     struct gsp_stop *stop;
+    struct gsp_mixed *mixed; /* NULL: Python frames only */
+    bool mixed_failed;
+    /* Of a GSP_SLOT_NATIVE. */
+    struct gsp_mem *native_mem;
+    struct gsp_py_thread **native_threads; /* without a thread state: tid and states only */
+    size_t native_count;
+    int64_t native_listed_ns;
     uint32_t process; /* in the profile; GSP_NO_INDEX before the first sample */
     struct gsp_slot_thread *threads;
     size_t thread_count;

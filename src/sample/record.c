@@ -11,6 +11,7 @@
 #include "proc/births.h"
 #include "proc/task.h"
 #include "sample/clock.h"
+#include "sample/native_slot.h"
 #include "sample/proc_slot.h"
 
 #define SLOTS_MAX          16384U
@@ -26,6 +27,8 @@
 /* Looks running without one good stack after which the interpreter is searched anew. */
 #define BAD_LOOKS_MAX      64U
 /* A process that is starting up is given this long before attaching fails. */
+/* Tries to find an interpreter before a process is sampled by its native frames. */
+#define NATIVE_TRIES       24U
 #define START_LIMIT_NS     GSP_NS_PER_S
 #define START_STEP_US      5000U
 
@@ -37,7 +40,8 @@ struct gsp_record {
     struct gsp_clock clock;
     int64_t start_ns;
     struct gsp_select *select;
-    int64_t *gil_ns; /* by thread of the profile */
+    struct gsp_native_store *store; /* tables and symbols of native code; NULL without */
+    int64_t *gil_ns;                /* by thread of the profile */
     size_t gil_cap;
     pid_t helper;
     struct gsp_births births;
@@ -87,6 +91,8 @@ static int attach_root(struct gsp_record *rec, struct gsp_err *err)
         usleep(START_STEP_US);
     }
     /* With its children in view a shell may be the root. */
+    if (rc == GSP_E_NOTPY && rec->opts.native)
+        rc = gsp_slot_native_open(slot, rec->store);
     if (rc != GSP_OK && !(rec->opts.subprocesses && rc == GSP_E_NOTPY))
         return gsp_err_set(err, rc, slot->last_err.sys, "%s", slot->last_err.msg);
     return GSP_OK;
@@ -108,6 +114,8 @@ int gsp_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profi
     rec->sink = sink;
     rec->period_ns = (int64_t)(1e9 / opts->rate_hz + 0.5);
     int rc = gsp_select_new(&opts->select, profile, &rec->select, err);
+    if (rc == GSP_OK && opts->native)
+        rc = gsp_native_store_new(&rec->store, err);
     if (rc == GSP_OK)
         rc = add_slot(rec, opts->pid, true, err);
     if (rc == GSP_OK && !opts->is_child)
@@ -132,6 +140,7 @@ void gsp_record_free(struct gsp_record *rec)
         gsp_slot_free(rec->slots[i]);
     gsp_births_close(&rec->births);
     gsp_select_free(rec->select);
+    gsp_native_store_free(rec->store);
     free(rec->gil_ns);
     free(rec->slots);
     free(rec);
@@ -270,6 +279,29 @@ static bool is_chosen(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_
     return note->chosen;
 }
 
+/* The thread's stack with its native frames.  One that could not be had so is taken as it is
+ * without them, and counted. */
+static int intern_mixed(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
+                        struct gsp_slot_thread *note, struct gsp_err *err)
+{
+    struct gsp_mixed_who who = {thread->tid, slot->target, slot->target ? thread : NULL};
+    struct gsp_mixed_stack stack;
+    int rc = thread->tid ? gsp_mixed_take(slot->mixed, &who, &stack, err) : GSP_E_NOPROC;
+    if (rc == GSP_E_PERM)
+        return rc;
+    if (rc == GSP_OK) {
+        rec->stats.losses.unmerged += stack.unmerged;
+        return gsp_mixed_intern(slot->mixed, &who, &stack, rec->profile, &note->stack, err);
+    }
+    if (!slot->target) {
+        rec->stats.losses.failed++;
+        note->stack = GSP_NONE;
+        return GSP_OK;
+    }
+    rec->stats.losses.unmerged++;
+    return gsp_path_intern(&note->path, slot->target, thread, rec->profile, &note->stack, err);
+}
+
 static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
                        struct gsp_sample *sample, struct gsp_err *err)
 {
@@ -282,12 +314,16 @@ static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
         return GSP_OK;
     }
     int rc = GSP_OK;
-    if (thread->changed || note->stack == GSP_NONE)
+    if (slot->mixed)
+        rc = intern_mixed(rec, slot, thread, note, err);
+    else if (thread->changed || note->stack == GSP_NONE)
         rc = gsp_path_intern(&note->path, slot->target, thread, rec->profile, &note->stack, err);
     if (rc == GSP_OK)
         rc = gsp_select_stack(rec->select, note->stack, false, &sample->stack, err);
     if (rc != GSP_OK)
         return rc;
+    if (note->stack == GSP_NONE)
+        return GSP_OK;
     if (sample->stack == GSP_NONE) {
         rec->stats.frames_left++;
         return GSP_OK;
@@ -373,14 +409,61 @@ static int look(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
     return rc;
 }
 
+/* Native frames are an extra: a process that denies them is sampled without. */
+static void open_mixed(struct gsp_record *rec, struct gsp_slot *slot)
+{
+    if (!rec->opts.native || slot->mixed || slot->mixed_failed)
+        return;
+    struct gsp_mem *mem = gsp_py_target_mem(slot->target);
+    slot->mixed_failed =
+        gsp_mixed_open(slot->pid, mem, rec->store, &slot->mixed, &slot->last_err) != GSP_OK;
+}
+
+/* A process that is no Python: its native frames, if those are wanted. */
+static int sample_native(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
+                         int64_t now_ns, struct gsp_err *err)
+{
+    if (gsp_slot_native_look(slot, now_ns) != GSP_OK) {
+        end_slot(rec, slot);
+        return GSP_OK;
+    }
+    for (size_t i = 0; i < slot->native_count; i++) {
+        struct gsp_py_thread *thread = slot->native_threads[i];
+        if (!thread->on_cpu && !rec->opts.idle) {
+            rec->stats.idle_left++;
+            continue;
+        }
+        int rc = give_sample(rec, slot, thread, sample, err);
+        if (rc != GSP_OK)
+            return rc;
+    }
+    rec->stats.processes++;
+    rec->stats.threads += (uint32_t)slot->native_count;
+    return GSP_OK;
+}
+
+/* Attaches when it is time to; what has been no Python for a while is taken as it is. */
+static void try_slot(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
+{
+    int rc = gsp_slot_attach(slot, now_ns);
+    if (rc == GSP_E_NOPROC && !gsp_slot_is_alive(slot))
+        end_slot(rec, slot);
+    if (rc == GSP_E_NOTPY && rec->opts.native && slot->state == GSP_SLOT_TRYING &&
+        slot->tries > NATIVE_TRIES)
+        gsp_ignore(gsp_slot_native_open(slot, rec->store)); /* else it is tried again */
+}
+
 static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
                        int64_t now_ns, struct gsp_err *err)
 {
-    if (slot->state == GSP_SLOT_TRYING && now_ns >= slot->next_try_ns &&
-        gsp_slot_attach(slot, now_ns) == GSP_E_NOPROC && !gsp_slot_is_alive(slot))
-        end_slot(rec, slot);
+    bool is_open = slot->state == GSP_SLOT_TRYING || slot->state == GSP_SLOT_NATIVE;
+    if (is_open && now_ns >= slot->next_try_ns)
+        try_slot(rec, slot, now_ns);
+    if (slot->state == GSP_SLOT_NATIVE)
+        return sample_native(rec, slot, sample, now_ns, err);
     if (slot->state != GSP_SLOT_PYTHON)
         return GSP_OK;
+    open_mixed(rec, slot);
     int rc = look(rec, slot, now_ns);
     if (rc == GSP_OK)
         rc = give_samples(rec, slot, sample, err);

@@ -32,6 +32,7 @@ struct gsp_record_opts {
     bool blocking;                 /* stop the threads while they are read */
     bool jitter;                   /* spread the ticks at random within their period */
     bool is_child;                 /* pid is our own child: it may not be a Python process yet */
+    bool native;                   /* native frames too: each thread stops for a moment */
     struct gsp_select_opts select; /* which threads and frames */
 };
 

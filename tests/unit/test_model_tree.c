@@ -258,7 +258,7 @@ TAP_TEST(numbers_have_three_figures)
     check_words(&b, "0.98 KB");
     gsp_words_losses(&(struct gsp_losses){0}, &b);
     check_words(&b, "none");
-    gsp_words_losses(&(struct gsp_losses){1, 2, 0, 1, 1000}, &b);
+    gsp_words_losses(&(struct gsp_losses){1, 2, 0, 1, 1000, 0}, &b);
     check_words(&b,
                 "1 stack torn, 2 ticks late, 1 process ended early, 1,000 processes not Python");
 }

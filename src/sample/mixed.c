@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sample/mixed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/time.h"
+#include "proc/stop.h"
+#include "sample/intern.h"
+
+#define HOLD_LIMIT_NS  (20 * GSP_NS_PER_MS)
+#define PAGE_BYTES     4096U
+#define STACK_PAGES    16U /* 64 KB: enough for all stacks of torch that were seen */
+#define STACK_PAGES_LO 4U  /* enough for nineteen of twenty */
+#define FRAMES_MAX     512U
+#define MIXED_MAX      (FRAMES_MAX + GSP_STACK_DEPTH_MAX)
+/* Maps are read again at most this often, when an address is in none of them. */
+#define REFRESH_NS     (100 * GSP_NS_PER_MS)
+
+struct gsp_mixed {
+    pid_t pid;
+    struct gsp_mem *mem; /* borrowed */
+    struct gsp_native *native;
+    struct gsp_stop *stop;
+    struct gsp_native_ranges eval; /* of the interpreter's eval loop */
+    const char *interp_path;       /* of the file that has it; NULL when there is none */
+    unsigned pages;                /* of the stack to copy */
+    int64_t refreshed_ns;
+    struct gsp_hmap by_pc; /* address → index in symbols + 1 */
+    uint32_t *frame_ids;   /* of the profile, runs: count, then innermost first */
+    size_t frame_id_count;
+    size_t frame_id_cap;
+    unsigned char stack[STACK_PAGES * PAGE_BYTES];
+    struct gsp_native_frame frames[FRAMES_MAX];
+    struct gsp_mixed_frame out[MIXED_MAX];
+};
+
+static void find_eval(struct gsp_mixed *mixed)
+{
+    struct gsp_native_symbol symbol;
+    mixed->interp_path = NULL;
+    if (!gsp_native_range(mixed->native, "_PyEval_EvalFrameDefault", &mixed->eval))
+        mixed->eval.count = 0;
+    else if (gsp_native_symbol(mixed->native, mixed->eval.items[0].start, &symbol))
+        mixed->interp_path = symbol.module;
+}
+
+int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *store,
+                   struct gsp_mixed **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_mixed *mixed = calloc(1, sizeof(*mixed));
+    if (!mixed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    mixed->pid = pid;
+    mixed->mem = mem;
+    mixed->pages = STACK_PAGES_LO;
+    int rc = gsp_native_open_in(store, pid, mem, &mixed->native, err);
+    if (rc == GSP_OK)
+        rc = gsp_stop_new(pid, &mixed->stop, err);
+    if (rc != GSP_OK) {
+        gsp_mixed_close(mixed);
+        return rc;
+    }
+    find_eval(mixed);
+    *out = mixed;
+    return GSP_OK;
+}
+
+void gsp_mixed_close(struct gsp_mixed *mixed)
+{
+    if (!mixed)
+        return;
+    gsp_stop_free(mixed->stop);
+    gsp_native_close(mixed->native);
+    gsp_hmap_free(&mixed->by_pc);
+    free(mixed->frame_ids);
+    free(mixed);
+}
+
+/* Copies the stack from sp on, as far as it is there; returns the bytes. */
+static size_t copy_stack(struct gsp_mixed *mixed, uint64_t sp)
+{
+    struct gsp_mem_span spans[STACK_PAGES];
+    size_t len = 0;
+    size_t count = 0;
+    for (; count < mixed->pages; count++) {
+        size_t want = PAGE_BYTES - (size_t)((sp + len) % PAGE_BYTES);
+        if (len + want > sizeof(mixed->stack))
+            break;
+        spans[count] = (struct gsp_mem_span){sp + len, want, mixed->stack + len};
+        len += want;
+    }
+    size_t done = 0;
+    gsp_ignore(gsp_mem_gather(mixed->mem, spans, count, &done)); /* what there is of it */
+    len = 0;
+    for (size_t i = 0; i < done; i++)
+        len += spans[i].len;
+    return len;
+}
+
+static bool in_eval(const struct gsp_mixed *mixed, uint64_t pc)
+{
+    for (size_t i = 0; i < mixed->eval.count; i++) {
+        if (pc >= mixed->eval.items[i].start && pc < mixed->eval.items[i].end)
+            return true;
+    }
+    return false;
+}
+
+struct merging {
+    struct gsp_mixed *mixed;
+    struct gsp_py_target *target;
+    size_t depth; /* Python frames there are */
+    size_t next;  /* the next one to place */
+    size_t count; /* frames given out */
+};
+
+static void put(struct merging *m, struct gsp_mixed_frame frame)
+{
+    if (m->count < MIXED_MAX)
+        m->mixed->out[m->count++] = frame;
+}
+
+/* The Python frames that one eval loop runs: up to the one it was entered with. */
+static void put_python(struct merging *m)
+{
+    while (m->next < m->depth) {
+        size_t i = m->next++;
+        put(m, (struct gsp_mixed_frame){.is_python = true, .python = (uint32_t)i});
+        /* Before 3.11 each Python frame has a loop of its own. */
+        if (gsp_py_target_frame_entry(m->target, i) != 0)
+            return;
+    }
+}
+
+static bool is_interp(const struct gsp_mixed *mixed, uint32_t module)
+{
+    return mixed->interp_path &&
+           strcmp(gsp_native_module_path(mixed->native, module), mixed->interp_path) == 0;
+}
+
+/* Returns whether the two kinds fitted. */
+static bool merge(struct merging *m, size_t native_count)
+{
+    struct gsp_mixed *mixed = m->mixed;
+    bool fits = true;
+    bool innermost = true; /* only frames of the interpreter so far */
+    for (size_t i = 0; i < native_count; i++) {
+        const struct gsp_native_frame *frame = &mixed->frames[i];
+        struct gsp_mixed_frame native = {.pc = frame->pc, .bridged = frame->bridged};
+        if (in_eval(mixed, frame->pc)) {
+            innermost = false;
+            if (m->next < m->depth) {
+                put_python(m);
+                continue;
+            }
+            fits = fits && m->depth == 0; /* a loop too many; without Python it is a C stack */
+            put(m, native);
+            continue;
+        }
+        /* What started the outermost Python frame is of no interest. */
+        bool is_start = m->depth > 0 && m->next == m->depth;
+        bool is_glue = is_interp(mixed, frame->module) && !innermost;
+        innermost = innermost && is_interp(mixed, frame->module);
+        if (!is_glue && !is_start)
+            put(m, native);
+    }
+    fits = fits && m->next == m->depth;
+    while (m->next < m->depth)
+        put_python(m);
+    return fits;
+}
+
+static void refresh(struct gsp_mixed *mixed, int64_t now_ns)
+{
+    if (!gsp_native_is_stale(mixed->native) || now_ns - mixed->refreshed_ns < REFRESH_NS)
+        return;
+    mixed->refreshed_ns = now_ns;
+    gsp_ignore(gsp_native_refresh(mixed->native, NULL)); /* the old maps are better than none */
+    if (mixed->eval.count == 0)
+        find_eval(mixed);
+}
+
+int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                   struct gsp_mixed_stack *out, struct gsp_err *err)
+{
+    *out = (struct gsp_mixed_stack){.frames = mixed->out};
+    struct gsp_stop_regs regs;
+    int64_t begin_ns = gsp_now_ns();
+    int rc = gsp_stop_hold_task(mixed->stop, who->tid, HOLD_LIMIT_NS, &regs, err);
+    if (rc != GSP_OK)
+        return rc;
+    size_t len = copy_stack(mixed, regs.sp);
+    if (who->target)
+        rc = gsp_py_target_walk(who->target, who->thread, GSP_PY_LOOK_STILL, begin_ns);
+    gsp_stop_release(mixed->stop);
+    out->stopped_ns = gsp_now_ns() - begin_ns;
+    if (rc != GSP_OK)
+        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)who->tid,
+                           gsp_err_text(rc));
+    struct gsp_native_copy copy = {
+        .regs = {regs.pc, regs.sp, regs.fp, regs.lr}, .stack = mixed->stack, .stack_len = len};
+    enum gsp_native_end end;
+    size_t count = gsp_native_unwind(mixed->native, &copy, mixed->frames, FRAMES_MAX, &end);
+    if (end == GSP_NATIVE_OUT_OF_STACK && mixed->pages < STACK_PAGES)
+        mixed->pages *= 2;
+    refresh(mixed, begin_ns);
+    struct merging merging = {
+        .mixed = mixed, .target = who->target, .depth = who->thread ? who->thread->depth : 0};
+    out->unmerged = !merge(&merging, count);
+    out->count = merging.count;
+    out->whole = end == GSP_NATIVE_REACHED_ENTRY;
+    return GSP_OK;
+}
+
+bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out)
+{
+    return gsp_native_symbol(mixed->native, pc, out);
+}
+
+static int push_id(struct gsp_mixed *mixed, uint32_t id)
+{
+    if (mixed->frame_id_count == mixed->frame_id_cap) {
+        size_t cap = mixed->frame_id_cap ? mixed->frame_id_cap * 2 : 1024;
+        uint32_t *grown = realloc(mixed->frame_ids, cap * sizeof(*grown));
+        if (!grown)
+            return GSP_E_NOMEM;
+        mixed->frame_ids = grown;
+        mixed->frame_id_cap = cap;
+    }
+    mixed->frame_ids[mixed->frame_id_count++] = id;
+    return GSP_OK;
+}
+
+static int add_native(struct gsp_mixed *mixed, struct gsp_profile *profile, const char *name,
+                      const char *file, unsigned line)
+{
+    struct gsp_frame frame = {.line = line, .kind = GSP_FRAME_NATIVE};
+    uint32_t id;
+    int rc = gsp_profile_string(profile, gsp_sv_of(name), &frame.name, NULL);
+    if (rc == GSP_OK)
+        rc = gsp_profile_string(profile, gsp_sv_of(file ? file : ""), &frame.file, NULL);
+    if (rc == GSP_OK)
+        rc = gsp_profile_frame(profile, &frame, &id, NULL);
+    return rc == GSP_OK ? push_id(mixed, id) : rc;
+}
+
+/* The frames of an address: those of inlined calls first, then the function's. */
+static int resolve(struct gsp_mixed *mixed, struct gsp_profile *profile, uint64_t pc, size_t *at)
+{
+    const uint32_t *known = gsp_hmap_get(&mixed->by_pc, pc, 0);
+    if (known) {
+        *at = *known;
+        return GSP_OK;
+    }
+    struct gsp_native_symbol symbol;
+    char fallback[64];
+    const char *name = NULL;
+    if (!gsp_native_symbol(mixed->native, pc, &symbol))
+        symbol = (struct gsp_native_symbol){.module = ""};
+    name = symbol.name;
+    if (!name) {
+        struct gsp_sv base = gsp_sv_basename(gsp_sv_of(symbol.module));
+        snprintf(fallback, sizeof(fallback), base.len ? "(%.*s)" : "(no file)", (int)base.len,
+                 base.p);
+        name = fallback;
+    }
+    size_t start = mixed->frame_id_count;
+    int rc = push_id(mixed, (uint32_t)symbol.inlined_count + 1);
+    for (size_t i = 0; rc == GSP_OK && i < symbol.inlined_count; i++) {
+        const struct gsp_native_inline *in = &symbol.inlined[i];
+        rc = add_native(mixed, profile, in->name, in->file ? in->file : symbol.module, in->line);
+    }
+    if (rc == GSP_OK)
+        rc = add_native(mixed, profile, name, symbol.file ? symbol.file : symbol.module,
+                        symbol.line);
+    if (rc == GSP_OK && !gsp_hmap_put(&mixed->by_pc, pc, 0, (uint32_t)start))
+        rc = GSP_E_NOMEM;
+    *at = start;
+    return rc;
+}
+
+int gsp_mixed_intern(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                     const struct gsp_mixed_stack *stack, struct gsp_profile *profile,
+                     uint32_t *out, struct gsp_err *err)
+{
+    uint32_t id = GSP_NONE;
+    int rc = GSP_OK;
+    for (size_t i = stack->count; i > 0 && rc == GSP_OK; i--) {
+        const struct gsp_mixed_frame *frame = &stack->frames[i - 1];
+        if (frame->is_python) {
+            uint32_t frame_id;
+            rc = gsp_frame_of_loc(gsp_py_target_codes(who->target),
+                                  who->thread->locs[frame->python], profile, &frame_id, err);
+            if (rc == GSP_OK)
+                rc = gsp_profile_stack(profile, id, frame_id, &id, err);
+            continue;
+        }
+        size_t at;
+        rc = resolve(mixed, profile, frame->pc, &at);
+        if (rc != GSP_OK)
+            return gsp_err_set(err, rc, 0, "native frame: %s", gsp_err_text(rc));
+        for (size_t k = mixed->frame_ids[at]; k > 0 && rc == GSP_OK; k--)
+            rc = gsp_profile_stack(profile, id, mixed->frame_ids[at + k], &id, err);
+    }
+    *out = id;
+    /* Deeper than a profile allows: what fits is shown. */
+    return rc == GSP_E_LIMIT && id != GSP_NONE ? GSP_OK : rc;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mixed.h -- native and Python frames of a thread as one stack.
+ *
+ * The thread alone is stopped for some twenty microseconds: its registers, the top of its
+ * stack and its Python frames are copied, it runs on, and the copy is unwound.  Each native
+ * frame of the interpreter's eval loop stands for the Python frames that this loop runs.
+ * Frames of the interpreter itself are shown where they are the innermost (a builtin at
+ * work) and left out between Python frames.
+ *
+ * Used by: sample/record.c, sample/dump.c.
+ * Threads: one owner; all calls from one thread (ptrace is per thread).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "model/profile.h"
+#include "native/unwind.h"
+#include "py/target.h"
+
+struct gsp_mixed_frame {
+    bool is_python;
+    bool bridged;    /* native: found by searching the stack */
+    uint32_t python; /* which of the thread's locs */
+    uint64_t pc;     /* native */
+};
+
+/* The stack that was taken last, innermost first.  Borrowed until the next one. */
+struct gsp_mixed_stack {
+    const struct gsp_mixed_frame *frames;
+    size_t count;
+    bool unmerged; /* eval loops and Python frames did not fit: both are shown as they are */
+    bool whole;    /* the native stack reached the thread's entry point */
+    int64_t stopped_ns;
+};
+
+struct gsp_mixed; /* opaque */
+
+/* The native side of one process.  mem and store (tables and symbols, shared by processes) are
+ * borrowed until gsp_mixed_close().  Fails with PERM, NOPROC, FORMAT, NOMEM, IO. */
+GSP_MUST_CHECK int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *store,
+                                  struct gsp_mixed **out, struct gsp_err *err);
+void gsp_mixed_close(struct gsp_mixed *mixed); /* NULL does nothing */
+
+/* Whose stack: target and thread are NULL for a process that has no interpreter. */
+struct gsp_mixed_who {
+    pid_t tid;
+    struct gsp_py_target *target;
+    struct gsp_py_thread *thread;
+};
+
+/* Takes the stack of one thread; its locs are those of this moment afterwards.
+ * Fails with TIMEOUT, PERM, NOPROC, and as a walk does when the Python frames make no sense. */
+GSP_MUST_CHECK int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                                  struct gsp_mixed_stack *out, struct gsp_err *err);
+
+/* What is known of a native frame's address. */
+bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out);
+
+/* The profile's id of a stack that gsp_mixed_take() gave. */
+GSP_MUST_CHECK int gsp_mixed_intern(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                                    const struct gsp_mixed_stack *stack,
+                                    struct gsp_profile *profile, uint32_t *out,
+                                    struct gsp_err *err);
