@@ -17,6 +17,7 @@ struct dump_opts {
     const char *tasks;
     bool subprocesses;
     bool blocking;
+    bool native;
     struct gsp_view view; /* of which --full-filenames is taken */
 };
 
@@ -47,6 +48,7 @@ static const struct gsp_opt OPTS[] = {
     GSP_OPT_SWITCH(struct dump_opts, json, "json", 0, false, "For programs."),
     GSP_OPT_FULL_FILENAMES(struct dump_opts),
     GSP_OPT_BLOCKING(struct dump_opts),
+    GSP_OPT_NATIVE(struct dump_opts),
 };
 
 static const struct gsp_example EXAMPLES[] = {
@@ -175,6 +177,8 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
         gsp_json_u64(json, frame->line);
     else
         gsp_json_null(json);
+    gsp_json_key(json, "kind");
+    gsp_json_str(json, frame->is_native ? "native" : "python");
     gsp_json_key(json, "is_entry");
     if (frame->is_entry < 0)
         gsp_json_null(json);
@@ -328,7 +332,8 @@ static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
 {
     const struct gsp_dump_opts take = {.locals = sink->opts->locals,
                                        .tasks = strcmp(sink->opts->tasks, "never") != 0,
-                                       .blocking = sink->opts->blocking};
+                                       .blocking = sink->opts->blocking,
+                                       .native = sink->opts->native};
     struct gsp_dump *dump = NULL;
     int rc = pid ? gsp_dump_take(pid, &take, &dump, err)
                  : gsp_dump_take_core(sink->opts->core, &take, &dump, err);
@@ -391,8 +396,9 @@ static int run(const struct gsp_parsed *parsed)
     const struct dump_opts *opts = parsed->opts;
     if (!opts->pid && !opts->core)
         return gsp_cli_misuse(parsed, "dump needs a process: --pid PID, or --core FILE");
-    if (opts->core && (opts->pid || opts->subprocesses || opts->blocking))
-        return gsp_cli_misuse(parsed, "--core does not go with --pid, --subprocesses, --blocking");
+    if (opts->core && (opts->pid || opts->subprocesses || opts->blocking || opts->native))
+        return gsp_cli_misuse(parsed, "--core does not go with --pid, --subprocesses, "
+                                      "--blocking, --native");
     struct sink sink = {.opts = opts};
     struct gsp_err err = {0};
     size_t skipped = 0;

@@ -12,6 +12,7 @@
 #include "py/async.h"
 #include "py/object.h"
 #include "py/target.h"
+#include "sample/mixed.h"
 
 #define LOCALS_MAX    256U
 #define TREE_MAX      16384U
@@ -39,7 +40,8 @@ struct taking {
     struct gsp_dump_thread *threads; /* of the dump, while it is made */
     struct gsp_dump_task *tasks;
     size_t task_cap;
-    const char *core_name; /* what the kernel called a process whose core this is */
+    struct gsp_mixed *mixed; /* NULL: Python frames only */
+    const char *core_name;   /* what the kernel called a process whose core this is */
     unsigned flags;
     bool failed; /* an allocation did */
 };
@@ -140,23 +142,83 @@ static void take_locals(struct taking *take, gsp_raddr frame_addr, gsp_raddr cod
 }
 
 /* walked: the target's chain is this thread's. */
+/* The i-th Python frame of a thread. */
+static void take_frame(struct taking *take, const struct gsp_py_thread *thread, size_t i,
+                       bool walked, struct gsp_dump_frame *frame)
+{
+    struct gsp_py_codes *codes = gsp_py_target_codes(take->target);
+    const struct gsp_py_loc *loc = gsp_py_codes_loc_at(codes, thread->locs[i]);
+    const struct gsp_py_code *code = gsp_py_codes_at(codes, loc->code);
+    frame->name = arena_text(take, (struct gsp_sv){code->name, code->name_len});
+    frame->file = arena_text(take, (struct gsp_sv){code->file, code->file_len});
+    frame->line = loc->line;
+    frame->is_entry = walked ? gsp_py_target_frame_entry(take->target, i) : -1;
+    if (take->opts->locals && walked)
+        take_locals(take, gsp_py_target_frame_addr(take->target, i), code->addr, frame);
+}
+
 static void take_frames(struct taking *take, const struct gsp_py_thread *thread, bool walked,
                         struct gsp_dump_thread *out)
 {
-    struct gsp_py_codes *codes = gsp_py_target_codes(take->target);
     struct gsp_dump_frame *frames = arena_take(take, (thread->depth + 1) * sizeof(*frames));
-    for (size_t i = 0; frames && i < thread->depth; i++) {
-        const struct gsp_py_loc *loc = gsp_py_codes_loc_at(codes, thread->locs[i]);
-        const struct gsp_py_code *code = gsp_py_codes_at(codes, loc->code);
-        frames[i].name = arena_text(take, (struct gsp_sv){code->name, code->name_len});
-        frames[i].file = arena_text(take, (struct gsp_sv){code->file, code->file_len});
-        frames[i].line = loc->line;
-        frames[i].is_entry = walked ? gsp_py_target_frame_entry(take->target, i) : -1;
-        if (take->opts->locals && walked)
-            take_locals(take, gsp_py_target_frame_addr(take->target, i), code->addr, &frames[i]);
-    }
+    for (size_t i = 0; frames && i < thread->depth; i++)
+        take_frame(take, thread, i, walked, &frames[i]);
     out->frames = frames;
     out->frame_count = frames ? thread->depth : 0;
+}
+
+static struct gsp_dump_frame native_frame(struct taking *take, const char *name, const char *file,
+                                          unsigned line)
+{
+    return (struct gsp_dump_frame){.name = arena_text(take, gsp_sv_of(name)),
+                                   .file = arena_text(take, gsp_sv_of(file)),
+                                   .line = line,
+                                   .is_entry = -1,
+                                   .is_native = true};
+}
+
+/* The frames of one address: inlined calls first.  Returns how many. */
+static size_t take_native(struct taking *take, uint64_t pc, struct gsp_dump_frame *frames)
+{
+    struct gsp_native_symbol symbol;
+    size_t count = 0;
+    if (!gsp_mixed_symbol(take->mixed, pc, &symbol))
+        symbol = (struct gsp_native_symbol){.module = ""};
+    for (size_t i = 0; i < symbol.inlined_count; i++) {
+        const struct gsp_native_inline *in = &symbol.inlined[i];
+        frames[count++] =
+            native_frame(take, in->name, in->file ? in->file : symbol.module, in->line);
+    }
+    frames[count++] = native_frame(take, symbol.name ? symbol.name : "(unknown)",
+                                   symbol.file ? symbol.file : symbol.module, symbol.line);
+    return count;
+}
+
+/* Native and Python frames of this moment; false if they could not be had. */
+static bool take_mixed(struct taking *take, struct gsp_py_thread *thread,
+                       struct gsp_dump_thread *out)
+{
+    struct gsp_mixed_who who = {thread->tid, take->target, thread};
+    struct gsp_mixed_stack stack;
+    if (!take->mixed || !thread->tid || gsp_mixed_take(take->mixed, &who, &stack, NULL) != GSP_OK)
+        return false;
+    size_t cap = stack.count * (GSP_NATIVE_INLINED_MAX + 1) + 1;
+    struct gsp_dump_frame *frames = calloc(cap, sizeof(*frames));
+    size_t count = 0;
+    for (size_t i = 0; frames && i < stack.count; i++) {
+        const struct gsp_mixed_frame *frame = &stack.frames[i];
+        if (frame->is_python)
+            take_frame(take, thread, frame->python, true, &frames[count++]);
+        else
+            count += take_native(take, frame->pc, &frames[count]);
+    }
+    struct gsp_dump_frame *kept = frames ? arena_take(take, (count + 1) * sizeof(*kept)) : NULL;
+    if (kept)
+        memcpy(kept, frames, count * sizeof(*kept));
+    free(frames);
+    out->frames = kept;
+    out->frame_count = kept ? count : 0;
+    return kept != NULL;
 }
 
 static void take_name(void *user, uint64_t python_id, struct gsp_sv name)
@@ -174,7 +236,10 @@ static void take_thread(struct taking *take, struct gsp_py_thread *thread,
     /* What the stack of the look does not tell of its frames needs frames of now; without
      * locals the stack stays good if this walk fails. */
     int before = thread->status;
-    bool walked = gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns()) == GSP_OK;
+    struct gsp_dump_thread mixed = {0};
+    bool has_mixed = take_mixed(take, thread, &mixed);
+    bool walked =
+        has_mixed || gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns()) == GSP_OK;
     if (!walked && before == GSP_OK && !take->opts->locals)
         thread->status = GSP_OK;
     bool is_core = take->dump->pub.is_core;
@@ -192,6 +257,11 @@ static void take_thread(struct taking *take, struct gsp_py_thread *thread,
                                     .torn = thread->status != GSP_OK,
                                     .state = thread->state,
                                     .interpreter = thread->interp};
+    if (has_mixed) {
+        out->frames = mixed.frames;
+        out->frame_count = mixed.frame_count;
+        return;
+    }
     take_frames(take, thread, walked, out);
 }
 
@@ -320,7 +390,13 @@ static int take_all(struct taking *take, struct gsp_err *err)
     memcpy(dump->version, gsp_py_target_runtime(take->target)->version, sizeof(dump->version));
     take->flags = GSP_PY_LOOK_IDLE;
     struct gsp_stop *stop = NULL;
-    if (take->opts->blocking) {
+    struct gsp_native_store *store = NULL;
+    if (take->opts->native) {
+        rc = gsp_native_store_new(&store, err);
+        if (rc == GSP_OK)
+            rc = gsp_mixed_open(dump->pid, gsp_py_target_mem(take->target), store, &take->mixed,
+                                err);
+    } else if (take->opts->blocking) {
         gsp_py_target_states(take->target, gsp_now_ns());
         rc = gsp_stop_new(dump->pid, &stop, err);
         if (rc == GSP_OK)
@@ -330,6 +406,9 @@ static int take_all(struct taking *take, struct gsp_err *err)
     if (rc == GSP_OK)
         rc = take_threads(take, err);
     gsp_stop_free(stop);
+    gsp_mixed_close(take->mixed);
+    gsp_native_store_free(store);
+    take->mixed = NULL;
     if (rc == GSP_OK)
         take_names(take);
     return rc;

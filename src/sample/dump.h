@@ -29,6 +29,7 @@ struct gsp_dump_frame {
     struct gsp_sv file;
     uint32_t line; /* 0 when unknown */
     int is_entry;  /* C code entered the interpreter with it: 1, 0; -1 unknown */
+    bool is_native;
     const struct gsp_dump_local *locals;
     size_t local_count;
 };
@@ -77,6 +78,7 @@ struct gsp_dump_opts {
     bool locals;
     bool tasks;             /* those of asyncio too, if it is there */
     bool blocking;          /* stop the threads while they are read */
+    bool native;            /* native frames too; each thread stops for a moment */
     size_t value_bytes_max; /* of one local's value; 0 for 128 */
 };
 

@@ -35,15 +35,15 @@ def wait_until_it_counts(memory: mmap.mmap, pid: int) -> None:
         time.sleep(0.0005)
 
 
-@pytest.mark.parametrize("mode", ["--blocking", "--nonblocking"])
+@pytest.mark.parametrize("mode", ["--blocking", "--native", "--nonblocking"])
 def test_killed_at_random_moments(mode: str, start: StartTarget, tmp_path: Path) -> None:
     """200 times SIGKILL, at any point of attaching and sampling: the target runs on."""
     path = tmp_path / "count"
     path.write_bytes(bytes(8))
     target = start("counter.py", path)
     rng = random.Random(20)
-    flags = ["--blocking"] if mode == "--blocking" else []
-    kills = KILLS if mode == "--blocking" else KILLS // 10
+    flags = [] if mode == "--nonblocking" else [mode]
+    kills = KILLS if flags else KILLS // 10
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 8) as memory:
         for i in range(kills):
             one = subprocess.Popen(
