@@ -44,6 +44,7 @@ packages() {
         python3-numpy           py:numpy
         golang-go               cmd:go
         gdb                     cmd:gcore
+        python3-greenlet        py:greenlet
         chromium                cmd:chromium
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h' ;;

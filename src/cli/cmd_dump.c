@@ -43,7 +43,8 @@ static const struct gsp_opt OPTS[] = {
      .arg = "WHEN",
      .choice = tasks_choice,
      .fallback = "auto",
-     .help = "Tasks of asyncio with what they await: auto shows them when there are any."},
+     .help = "Tasks of asyncio with what they await, and greenlets that are switched out: auto "
+             "shows them when there are any."},
     GSP_OPT_SUBPROCESSES(struct dump_opts),
     GSP_OPT_SWITCH(struct dump_opts, json, "json", 0, false, "For programs."),
     GSP_OPT_FULL_FILENAMES(struct dump_opts),
@@ -111,7 +112,7 @@ static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame 
 static void put_task(const struct dump_opts *opts, const struct gsp_dump_task *task,
                      const struct gsp_term *term, struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "\n%sTask \"", gsp_term_bold(term));
+    gsp_buf_printf(out, "\n%s%s \"", gsp_term_bold(term), task->is_greenlet ? "Greenlet" : "Task");
     gsp_buf_term(out, task->name);
     gsp_buf_printf(out, "\"%s (%s", gsp_term_off(term), task->state);
     if (task->waits_for.len) {
@@ -234,6 +235,8 @@ static void json_task(const struct dump_opts *opts, const struct gsp_dump_task *
                       struct gsp_json *json)
 {
     gsp_json_obj_begin(json);
+    gsp_json_key(json, "kind");
+    gsp_json_str(json, task->is_greenlet ? "greenlet" : "task");
     gsp_json_key(json, "name");
     gsp_json_sv(json, task->name);
     gsp_json_key(json, "state");

@@ -10,6 +10,7 @@
 #include "proc/stop.h"
 #include "proc/task.h"
 #include "py/async.h"
+#include "py/greenlet.h"
 #include "py/object.h"
 #include "py/target.h"
 #include "sample/mixed.h"
@@ -298,9 +299,9 @@ static struct gsp_dump_frame *take_awaits(struct taking *take, const struct gsp_
     return frames;
 }
 
-static void take_task(void *user, const struct gsp_py_task *task)
+static void add_task(struct taking *take, const struct gsp_dump_task *task,
+                     const struct gsp_py_awaits *chain)
 {
-    struct taking *take = user;
     struct gsp_dump *dump = &take->dump->pub;
     if (dump->task_count == take->task_cap) {
         size_t cap = take->task_cap ? take->task_cap * 2 : 64;
@@ -313,15 +314,32 @@ static void take_task(void *user, const struct gsp_py_task *task)
         take->task_cap = cap;
         dump->tasks = grown;
     }
-    struct gsp_dump_frame *frames = take_awaits(take, task->chain);
-    take->tasks[dump->task_count++] =
-        (struct gsp_dump_task){.name = arena_text(take, task->name),
-                               .state = gsp_py_task_state_name(task->state),
-                               .waits_for = arena_text(take, task->waits_for),
-                               .waits_for_task = task->waits_for_task,
-                               .python_id = task->python_id,
-                               .frames = frames,
-                               .frame_count = frames ? task->chain->depth : 0};
+    struct gsp_dump_task *out = &take->tasks[dump->task_count++];
+    *out = *task;
+    out->frames = take_awaits(take, chain);
+    out->frame_count = out->frames ? chain->depth : 0;
+}
+
+static void take_task(void *user, const struct gsp_py_task *task)
+{
+    struct taking *take = user;
+    struct gsp_dump_task row = {.name = arena_text(take, task->name),
+                                .state = gsp_py_task_state_name(task->state),
+                                .waits_for = arena_text(take, task->waits_for),
+                                .waits_for_task = task->waits_for_task,
+                                .python_id = task->python_id};
+    add_task(take, &row, task->chain);
+}
+
+static void take_greenlet(void *user, const struct gsp_py_greenlet *greenlet)
+{
+    struct taking *take = user;
+    gsp_auto_buf name = {0};
+    gsp_buf_putsv(&name, greenlet->type);
+    gsp_buf_printf(&name, " at 0x%llx", (unsigned long long)greenlet->addr);
+    struct gsp_dump_task row = {
+        .is_greenlet = true, .name = arena_text(take, gsp_buf_sv(&name)), .state = "suspended"};
+    add_task(take, &row, greenlet->chain);
 }
 
 static int by_name(const void *a, const void *b)
@@ -336,6 +354,8 @@ static int take_tasks(struct taking *take, struct gsp_err *err)
     if (!take->opts->tasks)
         return GSP_OK;
     int rc = gsp_py_tasks(take->target, take_task, take);
+    if (rc == GSP_OK)
+        rc = gsp_py_greenlets(take->target, take_greenlet, take);
     if (rc != GSP_OK || take->failed)
         return gsp_err_set(err, rc ? rc : GSP_E_NOMEM, 0, "%s",
                            gsp_err_text(rc ? rc : GSP_E_NOMEM));

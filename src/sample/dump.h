@@ -48,8 +48,9 @@ struct gsp_dump_thread {
     size_t frame_count;
 };
 
-/* What runs in turns on a thread: a task of asyncio. */
+/* What runs in turns on a thread: a task of asyncio, or a greenlet that is switched out. */
 struct gsp_dump_task {
+    bool is_greenlet;
     struct gsp_sv name;
     const char *state;       /* "waiting"; static */
     struct gsp_sv waits_for; /* a task's name, or a future's type; empty: nothing, or unknown */
@@ -76,7 +77,7 @@ struct gsp_dump {
 
 struct gsp_dump_opts {
     bool locals;
-    bool tasks;             /* those of asyncio too, if it is there */
+    bool tasks;             /* tasks of asyncio and greenlets too, if there are any */
     bool blocking;          /* stop the threads while they are read */
     bool native;            /* native frames too; each thread stops for a moment */
     size_t value_bytes_max; /* of one local's value; 0 for 128 */

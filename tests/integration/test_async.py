@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dump: tasks of asyncio, their names, states and chains of awaits."""
+"""dump: tasks of asyncio, their names, states and chains of awaits; entries from C."""
 
 from __future__ import annotations
 
@@ -104,3 +104,20 @@ def test_while_it_runs(flags: List[str], start: StartTarget) -> None:
 
 def own_names(task: Json) -> List[str]:
     return [frame["name"] for frame in task["frames"]]
+
+
+def test_entries(python: Python, start: StartTarget) -> None:
+    """Where C code entered the interpreter again: at each turn of a recursion through map(),
+    not at plain calls."""
+    target = start("generators.py", python=python)
+    while target.facts["case"] != "recursion through map":
+        target.go()
+    (thread,) = threads_of("-p", target.pid).values()
+    frames = thread["frames"]
+    marks = {frame["name"]: frame["is_entry"] for frame in frames}
+    if python.version < (3, 11):
+        assert set(marks.values()) == {None}
+        return
+    turns = [frame["is_entry"] for frame in frames if frame["name"] == "through_map"]
+    assert turns == [True, True, True, False]
+    assert marks["main"] is False and marks["<module>"] is True
