@@ -83,7 +83,7 @@ void gsp_mixed_close(struct gsp_mixed *mixed)
 /* Copies the stack from sp on, as far as it is there; returns the bytes. */
 static size_t copy_stack(struct gsp_mixed *mixed, uint64_t sp)
 {
-    struct gsp_mem_span spans[STACK_PAGES];
+    struct gsp_mem_span spans[STACK_PAGES] = {{0}};
     size_t len = 0;
     size_t count = 0;
     for (; count < mixed->pages; count++) {
@@ -202,7 +202,9 @@ int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
         return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)who->tid,
                            gsp_err_text(rc));
     struct gsp_native_copy copy = {
-        .regs = {regs.pc, regs.sp, regs.fp, regs.lr}, .stack = mixed->stack, .stack_len = len};
+        .regs = {.pc = regs.pc, .sp = regs.sp, .fp = regs.fp, .lr = regs.lr},
+        .stack = mixed->stack,
+        .stack_len = len};
     enum gsp_native_end end;
     size_t count = gsp_native_unwind(mixed->native, &copy, mixed->frames, FRAMES_MAX, &end);
     if (end == GSP_NATIVE_OUT_OF_STACK && mixed->pages < STACK_PAGES)
