@@ -163,6 +163,21 @@ static int32_t int_at(const unsigned char *p)
     return v;
 }
 
+/* Each array is the core's as soon as it is grown; both have room for cap afterwards. */
+static bool grow_threads(struct gsp_core *core, size_t cap)
+{
+    struct gsp_task *tasks = realloc(core->tasks, cap * sizeof(*tasks));
+    if (!tasks)
+        return false;
+    core->tasks = tasks;
+    struct gsp_core__thread *threads = realloc(core->threads, cap * sizeof(*threads));
+    if (!threads)
+        return false;
+    core->threads = threads;
+    core->thread_cap = cap;
+    return true;
+}
+
 static int take_status(struct gsp_core *core, const struct note *note, struct gsp_err *err)
 {
     if (note->len < STATUS_REGS + STATUS_TAIL)
@@ -171,13 +186,8 @@ static int take_status(struct gsp_core *core, const struct note *note, struct gs
         size_t cap = core->thread_cap ? core->thread_cap * 2 : 16;
         if (cap > THREADS_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "core: more than %u threads", THREADS_MAX);
-        struct gsp_task *tasks = realloc(core->tasks, cap * sizeof(*tasks));
-        core->tasks = tasks ? tasks : core->tasks;
-        struct gsp_core__thread *threads = realloc(core->threads, cap * sizeof(*threads));
-        core->threads = threads ? threads : core->threads;
-        if (!tasks || !threads)
+        if (!grow_threads(core, cap))
             return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-        core->thread_cap = cap;
     }
     uint16_t signal_no;
     memcpy(&signal_no, note->desc + STATUS_SIGNAL, sizeof(signal_no));
