@@ -88,8 +88,9 @@ TAP_TEST(the_environment_it_began_with)
     gsp_auto_buf value = {0};
     pid_t pid = fork();
     if (pid == 0) {
-        char *const argv[] = {(char *)"sleep", (char *)"60", NULL};
-        char *const env[] = {(char *)"XRANK=9", (char *)"RANK=3", (char *)"EMPTY=", NULL};
+        char words[][8] = {"sleep", "60", "XRANK=9", "RANK=3", "EMPTY="};
+        char *const argv[] = {words[0], words[1], NULL};
+        char *const env[] = {words[2], words[3], words[4], NULL};
         execve("/bin/sleep", argv, env);
         _exit(127);
     }
