@@ -38,12 +38,6 @@ const struct gsp_cfi_arch *gsp_native__arch_own(void);
 bool gsp_native__after_call(const struct gsp_cfi_arch *arch, const unsigned char *bytes,
                             size_t len);
 
-/* How many bytes of stack the first instructions of a function take, of those that it has got
- * through after code_len bytes: for functions that have no rules.  Knows pushes and subtractions,
- * and stops at what it does not know. */
-uint64_t gsp_native__prologue(const struct gsp_cfi_arch *arch, const unsigned char *code,
-                              size_t code_len);
-
 enum gsp_cfi_kind {
     GSP_CFI_NONE,     /* no rule */
     GSP_CFI_SP,       /* CFA = sp + offset */

@@ -15,6 +15,7 @@
 
 #include "base/map.h"
 #include "native/cfi.h"
+#include "native/prologue.h"
 #include "native/unwind.h"
 
 #define GSP_NATIVE_BUILD_ID_MAX 64U
@@ -94,10 +95,10 @@ struct gsp_native_rule {
     uint32_t generation; /* of the maps; 0: empty */
     uint32_t module;
     gsp_cfi_rule rule;
-    bool known;        /* in an executable mapping */
-    bool has_start;    /* the two below were looked for */
-    uint64_t start;    /* of its symbol, when it has no rule; 0 when unknown */
-    uint64_t on_stack; /* what its first instructions have put there */
+    bool known;     /* in an executable mapping */
+    bool has_start; /* the two below were looked for */
+    uint64_t start; /* of its symbol, when it has no rule; 0 when unknown */
+    struct gsp_prologue prologue;
 };
 
 struct gsp_native_site {

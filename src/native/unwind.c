@@ -12,7 +12,10 @@
 /* Words of the stack that a search looks at, and saved frame pointers that it tries. */
 #define SEARCH_MAX      8192U
 #define POINTERS_MAX    16U
-#define PROLOGUE_MAX    64U
+/* Code that is read to find out what a function has put on the stack. */
+#define PROLOGUE_MAX    512U
+/* Frames that a found one must lead to, unless the stack ends before. */
+#define SOUND_STEPS     12U
 /* No stack is larger: a frame pointer further away is something else. */
 #define STACK_BYTES_MAX (1ULL << 30)
 /* Bits of an address that are not a signature of it. */
@@ -189,7 +192,7 @@ static enum step step_out(const struct walk *walk, struct frame *frame, gsp_cfi_
         return step_signal(walk, frame);
     if (kind == GSP_CFI_NONE)
         return STEP_NO_RULE;
-    struct frame next = {.regs = {.fp = frame->regs.fp}};
+    struct frame next = {.regs = {.fp = frame->regs.fp}}; /* the kept ones are lost */
     uint64_t cfa;
     enum step step = find_cfa(walk, rule, &frame->regs, &cfa);
     if (step == STEP_OK)
@@ -215,21 +218,27 @@ static enum step step_out(const struct walk *walk, struct frame *frame, gsp_cfi_
     return STEP_OK;
 }
 
-/* Would a frame that was found by searching lead to a caller of its own? */
+/* Would a frame that was found by searching lead to callers of its own?  What earlier calls left
+ * behind soon leads nowhere. */
 static bool is_sound(const struct walk *walk, const struct frame *found)
 {
-    gsp_cfi_rule rule = rule_of_frame(walk, found)->rule;
     struct frame next = *found;
-    if (gsp_cfi_kind_of(rule) == GSP_CFI_END)
-        return true;
     bool was_stale = walk->native->is_stale;
-    enum step step = step_out(walk, &next, rule);
+    enum step step = STEP_OK;
+    for (unsigned i = 0; i < SOUND_STEPS && step == STEP_OK; i++) {
+        gsp_cfi_rule rule = rule_of_frame(walk, &next)->rule;
+        enum gsp_cfi_kind kind = gsp_cfi_kind_of(rule);
+        /* Other code without rules is bridged in its turn, from a return address. */
+        if (kind == GSP_CFI_END || (kind == GSP_CFI_NONE && i > 0))
+            break;
+        step = step_out(walk, &next, rule);
+        bool in_file = rule_of_frame(walk, &next)->module != GSP_NATIVE_NO_MODULE;
+        if (step == STEP_OK && in_file && !next.is_exact && !site_of(walk, next.regs.pc)->is_return)
+            step = STEP_NO_RULE;
+    }
     walk->native->is_stale = was_stale; /* it may not be a frame at all */
-    if (step != STEP_OK)
-        return false;
-    const struct gsp_native_rule *above = rule_of_frame(walk, &next);
-    return above->module == GSP_NATIVE_NO_MODULE || site_of(walk, next.regs.pc)->is_return ||
-           next.is_exact;
+    /* Where the copy ends nothing speaks against it. */
+    return step == STEP_OK || step == STEP_OUT;
 }
 
 /* Can a frame without rules have been called from there?  A direct call of a function that has
@@ -286,16 +295,16 @@ static void find_start(const struct walk *walk, struct gsp_native_rule *rule)
     rule->start = found.start + bias;
     uint64_t len = rule->pc - rule->start;
     len = len < sizeof(code) ? len : sizeof(code);
-    if (len && gsp_native__file_text(file, found.start, code, (size_t)len))
-        rule->on_stack = gsp_native__prologue(walk->arch, code, (size_t)len);
+    if (gsp_native__file_text(file, found.start, code, (size_t)len))
+        rule->prologue = gsp_native__prologue(walk->arch, code, (size_t)len);
 }
 
 /* What a search knows of the function that it starts from. */
 struct leaf {
     uint64_t sp;
     uint64_t fp;
-    uint64_t start;    /* 0: unknown */
-    uint64_t on_stack; /* bytes */
+    uint64_t start; /* 0: unknown */
+    uint64_t slot;  /* where its first instructions have left the return address; 0: unknown */
 };
 
 enum proof {
@@ -328,7 +337,7 @@ static bool search(const struct walk *walk, const struct leaf *leaf, enum proof 
                    struct frame *found)
 {
     if (proof == PROOF_PROLOGUE)
-        return leaf->start && is_caller(walk, leaf, leaf->sp + leaf->on_stack, proof, found);
+        return leaf->slot && is_caller(walk, leaf, leaf->slot, proof, found);
     if (proof == PROOF_CALL && !leaf->start)
         return false;
     uint64_t high = walk->low + walk->len;
@@ -337,6 +346,18 @@ static bool search(const struct walk *walk, const struct leaf *leaf, enum proof 
             return true;
     }
     return false;
+}
+
+static uint64_t return_slot(const struct gsp_prologue *prologue, const struct gsp_regs *regs)
+{
+    if (!prologue->is_known)
+        return 0;
+    uint64_t base = regs->sp;
+    if (prologue->base == GSP_PROLOGUE_FP)
+        base = regs->fp;
+    else if (prologue->base != GSP_PROLOGUE_SP)
+        base = regs->kept[prologue->base < 12 ? 0 : prologue->base - 11];
+    return base ? base + prologue->bytes : 0;
 }
 
 /* Searches the stack for the return address of a frame without rules.  What earlier calls left
@@ -349,7 +370,7 @@ static bool bridge(const struct walk *walk, struct frame *frame)
         if (!rule->has_start)
             find_start(walk, rule);
         leaf.start = rule->start;
-        leaf.on_stack = rule->on_stack;
+        leaf.slot = return_slot(&rule->prologue, &frame->regs);
     }
     struct frame found;
     for (enum proof proof = PROOF_PROLOGUE; proof <= PROOF_NONE; proof++) {
@@ -406,7 +427,8 @@ size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy
             native->is_stale = true;
         frames[count++] = (struct gsp_native_frame){rule->pc, rule->module, bridged};
         bridged = false;
-        enum step step = step_out(&walk, &frame, rule->rule);
+        gsp_cfi_rule rule_now = rule->rule;
+        enum step step = step_out(&walk, &frame, rule_now);
         if (step == STEP_OK)
             continue;
         if (step == STEP_NO_RULE && native->text_count > 0 && bridges++ < BRIDGES_MAX &&
@@ -414,6 +436,9 @@ size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy
             bridged = true;
             continue;
         }
+        /* A zero on the way from a bridge may be any zero. */
+        if (step == STEP_END && bridges > 0 && gsp_cfi_kind_of(rule_now) != GSP_CFI_END)
+            step = STEP_NO_RULE;
         *end = end_of(step);
         break;
     }

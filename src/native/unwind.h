@@ -33,6 +33,9 @@ struct gsp_regs {
     uint64_t sp; /* rsp | sp */
     uint64_t fp; /* rbp | x29 */
     uint64_t lr; /* aarch64: x30; else 0 */
+    /* rbx r12 r13 r14 r15, or 0 when they were not copied: some assembly keeps its old stack
+     * pointer there. */
+    uint64_t kept[5];
 };
 
 /* A moment of a thread. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "native/cfi.h"
+#include "native/prologue.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "native/cache.h"
 #include "native/cfi.h"
+#include "native/prologue.h"
 #include "tap.h"
 
 #define ADDR 0x10000ULL
@@ -221,10 +222,30 @@ TAP_TEST(prologues_are_counted)
                                                0x48, 0x83, 0xec, 0x18, 0x48, 0x81,
                                                0xec, 0,    0x10, 0,    0,    0xc3};
     const struct gsp_cfi_arch *arch = gsp_native__arch(EM_X86_64);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, sizeof(CODE_BYTES)), 16 + 0x18 + 0x1000);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 10), 16 + 0x18);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 1), 8);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 0), 0);
+    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, sizeof(CODE_BYTES)).bytes,
+               16 + 0x18 + 0x1000);
+    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 10).bytes, 16 + 0x18);
+    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 1).bytes, 8);
+    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 0).bytes, 0);
+    tap_check(!gsp_native__prologue(gsp_native__arch(EM_AARCH64), CODE_BYTES, 4).is_known);
+}
+
+TAP_TEST(an_aligned_stack_is_found_by_what_was_kept)
+{
+    /* vzeroupper; sub 0x60, rsp; mov rbx, (rsp); movups xmm1, 8(rsp); mov rsp, rbx;
+     * sub 0x7080, rsp; and -4096, rsp; vmovups 16(rdi), ymm2; jmp */
+    static const unsigned char CODE_BYTES[] = {
+        0xc5, 0xf8, 0x77, 0x48, 0x83, 0xec, 0x60, 0x48, 0x89, 0x1c, 0x24, 0x0f, 0x11,
+        0x4c, 0x24, 0x08, 0x48, 0x89, 0xe3, 0x48, 0x81, 0xec, 0x80, 0x70, 0,    0,
+        0x48, 0x81, 0xe4, 0,    0xf0, 0xff, 0xff, 0xc5, 0xfc, 0x10, 0x57, 0x10, 0xeb};
+    struct gsp_prologue got =
+        gsp_native__prologue(gsp_native__arch(EM_X86_64), CODE_BYTES, sizeof(CODE_BYTES));
+    tap_check(got.is_known);
+    tap_eq_int(got.base, 3);
+    tap_eq_int(got.bytes, 0x60);
+    got = gsp_native__prologue(gsp_native__arch(EM_X86_64), CODE_BYTES, 16);
+    tap_eq_int(got.base, GSP_PROLOGUE_SP);
+    tap_eq_int(got.bytes, 0x60);
 }
 
 static struct gsp_cfi_row rows[] = {{0, 9}, {16, 0}, {32, 1}};

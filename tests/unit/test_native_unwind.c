@@ -110,7 +110,10 @@ static void get_regs(pid_t tid, struct gsp_regs *out)
     struct user_regs_struct regs;
     struct iovec iov = {&regs, sizeof(regs)};
     tap_require(ptrace(PTRACE_GETREGSET, tid, NT_PRSTATUS, &iov) == 0);
-    *out = (struct gsp_regs){.pc = regs.rip, .sp = regs.rsp, .fp = regs.rbp};
+    *out = (struct gsp_regs){.pc = regs.rip,
+                             .sp = regs.rsp,
+                             .fp = regs.rbp,
+                             .kept = {regs.rbx, regs.r12, regs.r13, regs.r14, regs.r15}};
 #else
     (void)tid;
     *out = (struct gsp_regs){0};
@@ -207,6 +210,7 @@ TAP_TEST(chains_of_every_build)
         check_leaf("plain", "leaf_plain", true);
         check_leaf("rbp", "leaf_rbp", true);
         check_leaf("gap", "leaf_gap", true);
+        check_leaf("page", "leaf_page", true);
         clean();
     }
 }
