@@ -43,6 +43,7 @@ RT = "_PyRuntimeState"
 IS = "PyInterpreterState"
 TS = "PyThreadState"
 GIL = "struct _gil_runtime_state"
+GC = "struct _gc_runtime_state"
 CODE = "PyCodeObject"
 IFRAME = "_PyInterpreterFrame"
 
@@ -115,6 +116,7 @@ ROWS = (
     row("gil_last_holder", f"OFF({GIL}, last_holder)"),
     row("gil_locked", f"OFF({GIL}, locked)"),
     row("gil_enabled", (13, 99, f"OFF({GIL}, enabled)"), ft=True),
+    row("gc_collecting", (9, 99, f"OFF({GC}, collecting)"), debug="gc.collecting"),
     row("tstate_size", f"SIZE({TS})", debug="thread_state.size"),
     row("tstate_prev", f"OFF({TS}, prev)", debug="thread_state.prev"),
     row("tstate_next", f"OFF({TS}, next)", debug="thread_state.next"),

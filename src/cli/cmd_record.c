@@ -695,7 +695,8 @@ const struct gsp_command gsp_cmd_record = {
         "at once. SIGUSR1 writes what there is so far to a file of its own (profile.1.svg, "
         "profile.2.svg, ...) while recording goes on. The exit status of a COMMAND is passed "
         "through.\n"
-        "\"(import)\" stands for the frames of the import system.",
+        "\"(import)\" stands for the frames of the import system, \"(garbage collection)\" for the "
+        "collector at work (3.9 and later).",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct record_opts),

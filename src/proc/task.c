@@ -294,13 +294,24 @@ void gsp_taskfd_close(struct gsp_taskfd *task)
     *task = GSP_TASKFD_CLOSED;
 }
 
+enum gsp_activity gsp_taskfd_activity(const struct gsp_taskfd *task)
+{
+    /* "running", or the number and arguments of the system call it sleeps in, or -1 when it
+     * sleeps elsewhere. */
+    char text[8];
+    if (task->syscall_fd < 0 || pread(task->syscall_fd, text, sizeof(text), 0) <= 0)
+        return GSP_ACTIVITY_UNKNOWN;
+    if (text[0] == 'r')
+        return GSP_ACTIVITY_RUNNING;
+    return text[0] >= '0' && text[0] <= '9' ? GSP_ACTIVITY_WAITING : GSP_ACTIVITY_UNKNOWN;
+}
+
 bool gsp_taskfd_is_running(const struct gsp_taskfd *task)
 {
-    /* "running", or the number and arguments of the system call it sleeps in. */
-    char text[8];
-    if (task->syscall_fd >= 0 && pread(task->syscall_fd, text, sizeof(text), 0) > 0)
-        return text[0] == 'r';
-    return gsp_taskfd_state(task) == 'R';
+    enum gsp_activity activity = gsp_taskfd_activity(task);
+    if (activity == GSP_ACTIVITY_UNKNOWN)
+        return gsp_taskfd_state(task) == 'R';
+    return activity == GSP_ACTIVITY_RUNNING;
 }
 
 uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task)

@@ -68,7 +68,15 @@ struct gsp_taskfd {
 GSP_MUST_CHECK int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid);
 void gsp_taskfd_close(struct gsp_taskfd *task);
 
-/* Running or runnable?  The cheapest of the three: half of what the state costs. */
+enum gsp_activity {
+    GSP_ACTIVITY_UNKNOWN, /* only the state tells */
+    GSP_ACTIVITY_RUNNING, /* or runnable */
+    GSP_ACTIVITY_WAITING, /* in a system call */
+};
+
+/* The cheapest of the three: half of what the state costs. */
+enum gsp_activity gsp_taskfd_activity(const struct gsp_taskfd *task);
+/* Running or runnable? */
 bool gsp_taskfd_is_running(const struct gsp_taskfd *task);
 /* 'R', 'S', 'D', …; 0 when the thread is gone. */
 char gsp_taskfd_state(const struct gsp_taskfd *task);

@@ -72,6 +72,9 @@ struct gsp_py_layout {
     gsp_py_off gil_locked;
     gsp_py_off gil_enabled; /* free-threaded builds: is there a GIL at all */
 
+    /* struct _gc_runtime_state, at interp_gc (3.9+) */
+    gsp_py_off gc_collecting; /* int, not 0 while garbage is collected */
+
     /* PyThreadState */
     gsp_py_off tstate_size;
     gsp_py_off tstate_prev;

@@ -37,6 +37,7 @@
     X(gil_last_holder,                   8,      8,      8,      8,      8,      8,      8,      8,     16,     16,     16) \
     X(gil_locked,                       16,     16,     16,     16,     16,     16,     16,     16,     24,     24,     24) \
     X(gil_enabled,                    NONE,   NONE,   NONE,   NONE,   NONE,   NONE,   NONE,   NONE,      0,      0,      0) \
+    X(gc_collecting,                  NONE,    200,    200,    200,    200,    200,    192,    112,    200,    192,    112) \
     X(tstate_size,                     264,    264,    280,    360,    288,    304,    832,    888,    304,    832,    888) \
     X(tstate_prev,                       0,      0,      0,      0,      0,      0,      0,      0,      0,      0,      0) \
     X(tstate_next,                       8,      8,      8,      8,      8,      8,      8,      8,      8,      8,      8) \
@@ -250,6 +251,7 @@ const size_t gsp_py__layout_count = GSP_COUNT(gsp_py__layouts);
     X(interp_gc,                         8,     80,     48,     88,     48,     88,     48) \
     X(interp_code_object_generation,     8,   NONE,   NONE,    160,     48,    160,     48) \
     X(interp_tlbc_generation,            4,   NONE,   NONE,    168,     48,    168,     48) \
+    X(gc_collecting,                     4,    576,    568,    656,    648,    760,    752) \
     X(tstate_size,                       1,    152,   NONE,    176,   NONE,    176,   NONE) \
     X(tstate_prev,                       8,    160,    152,    184,    176,    184,    176) \
     X(tstate_next,                       8,    168,    152,    192,    176,    192,    176) \

@@ -10,7 +10,10 @@
 /* The heads of the lists of threads are compared this often (new threads go in front), the
  * whole lists are walked this often. */
 #define HEADS_INTERVAL_NS (5 * GSP_NS_PER_MS)
-#define LIST_INTERVAL_NS  (100 * GSP_NS_PER_MS)
+#define LIST_INTERVAL_NS  (250 * GSP_NS_PER_MS)
+/* The same of a process of which no thread runs: only one that Python does not know yet could
+ * have changed the lists. */
+#define QUIET_LIST_NS     GSP_NS_PER_S
 /* At rates beyond some ten thousand a second these are not asked for at each look: who holds
  * the GIL, and whether a thread still runs that has moved since the look before. */
 #define GIL_AGE_NS        (50 * GSP_NS_PER_US)
@@ -132,11 +135,19 @@ static void update_state(struct gsp_py_target *target, struct gsp_py_thread *thr
         thread->on_cpu = true;
         return;
     }
-    if (thread->slept && thread->slices && gsp_taskfd_slices(&thread->task) == thread->slices)
+    uint64_t slices = thread->slept ? gsp_taskfd_slices(&thread->task) : 0;
+    if (slices && slices == thread->slices)
         return; /* it has not run: still asleep, still there */
     thread->taken = false;
     thread->slept = false;
-    thread->on_cpu = gsp_taskfd_is_running(&thread->task);
+    enum gsp_activity activity = gsp_taskfd_activity(&thread->task);
+    if (activity == GSP_ACTIVITY_WAITING && slices && thread->state == 'S') {
+        /* It ran, and sleeps again: what its state is called does not matter so much. */
+        thread->slices = slices;
+        thread->slept = true;
+        return;
+    }
+    thread->on_cpu = activity == GSP_ACTIVITY_RUNNING;
     thread->state = 'R';
     if (thread->on_cpu)
         return;
@@ -149,12 +160,32 @@ static void update_state(struct gsp_py_target *target, struct gsp_py_thread *thr
         target->stale = true;
 }
 
+static int update_states(struct gsp_py_target *target, int64_t now_ns)
+{
+    int rc = update_list(target, now_ns);
+    if (rc != GSP_OK)
+        return rc;
+    target->all_slept = target->thread_count > 0;
+    for (size_t i = 0; i < target->thread_count; i++) {
+        update_state(target, target->threads[i], now_ns);
+        target->all_slept &= target->threads[i]->slept;
+    }
+    return GSP_OK;
+}
+
 void gsp_py_target_states(struct gsp_py_target *target, int64_t now_ns)
 {
-    if (update_list(target, now_ns) != GSP_OK)
-        return; /* the look that follows tells */
-    for (size_t i = 0; i < target->thread_count; i++)
-        update_state(target, target->threads[i], now_ns);
+    gsp_ignore(update_states(target, now_ns)); /* the look that follows tells */
+}
+
+static bool read_collecting(struct gsp_py_target *target, gsp_raddr interp)
+{
+    const struct gsp_py_layout *lay = &target->run.layout;
+    int32_t collecting = 0;
+    return lay->interp_gc != UINT32_MAX && lay->gc_collecting != GSP_NO_OFFSET &&
+           gsp_snap_read(&target->snap, interp + lay->interp_gc + lay->gc_collecting, &collecting,
+                         sizeof(collecting)) == GSP_OK &&
+           collecting == 1;
 }
 
 /* Who holds the GIL, from the bytes of this look. */
@@ -170,6 +201,7 @@ static void read_gil(struct gsp_py_target *target)
     for (size_t i = 0; i < target->interp_count; i++) {
         struct gsp_py__head *head = &target->heads[i];
         head->holder = current;
+        head->collecting = read_collecting(target, head->interp);
         if (!head->gil)
             continue;
         int32_t locked = 0;
@@ -275,7 +307,9 @@ static int walk_threads(struct gsp_py_target *target, unsigned flags, int64_t no
     walker->still = (flags & GSP_PY_LOOK_STILL) != 0;
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
-        thread->has_gil = thread->tstate == target->heads[thread->interp].holder;
+        const struct gsp_py__head *head = &target->heads[thread->interp];
+        thread->has_gil = thread->tstate == head->holder;
+        thread->in_gc = thread->has_gil && head->collecting;
         if (!thread->wanted || ((flags & GSP_PY_LOOK_GIL_ONLY) && !thread->has_gil))
             continue;
         thread->status = gsp_py_walk(walker, &thread->snap, thread->tstate, now_ns);
@@ -309,14 +343,31 @@ static void find_shadowed(struct gsp_py_target *target)
     }
 }
 
+/* Did all threads sleep at the last look, and has none run since?  Then all is as it was. */
+static bool is_quiet(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
+{
+    if (!target->all_slept || target->stale || (flags & GSP_PY_LOOK_STILL) ||
+        now_ns - target->listed_ns >= QUIET_LIST_NS)
+        return false;
+    for (size_t i = 0; i < target->thread_count; i++) {
+        const struct gsp_py_thread *thread = target->threads[i];
+        bool known = !(flags & GSP_PY_LOOK_IDLE) || (thread->taken && thread->status == GSP_OK);
+        if (!known || !thread->slices || gsp_taskfd_slices(&thread->task) != thread->slices)
+            return false;
+    }
+    for (size_t i = 0; i < target->thread_count; i++)
+        target->threads[i]->changed = false;
+    return true;
+}
+
 int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
+    if (is_quiet(target, flags, now_ns))
+        return GSP_OK;
     if (!(flags & GSP_PY_LOOK_NO_STATE)) {
-        int rc = update_list(target, now_ns);
+        int rc = update_states(target, now_ns);
         if (rc != GSP_OK)
             return rc;
-        for (size_t i = 0; i < target->thread_count; i++)
-            update_state(target, target->threads[i], now_ns);
     }
     want(target, flags);
     bool with_gil = (flags & (GSP_PY_LOOK_GIL_ONLY | GSP_PY_LOOK_STILL)) ||

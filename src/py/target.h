@@ -41,6 +41,7 @@ struct gsp_py_thread {
     char state;  /* the kernel's; 0 unknown */
     bool on_cpu; /* running or runnable; true too when the kernel's state is unknown */
     bool has_gil;
+    bool in_gc;     /* collecting garbage: holds the GIL while the interpreter says so (3.9+) */
     int status;     /* 0: locs are true; TORN, FORMAT, FAULT…: they are of an earlier look */
     bool wanted;    /* the stack was asked for */
     bool changed;   /* locs differ from those of the look before */

@@ -14,6 +14,7 @@ struct gsp_py__head {
     gsp_raddr tstate; /* head of its list of threads */
     gsp_raddr gil;    /* 3.12+: struct _gil_runtime_state; 0 when there is none */
     gsp_raddr holder; /* tstate that holds its GIL at this look; 0 none */
+    bool collecting;  /* garbage, at this look */
 };
 
 struct gsp_py_target {
@@ -33,6 +34,7 @@ struct gsp_py_target {
     int64_t looked_ns; /* last look */
     int64_t gil_ns;    /* when the holders of the GIL were read */
     bool stale;        /* a thread vanished: walk the lists */
+    bool all_slept;    /* at the last look */
     size_t tid_at;     /* offset of the kernel's id in struct pthread; 0 unknown */
     struct gsp_mem_span *spans;
     size_t span_cap;

@@ -319,7 +319,7 @@ static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
     else if (thread->changed || note->stack == GSP_NONE)
         rc = gsp_path_intern(&note->path, slot->target, thread, rec->profile, &note->stack, err);
     if (rc == GSP_OK)
-        rc = gsp_select_stack(rec->select, note->stack, false, &sample->stack, err);
+        rc = gsp_select_stack(rec->select, note->stack, thread->in_gc, &sample->stack, err);
     if (rc != GSP_OK)
         return rc;
     if (note->stack == GSP_NONE)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import StartRunning, StartTarget
-from support import EXIT_EMPTY, EXIT_USAGE, PATIENCE_S, Profile, gsprof, main_python, record
+from support import EXIT_EMPTY, EXIT_USAGE, PATIENCE_S, Profile, Python, gsprof, main_python, record
 
 
 def test_include_and_exclude(start: StartTarget, tmp_path: Path) -> None:
@@ -128,3 +128,16 @@ def test_until_signal_that_never_comes(tmp_path: Path) -> None:
     argv = ["record", "-o", path, "--until-signal", "--", main_python(), "-c", "pass"]
     done = gsprof(*argv, status=EXIT_EMPTY)
     assert "no SIGUSR2 came" in done.err
+
+
+def test_collections_are_marked(python: Python, start: StartTarget, tmp_path: Path) -> None:
+    """The collector's time is marked as its own, and time that is not is not."""
+    if python.version < (3, 9) or python.label.split("-")[0].endswith("t"):
+        pytest.skip("needs 3.9 or later, with a GIL")
+    target = start("collects.py", python=python)
+    profile = record(target.pid, tmp_path / "p.json", duration_s=1.0, rate_hz=300)
+    inside = [s for s in profile.samples if s.frames and s.leaf.name == "(garbage collection)"]
+    assert inside and all("collects" in s.names for s in inside)
+    assert not any("computes" in s.names for s in inside)
+    alone = [s for s in profile.samples if s.frames and s.leaf.name == "computes"]
+    assert alone

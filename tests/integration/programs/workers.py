@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A parent with COUNT forked workers that sleep most of the time; ready once all have begun."""
+"""A parent with COUNT forked workers that rest PAUSE seconds between two bits of work; ready
+once all have begun."""
 
 import os
 import signal
@@ -9,16 +10,17 @@ import time
 import target
 
 
-def work():
-    """A little of everything: a tenth of a millisecond at work, twenty asleep."""
+def work(pause_s):
+    """A tenth of a millisecond at work, then asleep."""
     while True:
         for i in range(2000):
             pass
-        time.sleep(0.02)
+        time.sleep(pause_s)
 
 
 def main():
     count = int(sys.argv[1])
+    pause_s = float(sys.argv[2])
     begun, tell = os.pipe()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for _ in range(count):
@@ -26,7 +28,7 @@ def main():
             os.close(begun)
             signal.alarm(target.LIFE_S)
             os.write(tell, b"x")
-            work()
+            work(pause_s)
     for _ in range(count):
         os.read(begun, 1)
     target.ready(workers=count)
