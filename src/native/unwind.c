@@ -219,10 +219,11 @@ static enum step step_out(const struct walk *walk, struct frame *frame, gsp_cfi_
 }
 
 /* Would a frame that was found by searching lead to callers of its own?  What earlier calls left
- * behind soon leads nowhere. */
-static bool is_sound(const struct walk *walk, const struct frame *found)
+ * behind soon leads nowhere.  *by_fp: another frame pointer would have led elsewhere. */
+static bool is_sound(const struct walk *walk, const struct frame *found, bool *by_fp)
 {
     struct frame next = *found;
+    *by_fp = false;
     bool was_stale = walk->native->is_stale;
     enum step step = STEP_OK;
     for (unsigned i = 0; i < SOUND_STEPS && step == STEP_OK; i++) {
@@ -231,6 +232,7 @@ static bool is_sound(const struct walk *walk, const struct frame *found)
         /* Other code without rules is bridged in its turn, from a return address. */
         if (kind == GSP_CFI_END || (kind == GSP_CFI_NONE && i > 0))
             break;
+        *by_fp = *by_fp || kind == GSP_CFI_FP || kind == GSP_CFI_FP_DEREF;
         step = step_out(walk, &next, rule);
         bool in_file = rule_of_frame(walk, &next)->module != GSP_NATIVE_NO_MODULE;
         if (step == STEP_OK && in_file && !next.is_exact && !site_of(walk, next.regs.pc)->is_return)
@@ -260,12 +262,15 @@ static bool fit_frame_pointer(const struct walk *walk, uint64_t sp, uint64_t slo
 {
     uint64_t old = found->regs.fp;
     uint64_t high = walk->low + walk->len;
-    if (old + 8 == slot && get_word(walk, old, &found->regs.fp) && is_sound(walk, found))
+    bool by_fp;
+    if (old + 8 == slot && get_word(walk, old, &found->regs.fp) && is_sound(walk, found, &by_fp))
         return true;
     found->regs.fp = old;
-    bool is_plausible = old > slot && old < high;
-    if (is_plausible && is_sound(walk, found))
+    bool is_good = is_sound(walk, found, &by_fp);
+    if (is_good && old > slot && old < high)
         return true;
+    if (!is_good && !by_fp)
+        return false;
     size_t tried = 0;
     for (uint64_t at = sp; at < slot && tried < POINTERS_MAX; at += 8) {
         uint64_t word;
@@ -273,11 +278,11 @@ static bool fit_frame_pointer(const struct walk *walk, uint64_t sp, uint64_t slo
             continue;
         tried++;
         found->regs.fp = word;
-        if (is_sound(walk, found))
+        if (is_sound(walk, found, &by_fp))
             return true;
     }
     found->regs.fp = old;
-    return is_sound(walk, found);
+    return is_good;
 }
 
 /* Where a function without rules begins, and what it has put on the stack since. */
@@ -389,7 +394,8 @@ static bool bridge_by_register(const struct walk *walk, struct frame *frame)
         return false;
     struct frame found = {.regs = frame->regs};
     found.regs.pc = frame->regs.lr & AARCH64_ADDRESS;
-    if (!site_of(walk, found.regs.pc)->is_return || !is_sound(walk, &found))
+    bool by_fp;
+    if (!site_of(walk, found.regs.pc)->is_return || !is_sound(walk, &found, &by_fp))
         return false;
     *frame = found;
     return true;
