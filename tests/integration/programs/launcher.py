@@ -19,21 +19,18 @@ def spin_until_killed(name):
     named.spin_as(name)
 
 
-def started(path):
-    """Waits for a child to say, on the FIFO, that it is there."""
-    with open(path) as fifo:
-        fifo.read(1)
-
-
 def main():
     fifo = os.path.join(sys.argv[1], "fifo")
     os.mkfifo(fifo)
     os.environ["NAMED_FIFO"] = fifo
+    # Open for good, and for writing too: a child that closes its end must not be taken for the
+    # next one that has begun.
+    begun = os.open(fifo, os.O_RDWR)
     children = []
 
     def wait_for(start):
         children.append(start())
-        started(fifo)
+        os.read(begun, 1)
 
     wait_for(
         lambda: subprocess.Popen(
