@@ -22,6 +22,10 @@ struct gsp_clock {
     int64_t early_ns; /* how much before a tick to get up; 0 at low rates */
     bool jitter;
     uint64_t seed;
+    /* Where ticks are far apart: called every nap_ns while waiting for the next one. */
+    void (*nap)(void *user, int64_t now_ns); /* NULL: nobody wants to know */
+    void *user;
+    int64_t nap_ns;
 };
 
 void gsp_clock_start(struct gsp_clock *clock, int64_t period_ns, bool jitter, int64_t now_ns);

@@ -50,6 +50,9 @@ struct gsp_record {
     int64_t full_done_ns;
     int64_t full_cost_ns;
     int64_t next_beat_ns;
+    int64_t beat_ns;
+    int beat_rc; /* of a beat between two ticks */
+    struct gsp_err beat_err;
     int64_t period_ns;
     struct gsp_slot **slots; /* the root first */
     size_t slot_count;
@@ -496,12 +499,22 @@ static void update_meta(struct gsp_record *rec)
 
 static int beat(struct gsp_record *rec, int64_t now_ns, struct gsp_err *err)
 {
-    rec->next_beat_ns = now_ns + BEAT_INTERVAL_NS;
+    rec->next_beat_ns = now_ns + rec->beat_ns;
     for (size_t i = 0; i < rec->slot_count; i++)
         gsp_slot_name_threads(rec->slots[i], rec->profile, rec->sink->thread_changed,
                               rec->sink->user);
     update_meta(rec);
     return rec->sink->beat(rec->sink->user, &rec->stats, err);
+}
+
+/* A beat while the next tick is far. */
+static void nap(void *user, int64_t now_ns)
+{
+    struct gsp_record *rec = user;
+    if (rec->beat_rc != GSP_OK || now_ns < rec->next_beat_ns)
+        return;
+    rec->stats.elapsed_ns = now_ns - rec->start_ns;
+    rec->beat_rc = beat(rec, now_ns, &rec->beat_err);
 }
 
 static int tick(struct gsp_record *rec, int64_t now_ns, uint64_t missed, struct gsp_err *err)
@@ -532,6 +545,8 @@ static int loop(struct gsp_record *rec, const volatile sig_atomic_t *stop, enum 
     for (;;) {
         uint64_t missed;
         int64_t now_ns = gsp_clock_wait(&rec->clock, stop, &missed);
+        if (rec->beat_rc != GSP_OK)
+            return gsp_err_set(err, rec->beat_rc, rec->beat_err.sys, "%s", rec->beat_err.msg);
         if (now_ns < 0) {
             *end = GSP_RECORD_STOPPED;
             return GSP_OK;
@@ -561,9 +576,13 @@ int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
         gsp_births_open(&rec->births);
     rec->next_scan_ns = rec->start_ns;
     rec->births_missed = true; /* who was there before */
-    rec->next_beat_ns = rec->start_ns + BEAT_INTERVAL_NS / 10;
+    rec->beat_ns = rec->opts.beat_ns > 0 ? rec->opts.beat_ns : BEAT_INTERVAL_NS;
+    rec->next_beat_ns = rec->start_ns + rec->beat_ns / 10;
     gsp_profile_meta(rec->profile)->start_ns = gsp_realtime_ns();
     gsp_clock_start(&rec->clock, rec->period_ns, rec->opts.jitter, rec->start_ns);
+    rec->clock.nap = nap;
+    rec->clock.user = rec;
+    rec->clock.nap_ns = rec->beat_ns;
     int rc = loop(rec, stop, end, err);
     if (reap)
         prctl(PR_SET_CHILD_SUBREAPER, 0UL, 0UL, 0UL, 0UL);

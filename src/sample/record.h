@@ -34,6 +34,7 @@ struct gsp_record_opts {
     bool is_child;                 /* pid is our own child: it may not be a Python process yet */
     bool native;                   /* native frames too: each thread stops for a moment */
     struct gsp_select_opts select; /* which threads and frames */
+    int64_t beat_ns;               /* between two beats of the sink; 0: about four a second */
 };
 
 enum gsp_record_end {
@@ -63,7 +64,8 @@ struct gsp_record_sink {
     /* Something became known of a thread or process that was added before. */
     void (*thread_changed)(void *user, uint32_t thread);
     void (*process_changed)(void *user, uint32_t process);
-    /* About four times a second: flush, show progress.  A failure ends the recording. */
+    /* As often as beat_ns says, also while ticks are far apart: flush, show progress.
+     * A failure ends the recording. */
     int (*beat)(void *user, const struct gsp_record_stats *stats, struct gsp_err *err);
 };
 
