@@ -25,6 +25,7 @@ packages() {
         zlib1g-dev              pc:zlib
         libzstd-dev             pc:libzstd
         libprotobuf-c-dev       pc:libprotobuf-c
+        libncurses-dev          pc:ncursesw
         protobuf-c-compiler     cmd:protoc-c' ;;
     lint) echo '
         clang                   cmd:clang
@@ -46,6 +47,7 @@ packages() {
         gdb                     cmd:gcore
         python3-greenlet        py:greenlet
         chromium                cmd:chromium
+        tmux                    cmd:tmux
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h' ;;
     bench) echo '

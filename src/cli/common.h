@@ -76,6 +76,7 @@
     }
 
 extern const struct gsp_command gsp_cmd_record;
+extern const struct gsp_command gsp_cmd_top;
 extern const struct gsp_command gsp_cmd_dump;
 extern const struct gsp_command gsp_cmd_flamegraph;
 extern const struct gsp_command gsp_cmd_convert;

@@ -16,7 +16,7 @@ import pytest
 from conftest import StartTarget
 from support import ROOT, gsprof
 
-COMMANDS = ["record", "dump", "flamegraph", "convert", "report", "doctor", "completions"]
+COMMANDS = ["record", "top", "dump", "flamegraph", "convert", "report", "doctor", "completions"]
 
 
 def test_version() -> None:

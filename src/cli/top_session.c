@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/top_session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "tui/screen.h"
+#include "tui/text.h"
+
+#define TEXT_ROWS 20
+
+volatile sig_atomic_t gsp_top_stop;
+
+static volatile sig_atomic_t signal_count;
+static volatile sig_atomic_t child_pid;
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+    (void)context;
+    int saved = errno;
+    /* Ctrl-C reaches the child by itself; a signal sent to us alone is passed on. */
+    if (child_pid > 0 && info->si_code <= 0)
+        kill((pid_t)child_pid, sig);
+    gsp_top_stop = 1;
+    signal_count++;
+    if (signal_count > 1) {
+        /* A program of ours that does not heed Ctrl-C must not be left behind without a shell. */
+        if (child_pid > 0)
+            kill((pid_t)child_pid, SIGTERM);
+        gsp_screen_restore();
+        _exit(128 + sig);
+    }
+    errno = saved;
+}
+
+static void on_crash(int sig)
+{
+    gsp_screen_restore();
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+void gsp_top_catch_signals(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    struct sigaction action = {0};
+    action.sa_sigaction = on_signal;
+    action.sa_flags = SA_SIGINFO;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < GSP_COUNT(ends); i++) {
+        struct sigaction old;
+        /* nohup and background shells have set some to be ignored: they stay so. */
+        if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(ends[i], &action, NULL);
+    }
+    struct sigaction crash = {0};
+    crash.sa_handler = on_crash;
+    crash.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&crash.sa_mask);
+    for (size_t i = 0; i < GSP_COUNT(crashes); i++)
+        sigaction(crashes[i], &crash, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+void gsp_top_set_child(pid_t child)
+{
+    child_pid = child;
+}
+
+int gsp_top_screen_begin(struct gsp_top_session *session, struct gsp_err *err)
+{
+    struct gsp_term out;
+    if (session->is_printed)
+        return GSP_OK;
+    gsp_term_init(&out, STDOUT_FILENO, session->parsed->globals.color);
+    int rc = gsp_screen_open(out.color, err);
+    if (rc == GSP_OK)
+        gsp_screen_size(&session->ui.width, &session->ui.height);
+    return rc;
+}
+
+bool gsp_top_hear_keys(struct gsp_top_session *session, int timeout_ms)
+{
+    struct gsp_ui_key key;
+    bool any = false;
+    while (gsp_screen_key(any ? 0 : timeout_ms, &key)) {
+        any = true;
+        gsp_ui_press(&session->ui, &key, session->top, &session->rows);
+        /* Several keys may be waiting: each acts on rows that are true for it. */
+        gsp_ignore(gsp_top_rows_make(session->top, &session->ui.query, &session->rows, NULL));
+        gsp_ui_settle(&session->ui, session->rows.count);
+    }
+    gsp_screen_size(&session->ui.width, &session->ui.height);
+    return any;
+}
+
+int gsp_top_show(struct gsp_top_session *session, struct gsp_err *err)
+{
+    int64_t start_ns = gsp_now_ns();
+    struct gsp_top_facts *facts = &session->facts;
+    int rc = gsp_top_rows_make(session->top, &session->ui.query, &session->rows, err);
+    if (rc < 0)
+        return rc;
+    gsp_ui_settle(&session->ui, session->rows.count);
+    gsp_top_facts_sum(session->top, session->ui.query.whole, facts);
+    facts->is_paused = session->ui.is_paused;
+    gsp_screen_draw(&(struct gsp_screen_view){session->top, &session->ui, facts, &session->rows});
+    session->cost_ns = gsp_now_ns() - start_ns;
+    return GSP_OK;
+}
+
+int gsp_top_print(struct gsp_top_session *session, struct gsp_err *err)
+{
+    const struct gsp_top_opts *opts = session->opts;
+    const struct gsp_top_query *query = &session->ui.query;
+    struct gsp_top_facts *facts = &session->facts;
+    struct gsp_term out;
+    gsp_auto_buf text = {0};
+    int rc = GSP_OK;
+    gsp_top_facts_sum(session->top, query->whole, facts);
+    gsp_term_init(&out, STDOUT_FILENO, "never");
+    if (opts->json) {
+        rc = gsp_top_json(session->top, query, facts, (size_t)opts->rows, &text);
+    } else {
+        if (session->printed)
+            gsp_buf_putc(&text, '\n');
+        rc = gsp_top_text(session->top, query, facts, out.width,
+                          opts->rows ? (size_t)opts->rows : TEXT_ROWS, &text);
+    }
+    session->printed++;
+    if (rc < 0)
+        return gsp_err_set(err, rc, 0, "out of memory");
+    return gsp_cli_put_text(NULL, false, &text, err);
+}
+
+int gsp_top_fail(const struct gsp_top_session *session, const struct gsp_err *err)
+{
+    const struct gsp_top_opts *opts = session->opts;
+    char **args = session->parsed->args;
+    if (err->code != GSP_E_NOTSUP)
+        return gsp_cli_fail(session->parsed,
+                            &(struct gsp_hint_context){.pid = session->pid,
+                                                       .path = opts->input,
+                                                       .program = args[0],
+                                                       .blocking = opts->blocking},
+                            err);
+    struct gsp_hint hint = {0};
+    struct gsp_term term = session->term;
+    gsp_auto_buf text = {0};
+    snprintf(hint.what, sizeof(hint.what), "cannot show a live view: %s", err->msg);
+    snprintf(hint.why, sizeof(hint.why), "a live view draws on a terminal of 80x10 or more");
+    gsp_hint_add(&hint, "one table as text", "gsprof top --once %s",
+                 opts->input ? "--input FILE"
+                 : args[0]   ? "-- COMMAND"
+                             : "--pid PID");
+    gsp_hint_add(&hint, "for programs", "gsprof top -n 10 --json %s",
+                 opts->input ? "--input FILE"
+                 : args[0]   ? "-- COMMAND"
+                             : "--pid PID");
+    gsp_hint_print(&hint, &term, &text);
+    gsp_term_write(&term, &text);
+    return gsp_err_exit_status(err->code);
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tui/rows.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "tui/rows_internal.h"
+
+const char *gsp_top_column_name(size_t i)
+{
+    static const char *const NAMES[] = {"own",        "total",    "own-time",
+                                        "total-time", "function", "file"};
+    return i < GSP_COUNT(NAMES) ? NAMES[i] : NULL;
+}
+
+void gsp_top_query_init(struct gsp_top_query *query)
+{
+    *query = (struct gsp_top_query){.thread = GSP_NO_INDEX, .process = GSP_NO_INDEX};
+}
+
+void gsp_top_query_free(struct gsp_top_query *query)
+{
+    gsp_hmap_free(&query->toggled);
+}
+
+void gsp_top_query_toggle(struct gsp_top_query *query, uint64_t path)
+{
+    const uint32_t *known = gsp_hmap_get(&query->toggled, path, 0);
+    gsp_ignore(!gsp_hmap_put(&query->toggled, path, 0, known ? !*known : 1));
+}
+
+bool gsp_top_query_is_open(const struct gsp_top_query *query, uint64_t path)
+{
+    const uint32_t *known = gsp_hmap_get(&query->toggled, path, 0);
+    bool toggled = known && *known;
+    return query->folded == toggled;
+}
+
+struct gsp_top_row *gsp_rows__add(struct gsp_rows_maker *mk, enum gsp_top_row_kind kind,
+                                  uint32_t id)
+{
+    if (mk->count == mk->cap) {
+        size_t cap = mk->cap ? mk->cap * 2 : 128;
+        struct gsp_top_row *grown = realloc(mk->rows, cap * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        mk->rows = grown;
+        mk->cap = cap;
+    }
+    struct gsp_top_row *row = &mk->rows[mk->count++];
+    *row = (struct gsp_top_row){.kind = kind, .id = id, .parent = GSP_NO_INDEX};
+    return row;
+}
+
+bool gsp_rows__wanted(const struct gsp_rows_maker *mk, const struct gsp_top_sum *sum)
+{
+    const struct gsp_top_query *query = mk->query;
+    if (query->thread != GSP_NO_INDEX && sum->thread != query->thread)
+        return false;
+    const struct gsp_thread *thread = gsp_profile_thread_at(mk->profile, sum->thread);
+    return thread && (query->process == GSP_NO_INDEX || thread->process == query->process);
+}
+
+static uint32_t shown_line(const struct gsp_view *view, const struct gsp_frame *frame)
+{
+    if (view->by_function)
+        return frame->first_line;
+    return view->no_lines ? 0 : frame->line;
+}
+
+void gsp_rows__key(const struct gsp_rows_maker *mk, uint32_t frame, uint64_t *a, uint64_t *b)
+{
+    const struct gsp_frame *f = gsp_profile_frame_at(mk->profile, frame);
+    *a = f ? (uint64_t)f->name << 32 | f->file : 0;
+    *b = f ? (uint64_t)shown_line(&mk->query->view, f) << 8 | (uint64_t)f->kind : 0;
+}
+
+void gsp_rows__add_own(struct gsp_rows_maker *mk, struct gsp_top_row *row,
+                       const struct gsp_top_sum *sum)
+{
+    row->own_count = gsp_sum_u64(row->own_count, sum->count);
+    row->own_weight = gsp_sum_i64(row->own_weight, sum->weight);
+    row->own_recent = gsp_sum_i64(row->own_recent, gsp_top_sum_recent(mk->top, sum));
+}
+
+void gsp_rows__add_total(struct gsp_rows_maker *mk, struct gsp_top_row *row,
+                         const struct gsp_top_sum *sum)
+{
+    row->total_count = gsp_sum_u64(row->total_count, sum->count);
+    row->total_weight = gsp_sum_i64(row->total_weight, sum->weight);
+    row->total_recent = gsp_sum_i64(row->total_recent, gsp_top_sum_recent(mk->top, sum));
+}
+
+void gsp_rows__set_pct(const struct gsp_rows_maker *mk, struct gsp_top_row *row)
+{
+    bool whole = mk->query->whole;
+    const struct gsp_top_span *span = whole ? gsp_top_all(mk->top) : gsp_top_recent(mk->top);
+    row->own_pct = gsp_top_pct(mk->top, span, whole ? row->own_weight : row->own_recent);
+    row->total_pct = gsp_top_pct(mk->top, span, whole ? row->total_weight : row->total_recent);
+}
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
+/* Letters of ASCII match in either case. */
+static bool contains(struct gsp_sv text, const char *part)
+{
+    size_t len = strlen(part);
+    for (size_t i = 0; i + len <= text.len; i++) {
+        size_t k = 0;
+        while (k < len && lower(text.p[i + k]) == lower(part[k]))
+            k++;
+        if (k == len)
+            return true;
+    }
+    return false;
+}
+
+bool gsp_rows__matches(const struct gsp_rows_maker *mk, const struct gsp_top_row *row)
+{
+    const char *filter = mk->query->filter;
+    if (filter[0] == '\0')
+        return true;
+    if (row->kind == GSP_TOP_ROW_FRAME) {
+        const struct gsp_frame *frame = gsp_profile_frame_at(mk->profile, row->id);
+        return frame && (contains(gsp_profile_string_at(mk->profile, frame->name), filter) ||
+                         contains(gsp_profile_string_at(mk->profile, frame->file), filter));
+    }
+    gsp_auto_buf name = {0};
+    gsp_top_row_name(mk->profile, row, &name);
+    return contains(gsp_buf_sv(&name), filter);
+}
+
+static int compare_f64(double a, double b)
+{
+    return (a < b) - (a > b);
+}
+
+static int compare_i64(int64_t a, int64_t b)
+{
+    return (a < b) - (a > b);
+}
+
+static int compare_sv(struct gsp_sv a, struct gsp_sv b)
+{
+    size_t len = a.len < b.len ? a.len : b.len;
+    int order = len ? memcmp(a.p, b.p, len) : 0;
+    return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+/* The other kinds stand before frames, in the order in which they were met. */
+static int compare_names(const struct gsp_profile *profile, const struct gsp_top_row *x,
+                         const struct gsp_top_row *y, bool file)
+{
+    if (x->kind != y->kind)
+        return x->kind > y->kind ? -1 : 1;
+    const struct gsp_frame *f = gsp_profile_frame_at(profile, x->id);
+    const struct gsp_frame *g = gsp_profile_frame_at(profile, y->id);
+    if (x->kind != GSP_TOP_ROW_FRAME || !f || !g)
+        return (x->id > y->id) - (x->id < y->id);
+    int order = 0;
+    if (file) {
+        order = compare_sv(gsp_profile_string_at(profile, f->file),
+                           gsp_profile_string_at(profile, g->file));
+        order = order ? order : (f->line > g->line) - (f->line < g->line);
+    }
+    if (order == 0)
+        order = compare_sv(gsp_profile_string_at(profile, f->name),
+                           gsp_profile_string_at(profile, g->name));
+    return order;
+}
+
+int gsp_rows__compare(const struct gsp_rows_maker *mk, const struct gsp_top_row *x,
+                      const struct gsp_top_row *y)
+{
+    int order = 0;
+    switch (mk->query->sort) {
+    case GSP_TOP_OWN_PCT:
+        order = compare_f64(x->own_pct, y->own_pct);
+        break;
+    case GSP_TOP_TOTAL_PCT:
+        order = compare_f64(x->total_pct, y->total_pct);
+        break;
+    case GSP_TOP_TOTAL:
+        order = compare_i64(x->total_weight, y->total_weight);
+        break;
+    case GSP_TOP_FUNCTION:
+    case GSP_TOP_FILE:
+        order = compare_names(mk->profile, x, y, mk->query->sort == GSP_TOP_FILE);
+        break;
+    case GSP_TOP_OWN:
+    case GSP_TOP_COLUMNS:
+        break;
+    }
+    order = order ? order : compare_i64(x->own_weight, y->own_weight);
+    order = order ? order : compare_i64(x->total_weight, y->total_weight);
+    order = order ? order : compare_names(mk->profile, x, y, false);
+    return order ? order : (x->id > y->id) - (x->id < y->id);
+}
+
+static int compare_list(const void *a, const void *b, void *arg)
+{
+    return gsp_rows__compare(arg, a, b);
+}
+
+/* The row of a frame: at row_of[frame] when it was met before, else by its key. */
+static struct gsp_top_row *row_of_frame(struct gsp_rows_maker *mk, struct gsp_hmap *keys,
+                                        uint32_t *row_of, uint32_t frame)
+{
+    if (row_of[frame])
+        return &mk->rows[row_of[frame] - 1];
+    uint64_t a;
+    uint64_t b;
+    gsp_rows__key(mk, frame, &a, &b);
+    const uint32_t *known = gsp_hmap_get(keys, a, b);
+    if (known) {
+        row_of[frame] = *known;
+        return &mk->rows[*known - 1];
+    }
+    struct gsp_top_row *row = gsp_rows__add(mk, GSP_TOP_ROW_FRAME, frame);
+    row_of[frame] = (uint32_t)mk->count;
+    if (!row || !gsp_hmap_put(keys, a, b, row_of[frame]))
+        return NULL;
+    return row;
+}
+
+/* Adds the sums up.  A function that stands in a stack more than once has it once in its total:
+ * path is the number of the last sum that the row has counted. */
+static bool add_list(struct gsp_rows_maker *mk, struct gsp_hmap *keys, uint32_t *row_of)
+{
+    for (size_t i = 0; i < gsp_top_sum_count(mk->top); i++) {
+        const struct gsp_top_sum *sum = gsp_top_sum_at(mk->top, i);
+        if (!gsp_rows__wanted(mk, sum))
+            continue;
+        for (uint32_t s = sum->stack; s != GSP_NONE; s = gsp_profile_stack_caller(mk->profile, s)) {
+            uint32_t frame = gsp_profile_stack_frame(mk->profile, s);
+            struct gsp_top_row *row = row_of_frame(mk, keys, row_of, frame);
+            if (!row)
+                return false;
+            if (s == sum->stack)
+                gsp_rows__add_own(mk, row, sum);
+            if (row->path != i + 1)
+                gsp_rows__add_total(mk, row, sum);
+            row->path = i + 1;
+        }
+    }
+    return true;
+}
+
+static bool make_list(struct gsp_rows_maker *mk)
+{
+    struct gsp_hmap keys = {0};
+    uint32_t *row_of = calloc(gsp_profile_frame_count(mk->profile) + 1, sizeof(*row_of));
+    bool ok = row_of && add_list(mk, &keys, row_of);
+    gsp_hmap_free(&keys);
+    free(row_of);
+    if (!ok)
+        return false;
+    size_t kept = 0;
+    for (size_t i = 0; i < mk->count; i++) {
+        mk->rows[i].path = 0;
+        gsp_rows__set_pct(mk, &mk->rows[i]);
+        if (gsp_rows__matches(mk, &mk->rows[i]))
+            mk->rows[kept++] = mk->rows[i];
+    }
+    mk->count = kept;
+    if (kept)
+        qsort_r(mk->rows, kept, sizeof(*mk->rows), compare_list, mk);
+    return true;
+}
+
+int gsp_top_rows_make(const struct gsp_top *top, const struct gsp_top_query *query,
+                      struct gsp_top_rows *out, struct gsp_err *err)
+{
+    gsp_top_rows_free(out);
+    struct gsp_rows_maker mk = {.top = top, .profile = gsp_top_profile(top), .query = query};
+    if (!(query->tree ? gsp_rows__make_tree(&mk) : make_list(&mk))) {
+        free(mk.rows);
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table of functions");
+    }
+    *out = (struct gsp_top_rows){mk.rows, mk.count};
+    return GSP_OK;
+}
+
+void gsp_top_rows_free(struct gsp_top_rows *rows)
+{
+    free(rows->rows);
+    *rows = (struct gsp_top_rows){0};
+}
+
+void gsp_top_thread_name(const struct gsp_profile *profile, uint32_t thread, struct gsp_buf *out)
+{
+    const struct gsp_thread *t = gsp_profile_thread_at(profile, thread);
+    if (!t)
+        return;
+    struct gsp_sv name = gsp_profile_string_at(profile, t->name);
+    gsp_buf_putsv(out, name.len ? name : gsp_sv_of(t->is_main ? "MainThread" : "thread"));
+    gsp_buf_printf(out, " (%" PRIu64 ")", t->os_id ? t->os_id : t->python_id);
+}
+
+void gsp_top_process_name(const struct gsp_profile *profile, uint32_t process, struct gsp_buf *out)
+{
+    const struct gsp_process *p = gsp_profile_process_at(profile, process);
+    if (!p)
+        return;
+    struct gsp_sv text = gsp_profile_string_at(profile, p->cmdline);
+    gsp_buf_printf(out, "%" PRId32 ": ", p->pid);
+    gsp_buf_putsv(out, text.len ? text : gsp_profile_string_at(profile, p->name));
+}
+
+void gsp_top_row_name(const struct gsp_profile *profile, const struct gsp_top_row *row,
+                      struct gsp_buf *out)
+{
+    switch (row->kind) {
+    case GSP_TOP_ROW_FRAME: {
+        const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->id);
+        gsp_buf_putsv(out, gsp_profile_string_at(profile, frame ? frame->name : GSP_NONE));
+        break;
+    }
+    case GSP_TOP_ROW_THREAD:
+        gsp_buf_puts(out, "thread ");
+        gsp_top_thread_name(profile, row->id, out);
+        break;
+    case GSP_TOP_ROW_PROCESS:
+        gsp_buf_puts(out, "process ");
+        gsp_top_process_name(profile, row->id, out);
+        break;
+    }
+}
+
+uint32_t gsp_top_row_line(const struct gsp_profile *profile, const struct gsp_view *view,
+                          const struct gsp_top_row *row)
+{
+    const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->id);
+    if (row->kind != GSP_TOP_ROW_FRAME || !frame || view->no_lines)
+        return 0;
+    return shown_line(view, frame);
+}
+
+void gsp_top_row_place(const struct gsp_profile *profile, const struct gsp_view *view,
+                       const struct gsp_top_row *row, struct gsp_buf *out)
+{
+    const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->id);
+    if (row->kind != GSP_TOP_ROW_FRAME || !frame || frame->file == GSP_NONE)
+        return;
+    gsp_buf_putsv(out, gsp_view_file(view, gsp_profile_string_at(profile, frame->file)));
+    uint32_t line = gsp_top_row_line(profile, view, row);
+    if (line)
+        gsp_buf_printf(out, ":%" PRIu32, line);
+}

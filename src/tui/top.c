@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tui/top.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "model/tree.h"
+
+struct gsp_top {
+    const struct gsp_profile *profile;
+    struct gsp_hmap cells; /* thread, stack -> index of the sum */
+    struct gsp_top_sum *sums;
+    size_t count;
+    size_t cap;
+    int64_t *threads; /* weight of each; -1: no sample yet */
+    size_t thread_cap;
+    struct gsp_top_span all;
+    struct gsp_top_span last;
+    struct gsp_top_span now;
+    int64_t now_ns;
+    bool turned; /* last is an interval */
+    bool paused;
+};
+
+int gsp_top_new(const struct gsp_profile *profile, struct gsp_top **out, struct gsp_err *err)
+{
+    *out = calloc(1, sizeof(**out));
+    if (!*out)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    (*out)->profile = profile;
+    return GSP_OK;
+}
+
+void gsp_top_free(struct gsp_top *top)
+{
+    if (!top)
+        return;
+    gsp_hmap_free(&top->cells);
+    free(top->sums);
+    free(top->threads);
+    free(top);
+}
+
+const struct gsp_profile *gsp_top_profile(const struct gsp_top *top)
+{
+    return top->profile;
+}
+
+static struct gsp_top_sum *sum_of(struct gsp_top *top, uint32_t thread, uint32_t stack)
+{
+    const uint32_t *known = gsp_hmap_get(&top->cells, thread, stack);
+    if (known)
+        return &top->sums[*known];
+    if (top->count == top->cap) {
+        size_t cap = top->cap ? top->cap * 2 : 256;
+        struct gsp_top_sum *grown = realloc(top->sums, cap * sizeof(*grown));
+        if (!grown)
+            return NULL;
+        top->sums = grown;
+        top->cap = cap;
+    }
+    if (!gsp_hmap_put(&top->cells, thread, stack, (uint32_t)top->count))
+        return NULL;
+    struct gsp_top_sum *sum = &top->sums[top->count++];
+    *sum = (struct gsp_top_sum){.thread = thread, .stack = stack};
+    return sum;
+}
+
+static bool meet_thread(struct gsp_top *top, uint32_t thread, int64_t weight)
+{
+    if (thread >= top->thread_cap) {
+        size_t cap = (size_t)thread + 16;
+        int64_t *grown = realloc(top->threads, cap * sizeof(*grown));
+        if (!grown)
+            return false;
+        for (size_t i = top->thread_cap; i < cap; i++)
+            grown[i] = -1;
+        top->threads = grown;
+        top->thread_cap = cap;
+    }
+    int64_t before = top->threads[thread];
+    top->threads[thread] = gsp_sum_i64(before < 0 ? 0 : before, weight < 0 ? 0 : weight);
+    return true;
+}
+
+static void add_to_span(struct gsp_top_span *span, uint64_t count, int64_t weight, uint32_t flags)
+{
+    span->samples = gsp_sum_u64(span->samples, count);
+    span->weight = gsp_sum_i64(span->weight, weight);
+    if (flags & GSP_SAMPLE_HAS_GIL)
+        span->gil = gsp_sum_i64(span->gil, weight);
+    if (flags & GSP_SAMPLE_ON_CPU)
+        span->active = gsp_sum_i64(span->active, weight);
+}
+
+static int add(struct gsp_top *top, const struct gsp_total *total, uint32_t flags,
+               struct gsp_err *err)
+{
+    struct gsp_top_sum *sum = sum_of(top, total->thread, total->stack);
+    if (!sum || !meet_thread(top, total->thread, total->weight))
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    sum->count = gsp_sum_u64(sum->count, total->count);
+    sum->weight = gsp_sum_i64(sum->weight, total->weight);
+    sum->now = gsp_sum_i64(sum->now, total->weight);
+    add_to_span(&top->all, total->count, total->weight, flags);
+    add_to_span(&top->now, total->count, total->weight, flags);
+    return GSP_OK;
+}
+
+int gsp_top_add(struct gsp_top *top, const struct gsp_sample *sample, struct gsp_err *err)
+{
+    if (top->paused)
+        return GSP_OK;
+    const struct gsp_total total = {
+        .thread = sample->thread, .stack = sample->stack, .count = 1, .weight = sample->weight};
+    return add(top, &total, sample->flags, err);
+}
+
+int gsp_top_add_totals(struct gsp_top *top, struct gsp_err *err)
+{
+    for (size_t i = 0; i < gsp_profile_total_count(top->profile); i++) {
+        int rc = add(top, gsp_profile_total_at(top->profile, i), 0, err);
+        if (rc < 0)
+            return rc;
+    }
+    return GSP_OK;
+}
+
+void gsp_top_advance(struct gsp_top *top, int64_t now_ns)
+{
+    int64_t passed = now_ns - top->now_ns;
+    if (passed <= 0)
+        return;
+    top->now_ns = now_ns;
+    if (top->paused)
+        return;
+    top->all.length_ns += passed;
+    top->now.length_ns += passed;
+}
+
+void gsp_top_turn(struct gsp_top *top)
+{
+    if (top->paused)
+        return;
+    for (size_t i = 0; i < top->count; i++) {
+        top->sums[i].last = top->sums[i].now;
+        top->sums[i].now = 0;
+    }
+    top->last = top->now;
+    top->now = (struct gsp_top_span){0};
+    top->turned = true;
+}
+
+void gsp_top_reset(struct gsp_top *top)
+{
+    gsp_hmap_clear(&top->cells);
+    top->count = 0;
+    for (size_t i = 0; i < top->thread_cap; i++)
+        top->threads[i] = -1;
+    top->all = (struct gsp_top_span){0};
+    top->last = top->all;
+    top->now = top->all;
+    top->turned = false;
+}
+
+void gsp_top_seek(struct gsp_top *top, int64_t now_ns)
+{
+    gsp_top_reset(top);
+    top->now_ns = now_ns;
+}
+
+void gsp_top_pause(struct gsp_top *top, bool paused)
+{
+    top->paused = paused;
+}
+
+const struct gsp_top_span *gsp_top_all(const struct gsp_top *top)
+{
+    return &top->all;
+}
+
+const struct gsp_top_span *gsp_top_recent(const struct gsp_top *top)
+{
+    return top->turned ? &top->last : &top->now;
+}
+
+int64_t gsp_top_sum_recent(const struct gsp_top *top, const struct gsp_top_sum *sum)
+{
+    return top->turned ? sum->last : sum->now;
+}
+
+size_t gsp_top_sum_count(const struct gsp_top *top)
+{
+    return top->count;
+}
+
+const struct gsp_top_sum *gsp_top_sum_at(const struct gsp_top *top, size_t i)
+{
+    return i < top->count ? &top->sums[i] : NULL;
+}
+
+int64_t gsp_top_thread_weight(const struct gsp_top *top, uint32_t thread)
+{
+    return thread < top->thread_cap ? top->threads[thread] : -1;
+}
+
+double gsp_top_pct(const struct gsp_top *top, const struct gsp_top_span *span, int64_t weight)
+{
+    bool is_time = gsp_profile_meta_get(top->profile)->unit == GSP_UNIT_NS;
+    int64_t whole = is_time && span->length_ns > 0 ? span->length_ns : span->weight;
+    return whole > 0 ? 100 * (double)weight / (double)whole : 0;
+}

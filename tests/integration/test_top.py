@@ -1,0 +1,473 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live view: on a terminal that tmux plays, with keys pressed and the screen read; and its
+twin without one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Callable, Iterator, List, Optional
+
+import pytest
+
+from conftest import StartTarget
+from support import (
+    EXIT_NOFILE,
+    EXIT_NOPROC,
+    EXIT_USAGE,
+    GSPROF,
+    PATIENCE_S,
+    Json,
+    gsprof,
+    main_python,
+    program,
+)
+
+EXIT_NOTSUP = 69
+
+StartScreen = Callable[..., "Screen"]
+
+
+class Screen:
+    """A terminal in which the profiler runs."""
+
+    count = 0
+
+    def __init__(self, *args: object, width: int = 100, height: int = 24) -> None:
+        Screen.count += 1
+        self.name = f"gsprof-{os.getpid()}-{Screen.count}"
+        command = " ".join(shlex.quote(str(arg)) for arg in (GSPROF, *args))
+        # The terminal outlives the profiler, so that what it leaves behind can be seen.
+        shell = f"trap : INT; {command}; echo left with $?; stty -a; exec cat"
+        self.tmux(
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            *("-x", str(width), "-y", str(height)),
+            "sh",
+            "-c",
+            shell,
+        )
+
+    def tmux(self, *args: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-L", self.name, *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=PATIENCE_S,
+            check=False,
+            text=True,
+        )
+        assert done.returncode == 0, (args, done.stderr)
+        return done.stdout
+
+    def read(self) -> str:
+        return self.tmux("capture-pane", "-p")
+
+    def wait(self, pattern: str) -> str:
+        """The screen, once there is what is waited for."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            text = self.read()
+            if re.search(pattern, text, re.MULTILINE):
+                return text
+            assert time.monotonic() < deadline, f"no {pattern!r} in\n{text}"
+
+    def press(self, *keys: str) -> None:
+        self.tmux("send-keys", *keys)
+
+    def mouse(self, button: int, x: int, y: int) -> None:
+        """A press as the terminal "screen" sends it."""
+        codes = [0x1B, ord("["), ord("M"), 32 + button, 33 + x, 33 + y]
+        self.tmux("send-keys", "-H", *(f"{code:x}" for code in codes))
+
+    def pid(self) -> int:
+        """Of the profiler."""
+        shell = int(self.tmux("display-message", "-p", "#{pane_pid}"))
+        children = Path(f"/proc/{shell}/task/{shell}/children").read_text(encoding="utf-8")
+        return int(children.split()[0])
+
+    def end(self) -> None:
+        subprocess.run(
+            ["tmux", "-L", self.name, "kill-server"], stderr=subprocess.DEVNULL, check=False
+        )
+
+
+@pytest.fixture
+def screen() -> Iterator[StartScreen]:
+    if shutil.which("tmux") is None:
+        pytest.skip("needs tmux")
+    started: List[Screen] = []
+
+    def begin(*args: object, width: int = 100, height: int = 24) -> Screen:
+        one = Screen(*args, width=width, height=height)
+        started.append(one)
+        return one
+
+    yield begin
+    for one in started:
+        one.end()
+
+
+def table(text: str) -> List[str]:
+    """The function of each row."""
+    rows = re.findall(r"^ +[\d.<]+ +[\d.<]+ +\S+ \S+ +\S+ \S+ (.+?) {2,}", text, re.MULTILINE)
+    return [row.strip(" -+") for row in rows]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve seconds: the samples of a short recording, its time stretched."""
+    folder = tmp_path_factory.mktemp("top")
+    gsprof(
+        *("record", "-o", folder / "short.json", "-r", 200, "--", main_python()),
+        *(program("spin.py"), 4, 1),
+    )
+    raw = json.loads((folder / "short.json").read_text(encoding="utf-8"))
+    begin = raw["start_time"]
+    for sample in raw["samples"]:
+        sample["timestamp"] = begin + (sample["timestamp"] - begin) * 12 / raw["duration"]
+    raw["duration"] = 12
+    path = folder / "long.json"
+    path.write_text(json.dumps(raw), encoding="utf-8")
+    return path
+
+
+# ------------------------------------------------------------ without a terminal
+
+
+def check_table(one: Json) -> None:
+    """Numbers are numbers, and agree with each other."""
+    assert one["samples"] > 0 and one["interval_ns"] > 0
+    for key in ("gil_pct", "active_pct"):
+        assert isinstance(one[key], (int, float))
+    assert 0 <= one["machine"]["memory_used_bytes"] <= one["machine"]["memory_total_bytes"]
+    assert one["machine"]["cores"] >= 1 and one["machine"]["gpu_pct"] is None
+    for row in one["rows"]:
+        assert row["own_ns"] <= row["total_ns"] <= one["time_ns"] * 1.2 * one["threads"]
+        assert 0 <= row["own_pct"] <= row["total_pct"] + 1e-9
+
+
+def test_once_json(start: StartTarget) -> None:
+    target = start("shares.py")
+    one = json.loads(gsprof("top", "-p", target.pid, "--once", "--json").out)
+    check_table(one)
+    assert one["pid"] == target.pid and one["threads"] == 1 and one["processes"] == 1
+    assert one["losses"]["failed"] == 0 and one["rate_hz"] == 100
+    rows = {row["function"]: row for row in one["rows"]}
+    assert rows["half"]["own_pct"] > rows["fifth"]["own_pct"] > 0
+    assert rows["main"]["total_pct"] > 50 and rows["main"]["own_pct"] < 20
+    assert rows["half"]["file"].endswith("work.py") and rows["half"]["line"] == 12
+    assert one["rows"][0]["function"] == "half"
+
+
+def test_tables_one_after_the_other(start: StartTarget) -> None:
+    target = start("shares.py")
+    out = gsprof("top", "-p", target.pid, "-n", 3, "--delay", "0.3", "--json", "--rows", 2).out
+    tables = [json.loads(line) for line in out.splitlines()]
+    assert len(tables) == 3
+    for one in tables:
+        check_table(one)
+        assert len(one["rows"]) <= 2
+        assert one["interval_ns"] < 0.9e9
+    assert tables[0]["samples"] < tables[1]["samples"] < tables[2]["samples"]
+
+
+def test_text(start: StartTarget) -> None:
+    target = start("shares.py")
+    out = gsprof("top", "-p", target.pid, "--once", "--sort", "function").out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "own %" in out and "function*" in out and "GIL" in out and "memory" in out
+    assert table(out) == sorted(table(out))
+
+
+def test_idle_threads_in_a_tree(start: StartTarget) -> None:
+    target = start("threads8.py")
+    one = json.loads(gsprof("top", "-p", target.pid, "--once", "--json", "-i", "-t", "--tree").out)
+    threads = [row for row in one["rows"] if row["kind"] == "thread"]
+    assert len(threads) == 8 and one["threads"] == 8
+    for row in one["rows"]:
+        parent = one["rows"][row["parent"]] if row["parent"] is not None else None
+        assert row["depth"] == (parent["depth"] + 1 if parent else 0)
+        assert parent is None or row["total_ns"] <= parent["total_ns"]
+
+
+def test_filter_and_lines(start: StartTarget) -> None:
+    target = start("shares.py")
+    out = gsprof(
+        *("top", "-p", target.pid, "--once", "--json", "--lines", "--filter", "FIFTH"),
+    ).out
+    rows = json.loads(out)["rows"]
+    assert rows and all(row["function"] == "fifth" for row in rows)
+
+
+def test_selection_is_that_of_record(start: StartTarget) -> None:
+    target = start("threads8.py")
+    common = ("top", "-p", target.pid, "--once", "--json", "--wall")
+    one = json.loads(gsprof(*common, "--thread", "^wait_s", "--exclude", "threading.py").out)
+    names = {row["function"] for row in one["rows"]}
+    assert names == {"wait_sleep", "wait_select"}
+    gsprof(*common, "--include", "(", status=EXIT_USAGE)
+    gsprof(*common, "--cpu", status=EXIT_USAGE)
+
+
+def test_native(start: StartTarget) -> None:
+    target = start("shares.py")
+    one = json.loads(gsprof("top", "-p", target.pid, "--once", "--json", "--native").out)
+    files = {(row["function"], row["file"] or "") for row in one["rows"]}
+    assert any(name == "half" for name, _ in files)
+    assert any(name.lstrip("_(")[:2] in ("Py", "py") for name, file in files if ".py" not in file)
+
+
+def test_program(tmp_path: Path) -> None:
+    """Its status is ours, its words are not in the data; one that ends early has a table."""
+    script = tmp_path / "busy.py"
+    script.write_text(
+        "import time\nprint('words')\nend = time.monotonic() + 0.4\n"
+        "while time.monotonic() < end: pass\nraise SystemExit(7)\n"
+    )
+    result = gsprof("top", "--once", "--json", "--", main_python(), script, status=7)
+    one = json.loads(result.out)
+    assert one["samples"] > 0 and "words" in result.err
+
+
+def test_no_terminal(start: StartTarget) -> None:
+    target = start("shares.py")
+    result = gsprof("top", "-p", target.pid, status=EXIT_NOTSUP)
+    assert "not a terminal" in result.err and "--once" in result.err and result.out == ""
+
+
+def test_wrong_use(tmp_path: Path) -> None:
+    gsprof("top", status=EXIT_USAGE)
+    gsprof("top", "-p", 1, "--input", "x.gsp", status=EXIT_USAGE)
+    gsprof("top", "-p", 1, "--once", "-n", 3, status=EXIT_USAGE)
+    gsprof("top", "--input", tmp_path / "none.gsp", "--once", status=EXIT_NOFILE)
+    gsprof("top", "-p", 2**22 - 1, "--once", status=EXIT_NOPROC)
+
+
+def test_recording_once(recording: Path) -> None:
+    one = json.loads(gsprof("top", "--input", recording, "--once", "--json").out)
+    report = json.loads(gsprof("report", recording, "--json").out)
+    assert one["samples"] == report["summary"]["samples"]
+    own = {row["function"]: row["own_ns"] for row in one["rows"]}
+    assert own == {row["function"]: row["own_ns"] for row in report["top"]}
+    assert one["machine"]["cpu_pct"] is None
+
+
+def test_recording_in_steps(recording: Path) -> None:
+    out = gsprof("top", "--input", recording, "-n", 100, "--delay", 5, "--json").out
+    tables = [json.loads(line) for line in out.splitlines()]
+    assert [one["time_ns"] for one in tables] == [5e9, 10e9, 12e9]
+    whole = json.loads(gsprof("top", "--input", recording, "--once", "--json").out)
+    assert tables[-1]["samples"] == whole["samples"]
+
+
+def test_sums_without_time(tmp_path: Path) -> None:
+    path = tmp_path / "a.folded"
+    path.write_text("main;work 30\nmain;rest 10\n")
+    one = json.loads(gsprof("top", "--input", path, "--once", "--json").out)
+    rows = {row["function"]: row for row in one["rows"]}
+    assert rows["work"]["own_pct"] == 75 and rows["main"]["total_pct"] == 100
+
+
+# ---------------------------------------------------------------- on a terminal
+
+
+def test_keys(screen: StartScreen, start: StartTarget) -> None:
+    target = start("threads8.py")
+    one = screen("top", "-p", target.pid, "--idle", "--delay", "0.2")
+    one.wait(r"half .*work.py:12")
+    text = one.wait(r"machine: CPU \d+% of \d+ cores  memory \S+ .B of")
+    assert re.search(rf"gsprof top .*pid {target.pid}", text)
+    assert re.search(r"GIL \d+%  active \d+%  threads 8  processes 1  samples", text)
+    assert "own %*" in text and "q:quit" in text
+
+    one.press("2")
+    one.wait(r"total %\*")
+    one.press(">")
+    one.wait(r"own time\*")
+    one.press("<", "<")
+    one.wait(r"own %\*")
+
+    one.press("/")
+    one.wait("filter: _")
+    one.press("f", "i", "f", "t")
+    assert set(table(one.wait("filter: fift_"))) <= {"fifth"}
+    one.press("Enter")
+    one.wait("list of functions by own  filter fift")
+    one.press("Escape")
+    one.wait("^list of functions by own *$")
+
+    one.press("t")
+    text = one.wait("Show one thread")
+    assert text.index("MainThread") < text.index("wait_lock")
+    one.press("Down", "Enter")
+    text = one.wait(r"thread MainThread \(")
+    assert "half" not in text
+    one.press("Escape", "l")
+    one.wait("list of lines")
+    one.press("l", "v", "a")
+    one.wait(r"- thread runner")
+    one.press("-")
+    one.wait(r"\+ thread runner")
+    one.press("+", "?")
+    text = one.wait("any key goes back")
+    assert "pause" in text
+    one.press("x", "q")
+    text = one.wait("left with 0")
+    assert re.search("samples in", text)
+    # The terminal is as it was: lines, echo, no mouse, the normal screen.
+    text = one.wait("speed")
+    assert re.search(r"(?<!-)icanon", text) and re.search(r"(?<!-)echo ", text)
+    flags = one.tmux("display-message", "-p", "#{alternate_on}#{mouse_any_flag}#{cursor_flag}")
+    assert flags.strip() == "001"
+
+
+def test_pause_and_reset(screen: StartScreen, start: StartTarget) -> None:
+    target = start("spin.py")
+    one = screen("top", "-p", target.pid, "--delay", "0.1")
+    one.wait(r"samples \d{2,}")
+    one.press("Space")
+    paused = one.wait("PAUSED")
+    # A key draws the screen anew: nothing was added meanwhile.
+    one.press("v")
+    again = one.wait("tree of functions")
+    samples = re.findall(r"samples ([\d,]+)", paused + again)
+    assert samples[0] == samples[1]
+    one.press("v", "Space")
+    one.wait(r"gsprof top  \S+  pid")
+    one.wait(r"samples (?!" + samples[0] + r"\b)")
+    one.press("r")
+    one.wait(r"samples \d{1,2} ")
+
+
+def test_mouse_and_scrolling(screen: StartScreen, start: StartTarget) -> None:
+    target = start("threads8.py")
+    one = screen("top", "-p", target.pid, "-i", "--sort", "function", width=80, height=10)
+    text = one.wait(r"samples \d,\d+")  # every function was seen by then
+    assert len(text.splitlines()) == 10
+    first = table(text)[0]
+    one.press("End")
+    assert first not in table(one.wait(r"wait_sleep"))
+    one.press("Home")
+    one.wait(re.escape(first))
+    for _ in range(4):
+        one.mouse(65, 10, 6)
+    one.wait(r"\A(?:.*\n){5}(?!.*" + re.escape(first) + ")")
+    one.mouse(0, 12, 4)
+    one.wait(r"total %\*")
+
+
+def test_sizes(screen: StartScreen, start: StartTarget) -> None:
+    target = start("spin.py")
+    one = screen("top", "-p", target.pid, width=80, height=10)
+    one.wait("spin .*spin.py")
+    for width, height in ((60, 20), (100, 8)):
+        one.tmux("resize-window", "-x", str(width), "-y", str(height))
+        one.wait(f"{width}x{height} is too small; 80x10 is needed")
+    one.tmux("resize-window", "-x", "200", "-y", "50")
+    text = one.wait("spin .*spin.py")
+    assert max(map(len, text.splitlines())) > 100
+    one.press("q")
+    one.wait("left with 0")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGSEGV])
+def test_signals_restore(screen: StartScreen, start: StartTarget, number: signal.Signals) -> None:
+    target = start("spin.py")
+    one = screen("top", "-p", target.pid)
+    one.wait("spin .*spin.py")
+    if number == signal.SIGINT:
+        one.press("C-c")
+    else:
+        os.kill(one.pid(), number)
+    status = 139 if number == signal.SIGSEGV else 0
+    one.wait(f"left with {status}")
+    text = one.wait("speed")
+    assert re.search(r"(?<!-)icanon", text)
+    flags = one.tmux("display-message", "-p", "#{alternate_on}#{mouse_any_flag}#{cursor_flag}")
+    assert flags.strip() == "001"
+    assert target.alive()
+
+
+def test_target_ends(screen: StartScreen, start: StartTarget) -> None:
+    """What was seen of it stays until it is left."""
+    target = start("spin.py")
+    one = screen("top", "-p", target.pid)
+    one.wait("spin .*spin.py")
+    target.end()
+    one.wait("ENDED(?s:.*)spin .*spin.py")
+    one.press("q")
+    one.wait("left with 0")
+
+
+def test_program_keeps_off_the_screen(screen: StartScreen, tmp_path: Path) -> None:
+    script = tmp_path / "talks.py"
+    script.write_text(
+        "import sys, time\nprint('input', repr(sys.stdin.read()), flush=True)\n"
+        "print('words of it', flush=True)\n"
+        "def burn():\n    end = time.monotonic() + 2\n    while time.monotonic() < end: pass\n"
+        "burn()\nprint('last words')\nraise SystemExit(5)\n"
+    )
+    one = screen("top", "--delay", "0.2", "--", main_python(), script)
+    text = one.wait("burn .*talks.py")
+    assert "words of it" not in text
+    one.press("q")
+    text = one.wait("left with 5")
+    assert "input ''" in text and "words of it" in text and "last words" in text
+
+
+def test_replay(screen: StartScreen, recording: Path) -> None:
+    one = screen("top", "--input", recording)
+    one.wait(r"gsprof replay  0:0[01]\.\d of 0:12.0")
+    one.press("Space")
+    one.wait("PAUSED")
+    one.press("Right")
+    one.wait(r"0:0[5-9]\.\d of 0:12.0  PAUSED")
+    one.press("End")
+    text = one.wait("0:12.0 of 0:12.0  ENDED")
+    assert "spin" in text
+    whole = json.loads(gsprof("top", "--input", recording, "--once", "--json").out)
+    assert f"samples {whole['samples']:,}" in text
+    one.press("Left")
+    one.wait(r"0:07\.0 of 0:12.0  PAUSED")
+    one.press("Home")
+    one.wait(r"0:00\.0 of 0:12.0  PAUSED(?s:.*)samples 0 ")
+    one.press("q")
+    one.wait("left with 0")
+
+
+def test_process_tree(screen: StartScreen, start: StartTarget, tmp_path: Path) -> None:
+    target = start("launcher.py", tmp_path)
+    one = screen(
+        "top", "-p", target.pid, "-s", "-i", "--tree", "--delay", "0.3", width=220, height=40
+    )
+    one.wait(rf"- process {target.pid}: ")
+    one.wait(r"^.*  - process \d+: .*named.py by_exec")
+    one.press("p")
+    text = one.wait("Show one process")
+    children: List[Optional[str]] = re.findall(r"(\d+): \S+ .*named.py", text)
+    assert children
+    one.press("End", "Enter")
+    one.wait(r"tree of functions by total  process \d+")
+
+
+def test_cheap(start: StartTarget) -> None:
+    """A tick and a table a second cost next to nothing; the bench has the true bound."""
+    target = start("threads8.py")
+    process = subprocess.Popen(
+        [str(GSPROF), "top", "-p", str(target.pid), "-n", "2", "--json"],
+        stdout=subprocess.DEVNULL,
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status) if sys.version_info >= (3, 9) else 0
+    assert usage.ru_utime + usage.ru_stime < 0.3
