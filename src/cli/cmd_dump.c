@@ -130,7 +130,10 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
 {
     if (out->len)
         gsp_buf_putc(out, '\n');
-    gsp_buf_printf(out, "%s %d: ", dump->is_core ? "Core of process" : "Process", (int)dump->pid);
+    gsp_buf_printf(out, "%s %d", dump->is_core ? "Core of process" : "Process", (int)dump->pid);
+    if (dump->ns_pid)
+        gsp_buf_printf(out, " (%d inside)", (int)dump->ns_pid);
+    gsp_buf_puts(out, ": ");
     gsp_buf_term(out, gsp_sv_of(dump->cmdline));
     gsp_buf_printf(out, "\nPython v%s (", dump->version);
     gsp_buf_term(out, gsp_sv_of(dump->exe));
@@ -213,6 +216,11 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
     gsp_json_i64(json, dump->pid);
     gsp_json_key(json, "ppid");
     gsp_json_i64(json, dump->ppid);
+    gsp_json_key(json, "ns_pid");
+    if (dump->ns_pid)
+        gsp_json_i64(json, dump->ns_pid);
+    else
+        gsp_json_null(json);
     gsp_json_key(json, "command_line");
     gsp_json_str(json, dump->cmdline);
     gsp_json_key(json, "executable");

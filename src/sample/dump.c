@@ -401,6 +401,7 @@ static int take_all(struct taking *take, struct gsp_err *err)
     if (rc != GSP_OK)
         return rc;
     dump->ppid = info.ppid;
+    dump->ns_pid = info.ns_pid != dump->pid ? info.ns_pid : 0;
     gsp_auto_buf text = {0};
     gsp_proc_cmdline(dump->pid, &text);
     dump->cmdline = arena_text(take, gsp_buf_sv(&text)).p; /* NULs are spaces in it */

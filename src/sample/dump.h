@@ -66,6 +66,7 @@ struct gsp_dump {
     uint64_t missing_bytes; /* of a core: memory that was cut off it */
     pid_t pid;
     pid_t ppid;
+    pid_t ns_pid; /* in its own pid namespace; 0: that is ours, or unknown */
     const char *cmdline;
     const char *exe;
     char version[32];                      /* "3.11.7" */

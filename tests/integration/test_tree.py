@@ -101,6 +101,9 @@ def check_both_pids(target: Target, tmp_path: Path) -> None:
     assert {"half", "third", "fifth"} <= set(profile.names())
     assert profile.raw["processes"][0]["ns_pid"] == inside
     assert {sample.thread_id for sample in profile.samples} == {target.pid}
+    assert f"Process {target.pid} ({inside} inside): " in gsprof("dump", "-p", target.pid).out
+    threads = json.loads(gsprof("dump", "-p", target.pid, "--json").out)
+    assert threads[0]["process_info"]["ns_pid"] == inside
 
 
 def test_other_namespaces(tmp_path: Path) -> None:

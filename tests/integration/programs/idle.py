@@ -7,13 +7,13 @@ import target
 
 
 def nap():
-    time.sleep(3600)
+    target.ready()
+    while True:
+        time.sleep(3600)
 
 
 def main():
-    target.ready()
-    while True:
-        nap()
+    nap()
 
 
 main()
