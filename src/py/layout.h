@@ -42,7 +42,6 @@ typedef uint16_t gsp_py_off;
 /* Every member name is <struct>_<member as CPython spells it>; sizes end in _size. */
 struct gsp_py_layout {
     uint32_t version; /* PY_VERSION_HEX */
-    bool free_threaded;
     enum gsp_py_lines lines;
     enum gsp_py_frames frames;
 
@@ -186,6 +185,8 @@ struct gsp_py_layout {
     gsp_py_off gen_iframe; /* embedded frame of a generator, 3.11+ */
     gsp_py_off gen_frame_state;
     gsp_py_off gen_name;
+
+    bool free_threaded; /* last: between offsets it would only pad */
 };
 
 /* The table of a minor version (8 to 12 whole; 13 and later what debug offsets leave out),
