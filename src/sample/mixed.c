@@ -69,6 +69,24 @@ int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *stor
     return GSP_OK;
 }
 
+int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
+                        struct gsp_native_store *store, struct gsp_mixed **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_mixed *mixed = calloc(1, sizeof(*mixed));
+    if (!mixed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    mixed->mem = mem;
+    int rc = gsp_native_open_maps(store, maps, mem, &mixed->native, err);
+    if (rc != GSP_OK) {
+        gsp_mixed_close(mixed);
+        return rc;
+    }
+    find_eval(mixed);
+    *out = mixed;
+    return GSP_OK;
+}
+
 void gsp_mixed_close(struct gsp_mixed *mixed)
 {
     if (!mixed)
@@ -184,6 +202,21 @@ static void refresh(struct gsp_mixed *mixed, int64_t now_ns)
         find_eval(mixed);
 }
 
+/* Unwinds a copy and puts the Python frames of that moment, which are walked, in their places. */
+static void join(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                 const struct gsp_native_copy *copy, struct gsp_mixed_stack *out)
+{
+    enum gsp_native_end end;
+    size_t count = gsp_native_unwind(mixed->native, copy, mixed->frames, FRAMES_MAX, &end);
+    if (end == GSP_NATIVE_OUT_OF_STACK && mixed->pages < STACK_PAGES)
+        mixed->pages *= 2;
+    struct merging merging = {
+        .mixed = mixed, .target = who->target, .depth = who->thread ? who->thread->depth : 0};
+    out->unmerged = !merge(&merging, count);
+    out->count = merging.count;
+    out->whole = end == GSP_NATIVE_REACHED_ENTRY;
+}
+
 int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
                    struct gsp_mixed_stack *out, struct gsp_err *err)
 {
@@ -205,16 +238,23 @@ int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
         .regs = {.pc = regs.pc, .sp = regs.sp, .fp = regs.fp, .lr = regs.lr},
         .stack = mixed->stack,
         .stack_len = len};
-    enum gsp_native_end end;
-    size_t count = gsp_native_unwind(mixed->native, &copy, mixed->frames, FRAMES_MAX, &end);
-    if (end == GSP_NATIVE_OUT_OF_STACK && mixed->pages < STACK_PAGES)
-        mixed->pages *= 2;
+    join(mixed, who, &copy, out);
     refresh(mixed, begin_ns);
-    struct merging merging = {
-        .mixed = mixed, .target = who->target, .depth = who->thread ? who->thread->depth : 0};
-    out->unmerged = !merge(&merging, count);
-    out->count = merging.count;
-    out->whole = end == GSP_NATIVE_REACHED_ENTRY;
+    return GSP_OK;
+}
+
+int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                        const struct gsp_native_copy *copy, struct gsp_mixed_stack *out,
+                        struct gsp_err *err)
+{
+    *out = (struct gsp_mixed_stack){.frames = mixed->out};
+    int rc = GSP_OK;
+    if (who->target)
+        rc = gsp_py_target_walk(who->target, who->thread, GSP_PY_LOOK_STILL, gsp_now_ns());
+    if (rc != GSP_OK)
+        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)who->tid,
+                           gsp_err_text(rc));
+    join(mixed, who, copy, out);
     return GSP_OK;
 }
 

@@ -46,6 +46,11 @@ struct gsp_mixed; /* opaque */
  * borrowed until gsp_mixed_close().  Fails with PERM, NOPROC, FORMAT, NOMEM, IO. */
 GSP_MUST_CHECK int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *store,
                                   struct gsp_mixed **out, struct gsp_err *err);
+/* The same of a process that is no more: maps, borrowed too, says what was where, and stacks come
+ * from gsp_mixed_take_copy() alone. */
+GSP_MUST_CHECK int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
+                                       struct gsp_native_store *store, struct gsp_mixed **out,
+                                       struct gsp_err *err);
 void gsp_mixed_close(struct gsp_mixed *mixed); /* NULL does nothing */
 
 /* Whose stack: target and thread are NULL for a process that has no interpreter. */
@@ -59,6 +64,12 @@ struct gsp_mixed_who {
  * Fails with TIMEOUT, PERM, NOPROC, and as a walk does when the Python frames make no sense. */
 GSP_MUST_CHECK int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
                                   struct gsp_mixed_stack *out, struct gsp_err *err);
+
+/* The same from registers and a stack that were copied elsewhere, of a thread that stands still.
+ * Fails as a walk does. */
+GSP_MUST_CHECK int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                                       const struct gsp_native_copy *copy,
+                                       struct gsp_mixed_stack *out, struct gsp_err *err);
 
 /* What is known of a native frame's address. */
 bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out);
