@@ -193,7 +193,10 @@ static int read_regs(pid_t tid, struct gsp_stop_regs *regs)
     if (ptrace(PTRACE_GETREGSET, tid, (void *)(uintptr_t)NT_PRSTATUS, &iov) != 0)
         return GSP_E_NOPROC;
 #if defined(__x86_64__)
-    *regs = (struct gsp_stop_regs){.pc = user.rip, .sp = user.rsp, .fp = user.rbp};
+    *regs = (struct gsp_stop_regs){.pc = user.rip,
+                                   .sp = user.rsp,
+                                   .fp = user.rbp,
+                                   .kept = {user.rbx, user.r12, user.r13, user.r14, user.r15}};
 #elif defined(__aarch64__)
     *regs = (struct gsp_stop_regs){
         .pc = user.pc, .sp = user.sp, .fp = user.regs[29], .lr = user.regs[30]};

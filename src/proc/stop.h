@@ -32,6 +32,8 @@ struct gsp_stop_regs {
     uint64_t sp;
     uint64_t fp;
     uint64_t lr; /* aarch64: x30; else 0 */
+    /* x86-64: rbx r12 r13 r14 r15, which a function has to leave as they were; else 0 */
+    uint64_t kept[5];
 };
 
 /* Stops one thread alone and tells its registers; fails as gsp_stop_hold() does. */

@@ -238,6 +238,7 @@ int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
         .regs = {.pc = regs.pc, .sp = regs.sp, .fp = regs.fp, .lr = regs.lr},
         .stack = mixed->stack,
         .stack_len = len};
+    memcpy(copy.regs.kept, regs.kept, sizeof(copy.regs.kept));
     join(mixed, who, &copy, out);
     refresh(mixed, begin_ns);
     return GSP_OK;
