@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * place.h -- where the rings of a process are, and which processes have some.
+ *
+ * <root>/<pid>-<start time>/ holds one file <schema>.<table>.ring for each table, and
+ * meta.json.  <root> is $XDG_RUNTIME_DIR/gsprof, else /dev/shm/gsprof-<uid>; mode 0700.
+ * The start time tells a process from a later one with the same pid.
+ *
+ * Used by: writers (make), readers (list, open), cli list --clean.
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+
+/* What a writer says of its process. */
+struct gsp_place_about {
+    int32_t pid;
+    uint64_t start_time; /* 0: found out from /proc */
+    int64_t rank;        /* GSP_NULL_I64 when unknown */
+    const char *cmdline; /* one line; NULL: found out from /proc */
+};
+
+/* Makes the folder of a process and its meta.json; *folder_fd is the caller's.
+ * It being there already is no error: a process may load a second writer.
+ * Fails with NOWRITE, PERM (the root is another user's), NOMEM. */
+GSP_MUST_CHECK int gsp_place_make(const struct gsp_place_about *about, int *folder_fd,
+                                  struct gsp_err *err);
+
+struct gsp_place {
+    int32_t pid;
+    uint64_t start_time;
+    bool live;             /* a process with this pid and start time runs */
+    uint32_t rings;        /* files that are named like rings */
+    uint64_t bytes;        /* that they take */
+    int64_t rank;          /* GSP_NULL_I64 when unknown */
+    int64_t last_write_ns; /* CLOCK_REALTIME of the newest row, or of the folder */
+    char path[256];
+    char cmdline[256]; /* as the writer said it: not to be trusted, cut */
+};
+
+struct gsp_places {
+    struct gsp_place *at;
+    size_t count;
+};
+
+/* All folders of this user (root: of every user, in the roots of /dev/shm and /run/user), the
+ * newest first.  Entries that are no rings are left out.  No root at all is an empty list.
+ * Fails with PERM (the root exists but is another user's), NOMEM, IO. */
+GSP_MUST_CHECK int gsp_places_read(struct gsp_places *out, struct gsp_err *err);
+void gsp_places_free(struct gsp_places *places);
+
+/* The folder of a pid: the live process's, else the newest dead one's.
+ * Fails with NOFILE (no rings of this pid), PERM. */
+GSP_MUST_CHECK int gsp_place_find(pid_t pid, struct gsp_place *out, struct gsp_err *err);
+
+/* Opens the folder for reading, and checks whose it is. */
+GSP_MUST_CHECK int gsp_place_open(const struct gsp_place *place, int *folder_fd,
+                                  struct gsp_err *err);
+/* Removes the folder of a dead process; refuses a live one's with EXISTS. */
+GSP_MUST_CHECK int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err);

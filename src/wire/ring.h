@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ring.h -- the bytes of a ring file: a table's newest rows in shared memory.
+ *
+ *   struct gsp_ring_head   one page
+ *   struct gsp_ring_column one for each column the rows carry
+ *   strings                the table's dictionary: append-only
+ *   lanes                  one for each thread that writes: added at the end, never moved
+ *
+ * A lane is a ring of its own with one writer: column arrays of row_capacity values each, in
+ * Arrow's layout (fixed width, little endian, NULLs as wire/table.h has them).  Row number n
+ * stands at index n % row_capacity of every column.  lane->rows is the number of rows
+ * published; it is stored after the row's values, and the values of row n are stored after
+ * lane->rows was n.  So a reader that copies rows and then reads lane->rows knows which of
+ * them may have been overwritten meanwhile: those numbered rows - row_capacity and less.
+ *
+ * Used by: ring/ alone; docs/formats/ring.md says the same in prose.
+ * Threads: members marked atomic are written while others read.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "wire/table.h"
+
+#define GSP_RING_MAGIC        "GSPRING1"
+#define GSP_RING_VERSION      1U
+#define GSP_RING_BYTE_ORDER   0x01020304U
+#define GSP_RING_ALIGN        4096U /* of the strings and of each lane in the file */
+#define GSP_RING_COLUMN_ALIGN 64U   /* of each column's array in its lane */
+#define GSP_RING_ROWS_DEFAULT 10000U
+#define GSP_RING_ROWS_MAX     (1U << 28)
+#define GSP_RING_LANES_MAX    4096U
+#define GSP_RING_STRINGS_MAX  (1U << 20)
+#define GSP_RING_LANE_HEAD    128U /* sizeof struct gsp_ring_lane */
+
+/* ring->status bits: the writer went quiet, and why. */
+#define GSP_RING_CLOSED       1U /* the writer ended in order */
+#define GSP_RING_NO_SPACE     2U /* no room for another lane: its thread's rows are lost */
+#define GSP_RING_NO_STRINGS   4U /* the dictionary is full: new strings are NULL */
+
+struct gsp_ring_head {
+    char magic[8];
+    uint32_t version;
+    uint32_t byte_order;
+    uint32_t column_count;
+    uint32_t columns_off; /* of the first struct gsp_ring_column, bytes */
+    uint32_t row_capacity;
+    uint32_t lane_max;
+    uint64_t lanes_off;
+    uint64_t lane_bytes; /* of each lane, a multiple of GSP_RING_ALIGN */
+    uint64_t text_off;   /* of the text within a lane; 0 when the table has no text */
+    uint64_t text_bytes; /* of each lane's text; 0 or a power of two */
+    uint64_t strings_off;
+    uint64_t strings_bytes; /* of the whole area */
+    int64_t created_ns;     /* CLOCK_REALTIME */
+    uint64_t start_time;    /* of the process, clock ticks since boot: /proc/PID/stat field 22 */
+    int64_t rank;           /* GSP_NULL_I64 when unknown */
+    int32_t pid;
+    uint32_t scope; /* enum gsp_scope */
+    char schema[GSP_NAME_MAX];
+    char table[GSP_NAME_MAX];
+    char host[GSP_NAME_MAX];
+    _Atomic uint32_t lane_count;   /* lanes whose bytes are there */
+    _Atomic uint32_t status;       /* GSP_RING_* */
+    _Atomic uint64_t rows_lost;    /* for want of a lane */
+    _Atomic uint64_t strings_lost; /* for want of room in the dictionary */
+};
+
+struct gsp_ring_column {
+    char name[GSP_NAME_MAX];
+    uint32_t type;  /* enum gsp_type */
+    uint32_t width; /* bytes of one value */
+    uint64_t off;   /* of the array within a lane */
+};
+
+/* At the start of each lane; rows has a cache line of its own. */
+struct gsp_ring_lane {
+    _Atomic uint64_t rows;      /* published so far */
+    _Atomic uint64_t text_head; /* bytes of text written so far; stored before rows */
+    char pad1[48];
+    _Atomic uint32_t owner; /* kernel thread id that writes here; 0: free for another thread */
+    char pad2[60];
+};
+
+/* The dictionary: this head, then slot_count words of the hash table, then string_max words
+ * that say where each string is, then the bytes.  Id n is entry n - 1: 0 is NULL.
+ * A string's bytes are written first, then its entry, then its slot. */
+struct gsp_ring_strings {
+    _Atomic uint32_t count; /* ids given out; an entry that is 0 is not there (yet) */
+    uint32_t string_max;
+    uint32_t slot_count; /* power of two */
+    uint32_t pad;
+    _Atomic uint64_t bytes_used;
+    uint64_t bytes_max;
+};
+
+/* Where a string or a text is: 40 bits of position, 24 bits of length. */
+#define GSP_RING_REF_LEN_MAX ((1U << 24) - 2)
+
+static inline uint64_t gsp_ring_ref(uint64_t pos, uint32_t len)
+{
+    return (pos << 24) | len;
+}
+
+static inline uint64_t gsp_ring_ref_pos(uint64_t ref)
+{
+    return ref >> 24;
+}
+
+static inline uint32_t gsp_ring_ref_len(uint64_t ref)
+{
+    return (uint32_t)(ref & ((1U << 24) - 1));
+}
+
+_Static_assert(sizeof(struct gsp_ring_lane) == GSP_RING_LANE_HEAD, "layout of a lane");
+_Static_assert(sizeof(struct gsp_ring_head) <= GSP_RING_ALIGN, "layout of the head");
