@@ -2,6 +2,7 @@
 #include "cli/hint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdarg.h>
@@ -328,14 +329,43 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
     }
 }
 
+/* The program that unpacks a file; NULL when it is not packed. */
+static const char *unpacker(const char *path)
+{
+    static const struct {
+        unsigned char magic[4];
+        const char *program;
+    } kinds[] = {
+        {{0x28, 0xb5, 0x2f, 0xfd}, "zstd"},
+        {{0x04, 0x22, 0x4d, 0x18}, "lz4"},
+        {{0xfd, '7', 'z', 'X'}, "xz"},
+        {{0x1f, 0x8b, 8, 0}, "gzip"},
+    };
+    unsigned char head[4] = {0};
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || read(fd, head, sizeof(head)) != (ssize_t)sizeof(head))
+        return NULL;
+    for (size_t i = 0; i < GSP_COUNT(kinds); i++) {
+        /* The fourth byte of gzip is a set of flags. */
+        size_t len = kinds[i].magic[3] ? sizeof(head) : sizeof(head) - 1;
+        if (memcmp(head, kinds[i].magic, len) == 0)
+            return kinds[i].program;
+    }
+    return NULL;
+}
+
 static void hint_core(const struct scene *scene, struct gsp_hint *out)
 {
     gsp_auto_buf word = {0};
     gsp_hint_word(&word, gsp_sv_of(scene->context->path));
     const char *path = gsp_buf_cstr(&word);
+    const char *packed = unpacker(scene->context->path);
     set_what(out, "%s", scene->err->msg);
     if (scene->err->code == GSP_E_NOFILE)
         gsp_hint_add(out, "cores that systemd keeps", "coredumpctl list");
+    else if (path && packed)
+        gsp_hint_add(out, "unpacks it", "%s -dc %.200s >core && gsprof dump --core core", packed,
+                     path);
     else if (path)
         gsp_hint_add(out, "what it is, and of which program", "file %.200s", path);
 }

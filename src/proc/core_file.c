@@ -19,7 +19,7 @@ struct build_id {
 
 /* Where an ELF image is read from: the core's memory at addr, or a file. */
 struct place {
-    const struct gsp_core *core;
+    struct gsp_core *core;
     uint64_t addr;
     int fd; /* -1: the core */
 };
@@ -28,11 +28,7 @@ static bool place_read(const struct place *place, uint64_t off, void *to, size_t
 {
     if (place->fd >= 0)
         return off <= INT64_MAX && pread(place->fd, to, len, (off_t)off) == (ssize_t)len;
-    const unsigned char *bytes;
-    if (gsp_core__bytes_at(place->core, place->addr + off, &bytes) < len)
-        return false;
-    memcpy(to, bytes, len);
-    return true;
+    return gsp_core__read_mem(place->core, place->addr + off, to, len) == len;
 }
 
 static size_t align4(size_t n)
@@ -156,4 +152,13 @@ bool gsp_core__module_read(struct gsp_core *core, uint32_t index, uint64_t off, 
             return false;
     }
     return read_pages(core->open_fd, off, to, len);
+}
+
+const char *gsp_core_file_lacks(struct gsp_core *core, uint64_t addr)
+{
+    const struct gsp_core__area *area = gsp_core__file_at(core, addr);
+    if (!area)
+        return NULL;
+    struct gsp_core__module *module = &core->modules[area->module];
+    return gsp_core__module_here(core, module) ? NULL : module->path;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core_internal.h -- what core.c and core_file.c share.
+ * core_internal.h -- what the files of the core reader share.
  *
  * Threads: one owner.
  */
@@ -53,10 +53,18 @@ struct gsp_core__thread {
     size_t regs_len;
 };
 
+/* A PT_NOTE, kept: registers and paths point into it. */
+struct gsp_core__notes {
+    struct gsp_core__notes *next;
+    unsigned char bytes[];
+};
+
 struct gsp_core {
-    const unsigned char *bytes;
-    size_t len;
-    void *mapping; /* bytes, when they are ours to unmap */
+    int fd;                     /* of the file; -1: bytes is all of it */
+    const unsigned char *bytes; /* borrowed */
+    uint64_t len;               /* of the file, less when it was cut since */
+    struct gsp_core__notes *notes;
+    uint64_t notes_len;
     struct gsp_core_info info;
     char name[17];
     char cmdline[81];
@@ -73,13 +81,26 @@ struct gsp_core {
     size_t thread_count;
     size_t thread_cap;
     uint64_t phdr_addr; /* AT_PHDR: in the executable; 0 unknown */
+    uint64_t vdso_addr; /* AT_SYSINFO_EHDR; 0 unknown */
     int open_fd;        /* of open_module, or -1 */
     uint32_t open_module;
     const char *lacks;
 };
 
-/* How many bytes at addr the core itself has, at *out. */
-uint64_t gsp_core__bytes_at(const struct gsp_core *core, uint64_t addr, const unsigned char **out);
+/* Bytes of the core file by offset; false if it does not have them, or not any more. */
+bool gsp_core__read(struct gsp_core *core, uint64_t off, void *to, size_t len);
+/* Memory that the core itself has at addr, at most len bytes; gives how many. */
+size_t gsp_core__read_mem(struct gsp_core *core, uint64_t addr, void *to, size_t len);
+/* Compares what the loads promise with the length of the file. */
+void gsp_core__count_missing(struct gsp_core *core);
+/* Borrowed; NULL when there is none. */
+const struct gsp_core__load *gsp_core__load_at(const struct gsp_core *core, uint64_t addr);
+const struct gsp_core__area *gsp_core__file_at(const struct gsp_core *core, uint64_t addr);
+/* p has to stay until the core is closed.  Fails with FORMAT, LIMIT, NOMEM. */
+int gsp_core__take_notes(struct gsp_core *core, const unsigned char *p, size_t len,
+                         struct gsp_err *err);
+/* Sorts areas and cuts off what overlaps; gives the new count. */
+size_t gsp_core__tidy_areas(struct gsp_core__area *areas, size_t count);
 /* Is the module's file here, and the one that was mapped?  Looked up once. */
 bool gsp_core__module_here(struct gsp_core *core, struct gsp_core__module *module);
 /* Reads len bytes at offset off of a module's file; false if it does not have them. */

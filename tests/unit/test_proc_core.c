@@ -14,6 +14,13 @@
 #define FILE_ADDR  0x20000ULL
 #define FILE_PAGES 3U
 #define PAGE       4096UL
+#if defined(__aarch64__)
+#define OWN_MACHINE EM_AARCH64
+#define SP_INDEX    31UL
+#else
+#define OWN_MACHINE EM_X86_64
+#define SP_INDEX    19UL
+#endif
 
 /* A core in the making: notes first, then loads. */
 struct maker {
@@ -68,7 +75,7 @@ static struct gsp_buf make(struct maker *maker)
     struct gsp_buf out = {0};
     size_t count = maker->load_count + 1;
     Elf64_Ehdr ehdr = {.e_type = ET_CORE,
-                       .e_machine = EM_X86_64,
+                       .e_machine = OWN_MACHINE,
                        .e_phoff = sizeof(ehdr),
                        .e_phentsize = sizeof(Elf64_Phdr),
                        .e_phnum = (Elf64_Half)count};
@@ -191,6 +198,90 @@ TAP_TEST(cut_anywhere)
     }
 }
 
+/* A file that is cut while it is open is as one that was cut before. */
+TAP_TEST(cut_while_open)
+{
+    struct maker maker = {0};
+    add_thread(&maker, 1, 6);
+    add_data(&maker);
+    gsp_auto_buf bytes = make(&maker);
+    char path[] = "/tmp/gsp_core_XXXXXX";
+    int fd = mkstemp(path);
+    tap_require(fd >= 0 && write(fd, bytes.p, bytes.len) == (ssize_t)bytes.len);
+    struct gsp_core *core;
+    struct gsp_mem *mem;
+    tap_require(gsp_core_open(path, &core, NULL) == GSP_OK);
+    tap_require(gsp_core_mem(core, &mem, NULL) == GSP_OK);
+    unsigned char got[2 * PAGE];
+    tap_eq_int(gsp_mem_read(mem, DATA_ADDR, got, sizeof(got)), GSP_OK);
+    tap_check(got[PAGE] == data_at(NEXT_ADDR));
+    tap_eq_int(gsp_core_info(core)->missing_bytes, 0);
+    /* The segment at DATA_ADDR is the last in the file. */
+    tap_require(ftruncate(fd, (off_t)(bytes.len - PAGE + 10)) == 0);
+    tap_eq_int(gsp_mem_read(mem, DATA_ADDR, got, 11), GSP_E_FAULT);
+    tap_eq_int(gsp_mem_read(mem, DATA_ADDR, got, 10), GSP_OK);
+    tap_eq_int(gsp_mem_read(mem, NEXT_ADDR, got, 11), GSP_OK);
+    tap_eq_int(gsp_core_info(core)->missing_bytes, PAGE - 10);
+    tap_require(ftruncate(fd, 0) == 0);
+    tap_eq_int(gsp_mem_read(mem, NEXT_ADDR, got, 11), GSP_E_FAULT);
+    tap_eq_int(gsp_core_info(core)->missing_bytes, 2 * PAGE);
+    gsp_mem_free(mem);
+    gsp_core_close(core);
+    close(fd);
+    unlink(path);
+}
+
+TAP_TEST(other_machines_are_named)
+{
+    static const struct {
+        size_t at;
+        unsigned char byte;
+        const char *word;
+    } rows[] = {
+        {offsetof(Elf64_Ehdr, e_machine), EM_386, "i386"},
+        {offsetof(Elf64_Ehdr, e_machine), 250, "another machine"},
+        {EI_CLASS, ELFCLASS32, "64-bit"},
+    };
+    for (size_t i = 0; i < GSP_COUNT(rows); i++) {
+        struct maker maker = {0};
+        add_thread(&maker, 1, 6);
+        gsp_auto_buf bytes = make(&maker);
+        bytes.p[rows[i].at] = (char)rows[i].byte;
+        struct gsp_core *core;
+        struct gsp_err err = {0};
+        tap_eq_int(gsp_core_parse(bytes.p, bytes.len, &core, &err), GSP_E_NOTSUP);
+        tap_check(strstr(err.msg, rows[i].word) != NULL);
+    }
+}
+
+static void check_filtered(uint64_t sp, uint64_t stack_len, bool is_filtered)
+{
+    static unsigned char page[PAGE];
+    struct maker maker = {0};
+    unsigned char status[400] = {0};
+    memcpy(status + 112 + SP_INDEX * 8, &sp, sizeof(sp));
+    add_note(&maker, NT_PRSTATUS, status, sizeof(status));
+    add_load(&maker, 0x70000, PAGE, page, stack_len);
+    add_load(&maker, 0x80000, PAGE, page, stack_len);
+    gsp_auto_buf bytes = make(&maker);
+    struct gsp_core *core;
+    tap_require(gsp_core_parse(bytes.p, bytes.len, &core, NULL) == GSP_OK);
+    tap_check(gsp_core_info(core)->is_filtered == is_filtered);
+    tap_check(!gsp_core_info(core)->has_files);
+    struct gsp_core_unwind regs;
+    tap_check(gsp_core_unwind_regs(core, 0, &regs) && regs.sp == sp);
+    tap_check(!gsp_core_unwind_regs(core, 1, &regs));
+    gsp_core_close(core);
+}
+
+TAP_TEST(memory_that_was_filtered_out)
+{
+    check_filtered(0x70100, PAGE, false);
+    check_filtered(0x70100, 0, true);
+    check_filtered(0x60000, PAGE, false); /* a stack that has overflowed */
+    check_filtered(0x60000, 0, true);
+}
+
 TAP_TEST(other_files_are_named)
 {
     static const struct {
@@ -199,6 +290,8 @@ TAP_TEST(other_files_are_named)
     } rows[] = {
         {"\x28\xb5\x2f\xfd", "zstd"},
         {"\x1f\x8b", "gzip"},
+        {"\x04\x22\x4d\x18", "lz4"},
+        {"\xfd\x37zXZ", "xz"},
         {"\x7f"
          "ELF",
          "cut"},
