@@ -148,6 +148,32 @@ def run(argv: Sequence[object], interrupt_s: Optional[float] = None) -> Cost:
     return Cost(process.returncode, usage.ru_utime + usage.ru_stime, wall_s, text)
 
 
+def cpu_ns(pid: int) -> int:
+    """CPU time of a process with one thread, by the scheduler's account."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
+
+
+def steady(argv: Sequence[object], window: Tuple[float, float], tty: Optional[int] = None) -> Cost:
+    """Runs to the end; the CPU time is that between two moments after the start, in seconds:
+    what it takes to begin and to end is paid once."""
+    begin_s, end_s = window
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [str(word) for word in argv],
+            stdin=subprocess.DEVNULL if tty is None else tty,
+            stdout=output if tty is None else tty,
+            stderr=subprocess.STDOUT if tty is None else output,
+        )
+        time.sleep(begin_s)
+        first = (time.monotonic(), cpu_ns(process.pid))
+        time.sleep(end_s - begin_s)
+        last = (time.monotonic(), cpu_ns(process.pid))
+        process.wait(60)
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace")
+    return Cost(process.returncode, (last[1] - first[1]) / 1e9, last[0] - first[0], text)
+
+
 def need(cost: Cost, argv: Sequence[object]) -> Cost:
     if cost.status:
         raise RuntimeError(f"{shown(argv)} failed with {cost.status}:\n{cost.out}")

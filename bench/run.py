@@ -19,6 +19,7 @@ import accuracy
 import cost
 import slowdown
 import small
+import top
 import torn
 import tree
 from common import ROOT, Bench, Row, cpu_name, default_python, install_peers
@@ -31,6 +32,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "cost": cost.main,
     "slowdown": slowdown.main,
     "tree": tree.main,
+    "top": top.main,
 }
 
 

@@ -18,6 +18,14 @@
  * the GIL, and whether a thread still runs that has moved since the look before. */
 #define GIL_AGE_NS        (50 * GSP_NS_PER_US)
 #define STATE_AGE_NS      (50 * GSP_NS_PER_US)
+/* Two fields of a struct that are no farther apart are read as one piece. */
+#define PIECE_BYTES_MAX   2048U
+/* Looks running at which a thread had run before it is taken to have run at the next one too:
+ * where stacks of sleeping threads are wanted, and where not.  Of each so many looks it is
+ * asked at two. */
+#define RESTLESS_IDLE     6U
+#define RESTLESS          2U
+#define RESTLESS_ASK      16U
 
 /* Once the runtime is known. */
 static int begin(struct gsp_py_target *target, struct gsp_err *err)
@@ -96,125 +104,18 @@ void gsp_py_target_close(struct gsp_py_target *target)
     free(target);
 }
 
-/* Have threads come?  They are put at the head of their interpreter's list. */
-static bool heads_moved(struct gsp_py_target *target)
-{
-    const struct gsp_py_layout *lay = &target->run.layout;
-    for (size_t i = 0; i < target->interp_count; i++) {
-        uint64_t words[2] = {0};
-        struct gsp_mem_span spans[] = {
-            {target->heads[i].interp + lay->interp_tstate_head, 8, &words[0]},
-            {target->run.addr + lay->runtime_interpreters_head, 8, &words[1]}};
-        if (gsp_mem_gather(target->mem, spans, GSP_COUNT(spans), NULL) != GSP_OK ||
-            words[0] != target->heads[i].tstate ||
-            words[1] != target->heads[target->interp_count - 1].interp)
-            return true;
-    }
-    return false;
-}
+/* Which comparison of the lists is due. */
+enum lists {
+    LISTS_NONE,
+    LISTS_HEADS,
+    LISTS_WHOLE,
+};
 
-static int update_list(struct gsp_py_target *target, int64_t now_ns)
+static enum lists lists_due(const struct gsp_py_target *target, int64_t now_ns)
 {
-    bool due = target->stale || now_ns - target->listed_ns >= LIST_INTERVAL_NS;
-    if (!due && now_ns - target->heads_ns >= HEADS_INTERVAL_NS) {
-        target->heads_ns = now_ns;
-        due = heads_moved(target);
-    }
-    if (!due)
-        return GSP_OK;
-    target->stale = false;
-    return gsp_py__threads_list(target, now_ns);
-}
-
-static void update_state(struct gsp_py_target *target, struct gsp_py_thread *thread, int64_t now_ns)
-{
-    if (thread->on_cpu && thread->changed && now_ns - target->looked_ns < STATE_AGE_NS)
-        return;
-    if (thread->task.stat_fd < 0) {
-        thread->state = 0;
-        thread->on_cpu = true;
-        return;
-    }
-    uint64_t slices = thread->slept ? gsp_taskfd_slices(&thread->task) : 0;
-    if (slices && slices == thread->slices)
-        return; /* it has not run: still asleep, still there */
-    thread->taken = false;
-    thread->slept = false;
-    enum gsp_activity activity = gsp_taskfd_activity(&thread->task);
-    if (activity == GSP_ACTIVITY_WAITING && slices && thread->state == 'S') {
-        /* It ran, and sleeps again: what its state is called does not matter so much. */
-        thread->slices = slices;
-        thread->slept = true;
-        return;
-    }
-    thread->on_cpu = activity == GSP_ACTIVITY_RUNNING;
-    thread->state = 'R';
-    if (thread->on_cpu)
-        return;
-    /* The number first, then the state: if it ran in between, the next look sees it. */
-    thread->slices = gsp_taskfd_slices(&thread->task);
-    thread->state = gsp_taskfd_state(&thread->task);
-    thread->on_cpu = thread->state == 'R';
-    thread->slept = thread->state == 'S' || thread->state == 'D';
-    if (thread->state == 0 || thread->state == 'Z' || thread->state == 'X')
-        target->stale = true;
-}
-
-static int update_states(struct gsp_py_target *target, int64_t now_ns)
-{
-    int rc = update_list(target, now_ns);
-    if (rc != GSP_OK)
-        return rc;
-    target->all_slept = target->thread_count > 0;
-    for (size_t i = 0; i < target->thread_count; i++) {
-        update_state(target, target->threads[i], now_ns);
-        target->all_slept &= target->threads[i]->slept;
-    }
-    return GSP_OK;
-}
-
-void gsp_py_target_states(struct gsp_py_target *target, int64_t now_ns)
-{
-    gsp_ignore(update_states(target, now_ns)); /* the look that follows tells */
-}
-
-static bool read_collecting(struct gsp_py_target *target, gsp_raddr interp)
-{
-    const struct gsp_py_layout *lay = &target->run.layout;
-    int32_t collecting = 0;
-    return lay->interp_gc != UINT32_MAX && lay->gc_collecting != GSP_NO_OFFSET &&
-           gsp_snap_read(&target->snap, interp + lay->interp_gc + lay->gc_collecting, &collecting,
-                         sizeof(collecting)) == GSP_OK &&
-           collecting == 1;
-}
-
-/* Who holds the GIL, from the bytes of this look. */
-static void read_gil(struct gsp_py_target *target)
-{
-    const struct gsp_py_layout *lay = &target->run.layout;
-    uint64_t current = 0;
-    if (lay->runtime_tstate_current != UINT32_MAX) {
-        gsp_raddr at = target->run.addr + lay->runtime_tstate_current;
-        if (gsp_snap_read(&target->snap, at, &current, 8) != GSP_OK)
-            current = 0;
-    }
-    for (size_t i = 0; i < target->interp_count; i++) {
-        struct gsp_py__head *head = &target->heads[i];
-        head->holder = current;
-        head->collecting = read_collecting(target, head->interp);
-        if (!head->gil)
-            continue;
-        int32_t locked = 0;
-        int32_t enabled = 1;
-        if (lay->gil_enabled != GSP_NO_OFFSET &&
-            gsp_snap_read(&target->snap, head->gil + lay->gil_enabled, &enabled, 4) != GSP_OK)
-            enabled = 0;
-        if (gsp_snap_read(&target->snap, head->gil + lay->gil_locked, &locked, 4) != GSP_OK ||
-            gsp_snap_read(&target->snap, head->gil + lay->gil_last_holder, &head->holder, 8) !=
-                GSP_OK ||
-            locked != 1 || !enabled)
-            head->holder = 0;
-    }
+    if (now_ns - target->listed_ns >= LIST_INTERVAL_NS)
+        return LISTS_WHOLE;
+    return now_ns - target->heads_ns >= HEADS_INTERVAL_NS ? LISTS_HEADS : LISTS_NONE;
 }
 
 static bool reserve_spans(struct gsp_py_target *target, size_t need)
@@ -229,16 +130,181 @@ static bool reserve_spans(struct gsp_py_target *target, size_t need)
     return true;
 }
 
-/* Reads what the wanted threads needed last time, all in one system call. */
-static int gather(struct gsp_py_target *target, bool with_gil)
+/* Does the kernel have to be asked whether the thread has run, or is that as good as known?
+ * One that ran before each of the last looks is asked what it does and no more, which tells
+ * whether its stack is wanted; now and then, at two looks running, whether it still is such a
+ * one.  To read a stack for nothing costs more than to ask for nothing. */
+static bool is_restless(const struct gsp_py_thread *thread, unsigned flags)
 {
-    size_t need = GSP_SNAP_WINDOWS_MAX;
+    unsigned least = flags & GSP_PY_LOOK_IDLE ? RESTLESS_IDLE : RESTLESS;
+    return thread->wakes >= least && thread->wakes % RESTLESS_ASK > 1;
+}
+
+/* True if the thread has not run since the last look. */
+static bool update_state(struct gsp_py_target *target, struct gsp_py_thread *thread, unsigned flags,
+                         int64_t now_ns)
+{
+    if (thread->on_cpu && thread->changed && now_ns - target->looked_ns < STATE_AGE_NS)
+        return false;
+    if (thread->task.stat_fd < 0) {
+        thread->state = 0;
+        thread->on_cpu = true;
+        return false;
+    }
+    bool is_known = thread->state == 'R' || thread->state == 'S';
+    /* The number first, then what it does: if it ran in between, the next look sees it. */
+    uint64_t slices = is_known && !thread->on_cpu && !is_restless(thread, flags)
+                          ? gsp_taskfd_slices(&thread->task)
+                          : 0;
+    if (slices && thread->slept && slices == thread->slices) {
+        thread->wakes = 0;
+        return true; /* still asleep, still there */
+    }
+    thread->wakes++;
+    thread->taken = false;
+    thread->slept = false;
+    enum gsp_activity activity = gsp_taskfd_activity(&thread->task);
+    thread->on_cpu = activity == GSP_ACTIVITY_RUNNING;
+    if (thread->on_cpu) {
+        thread->state = 'R';
+        return false;
+    }
+    if (activity == GSP_ACTIVITY_WAITING && is_known) {
+        thread->state = 'S'; /* what its sleep is called does not matter so much */
+        thread->slices = slices;
+        thread->slept = slices != 0;
+        return false;
+    }
+    thread->slices = gsp_taskfd_slices(&thread->task);
+    thread->state = gsp_taskfd_state(&thread->task);
+    thread->on_cpu = thread->state == 'R';
+    thread->slept = thread->slices && (thread->state == 'S' || thread->state == 'D');
+    if (thread->state == 0 || thread->state == 'Z' || thread->state == 'X')
+        target->stale = true;
+    return false;
+}
+
+/* True if no thread has run since the last look. */
+static bool update_states(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
+{
+    bool none = target->thread_count > 0;
+    for (size_t i = 0; i < target->thread_count; i++)
+        none &= update_state(target, target->threads[i], flags, now_ns);
+    return none;
+}
+
+/* Walks the lists; who is new on them is asked for its state. */
+static int renew_list(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
+{
+    target->stale = false;
+    int rc = gsp_py__threads_list(target, now_ns);
+    for (size_t i = 0; rc == GSP_OK && i < target->thread_count; i++) {
+        struct gsp_py_thread *thread = target->threads[i];
+        if (thread->state == 0 && !thread->on_cpu)
+            update_state(target, thread, flags, now_ns);
+    }
+    return rc;
+}
+
+void gsp_py_target_states(struct gsp_py_target *target, int64_t now_ns)
+{
+    bool moved = false;
+    update_states(target, 0, now_ns);
+    if (lists_due(target, now_ns) != LISTS_NONE &&
+        reserve_spans(target, gsp_py__lists_span_count(target))) {
+        size_t count = gsp_py__lists_plan(target, target->spans);
+        gsp_ignore(gsp_mem_gather(target->mem, target->spans, count, NULL));
+        moved = gsp_py__lists_moved(target, now_ns);
+    }
+    if (moved || target->stale)
+        gsp_ignore(renew_list(target, 0, now_ns)); /* the look that follows tells */
+}
+
+/* The head of an interpreter's list, and whether it collects garbage: fields of one struct,
+ * read as one piece where they are near each other, for a piece costs more than its bytes. */
+static void read_interp(struct gsp_py_target *target, struct gsp_py__head *head)
+{
+    const struct gsp_py_layout *lay = &target->run.layout;
+    bool has_gc = lay->interp_gc != UINT32_MAX && lay->gc_collecting != GSP_NO_OFFSET;
+    gsp_raddr list = head->interp + lay->interp_tstate_head;
+    gsp_raddr gc = has_gc ? head->interp + lay->interp_gc + lay->gc_collecting : list;
+    gsp_raddr low = list < gc ? list : gc;
+    size_t len = (size_t)(list < gc ? gc - list : list - gc) + 8;
+    const unsigned char *bytes;
+    int32_t collecting = 0;
+    head->now_tstate = ~head->tstate; /* what cannot be read is another than it was */
+    if (len <= PIECE_BYTES_MAX && gsp_snap_view(&target->snap, low, len, &bytes) == GSP_OK) {
+        memcpy(&head->now_tstate, bytes + (list - low), 8);
+        memcpy(&collecting, bytes + (gc - low), sizeof(collecting));
+    } else if (len > PIECE_BYTES_MAX) {
+        if (gsp_snap_read(&target->snap, list, &head->now_tstate, 8) != GSP_OK)
+            head->now_tstate = ~head->tstate;
+        if (gsp_snap_read(&target->snap, gc, &collecting, sizeof(collecting)) != GSP_OK)
+            collecting = 0;
+    }
+    head->collecting = has_gc && collecting == 1;
+}
+
+/* Who holds the GIL, from the bytes of this look. */
+static void read_holder(struct gsp_py_target *target, struct gsp_py__head *head, gsp_raddr current)
+{
+    const struct gsp_py_layout *lay = &target->run.layout;
+    int32_t locked = 0;
+    int32_t enabled = 1;
+    head->holder = current;
+    if (!head->gil)
+        return;
+    if (lay->gil_enabled != GSP_NO_OFFSET &&
+        gsp_snap_read(&target->snap, head->gil + lay->gil_enabled, &enabled, 4) != GSP_OK)
+        enabled = 0;
+    if (gsp_snap_read(&target->snap, head->gil + lay->gil_locked, &locked, 4) != GSP_OK ||
+        gsp_snap_read(&target->snap, head->gil + lay->gil_last_holder, &head->holder, 8) !=
+            GSP_OK ||
+        locked != 1 || !enabled)
+        head->holder = 0;
+}
+
+/* What belongs to no thread. */
+static void read_common(struct gsp_py_target *target)
+{
+    const struct gsp_py_layout *lay = &target->run.layout;
+    gsp_raddr current = 0;
+    gsp_raddr at = target->run.addr + lay->runtime_tstate_current;
+    if (lay->runtime_tstate_current != UINT32_MAX &&
+        gsp_snap_read(&target->snap, at, &current, 8) != GSP_OK)
+        current = 0;
+    at = target->run.addr + lay->runtime_interpreters_head;
+    if (gsp_snap_read(&target->snap, at, &target->now_interp, 8) != GSP_OK)
+        target->now_interp = 0;
+    for (size_t i = 0; i < target->interp_count; i++) {
+        read_interp(target, &target->heads[i]);
+        read_holder(target, &target->heads[i], current);
+    }
+}
+
+/* Have threads or interpreters come?  They are put at the heads of their lists. */
+static bool heads_moved(struct gsp_py_target *target, int64_t now_ns)
+{
+    bool moved = target->now_interp != target->heads[target->interp_count - 1].interp;
+    for (size_t i = 0; i < target->interp_count; i++)
+        moved |= target->heads[i].now_tstate != target->heads[i].tstate;
+    target->heads_ns = now_ns;
+    return moved;
+}
+
+/* Reads what the wanted threads needed last time, all in one system call. */
+static int gather(struct gsp_py_target *target, bool with_common, enum lists due)
+{
+    size_t need = GSP_SNAP_WINDOWS_MAX + gsp_py__lists_span_count(target);
     for (size_t i = 0; i < target->thread_count; i++)
         need += target->threads[i]->wanted ? target->threads[i]->snap.count : 0;
     if (!reserve_spans(target, need))
         return GSP_E_NOMEM;
     target->snap.planned = 0;
-    size_t count = with_gil ? gsp_snap_plan(&target->snap, target->spans, target->span_cap) : 0;
+    size_t listed = due == LISTS_WHOLE ? gsp_py__lists_plan(target, target->spans) : 0;
+    size_t count = listed;
+    if (with_common)
+        count += gsp_snap_plan(&target->snap, target->spans + count, target->span_cap - count);
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
         if (thread->wanted)
@@ -249,6 +315,7 @@ static int gather(struct gsp_py_target *target, bool with_gil)
     if (rc != GSP_OK && rc != GSP_E_FAULT)
         return rc;
     /* Each snapshot gets its share of what was read. */
+    done -= done < listed ? done : listed;
     struct gsp_snap *snap = &target->snap;
     for (size_t i = 0;; i++) {
         size_t planned = snap->planned;
@@ -343,16 +410,14 @@ static void find_shadowed(struct gsp_py_target *target)
     }
 }
 
-/* Did all threads sleep at the last look, and has none run since?  Then all is as it was. */
+/* No thread has run since the last look: is all that is wanted known from then? */
 static bool is_quiet(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
-    if (!target->all_slept || target->stale || (flags & GSP_PY_LOOK_STILL) ||
-        now_ns - target->listed_ns >= QUIET_LIST_NS)
+    if (target->stale || (flags & GSP_PY_LOOK_STILL) || now_ns - target->listed_ns >= QUIET_LIST_NS)
         return false;
-    for (size_t i = 0; i < target->thread_count; i++) {
+    for (size_t i = 0; (flags & GSP_PY_LOOK_IDLE) && i < target->thread_count; i++) {
         const struct gsp_py_thread *thread = target->threads[i];
-        bool known = !(flags & GSP_PY_LOOK_IDLE) || (thread->taken && thread->status == GSP_OK);
-        if (!known || !thread->slices || gsp_taskfd_slices(&thread->task) != thread->slices)
+        if (!thread->taken || thread->status != GSP_OK)
             return false;
     }
     for (size_t i = 0; i < target->thread_count; i++)
@@ -360,26 +425,38 @@ static bool is_quiet(struct gsp_py_target *target, unsigned flags, int64_t now_n
     return true;
 }
 
+static int take(struct gsp_py_target *target, unsigned flags, bool with_common, enum lists due)
+{
+    want(target, flags);
+    int rc = gather(target, with_common, due);
+    if (rc == GSP_OK && with_common)
+        read_common(target);
+    return rc;
+}
+
 int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
-    if (is_quiet(target, flags, now_ns))
+    bool with_state = !(flags & GSP_PY_LOOK_NO_STATE);
+    if (with_state && update_states(target, flags, now_ns) && is_quiet(target, flags, now_ns))
         return GSP_OK;
-    if (!(flags & GSP_PY_LOOK_NO_STATE)) {
-        int rc = update_states(target, now_ns);
-        if (rc != GSP_OK)
-            return rc;
-    }
-    want(target, flags);
-    bool with_gil = (flags & (GSP_PY_LOOK_GIL_ONLY | GSP_PY_LOOK_STILL)) ||
-                    now_ns - target->gil_ns >= GIL_AGE_NS;
-    int rc = gather(target, with_gil);
+    int rc = with_state && target->stale ? renew_list(target, flags, now_ns) : GSP_OK;
     if (rc != GSP_OK)
         return rc;
-    target->looked_ns = now_ns;
-    if (with_gil) {
-        target->gil_ns = now_ns;
-        read_gil(target);
+    enum lists due = with_state ? lists_due(target, now_ns) : LISTS_NONE;
+    bool with_common = (flags & (GSP_PY_LOOK_GIL_ONLY | GSP_PY_LOOK_STILL)) || due == LISTS_HEADS ||
+                       now_ns - target->gil_ns >= GIL_AGE_NS;
+    rc = take(target, flags, with_common, due);
+    bool moved = rc == GSP_OK && ((due == LISTS_WHOLE && gsp_py__lists_moved(target, now_ns)) ||
+                                  (due == LISTS_HEADS && heads_moved(target, now_ns)));
+    if (moved) {
+        /* Threads have come or gone: once more, with those that there are now. */
+        rc = renew_list(target, flags, now_ns);
+        rc = rc == GSP_OK ? take(target, flags, true, LISTS_NONE) : rc;
     }
+    if (rc != GSP_OK)
+        return rc;
+    target->gil_ns = with_common || moved ? now_ns : target->gil_ns;
+    target->looked_ns = now_ns;
     rc = walk_threads(target, flags, now_ns);
     find_shadowed(target);
     return rc;

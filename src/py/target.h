@@ -34,31 +34,35 @@ struct gsp_py_thread {
     uint64_t python_id; /* pthread_self() */
     pid_t tid;          /* in our pid namespace; 0 when unknown */
     uint32_t interp;    /* index, 0 is the main one */
+    uint32_t tag;       /* for the user; 0 at first */
     bool is_main;
-    uint32_t tag; /* for the user; 0 at first */
 
     /* Of the last look. */
     char state;  /* the kernel's; 0 unknown */
     bool on_cpu; /* running or runnable; true too when the kernel's state is unknown */
     bool has_gil;
-    bool in_gc;     /* collecting garbage: holds the GIL while the interpreter says so (3.9+) */
-    int status;     /* 0: locs are true; TORN, FORMAT, FAULT…: they are of an earlier look */
-    bool wanted;    /* the stack was asked for */
-    bool changed;   /* locs differ from those of the look before */
-    uint32_t *locs; /* innermost first */
-    size_t depth;
+    bool in_gc;    /* collecting garbage: holds the GIL while the interpreter says so (3.9+) */
+    bool wanted;   /* the stack was asked for */
+    bool changed;  /* locs differ from those of the look before */
     bool cut;      /* deeper than GSP_PY_DEPTH_MAX */
     bool shadowed; /* the same kernel thread runs in another interpreter, called from here */
-
     /* Kept between looks. */
-    struct gsp_snap snap;
-    struct gsp_taskfd task;
-    int sched_fd;
-    uint64_t slices; /* times the kernel let it run, when it was last seen asleep */
-    bool slept;      /* asleep at the last look: slices is worth comparing */
-    bool taken;      /* locs are of the same sleep */
+    bool slept;     /* asleep at the last look: slices is worth comparing */
+    bool taken;     /* locs are of the same sleep */
+    bool found;     /* while the list is walked */
+    int status;     /* 0: locs are true; TORN, FORMAT, FAULT…: they are of an earlier look */
+    unsigned wakes; /* looks running at which it had run since the one before */
+    uint32_t *locs; /* innermost first */
+    size_t depth;
     size_t locs_cap;
-    bool found; /* while the list is compared */
+    uint64_t slices; /* times the kernel let it run, when it was last seen asleep */
+    struct gsp_snap snap;
+    gsp_raddr next; /* behind it in its interpreter's list */
+    /* While the list is compared. */
+    uint64_t now_id;
+    gsp_raddr now_next;
+    gsp_raddr now_interp;
+    struct gsp_taskfd task;
 };
 
 struct gsp_py_target; /* opaque */

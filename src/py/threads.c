@@ -92,8 +92,10 @@ static void identify(struct gsp_py_target *target)
         struct gsp_py_thread *thread = target->threads[i];
         if (thread->tid)
             continue;
-        if (!tasks && gsp_proc_tasks(target->pid, &listed, &count, NULL) != GSP_OK)
+        if (!tasks && gsp_proc_tasks(target->pid, &listed, &count, NULL) != GSP_OK) {
+            target->listed_whole = false;
             return;
+        }
         tasks = tasks ? tasks : listed;
         uint64_t native = 0;
         if (lay->tstate_native_thread_id != GSP_NO_OFFSET &&
@@ -105,6 +107,8 @@ static void identify(struct gsp_py_target *target)
         thread->is_main = thread->tid == target->pid && thread->interp == 0;
         if (thread->tid && !target->core)
             gsp_ignore(gsp_taskfd_open(&thread->task, target->pid, thread->tid));
+        /* One that is being made gets its id later. */
+        target->listed_whole &= thread->tid != 0;
     }
     free(listed);
 }
@@ -128,12 +132,18 @@ static int list_interp(struct gsp_py_target *target, gsp_raddr interp, uint32_t 
         if (rc != GSP_OK || owner != interp)
             break;
         struct gsp_py_thread *known = find(target, tstate, python_id);
-        if (known)
-            known->found = true;
-        else if (python_id)
+        if (!known && python_id) {
             rc = add(target, tstate, python_id, index);
+            known = rc == GSP_OK ? target->threads[target->thread_count - 1] : NULL;
+        }
+        if (known) {
+            known->found = true;
+            known->next = next;
+        }
+        target->listed_whole &= known != NULL;
         tstate = next;
     }
+    target->listed_whole &= rc == GSP_OK && tstate == 0;
     return rc == GSP_E_FAULT ? GSP_OK : rc;
 }
 
@@ -173,6 +183,7 @@ int gsp_py__threads_list(struct gsp_py_target *target, int64_t now_ns)
         return rc;
     if (count == 0)
         return GSP_E_NOPROC;
+    target->listed_whole = rc == GSP_OK && interp == 0;
     target->interp_count = count;
     rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
@@ -187,4 +198,61 @@ int gsp_py__threads_list(struct gsp_py_target *target, int64_t now_ns)
     drop_missing(target);
     identify(target);
     return rc;
+}
+
+size_t gsp_py__lists_span_count(const struct gsp_py_target *target)
+{
+    return 1 + 3 * (target->interp_count + target->thread_count);
+}
+
+size_t gsp_py__lists_plan(struct gsp_py_target *target, struct gsp_mem_span *spans)
+{
+    const struct gsp_py_layout *lay = &target->run.layout;
+    size_t n = 0;
+    /* What cannot be read is another than what was. */
+    target->now_interp = 0;
+    spans[n++] = (struct gsp_mem_span){target->run.addr + lay->runtime_interpreters_head, 8,
+                                       &target->now_interp};
+    for (size_t i = 0; i < target->interp_count; i++) {
+        struct gsp_py__head *head = &target->heads[i];
+        head->now_next = UINT64_MAX;
+        head->now_tstate = ~head->tstate;
+        head->now_gil = lay->interp_gil != UINT32_MAX ? ~head->gil : head->gil;
+        spans[n++] = (struct gsp_mem_span){head->interp + lay->interp_next, 8, &head->now_next};
+        spans[n++] =
+            (struct gsp_mem_span){head->interp + lay->interp_tstate_head, 8, &head->now_tstate};
+        if (lay->interp_gil != UINT32_MAX)
+            spans[n++] = (struct gsp_mem_span){head->interp + lay->interp_gil, 8, &head->now_gil};
+    }
+    for (size_t i = 0; i < target->thread_count; i++) {
+        struct gsp_py_thread *thread = target->threads[i];
+        thread->now_interp = 0; /* of the three the last that is read */
+        spans[n++] =
+            (struct gsp_mem_span){thread->tstate + lay->tstate_thread_id, 8, &thread->now_id};
+        spans[n++] = (struct gsp_mem_span){thread->tstate + lay->tstate_next, 8, &thread->now_next};
+        spans[n++] =
+            (struct gsp_mem_span){thread->tstate + lay->tstate_interp, 8, &thread->now_interp};
+    }
+    return n;
+}
+
+bool gsp_py__lists_moved(struct gsp_py_target *target, int64_t now_ns)
+{
+    bool moved = !target->listed_whole ||
+                 target->now_interp != target->heads[target->interp_count - 1].interp;
+    for (size_t i = 0; i < target->interp_count; i++) {
+        const struct gsp_py__head *head = &target->heads[i];
+        /* New interpreters are put in front; the main one is the last. */
+        gsp_raddr next = i ? target->heads[i - 1].interp : 0;
+        moved |= head->now_next != next || head->now_tstate != head->tstate ||
+                 head->now_gil != head->gil;
+    }
+    for (size_t i = 0; i < target->thread_count; i++) {
+        const struct gsp_py_thread *thread = target->threads[i];
+        moved |= thread->now_interp != target->heads[thread->interp].interp ||
+                 thread->now_id != thread->python_id || thread->now_next != thread->next;
+    }
+    target->heads_ns = now_ns;
+    target->listed_ns = now_ns;
+    return moved;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sample/record.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -26,9 +27,11 @@
 #define HOLD_LIMIT_NS      (20 * GSP_NS_PER_MS)
 /* Looks running without one good stack after which the interpreter is searched anew. */
 #define BAD_LOOKS_MAX      64U
-/* A process that is starting up is given this long before attaching fails. */
+/* Processes whose end is asked for by one system call. */
+#define ENDS_BATCH         256U
 /* Tries to find an interpreter before a process is sampled by its native frames. */
 #define NATIVE_TRIES       24U
+/* A process that is starting up is given this long before attaching fails. */
 #define START_LIMIT_NS     GSP_NS_PER_S
 #define START_STEP_US      5000U
 
@@ -82,6 +85,14 @@ static int add_slot(struct gsp_record *rec, pid_t pid, bool is_root, struct gsp_
     return GSP_OK;
 }
 
+static int open_native(const struct gsp_record *rec, struct gsp_slot *slot)
+{
+    int rc = gsp_slot_native_open(slot, rec->store);
+    if (rc == GSP_OK)
+        gsp_mixed_choose(slot->mixed, rec->opts.capture);
+    return rc;
+}
+
 /* Attaches to a process that must be Python, or about to be. */
 static int attach_root(struct gsp_record *rec, struct gsp_err *err)
 {
@@ -95,7 +106,7 @@ static int attach_root(struct gsp_record *rec, struct gsp_err *err)
     }
     /* With its children in view a shell may be the root. */
     if (rc == GSP_E_NOTPY && rec->opts.native)
-        rc = gsp_slot_native_open(slot, rec->store);
+        rc = open_native(rec, slot);
     if (rc != GSP_OK && !(rec->opts.subprocesses && rc == GSP_E_NOTPY))
         return gsp_err_set(err, rc, slot->last_err.sys, "%s", slot->last_err.msg);
     return GSP_OK;
@@ -232,13 +243,31 @@ static bool is_full_due(const struct gsp_record *rec, int64_t now_ns)
     return age_ns >= FULL_INTERVAL_NS && age_ns >= FULL_COST_FACTOR * rec->full_cost_ns;
 }
 
+/* Asks for the ends of all processes at once. */
+static void find_ended(struct gsp_record *rec)
+{
+    struct pollfd asked[ENDS_BATCH];
+    for (size_t from = 0; from < rec->slot_count; from += ENDS_BATCH) {
+        struct gsp_slot *const *slots = rec->slots + from;
+        size_t left = rec->slot_count - from;
+        nfds_t count = left < ENDS_BATCH ? left : ENDS_BATCH;
+        /* Without a descriptor (-1) there is no answer here: such a one is asked for alone. */
+        for (size_t i = 0; i < count; i++)
+            asked[i] = (struct pollfd){.fd = slots[i]->pidfd, .events = POLLIN};
+        bool polled = poll(asked, count, 0) >= 0;
+        for (size_t i = 0; i < count; i++) {
+            bool is_alive =
+                polled && asked[i].fd >= 0 ? asked[i].revents == 0 : gsp_slot_is_alive(slots[i]);
+            if (!is_alive)
+                end_slot(rec, slots[i]);
+        }
+    }
+}
+
 /* Looks for new processes of the tree, and for such as have ended. */
 static void scan_tree(struct gsp_record *rec, int64_t now_ns)
 {
-    for (size_t i = 0; i < rec->slot_count; i++) {
-        if (!gsp_slot_is_alive(rec->slots[i]))
-            end_slot(rec, rec->slots[i]);
-    }
+    find_ended(rec);
     if (rec->opts.subprocesses) {
         if (!gsp_births_each(&rec->births, meet_newborn, rec))
             rec->births_missed = true;
@@ -287,13 +316,14 @@ static bool is_chosen(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_
 static int intern_mixed(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
                         struct gsp_slot_thread *note, struct gsp_err *err)
 {
-    struct gsp_mixed_who who = {thread->tid, slot->target, slot->target ? thread : NULL};
+    struct gsp_mixed_who who = {thread->tid, slot->target, thread};
     struct gsp_mixed_stack stack;
     int rc = thread->tid ? gsp_mixed_take(slot->mixed, &who, &stack, err) : GSP_E_NOPROC;
     if (rc == GSP_E_PERM)
         return rc;
     if (rc == GSP_OK) {
         rec->stats.losses.unmerged += stack.unmerged;
+        gsp_native_stats_add(&rec->stats.native, &stack);
         return gsp_mixed_intern(slot->mixed, &who, &stack, rec->profile, &note->stack, err);
     }
     if (!slot->target) {
@@ -420,6 +450,8 @@ static void open_mixed(struct gsp_record *rec, struct gsp_slot *slot)
     struct gsp_mem *mem = gsp_py_target_mem(slot->target);
     slot->mixed_failed =
         gsp_mixed_open(slot->pid, mem, rec->store, &slot->mixed, &slot->last_err) != GSP_OK;
+    if (slot->mixed)
+        gsp_mixed_choose(slot->mixed, rec->opts.capture);
 }
 
 /* A process that is no Python: its native frames, if those are wanted. */
@@ -453,7 +485,7 @@ static void try_slot(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_
         end_slot(rec, slot);
     if (rc == GSP_E_NOTPY && rec->opts.native && slot->state == GSP_SLOT_TRYING &&
         slot->tries > NATIVE_TRIES)
-        gsp_ignore(gsp_slot_native_open(slot, rec->store)); /* else it is tried again */
+        gsp_ignore(open_native(rec, slot)); /* else it is tried again */
 }
 
 static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
