@@ -46,6 +46,7 @@ packages() {
         golang-go               cmd:go
         gdb                     cmd:gcore
         python3-greenlet        py:greenlet
+        python3-gevent          py:gevent
         chromium                cmd:chromium
         tmux                    cmd:tmux
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc

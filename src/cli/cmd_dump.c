@@ -120,6 +120,11 @@ static void put_task(const struct dump_opts *opts, const struct gsp_dump_task *t
         gsp_buf_term(out, task->waits_for);
         gsp_buf_puts(out, task->waits_for_task ? "\"" : "");
     }
+    if (task->parent.len) {
+        gsp_buf_puts(out, ", parent \"");
+        gsp_buf_term(out, task->parent);
+        gsp_buf_putc(out, '"');
+    }
     gsp_buf_puts(out, ")\n");
     for (size_t i = 0; i < task->frame_count; i++)
         put_frame(opts, &task->frames[i], out);
@@ -256,6 +261,11 @@ static void json_task(const struct dump_opts *opts, const struct gsp_dump_task *
         gsp_json_null(json);
     gsp_json_key(json, "waits_for_task");
     gsp_json_bool(json, task->waits_for_task);
+    gsp_json_key(json, "parent");
+    if (task->parent.len)
+        gsp_json_sv(json, task->parent);
+    else
+        gsp_json_null(json);
     gsp_json_key(json, "frames");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < task->frame_count; i++)

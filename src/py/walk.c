@@ -335,6 +335,10 @@ static bool caller_holds(struct gsp_snap *snap, const struct gsp_py_frame *calle
     if (!callee->direct || callee->caller != caller->addr || !callee->func || !caller->sp)
         return false;
     uint64_t words[PROOF_WORDS];
+    /* A stack that ends within the callee's frame is that of another frame which lay here; and the
+     * function that is found there is the callee's own word, no proof. */
+    if (caller->sp >= callee->addr && caller->sp - callee->addr < HEADER_MAX)
+        return false;
     if (caller->sp + sizeof(words) > callee->addr && caller->sp < callee->addr) {
         /* The stack of the caller ends where the callee begins. */
         size_t count = (callee->addr - caller->sp) / 8;

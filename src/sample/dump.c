@@ -334,11 +334,11 @@ static void take_task(void *user, const struct gsp_py_task *task)
 static void take_greenlet(void *user, const struct gsp_py_greenlet *greenlet)
 {
     struct taking *take = user;
-    gsp_auto_buf name = {0};
-    gsp_buf_putsv(&name, greenlet->type);
-    gsp_buf_printf(&name, " at 0x%llx", (unsigned long long)greenlet->addr);
-    struct gsp_dump_task row = {
-        .is_greenlet = true, .name = arena_text(take, gsp_buf_sv(&name)), .state = "suspended"};
+    struct gsp_dump_task row = {.is_greenlet = true,
+                                .name = arena_text(take, greenlet->label),
+                                .state = greenlet->is_running ? "running" : "suspended",
+                                .parent = arena_text(take, greenlet->parent),
+                                .python_id = greenlet->python_id};
     add_task(take, &row, greenlet->chain);
 }
 

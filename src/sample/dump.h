@@ -48,15 +48,16 @@ struct gsp_dump_thread {
     size_t frame_count;
 };
 
-/* What runs in turns on a thread: a task of asyncio, or a greenlet that is switched out. */
+/* What runs in turns on a thread: a task of asyncio, or a greenlet. */
 struct gsp_dump_task {
     bool is_greenlet;
     struct gsp_sv name;
     const char *state;       /* "waiting"; static */
     struct gsp_sv waits_for; /* a task's name, or a future's type; empty: nothing, or unknown */
     bool waits_for_task;
-    uint64_t python_id;                  /* of its thread; 0 unknown */
-    const struct gsp_dump_frame *frames; /* innermost first */
+    struct gsp_sv parent; /* of a greenlet: the one that goes on when it ends; empty: none */
+    uint64_t python_id;   /* of its thread; 0 unknown */
+    const struct gsp_dump_frame *frames; /* innermost first; none of a greenlet that runs */
     size_t frame_count;
 };
 

@@ -1,37 +1,223 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dump: greenlets that are switched out, with their whole stacks."""
+"""Greenlets: those that are switched out have their whole stacks in a dump, the one that runs has
+its parents, and a recording never mixes two of them."""
 
 from __future__ import annotations
 
 import json
-from typing import List
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
 
 import pytest
 
 from conftest import StartTarget
-from support import Json, Python, gsprof
+from support import PATIENCE_S, Json, Python, Target, gsprof, main_python, record
+
+SYSTEM = "/usr/bin/python3"
 
 
-def greenlets(pid: int) -> List[Json]:
-    (thread,) = json.loads(gsprof("dump", "--json", "-p", pid).out)
-    return [task for task in thread["tasks"] if task["kind"] == "greenlet"]
+def has_module(python: str, name: str, folder: Optional[Path] = None) -> bool:
+    env = {**os.environ, **({"PYTHONPATH": str(folder)} if folder else {})}
+    done = subprocess.run(
+        [python, "-c", f"import {name}"],
+        stderr=subprocess.DEVNULL,
+        env=env,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    return done.returncode == 0
 
 
-def test_greenlets(python: Python, start: StartTarget) -> None:
-    target = start("greenlets.py", python=python)
-    if "missing" in target.facts:
-        pytest.skip("this interpreter has no greenlet")
-    if not (3, 9) <= python.version < (3, 14):
-        pytest.skip("greenlets are found in 3.9 to 3.13")
-    found = {
-        tuple(frame["name"] for frame in task["frames"]): task for task in greenlets(target.pid)
-    }
+def fetch(python: Python) -> Path:
+    """A folder with greenlet for an interpreter that has none, from the package index."""
+    minor = f"3.{python.version[1]}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "gsprof" / "greenlet" / minor
+    if not folder.is_dir():
+        pip = shutil.which("pip3") or shutil.which("pip")
+        if os.environ.get("GSPROF_TEST_NO_DOWNLOAD") or pip is None:
+            pytest.skip(f"no greenlet for {minor}: no pip, or downloads are switched off")
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
+            done = subprocess.run(
+                [
+                    *(pip, "install", "-q", "--no-deps", "--only-binary", ":all:"),
+                    *("--python-version", minor, "--target", f"{work}/new", "greenlet"),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            if done.returncode:
+                last = (done.stdout.strip().splitlines() or ["no reason given"])[-1]
+                pytest.skip(f"no greenlet for {minor}: {last}")
+            try:
+                os.rename(f"{work}/new", folder)
+            except OSError:
+                assert folder.is_dir()  # another run was first
+    if not has_module(python.path, "greenlet", folder):
+        pytest.skip(f"greenlet does not load into {python}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def greenlet_env(python: Python) -> Dict[str, str]:
+    """What has to be in the environment of an interpreter for it to have greenlet."""
+    if python.label.split("-")[0].endswith("t"):
+        pytest.skip("the collector of free-threaded builds keeps no lists")
+    if has_module(python.path, "greenlet"):
+        return {}
+    assert python.path != SYSTEM, "python3-greenlet is one of the packages that tests need"
+    return {"PYTHONPATH": str(fetch(python))}
+
+
+def threads_of(pid: int, *args: object) -> Dict[str, Json]:
+    threads: List[Json] = json.loads(gsprof("dump", "--json", "-p", pid, *args).out)
+    return {thread["thread_name"]: thread for thread in threads}
+
+
+def names(task: Json) -> Tuple[str, ...]:
+    return tuple(frame["name"].rsplit(".", 1)[-1] for frame in task["frames"])
+
+
+def check_frames(target: Target) -> None:
+    threads = threads_of(target.pid)
+    assert set(threads) == {"MainThread", "other"}
+    found = {names(task): task for task in threads["MainThread"]["tasks"]}
     assert set(found) == {
         ("deep", "deep", "deep", "deep", "first"),
         ("deep", "deep", "through_sorted", "second"),
+        ("between",),
         ("main", "<module>"),
+        (),
     }
+    assert all(task["kind"] == "greenlet" for task in found.values())
+    running = found.pop(())
+    assert {task["state"] for task in found.values()} == {"suspended"}
+    assert running["state"] == "running"
     own = found[("deep", "deep", "through_sorted", "second")]
-    assert own["name"].startswith("OwnGreenlet at 0x") and own["state"] == "suspended"
+    assert own["name"].startswith("own one (OwnGreenlet at 0x")
     lines = [frame["line"] for frame in found[("deep", "deep", "deep", "deep", "first")]["frames"]]
     assert len(set(lines[1:4])) == 1 and lines[0] != lines[1] and 0 not in lines
+    # The thread's own stack ends where the running greenlet began; parents go on from there.
+    assert names(threads["MainThread"]) == ("station", "stand")
+    assert f"0x{target.facts['running']:x}" in running["name"]
+    assert running["parent"] == found[("between",)]["name"]
+    assert f"0x{target.facts['between']:x}" in running["parent"]
+    assert found[("between",)]["parent"] == found[("main", "<module>")]["name"]
+    assert own["parent"] == found[("main", "<module>")]["name"]
+    assert found[("main", "<module>")]["parent"] is None
+    assert found[("main", "<module>")]["name"].startswith("main greenlet")
+    # Greenlets belong to the thread on whose stack they are.
+    (other,) = threads["other"]["tasks"]
+    assert names(other) == ("deep", "deep") and other["state"] == "suspended"
+    assert other["parent"] not in {task["name"] for task in found.values()}
+
+
+def test_dump(python: Python, greenlet_env: Dict[str, str], start: StartTarget) -> None:
+    check_frames(start("greenlets.py", python=python, env=greenlet_env))
+
+
+def test_text(start: StartTarget) -> None:
+    target = start("greenlets.py", exe=SYSTEM)
+    text = gsprof("dump", "-p", target.pid).out
+    assert '(running, parent "' in text and '(suspended, parent "main greenlet' in text
+    assert "Greenlet" not in gsprof("dump", "-p", target.pid, "--tasks", "never").out
+
+
+def test_locals(start: StartTarget) -> None:
+    target = start("greenlets.py", exe=SYSTEM)
+    tasks = threads_of(target.pid, "--locals")["MainThread"]["tasks"]
+    (first,) = [task for task in tasks if names(task)[-1:] == ("first",)]
+    values = [[row["repr"] for row in frame["locals"]] for frame in first["frames"]]
+    assert values == [["0"], ["1"], ["2"], ["3"], []]
+
+
+@pytest.mark.parametrize("flags", [[], ["--blocking"], ["--gil"]], ids=["plain", "stops", "gil"])
+def test_recording_mixes_nothing(
+    python: Python,
+    flags: List[str],
+    greenlet_env: Dict[str, str],
+    start: StartTarget,
+    tmp_path: Path,
+) -> None:
+    """Two greenlets take turns some hundred thousand times a second; each stack is one of theirs,
+    from its first frame on."""
+    target = start("greenlets_switching.py", python=python, env=greenlet_env)
+    legal = {tuple(stack) for stack in target.facts["stacks"]}
+    profile = record(target.pid, tmp_path / "out.json", *flags, rate_hz=1000)
+    seen = {tuple(sample.names) for sample in profile.samples}
+    assert seen <= legal, seen - legal
+    assert {stack[0] for stack in seen} == {"short_run", "long_run"}
+    assert target.alive()
+
+
+def test_dump_while_they_switch(
+    python: Python, greenlet_env: Dict[str, str], start: StartTarget
+) -> None:
+    """A greenlet that goes on while it is read is left out, not shown with another's frames."""
+    target = start("greenlets_switching.py", python=python, env=greenlet_env)
+    legal = {tuple(stack) for stack in target.facts["stacks"]}
+    for _ in range(10):
+        (thread,) = threads_of(target.pid).values()
+        for task in thread["tasks"]:
+            stack = tuple(reversed(names(task)))
+            assert task["state"] in ("running", "suspended")
+            assert not stack or stack in legal or stack == ("<module>", "main"), task
+    assert target.alive()
+
+
+# ------------------------------------------------------------------------ gevent
+
+SLEEPS = {f"sleeper {i}": ("sleep", *["sleeper"] * (i + 1)) for i in range(5)}
+
+
+def by_name(tasks: List[Json]) -> Dict[str, Json]:
+    """Without class and address."""
+    return {task["name"].split(" (")[0]: task for task in tasks}
+
+
+def check_waits(tasks: Dict[str, Json]) -> None:
+    for name, frames in SLEEPS.items():
+        assert names(tasks[name]) == frames, tasks[name]
+        assert tasks[name]["state"] == "suspended"
+        assert "Hub" in tasks[name]["parent"]
+    assert names(tasks["reader"])[-1] == "reader"
+    assert names(tasks["waiter"])[-1] == "waiter"
+
+
+def test_gevent(start: StartTarget) -> None:
+    assert has_module(SYSTEM, "gevent"), "python3-gevent is one of the packages that tests need"
+    target = start("gevents.py", exe=SYSTEM)
+    (thread,) = threads_of(target.pid).values()
+    tasks = by_name(thread["tasks"])
+    check_waits(tasks)
+    (hub,) = [task for name, task in tasks.items() if "Hub" in name]
+    assert hub["state"] == "suspended" and names(hub) == ("run",)
+    assert len(tasks) == len(SLEEPS) + 3
+    target.go()
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        (thread,) = threads_of(target.pid).values()
+        tasks = by_name(thread["tasks"])
+        (hub,) = [task for name, task in tasks.items() if "Hub" in name]
+        if hub["state"] == "running" and thread["state"] == "S":
+            break
+        assert time.monotonic() < deadline, tasks
+    check_waits(tasks)
+    assert names(thread) == ("run",)
+    (main,) = [task for name, task in tasks.items() if name.startswith("main ")]
+    assert names(main)[-3:] == ("wait_for_all", "main", "<module>")
+    assert hub["parent"] == main["name"]
+
+
+def test_main_python_is_tested() -> None:
+    """Debian's greenlet is there, so that at least one interpreter is not skipped."""
+    assert has_module(SYSTEM, "greenlet") or main_python() != SYSTEM

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Greenlets that are switched out at known places while the main one stands at a station."""
+"""Greenlets that are switched out at known places while one of them stands at a station."""
+
+import threading
 
 import target
 
@@ -40,16 +42,39 @@ def over():
 
 
 def stand():
-    """In a greenlet of its own, called from the main one, which is then switched out too."""
-    target.station("greenlets")
+    """Called from another greenlet, which is then switched out and called from the main one."""
+    own = greenlet.getcurrent()
+    target.station(
+        "greenlets",
+        running=id(own),
+        between=id(own.parent),
+        main=id(own.parent.parent),
+    )
+
+
+def between():
+    greenlet.greenlet(stand).switch()
+
+
+def in_thread(ready, end):
+    one = greenlet.greenlet(deep)
+    one.switch(1)
+    ready.set()
+    end.wait()
 
 
 def main():
     kept = [greenlet.greenlet(first), OwnGreenlet(second), greenlet.greenlet(never)]
+    kept[1].name = "own one"
     kept[0].switch()
     kept[1].switch()
     greenlet.greenlet(over).switch()
-    greenlet.greenlet(stand).switch()
+    ready = threading.Event()
+    thread = threading.Thread(target=in_thread, args=(ready, threading.Event()), daemon=True)
+    thread.name = "other"
+    thread.start()
+    ready.wait()
+    greenlet.greenlet(between).switch()
 
 
 if greenlet:
