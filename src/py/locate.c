@@ -13,12 +13,16 @@
 #include "proc/task.h"
 
 /* Read-only data of an interpreter is some 3 MB; the version's text lies there. */
-#define SCAN_BYTES_MAX (64U << 20)
-#define SCAN_STEP      (256U << 10)
-#define COOKIE         "xdebugpy"
+#define SCAN_BYTES_MAX   (64U << 20)
+#define SCAN_STEP        (256U << 10)
+#define COOKIE           "xdebugpy"
+
+/* The beginning of an ELF image tells it from others: sizes of its segments, its build-id. */
+#define IMAGE_HEAD_BYTES 1024U
 
 struct found {
     struct gsp_image *image; /* of the file that has the runtime */
+    gsp_raddr start;         /* where it begins */
     gsp_raddr runtime;
     uint32_t version; /* 0 while unknown; only major and minor when from a name */
 };
@@ -204,6 +208,7 @@ static int try_map(const struct gsp_py_place *place, const struct gsp_map *map, 
         return rc;
     }
     found->image = image;
+    found->start = map->start;
     found->version = find_version(mem, found, map->path);
     return GSP_OK;
 }
@@ -323,6 +328,7 @@ int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *ou
     if (rc != GSP_OK)
         return rc;
     out->addr = found.runtime;
+    out->image = found.start;
     out->code_type = symbol(found.image, "PyCode_Type");
     const struct gsp_map *map = gsp_maps_find(place->maps, found.runtime);
     rc = choose_layout(place->mem, &found, map ? map->path : "?", out, err);
@@ -330,6 +336,23 @@ int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *ou
         out->asyncio_debug = find_asyncio(place, found.image);
     gsp_image_close(found.image);
     return rc == GSP_OK ? validate(place->mem, out, err) : rc;
+}
+
+int gsp_py_locate_forked(struct gsp_mem *mem, struct gsp_mem *parent_mem,
+                         const struct gsp_py_runtime *parent, struct gsp_py_runtime *out,
+                         struct gsp_err *err)
+{
+    unsigned char here[IMAGE_HEAD_BYTES];
+    unsigned char there[IMAGE_HEAD_BYTES];
+    *out = (struct gsp_py_runtime){0};
+    int rc = gsp_mem_read(mem, parent->image, here, sizeof(here));
+    if (rc == GSP_OK)
+        rc = gsp_mem_read(parent_mem, parent->image, there, sizeof(there));
+    if (rc != GSP_OK || memcmp(here, there, sizeof(here)) != 0)
+        return gsp_err_set(err, GSP_E_NOTPY, 0, "not the program of its parent");
+    *out = *parent;
+    rc = validate(mem, out, err);
+    return rc == GSP_OK ? rc : gsp_err_set(err, GSP_E_NOTPY, 0, "not the program of its parent");
 }
 
 int gsp_py_locate(pid_t pid, struct gsp_mem *mem, struct gsp_py_runtime *out, struct gsp_err *err)

@@ -19,6 +19,7 @@
 
 struct gsp_py_runtime {
     gsp_raddr addr;          /* _PyRuntime */
+    gsp_raddr image;         /* first byte of the ELF image that has it */
     gsp_raddr code_type;     /* PyCode_Type; 0 when it could not be found */
     gsp_raddr asyncio_debug; /* 3.14+: what asyncio tells of itself; 0 when it is not loaded */
     struct gsp_py_layout layout;
@@ -37,6 +38,11 @@ struct gsp_py_place {
  * initialised yet), FORMAT (its memory makes no sense), NOPROC, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_py_locate(pid_t pid, struct gsp_mem *mem, struct gsp_py_runtime *out,
                                  struct gsp_err *err);
+/* The same for a process that was forked from one whose runtime is known: it is where it was
+ * there, unless the process has become another program since (NOTPY: search it). */
+GSP_MUST_CHECK int gsp_py_locate_forked(struct gsp_mem *mem, struct gsp_mem *parent_mem,
+                                        const struct gsp_py_runtime *parent,
+                                        struct gsp_py_runtime *out, struct gsp_err *err);
 /* The same where the map is known already: a core file. */
 GSP_MUST_CHECK int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *out,
                                     struct gsp_err *err);

@@ -44,13 +44,22 @@ static int begin(struct gsp_py_target *target, struct gsp_err *err)
 
 int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, struct gsp_err *err)
 {
+    return gsp_py_target_open_child(pid, NULL, out, err);
+}
+
+int gsp_py_target_open_child(pid_t pid, struct gsp_py_target *parent, struct gsp_py_target **out,
+                             struct gsp_err *err)
+{
     *out = NULL;
     struct gsp_py_target *target = calloc(1, sizeof(*target));
     if (!target)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
     target->pid = pid;
     int rc = gsp_mem_open_pid(pid, &target->mem, err);
-    if (rc == GSP_OK)
+    bool located =
+        rc == GSP_OK && parent &&
+        gsp_py_locate_forked(target->mem, parent->mem, &parent->run, &target->run, NULL) == GSP_OK;
+    if (rc == GSP_OK && !located)
         rc = gsp_py_locate(pid, target->mem, &target->run, err);
     if (rc == GSP_OK)
         rc = begin(target, err);

@@ -74,6 +74,10 @@ struct gsp_py_target; /* opaque */
 
 /* Fails with NOPROC, PERM, NOTPY, VERSION, STARTING, FORMAT, NOMEM. */
 GSP_MUST_CHECK int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, struct gsp_err *err);
+/* The same for a child of parent, which is borrowed for the call: one that was forked from it has
+ * its interpreter where the parent has it, and need not be searched. */
+GSP_MUST_CHECK int gsp_py_target_open_child(pid_t pid, struct gsp_py_target *parent,
+                                            struct gsp_py_target **out, struct gsp_err *err);
 /* A process that is no more, as a core file has it: nothing is asked of the kernel, states are
  * unknown, and looks should be GSP_PY_LOOK_STILL.  core is borrowed until gsp_py_target_close(). */
 GSP_MUST_CHECK int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out,

@@ -69,10 +69,10 @@ void gsp_slot_free(struct gsp_slot *slot)
     free(slot);
 }
 
-int gsp_slot_attach(struct gsp_slot *slot, int64_t now_ns)
+int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t now_ns)
 {
     struct gsp_err here = {0};
-    int rc = gsp_py_target_open(slot->pid, &slot->target, &here);
+    int rc = gsp_py_target_open_child(slot->pid, parent, &slot->target, &here);
     /* That it has ended meanwhile says less than what it was while it lived. */
     if (rc != GSP_E_NOPROC || !slot->last_err.code)
         slot->last_err = here;

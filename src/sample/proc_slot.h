@@ -73,8 +73,9 @@ GSP_MUST_CHECK int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out,
 void gsp_slot_free(struct gsp_slot *slot); /* NULL does nothing */
 
 /* Tries to attach; 0, or why not (kept in last_err).  The next try is put off longer each
- * time. */
-GSP_MUST_CHECK int gsp_slot_attach(struct gsp_slot *slot, int64_t now_ns);
+ * time.  parent: the target of the process that made this one, which saves a search; NULL. */
+GSP_MUST_CHECK int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent,
+                                   int64_t now_ns);
 /* Lets go of the target, to be tried again: after exec, or when it makes no sense any more. */
 void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns);
 /* Is it still the same living process? */

@@ -99,7 +99,7 @@ static int attach_root(struct gsp_record *rec, struct gsp_err *err)
     struct gsp_slot *slot = rec->slots[0];
     int64_t deadline_ns = gsp_now_ns() + START_LIMIT_NS;
     int rc;
-    while ((rc = gsp_slot_attach(slot, gsp_now_ns())) == GSP_E_STARTING) {
+    while ((rc = gsp_slot_attach(slot, NULL, gsp_now_ns())) == GSP_E_STARTING) {
         if (gsp_now_ns() > deadline_ns)
             break;
         usleep(START_STEP_US);
@@ -477,10 +477,21 @@ static int sample_native(struct gsp_record *rec, struct gsp_slot *slot, struct g
     return GSP_OK;
 }
 
+/* The target of the process that made this one; NULL when it is not sampled. */
+static struct gsp_py_target *parent_of(const struct gsp_record *rec, const struct gsp_slot *slot)
+{
+    for (size_t i = 0; i < rec->slot_count; i++) {
+        const struct gsp_slot *other = rec->slots[i];
+        if (other->pid == slot->ppid && other->state == GSP_SLOT_PYTHON)
+            return other->target;
+    }
+    return NULL;
+}
+
 /* Attaches when it is time to; what has been no Python for a while is taken as it is. */
 static void try_slot(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
 {
-    int rc = gsp_slot_attach(slot, now_ns);
+    int rc = gsp_slot_attach(slot, parent_of(rec, slot), now_ns);
     if (rc == GSP_E_NOPROC && !gsp_slot_is_alive(slot))
         end_slot(rec, slot);
     if (rc == GSP_E_NOTPY && rec->opts.native && slot->state == GSP_SLOT_TRYING &&
