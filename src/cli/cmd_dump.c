@@ -58,6 +58,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof dump -p 4242 --subprocesses", "With its workers"},
     {"gsprof dump -p 4242 --json", "For a program to read"},
     {"gsprof dump --core core.4242 --locals", "What a process did when it crashed"},
+    {"gsprof dump --core core.4242 --native", "Also in C, and of programs without Python"},
 };
 
 static struct gsp_sv shown_file(const struct dump_opts *opts, struct gsp_sv file)
@@ -140,11 +141,12 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
         gsp_buf_printf(out, " (%d inside)", (int)dump->ns_pid);
     gsp_buf_puts(out, ": ");
     gsp_buf_term(out, gsp_sv_of(dump->cmdline));
-    gsp_buf_printf(out, "\nPython v%s (", dump->version);
+    gsp_buf_printf(out, dump->version[0] ? "\nPython v%s (" : "\nNo Python (%s", dump->version);
     gsp_buf_term(out, gsp_sv_of(dump->exe));
     gsp_buf_puts(out, ")\n");
     if (dump->signal)
-        gsp_buf_printf(out, "Ended by signal %d (%s)\n", dump->signal, strsignal(dump->signal));
+        gsp_buf_printf(out, "Ended by signal %d (%s) in thread %d\n", dump->signal,
+                       strsignal(dump->signal), (int)dump->signal_tid);
     for (size_t i = 0; i < dump->thread_count; i++) {
         const struct gsp_dump_thread *thread = &dump->threads[i];
         gsp_buf_putc(out, '\n');
@@ -231,15 +233,27 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
     gsp_json_key(json, "executable");
     gsp_json_str(json, dump->exe);
     gsp_json_key(json, "python_version");
-    gsp_json_str(json, dump->version);
+    gsp_json_str(json, dump->version[0] ? dump->version : NULL);
     if (dump->is_core) {
         gsp_json_key(json, "signal");
         if (dump->signal)
             gsp_json_i64(json, dump->signal);
         else
             gsp_json_null(json);
+        gsp_json_key(json, "signal_os_thread_id");
+        if (dump->signal_tid)
+            gsp_json_i64(json, dump->signal_tid);
+        else
+            gsp_json_null(json);
         gsp_json_key(json, "missing_bytes");
         gsp_json_u64(json, dump->missing_bytes);
+        gsp_json_key(json, "missing_files");
+        gsp_json_arr_begin(json);
+        for (size_t i = 0; i < dump->lacking_count; i++)
+            gsp_json_str(json, dump->lacking[i]);
+        gsp_json_arr_end(json);
+        gsp_json_key(json, "python_problem");
+        gsp_json_str(json, dump->python_problem);
     }
     gsp_json_obj_end(json);
 }
@@ -301,7 +315,10 @@ static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dum
     gsp_json_key(json, "pid");
     gsp_json_i64(json, dump->pid);
     gsp_json_key(json, "thread_id");
-    gsp_json_u64(json, thread->python_id);
+    if (thread->python_id)
+        gsp_json_u64(json, thread->python_id);
+    else
+        gsp_json_null(json);
     gsp_json_key(json, "os_thread_id");
     if (thread->os_id)
         gsp_json_u64(json, thread->os_id);
@@ -345,8 +362,26 @@ struct sink {
     struct gsp_term term;
     struct gsp_json json;
     struct gsp_buf out;
-    uint64_t missing_bytes; /* of a core */
+    struct gsp_buf losses; /* lines for stderr: what a core does not have */
 };
+
+static void put_losses(const struct gsp_dump *dump, struct gsp_buf *out)
+{
+    if (dump->python_problem) {
+        gsp_buf_puts(out, "gsprof: native frames only: ");
+        gsp_buf_term(out, gsp_sv_of(dump->python_problem));
+        gsp_buf_putc(out, '\n');
+    }
+    if (dump->missing_bytes)
+        gsp_buf_printf(out,
+                       "gsprof: the core file is cut: %" PRIu64 " bytes of memory are missing\n",
+                       dump->missing_bytes);
+    for (size_t i = 0; i < dump->lacking_count; i++) {
+        gsp_buf_puts(out, "gsprof: ");
+        gsp_buf_term(out, gsp_sv_of(dump->lacking[i]));
+        gsp_buf_puts(out, " is not here, or another build: its frames are shown by address\n");
+    }
+}
 
 /* pid 0: the core file. */
 static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
@@ -360,7 +395,7 @@ static int dump_one(struct sink *sink, pid_t pid, struct gsp_err *err)
                  : gsp_dump_take_core(sink->opts->core, &take, &dump, err);
     if (rc < 0)
         return rc;
-    sink->missing_bytes = dump->missing_bytes;
+    put_losses(dump, &sink->losses);
     if (sink->opts->json) {
         for (size_t i = 0; i < dump->thread_count; i++)
             json_thread(sink->opts, dump, &dump->threads[i], &sink->json);
@@ -406,10 +441,13 @@ static void tell_losses(const struct gsp_parsed *parsed, const struct sink *sink
     if (skipped)
         gsp_term_line(&term, "gsprof: %zu processes of the tree were skipped: not Python, or gone",
                       skipped);
-    if (sink->missing_bytes)
-        gsp_term_line(&term,
-                      "gsprof: the core file is cut: %" PRIu64 " bytes of memory are missing",
-                      sink->missing_bytes);
+    for (size_t at = 0; at < sink->losses.len;) {
+        const char *line = sink->losses.p + at;
+        const char *end = memchr(line, '\n', sink->losses.len - at);
+        size_t len = end ? (size_t)(end - line) : sink->losses.len - at;
+        gsp_term_line(&term, "%.*s", (int)len, line);
+        at += len + 1;
+    }
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -417,9 +455,8 @@ static int run(const struct gsp_parsed *parsed)
     const struct dump_opts *opts = parsed->opts;
     if (!opts->pid && !opts->core)
         return gsp_cli_misuse(parsed, "dump needs a process: --pid PID, or --core FILE");
-    if (opts->core && (opts->pid || opts->subprocesses || opts->blocking || opts->native))
-        return gsp_cli_misuse(parsed, "--core does not go with --pid, --subprocesses, "
-                                      "--blocking, --native");
+    if (opts->core && (opts->pid || opts->subprocesses || opts->blocking))
+        return gsp_cli_misuse(parsed, "--core does not go with --pid, --subprocesses, --blocking");
     struct sink sink = {.opts = opts};
     struct gsp_err err = {0};
     size_t skipped = 0;
@@ -436,14 +473,17 @@ static int run(const struct gsp_parsed *parsed)
     if (rc == GSP_OK)
         rc = gsp_cli_put_text(NULL, false, &sink.out, &err);
     gsp_buf_free(&sink.out);
-    if (rc < 0)
+    if (rc < 0) {
+        gsp_buf_free(&sink.losses);
         return gsp_cli_fail(parsed,
                             &(struct gsp_hint_context){.pid = (pid_t)opts->pid,
                                                        .path = opts->core,
                                                        .blocking = opts->blocking,
                                                        .is_core = opts->core != NULL},
                             &err);
+    }
     tell_losses(parsed, &sink, skipped);
+    gsp_buf_free(&sink.losses);
     return 0;
 }
 
@@ -454,7 +494,8 @@ const struct gsp_command gsp_cmd_dump = {
     .about = "Prints the stack of each thread, innermost frame first, and whether the thread is "
              "running (active) or waiting (idle) and holds the GIL. The process is not stopped "
              "and not changed. Of a core file the threads are shown as they were when it was "
-             "written.",
+             "written; with --native also those that Python does not know, and programs without "
+             "Python.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct dump_opts),

@@ -363,6 +363,8 @@ static void hint_core(const struct scene *scene, struct gsp_hint *out)
     set_what(out, "%s", scene->err->msg);
     if (scene->err->code == GSP_E_NOFILE)
         gsp_hint_add(out, "cores that systemd keeps", "coredumpctl list");
+    else if (path && scene->err->code == GSP_E_NOTPY)
+        gsp_hint_add(out, "its native frames", "gsprof dump --core %.200s --native", path);
     else if (path && packed)
         gsp_hint_add(out, "unpacks it", "%s -dc %.200s >core && gsprof dump --core core", packed,
                      path);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 /* An image that is copied from memory because its file cannot be had. */
 #define IMAGE_BYTES_MAX (256U << 20)
 #define IMAGE_CHUNK     (64U << 10)
-/* What is compared of a file and the memory of a dead process: headers and build-id. */
+/* What is compared of a file and the memory of a dead process, at most: its headers. */
 #define HEAD_BYTES      2048U
 
 /* A process that loads and unloads under ever new addresses must not fill our memory. */
@@ -118,8 +119,20 @@ static int open_same(const char *path, uint64_t inode)
     return -1;
 }
 
-/* Of a dead process no inode is known: what memory is left of the image must be that of the
- * file. */
+/* How long the headers of an image are; what follows them in the first page may have been
+ * relocated. */
+static size_t head_len(const unsigned char *image)
+{
+    Elf64_Ehdr ehdr;
+    memcpy(&ehdr, image, sizeof(ehdr));
+    uint64_t end = sizeof(ehdr);
+    if (ehdr.e_phoff == sizeof(ehdr))
+        end += (uint64_t)ehdr.e_phnum * sizeof(Elf64_Phdr);
+    return end < HEAD_BYTES ? (size_t)end : HEAD_BYTES;
+}
+
+/* The inode of a dead process's file is what its maps believe: what memory is left of the image
+ * must be that of the file too. */
 static int open_by_name(const struct gsp_native *native, const struct gsp_native_module *module)
 {
     int fd = open_same(module->path, module->inode);
@@ -127,7 +140,7 @@ static int open_by_name(const struct gsp_native *native, const struct gsp_native
     unsigned char bytes[HEAD_BYTES];
     if (fd < 0 || gsp_mem_read(native->mem, module->base, memory, sizeof(memory)) != GSP_OK ||
         (pread(fd, bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes) &&
-         memcmp(bytes, memory, sizeof(bytes)) == 0))
+         memcmp(bytes, memory, head_len(bytes)) == 0))
         return fd;
     close(fd);
     return -1;

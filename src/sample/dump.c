@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sample/dump.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/time.h"
-#include "proc/core.h"
 #include "proc/stop.h"
 #include "proc/task.h"
 #include "py/async.h"
 #include "py/greenlet.h"
 #include "py/object.h"
 #include "py/target.h"
+#include "sample/core_native.h"
 #include "sample/mixed.h"
 
 #define LOCALS_MAX    256U
@@ -20,6 +21,7 @@
 #define VALUE_BYTES   128U
 #define HOLD_LIMIT_NS (500 * GSP_NS_PER_MS)
 #define ARENA_CHUNK   16384U
+#define LACKING_MAX   64U
 
 /* Everything a dump points to lives in chunks that are freed with it. */
 struct chunk {
@@ -42,7 +44,10 @@ struct taking {
     struct gsp_dump_task *tasks;
     size_t task_cap;
     struct gsp_mixed *mixed; /* NULL: Python frames only */
-    const char *core_name;   /* what the kernel called a process whose core this is */
+    struct gsp_core *core;   /* NULL: a live process */
+    struct gsp_mem *core_mem;
+    struct gsp_buf stack; /* of a thread of the core */
+    const char *lacking[LACKING_MAX];
     unsigned flags;
     bool failed; /* an allocation did */
 };
@@ -178,37 +183,66 @@ static struct gsp_dump_frame native_frame(struct taking *take, const char *name,
                                    .is_native = true};
 }
 
+/* A file whose frames cannot be named; said once. */
+static void note_lack(struct taking *take, const char *path)
+{
+    size_t count = take->dump->pub.lacking_count;
+    if (!path || count == LACKING_MAX)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(take->lacking[i], path) == 0)
+            return;
+    }
+    take->lacking[count] = arena_text(take, gsp_sv_of(path)).p;
+    take->dump->pub.lacking_count++;
+}
+
 /* The frames of one address: inlined calls first.  Returns how many. */
 static size_t take_native(struct taking *take, uint64_t pc, struct gsp_dump_frame *frames)
 {
     struct gsp_native_symbol symbol;
     size_t count = 0;
+    char address[32];
     if (!gsp_mixed_symbol(take->mixed, pc, &symbol))
         symbol = (struct gsp_native_symbol){.module = ""};
+    snprintf(address, sizeof(address), "0x%llx", (unsigned long long)pc);
+    if (take->core && !symbol.name)
+        note_lack(take, gsp_core_file_lacks(take->core, pc));
     for (size_t i = 0; i < symbol.inlined_count; i++) {
         const struct gsp_native_inline *in = &symbol.inlined[i];
         frames[count++] =
             native_frame(take, in->name, in->file ? in->file : symbol.module, in->line);
     }
-    frames[count++] = native_frame(take, symbol.name ? symbol.name : "(unknown)",
+    frames[count++] = native_frame(take, symbol.name ? symbol.name : address,
                                    symbol.file ? symbol.file : symbol.module, symbol.line);
     return count;
 }
 
-/* Native and Python frames of this moment; false if they could not be had. */
-static bool take_mixed(struct taking *take, struct gsp_py_thread *thread,
+static int take_stack(struct taking *take, const struct gsp_mixed_who *who,
+                      struct gsp_mixed_stack *out)
+{
+    if (!take->core)
+        return gsp_mixed_take(take->mixed, who, out, NULL);
+    struct gsp_native_copy copy;
+    int rc = gsp_core_copy(take->core, take->core_mem, who->tid, &take->stack, &copy);
+    return rc == GSP_OK ? gsp_mixed_take_copy(take->mixed, who, &copy, out, NULL) : rc;
+}
+
+/* Native and Python frames of this moment; false if they could not be had.  Without a thread of
+ * Python native ones alone. */
+static bool take_mixed(struct taking *take, pid_t tid, struct gsp_py_thread *thread,
                        struct gsp_dump_thread *out)
 {
-    struct gsp_mixed_who who = {thread->tid, take->target, thread};
+    struct gsp_mixed_who who = {tid, thread ? take->target : NULL, thread};
     struct gsp_mixed_stack stack;
-    if (!take->mixed || !thread->tid || gsp_mixed_take(take->mixed, &who, &stack, NULL) != GSP_OK)
+    if (!take->mixed || !tid || take_stack(take, &who, &stack) != GSP_OK)
         return false;
     size_t cap = stack.count * (GSP_NATIVE_INLINED_MAX + 1) + 1;
     struct gsp_dump_frame *frames = calloc(cap, sizeof(*frames));
     size_t count = 0;
     for (size_t i = 0; frames && i < stack.count; i++) {
         const struct gsp_mixed_frame *frame = &stack.frames[i];
-        if (frame->is_python)
+        if (frame->is_python && thread)
             take_frame(take, thread, frame->python, true, &frames[count++]);
         else
             count += take_native(take, frame->pc, &frames[count]);
@@ -238,17 +272,19 @@ static void take_thread(struct taking *take, struct gsp_py_thread *thread,
      * locals the stack stays good if this walk fails. */
     int before = thread->status;
     struct gsp_dump_thread mixed = {0};
-    bool has_mixed = take_mixed(take, thread, &mixed);
+    bool has_mixed = take_mixed(take, thread->tid, thread, &mixed);
     bool walked =
         has_mixed || gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns()) == GSP_OK;
     if (!walked && before == GSP_OK && !take->opts->locals)
         thread->status = GSP_OK;
     bool is_core = take->dump->pub.is_core;
+    if (is_core && !walked) /* as in a cut core: what called the interpreter is something */
+        has_mixed = take_mixed(take, thread->tid, NULL, &mixed);
     gsp_auto_buf comm = {0};
     if (thread->tid && !is_core)
         gsp_task_comm(take->dump->pub.pid, thread->tid, &comm);
     if (is_core && thread->is_main)
-        gsp_buf_puts(&comm, take->core_name);
+        gsp_buf_puts(&comm, gsp_core_info(take->core)->name);
     *out = (struct gsp_dump_thread){.os_id = (uint64_t)thread->tid,
                                     .python_id = thread->python_id,
                                     .name = arena_text(take, gsp_buf_sv(&comm)),
@@ -371,7 +407,10 @@ static int take_threads(struct taking *take, struct gsp_err *err)
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "process %d: %s", (int)dump->pid, gsp_err_text(rc));
     size_t count = gsp_py_target_thread_count(take->target);
-    take->threads = arena_take(take, (count + 1) * sizeof(*take->threads));
+    size_t more = 0; /* those of a core that may be no threads of Python */
+    if (take->core)
+        gsp_core_threads(take->core, &more);
+    take->threads = arena_take(take, (count + more + 1) * sizeof(*take->threads));
     for (size_t i = 0; take->threads && i < count; i++)
         take_thread(take, gsp_py_target_thread(take->target, i), &take->threads[i]);
     if (take->failed)
@@ -435,61 +474,71 @@ static int take_all(struct taking *take, struct gsp_err *err)
     return rc;
 }
 
-static int take_core(struct taking *take, const struct gsp_core *core, struct gsp_err *err)
+static bool is_taken(const struct taking *take, pid_t tid)
 {
-    const struct gsp_core_info *info = gsp_core_info(core);
+    for (size_t i = 0; i < take->dump->pub.thread_count; i++) {
+        if (take->threads[i].os_id == (uint64_t)tid)
+            return true;
+    }
+    return false;
+}
+
+/* The threads of a core that Python does not know: those of libraries, or all of them. */
+static int take_native_threads(struct taking *take, struct gsp_err *err)
+{
     struct gsp_dump *dump = &take->dump->pub;
+    size_t count;
+    const struct gsp_task *tasks = gsp_core_threads(take->core, &count);
+    if (!take->threads)
+        take->threads = arena_take(take, (count + 1) * sizeof(*take->threads));
+    dump->threads = take->threads;
+    for (size_t i = 0; take->threads && i < count; i++) {
+        struct gsp_dump_thread *thread = &take->threads[dump->thread_count];
+        if (is_taken(take, tasks[i].tid))
+            continue;
+        *thread = (struct gsp_dump_thread){.os_id = (uint64_t)tasks[i].tid,
+                                           .is_main = tasks[i].tid == dump->pid};
+        thread->torn = !take_mixed(take, tasks[i].tid, NULL, thread);
+        dump->thread_count++;
+    }
+    if (take->failed || !take->threads)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (dump->thread_count)
+        qsort(take->threads, dump->thread_count, sizeof(*take->threads), by_importance);
+    return GSP_OK;
+}
+
+static void describe_core(struct taking *take)
+{
+    const struct gsp_core_info *info = gsp_core_info(take->core);
+    struct gsp_dump *dump = &take->dump->pub;
+    size_t count;
+    const struct gsp_task *tasks = gsp_core_threads(take->core, &count);
     dump->is_core = true;
-    take->core_name = info->name;
     dump->pid = info->pid;
     dump->ppid = info->ppid;
     dump->signal = info->signal;
-    dump->missing_bytes = info->missing_bytes;
+    dump->signal_tid = info->signal && count ? tasks[0].tid : 0;
     const char *words = info->cmdline[0] ? info->cmdline : info->name;
     dump->cmdline = arena_text(take, gsp_sv_of(words)).p;
     dump->exe = arena_text(take, gsp_sv_of(info->exe)).p;
-    memcpy(dump->version, gsp_py_target_runtime(take->target)->version, sizeof(dump->version));
-    take->flags = GSP_PY_LOOK_IDLE | GSP_PY_LOOK_STILL | GSP_PY_LOOK_NO_STATE;
+}
+
+/* The threads that Python knows. */
+static int take_core_python(struct taking *take, struct gsp_err *err)
+{
+    struct gsp_dump *dump = &take->dump->pub;
     int rc = take_threads(take, err);
     if (rc != GSP_OK)
         return rc;
     size_t unread = 0;
     for (size_t i = 0; i < dump->thread_count; i++)
         unread += take->threads[i].torn;
-    if (unread == dump->thread_count)
+    if (unread == dump->thread_count && !take->mixed)
         return gsp_err_set(err, GSP_E_FAULT, 0, "no stack of its %zu threads can be read", unread);
+    memcpy(dump->version, gsp_py_target_runtime(take->target)->version, sizeof(dump->version));
     take_names(take);
     return GSP_OK;
-}
-
-/* Takes target, which is open; core is NULL for a live process. */
-static int take_target(struct gsp_py_target *target, const struct gsp_core *core,
-                       const struct gsp_dump_opts *opts, struct gsp_dump **out, struct gsp_err *err)
-{
-    struct taking take = {.opts = opts, .target = target};
-    take.dump = calloc(1, sizeof(*take.dump));
-    if (!take.dump) {
-        gsp_py_target_close(target);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    }
-    take.dump->pub.pid = gsp_py_target_pid(target);
-    int rc = core ? take_core(&take, core, err) : take_all(&take, err);
-    gsp_py_target_close(target);
-    if (rc != GSP_OK) {
-        gsp_dump_free(&take.dump->pub);
-        return rc;
-    }
-    *out = &take.dump->pub;
-    return GSP_OK;
-}
-
-int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
-                  struct gsp_err *err)
-{
-    *out = NULL;
-    struct gsp_py_target *target;
-    int rc = gsp_py_target_open(pid, &target, err);
-    return rc == GSP_OK ? take_target(target, NULL, opts, out, err) : rc;
 }
 
 /* Why a core that is there could not be read, if the reason is that parts of it are not. */
@@ -498,11 +547,21 @@ static int explain(const struct gsp_core *core, const char *path, int rc, struct
     char what[sizeof(err->msg)] = "";
     if (err)
         memcpy(what, err->msg, sizeof(what));
-    uint64_t missing = gsp_core_info(core)->missing_bytes;
+    const struct gsp_core_info *info = gsp_core_info(core);
     const char *lacks = gsp_core_lacks(core);
-    if (missing)
-        return gsp_err_set(err, rc, 0, "%.80s: %.100s: %llu bytes of its memory were cut off", path,
-                           what, (unsigned long long)missing);
+    if (info->missing_bytes)
+        return gsp_err_set(err, rc, 0,
+                           "%.80s: %.80s: the file is cut, %llu bytes of memory are missing", path,
+                           what, (unsigned long long)info->missing_bytes);
+    if (info->is_filtered)
+        return gsp_err_set(err, rc, 0,
+                           "%.80s: %.60s: it was written without the memory of the process "
+                           "(/proc/PID/coredump_filter)",
+                           path, what);
+    if (!info->has_files)
+        return gsp_err_set(err, rc, 0,
+                           "%.80s: %.60s: it does not tell which files were mapped (no NT_FILE)",
+                           path, what);
     if (lacks)
         return gsp_err_set(err, rc, 0,
                            "%.80s: %.60s: it needs %.60s, which is not here or another build", path,
@@ -510,22 +569,100 @@ static int explain(const struct gsp_core *core, const char *path, int rc, struct
     return gsp_err_set(err, rc, 0, "%.100s: %.120s", path, what);
 }
 
+/* Python's frames, or, with native ones, why there are none. */
+static int try_python(struct taking *take, const char *path, struct gsp_err *err)
+{
+    struct gsp_err why = {0};
+    const struct gsp_core_info *info = gsp_core_info(take->core);
+    int rc = gsp_py_target_open_core(take->core, &take->target, &why);
+    if (rc == GSP_OK)
+        rc = take_core_python(take, &why);
+    if (rc == GSP_OK)
+        return rc;
+    bool is_whole = !info->missing_bytes && !info->is_filtered && info->has_files;
+    rc = explain(take->core, path, rc, &why);
+    if (!take->opts->native || rc == GSP_E_NOMEM)
+        return gsp_err_set(err, rc, why.sys, "%s", why.msg);
+    if (rc != GSP_E_NOTPY || !is_whole)
+        take->dump->pub.python_problem = arena_text(take, gsp_sv_of(why.msg)).p;
+    return GSP_OK;
+}
+
+static int take_core(struct taking *take, const char *path, struct gsp_err *err)
+{
+    struct gsp_dump *dump = &take->dump->pub;
+    struct gsp_native_store *store = NULL;
+    int rc = GSP_OK;
+    describe_core(take);
+    take->flags = GSP_PY_LOOK_IDLE | GSP_PY_LOOK_STILL | GSP_PY_LOOK_NO_STATE;
+    if (take->opts->native) {
+        rc = gsp_core_mem(take->core, &take->core_mem, err);
+        if (rc == GSP_OK)
+            rc = gsp_native_store_new(&store, err);
+        if (rc == GSP_OK)
+            rc = gsp_mixed_open_maps(gsp_core_maps(take->core), take->core_mem, store, &take->mixed,
+                                     err);
+    }
+    if (rc == GSP_OK)
+        rc = try_python(take, path, err);
+    if (rc == GSP_OK && take->mixed)
+        rc = take_native_threads(take, err);
+    const char **lacking = arena_take(take, sizeof(take->lacking));
+    if (lacking)
+        memcpy(lacking, take->lacking, sizeof(take->lacking));
+    dump->lacking = lacking;
+    dump->missing_bytes = gsp_core_info(take->core)->missing_bytes;
+    gsp_py_target_close(take->target);
+    gsp_mixed_close(take->mixed);
+    gsp_native_store_free(store);
+    gsp_mem_free(take->core_mem);
+    gsp_buf_free(&take->stack);
+    if (rc == GSP_OK && take->failed)
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    return rc;
+}
+
+static int hand_over(struct taking *take, int rc, struct gsp_dump **out)
+{
+    if (rc == GSP_OK)
+        *out = &take->dump->pub;
+    else if (take->dump)
+        gsp_dump_free(&take->dump->pub);
+    return rc;
+}
+
+int gsp_dump_take(pid_t pid, const struct gsp_dump_opts *opts, struct gsp_dump **out,
+                  struct gsp_err *err)
+{
+    *out = NULL;
+    struct taking take = {.opts = opts};
+    int rc = gsp_py_target_open(pid, &take.target, err);
+    if (rc != GSP_OK)
+        return rc;
+    take.dump = calloc(1, sizeof(*take.dump));
+    if (take.dump) {
+        take.dump->pub.pid = gsp_py_target_pid(take.target);
+        rc = take_all(&take, err);
+    } else {
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    }
+    gsp_py_target_close(take.target);
+    return hand_over(&take, rc, out);
+}
+
 int gsp_dump_take_core(const char *path, const struct gsp_dump_opts *opts, struct gsp_dump **out,
                        struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_core *core;
-    int rc = gsp_core_open(path, &core, err);
+    struct taking take = {.opts = opts};
+    int rc = gsp_core_open(path, &take.core, err);
     if (rc != GSP_OK)
         return rc;
-    struct gsp_py_target *target;
-    rc = gsp_py_target_open_core(core, &target, err);
-    if (rc == GSP_OK)
-        rc = take_target(target, core, opts, out, err);
-    if (rc != GSP_OK)
-        rc = explain(core, path, rc, err);
-    gsp_core_close(core);
-    return rc;
+    take.dump = calloc(1, sizeof(*take.dump));
+    rc =
+        take.dump ? take_core(&take, path, err) : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    gsp_core_close(take.core);
+    return hand_over(&take, rc, out);
 }
 
 struct pid_list {

@@ -64,24 +64,33 @@ struct gsp_dump_task {
 struct gsp_dump {
     bool is_core;
     int signal;             /* of a core: what ended the process; 0 none, or unknown */
+    pid_t signal_tid;       /* the thread that it hit; 0 unknown */
     uint64_t missing_bytes; /* of a core: memory that was cut off it */
     pid_t pid;
     pid_t ppid;
     pid_t ns_pid; /* in its own pid namespace; 0: that is ours, or unknown */
     const char *cmdline;
     const char *exe;
-    char version[32];                      /* "3.11.7" */
+    char version[32];                      /* "3.11.7"; "" when no interpreter was read */
     const struct gsp_dump_thread *threads; /* main first, then by id */
     size_t thread_count;
     const struct gsp_dump_task *tasks;
     size_t task_count;
+    /* Of a core with native frames: mapped files that are not here or are another build, whose
+     * frames are addresses. */
+    const char *const *lacking;
+    size_t lacking_count;
+    /* Of a core: why only native frames are there, though it may have had an interpreter; NULL
+     * when nothing went wrong. */
+    const char *python_problem;
 };
 
 struct gsp_dump_opts {
     bool locals;
     bool tasks;             /* tasks of asyncio and greenlets too, if there are any */
     bool blocking;          /* stop the threads while they are read */
-    bool native;            /* native frames too; each thread stops for a moment */
+    bool native;            /* native frames too; each thread stops for a moment.  Of a core also
+                             * the threads that have no Python frames. */
     size_t value_bytes_max; /* of one local's value; 0 for 128 */
 };
 
