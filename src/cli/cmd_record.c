@@ -33,6 +33,7 @@ struct record_opts {
     bool cpu;
     bool blocking;
     bool native;
+    const char *native_capture;
     bool jitter;
     bool force;
     bool until_signal;
@@ -45,6 +46,23 @@ struct record_opts {
         .name = (long_name), .kind = GSP_OPT_TEXT, .offset = offsetof(struct record_opts, member), \
         .arg = "REGEX", .help = (text), .advanced = true                                           \
     }
+
+/* In the order of enum gsp_capture_choice. */
+static const char *const CAPTURES[] = {"auto", "stop", "perf"};
+
+static const char *capture_choice(size_t i)
+{
+    return i < GSP_COUNT(CAPTURES) ? CAPTURES[i] : NULL;
+}
+
+static enum gsp_capture_choice capture_of(const char *name)
+{
+    for (size_t i = 0; i < GSP_COUNT(CAPTURES); i++) {
+        if (name && strcmp(name, CAPTURES[i]) == 0)
+            return (enum gsp_capture_choice)i;
+    }
+    return GSP_CAPTURE_AUTO;
+}
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct record_opts),
@@ -85,6 +103,15 @@ static const struct gsp_opt OPTS[] = {
     GSP_OPT_FULL_FILENAMES(struct record_opts),
     GSP_OPT_BLOCKING(struct record_opts),
     GSP_OPT_NATIVE(struct record_opts),
+    {.name = "native-capture",
+     .kind = GSP_OPT_CHOICE,
+     .offset = offsetof(struct record_opts, native_capture),
+     .arg = "WAY",
+     .fallback = "auto",
+     .choice = capture_choice,
+     .advanced = true,
+     .help = "How native frames are had: auto stops a thread only if nothing gentler will do, stop "
+             "always does, perf never."},
     GSP_OPT_SWITCH(struct record_opts, jitter, "jitter", 0, true,
                    "Spread the ticks at random, for programs with a beat of their own."),
     GSP_OPT_SWITCH(struct record_opts, until_signal, "until-signal", 0, true,
@@ -405,6 +432,7 @@ static int sample_target(struct session *session, struct gsp_err *err)
         .select = opts->select,
         .blocking = opts->blocking,
         .native = opts->native,
+        .capture = capture_of(opts->native_capture),
         .jitter = opts->jitter,
         .is_child = session->launch.pid > 0,
     };
@@ -542,6 +570,26 @@ static void tell_next(struct session *session)
         gsp_term_line(&session->term, "    https://ui.perfetto.dev opens %s", output);
 }
 
+/* How native frames were had: what a thread has noticed of it is how long it was stopped. */
+static void tell_native(struct session *session)
+{
+    const struct gsp_native_stats *native = &session->stats.native;
+    if (native->stacks == 0)
+        return;
+    gsp_term_line(&session->term,
+                  "Native: %.1f %% of the stacks reach the thread's entry; %" PRIu64
+                  " taken asleep, %" PRIu64 " by perf events, %" PRIu64 " by stops.",
+                  100.0 * (double)native->whole / (double)native->stacks,
+                  native->by_way[GSP_CAPTURE_ASLEEP], native->by_way[GSP_CAPTURE_EVENT],
+                  native->by_way[GSP_CAPTURE_STOP]);
+    if (native->by_way[GSP_CAPTURE_STOP])
+        gsp_term_line(&session->term,
+                      "Stopped for at most %.0f us (median), %.0f us (p99), %.0f us (longest).",
+                      (double)gsp_native_stats_stop_ns(native, 0.5) / 1000,
+                      (double)gsp_native_stats_stop_ns(native, 0.99) / 1000,
+                      (double)native->stop_max_ns / 1000);
+}
+
 static void tell_summary(struct session *session)
 {
     const struct gsp_record_stats *stats = &session->stats;
@@ -553,6 +601,7 @@ static void tell_summary(struct session *session)
                   stats->samples, gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
                   rate_of(stats), end_text(session));
     gsp_term_line(&session->term, "Lost: %s.", losses ? losses : "unknown");
+    tell_native(session);
     if (stats->frames_left + stats->threads_left)
         gsp_term_line(&session->term,
                       "Left out: %" PRIu64 " stacks without a frame that was asked for, %" PRIu64

@@ -16,6 +16,8 @@
 #define PROLOGUE_MAX    512U
 /* Frames that a found one must lead to, unless the stack ends before. */
 #define SOUND_STEPS     12U
+/* No buffer of a function that makes room by its first instructions is larger. */
+#define BUFFER_MAX      (1ULL << 20)
 /* No stack is larger: a frame pointer further away is something else. */
 #define STACK_BYTES_MAX (1ULL << 30)
 /* Bits of an address that are not a signature of it. */
@@ -367,7 +369,7 @@ static uint64_t return_slot(const struct gsp_prologue *prologue, const struct gs
 
 /* Searches the stack for the return address of a frame without rules.  What earlier calls left
  * there can look like one, so what can be proven comes first. */
-static bool bridge(const struct walk *walk, struct frame *frame)
+static enum step bridge(const struct walk *walk, struct frame *frame)
 {
     struct leaf leaf = {.sp = (frame->regs.sp + 7) & ~7ULL, .fp = frame->regs.fp};
     struct gsp_native_rule *rule = rule_of_frame(walk, frame);
@@ -377,14 +379,20 @@ static bool bridge(const struct walk *walk, struct frame *frame)
         leaf.start = rule->start;
         leaf.slot = return_slot(&rule->prologue, &frame->regs);
     }
+    /* BLAS kernels have buffers on their stack that are larger than the copy.  What a search
+     * would find within them is not their caller. */
+    uint64_t high = walk->low + walk->len;
+    if (leaf.slot && leaf.slot >= high && leaf.slot - high < BUFFER_MAX)
+        return STEP_OUT;
     struct frame found;
     for (enum proof proof = PROOF_PROLOGUE; proof <= PROOF_NONE; proof++) {
         if (search(walk, &leaf, proof, &found)) {
             *frame = found;
-            return true;
+            return STEP_OK;
         }
     }
-    return false;
+    /* What was looked for may lie behind the end of the copy. */
+    return walk->len > 0 && leaf.sp + 8ULL * SEARCH_MAX >= high ? STEP_OUT : STEP_NO_RULE;
 }
 
 /* A leaf without rules on a machine that calls by register: the caller is in it. */
@@ -437,10 +445,11 @@ size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy
         enum step step = step_out(&walk, &frame, rule_now);
         if (step == STEP_OK)
             continue;
-        if (step == STEP_NO_RULE && native->text_count > 0 && bridges++ < BRIDGES_MAX &&
-            (bridge_by_register(&walk, &frame) || bridge(&walk, &frame))) {
-            bridged = true;
-            continue;
+        if (step == STEP_NO_RULE && native->text_count > 0 && bridges++ < BRIDGES_MAX) {
+            step = bridge_by_register(&walk, &frame) ? STEP_OK : bridge(&walk, &frame);
+            bridged = step == STEP_OK;
+            if (bridged)
+                continue;
         }
         /* A zero on the way from a bridge may be any zero. */
         if (step == STEP_END && bridges > 0 && gsp_cfi_kind_of(rule_now) != GSP_CFI_END)

@@ -3,7 +3,6 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -18,12 +17,17 @@
 #include "proc/task.h"
 
 /* How long a stop is waited for awake. */
-#define SPIN_NS (100 * GSP_NS_PER_US)
+#define SPIN_NS    (100 * GSP_NS_PER_US)
+#define NAP_NS     (50 * GSP_NS_PER_US)
+/* How long release waits for threads that cannot be let go yet. */
+#define RELEASE_NS (100 * GSP_NS_PER_MS)
+#define FREE_TRIES 10
 
 struct held {
     pid_t tid;
     bool stopped;
-    int signal; /* to be delivered at release; 0 for none */
+    bool leaving; /* released, but it has not stopped yet: only then can it be let go */
+    int signal;   /* to be delivered at release; 0 for none */
 };
 
 struct gsp_stop {
@@ -32,6 +36,7 @@ struct gsp_stop {
     struct held *items;
     size_t count;
     size_t cap;
+    int64_t running_ns; /* when the last one was still seen running */
 };
 
 int gsp_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err)
@@ -51,7 +56,9 @@ void gsp_stop_free(struct gsp_stop *stop)
 {
     if (!stop)
         return;
-    gsp_stop_release(stop);
+    /* Who is left is let go by the kernel when we end. */
+    for (int i = 0; i == 0 || (stop->count > 0 && i < FREE_TRIES); i++)
+        gsp_stop_release(stop);
     free(stop->items);
     free(stop);
 }
@@ -77,6 +84,15 @@ static int push(struct gsp_stop *stop, pid_t tid)
     }
     stop->items[stop->count++] = (struct held){.tid = tid};
     return GSP_OK;
+}
+
+static bool is_leaving(const struct gsp_stop *stop, pid_t tid)
+{
+    for (size_t i = 0; i < stop->count; i++) {
+        if (stop->items[i].tid == tid)
+            return stop->items[i].leaving;
+    }
+    return false;
 }
 
 /* Seizes one thread and asks it to stop.  GSP_OK without it being held: it has ended. */
@@ -144,27 +160,30 @@ static enum look look_at(struct held *held, bool is_child)
 static int wait_all(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *err)
 {
     int64_t start_ns = gsp_now_ns();
-    for (;;) {
+    int64_t now_ns = start_ns;
+    stop->running_ns = start_ns;
+    for (;; now_ns = gsp_now_ns()) {
         size_t waiting = 0;
         for (size_t i = 0; i < stop->count;) {
             struct held *held = &stop->items[i];
-            if (!held->stopped &&
+            if (!held->stopped && !held->leaving &&
                 look_at(held, stop->is_child && held->tid == stop->pid) == ENDED) {
                 *held = stop->items[--stop->count];
                 continue; /* another one sits at i now */
             }
-            waiting += !held->stopped;
+            waiting += !held->stopped && !held->leaving;
             i++;
         }
         if (waiting == 0)
             return GSP_OK;
-        if (gsp_now_ns() > deadline_ns)
+        stop->running_ns = now_ns;
+        if (now_ns > deadline_ns)
             return gsp_err_set(err, GSP_E_TIMEOUT, 0, "%zu threads did not stop in time", waiting);
-        /* A thread that runs stops within microseconds; one that waits for a CPU must get it. */
-        if (gsp_now_ns() - start_ns < SPIN_NS)
-            sched_yield();
-        else
-            nanosleep(&(struct timespec){.tv_nsec = SPIN_NS}, NULL);
+        /* A thread that runs stops within microseconds; one that waits for a CPU must get it.
+         * Who yields instead of looking again may get the CPU back milliseconds later, and the
+         * thread stands still all the while. */
+        if (now_ns - start_ns >= SPIN_NS)
+            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     }
 }
 
@@ -173,6 +192,9 @@ int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
     bool added = true;
     int rc = GSP_OK;
+    gsp_stop_sweep(stop);
+    if (stop->count > 0)
+        return gsp_err_set(err, GSP_E_TIMEOUT, 0, "%zu threads have not stopped yet", stop->count);
     /* Threads may be born while others are being stopped: again until a round finds none. */
     while (rc == GSP_OK && added) {
         rc = seize_new(stop, &added, err);
@@ -206,34 +228,60 @@ static int read_regs(pid_t tid, struct gsp_stop_regs *regs)
     return GSP_OK;
 }
 
+int64_t gsp_stop_running_ns(const struct gsp_stop *stop)
+{
+    return stop->running_ns;
+}
+
 int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
                        struct gsp_stop_regs *regs, struct gsp_err *err)
 {
+    gsp_stop_sweep(stop);
+    if (is_leaving(stop, tid))
+        return gsp_err_set(err, GSP_E_TIMEOUT, 0, "thread %d has not stopped yet", (int)tid);
     int rc = seize(stop, tid, err);
     if (rc == GSP_OK)
         rc = wait_all(stop, gsp_now_ns() + limit_ns, err);
-    if (rc == GSP_OK && (stop->count == 0 || read_regs(tid, regs) != GSP_OK))
+    if (rc == GSP_OK && (!is_held(stop, tid) || read_regs(tid, regs) != GSP_OK))
         rc = gsp_err_set(err, GSP_E_NOPROC, 0, "thread %d has ended", (int)tid);
     if (rc != GSP_OK)
         gsp_stop_release(stop);
     return rc;
 }
 
-/* A thread that is seized but not stopped cannot be detached: it has to stop first.  One that
- * never does (uninterruptible sleep) is detached by the kernel when we end. */
-static void release_one(struct held *held, bool is_child)
+/* A thread that is seized but not stopped cannot be detached: it has to stop first.  False when
+ * it has not done so. */
+static bool let_go(struct held *held, bool is_child)
 {
-    int64_t deadline_ns = gsp_now_ns() + 20 * GSP_NS_PER_MS;
-    while (!held->stopped && gsp_now_ns() < deadline_ns) {
-        if (look_at(held, is_child) == ENDED)
-            return;
+    if (!held->stopped) {
+        enum look look = look_at(held, is_child);
+        if (look != STOPPED)
+            return look == ENDED;
     }
     ptrace(PTRACE_DETACH, held->tid, 0, held->signal);
+    return true;
+}
+
+void gsp_stop_sweep(struct gsp_stop *stop)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < stop->count; i++) {
+        struct held held = stop->items[i];
+        if (!held.leaving || !let_go(&held, stop->is_child && held.tid == stop->pid))
+            stop->items[kept++] = held;
+    }
+    stop->count = kept;
 }
 
 void gsp_stop_release(struct gsp_stop *stop)
 {
+    int64_t deadline_ns = gsp_now_ns() + RELEASE_NS;
     for (size_t i = 0; i < stop->count; i++)
-        release_one(&stop->items[i], stop->is_child && stop->items[i].tid == stop->pid);
-    stop->count = 0;
+        stop->items[i].leaving = true;
+    gsp_stop_sweep(stop);
+    /* Whoever waits for a CPU or for a disk stops when it runs on, and would stand still then. */
+    while (stop->count > 0 && gsp_now_ns() < deadline_ns) {
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        gsp_stop_sweep(stop);
+    }
 }

@@ -39,4 +39,10 @@ struct gsp_stop_regs {
 /* Stops one thread alone and tells its registers; fails as gsp_stop_hold() does. */
 GSP_MUST_CHECK int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
                                       struct gsp_stop_regs *regs, struct gsp_err *err);
+/* When the last of the threads that are held was still seen running: from then on, at most, it
+ * stands still. */
+int64_t gsp_stop_running_ns(const struct gsp_stop *stop);
 void gsp_stop_release(struct gsp_stop *stop);
+/* A thread in uninterruptible sleep cannot be released before that ends: to be called now and then
+ * after a stop, so that it does not stand still afterwards.  Costs nothing when there is none. */
+void gsp_stop_sweep(struct gsp_stop *stop);

@@ -306,6 +306,26 @@ enum gsp_activity gsp_taskfd_activity(const struct gsp_taskfd *task)
     return text[0] >= '0' && text[0] <= '9' ? GSP_ACTIVITY_WAITING : GSP_ACTIVITY_UNKNOWN;
 }
 
+bool gsp_taskfd_asleep_at(const struct gsp_taskfd *task, uint64_t *sp, uint64_t *pc)
+{
+    /* "number arguments sp pc", or "-1 sp pc" when it sleeps elsewhere (a page fault). */
+    char text[256];
+    ssize_t len = task->syscall_fd >= 0 ? pread(task->syscall_fd, text, sizeof(text) - 1, 0) : 0;
+    if (len <= 0 || text[0] < '0' || text[0] > '9')
+        return false;
+    text[len] = '\0';
+    char *last = strrchr(text, ' ');
+    if (!last)
+        return false;
+    *last = '\0';
+    char *before = strrchr(text, ' ');
+    if (!before)
+        return false;
+    *pc = strtoull(last + 1, NULL, 16);
+    *sp = strtoull(before + 1, NULL, 16);
+    return *pc != 0 && *sp != 0;
+}
+
 bool gsp_taskfd_is_running(const struct gsp_taskfd *task)
 {
     enum gsp_activity activity = gsp_taskfd_activity(task);

@@ -76,6 +76,9 @@ enum gsp_activity {
 
 /* The cheapest of the three: half of what the state costs. */
 enum gsp_activity gsp_taskfd_activity(const struct gsp_taskfd *task);
+/* Where a thread that sleeps will go on: its stack pointer, and the instruction after the one that
+ * entered the kernel.  False when it runs, or it cannot be told. */
+bool gsp_taskfd_asleep_at(const struct gsp_taskfd *task, uint64_t *sp, uint64_t *pc);
 /* Running or runnable? */
 bool gsp_taskfd_is_running(const struct gsp_taskfd *task);
 /* 'R', 'S', 'D', …; 0 when the thread is gone. */

@@ -7,32 +7,23 @@
 
 #include "base/map.h"
 #include "base/time.h"
-#include "proc/stop.h"
 #include "sample/intern.h"
 
-#define HOLD_LIMIT_NS  (20 * GSP_NS_PER_MS)
-#define PAGE_BYTES     4096U
-#define STACK_PAGES    16U /* 64 KB: enough for all stacks of torch that were seen */
-#define STACK_PAGES_LO 4U  /* enough for nineteen of twenty */
-#define FRAMES_MAX     512U
-#define MIXED_MAX      (FRAMES_MAX + GSP_STACK_DEPTH_MAX)
+#define FRAMES_MAX 512U
+#define MIXED_MAX  (FRAMES_MAX + GSP_STACK_DEPTH_MAX)
 /* Maps are read again at most this often, when an address is in none of them. */
-#define REFRESH_NS     (100 * GSP_NS_PER_MS)
+#define REFRESH_NS (100 * GSP_NS_PER_MS)
 
 struct gsp_mixed {
-    pid_t pid;
-    struct gsp_mem *mem; /* borrowed */
     struct gsp_native *native;
-    struct gsp_stop *stop;
+    struct gsp_capture *capture;   /* NULL when stacks come from elsewhere */
     struct gsp_native_ranges eval; /* of the interpreter's eval loop */
     const char *interp_path;       /* of the file that has it; NULL when there is none */
-    unsigned pages;                /* of the stack to copy */
     int64_t refreshed_ns;
     struct gsp_hmap by_pc; /* address → index in symbols + 1 */
     uint32_t *frame_ids;   /* of the profile, runs: count, then innermost first */
     size_t frame_id_count;
     size_t frame_id_cap;
-    unsigned char stack[STACK_PAGES * PAGE_BYTES];
     struct gsp_native_frame frames[FRAMES_MAX];
     struct gsp_mixed_frame out[MIXED_MAX];
 };
@@ -54,12 +45,9 @@ int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *stor
     struct gsp_mixed *mixed = calloc(1, sizeof(*mixed));
     if (!mixed)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    mixed->pid = pid;
-    mixed->mem = mem;
-    mixed->pages = STACK_PAGES_LO;
     int rc = gsp_native_open_in(store, pid, mem, &mixed->native, err);
     if (rc == GSP_OK)
-        rc = gsp_stop_new(pid, &mixed->stop, err);
+        rc = gsp_capture_open(pid, mem, &mixed->capture, err);
     if (rc != GSP_OK) {
         gsp_mixed_close(mixed);
         return rc;
@@ -76,7 +64,6 @@ int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
     struct gsp_mixed *mixed = calloc(1, sizeof(*mixed));
     if (!mixed)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    mixed->mem = mem;
     int rc = gsp_native_open_maps(store, maps, mem, &mixed->native, err);
     if (rc != GSP_OK) {
         gsp_mixed_close(mixed);
@@ -91,32 +78,11 @@ void gsp_mixed_close(struct gsp_mixed *mixed)
 {
     if (!mixed)
         return;
-    gsp_stop_free(mixed->stop);
+    gsp_capture_close(mixed->capture);
     gsp_native_close(mixed->native);
     gsp_hmap_free(&mixed->by_pc);
     free(mixed->frame_ids);
     free(mixed);
-}
-
-/* Copies the stack from sp on, as far as it is there; returns the bytes. */
-static size_t copy_stack(struct gsp_mixed *mixed, uint64_t sp)
-{
-    struct gsp_mem_span spans[STACK_PAGES] = {{0}};
-    size_t len = 0;
-    size_t count = 0;
-    for (; count < mixed->pages; count++) {
-        size_t want = PAGE_BYTES - (size_t)((sp + len) % PAGE_BYTES);
-        if (len + want > sizeof(mixed->stack))
-            break;
-        spans[count] = (struct gsp_mem_span){sp + len, want, mixed->stack + len};
-        len += want;
-    }
-    size_t done = 0;
-    gsp_ignore(gsp_mem_gather(mixed->mem, spans, count, &done)); /* what there is of it */
-    len = 0;
-    for (size_t i = 0; i < done; i++)
-        len += spans[i].len;
-    return len;
 }
 
 static bool in_eval(const struct gsp_mixed *mixed, uint64_t pc)
@@ -134,6 +100,7 @@ struct merging {
     size_t depth; /* Python frames there are */
     size_t next;  /* the next one to place */
     size_t count; /* frames given out */
+    bool bridged; /* some of them are */
 };
 
 static void put(struct merging *m, struct gsp_mixed_frame frame)
@@ -168,7 +135,11 @@ static bool merge(struct merging *m, size_t native_count)
     bool innermost = true; /* only frames of the interpreter so far */
     for (size_t i = 0; i < native_count; i++) {
         const struct gsp_native_frame *frame = &mixed->frames[i];
-        struct gsp_mixed_frame native = {.pc = frame->pc, .bridged = frame->bridged};
+        /* Who is marked is the code without rules, which is so in every stack, and not its caller,
+         * which others may have called. */
+        bool bridged = i + 1 < native_count && frame[1].bridged;
+        struct gsp_mixed_frame native = {.pc = frame->pc, .bridged = bridged};
+        m->bridged = m->bridged || bridged;
         if (in_eval(mixed, frame->pc)) {
             innermost = false;
             if (m->next < m->depth) {
@@ -203,45 +174,60 @@ static void refresh(struct gsp_mixed *mixed, int64_t now_ns)
 }
 
 /* Unwinds a copy and puts the Python frames of that moment, which are walked, in their places. */
-static void join(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
-                 const struct gsp_native_copy *copy, struct gsp_mixed_stack *out)
+static enum gsp_native_end join(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                                const struct gsp_native_copy *copy, struct gsp_mixed_stack *out)
 {
     enum gsp_native_end end;
     size_t count = gsp_native_unwind(mixed->native, copy, mixed->frames, FRAMES_MAX, &end);
-    if (end == GSP_NATIVE_OUT_OF_STACK && mixed->pages < STACK_PAGES)
-        mixed->pages *= 2;
     struct merging merging = {
         .mixed = mixed, .target = who->target, .depth = who->thread ? who->thread->depth : 0};
     out->unmerged = !merge(&merging, count);
     out->count = merging.count;
     out->whole = end == GSP_NATIVE_REACHED_ENTRY;
+    out->bridged = merging.bridged;
+    return end;
+}
+
+/* One way to a stack; NOTSUP when another should be tried. */
+static int take_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
+                   const struct gsp_mixed_who *who, struct gsp_mixed_stack *out,
+                   struct gsp_err *err)
+{
+    enum gsp_native_end end;
+    int64_t stopped_ns = 0;
+    do {
+        struct gsp_moment moment;
+        int rc = gsp_capture_take(mixed->capture, way, who, &moment, err);
+        if (rc != GSP_OK)
+            return rc;
+        stopped_ns = moment.stopped_ns > stopped_ns ? moment.stopped_ns : stopped_ns;
+        end = join(mixed, who, &moment.copy, out);
+    } while (end == GSP_NATIVE_OUT_OF_STACK && gsp_capture_grow(mixed->capture));
+    out->way = way;
+    out->stopped_ns = stopped_ns;
+    if (way == GSP_CAPTURE_STOP)
+        return GSP_OK;
+    bool good = out->whole && !out->unmerged;
+    if (way == GSP_CAPTURE_EVENT)
+        gsp_capture_judge(mixed->capture, who->tid, good);
+    return good ? GSP_OK : GSP_E_NOTSUP;
 }
 
 int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
                    struct gsp_mixed_stack *out, struct gsp_err *err)
 {
     *out = (struct gsp_mixed_stack){.frames = mixed->out};
-    struct gsp_stop_regs regs;
-    int64_t begin_ns = gsp_now_ns();
-    int rc = gsp_stop_hold_task(mixed->stop, who->tid, HOLD_LIMIT_NS, &regs, err);
-    if (rc != GSP_OK)
-        return rc;
-    size_t len = copy_stack(mixed, regs.sp);
-    if (who->target)
-        rc = gsp_py_target_walk(who->target, who->thread, GSP_PY_LOOK_STILL, begin_ns);
-    gsp_stop_release(mixed->stop);
-    out->stopped_ns = gsp_now_ns() - begin_ns;
-    if (rc != GSP_OK)
-        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)who->tid,
-                           gsp_err_text(rc));
-    struct gsp_native_copy copy = {
-        .regs = {.pc = regs.pc, .sp = regs.sp, .fp = regs.fp, .lr = regs.lr},
-        .stack = mixed->stack,
-        .stack_len = len};
-    memcpy(copy.regs.kept, regs.kept, sizeof(copy.regs.kept));
-    join(mixed, who, &copy, out);
-    refresh(mixed, begin_ns);
-    return GSP_OK;
+    int rc = GSP_E_NOTSUP;
+    for (enum gsp_capture_way way = 0; rc == GSP_E_NOTSUP && way < GSP_CAPTURE_WAYS; way++)
+        rc = take_by(mixed, way, who, out, err);
+    if (rc == GSP_OK)
+        refresh(mixed, gsp_now_ns());
+    return rc;
+}
+
+void gsp_mixed_sweep(struct gsp_mixed *mixed)
+{
+    gsp_capture_sweep(mixed->capture);
 }
 
 int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
@@ -257,6 +243,11 @@ int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *who
                            gsp_err_text(rc));
     join(mixed, who, copy, out);
     return GSP_OK;
+}
+
+void gsp_mixed_choose(struct gsp_mixed *mixed, enum gsp_capture_choice choice)
+{
+    gsp_capture_choose(mixed->capture, choice);
 }
 
 bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out)

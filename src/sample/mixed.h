@@ -2,8 +2,8 @@
 /*
  * mixed.h -- native and Python frames of a thread as one stack.
  *
- * The thread alone is stopped for some twenty microseconds: its registers, the top of its
- * stack and its Python frames are copied, it runs on, and the copy is unwound.  Each native
+ * The registers of the thread, the top of its stack and its Python frames are copied
+ * (sample/capture.h), and the copy is unwound.  Each native
  * frame of the interpreter's eval loop stands for the Python frames that this loop runs.
  * Frames of the interpreter itself are shown where they are the innermost (a builtin at
  * work) and left out between Python frames.
@@ -23,10 +23,11 @@
 #include "model/profile.h"
 #include "native/unwind.h"
 #include "py/target.h"
+#include "sample/capture.h"
 
 struct gsp_mixed_frame {
     bool is_python;
-    bool bridged;    /* native: found by searching the stack */
+    bool bridged;    /* native, without rules: its caller was found by searching the stack */
     uint32_t python; /* which of the thread's locs */
     uint64_t pc;     /* native */
 };
@@ -37,7 +38,9 @@ struct gsp_mixed_stack {
     size_t count;
     bool unmerged; /* eval loops and Python frames did not fit: both are shown as they are */
     bool whole;    /* the native stack reached the thread's entry point */
-    int64_t stopped_ns;
+    bool bridged;  /* some of its frames are */
+    enum gsp_capture_way way;
+    int64_t stopped_ns; /* at most; 0 when the thread was not stopped */
 };
 
 struct gsp_mixed; /* opaque */
@@ -52,18 +55,16 @@ GSP_MUST_CHECK int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_m
                                        struct gsp_native_store *store, struct gsp_mixed **out,
                                        struct gsp_err *err);
 void gsp_mixed_close(struct gsp_mixed *mixed); /* NULL does nothing */
-
-/* Whose stack: target and thread are NULL for a process that has no interpreter. */
-struct gsp_mixed_who {
-    pid_t tid;
-    struct gsp_py_target *target;
-    struct gsp_py_thread *thread;
-};
+/* Which ways to a stack may be tried: all, unless told. */
+void gsp_mixed_choose(struct gsp_mixed *mixed, enum gsp_capture_choice choice);
 
 /* Takes the stack of one thread; its locs are those of this moment afterwards.
  * Fails with TIMEOUT, PERM, NOPROC, and as a walk does when the Python frames make no sense. */
 GSP_MUST_CHECK int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
                                   struct gsp_mixed_stack *out, struct gsp_err *err);
+
+/* To be called at every tick: a thread that could not be released at once is released. */
+void gsp_mixed_sweep(struct gsp_mixed *mixed);
 
 /* The same from registers and a stack that were copied elsewhere, of a thread that stands still.
  * Fails as a walk does. */

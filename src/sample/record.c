@@ -85,6 +85,14 @@ static int add_slot(struct gsp_record *rec, pid_t pid, bool is_root, struct gsp_
     return GSP_OK;
 }
 
+static int open_native(const struct gsp_record *rec, struct gsp_slot *slot)
+{
+    int rc = gsp_slot_native_open(slot, rec->store);
+    if (rc == GSP_OK)
+        gsp_mixed_choose(slot->mixed, rec->opts.capture);
+    return rc;
+}
+
 /* Attaches to a process that must be Python, or about to be. */
 static int attach_root(struct gsp_record *rec, struct gsp_err *err)
 {
@@ -98,7 +106,7 @@ static int attach_root(struct gsp_record *rec, struct gsp_err *err)
     }
     /* With its children in view a shell may be the root. */
     if (rc == GSP_E_NOTPY && rec->opts.native)
-        rc = gsp_slot_native_open(slot, rec->store);
+        rc = open_native(rec, slot);
     if (rc != GSP_OK && !(rec->opts.subprocesses && rc == GSP_E_NOTPY))
         return gsp_err_set(err, rc, slot->last_err.sys, "%s", slot->last_err.msg);
     return GSP_OK;
@@ -308,13 +316,14 @@ static bool is_chosen(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_
 static int intern_mixed(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
                         struct gsp_slot_thread *note, struct gsp_err *err)
 {
-    struct gsp_mixed_who who = {thread->tid, slot->target, slot->target ? thread : NULL};
+    struct gsp_mixed_who who = {thread->tid, slot->target, thread};
     struct gsp_mixed_stack stack;
     int rc = thread->tid ? gsp_mixed_take(slot->mixed, &who, &stack, err) : GSP_E_NOPROC;
     if (rc == GSP_E_PERM)
         return rc;
     if (rc == GSP_OK) {
         rec->stats.losses.unmerged += stack.unmerged;
+        gsp_native_stats_add(&rec->stats.native, &stack);
         return gsp_mixed_intern(slot->mixed, &who, &stack, rec->profile, &note->stack, err);
     }
     if (!slot->target) {
@@ -441,6 +450,8 @@ static void open_mixed(struct gsp_record *rec, struct gsp_slot *slot)
     struct gsp_mem *mem = gsp_py_target_mem(slot->target);
     slot->mixed_failed =
         gsp_mixed_open(slot->pid, mem, rec->store, &slot->mixed, &slot->last_err) != GSP_OK;
+    if (slot->mixed)
+        gsp_mixed_choose(slot->mixed, rec->opts.capture);
 }
 
 /* A process that is no Python: its native frames, if those are wanted. */
@@ -485,12 +496,16 @@ static void try_slot(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_
         end_slot(rec, slot);
     if (rc == GSP_E_NOTPY && rec->opts.native && slot->state == GSP_SLOT_TRYING &&
         slot->tries > NATIVE_TRIES)
-        gsp_ignore(gsp_slot_native_open(slot, rec->store)); /* else it is tried again */
+        gsp_ignore(open_native(rec, slot)); /* else it is tried again */
 }
 
 static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
                        int64_t now_ns, struct gsp_err *err)
 {
+    if (slot->mixed)
+        gsp_mixed_sweep(slot->mixed);
+    if (slot->stop)
+        gsp_stop_sweep(slot->stop);
     bool is_open = slot->state == GSP_SLOT_TRYING || slot->state == GSP_SLOT_NATIVE;
     if (is_open && now_ns >= slot->next_try_ns)
         try_slot(rec, slot, now_ns);

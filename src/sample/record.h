@@ -17,6 +17,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "model/profile.h"
+#include "sample/native_stats.h"
 #include "sample/select.h"
 
 #define GSP_RATE_MIN_HZ 0.01
@@ -24,17 +25,18 @@
 
 struct gsp_record_opts {
     pid_t pid;
-    double rate_hz;                /* GSP_RATE_MIN_HZ to GSP_RATE_MAX_HZ */
-    int64_t duration_ns;           /* 0: until the target ends or stop is set */
-    bool subprocesses;             /* children too, also those that start later */
-    bool gil_only;                 /* only the thread that holds the GIL */
-    bool idle;                     /* threads that are not running too */
-    bool blocking;                 /* stop the threads while they are read */
-    bool jitter;                   /* spread the ticks at random within their period */
-    bool is_child;                 /* pid is our own child: it may not be a Python process yet */
-    bool native;                   /* native frames too: each thread stops for a moment */
-    struct gsp_select_opts select; /* which threads and frames */
-    int64_t beat_ns;               /* between two beats of the sink; 0: about four a second */
+    double rate_hz;                  /* GSP_RATE_MIN_HZ to GSP_RATE_MAX_HZ */
+    int64_t duration_ns;             /* 0: until the target ends or stop is set */
+    bool subprocesses;               /* children too, also those that start later */
+    bool gil_only;                   /* only the thread that holds the GIL */
+    bool idle;                       /* threads that are not running too */
+    bool blocking;                   /* stop the threads while they are read */
+    bool jitter;                     /* spread the ticks at random within their period */
+    bool is_child;                   /* pid is our own child: it may not be a Python process yet */
+    bool native;                     /* native frames too */
+    enum gsp_capture_choice capture; /* how they may be had */
+    struct gsp_select_opts select;   /* which threads and frames */
+    int64_t beat_ns;                 /* between two beats of the sink; 0: about four a second */
 };
 
 enum gsp_record_end {
@@ -55,6 +57,7 @@ struct gsp_record_stats {
     uint32_t processes;    /* Python processes being sampled now */
     uint32_t threads;      /* of them */
     struct gsp_losses losses;
+    struct gsp_native_stats native;
 };
 
 struct gsp_record_sink {

@@ -233,6 +233,19 @@ TAP_TEST(a_stack_that_was_aligned_anew)
     clean();
 }
 
+TAP_TEST(a_buffer_that_is_larger_than_the_copy)
+{
+    need_x86_64();
+    build("-O2");
+    struct target target;
+    start(&target, "chain", "page", NULL);
+    tap_require(look_until(&target, "leaf_page", 256));
+    tap_eq_int(stack.count, 1);
+    tap_eq_str(gsp_native_end_name(stack.end), "out_of_stack");
+    finish(&target);
+    clean();
+}
+
 TAP_TEST(a_signal_handler)
 {
     need_x86_64();
