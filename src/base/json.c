@@ -205,3 +205,9 @@ void gsp_json_null(struct gsp_json *json)
     separate(json);
     gsp_buf_puts(json->out, "null");
 }
+
+void gsp_json_raw(struct gsp_json *json, struct gsp_sv value)
+{
+    separate(json);
+    gsp_buf_putsv(json->out, value);
+}

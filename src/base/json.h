@@ -41,3 +41,5 @@ void gsp_json_f64(struct gsp_json *json, double v); /* shortest form that reads 
 void gsp_json_fixed(struct gsp_json *json, int64_t v, unsigned decimals);
 void gsp_json_bool(struct gsp_json *json, bool v);
 void gsp_json_null(struct gsp_json *json);
+/* A value that is JSON already; it is not looked at. */
+void gsp_json_raw(struct gsp_json *json, struct gsp_sv value);

@@ -33,11 +33,11 @@ struct gsp_i128 {
 };
 
 struct gsp_rows_column {
-    const char *name;     /* as the query has it: may be empty, repeated, any UTF-8 */
-    const char *sql_type; /* "BIGINT", "VARCHAR", "TIMESTAMP", "ENUM"; for people */
-    enum gsp_cell_kind kind;
+    const char *name;          /* as the query has it: may be empty, repeated, any UTF-8 */
+    const char *sql_type;      /* "BIGINT", "VARCHAR", "TIMESTAMP", "ENUM"; for people */
     const struct gsp_sv *dict; /* DICT: the strings; the same for all batches */
     uint32_t dict_count;
+    enum gsp_cell_kind kind;
 };
 
 /* One column of one batch. */

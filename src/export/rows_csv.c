@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "export/rows_csv.h"
+
+#include <string.h>
+
+#include "model/cells.h"
+
+/* Quotes are needed by what would end a field, and by blanks that some readers strip. */
+static bool needs_quotes(struct gsp_sv text)
+{
+    if (text.len == 0 || text.p[0] == ' ' || text.p[text.len - 1] == ' ')
+        return true;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.p[i] == '"' || text.p[i] == ',' || text.p[i] == '\n' || text.p[i] == '\r')
+            return true;
+    }
+    return false;
+}
+
+static void put_text(struct gsp_sv text, struct gsp_buf *out)
+{
+    if (!needs_quotes(text)) {
+        gsp_cell_utf8(text, out);
+        return;
+    }
+    gsp_buf_putc(out, '"');
+    struct gsp_sv part;
+    const char *sep = "";
+    while (gsp_sv_split(&text, '"', &part)) {
+        gsp_buf_puts(out, sep);
+        gsp_cell_utf8(part, out);
+        sep = "\"\"";
+    }
+    gsp_buf_putc(out, '"');
+}
+
+static void put_cell(const struct gsp_rows_column *column, const struct gsp_values *values,
+                     size_t row, struct gsp_buf *out)
+{
+    if (gsp_values_null(values, row))
+        return;
+    bool is_text = column->kind == GSP_CELL_TEXT || column->kind == GSP_CELL_JSON ||
+                   column->kind == GSP_CELL_DICT;
+    if (is_text)
+        put_text(gsp_cell_text(column, values, row), out);
+    else
+        gsp_cell_put(column, values, row, out);
+}
+
+static void put_row(const struct gsp_rows *rows, const struct gsp_batch_view *batch, size_t row,
+                    struct gsp_buf *out)
+{
+    for (size_t i = 0; i < rows->column_count; i++) {
+        if (i)
+            gsp_buf_putc(out, ',');
+        put_cell(&rows->columns[i], &batch->values[i], row, out);
+    }
+    gsp_buf_putc(out, '\n');
+}
+
+int gsp_rows_csv(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+{
+    for (size_t i = 0; i < rows->column_count; i++) {
+        if (i)
+            gsp_buf_putc(&out->buf, ',');
+        put_text(gsp_sv_of(rows->columns[i].name), &out->buf);
+    }
+    gsp_buf_putc(&out->buf, '\n');
+    struct gsp_batch_view batch;
+    int rc = 0;
+    while (!out->failed && (rc = gsp_rows_next(rows, &batch, err)) == 1) {
+        for (size_t row = 0; row < batch.row_count; row++) {
+            put_row(rows, &batch, row, &out->buf);
+            gsp_out_spill(out);
+        }
+    }
+    return rc < 0 ? rc : GSP_OK;
+}

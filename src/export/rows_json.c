@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "export/rows_json.h"
+
+#include "base/json.h"
+#include "model/cells.h"
+
+static void put_cell(struct gsp_json *json, const struct gsp_rows_column *column,
+                     const struct gsp_values *values, size_t row)
+{
+    if (gsp_values_null(values, row)) {
+        gsp_json_null(json);
+        return;
+    }
+    switch (column->kind) {
+    case GSP_CELL_I64:
+        gsp_json_i64(json, ((const int64_t *)values->data)[row]);
+        break;
+    case GSP_CELL_I128:
+        gsp_json_raw(json, (struct gsp_sv){"", 0}); /* for the comma */
+        gsp_cell_i128(((const struct gsp_i128 *)values->data)[row], json->out);
+        break;
+    case GSP_CELL_F64:
+        gsp_json_f64(json, ((const double *)values->data)[row]);
+        break;
+    case GSP_CELL_BOOL:
+        gsp_json_bool(json, ((const uint8_t *)values->data)[row] != 0);
+        break;
+    case GSP_CELL_JSON:
+        gsp_json_raw(json, gsp_cell_text(column, values, row));
+        break;
+    case GSP_CELL_TEXT:
+    case GSP_CELL_DICT:
+        gsp_json_sv(json, gsp_cell_text(column, values, row));
+        break;
+    }
+}
+
+static void put_row(const struct gsp_rows *rows, const struct gsp_rows_names *names,
+                    const struct gsp_batch_view *batch, size_t row, struct gsp_buf *out)
+{
+    struct gsp_json json;
+    gsp_json_init(&json, out);
+    gsp_json_obj_begin(&json);
+    for (size_t i = 0; i < rows->column_count; i++) {
+        gsp_json_keysv(&json, names->at[i]);
+        put_cell(&json, &rows->columns[i], &batch->values[i], row);
+    }
+    gsp_json_obj_end(&json);
+}
+
+static int put_rows(struct gsp_rows *rows, const struct gsp_rows_names *names, struct gsp_out *out,
+                    struct gsp_err *err)
+{
+    struct gsp_batch_view batch;
+    bool is_first = true;
+    int rc = 0;
+    gsp_buf_putc(&out->buf, '[');
+    while (!out->failed && (rc = gsp_rows_next(rows, &batch, err)) == 1) {
+        for (size_t row = 0; row < batch.row_count; row++) {
+            gsp_buf_puts(&out->buf, is_first ? "\n" : ",\n");
+            put_row(rows, names, &batch, row, &out->buf);
+            gsp_out_spill(out);
+            is_first = false;
+        }
+    }
+    if (rc == 0 && !out->failed)
+        gsp_buf_puts(&out->buf, is_first ? "]\n" : "\n]\n");
+    return rc < 0 ? rc : GSP_OK;
+}
+
+int gsp_rows_json(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+{
+    struct gsp_rows_names names;
+    int rc = gsp_rows_names_new(rows, &names, err);
+    if (rc < 0)
+        return rc;
+    rc = put_rows(rows, &names, out, err);
+    gsp_rows_names_free(&names);
+    return rc;
+}
