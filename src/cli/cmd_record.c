@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "cli/interim.h"
 #include "cli/launch.h"
 #include "cli/rec_file.h"
+#include "cli/sampling.h"
 #include "export/gsp_stream.h"
 #include "model/words.h"
 #include "proc/task.h"
@@ -24,101 +24,31 @@ struct record_opts {
     int64_t pid;
     const char *output;
     const char *format;
-    double rate_hz;
-    int64_t duration_ns;
-    bool subprocesses;
-    bool gil;
-    bool idle;
-    bool wall;
-    bool cpu;
-    bool blocking;
-    bool native;
-    const char *native_capture;
-    bool jitter;
+    struct gsp_sampling sampling;
     bool force;
     bool until_signal;
-    struct gsp_select_opts select;
     struct gsp_view view;
 };
-
-#define TEXT_ROW(long_name, member, text)                                                          \
-    {                                                                                              \
-        .name = (long_name), .kind = GSP_OPT_TEXT, .offset = offsetof(struct record_opts, member), \
-        .arg = "REGEX", .help = (text), .advanced = true                                           \
-    }
-
-/* In the order of enum gsp_capture_choice. */
-static const char *const CAPTURES[] = {"auto", "stop", "perf"};
-
-static const char *capture_choice(size_t i)
-{
-    return i < GSP_COUNT(CAPTURES) ? CAPTURES[i] : NULL;
-}
-
-static enum gsp_capture_choice capture_of(const char *name)
-{
-    for (size_t i = 0; i < GSP_COUNT(CAPTURES); i++) {
-        if (name && strcmp(name, CAPTURES[i]) == 0)
-            return (enum gsp_capture_choice)i;
-    }
-    return GSP_CAPTURE_AUTO;
-}
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct record_opts),
     GSP_OPT_OUTPUT(struct record_opts,
                    "The file to write; - is stdout. Default: PROGRAM-PID-TIME.svg."),
     GSP_OPT_FORMAT(struct record_opts),
-    {.name = "rate",
-     .letter = 'r',
-     .kind = GSP_OPT_REAL,
-     .offset = offsetof(struct record_opts, rate_hz),
-     .arg = "HZ",
-     .fallback = "100",
-     .min = GSP_RATE_MIN_HZ,
-     .max = GSP_RATE_MAX_HZ,
-     .help = "Samples a second."},
-    {.name = "duration",
-     .letter = 'd',
-     .kind = GSP_OPT_DURATION,
-     .offset = offsetof(struct record_opts, duration_ns),
-     .arg = "TIME",
-     .help = "Stop after this long: 30, 500ms, 5m, 1h. Default: until the target ends or "
-             "Ctrl-C."},
-    GSP_OPT_SUBPROCESSES(struct record_opts),
+    GSP_OPTS_WHEN(struct record_opts,
+                  "Stop after this long: 30, 500ms, 5m, 1h. Default: until the target ends or "
+                  "Ctrl-C."),
+    GSP_OPTS_WHOM(struct record_opts,
+                  "Only the thread that holds the GIL; at the end, how long each held it."),
     GSP_OPT_THREADS(struct record_opts),
-    GSP_OPT_SWITCH(struct record_opts, gil, "gil", 'g', false,
-                   "Only the thread that holds the GIL; at the end, how long each held it."),
-    GSP_OPT_SWITCH(struct record_opts, idle, "idle", 'i', false,
-                   "Also threads that wait: wall time instead of CPU time."),
-    GSP_OPT_SWITCH(struct record_opts, wall, "wall", 0, true, "The same as --idle."),
-    GSP_OPT_SWITCH(struct record_opts, cpu, "cpu", 0, true,
-                   "Only threads that run: CPU time. This is the default."),
-    TEXT_ROW("include", select.include, "Only frames whose function or file matches."),
-    TEXT_ROW("exclude", select.exclude, "No frames whose function or file matches."),
-    TEXT_ROW("thread", select.thread, "Only threads whose name matches."),
     GSP_OPT_FUNCTION(struct record_opts),
     GSP_OPT_FORCE(struct record_opts),
     GSP_OPT_NOLINENO(struct record_opts),
     GSP_OPT_FULL_FILENAMES(struct record_opts),
-    GSP_OPT_BLOCKING(struct record_opts),
-    GSP_OPT_NATIVE(struct record_opts),
-    {.name = "native-capture",
-     .kind = GSP_OPT_CHOICE,
-     .offset = offsetof(struct record_opts, native_capture),
-     .arg = "WAY",
-     .fallback = "auto",
-     .choice = capture_choice,
-     .advanced = true,
-     .help = "How native frames are had: auto stops a thread only if nothing gentler will do, stop "
-             "always does, perf never."},
-    GSP_OPT_SWITCH(struct record_opts, jitter, "jitter", 0, true,
-                   "Spread the ticks at random, for programs with a beat of their own."),
+    GSP_OPTS_HOW(struct record_opts, 'n'),
     GSP_OPT_SWITCH(struct record_opts, until_signal, "until-signal", 0, true,
                    "Wait for SIGUSR2, then record until the next one. "
                    "--duration counts from the first."),
-    GSP_OPT_SWITCH(struct record_opts, select.import_frames, "import-frames", 0, true,
-                   "Show the frames of the import system; else \"(import)\" stands for them."),
 };
 
 static const struct gsp_example EXAMPLES[] = {
@@ -356,16 +286,6 @@ static int open_file(struct session *session, struct gsp_err *err)
     return rc == GSP_OK ? gsp_profile_new(false, &session->profile, err) : rc;
 }
 
-/* A tree of hundreds of processes takes some thousand descriptors. */
-static void raise_limits(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static bool target_lives(const struct session *session)
 {
     struct gsp_procinfo info;
@@ -391,7 +311,7 @@ static void tell_begin(struct session *session)
         info.ns_pid != session->pid)
         snprintf(inside, sizeof(inside), " (%d inside)", (int)info.ns_pid);
     gsp_term_line(&session->term, "Recording %s (pid %d%s) at %.7g Hz. Press Ctrl-C to stop.",
-                  session->title, (int)session->pid, inside, session->opts->rate_hz);
+                  session->title, (int)session->pid, inside, session->opts->sampling.rate_hz);
 }
 
 /* Who held the GIL, and for how much of the time. */
@@ -399,7 +319,7 @@ static void tell_gil(struct session *session, const struct gsp_record *record)
 {
     size_t count = gsp_profile_thread_count(session->profile);
     int64_t elapsed_ns = session->stats.elapsed_ns;
-    if (!session->opts->gil || session->parsed->globals.quiet || elapsed_ns <= 0)
+    if (!session->opts->sampling.gil || session->parsed->globals.quiet || elapsed_ns <= 0)
         return;
     gsp_term_line(&session->term, "The GIL was held by");
     for (uint32_t i = 0; i < count; i++) {
@@ -420,22 +340,9 @@ static void tell_gil(struct session *session, const struct gsp_record *record)
 
 static int sample_target(struct session *session, struct gsp_err *err)
 {
-    raise_limits();
     const struct record_opts *opts = session->opts;
-    const struct gsp_record_opts record_opts = {
-        .pid = session->pid,
-        .rate_hz = opts->rate_hz,
-        .duration_ns = opts->duration_ns,
-        .subprocesses = opts->subprocesses,
-        .gil_only = opts->gil,
-        .idle = opts->idle || opts->wall,
-        .select = opts->select,
-        .blocking = opts->blocking,
-        .native = opts->native,
-        .capture = capture_of(opts->native_capture),
-        .jitter = opts->jitter,
-        .is_child = session->launch.pid > 0,
-    };
+    const struct gsp_record_opts record_opts =
+        gsp_sampling_begin(&opts->sampling, session->pid, session->launch.pid > 0);
     const struct gsp_record_sink sink = {.user = session,
                                          .sample = on_sample,
                                          .thread_changed = on_thread_changed,
@@ -497,11 +404,11 @@ static const char *judge_empty(const struct session *session, struct gsp_hint *h
         return "no stack had a frame that was asked for (--include, --exclude)";
     if (stats->threads_left)
         return "no thread had a name that was asked for (--thread)";
-    if (opts->gil && stats->no_gil_left) {
+    if (opts->sampling.gil && stats->no_gil_left) {
         add_again(session, "record", "all running threads", hint);
         return "no thread was seen with the GIL";
     }
-    if (!opts->idle && !opts->wall && stats->idle_left) {
+    if (!opts->sampling.idle && !opts->sampling.wall && stats->idle_left) {
         add_again(session, "record --idle", "waiting threads too", hint);
         if (!session->parsed->args[0])
             add_again(session, "dump", "what it waits for", hint);
@@ -512,7 +419,7 @@ static const char *judge_empty(const struct session *session, struct gsp_hint *h
         return "no stack could be read whole";
     }
     if (session->end == GSP_RECORD_EXITED && stats->losses.skipped) {
-        if (!opts->subprocesses)
+        if (!opts->sampling.subprocesses)
             add_again(session, "record --subprocesses", "if it starts Python", hint);
         return "it ended, and was not seen to run Python";
     }
@@ -623,7 +530,7 @@ static int fail(const struct session *session, const struct gsp_err *err)
                         &(struct gsp_hint_context){.pid = session->pid,
                                                    .path = session->opts->output,
                                                    .program = args[0],
-                                                   .blocking = session->opts->blocking},
+                                                   .blocking = session->opts->sampling.blocking},
                         err);
 }
 
@@ -699,15 +606,9 @@ static int run(const struct gsp_parsed *parsed)
     if (!opts->pid && !parsed->arg_count)
         return gsp_cli_misuse(parsed, "record needs a process or a program: --pid PID, "
                                       "or -- COMMAND");
-    if (opts->cpu && (opts->idle || opts->wall))
-        return gsp_cli_misuse(parsed, "either --cpu or --wall, not both");
-    const char *const expressions[] = {opts->select.include, opts->select.exclude,
-                                       opts->select.thread};
-    for (size_t i = 0; i < GSP_COUNT(expressions); i++) {
-        struct gsp_err err = {0};
-        if (gsp_select_check(expressions[i], &err) != GSP_OK)
-            return gsp_cli_misuse(parsed, "%s", err.msg);
-    }
+    struct gsp_err err = {0};
+    if (gsp_sampling_check(&opts->sampling, &err) != GSP_OK)
+        return gsp_cli_misuse(parsed, "%s", err.msg);
     struct session session = {.parsed = parsed,
                               .opts = opts,
                               .pid = (pid_t)opts->pid,

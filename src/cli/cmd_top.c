@@ -6,13 +6,6 @@
 #include "cli/common.h"
 #include "cli/top_session.h"
 
-#define REGEX_ROW(long_name, member, text)                                                         \
-    {                                                                                              \
-        .name = (long_name), .kind = GSP_OPT_TEXT,                                                 \
-        .offset = offsetof(struct gsp_top_opts, member), .arg = "REGEX", .help = (text),           \
-        .advanced = true                                                                           \
-    }
-
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct gsp_top_opts),
     {.name = "input",
@@ -21,21 +14,7 @@ static const struct gsp_opt OPTS[] = {
      .arg = "FILE",
      .help = "Replay a recording in time; with --once, its sums."},
     GSP_OPT_FROM(struct gsp_top_opts),
-    {.name = "rate",
-     .letter = 'r',
-     .kind = GSP_OPT_REAL,
-     .offset = offsetof(struct gsp_top_opts, rate_hz),
-     .arg = "HZ",
-     .fallback = "100",
-     .min = GSP_RATE_MIN_HZ,
-     .max = GSP_RATE_MAX_HZ,
-     .help = "Samples a second."},
-    {.name = "duration",
-     .letter = 'd',
-     .kind = GSP_OPT_DURATION,
-     .offset = offsetof(struct gsp_top_opts, duration_ns),
-     .arg = "TIME",
-     .help = "Stop after this long: 30, 500ms, 5m, 1h."},
+    GSP_OPTS_WHEN(struct gsp_top_opts, "Stop after this long: 30, 500ms, 5m, 1h."),
     {.name = "delay",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct gsp_top_opts, delay_ns),
@@ -78,29 +57,13 @@ static const struct gsp_opt OPTS[] = {
     GSP_OPT_SWITCH(struct gsp_top_opts, lines, "lines", 0, false,
                    "Each line of a function apart; without it lines are merged, as --function "
                    "does."),
-    GSP_OPT_SUBPROCESSES(struct gsp_top_opts),
+    GSP_OPTS_WHOM(struct gsp_top_opts, "Only the thread that holds the GIL."),
     GSP_OPT_THREADS(struct gsp_top_opts),
-    GSP_OPT_SWITCH(struct gsp_top_opts, gil, "gil", 'g', false,
-                   "Only the thread that holds the GIL."),
-    GSP_OPT_SWITCH(struct gsp_top_opts, idle, "idle", 'i', false,
-                   "Also threads that wait: wall time instead of CPU time."),
-    GSP_OPT_SWITCH(struct gsp_top_opts, wall, "wall", 0, true, "The same as --idle."),
-    GSP_OPT_SWITCH(struct gsp_top_opts, cpu, "cpu", 0, true,
-                   "Only threads that run: CPU time. This is the default."),
-    REGEX_ROW("include", select.include, "Only frames whose function or file matches."),
-    REGEX_ROW("exclude", select.exclude, "No frames whose function or file matches."),
-    REGEX_ROW("thread", select.thread, "Only threads whose name matches."),
     GSP_OPT_FUNCTION(struct gsp_top_opts),
     GSP_OPT_NOLINENO(struct gsp_top_opts),
     GSP_OPT_FULL_FILENAMES(struct gsp_top_opts),
-    GSP_OPT_BLOCKING(struct gsp_top_opts),
-    /* Without its letter, which the number of tables has here. */
-    GSP_OPT_SWITCH(struct gsp_top_opts, native, "native", 0, false,
-                   "Native frames too (C, C++, Rust); stops each thread for a moment."),
-    GSP_OPT_SWITCH(struct gsp_top_opts, jitter, "jitter", 0, true,
-                   "Spread the ticks at random, for programs with a beat of their own."),
-    GSP_OPT_SWITCH(struct gsp_top_opts, select.import_frames, "import-frames", 0, true,
-                   "Show the frames of the import system; else \"(import)\" stands for them."),
+    /* Native without its letter, which the number of tables has here. */
+    GSP_OPTS_HOW(struct gsp_top_opts, 0),
 };
 
 static const struct gsp_example EXAMPLES[] = {
@@ -124,8 +87,6 @@ static const char *misuse_of(const struct gsp_top_opts *opts, const struct gsp_p
         return "--once is one table; -n is a number of them";
     if (opts->filter && strlen(opts->filter) >= GSP_TOP_FILTER_MAX)
         return "the text of --filter is too long";
-    if (opts->cpu && (opts->idle || opts->wall))
-        return "either --cpu or --wall, not both";
     if (opts->from && !opts->input)
         return "--from is for --input";
     return NULL;
@@ -152,13 +113,9 @@ static int run(const struct gsp_parsed *parsed)
     const char *misuse = misuse_of(opts, parsed);
     if (misuse)
         return gsp_cli_misuse(parsed, "%s", misuse);
-    const char *const expressions[] = {opts->select.include, opts->select.exclude,
-                                       opts->select.thread};
-    for (size_t i = 0; i < GSP_COUNT(expressions); i++) {
-        struct gsp_err err = {0};
-        if (gsp_select_check(expressions[i], &err) != GSP_OK)
-            return gsp_cli_misuse(parsed, "%s", err.msg);
-    }
+    struct gsp_err err = {0};
+    if (gsp_sampling_check(&opts->sampling, &err) != GSP_OK)
+        return gsp_cli_misuse(parsed, "%s", err.msg);
     struct gsp_top_session session = {.parsed = parsed,
                                       .opts = opts,
                                       .pid = (pid_t)opts->pid,

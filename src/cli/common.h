@@ -36,16 +36,20 @@
                    "Show whole paths of files.")
 #define GSP_OPT_FORCE(type)                                                                        \
     GSP_OPT_SWITCH(type, force, "force", 0, false, "Replace the output if it exists.")
-#define GSP_OPT_SUBPROCESSES(type)                                                                 \
-    GSP_OPT_SWITCH(type, subprocesses, "subprocesses", 's', false,                                 \
+#define GSP_OPT_SUBPROCESSES_AT(type, member)                                                      \
+    GSP_OPT_SWITCH(type, member, "subprocesses", 's', false,                                       \
                    "Children of the process too, also those that start later.")
-#define GSP_OPT_BLOCKING(type)                                                                     \
-    GSP_OPT_SWITCH(type, blocking, "blocking", 0, true,                                            \
+#define GSP_OPT_SUBPROCESSES(type) GSP_OPT_SUBPROCESSES_AT(type, subprocesses)
+#define GSP_OPT_BLOCKING_AT(type, member)                                                          \
+    GSP_OPT_SWITCH(type, member, "blocking", 0, true,                                              \
                    "Stop the threads while they are read, for exact stacks. "                      \
                    "The default never stops the target.")
-#define GSP_OPT_NATIVE(type)                                                                       \
-    GSP_OPT_SWITCH(type, native, "native", 'n', false,                                             \
+#define GSP_OPT_BLOCKING(type) GSP_OPT_BLOCKING_AT(type, blocking)
+/* short_name: 'n', or 0 where that letter means something else. */
+#define GSP_OPT_NATIVE_AT(type, member, short_name)                                                \
+    GSP_OPT_SWITCH(type, member, "native", short_name, false,                                      \
                    "Native frames too (C, C++, Rust); stops each thread for a moment.")
+#define GSP_OPT_NATIVE(type) GSP_OPT_NATIVE_AT(type, native, 'n')
 
 #define GSP_OPT_PID_ROW(type)                                                                      \
     {                                                                                              \

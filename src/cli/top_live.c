@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -115,7 +114,7 @@ static void look_title(struct gsp_top_session *session)
     snprintf(session->title, sizeof(session->title), "%.150s", title ? title : "");
     session->facts.title = session->title;
     session->facts.pid = (int32_t)session->pid;
-    session->facts.rate_hz = session->opts->rate_hz;
+    session->facts.rate_hz = session->opts->sampling.rate_hz;
 }
 
 /* The target has ended: what was seen of it stays on the screen. */
@@ -156,34 +155,12 @@ static int watch(struct gsp_top_session *session, struct gsp_record *record, str
     return rc;
 }
 
-/* A tree of hundreds of processes takes some thousand descriptors. */
-static void raise_limits(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static int sample_target(struct gsp_top_session *session, struct gsp_err *err)
 {
-    raise_limits();
-    const struct gsp_top_opts *opts = session->opts;
-    const struct gsp_record_opts record_opts = {
-        .pid = session->pid,
-        .rate_hz = opts->rate_hz,
-        .duration_ns = opts->duration_ns,
-        .subprocesses = opts->subprocesses,
-        .gil_only = opts->gil,
-        .idle = opts->idle || opts->wall,
-        .select = opts->select,
-        .blocking = opts->blocking,
-        .native = opts->native,
-        .jitter = opts->jitter,
-        .is_child = session->launch.pid > 0,
-        .beat_ns = opts->delay_ns < BEAT_NS ? opts->delay_ns : BEAT_NS,
-    };
+    int64_t delay_ns = session->opts->delay_ns;
+    struct gsp_record_opts record_opts =
+        gsp_sampling_begin(&session->opts->sampling, session->pid, session->launch.pid > 0);
+    record_opts.beat_ns = delay_ns < BEAT_NS ? delay_ns : BEAT_NS;
     const struct gsp_record_sink sink = {.user = session,
                                          .sample = on_sample,
                                          .thread_changed = on_changed,

@@ -147,7 +147,7 @@ int gsp_top_fail(const struct gsp_top_session *session, const struct gsp_err *er
                             &(struct gsp_hint_context){.pid = session->pid,
                                                        .path = opts->input,
                                                        .program = args[0],
-                                                       .blocking = opts->blocking},
+                                                       .blocking = opts->sampling.blocking},
                             err);
     struct gsp_hint hint = {0};
     struct gsp_term term = session->term;

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "cli/launch.h"
 #include "cli/options.h"
+#include "cli/sampling.h"
 #include "cli/term.h"
 #include "model/tree.h"
 #include "sample/record.h"
@@ -27,8 +28,7 @@ struct gsp_top_opts {
     int64_t pid;
     const char *input;
     const char *from;
-    double rate_hz;
-    int64_t duration_ns;
+    struct gsp_sampling sampling;
     int64_t delay_ns;
     int64_t count; /* of the tables to print; 0: no number was given */
     int64_t rows;
@@ -38,15 +38,6 @@ struct gsp_top_opts {
     bool json;
     bool tree;
     bool lines;
-    bool subprocesses;
-    bool gil;
-    bool idle;
-    bool wall;
-    bool cpu;
-    bool blocking;
-    bool native;
-    bool jitter;
-    struct gsp_select_opts select;
     struct gsp_view view;
 };
 

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/sampling.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+/* In the order of enum gsp_capture_choice. */
+static const char *const CAPTURES[] = {"auto", "stop", "perf"};
+
+const char *gsp_sampling_capture(size_t i)
+{
+    return i < GSP_COUNT(CAPTURES) ? CAPTURES[i] : NULL;
+}
+
+static enum gsp_capture_choice capture_of(const char *name)
+{
+    for (size_t i = 0; i < GSP_COUNT(CAPTURES); i++) {
+        if (name && strcmp(name, CAPTURES[i]) == 0)
+            return (enum gsp_capture_choice)i;
+    }
+    return GSP_CAPTURE_AUTO;
+}
+
+int gsp_sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err)
+{
+    const struct gsp_select_opts *select = &sampling->select;
+    if (sampling->cpu && (sampling->idle || sampling->wall))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "either --cpu or --wall, not both");
+    const char *const expressions[] = {select->include, select->exclude, select->thread};
+    for (size_t i = 0; i < GSP_COUNT(expressions); i++) {
+        int rc = gsp_select_check(expressions[i], err);
+        if (rc != GSP_OK)
+            return rc;
+    }
+    return GSP_OK;
+}
+
+/* A tree of hundreds of processes takes some thousand descriptors. */
+static void raise_limits(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+struct gsp_record_opts gsp_sampling_begin(const struct gsp_sampling *sampling, pid_t pid,
+                                          bool is_child)
+{
+    raise_limits();
+    return (struct gsp_record_opts){
+        .pid = pid,
+        .rate_hz = sampling->rate_hz,
+        .duration_ns = sampling->duration_ns,
+        .subprocesses = sampling->subprocesses,
+        .gil_only = sampling->gil,
+        .idle = sampling->idle || sampling->wall,
+        .blocking = sampling->blocking,
+        .native = sampling->native,
+        .capture = capture_of(sampling->native_capture),
+        .jitter = sampling->jitter,
+        .is_child = is_child,
+        .select = sampling->select,
+    };
+}
