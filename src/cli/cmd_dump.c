@@ -89,7 +89,7 @@ static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame 
     gsp_buf_term(out, shown_file(opts, frame->file));
     if (frame->line)
         gsp_buf_printf(out, ":%" PRIu32, frame->line);
-    gsp_buf_puts(out, ")\n");
+    gsp_buf_puts(out, frame->bridged ? ") [bridged]\n" : ")\n");
     static const char *const heads[] = {"Locals", "Arguments"};
     for (int args = 1; args >= 0; args--) {
         bool has_head = false;
@@ -190,6 +190,10 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
         gsp_json_null(json);
     gsp_json_key(json, "kind");
     gsp_json_str(json, frame->is_native ? "native" : "python");
+    if (frame->is_native) {
+        gsp_json_key(json, "bridged");
+        gsp_json_bool(json, frame->bridged);
+    }
     gsp_json_key(json, "is_entry");
     if (frame->is_entry < 0)
         gsp_json_null(json);

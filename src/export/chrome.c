@@ -63,7 +63,8 @@ static void open_slice(struct writer *writer, uint32_t function, int64_t time_ns
     static const char *const categories[] = {[GSP_FRAME_PYTHON] = "python",
                                              [GSP_FRAME_NATIVE] = "native",
                                              [GSP_FRAME_KERNEL] = "kernel",
-                                             [GSP_FRAME_MARK] = "mark"};
+                                             [GSP_FRAME_MARK] = "mark",
+                                             [GSP_FRAME_BRIDGED] = "native,bridged"};
     const struct gsp_frame *frame = gsp_profile_frame_at(writer->profile, function);
     begin_event(writer, "B");
     put_time(writer, time_ns);

@@ -160,7 +160,7 @@ static int read_frame(struct reader *reader, struct fields *fields)
     int64_t ahead = take_i64(fields);
     int64_t line = 0;
     uint64_t kind = take_u64(fields);
-    if (fields->bad || kind > GSP_FRAME_MARK ||
+    if (fields->bad || kind > GSP_FRAME_BRIDGED ||
         __builtin_add_overflow((int64_t)frame.first_line, ahead, &line) || line < 0 ||
         line > UINT32_MAX)
         return malformed(reader, "a broken frame");

@@ -186,7 +186,8 @@ static void write_frames(struct writer *writer)
     static const char *const kinds[] = {[GSP_FRAME_PYTHON] = "python",
                                         [GSP_FRAME_NATIVE] = "native",
                                         [GSP_FRAME_KERNEL] = "kernel",
-                                        [GSP_FRAME_MARK] = "mark"};
+                                        [GSP_FRAME_MARK] = "mark",
+                                        [GSP_FRAME_BRIDGED] = "native"};
     size_t count = gsp_profile_frame_count(writer->profile);
     gsp_json_key(&writer->json, "frames");
     gsp_json_arr_begin(&writer->json);
@@ -208,6 +209,10 @@ static void write_frames(struct writer *writer)
             gsp_json_null(&writer->json);
         gsp_json_key(&writer->json, "kind");
         gsp_json_str(&writer->json, kinds[frame->kind]);
+        if (frame->kind == GSP_FRAME_BRIDGED) {
+            gsp_json_key(&writer->json, "bridged");
+            gsp_json_bool(&writer->json, true);
+        }
         gsp_json_obj_end(&writer->json);
     }
     gsp_json_arr_end(&writer->json);

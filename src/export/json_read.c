@@ -277,10 +277,12 @@ static int find_thread(struct reader *reader, yyjson_val *item, uint32_t *out)
     return rc ? rc : add_thread(reader, &thread, thread.os_id, out);
 }
 
-static enum gsp_frame_kind kind_of(struct gsp_sv text)
+static enum gsp_frame_kind kind_of(yyjson_val *item)
 {
+    struct gsp_sv text = gsp_export__json_sv(item, "kind");
     if (gsp_sv_eq(text, gsp_sv_of("native")))
-        return GSP_FRAME_NATIVE;
+        return yyjson_is_true(yyjson_obj_get(item, "bridged")) ? GSP_FRAME_BRIDGED
+                                                               : GSP_FRAME_NATIVE;
     if (gsp_sv_eq(text, gsp_sv_of("kernel")))
         return GSP_FRAME_KERNEL;
     return gsp_sv_eq(text, gsp_sv_of("mark")) ? GSP_FRAME_MARK : GSP_FRAME_PYTHON;
@@ -297,7 +299,7 @@ static int read_frames(struct reader *reader)
     for (size_t i = 0; (item = yyjson_arr_iter_next(&iter)) != NULL; i++) {
         struct gsp_frame frame = {.line = member_u32(item, "line"),
                                   .first_line = member_u32(item, "first_line"),
-                                  .kind = kind_of(gsp_export__json_sv(item, "kind"))};
+                                  .kind = kind_of(item)};
         int rc = intern_member(reader, item, "name", &frame.name);
         if (rc == GSP_OK)
             rc = intern_member(reader, item, "file", &frame.file);

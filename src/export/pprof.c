@@ -21,7 +21,7 @@ enum field {
 #define WIRE_BYTES  2U /* a length, then so many bytes */
 #define GZIP_WINDOW (15 + 16)
 #define CHUNK_BYTES 65536U
-#define KINDS       (GSP_FRAME_MARK + 1)
+#define KINDS       (GSP_FRAME_BRIDGED + 1)
 #define LABELS      3U
 
 /* Texts of ours; they follow the profile's own strings in the table. */
@@ -39,6 +39,7 @@ enum word {
     WORD_NATIVE,
     WORD_KERNEL,
     WORD_MARK,
+    WORD_BRIDGED,
     WORDS,
 };
 
@@ -56,6 +57,7 @@ static const char *const WORD_TEXT[WORDS] = {
     [WORD_NATIVE] = GSP_PPROF_NATIVE,
     [WORD_KERNEL] = GSP_PPROF_KERNEL,
     [WORD_MARK] = GSP_PPROF_MARK,
+    [WORD_BRIDGED] = GSP_PPROF_BRIDGED,
 };
 
 struct writer {
@@ -229,10 +231,9 @@ static void put_location(struct writer *w, uint32_t id)
 static void put_mappings(struct writer *w)
 {
     static const enum word NAMES[KINDS] = {
-        [GSP_FRAME_PYTHON] = WORD_PYTHON,
-        [GSP_FRAME_NATIVE] = WORD_NATIVE,
-        [GSP_FRAME_KERNEL] = WORD_KERNEL,
-        [GSP_FRAME_MARK] = WORD_MARK,
+        [GSP_FRAME_PYTHON] = WORD_PYTHON,   [GSP_FRAME_NATIVE] = WORD_NATIVE,
+        [GSP_FRAME_KERNEL] = WORD_KERNEL,   [GSP_FRAME_MARK] = WORD_MARK,
+        [GSP_FRAME_BRIDGED] = WORD_BRIDGED,
     };
     const struct gsp_process *process = gsp_profile_process_at(w->profile, 0);
     for (unsigned kind = 0; kind < KINDS; kind++) {

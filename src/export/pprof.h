@@ -14,6 +14,7 @@
 
 /* The kind of a frame is told by its mapping's file name; Python's own has the program's. */
 #define GSP_PPROF_NATIVE    "[native]"
+#define GSP_PPROF_BRIDGED   "[native, bridged]"
 #define GSP_PPROF_KERNEL    "[kernel]"
 #define GSP_PPROF_MARK      "[gsprof]"
 

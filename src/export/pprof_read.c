@@ -168,6 +168,8 @@ static enum gsp_frame_kind kind_of(const struct reader *r, const Gsp__Pprof__Loc
 {
     if (mapping && string_is(r, mapping->filename, GSP_PPROF_NATIVE))
         return GSP_FRAME_NATIVE;
+    if (mapping && string_is(r, mapping->filename, GSP_PPROF_BRIDGED))
+        return GSP_FRAME_BRIDGED;
     if (mapping && (string_is(r, mapping->filename, GSP_PPROF_KERNEL) ||
                     string_is(r, mapping->filename, "[kernel.kallsyms]")))
         return GSP_FRAME_KERNEL;

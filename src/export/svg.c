@@ -106,6 +106,7 @@ static void put_class(const struct drawing *d, const struct gsp_node *node)
         gsp_buf_printf(buf, "p%u", (unsigned)(hash % PYTHON_TONES));
         break;
     case GSP_FRAME_NATIVE:
+    case GSP_FRAME_BRIDGED:
         gsp_buf_printf(buf, "n%u", (unsigned)(hash % NATIVE_TONES));
         break;
     case GSP_FRAME_KERNEL:

@@ -40,7 +40,8 @@ enum gsp_frame_kind {
     GSP_FRAME_PYTHON,
     GSP_FRAME_NATIVE,
     GSP_FRAME_KERNEL,
-    GSP_FRAME_MARK, /* a word of ours, e.g. "(more frames)" */
+    GSP_FRAME_MARK,    /* a word of ours, e.g. "(more frames)" */
+    GSP_FRAME_BRIDGED, /* native, without unwind rules: its caller was found by searching */
 };
 
 struct gsp_frame {

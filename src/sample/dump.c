@@ -198,9 +198,11 @@ static void note_lack(struct taking *take, const char *path)
 }
 
 /* The frames of one address: inlined calls first.  Returns how many. */
-static size_t take_native(struct taking *take, uint64_t pc, struct gsp_dump_frame *frames)
+static size_t take_native(struct taking *take, const struct gsp_mixed_frame *from,
+                          struct gsp_dump_frame *frames)
 {
     struct gsp_native_symbol symbol;
+    uint64_t pc = from->pc;
     size_t count = 0;
     char address[32];
     if (!gsp_mixed_symbol(take->mixed, pc, &symbol))
@@ -215,6 +217,7 @@ static size_t take_native(struct taking *take, uint64_t pc, struct gsp_dump_fram
     }
     frames[count++] = native_frame(take, symbol.name ? symbol.name : address,
                                    symbol.file ? symbol.file : symbol.module, symbol.line);
+    frames[count - 1].bridged = from->bridged;
     return count;
 }
 
@@ -245,7 +248,7 @@ static bool take_mixed(struct taking *take, pid_t tid, struct gsp_py_thread *thr
         if (frame->is_python && thread)
             take_frame(take, thread, frame->python, true, &frames[count++]);
         else
-            count += take_native(take, frame->pc, &frames[count]);
+            count += take_native(take, frame, &frames[count]);
     }
     struct gsp_dump_frame *kept = frames ? arena_take(take, (count + 1) * sizeof(*kept)) : NULL;
     if (kept)

@@ -30,6 +30,7 @@ struct gsp_dump_frame {
     uint32_t line; /* 0 when unknown */
     int is_entry;  /* C code entered the interpreter with it: 1, 0; -1 unknown */
     bool is_native;
+    bool bridged; /* native, without unwind rules: its caller was found by searching */
     const struct gsp_dump_local *locals;
     size_t local_count;
 };

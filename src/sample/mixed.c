@@ -20,7 +20,7 @@ struct gsp_mixed {
     struct gsp_native_ranges eval; /* of the interpreter's eval loop */
     const char *interp_path;       /* of the file that has it; NULL when there is none */
     int64_t refreshed_ns;
-    struct gsp_hmap by_pc; /* address → index in symbols + 1 */
+    struct gsp_hmap by_pc; /* (address, is bridged) → index in frame_ids */
     uint32_t *frame_ids;   /* of the profile, runs: count, then innermost first */
     size_t frame_id_count;
     size_t frame_id_cap;
@@ -270,9 +270,8 @@ static int push_id(struct gsp_mixed *mixed, uint32_t id)
 }
 
 static int add_native(struct gsp_mixed *mixed, struct gsp_profile *profile, const char *name,
-                      const char *file, unsigned line)
+                      const char *file, struct gsp_frame frame)
 {
-    struct gsp_frame frame = {.line = line, .kind = GSP_FRAME_NATIVE};
     uint32_t id;
     int rc = gsp_profile_string(profile, gsp_sv_of(name), &frame.name, NULL);
     if (rc == GSP_OK)
@@ -283,9 +282,11 @@ static int add_native(struct gsp_mixed *mixed, struct gsp_profile *profile, cons
 }
 
 /* The frames of an address: those of inlined calls first, then the function's. */
-static int resolve(struct gsp_mixed *mixed, struct gsp_profile *profile, uint64_t pc, size_t *at)
+static int resolve(struct gsp_mixed *mixed, struct gsp_profile *profile,
+                   const struct gsp_mixed_frame *from, size_t *at)
 {
-    const uint32_t *known = gsp_hmap_get(&mixed->by_pc, pc, 0);
+    uint64_t pc = from->pc;
+    const uint32_t *known = gsp_hmap_get(&mixed->by_pc, pc, from->bridged);
     if (known) {
         *at = *known;
         return GSP_OK;
@@ -306,12 +307,15 @@ static int resolve(struct gsp_mixed *mixed, struct gsp_profile *profile, uint64_
     int rc = push_id(mixed, (uint32_t)symbol.inlined_count + 1);
     for (size_t i = 0; rc == GSP_OK && i < symbol.inlined_count; i++) {
         const struct gsp_native_inline *in = &symbol.inlined[i];
-        rc = add_native(mixed, profile, in->name, in->file ? in->file : symbol.module, in->line);
+        rc = add_native(mixed, profile, in->name, in->file ? in->file : symbol.module,
+                        (struct gsp_frame){.line = in->line, .kind = GSP_FRAME_NATIVE});
     }
     if (rc == GSP_OK)
-        rc = add_native(mixed, profile, name, symbol.file ? symbol.file : symbol.module,
-                        symbol.line);
-    if (rc == GSP_OK && !gsp_hmap_put(&mixed->by_pc, pc, 0, (uint32_t)start))
+        rc = add_native(
+            mixed, profile, name, symbol.file ? symbol.file : symbol.module,
+            (struct gsp_frame){.line = symbol.line,
+                               .kind = from->bridged ? GSP_FRAME_BRIDGED : GSP_FRAME_NATIVE});
+    if (rc == GSP_OK && !gsp_hmap_put(&mixed->by_pc, pc, from->bridged, (uint32_t)start))
         rc = GSP_E_NOMEM;
     *at = start;
     return rc;
@@ -334,7 +338,7 @@ int gsp_mixed_intern(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
             continue;
         }
         size_t at;
-        rc = resolve(mixed, profile, frame->pc, &at);
+        rc = resolve(mixed, profile, frame, &at);
         if (rc != GSP_OK)
             return gsp_err_set(err, rc, 0, "native frame: %s", gsp_err_text(rc));
         for (size_t k = mixed->frame_ids[at]; k > 0 && rc == GSP_OK; k--)

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
+import sys
 from pathlib import Path
-from typing import List
+from typing import Iterator, List
 
 import pytest
 
@@ -94,3 +96,73 @@ def test_no_interpreter(start: StartTarget, tmp_path: Path) -> None:
     stacks = stacks_of(profile)
     assert len(stacks) >= 10
     assert sum(holds(stack, ["main", "busy_leaf"]) for stack in stacks) >= 0.98 * len(stacks)
+
+
+# A function without unwind information, as kernels of BLAS are.
+LEAF = r"""
+void asm_leaf(long rounds);
+__asm__(".text\n.globl asm_leaf\n.type asm_leaf, @function\nasm_leaf:\n"
+        "  push %rbx\n  sub $40, %rsp\n"
+        "1: pause\n  dec %rdi\n  jnz 1b\n"
+        "  add $40, %rsp\n  pop %rbx\n  ret\n"
+        ".size asm_leaf, . - asm_leaf\n");
+__attribute__((noinline)) void call_leaf(long rounds)
+{
+    asm_leaf(rounds);
+    __asm__ volatile("" ::: "memory");
+}
+"""
+CALLS_LEAF = """
+import ctypes, json, os, sys
+call = ctypes.CDLL(sys.argv[1]).call_leaf
+call.argtypes = [ctypes.c_long]
+print(json.dumps({"pid": os.getpid()}), flush=True)
+while True:
+    call(2000000)
+"""
+
+
+@pytest.fixture
+def leaf_target(tmp_path: Path) -> Iterator[int]:
+    if platform.machine() != "x86_64":
+        pytest.skip("the function is in the assembly of x86-64")
+    source = tmp_path / "leaf.c"
+    source.write_text(LEAF)
+    library = tmp_path / "libleaf.so"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+    argv = [sys.executable, "-c", CALLS_LEAF, str(library)]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    yield process.pid
+    process.kill()
+    process.communicate()
+
+
+def test_bridged_frames_are_marked(leaf_target: int, tmp_path: Path) -> None:
+    """Also after the file has been through other formats."""
+    gsp = tmp_path / "p.gsp"
+    gsprof("record", "-p", leaf_target, "--native", "-d", "0.8", "-o", gsp)
+    for path in (tmp_path / "direct.json", tmp_path / "p.pb.gz"):
+        gsprof("convert", "-i", gsp, "-o", path)
+    gsprof("convert", "-i", tmp_path / "p.pb.gz", "-o", tmp_path / "back.json")
+    for name in ("direct.json", "back.json"):
+        raw = json.loads((tmp_path / name).read_text())
+        marked = {frame["name"] for frame in raw["frames"] if frame.get("bridged")}
+        assert marked == {"asm_leaf"}, name
+        kinds = {frame["kind"] for frame in raw["frames"] if frame["name"] == "asm_leaf"}
+        assert kinds == {"native"}
+
+
+def test_dump_marks_bridged_frames(leaf_target: int) -> None:
+    for _ in range(50):
+        threads = json.loads(gsprof("dump", "-p", leaf_target, "--native", "--json").out)
+        frames = threads[0]["frames"]
+        if frames[0]["name"] == "asm_leaf":
+            assert frames[0]["bridged"] and not frames[1]["bridged"]
+            assert frames[1]["name"] == "call_leaf"
+            break
+    else:
+        pytest.fail("never seen in asm_leaf")
+    texts = [gsprof("dump", "-p", leaf_target, "--native").out for _ in range(20)]
+    assert any("asm_leaf" in text and "[bridged]" in text for text in texts)

@@ -29,8 +29,8 @@ static struct gsp_profile *small(void)
 {
     struct gsp_profile *p = fix_small();
     uint32_t stack = GSP_NONE;
-    static const enum gsp_frame_kind KINDS[] = {GSP_FRAME_PYTHON, GSP_FRAME_NATIVE,
-                                                GSP_FRAME_KERNEL, GSP_FRAME_MARK};
+    static const enum gsp_frame_kind KINDS[] = {
+        GSP_FRAME_PYTHON, GSP_FRAME_NATIVE, GSP_FRAME_KERNEL, GSP_FRAME_MARK, GSP_FRAME_BRIDGED};
     for (size_t i = 0; i < GSP_COUNT(KINDS); i++) {
         struct gsp_frame frame = {.name = fix_string(p, "<lambda>"), .kind = KINDS[i]};
         uint32_t id = GSP_NONE;
