@@ -50,7 +50,8 @@ packages() {
         chromium                cmd:chromium
         tmux                    cmd:tmux
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
-        libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h' ;;
+        libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
+        qemu-user-static        cmd:qemu-aarch64-static' ;;
     bench) echo '
         python3-numpy           py:numpy' ;;
     *)

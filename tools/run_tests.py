@@ -3,7 +3,8 @@
 """Runs every test there is and prints, as its last line, how many passed and failed.
 
 Stages: the unit tests and fuzz corpora in build/ and again with ASan and UBSan in build-asan/,
-a compile of all sources for aarch64, and the integration tests.  What fails is shown in full;
+a compile of all sources for aarch64 and, under qemu, the unit tests of its folders that need no
+kernel of that machine, and the integration tests.  What fails is shown in full;
 what cannot be built is a failure too.
 
 usage: run_tests.py [plain|asan|aarch64|integration]..."""
@@ -20,11 +21,35 @@ import time
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional
+from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 ASAN_BUILD = ROOT / "build-asan"
+ARM_BUILD = ROOT / "build-aarch64"
+
+# The folders whose unit tests run under qemu: what the others ask of the kernel (ptrace, other
+# processes' memory) is not emulated.
+ARM_FOLDERS = ("base", "py", "model", "export")
+
+CROSS_FILE = """[binaries]
+c = 'aarch64-linux-gnu-gcc'
+ar = 'aarch64-linux-gnu-ar'
+strip = 'aarch64-linux-gnu-strip'
+pkgconfig = 'pkg-config'
+exe_wrapper = ['qemu-aarch64-static', '-L', '{root}']
+[built-in options]
+c_args = ['--sysroot={root}']
+c_link_args = ['--sysroot={root}']
+[properties]
+sys_root = '{root}'
+pkg_config_libdir = '{root}/usr/lib/aarch64-linux-gnu/pkgconfig:{root}/usr/share/pkgconfig'
+[host_machine]
+system = 'linux'
+cpu_family = 'aarch64'
+cpu = 'aarch64'
+endian = 'little'
+"""
 
 ASAN_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1:"
@@ -114,13 +139,17 @@ def show_failures(path: Path) -> None:
                 print(f"--- {suite.get('name')}\n{(output.text or '').strip()}")
 
 
-def run_meson(build: Path, env: Optional[Mapping[str, str]] = None) -> Counts:
-    if not run_quiet(["ninja", "--quiet", "-k0", "-C", str(build)], env):
+def run_meson(
+    build: Path, env: Optional[Mapping[str, str]] = None, only: Sequence[str] = ()
+) -> Counts:
+    """All tests of a build, or only those unit tests."""
+    targets = [f"tests/unit/test_{name}" for name in only]
+    if not run_quiet(["ninja", "--quiet", "-k0", "-C", str(build), *targets], env):
         return Counts(failed=1)
     junit = build / "meson-logs" / "testlog.junit.xml"
     junit.unlink(missing_ok=True)
     command = ["meson", "test", "-C", str(build), "--no-rebuild", "--print-errorlogs"]
-    status = run([*command, "--suite", "unit", "--suite", "fuzz"], env)
+    status = run([*command, "--suite", "unit", "--suite", "fuzz", *only], env)
     if not junit.exists():
         return Counts(failed=1)
     show_failures(junit)
@@ -164,7 +193,35 @@ def cross_command(entry: Mapping[str, str]) -> List[str]:
     return kept
 
 
-def aarch64() -> Counts:
+def run_arm() -> Counts:
+    """Unit tests, built for aarch64 and run under qemu."""
+    try:
+        got = subprocess.run(
+            [str(ROOT / "tools" / "get-arm64.sh")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=600,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
+        print(f"  skipped 1: unit tests for aarch64: {reason}")
+        return Counts(skipped=1)
+    if not (ARM_BUILD / "build.ninja").exists():
+        ARM_BUILD.mkdir(exist_ok=True)
+        cross = ARM_BUILD / "cross.ini"
+        cross.write_text(CROSS_FILE.format(root=got.stdout.strip()))
+        if not run_quiet(["meson", "setup", str(ARM_BUILD), "--cross-file", str(cross)]):
+            return Counts(failed=1)
+    listed = subprocess.run(
+        ["meson", "introspect", "--tests", str(ARM_BUILD)], stdout=subprocess.PIPE, check=True
+    )
+    tests = [t["name"] for t in json.loads(listed.stdout) if "gsprof:unit" in t["suite"]]
+    return run_meson(ARM_BUILD, only=[t for t in tests if t.split("_")[0] in ARM_FOLDERS])
+
+
+def compile_arm() -> Counts:
     counts = Counts()
     entries = json.loads((BUILD / "compile_commands.json").read_text())
     sources = [
@@ -195,6 +252,12 @@ def aarch64() -> Counts:
         else:
             counts.passed += 1
     return trust(counts, 0)
+
+
+def aarch64() -> Counts:
+    counts = compile_arm()
+    counts.add(run_arm())
+    return counts
 
 
 def integration() -> Counts:

@@ -1,0 +1,86 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# get-arm64.sh -- the libraries that gsprof links, for aarch64, to test against.
+#
+# Unpacks Debian's arm64 packages into a folder of their own: a root for the cross compiler and
+# for qemu.  Nothing is installed and no root is needed.  What is already there is left alone.
+#
+#   tools/get-arm64.sh [DIR]
+#
+# DIR is ${XDG_CACHE_HOME:-~/.cache}/gsprof/arm64 unless given.  Prints the path of the root;
+# everything else goes to stderr.
+set -eu
+
+# Raised when the list below changes: an older root is made anew.
+edition=1
+packages='libc6-dev libelf-dev libdw-dev liblzma-dev libiberty-dev zlib1g-dev libzstd-dev
+    libprotobuf-c-dev libncurses-dev'
+
+die() {
+    echo "get-arm64: $*" >&2
+    exit 1
+}
+
+dir=${XDG_CACHE_HOME:-$HOME/.cache}/gsprof/arm64
+case ${1:-} in
+-h | --help)
+    sed -n '4,/^set/{s/^# \{0,1\}//p;}' "$0"
+    exit 0
+    ;;
+-*) die "unknown option $1" ;;
+?*) dir=$1 ;;
+esac
+mkdir -p "$dir"
+dir=$(cd "$dir" && pwd)
+root=$dir/root-$edition
+if [ -d "$root" ]; then
+    echo "$root"
+    exit 0
+fi
+command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || die "needs apt-get and dpkg-deb"
+
+# The same mirror and release as this machine's: the cross compiler fits its own libc.
+mirror=$(apt-get indextargets --format '$(LABEL)|$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+    sed -n 's/^Debian|//p' | head -n 1)
+[ -n "$mirror" ] || die "no Debian mirror in this machine's apt configuration"
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+[ -r "$keyring" ] || die "no $keyring (package debian-archive-keyring)"
+# shellcheck disable=SC1091 # a file of the system
+suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+[ -n "$suite" ] || die "not a Debian release"
+
+# Made under another name: two runs at once, or one that is stopped, leave no half of a root.
+work=$(mktemp -d "$dir/work.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+: >"$work/status"
+echo "deb [signed-by=$keyring arch=arm64] $mirror $suite main" >"$work/sources.list"
+cat >"$work/apt.conf" <<CONF
+APT::Architecture "arm64";
+APT::Architectures { "arm64"; };
+Dir::State "$work";
+Dir::State::status "$work/status";
+Dir::Cache "$work/cache";
+Dir::Etc::sourcelist "$work/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+Acquire::Check-Valid-Until "false";
+Acquire::Languages "none";
+APT::Sandbox::User "";
+CONF
+export APT_CONFIG="$work/apt.conf"
+apt-get -q update >&2
+# shellcheck disable=SC2086 # a list of words
+apt-get -q -y --no-install-recommends --download-only install $packages >&2
+mkdir "$work/root"
+for deb in "$work"/cache/archives/*.deb; do
+    dpkg-deb -x "$deb" "$work/root"
+done
+# Links that a system has as absolute ones must stay within the root.
+find "$work/root" -type l -lname '/*' | while read -r link; do
+    ln -sfn "$root$(readlink "$link")" "$link"
+done
+mv -T "$work/root" "$root" 2>/dev/null || [ -d "$root" ] || die "cannot make $root"
+echo "$root"
