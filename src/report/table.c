@@ -2,6 +2,7 @@
 #include "report/table.h"
 
 #include <stdlib.h>
+#include <wchar.h>
 
 #define ELLIPSIS "\xe2\x80\xa6" /* U+2026 */
 
@@ -148,16 +149,21 @@ void gsp_report__location(const struct gsp_profile *profile, const struct gsp_vi
         gsp_buf_printf(out, ":%u", line);
 }
 
-/* The columns a terminal gives a character, never too few: East Asian and emoji take two. */
+/* The columns a terminal gives a character, as the C library knows when the program has set a
+ * locale with UTF-8; else never too few: East Asian and emoji take two. */
 static unsigned columns_of(struct gsp_sv text, size_t n)
 {
+    unsigned char first = (unsigned char)text.p[0];
+    unsigned c = n == 1 ? first : first & (0x7fU >> n);
+    for (size_t i = 1; i < n; i++)
+        c = c << 6 | ((unsigned)(unsigned char)text.p[i] & 0x3fU);
+    int known = n > 1 ? wcwidth((wchar_t)c) : 1;
+    if (known >= 0)
+        return (unsigned)known;
     if (n < 3)
         return 1;
     if (n == 4)
         return 2;
-    unsigned c = ((unsigned)(unsigned char)text.p[0] & 0x0fU) << 12 |
-                 ((unsigned)(unsigned char)text.p[1] & 0x3fU) << 6 |
-                 ((unsigned)(unsigned char)text.p[2] & 0x3fU);
     bool wide = (c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xd7a3) ||
                 (c >= 0xf900 && c <= 0xfaff) || (c >= 0xfe30 && c <= 0xfe6f) ||
                 (c >= 0xff00 && c <= 0xff60) || (c >= 0x231a && c <= 0x231b) ||
