@@ -13,6 +13,7 @@
  * published; it is stored after the row's values, and the values of row n are stored after
  * lane->rows was n.  So a reader that copies rows and then reads lane->rows knows which of
  * them may have been overwritten meanwhile: those numbered rows - row_capacity and less.
+ * A ring that shall keep N rows of each thread therefore has N + 1 of row_capacity.
  *
  * Used by: ring/ alone; docs/formats/ring.md says the same in prose.
  * Threads: members marked atomic are written while others read.
@@ -33,7 +34,10 @@
 #define GSP_RING_ROWS_MAX     (1U << 28)
 #define GSP_RING_LANES_MAX    4096U
 #define GSP_RING_STRINGS_MAX  (1U << 20)
-#define GSP_RING_LANE_HEAD    128U /* sizeof struct gsp_ring_lane */
+#define GSP_RING_BYTES_MAX    (1U << 28) /* of a dictionary's strings together */
+#define GSP_RING_LANE_HEAD    128U       /* sizeof struct gsp_ring_lane */
+#define GSP_RING_STRINGS_HEAD 64U        /* the hash table begins here in the dictionary */
+#define GSP_RING_TEXT_MAX     (1U << 30)
 
 /* ring->status bits: the writer went quiet, and why. */
 #define GSP_RING_CLOSED       1U /* the writer ended in order */
@@ -78,15 +82,19 @@ struct gsp_ring_column {
 /* At the start of each lane; rows has a cache line of its own. */
 struct gsp_ring_lane {
     _Atomic uint64_t rows;      /* published so far */
-    _Atomic uint64_t text_head; /* bytes of text written so far; stored before rows */
+    _Atomic uint64_t text_head; /* bytes of text so far; stored before the text's bytes are */
     char pad1[48];
     _Atomic uint32_t owner; /* kernel thread id that writes here; 0: free for another thread */
     char pad2[60];
 };
 
-/* The dictionary: this head, then slot_count words of the hash table, then string_max words
- * that say where each string is, then the bytes.  Id n is entry n - 1: 0 is NULL.
+/* The dictionary: this head (GSP_RING_STRINGS_HEAD bytes), then slot_count 64-bit words of the
+ * hash table (hash in the upper half, id in the lower), then string_max 64-bit words that say
+ * where each string is, then the bytes, of which the first GSP_RING_BYTES_FIRST are not used:
+ * so no string's word is 0.  Id n is entry n - 1; id 0 is NULL.
  * A string's bytes are written first, then its entry, then its slot. */
+#define GSP_RING_BYTES_FIRST 8U
+
 struct gsp_ring_strings {
     _Atomic uint32_t count; /* ids given out; an entry that is 0 is not there (yet) */
     uint32_t string_max;
@@ -96,7 +104,9 @@ struct gsp_ring_strings {
     uint64_t bytes_max;
 };
 
-/* Where a string or a text is: 40 bits of position, 24 bits of length. */
+/* Where a string or a text is: 40 bits of position, 24 bits of length.  The position of a text
+ * is text_head before it, modulo 2^40. */
+#define GSP_RING_POS_MASK    ((UINT64_C(1) << 40) - 1)
 #define GSP_RING_REF_LEN_MAX ((1U << 24) - 2)
 
 static inline uint64_t gsp_ring_ref(uint64_t pos, uint32_t len)

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/attr.h"
+#include "base/err.h"
 #include "base/str.h"
 
 /* Bytes of the names of a schema, a table and a column, with the NUL. */
@@ -136,3 +137,31 @@ const char *gsp_type_name(uint32_t type); /* "i64", ...; "?" */
 
 /* Whether a name can be a schema's, table's or column's: [a-z_][a-z0-9_]*, at most 63 bytes. */
 bool gsp_table_name_ok(struct gsp_sv name);
+#define GSP_TABLE_NAME_RULE "small letters, digits and _, at most 63, no digit first"
+
+/* A table that is not in tables.def: a user's. */
+#define GSP_DOC_MAX         128U /* bytes of its description, with the NUL; the rest is cut */
+
+struct gsp_column_spec {
+    const char *name;
+    const char *unit; /* may be NULL */
+    const char *doc;  /* may be NULL */
+    enum gsp_type type;
+};
+
+struct gsp_table_spec {
+    const char *schema;
+    const char *name;
+    const char *doc;                       /* may be NULL */
+    const struct gsp_column_spec *columns; /* the table's own, without the common ones */
+    size_t column_count;
+    enum gsp_scope scope;
+};
+
+/* Makes a table; everything is copied.  Its rows are structs laid out as a C compiler does:
+ * the members of columns[] in their order, at row_offset.
+ * Fails with USAGE (a name or a type that cannot be), LIMIT, NOMEM. */
+GSP_MUST_CHECK int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out,
+                                 struct gsp_err *err);
+/* Only of what gsp_table_new() made; NULL does nothing. */
+void gsp_table_free(struct gsp_table *table);

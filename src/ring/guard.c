@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ring/guard.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define RANGES_MAX 4096U
+
+/* start is stored last and cleared first: 0 is a free entry. */
+struct range {
+    _Atomic uintptr_t start;
+    _Atomic uintptr_t end;
+    _Atomic(_Atomic uintptr_t *) cut;
+};
+
+static struct range ranges[RANGES_MAX];
+static _Atomic uint32_t range_count; /* entries that were ever used */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct sigaction previous; /* set before our handler is; guarded by mutex for writers */
+static long page_bytes;
+/* A handler that was set after ours may hand a fault back to us. */
+static _Thread_local volatile sig_atomic_t depth __attribute__((tls_model("initial-exec")));
+
+/* Maps zeros from the fault to the end of its range: a file that is cut is cut there. */
+static bool mend(uintptr_t addr)
+{
+    const uint32_t count = atomic_load_explicit(&range_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        /* Partner: the store of start in gsp_guard_add(). */
+        const uintptr_t start = atomic_load_explicit(&ranges[i].start, memory_order_acquire);
+        const uintptr_t end = atomic_load_explicit(&ranges[i].end, memory_order_acquire);
+        _Atomic uintptr_t *cut = atomic_load_explicit(&ranges[i].cut, memory_order_acquire);
+        /* The range that has the fault does not change meanwhile; another one may, and would be
+         * a mixture of two. */
+        if (start == 0 || addr < start || addr >= end ||
+            atomic_load_explicit(&ranges[i].start, memory_order_relaxed) != start) {
+            continue;
+        }
+        const uintptr_t page = addr & ~((uintptr_t)page_bytes - 1);
+        if (mmap((void *)page, end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                 0) == MAP_FAILED) {
+            return false;
+        }
+        uintptr_t lowest = atomic_load_explicit(cut, memory_order_relaxed);
+        while (page < lowest &&
+               !atomic_compare_exchange_weak_explicit(cut, &lowest, page, memory_order_relaxed,
+                                                      memory_order_relaxed)) {
+        }
+        return true;
+    }
+    return false;
+}
+
+static void call_previous(int number, siginfo_t *info, void *context)
+{
+    const bool is_function = (previous.sa_flags & SA_SIGINFO) != 0 ||
+                             (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN);
+    if (depth > 0 || !is_function) {
+        if (previous.sa_handler == SIG_IGN && info->si_code <= 0) {
+            return;
+        }
+        /* A fault comes again and ends the process; a signal that was sent does not. */
+        signal(number, SIG_DFL);
+        if (info->si_code <= 0) {
+            raise(number);
+        }
+        return;
+    }
+    depth++;
+    if (previous.sa_flags & SA_SIGINFO) {
+        previous.sa_sigaction(number, info, context);
+    } else {
+        previous.sa_handler(number);
+    }
+    depth--;
+}
+
+static void on_sigbus(int number, siginfo_t *info, void *context)
+{
+    const int saved_errno = errno;
+    /* Positive codes are the kernel's own. */
+    if (info->si_code <= 0 || !mend((uintptr_t)info->si_addr)) {
+        call_previous(number, info, context);
+    }
+    errno = saved_errno;
+}
+
+/* Under the mutex.  Others may have set a handler since the last time. */
+static bool install(void)
+{
+    struct sigaction now;
+    if (sigaction(SIGBUS, NULL, &now) != 0) {
+        return false;
+    }
+    if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigbus) {
+        return true;
+    }
+    page_bytes = sysconf(_SC_PAGESIZE);
+    previous = now;
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    action.sa_sigaction = on_sigbus;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    return sigaction(SIGBUS, &action, NULL) == 0;
+}
+
+/* Under the mutex. */
+static struct range *free_range(void)
+{
+    const uint32_t count = atomic_load_explicit(&range_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        if (atomic_load_explicit(&ranges[i].start, memory_order_relaxed) == 0) {
+            return &ranges[i];
+        }
+    }
+    if (count == RANGES_MAX) {
+        return NULL;
+    }
+    /* Partner: the load in mend(); the new entry is free until its start is stored. */
+    atomic_store_explicit(&range_count, count + 1, memory_order_release);
+    return &ranges[count];
+}
+
+int gsp_guard_add(void *start, size_t len, _Atomic uintptr_t *cut, struct gsp_err *err)
+{
+    pthread_mutex_lock(&mutex);
+    int rc = 0;
+    struct range *range = NULL;
+    if (!install()) {
+        rc = gsp_err_set(err, GSP_E_IO, errno, "no handler for SIGBUS can be set");
+    } else {
+        range = free_range();
+        if (!range) {
+            rc = gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u parts of rings are open",
+                             RANGES_MAX);
+        }
+    }
+    if (range) {
+        atomic_store_explicit(&range->end, (uintptr_t)start + len, memory_order_relaxed);
+        atomic_store_explicit(&range->cut, cut, memory_order_relaxed);
+        atomic_store_explicit(&range->start, (uintptr_t)start, memory_order_release);
+    }
+    pthread_mutex_unlock(&mutex);
+    return rc;
+}
+
+void gsp_guard_remove(const void *start)
+{
+    pthread_mutex_lock(&mutex);
+    const uint32_t count = atomic_load_explicit(&range_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        if (atomic_load_explicit(&ranges[i].start, memory_order_relaxed) == (uintptr_t)start) {
+            atomic_store_explicit(&ranges[i].start, 0, memory_order_relaxed);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&mutex);
+}

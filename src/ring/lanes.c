@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lanes.c -- which lane a thread writes to.
+ *
+ * Each thread has a small page of its own with its lane of every ring; the page is reached by one
+ * thread-local pointer and dies with the thread, which gives the lanes back.  The page is wiped
+ * in a child after fork, so that a child cannot write to its parent's lanes.
+ * Everything here but the thread's end may run in a signal handler: no malloc, no mutex.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "ring/ring_internal.h"
+
+/* A thread appends from signal handlers to its second lane. */
+#define LEVELS     2U
+/* Rows that a thread without a lane loses before it asks for one again: asking costs more. */
+#define RETRY_ROWS 1024U
+/* A lane is added in less; longer means that the adding thread does not run. */
+#define YIELDS_MAX 4096U
+
+struct my_lanes {
+    uint64_t serial; /* of the ring; anything else: the entry is another ring's */
+    struct gsp_lane *lane[LEVELS];
+    uint32_t skip; /* rows to lose before the next try */
+    uint32_t pad;
+};
+
+struct thread_page {
+    struct my_lanes of[GSP_RINGS_MAX];
+};
+
+/* In the static block, so that access calls no allocator. */
+static _Thread_local struct thread_page *my_page __attribute__((tls_model("initial-exec")));
+/* 1 while this thread claims a lane: a signal handler meanwhile gets none. */
+static _Thread_local volatile sig_atomic_t my_claiming __attribute__((tls_model("initial-exec")));
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_key_t end_key;
+static int end_key_error;
+/* Guarded by list_mutex. */
+static struct gsp_ring *list[GSP_RINGS_MAX];
+static uint64_t last_serial;
+
+static void give_back(struct gsp_lane *lane)
+{
+    if (!lane) {
+        return;
+    }
+    atomic_store_explicit(&lane->head->owner, 0, memory_order_relaxed);
+    /* The next owner goes on from rows and slot: partner is the exchange in take_free(). */
+    atomic_store_explicit(&lane->owner, 0, memory_order_release);
+}
+
+static void end_thread(void *arg)
+{
+    struct thread_page *page = arg;
+    my_page = NULL;
+    pthread_mutex_lock(&list_mutex);
+    for (size_t i = 0; i < GSP_RINGS_MAX; i++) {
+        const struct gsp_ring *ring = list[i];
+        /* In a child the lanes are still the parent's. */
+        if (ring && ring->serial == page->of[i].serial && ring->pid == getpid()) {
+            for (unsigned level = 0; level < LEVELS; level++) {
+                give_back(page->of[i].lane[level]);
+            }
+        }
+    }
+    pthread_mutex_unlock(&list_mutex);
+    munmap(page, sizeof(*page));
+}
+
+/* Another thread of the parent may have held it; here there is none. */
+static void renew_mutex(void)
+{
+    pthread_mutex_init(&list_mutex, NULL);
+}
+
+static void init_once(void)
+{
+    end_key_error = pthread_key_create(&end_key, end_thread);
+    if (end_key_error == 0) {
+        end_key_error = pthread_atfork(NULL, NULL, renew_mutex);
+    }
+}
+
+static struct thread_page *page_of_thread(void)
+{
+    if (my_page) {
+        return my_page;
+    }
+    struct thread_page *page =
+        mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return NULL;
+    }
+    /* Without the wipe a child could write to its parent's lanes; without the key the lanes would
+     * never come back. */
+    if (madvise(page, sizeof(*page), MADV_WIPEONFORK) != 0 ||
+        pthread_setspecific(end_key, page) != 0) {
+        munmap(page, sizeof(*page));
+        return NULL;
+    }
+    my_page = page;
+    return page;
+}
+
+static struct gsp_lane *take_free(struct gsp_ring *ring, uint32_t tid)
+{
+    const uint32_t count = atomic_load_explicit(&ring->lane_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        struct gsp_lane *lane = &ring->lanes[i];
+        uint32_t free_owner = 0;
+        /* Partner of acquire: the store in give_back(). */
+        if (atomic_load_explicit(&lane->owner, memory_order_relaxed) == 0 &&
+            atomic_compare_exchange_strong_explicit(&lane->owner, &free_owner, tid,
+                                                    memory_order_acquire, memory_order_relaxed)) {
+            return lane;
+        }
+    }
+    return NULL;
+}
+
+/* The file behind ring->fd, unless the process has closed the descriptor under us. */
+static bool is_our_file(const struct gsp_ring *ring)
+{
+    struct stat st;
+    return fstat(ring->fd, &st) == 0 && st.st_dev == ring->dev && st.st_ino == ring->ino;
+}
+
+static bool map_lane(struct gsp_ring *ring, uint32_t index, uint32_t tid)
+{
+    const uint64_t off = ring->lanes_off + index * ring->lane_bytes;
+    if (!is_our_file(ring) || gsp_ring__reserve(ring->fd, off, ring->lane_bytes, NULL) != 0) {
+        return false;
+    }
+    char *base =
+        mmap(NULL, ring->lane_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, (off_t)off);
+    if (base == MAP_FAILED) {
+        return false;
+    }
+    struct gsp_lane *lane = &ring->lanes[index];
+    lane->head = (void *)base;
+    lane->table = ring->table;
+    lane->capacity = ring->row_slots;
+    if (ring->text_bytes) {
+        lane->text = base + ring->text_off;
+        lane->text_mask = ring->text_bytes - 1;
+    }
+    for (uint32_t i = 0; i < ring->table->column_count; i++) {
+        lane->column[i] = base + ring->column_off[i];
+    }
+    atomic_store_explicit(&lane->owner, tid, memory_order_relaxed);
+    return true;
+}
+
+static struct gsp_lane *add_lane(struct gsp_ring *ring, uint32_t tid)
+{
+    for (unsigned i = 0; atomic_exchange_explicit(&ring->growing, 1, memory_order_acquire); i++) {
+        if (i == YIELDS_MAX) {
+            return NULL;
+        }
+        sched_yield();
+    }
+    const uint32_t index = atomic_load_explicit(&ring->lane_count, memory_order_relaxed);
+    struct gsp_lane *lane = NULL;
+    if (index < ring->lane_max && map_lane(ring, index, tid)) {
+        lane = &ring->lanes[index];
+        /* Partner: the load in take_free(); for readers the one in map_lanes() of reader.c. */
+        atomic_store_explicit(&ring->lane_count, index + 1, memory_order_release);
+        atomic_store_explicit(&ring->head->lane_count, index + 1, memory_order_release);
+    } else {
+        atomic_fetch_or_explicit(&ring->head->status, GSP_RING_NO_SPACE, memory_order_relaxed);
+    }
+    /* Partner: the exchange above. */
+    atomic_store_explicit(&ring->growing, 0, memory_order_release);
+    return lane;
+}
+
+static struct gsp_lane *claim(struct gsp_ring *ring, struct my_lanes *mine)
+{
+    if (mine->serial != ring->serial) {
+        *mine = (struct my_lanes){.serial = ring->serial};
+    }
+    unsigned level = 0;
+    while (level < LEVELS && mine->lane[level] && mine->lane[level]->busy) {
+        level++;
+    }
+    if (level == LEVELS) {
+        return NULL;
+    }
+    if (mine->lane[level]) {
+        return mine->lane[level];
+    }
+    if (mine->skip > 0) {
+        mine->skip--;
+        return NULL;
+    }
+    const uint32_t tid = (uint32_t)gettid();
+    struct gsp_lane *lane = take_free(ring, tid);
+    if (!lane) {
+        lane = add_lane(ring, tid);
+    }
+    if (!lane) {
+        mine->skip = RETRY_ROWS;
+        return NULL;
+    }
+    atomic_store_explicit(&lane->head->owner, tid, memory_order_relaxed);
+    mine->lane[level] = lane;
+    return lane;
+}
+
+/* Not on the way of an append that has its lane. */
+static __attribute__((noinline)) struct gsp_lane *claim_slowly(struct gsp_ring *ring)
+{
+    const int saved_errno = errno;
+    struct gsp_lane *lane = NULL;
+    if (getpid() != ring->pid) {
+        return NULL;
+    }
+    if (!my_claiming) {
+        my_claiming = 1;
+        atomic_signal_fence(memory_order_seq_cst);
+        struct thread_page *page = page_of_thread();
+        lane = page ? claim(ring, &page->of[ring->number]) : NULL;
+        atomic_signal_fence(memory_order_seq_cst);
+        my_claiming = 0;
+    }
+    if (!lane) {
+        atomic_fetch_add_explicit(&ring->head->rows_lost, 1, memory_order_relaxed);
+    }
+    errno = saved_errno;
+    return lane;
+}
+
+struct gsp_lane *gsp_ring_lane(struct gsp_ring *ring)
+{
+    const struct thread_page *page = my_page;
+    if (gsp_likely(page != NULL)) {
+        const struct my_lanes *mine = &page->of[ring->number];
+        struct gsp_lane *lane = mine->lane[0];
+        if (gsp_likely(mine->serial == ring->serial && lane && !lane->busy)) {
+            return lane;
+        }
+    }
+    return claim_slowly(ring);
+}
+
+int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err)
+{
+    pthread_once(&once, init_once);
+    if (end_key_error) {
+        return gsp_err_set(err, GSP_E_LIMIT, end_key_error,
+                           "this process has no thread-specific key left");
+    }
+    pthread_mutex_lock(&list_mutex);
+    size_t i = 0;
+    while (i < GSP_RINGS_MAX && list[i]) {
+        i++;
+    }
+    if (i < GSP_RINGS_MAX) {
+        ring->number = (uint32_t)i;
+        ring->serial = ++last_serial;
+        list[i] = ring;
+    }
+    pthread_mutex_unlock(&list_mutex);
+    if (i == GSP_RINGS_MAX) {
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "this process writes %u rings already",
+                           GSP_RINGS_MAX);
+    }
+    return 0;
+}
+
+void gsp_ring__leave(struct gsp_ring *ring)
+{
+    pthread_mutex_lock(&list_mutex);
+    if (ring->serial != 0 && list[ring->number] == ring) {
+        list[ring->number] = NULL;
+    }
+    pthread_mutex_unlock(&list_mutex);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ring/meta.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+
+struct parser {
+    const char *p;
+    const char *end;
+};
+
+static void skip_space(struct parser *in)
+{
+    while (in->p < in->end &&
+           (*in->p == ' ' || *in->p == '\n' || *in->p == '\r' || *in->p == '\t')) {
+        in->p++;
+    }
+}
+
+static bool take(struct parser *in, char c)
+{
+    skip_space(in);
+    if (in->p == in->end || *in->p != c) {
+        return false;
+    }
+    in->p++;
+    return true;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    if (c >= 'a' && c <= 'f') {
+        return c - 'a' + 10;
+    }
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* \uXXXX behind the u.  Our own writer escapes control characters only, so what is no ASCII
+ * becomes a question mark. */
+static bool take_unicode(struct parser *in, char *out)
+{
+    unsigned v = 0;
+    if (in->end - in->p < 4) {
+        return false;
+    }
+    for (int i = 0; i < 4; i++) {
+        const int digit = hex_digit(*in->p++);
+        if (digit < 0) {
+            return false;
+        }
+        v = v * 16 + (unsigned)digit;
+    }
+    *out = v > 0 && v < 0x80 ? (char)v : '?';
+    return true;
+}
+
+static bool take_escape(struct parser *in, char *out)
+{
+    static const char from[] = "\"\\/bfnrt";
+    static const char to[] = "\"\\/\b\f\n\r\t";
+    if (in->p == in->end) {
+        return false;
+    }
+    const char c = *in->p++;
+    if (c == 'u') {
+        return take_unicode(in, out);
+    }
+    const char *at = c ? strchr(from, c) : NULL;
+    if (!at) {
+        return false;
+    }
+    *out = to[at - from];
+    return true;
+}
+
+/* What does not fit is left out. */
+static bool take_string(struct parser *in, char *out, size_t cap)
+{
+    size_t n = 0;
+    if (!take(in, '"')) {
+        return false;
+    }
+    while (in->p < in->end && *in->p != '"') {
+        char c = *in->p++;
+        if (c == '\\' && !take_escape(in, &c)) {
+            return false;
+        }
+        if (n + 1 < cap) {
+            out[n++] = c;
+        }
+    }
+    out[n] = '\0';
+    return take(in, '"');
+}
+
+/* A number or a word, as it stands. */
+static bool take_word(struct parser *in, char *out, size_t cap)
+{
+    size_t n = 0;
+    while (in->p < in->end && n + 1 < cap &&
+           ((*in->p >= '0' && *in->p <= '9') || (*in->p >= 'a' && *in->p <= 'z') || *in->p == '-' ||
+            *in->p == '+' || *in->p == '.' || *in->p == 'E')) {
+        out[n++] = *in->p++;
+    }
+    out[n] = '\0';
+    return n > 0;
+}
+
+static void set(struct gsp_ring__meta *meta, const char *key, const char *value)
+{
+    if (strcmp(key, "pid") == 0) {
+        meta->pid = (int32_t)strtol(value, NULL, 10);
+    } else if (strcmp(key, "start_time") == 0) {
+        meta->start_time = strtoull(value, NULL, 10);
+    } else if (strcmp(key, "pid_ns") == 0) {
+        meta->pid_ns = strtoull(value, NULL, 10);
+    } else if (strcmp(key, "created_ns") == 0) {
+        meta->created_ns = strtoll(value, NULL, 10);
+    } else if (strcmp(key, "rank") == 0) {
+        meta->rank = strcmp(value, "null") == 0 ? GSP_NULL_I64 : strtoll(value, NULL, 10);
+    } else if (strcmp(key, "host") == 0) {
+        snprintf(meta->host, sizeof(meta->host), "%.63s", value);
+    } else if (strcmp(key, "version") == 0) {
+        snprintf(meta->version, sizeof(meta->version), "%.63s", value);
+    } else if (strcmp(key, "cmdline") == 0) {
+        snprintf(meta->cmdline, sizeof(meta->cmdline), "%s", value);
+    }
+}
+
+int gsp_ring__meta_parse(struct gsp_sv text, struct gsp_ring__meta *out, struct gsp_err *err)
+{
+    memset(out, 0, sizeof(*out));
+    out->rank = GSP_NULL_I64;
+    struct parser in = {text.p, text.p + text.len};
+    char key[GSP_NAME_MAX];
+    char value[sizeof(out->cmdline)];
+    bool ok = text.len > 0 && take(&in, '{');
+    for (bool first = true; ok && !take(&in, '}'); first = false) {
+        ok = (first || take(&in, ',')) && take_string(&in, key, sizeof(key)) && take(&in, ':');
+        skip_space(&in);
+        ok = ok && (in.p < in.end && *in.p == '"' ? take_string(&in, value, sizeof(value))
+                                                  : take_word(&in, value, sizeof(value)));
+        if (ok) {
+            set(out, key, value);
+        }
+    }
+    skip_space(&in);
+    if (!ok || in.p != in.end) {
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "meta.json is no flat JSON object at byte %zu",
+                           text.len ? (size_t)(in.p - text.p) : 0);
+    }
+    return 0;
+}
+
+void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out)
+{
+    char created[32];
+    snprintf(created, sizeof(created), "%" PRId64, meta->created_ns);
+    struct gsp_json json;
+    gsp_json_init(&json, out);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "pid");
+    gsp_json_i64(&json, meta->pid);
+    gsp_json_key(&json, "start_time");
+    gsp_json_u64(&json, meta->start_time);
+    gsp_json_key(&json, "pid_ns");
+    gsp_json_u64(&json, meta->pid_ns);
+    gsp_json_key(&json, "rank");
+    if (meta->rank == GSP_NULL_I64) {
+        gsp_json_null(&json);
+    } else {
+        gsp_json_i64(&json, meta->rank);
+    }
+    gsp_json_key(&json, "host");
+    gsp_json_str(&json, meta->host);
+    gsp_json_key(&json, "cmdline");
+    gsp_json_str(&json, meta->cmdline);
+    gsp_json_key(&json, "version");
+    gsp_json_str(&json, meta->version);
+    gsp_json_key(&json, "created_ns"); /* as text: many readers have doubles only */
+    gsp_json_str(&json, created);
+    gsp_json_obj_end(&json);
+    gsp_buf_putc(out, '\n');
+}

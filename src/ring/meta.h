@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meta.h -- meta.json of a process's rings: who writes them.
+ *
+ * Reads:   a flat JSON object: strings, numbers, true, false, null; keys it does not know are
+ *          left out.
+ * Used by: place.c.
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "wire/table.h"
+
+struct gsp_ring__meta {
+    uint64_t start_time; /* clock ticks since boot */
+    uint64_t pid_ns;     /* inode of the namespace that pid is of; 0: unknown */
+    int64_t created_ns;  /* CLOCK_REALTIME */
+    int64_t rank;        /* GSP_NULL_I64: unknown */
+    int32_t pid;
+    char host[GSP_NAME_MAX];
+    char version[GSP_NAME_MAX];
+    char cmdline[1020]; /* cut */
+};
+
+void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out);
+/* Fails with FORMAT. */
+GSP_MUST_CHECK int gsp_ring__meta_parse(struct gsp_sv text, struct gsp_ring__meta *out,
+                                        struct gsp_err *err);

@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ring/place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "ring/live.h"
+#include "ring/meta.h"
+#include "ring/reader.h"
+
+#define META_NAME  "meta.json"
+#define META_MAX   65536
+#define ROOTS_MAX  1024U
+#define PLACES_MAX 65536U
+#define ROOT_CHARS 192U
+
+struct root {
+    char path[ROOT_CHARS];
+};
+
+/* -------------------------------------------------------------------------------------- roots */
+
+/* A root that has no name of its user in it counts only if the folder around it is ours. */
+static bool xdg_root(struct root *out)
+{
+    const char *base = secure_getenv("XDG_RUNTIME_DIR");
+    struct stat st;
+    if (!base || base[0] != '/' || stat(base, &st) != 0 || !S_ISDIR(st.st_mode) ||
+        st.st_uid != geteuid()) {
+        return false;
+    }
+    const int n = snprintf(out->path, sizeof(out->path), "%s/gsprof", base);
+    return n > 0 && (size_t)n < sizeof(out->path);
+}
+
+static void shm_root(struct root *out)
+{
+    snprintf(out->path, sizeof(out->path), "/dev/shm/gsprof-%u", (unsigned)geteuid());
+}
+
+/* Takes a descriptor from the variable that would close it. */
+static int keep_fd(int *fd)
+{
+    const int kept = *fd;
+    *fd = -1;
+    return kept;
+}
+
+/* Opens a folder that has to be ours, or anybody's when we are root and only read. */
+static int open_own(const char *path, bool for_writing, struct gsp_err *err)
+{
+    struct stat st;
+    gsp_auto_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        const int code = errno == ENOENT                     ? GSP_E_NOFILE
+                         : errno == EACCES || errno == EPERM ? GSP_E_PERM
+                                                             : GSP_E_IO;
+        gsp_err_fill(err, code, errno, "%s: %s", path, strerror(errno));
+        return code;
+    }
+    if (fstat(fd, &st) != 0) {
+        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", path, strerror(errno));
+    }
+    if (st.st_uid != geteuid() && (for_writing || geteuid() != 0)) {
+        return gsp_err_set(err, GSP_E_PERM, 0, "%s belongs to user %u, this is user %u", path,
+                           (unsigned)st.st_uid, (unsigned)geteuid());
+    }
+    if (for_writing && (st.st_mode & 077) != 0 && fchmod(fd, 0700) != 0) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: others may write there", path);
+    }
+    return keep_fd(&fd);
+}
+
+static int make_root(const char *path, struct gsp_err *err)
+{
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", path, strerror(errno));
+    }
+    const int fd = open_own(path, true, err);
+    return fd == GSP_E_NOFILE || fd == GSP_E_IO ? GSP_E_NOWRITE : fd;
+}
+
+/* ------------------------------------------------------------------------------------- making */
+
+static void read_cmdline(pid_t pid, char *out, size_t cap)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+    out[0] = '\0';
+    /* A command line may be megabytes; what is cut off anyway need not be read. */
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    const ssize_t got = read(fd, out, cap - 1);
+    size_t n = got > 0 ? (size_t)got : 0;
+    while (n > 0 && out[n - 1] == '\0') {
+        n--;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (out[i] == '\0' || out[i] == '\n') {
+            out[i] = ' ';
+        }
+    }
+    out[n] = '\0';
+}
+
+static void describe(const struct gsp_place_about *about, uint64_t start_time,
+                     struct gsp_ring__meta *meta)
+{
+    memset(meta, 0, sizeof(*meta));
+    meta->pid = about->pid;
+    meta->start_time = start_time;
+    meta->pid_ns = gsp_live_pid_ns();
+    meta->rank = about->rank;
+    meta->created_ns = gsp_realtime_ns();
+    snprintf(meta->version, sizeof(meta->version), "%s", GSP_VERSION);
+    if (gethostname(meta->host, sizeof(meta->host) - 1) != 0) {
+        meta->host[0] = '\0';
+    }
+    if (about->cmdline) {
+        snprintf(meta->cmdline, sizeof(meta->cmdline), "%s", about->cmdline);
+    } else {
+        read_cmdline(about->pid, meta->cmdline, sizeof(meta->cmdline));
+    }
+}
+
+static int write_meta(int folder_fd, const struct gsp_ring__meta *meta, struct gsp_err *err)
+{
+    if (faccessat(folder_fd, META_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+        return 0;
+    }
+    gsp_auto_buf text = {0};
+    gsp_ring__meta_write(meta, &text);
+    if (text.failed) {
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", META_NAME);
+    }
+    char tmp[64];
+    snprintf(tmp, sizeof(tmp), ".%s.%d.tmp", META_NAME, (int)getpid());
+    gsp_auto_fd fd =
+        openat(folder_fd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", META_NAME, strerror(errno));
+    }
+    if (gsp_fd_write_all(fd, text.p, text.len, err) != 0 ||
+        renameat(folder_fd, tmp, folder_fd, META_NAME) != 0) {
+        const int sys = errno;
+        unlinkat(folder_fd, tmp, 0);
+        return gsp_err_set(err, GSP_E_NOWRITE, sys, "%s: %s", META_NAME, strerror(sys));
+    }
+    return 0;
+}
+
+static int make_folder(const char *root, const struct gsp_place_about *about, int *folder_fd,
+                       struct gsp_err *err)
+{
+    gsp_auto_fd root_fd = make_root(root, err);
+    if (root_fd < 0) {
+        return root_fd;
+    }
+    uint64_t start_time = about->start_time;
+    char state = 0;
+    if (start_time == 0 && !gsp_live_start_time(about->pid, &start_time, &state)) {
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "there is no process %d", (int)about->pid);
+    }
+    char name[64];
+    snprintf(name, sizeof(name), "%d-%" PRIu64, (int)about->pid, start_time);
+    if (mkdirat(root_fd, name, 0700) != 0 && errno != EEXIST) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", root, name, strerror(errno));
+    }
+    gsp_auto_fd fd = openat(root_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", root, name, strerror(errno));
+    }
+    struct gsp_ring__meta meta;
+    describe(about, start_time, &meta);
+    const int rc = write_meta(fd, &meta, err);
+    if (rc == 0) {
+        *folder_fd = keep_fd(&fd);
+    }
+    return rc;
+}
+
+int gsp_place_make(const struct gsp_place_about *about, int *folder_fd, struct gsp_err *err)
+{
+    *folder_fd = -1;
+    struct root root;
+    if (xdg_root(&root)) {
+        const int rc = make_folder(root.path, about, folder_fd, err);
+        /* It may be read-only or full; then there is the other one. */
+        if (rc != GSP_E_NOWRITE) {
+            return rc;
+        }
+    }
+    shm_root(&root);
+    return make_folder(root.path, about, folder_fd, err);
+}
+
+/* ------------------------------------------------------------------------------------ listing */
+
+struct root_list {
+    struct root *at;
+    size_t count;
+};
+
+static void add_root(struct root_list *list, const char *path)
+{
+    if (list->count < ROOTS_MAX && strlen(path) < ROOT_CHARS) {
+        snprintf(list->at[list->count++].path, ROOT_CHARS, "%s", path);
+    }
+}
+
+/* The roots of all users: <folder>/<prefix>*<suffix>. */
+static void add_roots_of_all(struct root_list *list, const char *folder, const char *prefix,
+                             const char *suffix)
+{
+    DIR *dir = opendir(folder);
+    for (const struct dirent *e = dir ? readdir(dir) : NULL; e; e = readdir(dir)) {
+        char path[ROOT_CHARS + sizeof(e->d_name)];
+        if (e->d_name[0] != '.' && strncmp(e->d_name, prefix, strlen(prefix)) == 0) {
+            snprintf(path, sizeof(path), "%s/%s%s", folder, e->d_name, suffix);
+            add_root(list, path);
+        }
+    }
+    if (dir) {
+        closedir(dir);
+    }
+}
+
+static int list_roots(struct root_list *list, struct gsp_err *err)
+{
+    list->count = 0;
+    list->at = calloc(ROOTS_MAX, sizeof(*list->at));
+    if (!list->at) {
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to look for rings");
+    }
+    struct root root;
+    if (xdg_root(&root)) {
+        add_root(list, root.path);
+    }
+    /* A target that was not started from a login has another environment than we. */
+    snprintf(root.path, sizeof(root.path), "/run/user/%u/gsprof", (unsigned)geteuid());
+    add_root(list, root.path);
+    shm_root(&root);
+    add_root(list, root.path);
+    if (geteuid() == 0) {
+        add_roots_of_all(list, "/run/user", "", "/gsprof");
+        add_roots_of_all(list, "/dev/shm", "gsprof-", "");
+    }
+    return 0;
+}
+
+/* "<pid>-<start time>", and nothing else. */
+static bool parse_name(const char *name, int32_t *pid, uint64_t *start_time)
+{
+    char *end = NULL;
+    if (name[0] < '1' || name[0] > '9') {
+        return false;
+    }
+    errno = 0;
+    const long first = strtol(name, &end, 10);
+    if (errno || first > INT32_MAX || *end != '-' || end[1] < '0' || end[1] > '9') {
+        return false;
+    }
+    *start_time = strtoull(end + 1, &end, 10);
+    *pid = (int32_t)first;
+    return errno == 0 && *end == '\0';
+}
+
+static bool is_ring_name(const char *name)
+{
+    return name[0] != '.' && gsp_sv_ends(gsp_sv_of(name), ".ring");
+}
+
+static void read_ring(int folder_fd, const char *name, struct gsp_place *place)
+{
+    struct gsp_ring_view *view = NULL;
+    struct gsp_ring_state state;
+    if (gsp_ring_open(folder_fd, name, &view, NULL) != 0) {
+        return;
+    }
+    gsp_ring_state(view, &state);
+    if (state.newest_ns > place->last_write_ns) {
+        place->last_write_ns = state.newest_ns;
+    }
+    if (place->rank == GSP_NULL_I64) {
+        place->rank = gsp_ring_info(view)->rank;
+    }
+    gsp_ring_view_close(view);
+}
+
+static void read_rings(int folder_fd, struct gsp_place *place)
+{
+    const int copy = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!dir) {
+        gsp_fd_close(&copy);
+        return;
+    }
+    for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        struct stat st;
+        if (is_ring_name(e->d_name) &&
+            fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
+            place->rings++;
+            place->bytes += (uint64_t)st.st_blocks * 512;
+            read_ring(folder_fd, e->d_name, place);
+        }
+    }
+    closedir(dir);
+}
+
+static void read_meta(int folder_fd, struct gsp_place *place, uint64_t *pid_ns)
+{
+    gsp_auto_buf text = {0};
+    struct gsp_ring__meta meta;
+    gsp_auto_fd fd = openat(folder_fd, META_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    *pid_ns = 0;
+    if (fd < 0 || gsp_fd_read_all(fd, META_MAX, &text, NULL) != 0 ||
+        gsp_ring__meta_parse(gsp_buf_sv(&text), &meta, NULL) != 0) {
+        return;
+    }
+    *pid_ns = meta.pid_ns;
+    place->rank = meta.rank;
+    snprintf(place->cmdline, sizeof(place->cmdline), "%.255s", meta.cmdline);
+}
+
+/* False when the folder is not to be shown: no rings, or not readable. */
+static bool read_place(const char *root, const char *name, struct gsp_place *place)
+{
+    struct stat st;
+    const int n = snprintf(place->path, sizeof(place->path), "%s/%s", root, name);
+    if (n < 0 || (size_t)n >= sizeof(place->path)) {
+        return false;
+    }
+    gsp_auto_fd fd = open_own(place->path, false, NULL);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        return false;
+    }
+    uint64_t pid_ns = 0;
+    place->rank = GSP_NULL_I64;
+    place->last_write_ns = GSP_NULL_I64;
+    read_meta(fd, place, &pid_ns);
+    read_rings(fd, place);
+    place->live = gsp_live_is(place->pid, place->start_time, pid_ns);
+    if (place->last_write_ns == GSP_NULL_I64) {
+        place->last_write_ns = st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec;
+    }
+    return place->rings > 0;
+}
+
+static bool has_path(const struct gsp_places *places, const char *path)
+{
+    for (size_t i = 0; i < places->count; i++) {
+        if (strcmp(places->at[i].path, path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_place(struct gsp_places *places, const struct gsp_place *place, struct gsp_err *err)
+{
+    if (places->count == PLACES_MAX) {
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u processes have rings", PLACES_MAX);
+    }
+    /* Doubles at powers of two. */
+    if ((places->count & (places->count - 1)) == 0) {
+        const size_t cap = places->count ? 2 * places->count : 1;
+        struct gsp_place *grown = realloc(places->at, cap * sizeof(*grown));
+        if (!grown) {
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to list rings");
+        }
+        places->at = grown;
+    }
+    places->at[places->count++] = *place;
+    return 0;
+}
+
+/* The folders of one root; of one pid only, unless it is 0. */
+static int read_root(const char *root, pid_t pid, struct gsp_places *places, struct gsp_err *err)
+{
+    const int fd = open_own(root, false, err);
+    if (fd == GSP_E_NOFILE) {
+        return 0;
+    }
+    if (fd < 0) {
+        return fd;
+    }
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        gsp_fd_close(&fd);
+        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", root, strerror(errno));
+    }
+    int rc = 0;
+    for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
+        struct gsp_place place;
+        memset(&place, 0, sizeof(place));
+        if (parse_name(e->d_name, &place.pid, &place.start_time) &&
+            (pid == 0 || pid == place.pid) && read_place(root, e->d_name, &place) &&
+            !has_path(places, place.path)) {
+            rc = add_place(places, &place, err);
+        }
+    }
+    closedir(dir);
+    return rc;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct gsp_place *left = a;
+    const struct gsp_place *right = b;
+    if (left->start_time != right->start_time) {
+        return left->start_time > right->start_time ? -1 : 1;
+    }
+    return left->pid > right->pid ? -1 : left->pid < right->pid;
+}
+
+static int read_places(pid_t pid, struct gsp_places *out, struct gsp_err *err)
+{
+    *out = (struct gsp_places){0};
+    struct root_list roots;
+    int rc = list_roots(&roots, err);
+    for (size_t i = 0; i < roots.count && rc == 0; i++) {
+        rc = read_root(roots.at[i].path, pid, out, err);
+        /* The roots of others are looked through as far as they can be. */
+        if (rc != GSP_E_NOMEM && rc != GSP_E_LIMIT && geteuid() == 0) {
+            rc = 0;
+        }
+    }
+    free(roots.at);
+    if (rc != 0) {
+        gsp_places_free(out);
+        return rc;
+    }
+    if (out->count > 1) {
+        qsort(out->at, out->count, sizeof(*out->at), by_start);
+    }
+    return 0;
+}
+
+int gsp_places_read(struct gsp_places *out, struct gsp_err *err)
+{
+    return read_places(0, out, err);
+}
+
+void gsp_places_free(struct gsp_places *places)
+{
+    if (places) {
+        free(places->at);
+        *places = (struct gsp_places){0};
+    }
+}
+
+int gsp_place_find(pid_t pid, struct gsp_place *out, struct gsp_err *err)
+{
+    struct gsp_places places;
+    const int rc = read_places(pid, &places, err);
+    if (rc != 0) {
+        return rc;
+    }
+    const struct gsp_place *best = NULL;
+    for (size_t i = 0; i < places.count; i++) {
+        if (!best || (places.at[i].live && !best->live)) {
+            best = &places.at[i];
+        }
+    }
+    if (best) {
+        *out = *best;
+    }
+    gsp_places_free(&places);
+    if (!best) {
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "process %d has no rings", (int)pid);
+    }
+    return 0;
+}
+
+int gsp_place_open(const struct gsp_place *place, int *folder_fd, struct gsp_err *err)
+{
+    *folder_fd = open_own(place->path, false, err);
+    return *folder_fd < 0 ? *folder_fd : 0;
+}
+
+/* ----------------------------------------------------------------------------------- removing */
+
+/* What this program puts there; everything else stays, and so does the folder then. */
+static bool is_ours(const char *name)
+{
+    return is_ring_name(name) || strcmp(name, META_NAME) == 0 || strcmp(name, "control") == 0 ||
+           (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
+}
+
+static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
+{
+    const int copy = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!dir) {
+        gsp_fd_close(&copy);
+        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", path, strerror(errno));
+    }
+    int rc = 0;
+    for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
+        /* Somebody else may be cleaning too. */
+        if (is_ours(e->d_name) && unlinkat(folder_fd, e->d_name, 0) != 0 && errno != ENOENT) {
+            rc = gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", path, e->d_name,
+                             strerror(errno));
+        }
+    }
+    closedir(dir);
+    return rc;
+}
+
+int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err)
+{
+    gsp_auto_fd fd = open_own(place->path, false, err);
+    if (fd < 0) {
+        return fd;
+    }
+    struct gsp_place now = *place;
+    uint64_t pid_ns = 0;
+    read_meta(fd, &now, &pid_ns);
+    if (gsp_live_is(place->pid, place->start_time, pid_ns)) {
+        return gsp_err_set(err, GSP_E_EXISTS, 0, "process %d still runs", (int)place->pid);
+    }
+    const int rc = remove_files(fd, place->path, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (rmdir(place->path) != 0 && errno != ENOENT) {
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", place->path, strerror(errno));
+    }
+    return 0;
+}

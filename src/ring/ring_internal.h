@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ring_internal.h -- the writer's side of a ring, shared by writer.c, lanes.c and intern.c.
+ *
+ * Threads: members marked atomic change while the ring is used; the others are set by
+ *          gsp_ring_create().  Nothing is read back from the file to decide where to write.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "ring/writer.h"
+
+/* Rings of one process at a time: each thread keeps a word about each. */
+#define GSP_RINGS_MAX 128U
+
+struct gsp_ring {
+    const struct gsp_table *table;
+    struct gsp_ring_head *head; /* mapped up to lanes_off */
+    struct gsp_ring_strings *strings;
+    _Atomic uint64_t *slots; /* of the dictionary's hash table */
+    _Atomic uint64_t *refs;
+    char *string_bytes;
+    struct gsp_lane *lanes; /* lane_max of them */
+    uint64_t serial;        /* of all rings that this process ever made: from 1 */
+    uint64_t lanes_off;
+    uint64_t lane_bytes;
+    uint64_t text_off;
+    uint64_t text_bytes;
+    uint64_t strings_off;
+    uint64_t strings_bytes;
+    uint64_t string_bytes_max;
+    dev_t dev; /* whose file fd was when it was opened: others may close and reuse it */
+    ino_t ino;
+    uint32_t number; /* in the process's list of rings */
+    uint32_t slot_count;
+    uint32_t string_max;
+    uint32_t row_slots;
+    uint32_t lane_max;
+    int fd;
+    pid_t pid;                   /* that made it; not the child's after fork */
+    _Atomic uint32_t lane_count; /* our copy of head->lane_count */
+    _Atomic uint32_t growing;    /* 1 while a thread adds a lane */
+    uint64_t column_off[GSP_COLUMNS_MAX];
+};
+
+static inline uint64_t gsp_ring__round_up(uint64_t v, uint64_t to)
+{
+    return (v + to - 1) / to * to;
+}
+
+/* Reserves the bytes on the file system.  Fails with NOWRITE. */
+GSP_MUST_CHECK int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct gsp_err *err);
+
+/* Enters the ring into the process's list, by which ending threads find their lanes; fails with
+ * LIMIT or NOMEM.  leave waits for threads that are ending now. */
+GSP_MUST_CHECK int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err);
+void gsp_ring__leave(struct gsp_ring *ring);

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "wire/table.h"
+
+/* A table and everything it points to, in one allocation. */
+struct made_column {
+    char name[GSP_NAME_MAX];
+    char unit[GSP_NAME_MAX];
+    char doc[GSP_DOC_MAX];
+};
+
+struct made_table {
+    struct gsp_table table; /* first: gsp_table_free() is given its address */
+    char schema[GSP_NAME_MAX];
+    char name[GSP_NAME_MAX];
+    char doc[GSP_DOC_MAX];
+    struct gsp_column columns[GSP_COLUMNS_MAX];
+    struct made_column text[GSP_COLUMNS_MAX];
+};
+
+static const struct gsp_column_spec times[] = {
+    {"ts_ns", "ns", "when, CLOCK_REALTIME", GSP_I64},
+    {"mono_ns", "ns", "when, CLOCK_MONOTONIC", GSP_I64},
+};
+static const struct gsp_column_spec process[] = {
+    {"pid", "", "the process", GSP_I64},
+    {"rank", "", "its rank in a distributed job, when known", GSP_I64},
+};
+
+static void set_text(char *out, size_t cap, const char *text)
+{
+    snprintf(out, cap, "%s", text ? text : "");
+}
+
+/* Members lie as a C compiler would lay them. */
+static size_t place_member(size_t *row_bytes, enum gsp_type type)
+{
+    const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_type_width(type);
+    const size_t align = type == GSP_TEXT ? _Alignof(struct gsp_sv) : width;
+    const size_t at = (*row_bytes + align - 1) / align * align;
+    *row_bytes = at + width;
+    return at;
+}
+
+static bool has_column(const struct made_table *made, const char *name)
+{
+    for (uint32_t i = 0; i < made->table.column_count; i++) {
+        if (strcmp(made->columns[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int add_column(struct made_table *made, const struct gsp_column_spec *spec,
+                      size_t *row_bytes, struct gsp_err *err)
+{
+    const uint32_t i = made->table.column_count;
+    if (!gsp_table_name_ok(gsp_sv_of(spec->name))) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s' cannot be a column's name: %s",
+                           spec->name ? spec->name : "", GSP_TABLE_NAME_RULE);
+    }
+    if (gsp_type_width(spec->type) == 0) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s: no type has number %d", spec->name,
+                           (int)spec->type);
+    }
+    if (i == GSP_COLUMNS_MAX) {
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "a table has at most %u columns", GSP_COLUMNS_MAX);
+    }
+    if (has_column(made, spec->name)) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s is there twice", spec->name);
+    }
+    struct made_column *text = &made->text[i];
+    set_text(text->name, sizeof(text->name), spec->name);
+    set_text(text->unit, sizeof(text->unit), spec->unit);
+    set_text(text->doc, sizeof(text->doc), spec->doc);
+    made->columns[i] =
+        (struct gsp_column){.name = text->name,
+                            .unit = text->unit,
+                            .doc = text->doc,
+                            .type = spec->type,
+                            .row_offset = (uint32_t)place_member(row_bytes, spec->type)};
+    made->table.column_count++;
+    return 0;
+}
+
+static int add_columns(struct made_table *made, const struct gsp_column_spec *specs, size_t count,
+                       size_t *row_bytes, struct gsp_err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const int rc = add_column(made, &specs[i], row_bytes, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int fill(struct made_table *made, const struct gsp_table_spec *spec, struct gsp_err *err)
+{
+    if (!gsp_table_name_ok(gsp_sv_of(spec->schema)) || !gsp_table_name_ok(gsp_sv_of(spec->name))) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s.%s' cannot be a table's name: %s",
+                           spec->schema ? spec->schema : "", spec->name ? spec->name : "",
+                           GSP_TABLE_NAME_RULE);
+    }
+    if (spec->scope > GSP_SCOPE_PLAIN) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "no scope has number %d", (int)spec->scope);
+    }
+    set_text(made->schema, sizeof(made->schema), spec->schema);
+    set_text(made->name, sizeof(made->name), spec->name);
+    set_text(made->doc, sizeof(made->doc), spec->doc);
+    made->table = (struct gsp_table){.schema = made->schema,
+                                     .name = made->name,
+                                     .doc = made->doc,
+                                     .columns = made->columns,
+                                     .scope = spec->scope};
+    size_t row_bytes = 0;
+    int rc = 0;
+    if (spec->scope != GSP_SCOPE_PLAIN) {
+        rc = add_columns(made, times, GSP_COUNT(times), &row_bytes, err);
+    }
+    if (rc == 0 && spec->scope == GSP_SCOPE_ROWS) {
+        rc = add_columns(made, process, GSP_COUNT(process), &row_bytes, err);
+    }
+    if (rc == 0) {
+        rc = add_columns(made, spec->columns, spec->column_count, &row_bytes, err);
+    }
+    if (rc == 0 && made->table.column_count == 0) {
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "table %s has no columns", made->name);
+    }
+    made->table.row_bytes = (uint32_t)((row_bytes + 7) / 8 * 8);
+    return rc;
+}
+
+int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct made_table *made = calloc(1, sizeof(*made));
+    if (!made) {
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
+    }
+    const int rc = fill(made, spec, err);
+    if (rc != 0) {
+        free(made);
+        return rc;
+    }
+    *out = &made->table;
+    return 0;
+}
+
+void gsp_table_free(struct gsp_table *table)
+{
+    free(table);
+}
