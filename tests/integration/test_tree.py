@@ -14,7 +14,7 @@ from typing import Dict, List, Set
 import pytest
 
 from conftest import StartTarget
-from support import PROGRAMS, Profile, Target, gsprof, main_python, program
+from support import PROGRAMS, Profile, Target, find_pythons, gsprof, main_python, program
 
 
 def names_of(profile: Profile) -> Dict[int, str]:
@@ -55,6 +55,65 @@ def test_pools(method: str, start: StartTarget, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
     gsprof("record", "-p", target.pid, "-o", path, "-s", "-d", "1.5", "-r", "200")
     assert pids_in(Profile.load(path), "pool_at_work") == set(target.facts["workers"])
+
+
+FAMILY = {"rank_0", "rank_1", "by_other", "forked"}
+
+
+@pytest.fixture(name="family")
+def family_fixture(start: StartTarget, tmp_path: Path) -> Target:
+    """All kinds of children at once; one of them runs on another version, if there is one."""
+    mine = main_python()
+    others = [python.path for python in find_pythons()[0] if python.path != mine]
+    return start("family.py", tmp_path, others[0] if others else mine)
+
+
+def test_family(family: Target, tmp_path: Path) -> None:
+    """Each by its own pid, none missed because another one is odd, and told apart."""
+    path = tmp_path / "p.gsp"
+    gsprof("record", "-p", family.pid, "-o", path, "-s", "-r", "200", "-d", "2.5")
+    gsprof("convert", "-i", path, "-o", tmp_path / "p.json")
+    profile = Profile.load(tmp_path / "p.json")
+    where = {name: pids_in(profile, name) for name in FAMILY}
+    assert all(len(pids) == 1 for pids in where.values()), where
+    assert len(set.union(*where.values())) == len(FAMILY)
+    for rank in range(2):
+        (pid,) = where[f"rank_{rank}"]
+        assert names_of(profile)[pid].startswith(f"rank {rank}: ")
+    assert profile.losses["skipped"] >= 1
+
+
+def test_family_merged_and_apart(family: Target, tmp_path: Path) -> None:
+    """What docs/processes.md says of each form."""
+    path = tmp_path / "p.gsp"
+    gsprof("record", "-p", family.pid, "-o", path, "-s", "-r", "200", "-d", "2")
+    for form in ("folded", "speedscope.json", "trace.json", "svg"):
+        gsprof("convert", "-i", path, "-o", tmp_path / f"p.{form}")
+    folded = (tmp_path / "p.folded").read_text()
+    assert re.search(r"^process \d+: rank 1: .*;rank_1 ", folded, re.M), folded
+    scopes = json.loads((tmp_path / "p.speedscope.json").read_text())["profiles"]
+    assert len({scope["name"] for scope in scopes}) >= len(FAMILY)
+    report = json.loads(gsprof("report", "--json", path).out)
+    names = [row["function"] for row in report["top"]]
+    assert all(names.count(name) == 1 for name in FAMILY)
+
+
+def test_family_with_native_frames(family: Target, tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    gsprof("record", "-p", family.pid, "-o", path, "-s", "-n", "-r", "100", "-d", "3")
+    profile = Profile.load(path)
+    for name in FAMILY:
+        samples = [sample for sample in profile.samples if name in sample.names]
+        assert samples, name
+        kinds = {frame.kind for sample in samples for frame in sample.frames}
+        assert len(kinds) > 1, (name, kinds)
+
+
+def test_family_live(family: Target) -> None:
+    common = ("top", "-p", family.pid, "-s", "-n", "3", "--json", "--native")
+    tables = [json.loads(line) for line in gsprof(*common).out.splitlines()]
+    assert FAMILY <= {row["function"] for table in tables for row in table["rows"]}
+    assert tables[-1]["processes"] >= len(FAMILY)
 
 
 def test_local_rank_alone(start: StartTarget, tmp_path: Path) -> None:
