@@ -215,7 +215,7 @@ void gsp_line_machine(const struct gsp_top_facts *facts, struct gsp_buf *out)
     } else {
         gsp_buf_puts(out, "n/a");
     }
-    gsp_buf_puts(out, "  GPU n/a");
+    gsp_buf_puts(out, machine->gpu_asked && !machine->has_gpu ? "  GPU none" : "  GPU n/a");
 }
 
 void gsp_line_query(const struct gsp_top *top, const struct gsp_top_query *query,

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tui/machine.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 #include "base/buf.h"
 #include "base/file.h"
 
@@ -112,9 +115,27 @@ void gsp_machine_load(struct gsp_machine *machine, const struct gsp_machine_time
     machine->last = *now;
 }
 
+bool gsp_machine_find_gpu(const char *root)
+{
+    /* Made by the drivers of NVIDIA, of AMD, and of the former below Windows. */
+    static const char *const marks[] = {"/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/kfd",
+                                        "/dev/dxg"};
+    char path[512];
+    bool found = false;
+    for (size_t i = 0; i < GSP_COUNT(marks) && !found; i++) {
+        int len = snprintf(path, sizeof(path), "%s%s", root, marks[i]);
+        found = len > 0 && (size_t)len < sizeof(path) && access(path, F_OK) == 0;
+    }
+    return found;
+}
+
 void gsp_machine_read(struct gsp_machine *machine)
 {
     gsp_auto_buf text = {0};
+    if (!machine->gpu_asked) {
+        machine->has_gpu = gsp_machine_find_gpu("");
+        machine->gpu_asked = true;
+    }
     struct gsp_machine_times now;
     if (gsp_file_read("/proc/stat", PROC_BYTES_MAX, &text, NULL) == GSP_OK &&
         gsp_machine_parse_stat(gsp_buf_sv(&text), &now))

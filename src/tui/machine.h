@@ -24,6 +24,8 @@ struct gsp_machine_times {
 struct gsp_machine {
     bool has_cpu; /* the first reading has nothing to compare with */
     bool has_memory;
+    bool gpu_asked; /* once: devices do not come and go */
+    bool has_gpu;
     double cpu_pct; /* of all cores together */
     uint32_t cores; /* 0 when unknown */
     uint64_t memory_used_bytes;
@@ -39,6 +41,9 @@ GSP_MUST_CHECK bool gsp_machine_parse_meminfo(struct gsp_sv text, uint64_t *used
 
 /* The load since times->last, which become the last ones. */
 void gsp_machine_load(struct gsp_machine *machine, const struct gsp_machine_times *now);
+
+/* Is there a driver of a GPU that computes?  root stands before the paths: "", or a folder. */
+bool gsp_machine_find_gpu(const char *root);
 
 /* Reads both files; what cannot be read is unknown. {0} is the state to begin with. */
 void gsp_machine_read(struct gsp_machine *machine);

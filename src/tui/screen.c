@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -211,7 +212,13 @@ static void draw_head(const struct gsp_screen_view *view)
     gsp_line_facts(view->facts, &line);
     put_line(GSP_UI_LINE_FACTS, &line, ui->width, A_NORMAL);
     gsp_line_machine(view->facts, &line);
+    /* What the machine does not have stands back. */
+    const char *text = gsp_buf_cstr(&line);
+    const char *absent = text ? strstr(text, "GPU n") : NULL;
+    int column = absent ? (int)(absent - text) : -1;
     put_line(GSP_UI_LINE_MACHINE, &line, ui->width, A_NORMAL);
+    if (column >= 0 && (unsigned)column < ui->width)
+        mvwchgat(stdscr, GSP_UI_LINE_MACHINE, column, -1, A_DIM, 0, NULL);
     if (ui->mode == GSP_UI_FILTER)
         gsp_buf_printf(&line, "filter: %s_   (Enter keeps it, Esc does not)", ui->query.filter);
     else

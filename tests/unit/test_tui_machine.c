@@ -1,4 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "tap.h"
 #include "tui/machine.h"
 
@@ -64,6 +69,22 @@ TAP_TEST(this_machine_can_be_read)
     gsp_machine_read(&machine);
     tap_check(machine.has_memory && machine.memory_used_bytes <= machine.memory_total_bytes);
     tap_check(machine.cores > 0);
+}
+
+TAP_TEST(gpu_is_known_by_its_driver)
+{
+    char root[] = "/tmp/gsprof-test-XXXXXX";
+    char folder[64];
+    char mark[64];
+    tap_require(mkdtemp(root) != NULL);
+    snprintf(folder, sizeof(folder), "%s/dev", root);
+    snprintf(mark, sizeof(mark), "%s/kfd", folder);
+    tap_check(!gsp_machine_find_gpu(root));
+    tap_require(mkdir(folder, 0700) == 0 && mkdir(mark, 0700) == 0);
+    tap_check(gsp_machine_find_gpu(root));
+    rmdir(mark);
+    rmdir(folder);
+    rmdir(root);
 }
 
 TAP_MAIN()
