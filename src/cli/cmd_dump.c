@@ -80,21 +80,26 @@ static void put_state(const struct gsp_dump *dump, const struct gsp_dump_thread 
         gsp_buf_puts(out, dump->is_core ? ", unreadable" : ", torn");
 }
 
-static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame *frame,
-                      struct gsp_buf *out)
+/* The i-th frame of a stack. */
+static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame *frames, size_t i,
+                      size_t count, struct gsp_buf *out)
 {
+    const struct gsp_dump_frame *frame = &frames[i];
     gsp_buf_puts(out, "    ");
     gsp_buf_term(out, frame->name);
     gsp_buf_puts(out, " (");
     gsp_buf_term(out, shown_file(opts, frame->file));
     if (frame->line)
         gsp_buf_printf(out, ":%" PRIu32, frame->line);
-    gsp_buf_puts(out, frame->bridged ? ") [bridged]\n" : ")\n");
+    /* Native frames say so themselves where they are shown, and the outermost always is. */
+    bool by_c = frame->is_entry == 1 && i + 1 < count && !frames[i + 1].is_native;
+    const char *mark = by_c ? " [called by C]" : "";
+    gsp_buf_printf(out, ")%s\n", frame->bridged ? " [bridged]" : mark);
     static const char *const heads[] = {"Locals", "Arguments"};
     for (int args = 1; args >= 0; args--) {
         bool has_head = false;
-        for (size_t i = 0; i < frame->local_count; i++) {
-            const struct gsp_dump_local *local = &frame->locals[i];
+        for (size_t k = 0; k < frame->local_count; k++) {
+            const struct gsp_dump_local *local = &frame->locals[k];
             if (local->is_arg != (args == 1))
                 continue;
             if (!has_head)
@@ -128,7 +133,7 @@ static void put_task(const struct dump_opts *opts, const struct gsp_dump_task *t
     }
     gsp_buf_puts(out, ")\n");
     for (size_t i = 0; i < task->frame_count; i++)
-        put_frame(opts, &task->frames[i], out);
+        put_frame(opts, task->frames, i, task->frame_count, out);
 }
 
 static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
@@ -167,7 +172,7 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
             gsp_buf_printf(out, " in interpreter %" PRIu32, thread->interpreter);
         gsp_buf_putc(out, '\n');
         for (size_t k = 0; k < thread->frame_count; k++)
-            put_frame(opts, &thread->frames[k], out);
+            put_frame(opts, thread->frames, k, thread->frame_count, out);
     }
     for (size_t i = 0; i < dump->task_count; i++)
         put_task(opts, &dump->tasks[i], term, out);

@@ -11,6 +11,9 @@
 #define HEADER_MAX  256U
 /* Reads running that must show an edge at the same frames to prove it. */
 #define PROOF_READS 3U
+/* The same of the outermost frame.  It stays where it is as long as its thread, or greenlet, does;
+ * what generators look like while they come and go may be there a few times running. */
+#define ROOT_READS  8U
 /* References of 3.14 and later carry marks in their low bits. */
 #define REF_MASK    (~7ULL)
 /* Frames the real top may be away from where the thread's pointer was. */
@@ -36,7 +39,8 @@ struct raw {
     bool is_shim;
     bool is_entry;      /* 3.11: its own mark; later a shim below it tells */
     bool on_data_stack; /* in the thread's own stack of frames, not in a generator */
-    bool executing;     /* its own mark says it is the running one */
+    bool in_generator;
+    bool executing; /* its own mark says it is the running one */
 };
 
 static bool within(gsp_py_off off, size_t width, size_t len)
@@ -116,6 +120,7 @@ static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, g
     raw->instr = word_at(bytes, lay->iframe_instr_ptr);
     raw->is_shim = owner >= OWNER_SHIM;
     raw->on_data_stack = owner == 0;
+    raw->in_generator = owner == 1;
     raw->is_entry = lay->iframe_is_entry != GSP_NO_OFFSET && bytes[lay->iframe_is_entry] != 0;
     raw->tlbc_index = 0;
     if (lay->iframe_tlbc_index != GSP_NO_OFFSET)
@@ -294,6 +299,23 @@ static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_
     return GSP_OK;
 }
 
+/* Can a stack end with this frame?  A generator that is suspended has no caller either: with it
+ * at the end a stack was read while the generator came or went. */
+static bool may_be_last(const struct gsp_py_layout *lay, struct gsp_snap *snap,
+                        const struct raw *raw)
+{
+    signed char state = 0;
+    if (lay->frames == GSP_PY_FRAMES_OBJECTS)
+        return raw->executing; /* callers are too */
+    if (raw->is_shim || !raw->in_generator)
+        return true;
+    if (GSP_PY_MINOR(lay->version) >= 12)
+        return false; /* C code that resumes one puts a shim below it */
+    return gsp_snap_read(snap, raw->addr - lay->gen_iframe + lay->gen_frame_state, &state, 1) ==
+               GSP_OK &&
+           state == 0; /* FRAME_EXECUTING */
+}
+
 static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
                       int64_t now_ns)
 {
@@ -317,6 +339,8 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
             chain->frames[chain->depth - 1].direct = false;
             chain->frames[chain->depth - 1].is_entry = true;
         }
+        if (rc == GSP_OK && raw.back == 0 && !may_be_last(lay, snap, &raw))
+            rc = GSP_E_TORN;
         if (rc != GSP_OK || raw.back == 0)
             break;
         if (chain->depth == GSP_PY_DEPTH_MAX || hops > HOPS_MAX) {
@@ -375,7 +399,7 @@ static bool seen_again(struct gsp_py_seen *seen, uint32_t caller_loc,
     seen->callee_code = callee->code;
     seen->caller_loc = caller_loc;
     seen->last_try = try;
-    return seen->reads >= PROOF_READS;
+    return seen->reads >= (caller_loc == NO_CALLER ? ROOT_READS : PROOF_READS);
 }
 
 /* True if every edge of the chain is proven, now or before. */

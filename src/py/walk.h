@@ -6,7 +6,8 @@
  * stack shows as a caller that never calls that callee.  Hence every call edge (location in
  * the caller, code of the callee) has to be proven once before a stack with it is believed:
  *   - by the caller's own value stack, where the function it called still stands;
- *   - or by being there in three reads running, at the same frames.
+ *   - or by being there in three reads running, at the same frames (eight if it is the
+ *     outermost frame).
  * Proven edges are remembered, so in the steady state a stack costs one read and a lookup
  * per frame.  A stack with an unproven edge is read again, some tens of times at most, and
  * given up as torn after that.

@@ -2,6 +2,7 @@
 """Stands in generators, coroutines and callbacks from C, one station after another."""
 
 import asyncio
+import ctypes
 import functools
 
 import target
@@ -57,6 +58,19 @@ def reduce_step(total, item):
     return total + item
 
 
+def by_library(one, _):
+    """Called by the C library's qsort()."""
+    if one:
+        target.station("C library")
+    return 0
+
+
+def through_library():
+    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(by_library)
+    numbers = (ctypes.c_int * 2)(2, 1)
+    ctypes.CDLL(None).qsort(numbers, 2, ctypes.sizeof(ctypes.c_int), callback)
+
+
 class Thing:
     def __getattr__(self, name):
         target.station("getattr")
@@ -109,6 +123,7 @@ def main():
     through_map(3)
     sorted([2, 1], key=by_key)
     functools.reduce(reduce_step, [1, 2, 3], 0)
+    through_library()
     thing = Thing()
     getattr(thing, "missing")
     len(thing)
