@@ -9,6 +9,7 @@
 #include "cli/common.h"
 #include "cli/help.h"
 #include "cli/hint.h"
+#include "cli/schema_page.h"
 
 static const struct gsp_example HELP_EXAMPLES[] = {
     {"gsprof help permissions", "What rights are needed, and how to get them"},
@@ -124,7 +125,7 @@ static int put_page(const char *folder, const char *name, bool check, const stru
     gsp_auto_buf old = {0};
     int rc = gsp_file_read(path, 1U << 20, &old, err);
     if (rc == GSP_OK && !gsp_sv_eq(gsp_buf_sv(&old), gsp_buf_sv(page)))
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "%.180s is not what the option tables say", path);
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "%.180s is not what the tables say", path);
     return rc;
 }
 
@@ -147,6 +148,10 @@ static int run_docs(const struct gsp_parsed *parsed)
         gsp_help_markdown(gsp_commands[i], &page);
         rc = put_page(folder, name, opts->check, &page, &err);
     }
+    gsp_buf_clear(&page);
+    gsp_schema_markdown(&page);
+    if (rc == GSP_OK)
+        rc = put_page(folder, "../sql-schema", opts->check, &page, &err);
     return rc < 0 ? gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err) : 0;
 }
 
@@ -177,7 +182,7 @@ const struct gsp_command gsp_cmd_completions = {
 
 const struct gsp_command gsp_cmd_docs = {
     .name = "docs",
-    .summary = "Write the pages of docs/cli from the option tables",
+    .summary = "Write the pages that are made from tables: docs/cli, docs/sql-schema.md",
     .synopsis = "[--check] FOLDER",
     .about = "For those who build gsprof.",
     .opts = DOCS_OPTS,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/file.h"
 #include "cli/help.h"
+#include "cli/schema_page.h"
 #include "tap.h"
 
 #define DOCS GSP_TEST_DATA "/../../../docs/cli"
@@ -104,6 +105,9 @@ TAP_TEST(pages_are_up_to_date)
         gsp_help_markdown(gsp_commands[i], &page);
         check_page(name, &page);
     }
+    gsp_buf_clear(&page);
+    gsp_schema_markdown(&page);
+    check_page("../sql-schema", &page);
 }
 
 TAP_TEST(wrapping)

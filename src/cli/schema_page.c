@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/schema_page.h"
+
+#include "wire/table.h"
+
+static const char *sql_type(enum gsp_type type)
+{
+    switch (type) {
+    case GSP_I64:
+        return "BIGINT";
+    case GSP_F64:
+        return "DOUBLE";
+    case GSP_BOOL:
+        return "BOOLEAN";
+    case GSP_STR:
+    case GSP_TEXT:
+        break;
+    }
+    return "VARCHAR";
+}
+
+static void put_row(struct gsp_buf *out, const char *name, enum gsp_type type, const char *unit,
+                    const char *doc)
+{
+    gsp_buf_printf(out, "| `%s` | %s | %s | %s |\n", name, sql_type(type), unit, doc);
+}
+
+/* The common columns, as SQL shows them, whether rows carry them or not. */
+static void put_common(struct gsp_buf *out, const struct gsp_table *table)
+{
+    if (table->scope == GSP_SCOPE_PLAIN)
+        return;
+    put_row(out, "ts_ns", GSP_I64, "ns", "when, CLOCK_REALTIME");
+    put_row(out, "host", GSP_STR, "", "the machine");
+    if (table->scope == GSP_SCOPE_HOST)
+        return;
+    put_row(out, "pid", GSP_I64, "", "the process");
+    put_row(out, "rank", GSP_I64, "", "its rank in a distributed job, when known");
+}
+
+/* How many columns of the struct are common ones. */
+static uint32_t common_count(const struct gsp_table *table)
+{
+    static const uint32_t COUNTS[] = {
+        [GSP_SCOPE_TARGET] = 2, [GSP_SCOPE_ROWS] = 4, [GSP_SCOPE_HOST] = 2, [GSP_SCOPE_PLAIN] = 0};
+    return COUNTS[table->scope];
+}
+
+void gsp_schema_markdown(struct gsp_buf *out)
+{
+    gsp_buf_puts(out, "# Tables\n\n"
+                      "Made from `src/wire/tables.def` by `gsprof docs`. What to ask them is in "
+                      "[sql.md](sql.md).\n\n"
+                      "A value that could not be read is NULL, never 0. Every table is always "
+                      "there; it is empty when nothing has filled it.\n");
+    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+        const struct gsp_table *table = gsp_table_at(i);
+        gsp_buf_printf(out, "\n## %s.%s\n\nA row is %s.\n\n", table->schema, table->name,
+                       table->doc);
+        gsp_buf_puts(out, "| column | type | unit | what it says |\n|---|---|---|---|\n");
+        put_common(out, table);
+        for (uint32_t c = common_count(table); c < table->column_count; c++) {
+            const struct gsp_column *column = &table->columns[c];
+            put_row(out, column->name, column->type, column->unit, column->doc);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * schema_page.h -- docs/sql-schema.md, made from wire/tables.def.
+ *
+ * Used by: the command docs.
+ * Threads: no state.
+ */
+#pragma once
+
+#include "base/buf.h"
+
+void gsp_schema_markdown(struct gsp_buf *out);
