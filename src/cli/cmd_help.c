@@ -182,7 +182,7 @@ const struct gsp_command gsp_cmd_completions = {
 
 const struct gsp_command gsp_cmd_docs = {
     .name = "docs",
-    .summary = "Write the pages that are made from tables: docs/cli, docs/sql-schema.md",
+    .summary = "Write the pages made from tables: docs/cli, docs/sql-schema.md",
     .synopsis = "[--check] FOLDER",
     .about = "For those who build gsprof.",
     .opts = DOCS_OPTS,
