@@ -54,7 +54,8 @@ static Elf *file_elf(struct gsp_image *image)
     image->file_fd = open_file(image);
     if (image->file_fd < 0)
         return NULL;
-    image->elf = elf_begin(image->file_fd, ELF_C_READ_MMAP, NULL);
+    /* Not mapped: a file that is cut short while it is mapped kills whoever reads it. */
+    image->elf = elf_begin(image->file_fd, ELF_C_READ, NULL);
     return image->elf;
 }
 

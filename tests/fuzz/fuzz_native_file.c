@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An ELF file of hostile bytes: symbols (also packed ones), lines, inlined calls, unwind rules. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "native/native_internal.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static bool add_name(void *user, const struct gsp_native_found *found)
+{
+    size_t *sum = user;
+    *sum += strlen(found->name);
+    return *sum < 10000;
+}
+
+static void ask(struct gsp_native_store *store, struct gsp_native_file *file, uint64_t vaddr)
+{
+    struct gsp_native_found found;
+    struct gsp_native_symbol symbol = {.module = ""};
+    unsigned char text[16];
+    uint64_t bias;
+    if (gsp_native__symbol_find(file, vaddr, &found))
+        (void)gsp_native__intern_name(store, found.name);
+    gsp_native__lines_find(store, file, vaddr, &symbol);
+    if (symbol.inlined_count > GSP_NATIVE_INLINED_MAX)
+        abort();
+    (void)gsp_native__file_text(file, vaddr, text, sizeof(text));
+    (void)gsp_native__file_bias(file, vaddr, vaddr, &bias);
+}
+
+/* Not by gsp_native__file_table(): that may leave tables in the user's cache. */
+static void build_rules(const struct gsp_native_file *file)
+{
+    struct gsp_cfi_input in;
+    struct gsp_cfi_table table;
+    unsigned char *owned = NULL;
+    if (gsp_native__file_eh_frame(file, &in, &owned) &&
+        gsp_native__cfi_build(&in, &table, NULL) == GSP_OK)
+        gsp_native__cfi_free(&table);
+    free(owned);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct gsp_native_store *store;
+    unsigned char *image = malloc(size + 1);
+    if (!image || gsp_native_store_new(&store, NULL) != GSP_OK) {
+        free(image);
+        return 0;
+    }
+    memcpy(image, data, size);
+    struct gsp_native_file *file = gsp_native__file_of_image(store, image, size, "/fuzz");
+    if (file && file->elf) {
+        size_t sum = 0;
+        build_rules(file);
+        gsp_native__symbol_each(file, add_name, &sum);
+        for (size_t i = 0; i < file->load_count; i++) {
+            ask(store, file, file->loads[i].vaddr);
+            ask(store, file, file->loads[i].vaddr + file->loads[i].file_len / 2);
+        }
+        ask(store, file, UINT64_MAX);
+        (void)gsp_native__section(file->elf, ".text");
+    }
+    gsp_native_store_free(store);
+    return 0;
+}
