@@ -26,6 +26,7 @@ from support import (
     GSPROF,
     PATIENCE_S,
     Json,
+    Python,
     gsprof,
     main_python,
     program,
@@ -168,6 +169,16 @@ def test_once_json(start: StartTarget) -> None:
     assert rows["main"]["total_pct"] > 50 and rows["main"]["own_pct"] < 20
     assert rows["half"]["file"].endswith("work.py") and rows["half"]["line"] == 12
     assert one["rows"][0]["function"] == "half"
+
+
+def test_each_interpreter(python: Python, start: StartTarget) -> None:
+    target = start("shares.py", python=python)
+    one = json.loads(gsprof("top", "-p", target.pid, "--once", "--json").out)
+    check_table(one)
+    assert one["losses"]["failed"] == 0
+    rows = {row["function"]: row for row in one["rows"]}
+    assert rows["half"]["own_pct"] > rows["fifth"]["own_pct"] > 0
+    assert rows["main"]["total_pct"] > 50
 
 
 def test_tables_one_after_the_other(start: StartTarget) -> None:
@@ -381,6 +392,32 @@ def test_sizes(screen: StartScreen, start: StartTarget) -> None:
     one.wait("left with 0")
 
 
+def test_too_small_at_first(screen: StartScreen, start: StartTarget) -> None:
+    """It says so, can be left, and goes on when the terminal grows to the usual size."""
+    target = start("spin.py")
+    one = screen("top", "-p", target.pid, width=40, height=6)
+    one.wait("too small")
+    one.tmux("resize-window", "-x", "80", "-y", "24")
+    text = one.wait("spin .*spin.py")
+    assert len(text.splitlines()) == 24 and max(map(len, text.splitlines())) <= 80
+    one.tmux("resize-window", "-x", "40", "-y", "6")
+    one.wait("too small")
+    one.press("q")
+    one.wait(r"(?<!-)icanon")  # its last words have scrolled away
+
+
+def test_native_on_a_terminal(screen: StartScreen, start: StartTarget) -> None:
+    target = start("shares.py")
+    one = screen("top", "-p", target.pid, "--native", "--delay", "0.2", width=140, height=40)
+    one.wait(r"half .*work.py:12")
+    one.wait(r"_?Py[A-Z_]\w+")
+    one.press("v")
+    one.wait("tree of functions")
+    one.press("q")
+    one.wait("left with 0")
+    assert target.alive()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGSEGV])
 def test_signals_restore(screen: StartScreen, start: StartTarget, number: signal.Signals) -> None:
     target = start("spin.py")
@@ -442,6 +479,9 @@ def test_replay(screen: StartScreen, recording: Path) -> None:
     one.wait(r"0:07\.0 of 0:12.0  PAUSED")
     one.press("Home")
     one.wait(r"0:00\.0 of 0:12.0  PAUSED(?s:.*)samples 0 ")
+    one.press("Space")
+    one.wait(r"gsprof replay  0:0[1-9]\.\d of 0:12.0 *(?!PAUSED)")
+    one.wait(r"samples [1-9]")
     one.press("q")
     one.wait("left with 0")
 
