@@ -17,6 +17,7 @@ all: configure ## build; leaves build/gsprof
 deps-%:
 	@tools/install-deps.sh build $*
 	@tools/get-yyjson.sh
+	@tools/get-duckdb.sh
 
 configure: deps-build
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)

@@ -26,7 +26,8 @@ packages() {
         libzstd-dev             pc:libzstd
         libprotobuf-c-dev       pc:libprotobuf-c
         libncurses-dev          pc:ncursesw
-        protobuf-c-compiler     cmd:protoc-c' ;;
+        protobuf-c-compiler     cmd:protoc-c
+        npm                     cmd:npm' ;;
     lint) echo '
         clang                   cmd:clang
         clang-format            cmd:clang-format
@@ -49,6 +50,8 @@ packages() {
         python3-gevent          py:gevent
         chromium                cmd:chromium
         tmux                    cmd:tmux
+        npm                     cmd:npm
+        python3-pip             py:pip
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
         qemu-user-static        cmd:qemu-aarch64-static' ;;

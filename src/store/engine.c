@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/engine.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+
+#define LIBRARY      "libduckdb.so"
+/* Older ones lack functions that are called here, or the setting allowed_paths. */
+#define OLDEST_MAJOR 1
+#define OLDEST_MINOR 4
+
+static struct {
+    pthread_mutex_t lock;
+    bool ready;
+    struct gsp_duck duck;
+} engine = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Where the library is, relative to the folder of the program. */
+static const char *const places[] = {
+    "",                          /* beside it */
+    "../lib/gsprof/",            /* installed */
+    "../../subprojects/duckdb/", /* in a build folder */
+};
+
+static void *try_places(void)
+{
+    char folder[3072];
+    const ssize_t n = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
+    if (n <= 0) {
+        return NULL;
+    }
+    folder[n] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (!slash) {
+        return NULL;
+    }
+    slash[1] = '\0';
+    for (size_t i = 0; i < GSP_COUNT(places); i++) {
+        char path[4096];
+        const int len = snprintf(path, sizeof(path), "%s%s%s", folder, places[i], LIBRARY);
+        if (len > 0 && (size_t)len < sizeof(path) && access(path, R_OK) == 0) {
+            void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            if (lib) {
+                return lib;
+            }
+        }
+    }
+    return NULL;
+}
+
+static int find_functions(void *lib, struct gsp_duck *duck, struct gsp_err *err)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } functions[] = {
+#define GSP_DUCK_ROW(name) {"duckdb_" #name, offsetof(struct gsp_duck, name)},
+        GSP_DUCK_FUNCTIONS(GSP_DUCK_ROW)
+#undef GSP_DUCK_ROW
+    };
+    for (size_t i = 0; i < GSP_COUNT(functions); i++) {
+        void *symbol = dlsym(lib, functions[i].name);
+        if (!symbol) {
+            return gsp_err_set(err, GSP_E_VERSION, 0, "the SQL engine (%s) lacks %s", LIBRARY,
+                               functions[i].name);
+        }
+        memcpy((char *)duck + functions[i].offset, &symbol, sizeof(symbol));
+    }
+    return GSP_OK;
+}
+
+static int check_version(const struct gsp_duck *duck, struct gsp_err *err)
+{
+    const char *text = duck->library_version();
+    const char *number = text && text[0] == 'v' ? text + 1 : "";
+    int major = 0;
+    int minor = 0;
+    /* A build between two releases has no number: it is taken for a new one. */
+    if (sscanf(number, "%d.%d", &major, &minor) == 2 && /* NOLINT(cert-err34-c): checked below */
+        (major < OLDEST_MAJOR || (major == OLDEST_MAJOR && minor < OLDEST_MINOR))) {
+        return gsp_err_set(err, GSP_E_VERSION, 0,
+                           "the SQL engine is DuckDB %s; %d.%d or newer is needed", text,
+                           OLDEST_MAJOR, OLDEST_MINOR);
+    }
+    return GSP_OK;
+}
+
+static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
+{
+    void *lib = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : try_places();
+    if (!lib && !path) {
+        lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (!lib && path) {
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the SQL engine cannot be loaded: %s", dlerror());
+    }
+    if (!lib) {
+        return gsp_err_set(err, GSP_E_NOTSUP, 0,
+                           "the SQL engine is not here: no %s (DuckDB) beside the program, in "
+                           "../lib/gsprof or among the system's libraries",
+                           LIBRARY);
+    }
+    int rc = find_functions(lib, duck, err);
+    if (rc == GSP_OK) {
+        rc = check_version(duck, err);
+    }
+    if (rc != GSP_OK) {
+        dlclose(lib);
+    }
+    /* Otherwise it stays for ever: its threads may outlive what we know of. */
+    return rc;
+}
+
+int gsp_store__engine(const char *path, const struct gsp_duck **out, struct gsp_err *err)
+{
+    *out = NULL;
+    int rc = GSP_OK;
+    pthread_mutex_lock(&engine.lock);
+    if (!engine.ready) {
+        rc = load(path, &engine.duck, err);
+        engine.ready = rc == GSP_OK;
+    }
+    pthread_mutex_unlock(&engine.lock);
+    if (rc == GSP_OK) {
+        *out = &engine.duck;
+    }
+    return rc;
+}

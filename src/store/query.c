@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "store/result.h"
+#include "store/sql_text.h"
+#include "store/store_internal.h"
+
+#define SQL_BYTES_MAX (1U << 20)
+
+/* One statement on its way. */
+struct statement {
+    struct gsp_store *store;
+    struct gsp_sv sql;  /* as it was written */
+    struct gsp_buf run; /* as the engine gets it */
+    struct gsp_sql_error *where;
+    duckdb_prepared_statement prepared;
+    duckdb_statement_type type;
+};
+
+static int engine_error(struct statement *st, const char *text, duckdb_error_type type,
+                        struct gsp_err *err)
+{
+    const struct gsp_engine_error error = {text, type, st->sql, gsp_buf_sv(&st->run)};
+    return gsp_store__query_error(st->store, &error, st->where, err);
+}
+
+int gsp_store__query_error(struct gsp_store *store, const struct gsp_engine_error *error,
+                           struct gsp_sql_error *where, struct gsp_err *err)
+{
+    if (store->fill_err.code != GSP_OK) {
+        if (err) {
+            *err = store->fill_err;
+        }
+        return store->fill_err.code;
+    }
+    if (atomic_load(&store->watch.interrupted)) {
+        return gsp_err_set(err, GSP_E_INTR, 0, "the query was interrupted");
+    }
+    if (atomic_load(&store->watch.timed_out)) {
+        return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the query took longer than %.3g s",
+                           (double)store->timeout_ns / 1e9);
+    }
+    return gsp_store__engine_error(error, where, err);
+}
+
+static bool is_system_table(const void *ctx, struct gsp_sv name)
+{
+    const struct gsp_catalog *catalog = ctx;
+    char lower[GSP_NAME_MAX];
+    if (name.len >= sizeof(lower)) {
+        return false;
+    }
+    for (size_t i = 0; i < name.len; i++) {
+        const char c = name.p[i];
+        lower[i] = (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+    }
+    return gsp_store__view_find(catalog, gsp_sv_of("system"), (struct gsp_sv){lower, name.len}) !=
+           NULL;
+}
+
+static int count_statements(struct statement *st, duckdb_extracted_statements *out, const char *sql,
+                            struct gsp_err *err)
+{
+    const struct gsp_duck *duck = st->store->duck;
+    const idx_t count = duck->extract_statements(st->store->con, sql, out);
+    if (count == 1) {
+        return GSP_OK;
+    }
+    const char *text = count == 0 ? duck->extract_statements_error(*out) : NULL;
+    int rc = GSP_OK;
+    if (count > 1) {
+        rc = gsp_err_set(err, GSP_E_PERM, 0, "one statement at a time: there are %llu",
+                         (unsigned long long)count);
+    } else if (text && *text) {
+        rc = engine_error(st, text, DUCKDB_ERROR_PARSER, err);
+    } else {
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "there is no statement");
+    }
+    duck->destroy_extracted(out);
+    return rc;
+}
+
+/* Parses and binds; nothing runs yet. */
+static int prepare(struct statement *st, const char *sql, duckdb_prepared_statement *out,
+                   struct gsp_err *err)
+{
+    const struct gsp_duck *duck = st->store->duck;
+    duckdb_extracted_statements extracted = NULL;
+    int rc = count_statements(st, &extracted, sql, err);
+    if (rc != GSP_OK) {
+        return rc;
+    }
+    if (duck->prepare_extracted_statement(st->store->con, extracted, 0, out) != DuckDBSuccess) {
+        rc = engine_error(st, duck->prepare_error(*out), DUCKDB_ERROR_BINDER, err);
+        duck->destroy_prepare(out);
+    }
+    duck->destroy_extracted(&extracted);
+    return rc;
+}
+
+static bool is_select(struct statement *st, struct gsp_sv sql)
+{
+    gsp_auto_buf text = {0};
+    gsp_buf_putsv(&text, sql);
+    const char *line = gsp_buf_cstr(&text);
+    duckdb_prepared_statement inner = NULL;
+    if (!line || prepare(st, line, &inner, NULL) != GSP_OK) {
+        return false;
+    }
+    const bool select =
+        st->store->duck->prepared_statement_type(inner) == DUCKDB_STATEMENT_TYPE_SELECT;
+    st->store->duck->destroy_prepare(&inner);
+    return select;
+}
+
+/* EXPLAIN ANALYZE runs what it explains: that has to be a SELECT too. */
+static bool is_explained_select(struct statement *st)
+{
+    struct gsp_sv inner;
+    struct gsp_sv behind;
+    struct gsp_sql_error *where = st->where;
+    st->where = NULL;
+    const bool ok = gsp_store__sql_explained(gsp_buf_sv(&st->run), &inner, &behind) &&
+                    (is_select(st, inner) || (behind.p && is_select(st, behind)));
+    st->where = where;
+    return ok;
+}
+
+static int check_type(struct statement *st, bool explain, struct gsp_err *err)
+{
+    st->type = st->store->duck->prepared_statement_type(st->prepared);
+    if (st->type == DUCKDB_STATEMENT_TYPE_SELECT) {
+        return GSP_OK;
+    }
+    if (explain && st->type == DUCKDB_STATEMENT_TYPE_EXPLAIN && is_explained_select(st)) {
+        return GSP_OK;
+    }
+    return gsp_err_set(err, GSP_E_PERM, 0, "only SELECT%s can be asked here",
+                       explain ? " and EXPLAIN" : "");
+}
+
+/* Whether the text may ask for comments: only then they are made. */
+static bool wants_comments(struct gsp_sv sql)
+{
+    for (struct gsp_sql_token token = gsp_store__sql_token(sql, 0); token.kind != GSP_SQL_END;
+         token = gsp_store__sql_token(sql, token.to)) {
+        const struct gsp_sv word = {sql.p + token.from, token.to - token.from};
+        if (token.kind == GSP_SQL_WORD && word.len >= 7 &&
+            (strncasecmp(word.p, "duckdb_", 7) == 0 || strncasecmp(word.p, "comment", 7) == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *err)
+{
+    store->query_number++;
+    store->fill_err = (struct gsp_err){0};
+    int rc = gsp_store__catalog_refresh(&store->catalog, err);
+    if (rc == GSP_OK) {
+        rc = gsp_store__views(store, err);
+    }
+    if (rc == GSP_OK && wants_comments(sql)) {
+        rc = gsp_store__comments(store, err);
+    }
+    return rc;
+}
+
+static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *err)
+{
+    if (!store->locked || store->open) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s",
+                           store->locked ? "the rows of the last query are not freed yet"
+                                         : "the store is not locked yet");
+    }
+    if (sql.len > SQL_BYTES_MAX) {
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the statement is longer than %u bytes",
+                           SQL_BYTES_MAX);
+    }
+    if (sql.len > 0 && memchr(sql.p, '\0', sql.len)) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the statement has a NUL in it");
+    }
+    return GSP_OK;
+}
+
+/* A transaction that can only read stands behind the check of the statement's type. */
+static int begin(struct statement *st, bool explain, struct gsp_err *err)
+{
+    struct gsp_store *store = st->store;
+    if (st->where) {
+        *st->where = (struct gsp_sql_error){0};
+    }
+    int rc = check_use(store, st->sql, err);
+    if (rc == GSP_OK) {
+        rc = refresh(store, st->sql, err);
+    }
+    if (rc != GSP_OK) {
+        return rc;
+    }
+    gsp_store__sql_qualify(st->sql, GSP_CATALOG, is_system_table, &store->catalog, &st->run);
+    const char *run = gsp_buf_cstr(&st->run);
+    if (!run) {
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the statement");
+    }
+    rc = gsp_store__run(store, "BEGIN TRANSACTION READ ONLY", err);
+    if (rc != GSP_OK) {
+        return rc;
+    }
+    gsp_store__watch_query(&store->watch, store->timeout_ns);
+    gsp_store__watch_arm(&store->watch);
+    rc = prepare(st, run, &st->prepared, err);
+    if (rc == GSP_OK) {
+        rc = check_type(st, explain, err);
+    }
+    gsp_store__watch_disarm(&store->watch);
+    if (rc != GSP_OK) {
+        gsp_store__query_end(store);
+    }
+    return rc;
+}
+
+void gsp_store__query_end(struct gsp_store *store)
+{
+    /* A transaction that failed is over already. */
+    gsp_ignore(gsp_store__run(store, "ROLLBACK", NULL));
+}
+
+static void end_statement(struct statement *st)
+{
+    if (st->prepared) {
+        st->store->duck->destroy_prepare(&st->prepared);
+    }
+    gsp_buf_free(&st->run);
+}
+
+static int execute(struct statement *st, duckdb_result *result, struct gsp_err *err)
+{
+    const struct gsp_duck *duck = st->store->duck;
+    duckdb_pending_result pending = NULL;
+    int rc = GSP_OK;
+    gsp_store__watch_arm(&st->store->watch);
+    if (duck->pending_prepared_streaming(st->prepared, &pending) != DuckDBSuccess) {
+        gsp_store__watch_disarm(&st->store->watch);
+        rc = engine_error(st, duck->pending_error(pending), DUCKDB_ERROR_INVALID, err);
+        duck->destroy_pending(&pending);
+        return rc;
+    }
+    const duckdb_state state = duck->execute_pending(pending, result);
+    gsp_store__watch_disarm(&st->store->watch);
+    if (state != DuckDBSuccess) {
+        rc = engine_error(st, duck->result_error(result), duck->result_error_type(result), err);
+        duck->destroy_result(result);
+    }
+    duck->destroy_pending(&pending);
+    return rc;
+}
+
+int gsp_store_query(struct gsp_store *store, struct gsp_sv sql, struct gsp_rows **out,
+                    struct gsp_sql_error *where, struct gsp_err *err)
+{
+    *out = NULL;
+    struct statement st = {.store = store, .sql = sql, .where = where};
+    int rc = begin(&st, true, err);
+    if (rc == GSP_OK) {
+        duckdb_result result;
+        rc = execute(&st, &result, err);
+        if (rc == GSP_OK) {
+            rc = gsp_store__result_rows(store, &result, out, err);
+        } else {
+            gsp_store__query_end(store);
+        }
+    }
+    end_statement(&st);
+    return rc;
+}
+
+void gsp_store_interrupt(struct gsp_store *store)
+{
+    gsp_store__watch_interrupt(&store->watch);
+}

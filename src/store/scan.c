@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/scan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/attr.h"
+#include "store/batch.h"
+#include "store/copy.h"
+
+/* What a statement asked for: one a call of the function in it. */
+struct bound {
+    struct gsp_store *store;
+    struct gsp_view *view;
+    struct gsp_time_range range;
+};
+
+/* Rows of one span, in pieces that fill one chunk of the engine each. */
+struct piece {
+    const struct gsp_source *source;
+    struct gsp_source_span span;
+    uint64_t first_chunk; /* chunks of the pieces before */
+};
+
+struct scan {
+    const struct bound *bound;
+    struct piece *pieces;
+    size_t piece_count;
+    uint64_t chunk_count;
+    uint64_t chunk_rows;
+    uint32_t *columns; /* of the view, in the order the query wants them */
+    uint64_t column_count;
+    _Atomic uint64_t next_chunk;
+};
+
+/* The engine is loaded once: callbacks, which get no other context, find it here. */
+static const struct gsp_duck *scan_duck;
+
+static bool read_time(const struct gsp_duck *duck, duckdb_bind_info info, const char *name,
+                      int64_t *out)
+{
+    duckdb_value value = duck->bind_get_named_parameter(info, name);
+    if (!value) {
+        return true;
+    }
+    const bool null = duck->is_null_value(value);
+    if (!null) {
+        *out = duck->get_int64(value);
+    }
+    duck->destroy_value(&value);
+    return !null;
+}
+
+static struct gsp_view *view_of(const struct gsp_store *store, duckdb_bind_info info)
+{
+    const struct gsp_duck *duck = store->duck;
+    duckdb_value value = duck->bind_get_parameter(info, 0);
+    char *text = value && !duck->is_null_value(value) ? duck->get_varchar(value) : NULL;
+    struct gsp_view *view = NULL;
+    if (text) {
+        struct gsp_sv name = gsp_sv_of(text);
+        struct gsp_sv schema = {NULL, 0};
+        if (gsp_sv_split(&name, '.', &schema) && name.p) {
+            view = gsp_store__view_find(&store->catalog, schema, name);
+        }
+        duck->free(text);
+    }
+    if (value) {
+        duck->destroy_value(&value);
+    }
+    return view;
+}
+
+static void add_result_column(const struct gsp_duck *duck, duckdb_bind_info info,
+                              const struct gsp_view *view, const struct gsp_view_column *column)
+{
+    static const duckdb_type types[] = {
+        [GSP_I64] = DUCKDB_TYPE_BIGINT,   [GSP_F64] = DUCKDB_TYPE_DOUBLE,
+        [GSP_BOOL] = DUCKDB_TYPE_BOOLEAN, [GSP_STR] = DUCKDB_TYPE_VARCHAR,
+        [GSP_TEXT] = DUCKDB_TYPE_VARCHAR,
+    };
+    if (column->type == GSP_STR && view->string_type) {
+        duck->bind_add_result_column(info, column->name, view->string_type);
+        return;
+    }
+    duckdb_logical_type type = duck->create_logical_type(types[column->type]);
+    duck->bind_add_result_column(info, column->name, type);
+    duck->destroy_logical_type(&type);
+}
+
+static void bind(duckdb_bind_info info)
+{
+    struct gsp_store *store = scan_duck->bind_get_extra_info(info);
+    const struct gsp_duck *duck = store->duck;
+    struct gsp_view *view = view_of(store, info);
+    if (!view || view->column_count == 0) {
+        duck->bind_set_error(info, GSP_SCAN_NAME " takes the name of a table: 'schema.table'");
+        return;
+    }
+    struct bound *bound = calloc(1, sizeof(*bound));
+    if (!bound) {
+        duck->bind_set_error(info, "out of memory");
+        return;
+    }
+    *bound = (struct bound){store, view, {INT64_MIN, INT64_MAX}};
+    duck->bind_set_bind_data(info, bound, free);
+    if (!read_time(duck, info, "ts_from", &bound->range.from_ns) ||
+        !read_time(duck, info, "ts_to", &bound->range.to_ns)) {
+        duck->bind_set_error(info, "ts_from and ts_to cannot be NULL");
+        return;
+    }
+    for (uint32_t c = 0; c < view->column_count; c++) {
+        add_result_column(duck, info, view, &view->columns[c]);
+    }
+    uint64_t rows = 0;
+    for (size_t i = 0; i < view->source_count; i++) {
+        rows += view->sources[i]->row_count;
+    }
+    duck->bind_set_cardinality(info, rows, false);
+}
+
+static void free_scan(void *arg)
+{
+    struct scan *scan = arg;
+    free(scan->pieces);
+    free(scan->columns);
+    free(scan);
+}
+
+static int make_batch(struct gsp_view *view, struct gsp_batch **out, struct gsp_err *err)
+{
+    const int rc = gsp_batch_new(view->table, NULL, GSP_NULL_I64, GSP_NULL_I64, out, err);
+    if (rc != GSP_OK) {
+        return rc;
+    }
+    return view->fill(view->fill_ctx, *out, err);
+}
+
+/* Fills a live table, once a query however often it is scanned. */
+static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_err *err)
+{
+    if (!view->fill || view->live_query == store->query_number) {
+        return GSP_OK;
+    }
+    struct gsp_batch *batch = NULL;
+    int rc = make_batch(view, &batch, err);
+    if (rc != GSP_OK) {
+        gsp_batch_free(batch);
+        return rc;
+    }
+    rc = gsp_store__live_fill(store->duck, view, batch, err);
+    if (rc == GSP_OK) {
+        view->live_query = store->query_number;
+    }
+    return rc;
+}
+
+static int add_pieces(struct scan *scan, const struct gsp_source *source,
+                      const struct gsp_spans *spans, struct gsp_err *err)
+{
+    if (spans->count == 0) {
+        return GSP_OK;
+    }
+    struct piece *pieces =
+        realloc(scan->pieces, (scan->piece_count + spans->count) * sizeof(*pieces));
+    if (!pieces) {
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a scan");
+    }
+    scan->pieces = pieces;
+    for (size_t i = 0; i < spans->count; i++) {
+        pieces[scan->piece_count++] = (struct piece){source, spans->at[i], scan->chunk_count};
+        scan->chunk_count +=
+            (spans->at[i].to - spans->at[i].from + scan->chunk_rows - 1) / scan->chunk_rows;
+    }
+    return GSP_OK;
+}
+
+static int plan(struct scan *scan, struct gsp_err *err)
+{
+    const struct gsp_view *view = scan->bound->view;
+    struct gsp_spans spans = {0};
+    int rc = GSP_OK;
+    for (size_t i = 0; i < view->source_count && rc == GSP_OK; i++) {
+        const struct gsp_source *source = view->sources[i];
+        spans.count = 0;
+        rc = source->ops->select(source, &scan->bound->range, &spans, err);
+        if (rc == GSP_OK) {
+            rc = add_pieces(scan, source, &spans, err);
+        }
+    }
+    free(spans.at);
+    return rc;
+}
+
+static int prepare(struct scan *scan, struct gsp_err *err)
+{
+    struct gsp_store *store = scan->bound->store;
+    pthread_mutex_lock(&store->fill_lock);
+    int rc = fill_live(store, scan->bound->view, err);
+    if (rc != GSP_OK && err) {
+        store->fill_err = *err;
+    }
+    pthread_mutex_unlock(&store->fill_lock);
+    return rc == GSP_OK ? plan(scan, err) : rc;
+}
+
+static void init(duckdb_init_info info)
+{
+    const struct gsp_duck *duck = scan_duck;
+    struct bound *bound = duck->init_get_bind_data(info);
+    struct scan *scan = calloc(1, sizeof(*scan));
+    const idx_t count = duck->init_get_column_count(info);
+    uint32_t *columns = calloc(count + 1, sizeof(*columns));
+    if (!scan || !columns) {
+        free(scan);
+        free(columns);
+        duck->init_set_error(info, "out of memory");
+        return;
+    }
+    scan->bound = bound;
+    scan->columns = columns;
+    scan->column_count = count;
+    scan->chunk_rows = duck->vector_size();
+    for (idx_t i = 0; i < count; i++) {
+        /* A query that wants no column at all, count(*), asks for one that is not there. */
+        const idx_t column = duck->init_get_column_index(info, i);
+        columns[i] = column < bound->view->column_count ? (uint32_t)column : UINT32_MAX;
+    }
+    duck->init_set_init_data(info, scan, free_scan);
+    struct gsp_err err = {0};
+    if (prepare(scan, &err) != GSP_OK) {
+        duck->init_set_error(info, err.msg);
+        return;
+    }
+    const uint64_t threads = bound->store->threads;
+    duck->init_set_max_threads(info, scan->chunk_count < threads ? scan->chunk_count + 1 : threads);
+}
+
+/* The last piece that begins at or before the chunk. */
+static const struct piece *piece_of(const struct scan *scan, uint64_t chunk)
+{
+    size_t low = 0;
+    size_t high = scan->piece_count;
+    while (high - low > 1) {
+        const size_t mid = low + (high - low) / 2;
+        if (scan->pieces[mid].first_chunk <= chunk) {
+            low = mid;
+        } else {
+            high = mid;
+        }
+    }
+    return &scan->pieces[low];
+}
+
+/* Copies rows until they are known to have been whole; the rows that were overwritten
+ * meanwhile are left out.  Worth the number of rows. */
+static uint64_t copy_rows(const struct scan *scan, const struct gsp_source *source,
+                          struct gsp_source_span span, duckdb_data_chunk chunk)
+{
+    const struct gsp_view *view = scan->bound->view;
+    while (span.from < span.to) {
+        for (uint64_t i = 0; i < scan->column_count; i++) {
+            if (scan->columns[i] != UINT32_MAX) {
+                gsp_store__copy_column(scan->bound->store->duck, view, source,
+                                       &(struct gsp_copy){scan->columns[i], span},
+                                       scan->bound->store->duck->data_chunk_get_vector(chunk, i));
+            }
+        }
+        const uint64_t oldest = source->ops->oldest(source, span.lane);
+        if (oldest <= span.from) {
+            return span.to - span.from;
+        }
+        span.from = oldest < span.to ? oldest : span.to;
+    }
+    return 0;
+}
+
+static void scan_chunk(duckdb_function_info info, duckdb_data_chunk out)
+{
+    const struct gsp_duck *duck = scan_duck;
+    struct scan *scan = duck->function_get_init_data(info);
+    uint64_t rows = 0;
+    while (rows == 0) {
+        /* Relaxed: only that no two threads get the same number matters. */
+        const uint64_t chunk =
+            atomic_fetch_add_explicit(&scan->next_chunk, 1, memory_order_relaxed);
+        if (chunk >= scan->chunk_count) {
+            break;
+        }
+        const struct piece *piece = piece_of(scan, chunk);
+        struct gsp_source_span span = piece->span;
+        span.from += (chunk - piece->first_chunk) * scan->chunk_rows;
+        if (span.to - span.from > scan->chunk_rows) {
+            span.to = span.from + scan->chunk_rows;
+        }
+        rows = copy_rows(scan, piece->source, span, out);
+    }
+    duck->data_chunk_set_size(out, rows);
+}
+
+int gsp_store__scan_register(struct gsp_store *store, struct gsp_err *err)
+{
+    const struct gsp_duck *duck = store->duck;
+    scan_duck = duck;
+    duckdb_table_function function = duck->create_table_function();
+    duckdb_logical_type text = duck->create_logical_type(DUCKDB_TYPE_VARCHAR);
+    duckdb_logical_type number = duck->create_logical_type(DUCKDB_TYPE_BIGINT);
+    duck->table_function_set_name(function, GSP_SCAN_NAME);
+    duck->table_function_add_parameter(function, text);
+    duck->table_function_add_named_parameter(function, "ts_from", number);
+    duck->table_function_add_named_parameter(function, "ts_to", number);
+    duck->table_function_set_extra_info(function, store, NULL);
+    duck->table_function_set_bind(function, bind);
+    duck->table_function_set_init(function, init);
+    duck->table_function_set_function(function, scan_chunk);
+    duck->table_function_supports_projection_pushdown(function, true);
+    const duckdb_state state = duck->register_table_function(store->con, function);
+    duck->destroy_table_function(&function);
+    duck->destroy_logical_type(&text);
+    duck->destroy_logical_type(&number);
+    return state == DuckDBSuccess
+               ? GSP_OK
+               : gsp_err_set(err, GSP_E_NOTSUP, 0, "the SQL engine takes no table function");
+}

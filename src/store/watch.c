@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/watch.h"
+
+#include <time.h>
+
+#include "base/time.h"
+
+/* The engine forgets an interrupt that comes before it began: it is told again after this. */
+#define AGAIN_NS (5 * GSP_NS_PER_MS)
+/* Longest sleep of the thread. */
+#define NAP_NS   (3600 * GSP_NS_PER_S)
+
+static void nap_until(struct gsp_watch *watch, int64_t when_ns)
+{
+    const int64_t now = gsp_now_ns();
+    if (when_ns - now > NAP_NS) {
+        when_ns = now + NAP_NS;
+    }
+    const struct timespec at = {when_ns / GSP_NS_PER_S, when_ns % GSP_NS_PER_S};
+    (void)sem_clockwait(&watch->wake, CLOCK_MONOTONIC, &at);
+}
+
+static void tell(struct gsp_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    if (atomic_load(&watch->deadline_ns) != 0) {
+        watch->duck->interrupt(watch->con);
+    }
+    pthread_mutex_unlock(&watch->lock);
+}
+
+static void *run(void *arg)
+{
+    struct gsp_watch *watch = arg;
+    while (!atomic_load(&watch->quit)) {
+        const int64_t deadline = atomic_load(&watch->deadline_ns);
+        if (deadline == 0) {
+            atomic_store(&watch->idle, true);
+            if (atomic_load(&watch->deadline_ns) == 0) {
+                (void)sem_wait(&watch->wake);
+            }
+            atomic_store(&watch->idle, false);
+            continue;
+        }
+        const int64_t now = gsp_now_ns();
+        const bool interrupted = atomic_load(&watch->interrupted);
+        if (!interrupted && now < deadline) {
+            nap_until(watch, deadline);
+            continue;
+        }
+        if (!interrupted) {
+            atomic_store(&watch->timed_out, true);
+        }
+        tell(watch);
+        nap_until(watch, now + AGAIN_NS);
+    }
+    return NULL;
+}
+
+int gsp_store__watch_start(struct gsp_watch *watch, const struct gsp_duck *duck,
+                           duckdb_connection con, struct gsp_err *err)
+{
+    watch->duck = duck;
+    watch->con = con;
+    pthread_mutex_init(&watch->lock, NULL);
+    sem_init(&watch->wake, 0, 0);
+    const int sys = pthread_create(&watch->thread, NULL, run, watch);
+    if (sys != 0) {
+        pthread_mutex_destroy(&watch->lock);
+        sem_destroy(&watch->wake);
+        return gsp_err_set(err, GSP_E_NOMEM, sys, "no thread to watch the time of queries");
+    }
+    watch->started = true;
+    return GSP_OK;
+}
+
+void gsp_store__watch_stop(struct gsp_watch *watch)
+{
+    if (!watch->started) {
+        return;
+    }
+    atomic_store(&watch->quit, true);
+    sem_post(&watch->wake);
+    pthread_join(watch->thread, NULL);
+    sem_destroy(&watch->wake);
+    pthread_mutex_destroy(&watch->lock);
+    watch->started = false;
+}
+
+void gsp_store__watch_query(struct gsp_watch *watch, int64_t limit_ns)
+{
+    watch->left_ns = limit_ns;
+    atomic_store(&watch->interrupted, false);
+    atomic_store(&watch->timed_out, false);
+}
+
+void gsp_store__watch_arm(struct gsp_watch *watch)
+{
+    watch->armed_ns = gsp_now_ns();
+    const int64_t left = watch->left_ns;
+    atomic_store(&watch->deadline_ns,
+                 left > INT64_MAX - watch->armed_ns ? INT64_MAX : watch->armed_ns + left);
+    /* A thread that sleeps until an earlier deadline wakes in time by itself. */
+    if (atomic_load(&watch->idle)) {
+        sem_post(&watch->wake);
+    }
+}
+
+void gsp_store__watch_disarm(struct gsp_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    atomic_store(&watch->deadline_ns, 0);
+    pthread_mutex_unlock(&watch->lock);
+    if (watch->left_ns != INT64_MAX) {
+        const int64_t used = gsp_now_ns() - watch->armed_ns;
+        watch->left_ns = used < watch->left_ns ? watch->left_ns - used : 0;
+    }
+}
+
+void gsp_store__watch_interrupt(struct gsp_watch *watch)
+{
+    atomic_store(&watch->interrupted, true);
+    sem_post(&watch->wake);
+}

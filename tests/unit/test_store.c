@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdint.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "store/store.h"
+#include "tap.h"
+
+static struct gsp_store *open_store(const struct gsp_store_options *options)
+{
+    struct gsp_store *store = NULL;
+    struct gsp_err err = {0};
+    const int rc = gsp_store_open(options, &store, &err);
+    if (rc == GSP_E_NOTSUP)
+        tap_skip(err.msg);
+    if (!store)
+        printf("# %s\n", err.msg);
+    tap_require(rc == GSP_OK && store);
+    return store;
+}
+
+static void lock_store(struct gsp_store *store)
+{
+    struct gsp_err err = {0};
+    if (gsp_store_lock(store, &err) != GSP_OK) {
+        printf("# %s\n", err.msg);
+        tap_require(false);
+    }
+}
+
+static void put_i128(struct gsp_buf *out, struct gsp_i128 v)
+{
+    if (v.high == 0 || (v.high == -1 && (int64_t)v.low < 0))
+        gsp_buf_printf(out, "%s%llu", v.high ? "-" : "",
+                       (unsigned long long)(v.high ? 0 - v.low : v.low));
+    else
+        gsp_buf_printf(out, "%lld*2^64+%llu", (long long)v.high, (unsigned long long)v.low);
+}
+
+static void put_value(struct gsp_buf *out, const struct gsp_rows_column *column,
+                      const struct gsp_values *values, size_t row)
+{
+    if (gsp_values_null(values, row)) {
+        gsp_buf_puts(out, "NULL");
+        return;
+    }
+    switch (column->kind) {
+    case GSP_CELL_I64:
+        gsp_buf_printf(out, "%lld", (long long)((const int64_t *)values->data)[row]);
+        break;
+    case GSP_CELL_I128:
+        put_i128(out, ((const struct gsp_i128 *)values->data)[row]);
+        break;
+    case GSP_CELL_F64:
+        gsp_buf_printf(out, "%.10g", ((const double *)values->data)[row]);
+        break;
+    case GSP_CELL_BOOL:
+        gsp_buf_puts(out, ((const uint8_t *)values->data)[row] ? "true" : "false");
+        break;
+    case GSP_CELL_TEXT:
+    case GSP_CELL_JSON:
+        gsp_buf_putsv(out, ((const struct gsp_sv *)values->data)[row]);
+        break;
+    case GSP_CELL_DICT: {
+        const uint32_t id = ((const uint32_t *)values->data)[row];
+        tap_require(id < column->dict_count);
+        gsp_buf_putsv(out, column->dict[id]);
+        break;
+    }
+    }
+}
+
+/* The result as "a,b;c,d", an error as "! code message". */
+static const char *ask(struct gsp_store *store, const char *sql, struct gsp_buf *out)
+{
+    struct gsp_rows *rows = NULL;
+    struct gsp_err err = {0};
+    gsp_buf_clear(out);
+    int rc = gsp_store_query(store, gsp_sv_of(sql), &rows, NULL, &err);
+    struct gsp_batch_view view;
+    while (rc >= 0 && (rc = gsp_rows_next(rows, &view, &err)) > 0) {
+        for (size_t i = 0; i < view.row_count; i++) {
+            gsp_buf_puts(out, out->len ? ";" : "");
+            for (size_t c = 0; c < rows->column_count; c++) {
+                gsp_buf_puts(out, c ? "," : "");
+                put_value(out, &rows->columns[c], &view.values[c], i);
+            }
+        }
+    }
+    if (rc < 0)
+        gsp_buf_printf(out, "! %s %s", gsp_err_name(rc), err.msg);
+    else if (rows->truncated)
+        gsp_buf_puts(out, " ...");
+    gsp_rows_free(rows);
+    return gsp_buf_cstr(out);
+}
+
+static struct gsp_batch *new_trace(void)
+{
+    struct gsp_batch *batch = NULL;
+    tap_require(gsp_batch_new(gsp_table_at(GSP_TABLE_python_torch_trace), "node1", 77, 3, &batch,
+                              NULL) == GSP_OK);
+    return batch;
+}
+
+static void add_trace(struct gsp_batch *batch, int64_t step, const char *module, double duration)
+{
+    const struct gsp_row_python_torch_trace row = {
+        .ts_ns = 1000 + step,
+        .mono_ns = step,
+        .step = step,
+        .seq = GSP_NULL_I64,
+        .module = module ? gsp_batch_intern(batch, gsp_sv_of(module)) : GSP_NULL_STR,
+        .stage = gsp_batch_intern(batch, gsp_sv_of("forward")),
+        .allocated = gsp_null_f64(),
+        .max_allocated = gsp_null_f64(),
+        .cached = gsp_null_f64(),
+        .duration = duration,
+        .thread_id = 5,
+        .flops = gsp_null_f64(),
+    };
+    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+}
+
+static struct gsp_store *trace_store(void)
+{
+    struct gsp_store *store = open_store(NULL);
+    struct gsp_batch *batch = new_trace();
+    add_trace(batch, 100, "zeta", 0.5);
+    add_trace(batch, 101, "alpha", 0.25);
+    add_trace(batch, 102, NULL, 1);
+    add_trace(batch, 103, "alpha", 0.75);
+    tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
+    lock_store(store);
+    return store;
+}
+
+TAP_TEST(every_table_is_there_and_nothing_else)
+{
+    struct gsp_store *store = open_store(NULL);
+    lock_store(store);
+    gsp_auto_buf out = {0};
+    gsp_auto_buf want = {0};
+    gsp_buf_printf(&want, "%d", (int)GSP_TABLE_COUNT);
+    tap_eq_str(ask(store, "SELECT count(*) FROM information_schema.tables", &out),
+               gsp_buf_cstr(&want));
+    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+        gsp_auto_buf sql = {0};
+        gsp_buf_printf(&sql, "SELECT count(*) FROM %s.%s", gsp_table_at(i)->schema,
+                       gsp_table_at(i)->name);
+        tap_eq_str(ask(store, gsp_buf_cstr(&sql), &out), "0");
+        gsp_buf_clear(&sql);
+        gsp_buf_printf(&sql, "SELECT * FROM %s.%s", gsp_table_at(i)->schema, gsp_table_at(i)->name);
+        tap_eq_str(ask(store, gsp_buf_cstr(&sql), &out), "");
+    }
+    gsp_store_close(store);
+}
+
+TAP_TEST(rows_of_a_batch)
+{
+    struct gsp_store *store = trace_store();
+    gsp_auto_buf out = {0};
+    tap_eq_str(ask(store, "SELECT * FROM python.torch_trace WHERE step > 101", &out),
+               "1102,node1,77,3,102,NULL,NULL,forward,NULL,NULL,NULL,1,5,NULL,NULL,NULL;"
+               "1103,node1,77,3,103,NULL,alpha,forward,NULL,NULL,NULL,0.75,5,NULL,NULL,NULL");
+    tap_eq_str(ask(store,
+                   "SELECT module, count(*), avg(duration), max(duration) FROM "
+                   "python.torch_trace GROUP BY module ORDER BY module",
+                   &out),
+               "alpha,2,0.5,0.75;zeta,1,0.5,0.5;NULL,1,1,1");
+    tap_eq_str(ask(store, "SELECT count(*) FROM python.torch_trace WHERE module = 'nope'", &out),
+               "0");
+    tap_eq_str(ask(store, "SELECT step FROM python.torch_trace WHERE module LIKE 'al%'", &out),
+               "101;103");
+    tap_eq_str(ask(store, "SELECT count(*) FROM python.torch_trace", &out), "4");
+    tap_eq_str(ask(store, "SELECT sum(step) FROM python.torch_trace", &out), "406");
+    gsp_store_close(store);
+}
+
+TAP_TEST(time_range)
+{
+    struct gsp_store *store = trace_store();
+    gsp_auto_buf out = {0};
+    tap_eq_str(ask(store,
+                   "SELECT step FROM gsprof_rows('python.torch_trace', ts_from := 1101, "
+                   "ts_to := 1102)",
+                   &out),
+               "101;102");
+    tap_eq_str(
+        ask(store, "SELECT step FROM gsprof_rows('python.torch_trace', ts_from := 1103)", &out),
+        "103");
+    tap_check(strncmp(ask(store, "FROM gsprof_rows('nope')", &out), "! USAGE", 7) == 0);
+    tap_check(strncmp(ask(store, "FROM gsprof_rows(NULL)", &out), "! USAGE", 7) == 0);
+    tap_check(strncmp(ask(store, "FROM gsprof_rows('python.torch_trace', ts_from := NULL)", &out),
+                      "! USAGE", 7) == 0);
+    gsp_store_close(store);
+}
+
+TAP_TEST(several_batches_are_one_table)
+{
+    struct gsp_store *store = open_store(NULL);
+    struct gsp_batch *a = new_trace();
+    struct gsp_batch *b = new_trace();
+    add_trace(a, 1, "x", 1);
+    add_trace(b, 2, "a", 2);
+    add_trace(b, 3, "x", 3);
+    tap_require(gsp_store_add_batch(store, a, NULL) == GSP_OK);
+    tap_require(gsp_store_add_batch(store, b, NULL) == GSP_OK);
+    lock_store(store);
+    gsp_auto_buf out = {0};
+    tap_eq_str(ask(store,
+                   "SELECT module, sum(duration) FROM python.torch_trace GROUP BY ALL ORDER BY 1",
+                   &out),
+               "a,2;x,4");
+    gsp_store_close(store);
+}
+
+TAP_TEST(strings_that_are_no_text)
+{
+    struct gsp_store *store = open_store(NULL);
+    struct gsp_batch *batch = new_trace();
+    add_trace(batch, 1, "bad \xff byte", 1);
+    add_trace(batch, 2, "it's \"quoted\"", 1);
+    add_trace(batch, 3, "", 1);
+    struct gsp_row_python_torch_trace row = {.step = 4};
+    row.module = gsp_batch_intern(batch, (struct gsp_sv){"a\0b", 3});
+    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
+    lock_store(store);
+    gsp_auto_buf out = {0};
+    tap_eq_str(ask(store, "SELECT module FROM python.torch_trace ORDER BY step", &out),
+               "bad \xef\xbf\xbd byte;it's \"quoted\";;a\xef\xbf\xbd"
+               "b");
+    gsp_store_close(store);
+}
+
+TAP_TEST(many_strings_sort_as_text)
+{
+    static const uint32_t COUNTS[] = {255, 256, 70000};
+    for (size_t k = 0; k < GSP_COUNT(COUNTS); k++) {
+        struct gsp_store *store = open_store(NULL);
+        struct gsp_batch *batch = new_trace();
+        for (uint32_t i = 0; i < COUNTS[k]; i++) {
+            char name[32];
+            (void)snprintf(name, sizeof(name), "m%08x", i * 2654435761U);
+            add_trace(batch, i, i % 100 == 99 ? NULL : name, 1);
+        }
+        tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
+        lock_store(store);
+        gsp_auto_buf out = {0};
+        tap_eq_str(ask(store,
+                       "SELECT count(*) FROM (SELECT module::VARCHAR AS m, lag(module::VARCHAR) "
+                       "OVER (ORDER BY module) AS before FROM python.torch_trace WHERE module IS "
+                       "NOT NULL) WHERE m < before",
+                       &out),
+                   "0");
+        gsp_auto_buf want = {0};
+        gsp_buf_printf(&want, "%u,%u", COUNTS[k], COUNTS[k] - COUNTS[k] / 100);
+        tap_eq_str(ask(store, "SELECT count(*), count(module) FROM python.torch_trace", &out),
+                   gsp_buf_cstr(&want));
+        tap_eq_str(ask(store, "SELECT module FROM python.torch_trace WHERE step = 1", &out),
+                   "m9e3779b1");
+        gsp_store_close(store);
+    }
+}
+
+static int fill_backtrace(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
+{
+    int *calls = ctx;
+    (*calls)++;
+    if (*calls > 3)
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "the process is gone");
+    const struct gsp_row_python_backtrace row = {
+        .pid = *calls,
+        .rank = GSP_NULL_I64,
+        .func = gsp_batch_intern(batch, gsp_sv_of(*calls == 1 ? "main" : "other")),
+        .locals = gsp_sv_of("{\"x\": 1}"),
+    };
+    return gsp_batch_append(batch, &row, err);
+}
+
+TAP_TEST(live_tables_are_filled_once_a_query)
+{
+    struct gsp_store *store = open_store(NULL);
+    int calls = 0;
+    tap_require(gsp_store_add_live(store, gsp_table_at(GSP_TABLE_python_backtrace), fill_backtrace,
+                                   &calls, NULL) == GSP_OK);
+    lock_store(store);
+    gsp_auto_buf out = {0};
+    tap_eq_str(ask(store, "SELECT 1", &out), "1");
+    tap_eq_int(calls, 0);
+    tap_eq_str(ask(store, "SELECT pid, func, locals FROM python.backtrace", &out),
+               "1,main,{\"x\": 1}");
+    tap_eq_str(ask(store,
+                   "SELECT a.pid, b.func FROM python.backtrace a JOIN python.backtrace b USING "
+                   "(pid)",
+                   &out),
+               "2,other");
+    tap_eq_int(calls, 2);
+    tap_eq_str(ask(store, "SELECT func FROM python.backtrace", &out), "other");
+    tap_eq_str(ask(store, "SELECT func FROM python.backtrace", &out),
+               "! NOPROC the process is gone");
+    tap_eq_str(ask(store, "SELECT 2", &out), "2");
+    gsp_store_close(store);
+}
+
+TAP_TEST(every_type_is_shown)
+{
+    static const struct {
+        const char *sql;
+        const char *want;
+    } CASES[] = {
+        {"true", "true"},
+        {"(-5)::TINYINT", "-5"},
+        {"(-500)::SMALLINT", "-500"},
+        {"70000::INTEGER", "70000"},
+        {"9223372036854775807", "9223372036854775807"},
+        {"200::UTINYINT", "200"},
+        {"60000::USMALLINT", "60000"},
+        {"4000000000::UINTEGER", "4000000000"},
+        {"18446744073709551615::UBIGINT", "18446744073709551615"},
+        {"(-7)::HUGEINT", "-7"},
+        {"340282366920938463463374607431768211455::UHUGEINT",
+         "340282366920938463463374607431768211455"},
+        {"1.5::FLOAT", "1.5"},
+        {"2.25::DOUBLE", "2.25"},
+        {"12.34::DECIMAL(4,2)", "12.34"},
+        {"-12345.678::DECIMAL(9,3)", "-12345.678"},
+        {"12345678901.5::DECIMAL(18,1)", "1.23456789e+10"},
+        {"1.25::DECIMAL(38,2)", "1.25"},
+        {"'text'", "text"},
+        {"'a longer text than twelve bytes'", "a longer text than twelve bytes"},
+        {"'a\\xFFb'::BLOB", "a\\xFFb"},
+        {"'10110'::BIT", "10110"},
+        {"DATE '2024-02-29'", "2024-02-29"},
+        {"DATE '0001-01-01'", "0001-01-01"},
+        {"'infinity'::DATE", "infinity"},
+        {"TIME '12:34:56.5'", "12:34:56.5"},
+        {"TIMESTAMP '1969-12-31 23:59:59.999'", "1969-12-31 23:59:59.999"},
+        {"'2024-03-01 00:00:01'::TIMESTAMP_S", "2024-03-01 00:00:01"},
+        {"'2024-03-01 00:00:01.25'::TIMESTAMP_MS", "2024-03-01 00:00:01.25"},
+        {"'2024-03-01 00:00:01.000000001'::TIMESTAMP_NS", "2024-03-01 00:00:01.000000001"},
+        {"'2024-03-01 00:00:01+00'::TIMESTAMPTZ", "2024-03-01 00:00:01+00"},
+        {"'-infinity'::TIMESTAMP", "-infinity"},
+        {"'01:02:03+05:30'::TIMETZ", "01:02:03+05:30"},
+        {"INTERVAL '14 months 3 days 4 seconds'", "1 year 2 months 3 days 00:00:04"},
+        {"INTERVAL '0 seconds'", "00:00:00"},
+        {"'00112233-4455-6677-8899-aabbccddeeff'::UUID", "00112233-4455-6677-8899-aabbccddeeff"},
+        {"'b'::ENUM('a', 'b')", "b"},
+        {"[1, NULL, 3]", "[1,null,3]"},
+        {"[1.5, 2.5]::DOUBLE[2]", "[1.5,2.5]"},
+        {"{'a': 1, 'b': ['x', 'y\"']}", "{\"a\":1,\"b\":[\"x\",\"y\\\"\"]}"},
+        {"MAP {'k': 1, 'l': NULL}", "{\"k\":1,\"l\":null}"},
+        {"MAP {1: DATE '2024-01-01'}", "{\"1\":\"2024-01-01\"}"},
+        {"union_value(num := 2)", "2"},
+        {"'{\"j\": [1]}'::JSON", "{\"j\": [1]}"},
+        {"[123456789012345678901234567890::HUGEINT]", "[123456789012345678901234567890]"},
+        {"NULL", "NULL"},
+        {"NULL::INTEGER[]", "NULL"},
+        {"'123456789012345678901234567890'::BIGNUM", "123456789012345678901234567890"},
+        {"'-256'::BIGNUM", "-256"},
+        {"[]", "[]"},
+    };
+    struct gsp_store *store = open_store(NULL);
+    lock_store(store);
+    gsp_auto_buf out = {0};
+    for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
+        gsp_auto_buf sql = {0};
+        gsp_buf_printf(&sql, "SELECT %s", CASES[i].sql);
+        tap_eq_str(ask(store, gsp_buf_cstr(&sql), &out), CASES[i].want);
+    }
+    /* One column of each type that the engine has, the extremes and a NULL. */
+    const char *all = ask(store, "FROM test_all_types()", &out);
+    tap_check(strncmp(all, "! ", 2) != 0 ||
+              strncmp(all, "! USAGE a column has a type that cannot be shown", 48) == 0);
+    gsp_store_close(store);
+}
+
+TAP_TEST(limits_are_spoken)
+{
+    struct gsp_store *store =
+        open_store(&(struct gsp_store_options){.row_limit = 3, .timeout_ns = 50000000});
+    lock_store(store);
+    gsp_auto_buf out = {0};
+    tap_eq_str(ask(store, "SELECT * FROM range(3)", &out), "0;1;2");
+    tap_eq_str(ask(store, "SELECT * FROM range(4)", &out), "0;1;2 ...");
+    tap_eq_str(ask(store, "SELECT * FROM range(100000)", &out), "0;1;2 ...");
+    tap_eq_str(ask(store,
+                   "WITH RECURSIVE r AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM r) SELECT "
+                   "max(x) FROM r",
+                   &out),
+               "! TIMEOUT the query took longer than 0.05 s");
+    tap_eq_str(ask(store, "SELECT 1", &out), "1");
+    gsp_store_close(store);
+}
+
+TAP_MAIN()
