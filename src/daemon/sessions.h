@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sessions.h -- named intervals of the stream of frames.
+ *
+ * A session is a name, a first and a last frame, labels.  Each change is a line in the journal,
+ * on disk before it is acknowledged; a daemon that was killed reads the journal and goes on.
+ * Stopping writes <name>.json: metadata, the frames, statistics.
+ *
+ * Used by: daemon/ routes.
+ * Threads: all, at once (one lock; files are written outside it).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "daemon/frames.h"
+
+struct gsp_sessions; /* opaque */
+
+struct gsp_sessions_options {
+    const char *state_folder;
+    const char *output_folder;
+    const char *host;
+    int64_t keep_ns;   /* finished sessions are listed so long; 0: 7 days */
+    uint32_t keep_max; /* and so many; 0: 1,000 */
+};
+
+/* Reads the journal.  Fails with IO, NOWRITE, FORMAT (a journal of another version). */
+GSP_MUST_CHECK int gsp_sessions_open(const struct gsp_sessions_options *options,
+                                     struct gsp_frames *frames, struct gsp_sessions **out,
+                                     struct gsp_err *err);
+void gsp_sessions_close(struct gsp_sessions *sessions); /* NULL does nothing */
+
+struct gsp_session_start {
+    const char *name;     /* NULL: profiling_<time> */
+    struct gsp_sv labels; /* a JSON object, or empty */
+    const int32_t *pids;  /* watched for the session */
+    size_t pid_count;
+    bool stacks; /* keep stack samples of pids */
+    bool force;  /* a finished session's file is replaced */
+};
+
+struct gsp_session {
+    char name[256];
+    char file[300]; /* name of the output file in the output folder */
+    bool active;
+    bool failed;      /* the file could not be written (yet): told in error */
+    int64_t start_ns; /* CLOCK_REALTIME */
+    int64_t end_ns;   /* 0 while active */
+    uint64_t first_frame;
+    uint64_t last_frame; /* 0 while active */
+    uint64_t frame_count;
+    char error[240];
+};
+
+/* Whether a name can be a session's: not empty, at most 200 bytes of UTF-8, no '/', no control
+ * character, not beginning with '.'.  The message says what is wrong with it. */
+GSP_MUST_CHECK int gsp_session_name_check(struct gsp_sv name, struct gsp_err *err);
+
+/* Fails with USAGE (the name), EXISTS (a session of that name is active), NOWRITE (the journal). */
+GSP_MUST_CHECK int gsp_sessions_start(struct gsp_sessions *sessions,
+                                      const struct gsp_session_start *start,
+                                      struct gsp_session *out, struct gsp_err *err);
+/* Stops one and writes its file.  Fails with NOFILE (no active session of that name), NOWRITE
+ * (the file: the session stays in the log as failed, and is tried again). */
+GSP_MUST_CHECK int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name,
+                                     struct gsp_session *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name,
+                                       struct gsp_err *err);
+
+/* A copy of all, active ones first, then the newest; the caller frees *out. */
+GSP_MUST_CHECK int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out,
+                                     size_t *count, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_sessions_find(struct gsp_sessions *sessions, const char *name,
+                                     struct gsp_session *out, struct gsp_err *err);
+size_t gsp_sessions_active_count(struct gsp_sessions *sessions);
+/* Now and then: retries failed files, forgets old finished sessions, moves the log's limit. */
+void gsp_sessions_tend(struct gsp_sessions *sessions, int64_t now_ns);
