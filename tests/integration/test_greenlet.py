@@ -107,7 +107,7 @@ def check_frames(target: Target) -> None:
     lines = [frame["line"] for frame in found[("deep", "deep", "deep", "deep", "first")]["frames"]]
     assert len(set(lines[1:4])) == 1 and lines[0] != lines[1] and 0 not in lines
     # The thread's own stack ends where the running greenlet began; parents go on from there.
-    assert names(threads["MainThread"]) == ("station", "stand")
+    assert names(threads["MainThread"])[-2:] == ("station", "stand")
     assert f"0x{target.facts['running']:x}" in running["name"]
     assert running["parent"] == found[("between",)]["name"]
     assert f"0x{target.facts['between']:x}" in running["parent"]
@@ -154,6 +154,8 @@ def test_recording_mixes_nothing(
     legal = {tuple(stack) for stack in target.facts["stacks"]}
     profile = record(target.pid, tmp_path / "out.json", *flags, rate_hz=1000)
     seen = {tuple(sample.names) for sample in profile.samples}
+    # It may still be busy telling us that it is ready.
+    seen = {stack for stack in seen if stack[:2] != ("<module>", "main")}
     assert seen <= legal, seen - legal
     assert {stack[0] for stack in seen} == {"short_run", "long_run"}
     assert target.alive()
