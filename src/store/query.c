@@ -5,6 +5,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "store/macros.h"
 #include "store/result.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
@@ -167,6 +168,9 @@ static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *e
     }
     if (rc == GSP_OK && wants_comments(sql)) {
         rc = gsp_store__comments(store, err);
+    }
+    if (rc == GSP_OK) {
+        rc = gsp_store__macros(store, sql, &store->macros_made, err);
     }
     return rc;
 }

@@ -26,6 +26,7 @@ struct gsp_store {
     struct gsp_watch watch;
     pthread_mutex_t fill_lock; /* over filling live tables */
     uint64_t query_number;     /* of the query that runs */
+    uint64_t macros_made;      /* a bit for each that was */
     int64_t timeout_ns;        /* INT64_MAX: none */
     uint64_t row_limit;        /* UINT64_MAX: none */
     uint64_t memory_bytes;

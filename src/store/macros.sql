@@ -1,0 +1,168 @@
+-- The questions that people have, as table macros of the schema gsprof.
+-- Every one takes ts_from and ts_to (CLOCK_REALTIME, ns): NULL leaves that side open.
+-- A statement ends with a semicolon at the end of a line.
+
+-- A stack that two recordings have is there once, and each of its functions once.
+-- No view: those are bound when they are made, and strings of live tables change their type.
+CREATE OR REPLACE MACRO gsprof.stack_functions() AS TABLE
+    SELECT stack_id, func, file, min(depth) AS depth
+    FROM python.stack
+    GROUP BY stack_id, func, file;
+
+CREATE OR REPLACE MACRO gsprof.hot_functions(ts_from := NULL, ts_to := NULL) AS TABLE
+    WITH stacks AS (
+        SELECT stack_id, sum(weight_ns) AS ns, count(*) AS samples
+        FROM python.stack_sample
+        WHERE (ts_from IS NULL OR ts_ns >= ts_from) AND (ts_to IS NULL OR ts_ns <= ts_to)
+        GROUP BY stack_id),
+    whole AS (SELECT sum(ns) AS ns FROM stacks)
+    SELECT func, file,
+        coalesce(sum(stacks.ns) FILTER (WHERE depth = 0), 0) / 1e9 AS self_s,
+        sum(stacks.ns) / 1e9 AS total_s,
+        round(100.0 * coalesce(sum(stacks.ns) FILTER (WHERE depth = 0), 0) / any_value(whole.ns), 2)
+            AS self_pct,
+        round(100.0 * sum(stacks.ns) / any_value(whole.ns), 2) AS total_pct,
+        sum(stacks.samples)::BIGINT AS samples
+    FROM stacks JOIN gsprof.stack_functions() USING (stack_id), whole
+    GROUP BY func, file
+    ORDER BY self_s DESC, total_s DESC, func;
+
+CREATE OR REPLACE MACRO gsprof.hot_lines(ts_from := NULL, ts_to := NULL) AS TABLE
+    WITH stacks AS (
+        SELECT stack_id, sum(weight_ns) AS ns, count(*) AS samples
+        FROM python.stack_sample
+        WHERE (ts_from IS NULL OR ts_ns >= ts_from) AND (ts_to IS NULL OR ts_ns <= ts_to)
+        GROUP BY stack_id),
+    leaves AS (SELECT DISTINCT stack_id, func, file, lineno FROM python.stack WHERE depth = 0)
+    SELECT file, lineno, func, sum(ns) / 1e9 AS self_s, sum(samples)::BIGINT AS samples
+    FROM stacks JOIN leaves USING (stack_id)
+    GROUP BY file, lineno, func
+    ORDER BY self_s DESC, file, lineno;
+
+CREATE OR REPLACE MACRO gsprof.module_percentiles(ts_from := NULL, ts_to := NULL) AS TABLE
+    SELECT module, stage, count(*) AS calls,
+        avg(duration) * 1e3 AS mean_ms,
+        quantile_cont(duration, 0.5) * 1e3 AS p50_ms,
+        quantile_cont(duration, 0.9) * 1e3 AS p90_ms,
+        quantile_cont(duration, 0.99) * 1e3 AS p99_ms,
+        max(duration) * 1e3 AS max_ms,
+        sum(duration) AS total_s
+    FROM python.torch_trace
+    WHERE (ts_from IS NULL OR ts_ns >= ts_from) AND (ts_to IS NULL OR ts_ns <= ts_to)
+    GROUP BY module, stage
+    ORDER BY total_s DESC, module, stage;
+
+-- A row of torch_step is written when the step ends.
+CREATE OR REPLACE MACRO gsprof.steps(ts_from := NULL, ts_to := NULL) AS TABLE
+    SELECT host, pid, rank, step, duration, ts_ns - (duration * 1e9)::BIGINT AS start_ns,
+        ts_ns AS end_ns
+    FROM python.torch_step
+    WHERE (ts_from IS NULL OR ts_ns >= ts_from) AND (ts_to IS NULL OR ts_ns <= ts_to);
+
+CREATE OR REPLACE MACRO gsprof.slow_steps(n := 10, ts_from := NULL, ts_to := NULL) AS TABLE
+    WITH steps AS (SELECT * FROM gsprof.steps(ts_from := ts_from, ts_to := ts_to)),
+    typical AS (SELECT median(duration) AS duration FROM steps),
+    slow AS (SELECT * FROM steps ORDER BY duration DESC, step, rank LIMIT n),
+    bounds AS (SELECT min(start_ns) AS first_ns, max(end_ns) AS last_ns FROM slow),
+    stacks AS (
+        SELECT slow.pid, slow.step, s.stack_id, sum(s.weight_ns) AS ns
+        FROM slow JOIN (
+            SELECT * FROM python.stack_sample, bounds WHERE ts_ns BETWEEN first_ns AND last_ns) AS s
+        ON s.pid = slow.pid AND s.ts_ns BETWEEN slow.start_ns AND slow.end_ns
+        GROUP BY slow.pid, slow.step, s.stack_id),
+    functions AS (
+        SELECT pid, step, func, sum(ns) AS ns
+        FROM stacks JOIN gsprof.stack_functions() USING (stack_id)
+        WHERE depth = 0
+        GROUP BY pid, step, func),
+    hot AS (
+        SELECT pid, step, arg_max(func, ns) AS func,
+            round(100.0 * max(ns) / sum(ns), 1) AS func_pct
+        FROM functions
+        GROUP BY pid, step),
+    metrics AS (
+        SELECT ts_ns, host, avg(util_percent) AS util_percent,
+            sum(memory_used_bytes)::BIGINT AS memory_used_bytes
+        FROM gpu.metrics, bounds
+        WHERE ts_ns BETWEEN first_ns AND last_ns
+        GROUP BY ts_ns, host)
+    SELECT slow.step, slow.rank, slow.pid, slow.duration,
+        round(slow.duration / typical.duration, 2) AS times_median,
+        hot.func AS hot_func, hot.func_pct AS hot_pct,
+        m.util_percent AS gpu_util_percent, m.memory_used_bytes AS gpu_memory_used_bytes,
+        slow.start_ns, slow.end_ns
+    FROM slow CROSS JOIN typical
+    LEFT JOIN hot ON hot.pid = slow.pid AND hot.step = slow.step
+    ASOF LEFT JOIN metrics AS m ON m.host = slow.host AND m.ts_ns <= slow.end_ns
+    ORDER BY slow.duration DESC, slow.step, slow.rank;
+
+CREATE OR REPLACE MACRO gsprof.step_functions(the_step, the_rank := NULL) AS TABLE
+    WITH steps AS (
+        SELECT * FROM gsprof.steps()
+        WHERE step = the_step AND (the_rank IS NULL OR rank = the_rank)),
+    stacks AS (
+        SELECT s.stack_id, sum(s.weight_ns) AS ns
+        FROM steps JOIN python.stack_sample AS s
+        ON s.pid = steps.pid AND s.ts_ns BETWEEN steps.start_ns AND steps.end_ns
+        GROUP BY s.stack_id)
+    SELECT func, file, coalesce(sum(ns) FILTER (WHERE depth = 0), 0) / 1e9 AS self_s,
+        sum(ns) / 1e9 AS total_s
+    FROM stacks JOIN gsprof.stack_functions() USING (stack_id)
+    GROUP BY func, file
+    ORDER BY self_s DESC, total_s DESC, func;
+
+CREATE OR REPLACE MACRO gsprof.memory_growth(ts_from := NULL, ts_to := NULL) AS TABLE
+    WITH steps AS (
+        SELECT host, pid, rank, step, max(allocated) AS allocated_mb, max(max_allocated) AS peak_mb,
+            max(cached) AS cached_mb
+        FROM python.torch_trace
+        WHERE (ts_from IS NULL OR ts_ns >= ts_from) AND (ts_to IS NULL OR ts_ns <= ts_to)
+        GROUP BY host, pid, rank, step)
+    SELECT rank, pid, step, allocated_mb, peak_mb, cached_mb,
+        allocated_mb - lag(allocated_mb) OVER each AS growth_mb,
+        allocated_mb - first_value(allocated_mb) OVER each AS since_first_mb
+    FROM steps
+    WINDOW each AS (PARTITION BY host, pid ORDER BY step)
+    ORDER BY rank, pid, step;
+
+-- A leak has a slope that does not go away.
+CREATE OR REPLACE MACRO gsprof.memory_trend(ts_from := NULL, ts_to := NULL) AS TABLE
+    SELECT rank, pid, count(*) AS steps, regr_slope(allocated_mb, step) AS mb_per_step,
+        regr_r2(allocated_mb, step) AS r2, max(allocated_mb) AS highest_mb
+    FROM gsprof.memory_growth(ts_from := ts_from, ts_to := ts_to)
+    GROUP BY rank, pid
+    ORDER BY mb_per_step DESC NULLS LAST;
+
+CREATE OR REPLACE MACRO gsprof.stragglers(ts_from := NULL, ts_to := NULL) AS TABLE
+    WITH steps AS (SELECT * FROM gsprof.steps(ts_from := ts_from, ts_to := ts_to)),
+    typical AS (
+        SELECT step, median(duration) AS duration, max(duration) AS longest, count(*) AS ranks
+        FROM steps
+        GROUP BY step)
+    SELECT rank, any_value(host) AS host, any_value(pid) AS pid, count(*) AS steps,
+        avg(steps.duration) AS mean_s,
+        quantile_cont(steps.duration, 0.99) AS p99_s,
+        count(*) FILTER (WHERE steps.duration = typical.longest AND typical.ranks > 1) AS slowest,
+        round(100.0 * avg(steps.duration / typical.duration - 1), 2) AS behind_pct,
+        sum(steps.duration - typical.duration) AS behind_s
+    FROM steps JOIN typical USING (step)
+    GROUP BY rank, steps.host, steps.pid
+    ORDER BY behind_pct DESC, rank;
+
+CREATE OR REPLACE MACRO gsprof.compare_functions(a_from, a_to, b_from, b_to) AS TABLE
+    WITH a AS (SELECT * FROM gsprof.hot_functions(ts_from := a_from, ts_to := a_to)),
+    b AS (SELECT * FROM gsprof.hot_functions(ts_from := b_from, ts_to := b_to))
+    SELECT coalesce(a.func, b.func) AS func, coalesce(a.file, b.file) AS file,
+        coalesce(a.self_pct, 0) AS a_self_pct, coalesce(b.self_pct, 0) AS b_self_pct,
+        round(coalesce(b.self_pct, 0) - coalesce(a.self_pct, 0), 2) AS change_pct,
+        coalesce(a.self_s, 0) AS a_self_s, coalesce(b.self_s, 0) AS b_self_s,
+        coalesce(a.total_s, 0) AS a_total_s, coalesce(b.total_s, 0) AS b_total_s
+    FROM a FULL JOIN b ON a.func = b.func AND a.file IS NOT DISTINCT FROM b.file
+    ORDER BY abs(change_pct) DESC, func;
+
+CREATE OR REPLACE MACRO gsprof.compare_runs(a_name, b_name) AS TABLE
+    SELECT * FROM gsprof.compare_functions(
+        (SELECT min(ts_from) FROM gsprof.run WHERE name = a_name),
+        (SELECT max(ts_to) FROM gsprof.run WHERE name = a_name),
+        (SELECT min(ts_from) FROM gsprof.run WHERE name = b_name),
+        (SELECT max(ts_to) FROM gsprof.run WHERE name = b_name));

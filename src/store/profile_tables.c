@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/profile_tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "wire/table.h"
+
+/* By kind; every other kind is one of native code. */
+static const char *kind_name(enum gsp_frame_kind kind)
+{
+    static const char *const NAMES[] = {[GSP_FRAME_PYTHON] = "Python",
+                                        [GSP_FRAME_NATIVE] = "Native",
+                                        [GSP_FRAME_KERNEL] = "Kernel",
+                                        [GSP_FRAME_MARK] = "Mark"};
+    return (size_t)kind < GSP_COUNT(NAMES) ? NAMES[kind] : NAMES[GSP_FRAME_NATIVE];
+}
+
+static int no_memory(struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+}
+
+static uint64_t hash_frame(const struct gsp_profile *profile, const struct gsp_frame *frame)
+{
+    const struct gsp_sv name = gsp_profile_string_at(profile, frame->name);
+    const struct gsp_sv file = gsp_profile_string_at(profile, frame->file);
+    /* What the table shows, and no more. */
+    uint64_t h = gsp_hash_bytes(name.p, name.len, (uint64_t)kind_name(frame->kind)[0]);
+    h = gsp_hash_bytes(file.p, file.len, h);
+    return gsp_mix64(h ^ frame->line);
+}
+
+int gsp_profile_stack_ids(const struct gsp_profile *profile, int64_t **out, struct gsp_err *err)
+{
+    *out = NULL;
+    const size_t count = gsp_profile_stack_count(profile);
+    int64_t *ids = calloc(count + 1, sizeof(*ids));
+    if (!ids)
+        return no_memory(err);
+    ids[0] = GSP_NULL_I64;
+    /* A caller's node is always older than the node of whom it calls. */
+    for (uint32_t i = 1; i <= count; i++) {
+        const uint32_t caller = gsp_profile_stack_caller(profile, i);
+        const struct gsp_frame *frame =
+            gsp_profile_frame_at(profile, gsp_profile_stack_frame(profile, i));
+        uint64_t h = caller != GSP_NONE && caller < i ? (uint64_t)ids[caller] : 0;
+        h = gsp_mix64(h + (frame ? hash_frame(profile, frame) : 0)) >> 1;
+        ids[i] = h ? (int64_t)h : 1;
+    }
+    *out = ids;
+    return GSP_OK;
+}
+
+int64_t gsp_profile_rank(struct gsp_sv process_name)
+{
+    static const char PREFIX[] = "rank ";
+    if (!gsp_sv_starts(process_name, PREFIX))
+        return GSP_NULL_I64;
+    int64_t rank = 0;
+    size_t i = sizeof(PREFIX) - 1;
+    const size_t first = i;
+    while (i < process_name.len && process_name.p[i] >= '0' && process_name.p[i] <= '9' &&
+           i - first < 9) {
+        rank = rank * 10 + (process_name.p[i] - '0');
+        i++;
+    }
+    const bool ends = i > first && i < process_name.len && process_name.p[i] == ':';
+    return ends ? rank : GSP_NULL_I64;
+}
+
+/* What is the same for all rows of one thread. */
+struct thread_row {
+    int64_t pid;
+    int64_t rank;
+    int64_t thread_id;
+    uint32_t name; /* id in the batch; found anew in each batch */
+};
+
+struct maker {
+    const struct gsp_profile *profile;
+    const char *host;
+    const struct gsp_batch_sink *sink;
+    int64_t *stack_ids;
+    struct thread_row *threads;
+    unsigned char *used; /* by the profile's stack: a sample refers to it */
+    struct gsp_batch *batch;
+};
+
+static void maker_clear(struct maker *maker)
+{
+    free(maker->stack_ids);
+    free(maker->threads);
+    free(maker->used);
+    gsp_batch_free(maker->batch);
+}
+
+static int new_batch(struct maker *maker, enum gsp_table_id table, struct gsp_err *err)
+{
+    return gsp_batch_new(gsp_table_at(table), maker->host, GSP_NULL_I64, GSP_NULL_I64,
+                         &maker->batch, err);
+}
+
+static int hand_on(struct maker *maker, struct gsp_err *err)
+{
+    struct gsp_batch *batch = maker->batch;
+    maker->batch = NULL;
+    return maker->sink->take(maker->sink->ctx, batch, err);
+}
+
+static uint32_t intern(struct gsp_batch *batch, struct gsp_sv text)
+{
+    return text.len ? gsp_batch_intern(batch, text) : GSP_NULL_STR;
+}
+
+static int look_threads(struct maker *maker, struct gsp_err *err)
+{
+    const size_t count = gsp_profile_thread_count(maker->profile);
+    maker->threads = calloc(count + 1, sizeof(*maker->threads));
+    if (!maker->threads)
+        return no_memory(err);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gsp_thread *thread = gsp_profile_thread_at(maker->profile, i);
+        const struct gsp_process *process = gsp_profile_process_at(maker->profile, thread->process);
+        struct thread_row *row = &maker->threads[i];
+        const uint64_t id = thread->os_id ? thread->os_id : thread->python_id;
+        row->thread_id = id ? (int64_t)(id & INT64_MAX) : GSP_NULL_I64;
+        row->pid = process && process->pid > 0 ? process->pid : GSP_NULL_I64;
+        row->rank = process ? gsp_profile_rank(gsp_profile_string_at(maker->profile, process->name))
+                            : GSP_NULL_I64;
+    }
+    return GSP_OK;
+}
+
+/* A batch of samples with the names of all threads in its dictionary. */
+static int new_sample_batch(struct maker *maker, struct gsp_err *err)
+{
+    int rc = new_batch(maker, GSP_TABLE_python_stack_sample, err);
+    if (rc < 0)
+        return rc;
+    const size_t count = gsp_profile_thread_count(maker->profile);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gsp_thread *thread = gsp_profile_thread_at(maker->profile, i);
+        maker->threads[i].name =
+            intern(maker->batch, gsp_profile_string_at(maker->profile, thread->name));
+    }
+    return GSP_OK;
+}
+
+static int put_sample(struct maker *maker, uint32_t thread, uint32_t stack,
+                      struct gsp_row_python_stack_sample *row, struct gsp_err *err)
+{
+    const struct thread_row *known = &maker->threads[thread];
+    row->mono_ns = GSP_NULL_I64;
+    row->pid = known->pid;
+    row->rank = known->rank;
+    row->thread_id = known->thread_id;
+    row->thread_name = known->name;
+    row->stack_id = maker->stack_ids[stack];
+    maker->used[stack] = 1;
+    return gsp_batch_append(maker->batch, row, err);
+}
+
+static int put_samples(struct maker *maker, struct gsp_err *err)
+{
+    const struct gsp_profile_meta *meta = gsp_profile_meta_get(maker->profile);
+    const size_t rows_max = maker->sink->rows_max ? maker->sink->rows_max : SIZE_MAX;
+    struct gsp_sample_iter iter;
+    struct gsp_sample sample;
+    gsp_sample_iter_init(&iter, maker->profile);
+    int rc = new_sample_batch(maker, err);
+    while (rc == GSP_OK && gsp_sample_iter_next(&iter, &sample)) {
+        struct gsp_row_python_stack_sample row = {.ts_ns = meta->start_ns + sample.time_ns,
+                                                  .on_cpu = (sample.flags & GSP_SAMPLE_ON_CPU) != 0,
+                                                  .has_gil =
+                                                      (sample.flags & GSP_SAMPLE_HAS_GIL) != 0,
+                                                  .weight_ns = sample.weight};
+        rc = put_sample(maker, sample.thread, sample.stack, &row, err);
+        if (rc == GSP_OK && gsp_batch_rows(maker->batch) >= rows_max) {
+            rc = hand_on(maker, err);
+            if (rc == GSP_OK)
+                rc = new_sample_batch(maker, err);
+        }
+    }
+    return rc == GSP_OK ? hand_on(maker, err) : rc;
+}
+
+static int put_totals(struct maker *maker, struct gsp_err *err)
+{
+    const struct gsp_profile_meta *meta = gsp_profile_meta_get(maker->profile);
+    const size_t count = gsp_profile_total_count(maker->profile);
+    int rc = new_sample_batch(maker, err);
+    for (size_t i = 0; rc == GSP_OK && i < count; i++) {
+        const struct gsp_total *total = gsp_profile_total_at(maker->profile, i);
+        struct gsp_row_python_stack_sample row = {.ts_ns = meta->start_ns ? meta->start_ns
+                                                                          : GSP_NULL_I64,
+                                                  .on_cpu = GSP_NULL_BOOL,
+                                                  .has_gil = GSP_NULL_BOOL,
+                                                  .weight_ns = total->weight};
+        rc = put_sample(maker, total->thread, total->stack, &row, err);
+    }
+    return rc == GSP_OK ? hand_on(maker, err) : rc;
+}
+
+static int put_frames(struct maker *maker, uint32_t stack, struct gsp_err *err)
+{
+    struct gsp_row_python_stack row = {.stack_id = maker->stack_ids[stack]};
+    for (uint32_t at = stack; at != GSP_NONE; at = gsp_profile_stack_caller(maker->profile, at)) {
+        const struct gsp_frame *frame =
+            gsp_profile_frame_at(maker->profile, gsp_profile_stack_frame(maker->profile, at));
+        if (!frame)
+            break;
+        row.func = intern(maker->batch, gsp_profile_string_at(maker->profile, frame->name));
+        row.file = intern(maker->batch, gsp_profile_string_at(maker->profile, frame->file));
+        row.lineno = frame->line ? (int64_t)frame->line : GSP_NULL_I64;
+        row.frame_type = intern(maker->batch, gsp_sv_of(kind_name(frame->kind)));
+        int rc = gsp_batch_append(maker->batch, &row, err);
+        if (rc < 0)
+            return rc;
+        row.depth++;
+    }
+    return GSP_OK;
+}
+
+/* Stacks that differ in what the table does not show have one id, and are shown once. */
+static int put_stacks(struct maker *maker, struct gsp_err *err)
+{
+    const size_t count = gsp_profile_stack_count(maker->profile);
+    struct gsp_hmap seen = {0};
+    int rc = new_batch(maker, GSP_TABLE_python_stack, err);
+    for (uint32_t i = 1; rc == GSP_OK && i <= count; i++) {
+        const uint64_t id = (uint64_t)maker->stack_ids[i];
+        if (!maker->used[i] || gsp_hmap_get(&seen, id, 0))
+            continue;
+        rc = gsp_hmap_put(&seen, id, 0, i) ? put_frames(maker, i, err) : no_memory(err);
+    }
+    gsp_hmap_free(&seen);
+    return rc == GSP_OK ? hand_on(maker, err) : rc;
+}
+
+static int put_losses(struct maker *maker, struct gsp_err *err)
+{
+    const struct gsp_profile_meta *meta = gsp_profile_meta_get(maker->profile);
+    const struct gsp_losses *losses = &meta->losses;
+    const struct {
+        const char *cause;
+        uint64_t count;
+    } rows[] = {{"torn", losses->torn},
+                {"late", losses->late},
+                {"failed", losses->failed},
+                {"gone", losses->gone},
+                {"skipped", losses->skipped}};
+    int rc = new_batch(maker, GSP_TABLE_gsprof_loss, err);
+    for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(rows); i++) {
+        if (rows[i].count == 0)
+            continue;
+        const struct gsp_row_gsprof_loss row = {
+            .ts_ns = meta->start_ns ? meta->start_ns + meta->duration_ns : GSP_NULL_I64,
+            .mono_ns = GSP_NULL_I64,
+            .pid = GSP_NULL_I64,
+            .rank = GSP_NULL_I64,
+            .source = gsp_batch_intern(maker->batch, gsp_sv_of("sampler")),
+            .cause = gsp_batch_intern(maker->batch, gsp_sv_of(rows[i].cause)),
+            .count = (int64_t)(rows[i].count & INT64_MAX)};
+        rc = gsp_batch_append(maker->batch, &row, err);
+    }
+    return rc == GSP_OK ? hand_on(maker, err) : rc;
+}
+
+int gsp_profile_tables(const struct gsp_profile *profile, const char *host,
+                       const struct gsp_batch_sink *sink, struct gsp_err *err)
+{
+    struct maker maker = {.profile = profile, .host = host, .sink = sink};
+    maker.used = calloc(gsp_profile_stack_count(profile) + 1, 1);
+    int rc = maker.used ? gsp_profile_stack_ids(profile, &maker.stack_ids, err) : no_memory(err);
+    if (rc == GSP_OK)
+        rc = look_threads(&maker, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_has_samples(profile) ? put_samples(&maker, err) : put_totals(&maker, err);
+    if (rc == GSP_OK)
+        rc = put_stacks(&maker, err);
+    if (rc == GSP_OK)
+        rc = put_losses(&maker, err);
+    maker_clear(&maker);
+    return rc;
+}
+
+static int add_to_store(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
+{
+    return gsp_store_add_batch(ctx, batch, err);
+}
+
+int gsp_store_add_profile(struct gsp_store *store, const struct gsp_profile *profile,
+                          struct gsp_err *err)
+{
+    const struct gsp_batch_sink sink = {.take = add_to_store, .ctx = store};
+    return gsp_profile_tables(profile, NULL, &sink, err);
+}
