@@ -3,11 +3,11 @@
 """Runs every test there is and prints, as its last line, how many passed and failed.
 
 Stages: the unit tests and fuzz corpora in build/ and again with ASan and UBSan in build-asan/,
-a compile of all sources for aarch64 and, under qemu, the unit tests of its folders that need no
+those of threads that share memory with TSan in build-tsan/, a compile of all sources for aarch64 and, under qemu, the unit tests of its folders that need no
 kernel of that machine, and the integration tests.  What fails is shown in full;
 what cannot be built is a failure too.
 
-usage: run_tests.py [plain|asan|aarch64|integration]..."""
+usage: run_tests.py [plain|asan|tsan|aarch64|integration]..."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 ASAN_BUILD = ROOT / "build-asan"
+TSAN_BUILD = ROOT / "build-tsan"
+# Unit tests in which threads share memory.
+TSAN_TESTS = ["ring", "ring_stress"]
 ARM_BUILD = ROOT / "build-aarch64"
 
 # The folders whose unit tests run under qemu: what the others ask of the kernel (ptrace, other
@@ -172,6 +175,13 @@ def asan() -> Counts:
     return run_meson(ASAN_BUILD, ASAN_ENV)
 
 
+def tsan() -> Counts:
+    setup = ["meson", "setup", str(TSAN_BUILD), "-Db_sanitize=thread", "-Db_lundef=false"]
+    if not (TSAN_BUILD / "build.ninja").exists() and not run_quiet(setup, {"CC": "clang"}):
+        return Counts(failed=1)
+    return run_meson(TSAN_BUILD, {"TSAN_OPTIONS": "halt_on_error=1"}, TSAN_TESTS)
+
+
 def cross_command(entry: Mapping[str, str]) -> List[str]:
     """The compile command of a source, for another machine and without an object."""
     words = shlex.split(entry["command"])
@@ -280,6 +290,7 @@ def integration() -> Counts:
 STAGES: Dict[str, Callable[[], Counts]] = {
     "plain": plain,
     "asan": asan,
+    "tsan": tsan,
     "aarch64": aarch64,
     "integration": integration,
 }

@@ -177,12 +177,18 @@ static bool is_lane(const struct gsp_ring_view *view, uint32_t lane)
     return lane < atomic_load_explicit(&view->lane_count, memory_order_acquire);
 }
 
-/* Whether part of the lane has turned to zeros. */
+/* Whether part of the lane has turned to zeros.  The guard knows of whole pages; the page in
+ * which the file ends now reads as zeros behind its end without a fault. */
 static bool is_cut(const struct gsp_ring_view *view, uint32_t lane)
 {
+    struct stat st;
     const struct lane *at = &view->lanes[lane];
-    return atomic_load_explicit(&at->part->cut, memory_order_relaxed) <
-           (uintptr_t)at->base + view->shape.lane_bytes;
+    if (atomic_load_explicit(&at->part->cut, memory_order_relaxed) <
+        (uintptr_t)at->base + view->shape.lane_bytes) {
+        return true;
+    }
+    return fstat(view->fd, &st) != 0 ||
+           (uint64_t)st.st_size < view->shape.lanes_off + (lane + 1ULL) * view->shape.lane_bytes;
 }
 
 static uint64_t oldest_of(const struct gsp_ring_view *view, uint64_t rows)
@@ -484,6 +490,7 @@ void gsp_ring_state(struct gsp_ring_view *view, struct gsp_ring_state *out)
             rows && view->time_column >= 0 ? time_of(view, i, rows - 1, &gone) : GSP_NULL_I64;
         out->newest_ns = ts_ns > out->newest_ns && !gone ? ts_ns : out->newest_ns;
         out->rows = add_up(out->rows, rows);
+        out->damaged = out->damaged || is_cut(view, i);
     }
     pthread_mutex_lock(&view->mutex);
     for (const struct part *part = view->parts; part; part = part->next) {

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many writers, readers in this and another process, signals, and sudden deaths. */
+#include <pthread.h>
+
+#include "base/time.h"
+#include "ring_fixture.h"
+
+#ifdef GSP_RING_BYTEWISE
+#define ROWS  UINT64_C(100000) /* the sanitizer is fifty times as slow */
+#define KILLS 5
+#else
+#define ROWS  UINT64_C(10000000)
+#define KILLS 50
+#endif
+#define WRITERS  4U
+#define CAPACITY 500U
+
+/* Shared with children. */
+struct shared {
+    atomic_bool stop;
+    atomic_bool ready;
+    struct ring_seen seen;
+    _Atomic uint64_t acked[WRITERS];
+};
+
+static struct shared *share(void)
+{
+    struct shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    tap_require(shared != MAP_FAILED);
+    return shared;
+}
+
+struct writer {
+    struct gsp_ring *ring;
+    uint64_t id;
+    uint64_t count;
+    _Atomic uint64_t *acked; /* rows that are surely published; may be NULL */
+    bool broken;             /* publishes first, then writes */
+};
+
+static void append_broken(struct gsp_lane *lane, const struct gsp_row_python_torch_trace *row)
+{
+    atomic_store_explicit(&lane->head->rows, lane->rows + 1, memory_order_release);
+    gsp_append_python_torch_trace(lane, row);
+}
+
+static void *write_rows(void *arg)
+{
+    const struct writer *writer = arg;
+    for (uint64_t n = 0; n < writer->count; n++) {
+        const struct gsp_row_python_torch_trace row = ring_row(writer->id, n);
+        struct gsp_lane *lane = gsp_ring_lane(writer->ring);
+        if (!lane)
+            continue;
+        if (writer->broken) {
+            append_broken(lane, &row);
+        } else {
+            gsp_append_python_torch_trace(lane, &row);
+        }
+        if (writer->acked)
+            atomic_store_explicit(writer->acked, n + 1, memory_order_release);
+    }
+    return NULL;
+}
+
+static void run_writers(struct gsp_ring *ring, uint64_t rows, bool broken)
+{
+    pthread_t threads[WRITERS];
+    struct writer writers[WRITERS];
+    for (unsigned i = 0; i < WRITERS; i++) {
+        writers[i] =
+            (struct writer){.ring = ring, .id = i + 1, .count = rows / WRITERS, .broken = broken};
+        tap_require(pthread_create(&threads[i], NULL, write_rows, &writers[i]) == 0);
+    }
+    for (unsigned i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* A child that reads the ring until it is told to stop. */
+static pid_t start_reader(int folder, struct shared *shared)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+        while (!atomic_load(&shared->stop)) {
+            ring_check(view, &shared->seen);
+            atomic_store(&shared->ready, true);
+        }
+        ring_check(view, &shared->seen);
+        gsp_ring_view_close(view);
+        _exit(0);
+    }
+    tap_require(pid > 0);
+    while (!atomic_load(&shared->ready))
+        sched_yield();
+    return pid;
+}
+
+static void stop_reader(pid_t pid, struct shared *shared)
+{
+    int status = 1;
+    atomic_store(&shared->stop, true);
+    waitpid(pid, &status, 0);
+    tap_eq_int(status, 0);
+    printf("# %llu rows read whole, %llu torn, %llu overwritten meanwhile\n",
+           (unsigned long long)shared->seen.good, (unsigned long long)shared->seen.torn,
+           (unsigned long long)shared->seen.gone);
+}
+
+TAP_TEST(another_process_sees_no_torn_row)
+{
+    int folder = ring_folder();
+    struct shared *shared = share();
+    struct gsp_ring *ring = ring_make(folder, CAPACITY);
+    pid_t reader = start_reader(folder, shared);
+    run_writers(ring, ROWS, false);
+    stop_reader(reader, shared);
+    tap_eq_int(shared->seen.torn, 0);
+    tap_check(shared->seen.good >= (uint64_t)WRITERS * CAPACITY);
+    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+    struct gsp_ring_state state;
+    gsp_ring_state(view, &state);
+    tap_eq_int(state.rows, ROWS);
+    tap_eq_int(state.rows_lost, 0);
+    gsp_ring_view_close(view);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
+TAP_TEST(a_broken_writer_is_seen)
+{
+    int folder = ring_folder();
+    struct shared *shared = share();
+    struct gsp_ring *ring = ring_make(folder, CAPACITY);
+    pid_t reader = start_reader(folder, shared);
+    const int64_t end_ns = gsp_now_ns() + 10 * GSP_NS_PER_S;
+    while (shared->seen.torn == 0 && gsp_now_ns() < end_ns)
+        run_writers(ring, ROWS / 10, true);
+    stop_reader(reader, shared);
+    tap_check(shared->seen.torn > 0);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
+static void *read_rows(void *arg)
+{
+    struct shared *shared = arg;
+    int folder = open(ring_folder_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+    while (!atomic_load(&shared->stop))
+        ring_check(view, &shared->seen);
+    gsp_ring_view_close(view);
+    close(folder);
+    return NULL;
+}
+
+/* What the thread sanitizer can watch. */
+TAP_TEST(a_thread_of_the_same_process_reads_too)
+{
+    int folder = ring_folder();
+    struct shared *shared = share();
+    struct gsp_ring *ring = ring_make(folder, CAPACITY);
+    pthread_t reader;
+    tap_require(pthread_create(&reader, NULL, read_rows, shared) == 0);
+    for (int i = 0; i < 20; i++)
+        run_writers(ring, ROWS / 200, false); /* threads come and go */
+    atomic_store(&shared->stop, true);
+    pthread_join(reader, NULL);
+    tap_eq_int(shared->seen.torn, 0);
+    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+    struct gsp_ring_state state;
+    gsp_ring_state(view, &state);
+    tap_eq_int(state.rows, ROWS / 200 * 20);
+    tap_check(state.lane_count <= WRITERS);
+    gsp_ring_view_close(view);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
+/* Writes until it is killed. */
+static void write_for_ever(int folder, struct shared *shared)
+{
+    struct gsp_ring *ring = ring_make(folder, CAPACITY);
+    pthread_t threads[WRITERS];
+    struct writer writers[WRITERS];
+    for (unsigned i = 0; i < 2; i++) {
+        writers[i] = (struct writer){
+            .ring = ring, .id = i + 1, .count = UINT64_MAX, .acked = &shared->acked[i]};
+        pthread_create(&threads[i], NULL, write_rows, &writers[i]);
+    }
+    atomic_store(&shared->ready, true);
+    pthread_join(threads[0], NULL);
+}
+
+/* Every lane: what was acknowledged is there, at most the row under way is more. */
+static void check_after_death(int folder, const struct shared *shared)
+{
+    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+    struct gsp_ring_span spans[8];
+    struct ring_seen seen = {0};
+    size_t count = gsp_ring_spans(view, spans, 8, NULL);
+    uint64_t expected = 0;
+    for (size_t i = 0; i < count; i++) {
+        int64_t writer = 0;
+        int64_t last = 0;
+        gsp_ring_copy(view, spans[i].lane, 1, spans[i].to - 1, 1, &writer);
+        gsp_ring_copy(view, spans[i].lane, 0, spans[i].to - 1, 1, &last);
+        tap_require(writer >= 1 && writer <= 2);
+        uint64_t acked = atomic_load(&shared->acked[writer - 1]);
+        tap_check(spans[i].to == acked || spans[i].to == acked + 1);
+        tap_eq_int(last, spans[i].to - 1);
+        expected += spans[i].to - spans[i].from;
+    }
+    ring_check(view, &seen);
+    tap_eq_int(seen.good, expected);
+    tap_eq_int(seen.torn, 0);
+    uint64_t lanes = 0;
+    for (unsigned i = 0; i < 2; i++)
+        lanes += atomic_load(&shared->acked[i]) > 0;
+    tap_check(count >= lanes);
+    gsp_ring_view_close(view);
+}
+
+TAP_TEST(a_killed_writer_leaves_what_it_published)
+{
+    uint32_t random = 12345;
+    for (int i = 0; i < KILLS; i++) {
+        int folder = ring_folder();
+        struct shared *shared = share();
+        pid_t pid = fork();
+        if (pid == 0) {
+            write_for_ever(folder, shared);
+            _exit(1);
+        }
+        while (!atomic_load(&shared->ready))
+            sched_yield();
+        random = random * 1664525U + 1013904223U;
+        usleep(random >> 20);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        check_after_death(folder, shared);
+        munmap(shared, sizeof(*shared));
+        ring_folder_remove(folder);
+    }
+}
+
+static struct gsp_ring *handler_ring;
+static volatile uint64_t handler_count;
+static volatile sig_atomic_t handler_depth;
+static atomic_bool sender_done;
+
+static void on_signal(int number)
+{
+    /* A second signal may come while this one's row is written: one more level. */
+    if (number == SIGUSR1 && handler_depth == 0) {
+        handler_depth = 1;
+        raise(SIGUSR2);
+        handler_depth = 0;
+    }
+    const struct gsp_row_python_torch_trace row = ring_row(9, handler_count);
+    handler_count++;
+    gsp_ring_append(handler_ring, &row);
+}
+
+static void *send_signals(void *arg)
+{
+    pthread_t main_thread;
+    memcpy(&main_thread, arg, sizeof(main_thread));
+    for (int i = 0; i < 20000; i++) {
+        pthread_kill(main_thread, i % 2 ? SIGUSR1 : SIGUSR2);
+        sched_yield();
+    }
+    atomic_store(&sender_done, true);
+    return NULL;
+}
+
+TAP_TEST(signal_handlers_append_amid_appends)
+{
+    int folder = ring_folder();
+    struct gsp_ring *ring = ring_make(folder, 200000);
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_NODEFER};
+    handler_ring = ring;
+    sigaction(SIGUSR1, &action, NULL);
+    sigaction(SIGUSR2, &action, NULL);
+    pthread_t sender;
+    pthread_t self = pthread_self();
+    tap_require(pthread_create(&sender, NULL, send_signals, &self) == 0);
+    uint64_t n = 0;
+    while (!atomic_load(&sender_done)) {
+        const struct gsp_row_python_torch_trace row = ring_row(1, n++);
+        gsp_ring_append(ring, &row);
+    }
+    pthread_join(sender, NULL);
+    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+    struct gsp_ring_state state;
+    struct ring_seen seen = {0};
+    gsp_ring_state(view, &state);
+    printf("# %llu rows, %llu from handlers, %u lanes, %llu lost\n", (unsigned long long)state.rows,
+           (unsigned long long)handler_count, state.lane_count,
+           (unsigned long long)state.rows_lost);
+    tap_check(handler_count > 0);
+    tap_eq_int(state.rows + state.rows_lost, n + handler_count);
+    tap_check(state.lane_count <= 2);
+    ring_check(view, &seen);
+    tap_eq_int(seen.torn, 0);
+    gsp_ring_view_close(view);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
+#define STRINGS 2000U
+
+struct interner {
+    struct gsp_ring *ring;
+    uint32_t ids[STRINGS];
+    uint32_t start;
+};
+
+static void string_of(uint32_t i, char out[32])
+{
+    snprintf(out, 32, "module.%u", i);
+}
+
+static void *intern_all(void *arg)
+{
+    struct interner *interner = arg;
+    for (uint32_t k = 0; k < STRINGS; k++) {
+        char text[32];
+        uint32_t i = (k + interner->start) % STRINGS;
+        string_of(i, text);
+        interner->ids[i] = gsp_ring_intern(interner->ring, gsp_sv_of(text));
+    }
+    return NULL;
+}
+
+TAP_TEST(threads_intern_the_same_strings_at_once)
+{
+    int folder = ring_folder();
+    struct gsp_ring *ring = ring_make(folder, 10);
+    static struct interner interners[WRITERS];
+    pthread_t threads[WRITERS];
+    for (unsigned i = 0; i < WRITERS; i++) {
+        interners[i] = (struct interner){.ring = ring, .start = i % 2 ? 0 : STRINGS / 2};
+        tap_require(pthread_create(&threads[i], NULL, intern_all, &interners[i]) == 0);
+    }
+    for (unsigned i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+    struct gsp_ring_dict dict;
+    tap_require(gsp_ring_dict_read(view, &dict, NULL) == 0);
+    for (uint32_t i = 0; i < STRINGS; i++) {
+        char text[32];
+        string_of(i, text);
+        for (unsigned t = 0; t < WRITERS; t++) {
+            uint32_t id = interners[t].ids[i];
+            tap_require(id > 0 && id < dict.count);
+            tap_require(gsp_sv_eq(dict.strings[id], gsp_sv_of(text)));
+            tap_require(id == interners[0].ids[i]);
+        }
+    }
+    gsp_ring_dict_free(&dict);
+    gsp_ring_view_close(view);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
+TAP_MAIN()
