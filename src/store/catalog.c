@@ -84,13 +84,7 @@ static char *doc_of(const struct gsp_source_column *column)
 static int add_column(struct gsp_view *view, const struct gsp_source_column *column,
                       enum gsp_constant constant, struct gsp_err *err)
 {
-    struct gsp_view_column *there = find_column(view, column->name);
-    if (there && there->type != column->type) {
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "column %s of %s.%s is %s here and %s elsewhere",
-                           column->name, view->schema, view->name, gsp_type_name(column->type),
-                           gsp_type_name(there->type));
-    }
-    if (there) {
+    if (find_column(view, column->name)) {
         return GSP_OK;
     }
     if (view->column_count == GSP_SOURCE_COLUMNS_MAX) {
@@ -137,10 +131,29 @@ static int add_common(struct gsp_view *view, enum gsp_scope scope, struct gsp_er
     return GSP_OK;
 }
 
+static int check_types(struct gsp_view *view, const struct gsp_source_column *columns, size_t count,
+                       struct gsp_err *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct gsp_view_column *there = find_column(view, columns[i].name);
+        if (there && there->type != columns[i].type) {
+            return gsp_err_set(err, GSP_E_FORMAT, 0,
+                               "column %s of %s.%s is %s here and %s elsewhere", columns[i].name,
+                               view->schema, view->name, gsp_type_name(columns[i].type),
+                               gsp_type_name(there->type));
+        }
+    }
+    return GSP_OK;
+}
+
+/* All or none: a source that does not fit leaves no column behind. */
 static int add_columns(struct gsp_view *view, const struct gsp_source_column *columns, size_t count,
                        enum gsp_scope scope, struct gsp_err *err)
 {
     int rc = view->column_count == 0 ? add_common(view, scope, err) : GSP_OK;
+    if (rc == GSP_OK) {
+        rc = check_types(view, columns, count, err);
+    }
     for (size_t i = 0; i < count && rc == GSP_OK; i++) {
         if (strcmp(columns[i].name, "mono_ns") != 0) {
             rc = add_column(view, &columns[i], GSP_CONST_NONE, err);

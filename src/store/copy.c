@@ -36,6 +36,13 @@ static void set_all_valid(struct job *job)
     }
 }
 
+static void fill_null(struct job *job)
+{
+    for (size_t i = 0; i < job->count; i++) {
+        set_null(job, i);
+    }
+}
+
 static void copy_fixed(struct job *job, size_t width)
 {
     size_t done = 0;
@@ -43,6 +50,10 @@ static void copy_fixed(struct job *job, size_t width)
         size_t n = job->count - done;
         const void *from = job->source->ops->values(job->source, job->rows.lane, job->column,
                                                     job->rows.from + done, &n);
+        if (!from || n == 0) { /* the lane is gone: its rows will be dropped */
+            memset((char *)job->data + done * width, 0, (job->count - done) * width);
+            return;
+        }
         memcpy((char *)job->data + done * width, from, n * width);
         done += n;
     }
@@ -138,6 +149,10 @@ static void copy_enum(struct job *job)
         size_t n = job->count - done;
         const uint32_t *from = job->source->ops->values(job->source, job->rows.lane, job->column,
                                                         job->rows.from + done, &n);
+        if (!from || n == 0) {
+            fill_null(job);
+            return;
+        }
         if (job->view->string_width == 1) {
             any |= copy_ids_8(job->source, from, (uint8_t *)job->data + done, n);
         } else {
@@ -161,6 +176,10 @@ static void copy_strings(struct job *job)
         size_t n = job->count - done;
         const uint32_t *from = job->source->ops->values(job->source, job->rows.lane, job->column,
                                                         job->rows.from + done, &n);
+        if (!from || n == 0) {
+            fill_null(job);
+            return;
+        }
         for (size_t i = 0; i < n; i++) {
             const uint32_t place = place_of(job->source, &from[i]);
             if (place == 0) {
@@ -189,6 +208,10 @@ static void copy_text(struct job *job)
         size_t n = job->count - done;
         const char *from = job->source->ops->values(job->source, job->rows.lane, job->column,
                                                     job->rows.from + done, &n);
+        if (!from || n == 0) {
+            fill_null(job);
+            return;
+        }
         for (size_t i = 0; i < n; i++) {
             bool gone = false;
             gsp_buf_clear(&bytes);
@@ -216,13 +239,6 @@ static void fill_i64(struct job *job, int64_t value)
         if (value == GSP_NULL_I64) {
             set_null(job, i);
         }
-    }
-}
-
-static void fill_null(struct job *job)
-{
-    for (size_t i = 0; i < job->count; i++) {
-        set_null(job, i);
     }
 }
 

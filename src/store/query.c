@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "store/macros.h"
+#include "store/places.h"
 #include "store/result.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
@@ -162,7 +163,10 @@ static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *e
 {
     store->query_number++;
     store->fill_err = (struct gsp_err){0};
-    int rc = gsp_store__catalog_refresh(&store->catalog, err);
+    int rc = gsp_store__places_refresh(store, err);
+    if (rc == GSP_OK) {
+        rc = gsp_store__catalog_refresh(&store->catalog, err);
+    }
     if (rc == GSP_OK) {
         rc = gsp_store__views(store, err);
     }
@@ -278,6 +282,46 @@ int gsp_store_query(struct gsp_store *store, struct gsp_sv sql, struct gsp_rows 
         } else {
             gsp_store__query_end(store);
         }
+    }
+    end_statement(&st);
+    return rc;
+}
+
+static int copy_out(struct statement *st, struct gsp_err *err)
+{
+    struct gsp_store *store = st->store;
+    gsp_auto_buf sql = {0};
+    gsp_store__copy_sql(store, gsp_buf_sv(&st->run), &sql);
+    const char *text = gsp_buf_cstr(&sql);
+    if (!text) {
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the statement");
+    }
+    duckdb_result result;
+    gsp_store__watch_arm(&store->watch);
+    const duckdb_state state = store->duck->query(store->con, text, &result);
+    gsp_store__watch_disarm(&store->watch);
+    int rc = GSP_OK;
+    if (state != DuckDBSuccess) {
+        rc = engine_error(st, store->duck->result_error(&result),
+                          store->duck->result_error_type(&result), err);
+        (void)unlink(store->output_tmp);
+    }
+    store->duck->destroy_result(&result);
+    return rc == GSP_OK ? gsp_store__output_commit(store, err) : rc;
+}
+
+int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, struct gsp_sql_error *where,
+                            struct gsp_err *err)
+{
+    if (!store->output) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "no output was allowed");
+    }
+    struct statement st = {.store = store, .sql = sql, .where = where};
+    int rc = begin(&st, false, err);
+    if (rc == GSP_OK) {
+        store->duck->destroy_prepare(&st.prepared);
+        gsp_store__query_end(store);
+        rc = copy_out(&st, err);
     }
     end_statement(&st);
     return rc;

@@ -127,9 +127,11 @@ static void free_scan(void *arg)
     free(scan);
 }
 
-static int make_batch(struct gsp_view *view, struct gsp_batch **out, struct gsp_err *err)
+static int make_batch(const struct gsp_store *store, struct gsp_view *view, struct gsp_batch **out,
+                      struct gsp_err *err)
 {
-    const int rc = gsp_batch_new(view->table, NULL, GSP_NULL_I64, GSP_NULL_I64, out, err);
+    const char *host = store->host[0] ? store->host : NULL;
+    const int rc = gsp_batch_new(view->table, host, GSP_NULL_I64, GSP_NULL_I64, out, err);
     if (rc != GSP_OK) {
         return rc;
     }
@@ -143,7 +145,7 @@ static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_
         return GSP_OK;
     }
     struct gsp_batch *batch = NULL;
-    int rc = make_batch(view, &batch, err);
+    int rc = make_batch(store, view, &batch, err);
     if (rc != GSP_OK) {
         gsp_batch_free(batch);
         return rc;

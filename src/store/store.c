@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "store/places.h"
 #include "store/scan.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
@@ -161,6 +162,9 @@ int gsp_store_open(const struct gsp_store_options *options, struct gsp_store **o
     store->duck = duck;
     store->catalog.duck = duck;
     read_options(store, options);
+    if (gethostname(store->host, sizeof(store->host) - 1) != 0) {
+        store->host[0] = '\0';
+    }
     rc = set_up(store, err);
     if (rc != GSP_OK) {
         gsp_store_close(store);
@@ -184,6 +188,7 @@ void gsp_store_close(struct gsp_store *store)
         store->duck->close(&store->db);
     }
     gsp_store__catalog_free(&store->catalog);
+    gsp_store__places_free(store);
     gsp_buf_free(&store->allowed);
     pthread_mutex_destroy(&store->fill_lock);
     for (size_t i = 0; i < store->warning_count; i++) {
@@ -240,22 +245,6 @@ int gsp_store_add_live(struct gsp_store *store, const struct gsp_table *table,
     return GSP_OK;
 }
 
-static void put_schemas(const struct gsp_store *store, struct gsp_buf *sql)
-{
-    for (size_t i = 0; i < store->catalog.view_count; i++) {
-        const char *schema = store->catalog.views[i]->schema;
-        bool done = false;
-        for (size_t k = 0; k < i && !done; k++) {
-            done = strcmp(store->catalog.views[k]->schema, schema) == 0;
-        }
-        if (!done) {
-            gsp_buf_puts(sql, "CREATE SCHEMA IF NOT EXISTS " GSP_CATALOG ".");
-            gsp_store__sql_name(sql, schema);
-            gsp_buf_puts(sql, ";\n");
-        }
-    }
-}
-
 static void put_locks(const struct gsp_store *store, struct gsp_buf *sql)
 {
     if (store->allowed.len > 0) {
@@ -276,7 +265,6 @@ int gsp_store_lock(struct gsp_store *store, struct gsp_err *err)
         return rc;
     }
     gsp_auto_buf sql = {0};
-    put_schemas(store, &sql);
     put_locks(store, &sql);
     const char *text = gsp_buf_cstr(&sql);
     if (!text) {

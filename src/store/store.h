@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "model/rows.h"
 #include "ring/place.h"
+#include "ring/reader.h"
 #include "store/batch.h"
 #include "wire/table.h"
 
@@ -41,15 +42,25 @@ void gsp_store_close(struct gsp_store *store); /* NULL does nothing */
 
 /* What queries see.  All before gsp_store_lock(). */
 
-/* The rings of a process, live or dead.  A ring that cannot be read is left out and told by
- * gsp_store_warning(). */
+/* The rings of a process, live or dead, also those that it makes later.  A ring that cannot be
+ * read is left out and told by gsp_store_warning(). */
 GSP_MUST_CHECK int gsp_store_add_place(struct gsp_store *store, const struct gsp_place *place,
                                        struct gsp_err *err);
+/* Where each lane of a ring begins to be shown: rows before are shown by somebody else
+ * (segments).  Asked for every lane during the call that gets it. */
+struct gsp_first_rows {
+    uint64_t (*row_of)(const void *ctx, const struct gsp_ring_info *info, uint32_t lane);
+    const void *ctx;
+};
+/* The same, without the rows before those; first may be NULL. */
+GSP_MUST_CHECK int gsp_store_add_place_after(struct gsp_store *store, const struct gsp_place *place,
+                                             const struct gsp_first_rows *first,
+                                             struct gsp_err *err);
 /* Rows in memory; takes the batch, also on failure. */
 GSP_MUST_CHECK int gsp_store_add_batch(struct gsp_store *store, struct gsp_batch *batch,
                                        struct gsp_err *err);
-/* Rows that are made whenever a query scans the table.  fill appends to an empty batch; its
- * failure is the query's.  ctx is kept. */
+/* Rows that are made when a query scans the table: once a query, by a thread of the engine while
+ * the owner waits.  fill appends to an empty batch; its failure is the query's.  ctx is kept. */
 GSP_MUST_CHECK int gsp_store_add_live(struct gsp_store *store, const struct gsp_table *table,
                                       int (*fill)(void *ctx, struct gsp_batch *batch,
                                                   struct gsp_err *err),
@@ -59,7 +70,8 @@ GSP_MUST_CHECK int gsp_store_add_live(struct gsp_store *store, const struct gsp_
 GSP_MUST_CHECK int gsp_store_add_parquet(struct gsp_store *store, const char *schema,
                                          const char *table, const char *const *paths,
                                          size_t path_count, struct gsp_err *err);
-/* The one file that gsp_store_query_to_file() may write. */
+/* The one file that gsp_store_query_to_file() may write; one that is there is replaced.
+ * Fails with NOWRITE. */
 GSP_MUST_CHECK int gsp_store_allow_output(struct gsp_store *store, const char *path,
                                           struct gsp_err *err);
 /* Makes the views and macros; nothing can be added any more. */

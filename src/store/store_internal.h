@@ -18,6 +18,8 @@
 /* The engine's name for its only database. */
 #define GSP_CATALOG "memory"
 
+struct gsp_store_place; /* places.c */
+
 struct gsp_store {
     const struct gsp_duck *duck;
     duckdb_database db;
@@ -40,6 +42,9 @@ struct gsp_store {
     char **warnings;
     size_t warning_count;
     struct gsp_err fill_err; /* of a live table, for the query */
+    struct gsp_store_place *places;
+    size_t place_count;
+    char host[GSP_NAME_MAX]; /* this machine, where live tables come from */
 };
 
 void gsp_store__warn(struct gsp_store *store, const char *fmt, ...) GSP_PRINTF(2, 3);
@@ -51,6 +56,11 @@ GSP_MUST_CHECK int gsp_store__run(struct gsp_store *store, const char *sql, stru
 GSP_MUST_CHECK int gsp_store__views(struct gsp_store *store, struct gsp_err *err);
 /* Comments on tables and columns: many statements, so only for queries that ask for them. */
 GSP_MUST_CHECK int gsp_store__comments(struct gsp_store *store, struct gsp_err *err);
+
+/* The statement that writes the result of a SELECT to the output's temporary name. */
+void gsp_store__copy_sql(const struct gsp_store *store, struct gsp_sv select, struct gsp_buf *out);
+/* Gives the output its name. */
+GSP_MUST_CHECK int gsp_store__output_commit(struct gsp_store *store, struct gsp_err *err);
 
 /* An error of the engine as ours: its code, one line of text, and where in sql it is. */
 struct gsp_engine_error {

@@ -59,25 +59,82 @@ static void put_view(struct gsp_buf *sql, const struct gsp_view *view)
     gsp_buf_puts(sql, ";\n");
 }
 
+static bool is_stale(const struct gsp_view *view)
+{
+    return view->stale && (view->column_count > 0 || view->parquet.len > 0);
+}
+
+/* The schema of a view that has not been there; the first one of a schema makes it. */
+static void put_schema(struct gsp_buf *sql, const struct gsp_catalog *catalog, size_t i)
+{
+    for (size_t k = 0; k < i; k++) {
+        if (strcmp(catalog->views[k]->schema, catalog->views[i]->schema) == 0) {
+            return;
+        }
+    }
+    gsp_buf_puts(sql, "CREATE SCHEMA IF NOT EXISTS " GSP_CATALOG ".");
+    gsp_store__sql_name(sql, catalog->views[i]->schema);
+    gsp_buf_puts(sql, ";\n");
+}
+
+static int run_buf(struct gsp_store *store, struct gsp_buf *sql, struct gsp_err *err)
+{
+    const char *text = gsp_buf_cstr(sql);
+    return text ? gsp_store__run(store, text, err)
+                : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the views");
+}
+
+/* One by one: files that do not fit their table are left out, the rest is shown. */
+static int make_each(struct gsp_store *store, struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < store->catalog.view_count; i++) {
+        struct gsp_view *view = store->catalog.views[i];
+        struct gsp_err why = {0};
+        gsp_auto_buf sql = {0};
+        if (!is_stale(view)) {
+            continue;
+        }
+        put_view(&sql, view);
+        rc = run_buf(store, &sql, &why);
+        if (rc != GSP_OK && view->parquet.len > 0) {
+            gsp_store__warn(store, "left out: the files of %s.%s: %s", view->schema, view->name,
+                            why.msg);
+            gsp_buf_clear(&view->parquet);
+            gsp_buf_clear(&sql);
+            put_view(&sql, view);
+            rc = view->column_count > 0 ? run_buf(store, &sql, &why) : GSP_OK;
+        }
+        if (rc != GSP_OK) {
+            gsp_err_fill(err, rc, why.sys, "%s", why.msg);
+        }
+    }
+    return rc;
+}
+
 int gsp_store__views(struct gsp_store *store, struct gsp_err *err)
 {
+    const struct gsp_catalog *catalog = &store->catalog;
     gsp_auto_buf sql = {0};
-    for (size_t i = 0; i < store->catalog.view_count; i++) {
-        const struct gsp_view *view = store->catalog.views[i];
-        if (view->stale && (view->column_count > 0 || view->parquet.len > 0)) {
-            put_view(&sql, view);
+    for (size_t i = 0; i < catalog->view_count; i++) {
+        if (is_stale(catalog->views[i])) {
+            put_schema(&sql, catalog, i);
+        }
+    }
+    for (size_t i = 0; i < catalog->view_count; i++) {
+        if (is_stale(catalog->views[i])) {
+            put_view(&sql, catalog->views[i]);
         }
     }
     if (sql.len == 0 && !sql.failed) {
         return GSP_OK;
     }
-    const char *text = gsp_buf_cstr(&sql);
-    if (!text) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the views");
+    int rc = run_buf(store, &sql, err);
+    if (rc != GSP_OK && rc != GSP_E_NOMEM) {
+        rc = make_each(store, err);
     }
-    const int rc = gsp_store__run(store, text, err);
-    for (size_t i = 0; rc == GSP_OK && i < store->catalog.view_count; i++) {
-        store->catalog.views[i]->stale = false;
+    for (size_t i = 0; rc == GSP_OK && i < catalog->view_count; i++) {
+        catalog->views[i]->stale = false;
     }
     store->commented = false;
     return rc;

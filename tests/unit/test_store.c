@@ -1,99 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "store/store.h"
+#include "store_ask.h"
 #include "tap.h"
-
-static struct gsp_store *open_store(const struct gsp_store_options *options)
-{
-    struct gsp_store *store = NULL;
-    struct gsp_err err = {0};
-    const int rc = gsp_store_open(options, &store, &err);
-    if (rc == GSP_E_NOTSUP)
-        tap_skip(err.msg);
-    if (!store)
-        printf("# %s\n", err.msg);
-    tap_require(rc == GSP_OK && store);
-    return store;
-}
-
-static void lock_store(struct gsp_store *store)
-{
-    struct gsp_err err = {0};
-    if (gsp_store_lock(store, &err) != GSP_OK) {
-        printf("# %s\n", err.msg);
-        tap_require(false);
-    }
-}
-
-static void put_i128(struct gsp_buf *out, struct gsp_i128 v)
-{
-    if (v.high == 0 || (v.high == -1 && (int64_t)v.low < 0))
-        gsp_buf_printf(out, "%s%llu", v.high ? "-" : "",
-                       (unsigned long long)(v.high ? 0 - v.low : v.low));
-    else
-        gsp_buf_printf(out, "%lld*2^64+%llu", (long long)v.high, (unsigned long long)v.low);
-}
-
-static void put_value(struct gsp_buf *out, const struct gsp_rows_column *column,
-                      const struct gsp_values *values, size_t row)
-{
-    if (gsp_values_null(values, row)) {
-        gsp_buf_puts(out, "NULL");
-        return;
-    }
-    switch (column->kind) {
-    case GSP_CELL_I64:
-        gsp_buf_printf(out, "%lld", (long long)((const int64_t *)values->data)[row]);
-        break;
-    case GSP_CELL_I128:
-        put_i128(out, ((const struct gsp_i128 *)values->data)[row]);
-        break;
-    case GSP_CELL_F64:
-        gsp_buf_printf(out, "%.10g", ((const double *)values->data)[row]);
-        break;
-    case GSP_CELL_BOOL:
-        gsp_buf_puts(out, ((const uint8_t *)values->data)[row] ? "true" : "false");
-        break;
-    case GSP_CELL_TEXT:
-    case GSP_CELL_JSON:
-        gsp_buf_putsv(out, ((const struct gsp_sv *)values->data)[row]);
-        break;
-    case GSP_CELL_DICT: {
-        const uint32_t id = ((const uint32_t *)values->data)[row];
-        tap_require(id < column->dict_count);
-        gsp_buf_putsv(out, column->dict[id]);
-        break;
-    }
-    }
-}
-
-/* The result as "a,b;c,d", an error as "! code message". */
-static const char *ask(struct gsp_store *store, const char *sql, struct gsp_buf *out)
-{
-    struct gsp_rows *rows = NULL;
-    struct gsp_err err = {0};
-    gsp_buf_clear(out);
-    int rc = gsp_store_query(store, gsp_sv_of(sql), &rows, NULL, &err);
-    struct gsp_batch_view view;
-    while (rc >= 0 && (rc = gsp_rows_next(rows, &view, &err)) > 0) {
-        for (size_t i = 0; i < view.row_count; i++) {
-            gsp_buf_puts(out, out->len ? ";" : "");
-            for (size_t c = 0; c < rows->column_count; c++) {
-                gsp_buf_puts(out, c ? "," : "");
-                put_value(out, &rows->columns[c], &view.values[c], i);
-            }
-        }
-    }
-    if (rc < 0)
-        gsp_buf_printf(out, "! %s %s", gsp_err_name(rc), err.msg);
-    else if (rows->truncated)
-        gsp_buf_puts(out, " ...");
-    gsp_rows_free(rows);
-    return gsp_buf_cstr(out);
-}
 
 static struct gsp_batch *new_trace(void)
 {
@@ -392,6 +305,65 @@ TAP_TEST(limits_are_spoken)
                "! TIMEOUT the query took longer than 0.05 s");
     tap_eq_str(ask(store, "SELECT 1", &out), "1");
     gsp_store_close(store);
+}
+
+/* A path in a folder of its own. */
+static void path_in(char *folder, char *path, size_t cap, const char *name)
+{
+    (void)snprintf(path, cap, "%s/%s", folder, name);
+}
+
+TAP_TEST(files_and_rows_are_one_table)
+{
+    char folder[] = "/tmp/gsprof-test-XXXXXX";
+    char path[128];
+    char other[128];
+    tap_require(mkdtemp(folder) != NULL);
+    path_in(folder, path, sizeof(path), "it's.parquet");
+    path_in(folder, other, sizeof(other), "broken.parquet");
+    struct gsp_store *store = open_store(NULL);
+    struct gsp_batch *batch = new_trace();
+    for (int i = 0; i < 5000; i++)
+        add_trace(batch, i, i % 2 ? "odd" : "even", 1);
+    tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
+    tap_require(gsp_store_allow_output(store, path, NULL) == GSP_OK);
+    lock_store(store);
+    struct gsp_err err = {0};
+    struct gsp_sql_error where;
+    const char *sql = "SELECT * EXCLUDE (flops) FROM python.torch_trace; -- the end";
+    tap_eq_int(gsp_store_query_to_file(store, gsp_sv_of(sql), &where, &err), GSP_OK);
+    tap_eq_int(
+        gsp_store_query_to_file(store, gsp_sv_of("DROP VIEW python.torch_trace"), &where, &err),
+        GSP_E_PERM);
+    tap_eq_int(gsp_store_query_to_file(store, gsp_sv_of("SELECT nope"), &where, &err), GSP_E_USAGE);
+    tap_eq_int(where.column, 8);
+    gsp_store_close(store);
+
+    FILE *file = fopen(other, "w");
+    tap_require(file && fputs("PAR1 not really PAR1", file) >= 0 && fclose(file) == 0);
+    store = open_store(NULL);
+    batch = new_trace();
+    add_trace(batch, 9999, "odd", 1);
+    tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
+    const char *const paths[] = {path, other, "/nowhere/x.parquet"};
+    tap_require(gsp_store_add_parquet(store, "python", "torch_trace", paths, 3, NULL) == GSP_OK);
+    tap_require(gsp_store_add_parquet(store, "my", "own", paths, 1, NULL) == GSP_OK);
+    tap_check(gsp_store_warning(store, 0) && strstr(gsp_store_warning(store, 0), "broken"));
+    tap_check(gsp_store_warning(store, 1) && strstr(gsp_store_warning(store, 1), "/nowhere"));
+    tap_check(gsp_store_warning(store, 2) == NULL);
+    lock_store(store);
+    gsp_auto_buf out = {0};
+    tap_eq_str(ask(store,
+                   "SELECT module, count(*), count(flops), max(step) FROM python.torch_trace "
+                   "GROUP BY module ORDER BY module",
+                   &out),
+               "even,2500,0,4998;odd,2501,0,9999");
+    tap_eq_str(ask(store, "SELECT count(*), any_value(host) FROM my.own", &out), "5000,node1");
+    tap_eq_int(unlink(path), 0);
+    tap_check(strncmp(ask(store, "SELECT count(*) FROM my.own", &out), "! ", 2) == 0);
+    gsp_store_close(store);
+    tap_eq_int(unlink(other), 0);
+    tap_eq_int(rmdir(folder), 0);
 }
 
 TAP_MAIN()

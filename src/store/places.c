@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/places.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "base/file.h"
+#include "base/time.h"
+
+#define PLACES_MAX    4096U
+/* A folder that changed so recently may change again without its time showing it. */
+#define FRESH_NS      (100 * GSP_NS_PER_MS)
+#define RING_FILE_MAX (2 * GSP_NAME_MAX + 8)
+
+struct gsp_store_place {
+    int folder_fd;
+    int64_t changed_ns; /* the folder's time when it was read */
+    char (*names)[RING_FILE_MAX];
+    size_t name_count;
+};
+
+static bool is_known(const struct gsp_store_place *place, const char *name)
+{
+    for (size_t i = 0; i < place->name_count; i++) {
+        if (strcmp(place->names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool remember(struct gsp_store_place *place, const char *name)
+{
+    char(*names)[RING_FILE_MAX] =
+        realloc(place->names, (place->name_count + 1) * sizeof(*place->names));
+    if (!names) {
+        return false;
+    }
+    place->names = names;
+    (void)snprintf(names[place->name_count++], sizeof(*names), "%s", name);
+    return true;
+}
+
+static int add_ring(struct gsp_store *store, struct gsp_ring_view *view,
+                    const struct gsp_first_rows *first, struct gsp_err *err)
+{
+    const struct gsp_ring_info *info = gsp_ring_info(view);
+    struct gsp_source_column columns[GSP_COLUMNS_MAX];
+    const uint32_t count = info->column_count;
+    const enum gsp_scope scope = info->scope;
+    struct gsp_view *table = NULL;
+    int rc = gsp_store__view_get(&store->catalog, info->schema, info->table, &table, err);
+    if (rc != GSP_OK) {
+        gsp_ring_view_close(view);
+        return rc;
+    }
+    for (uint32_t c = 0; c < count && c < GSP_COLUMNS_MAX; c++) {
+        columns[c] = (struct gsp_source_column){.name = info->columns[c].name,
+                                                .type = (enum gsp_type)info->columns[c].type};
+    }
+    struct gsp_source *source = NULL;
+    rc = gsp_store__ring_source(view, first, &source, err);
+    return rc == GSP_OK ? gsp_store__view_add(table, source, columns, count, scope, err) : rc;
+}
+
+/* A ring that cannot be read is told and left out; NOMEM fails. */
+static int try_ring(struct gsp_store *store, struct gsp_store_place *place, const char *name,
+                    const struct gsp_first_rows *first, struct gsp_err *err)
+{
+    struct gsp_err why = {0};
+    struct gsp_ring_view *view = NULL;
+    int rc = gsp_ring_open(place->folder_fd, name, &view, &why);
+    if (rc == GSP_OK) {
+        rc = add_ring(store, view, first, &why);
+    }
+    if (rc == GSP_E_NOMEM) {
+        return gsp_err_set(err, GSP_E_NOMEM, why.sys, "%s", why.msg);
+    }
+    if (rc == GSP_E_NOFILE) {
+        return GSP_OK; /* it went while we looked: it may come again */
+    }
+    if (rc != GSP_OK) {
+        gsp_store__warn(store, "left out: %s", why.msg);
+    }
+    return remember(place, name) ? GSP_OK
+                                 : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a ring");
+}
+
+static int read_folder(struct gsp_store *store, struct gsp_store_place *place,
+                       const struct gsp_first_rows *first, struct gsp_err *err)
+{
+    const int fd = openat(place->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!folder) {
+        gsp_fd_close(&fd);
+        return GSP_OK; /* removed: what is mapped stays readable */
+    }
+    int rc = GSP_OK;
+    const struct dirent *entry = NULL;
+    while (rc == GSP_OK && (entry = readdir(folder))) { /* NOLINT(concurrency-mt-unsafe) */
+        if (gsp_sv_ends(gsp_sv_of(entry->d_name), ".ring") &&
+            strlen(entry->d_name) < RING_FILE_MAX && !is_known(place, entry->d_name)) {
+            rc = try_ring(store, place, entry->d_name, first, err);
+        }
+    }
+    (void)closedir(folder);
+    return rc;
+}
+
+static int64_t changed_ns(const struct gsp_store_place *place)
+{
+    struct stat st;
+    if (fstat(place->folder_fd, &st) != 0) {
+        return 0;
+    }
+    return st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec;
+}
+
+int gsp_store__places_refresh(struct gsp_store *store, struct gsp_err *err)
+{
+    for (size_t i = 0; i < store->place_count; i++) {
+        struct gsp_store_place *place = &store->places[i];
+        const int64_t now = gsp_realtime_ns();
+        const int64_t changed = changed_ns(place);
+        if (changed == place->changed_ns && now - changed > FRESH_NS) {
+            continue;
+        }
+        place->changed_ns = changed;
+        const int rc = read_folder(store, place, NULL, err);
+        if (rc != GSP_OK) {
+            return rc;
+        }
+    }
+    return GSP_OK;
+}
+
+void gsp_store__places_free(struct gsp_store *store)
+{
+    for (size_t i = 0; i < store->place_count; i++) {
+        gsp_fd_close(&store->places[i].folder_fd);
+        free(store->places[i].names);
+    }
+    free(store->places);
+    store->places = NULL;
+    store->place_count = 0;
+}
+
+/* ------------------------------------------------------------------------------------- losses */
+
+static int put_loss(struct gsp_batch *batch, const struct gsp_source *source, uint32_t table,
+                    const char *cause, uint64_t count)
+{
+    const struct gsp_row_gsprof_loss row = {
+        .ts_ns = gsp_realtime_ns(),
+        .mono_ns = gsp_now_ns(),
+        .pid = source->pid,
+        .rank = source->rank,
+        .source = table,
+        .cause = gsp_batch_intern(batch, gsp_sv_of(cause)),
+        .count = count > INT64_MAX ? INT64_MAX : (int64_t)count,
+    };
+    return gsp_batch_append(batch, &row, NULL);
+}
+
+static int put_losses(struct gsp_batch *batch, const struct gsp_view *view,
+                      const struct gsp_source *source)
+{
+    struct gsp_ring_loss loss;
+    if (!gsp_store__ring_loss(source, &loss)) {
+        return GSP_OK;
+    }
+    char name[2 * GSP_NAME_MAX + 2];
+    (void)snprintf(name, sizeof(name), "%s.%s", view->schema, view->name);
+    const uint32_t table = gsp_batch_intern(batch, gsp_sv_of(name));
+    const struct {
+        const char *cause;
+        uint64_t count;
+    } causes[] = {
+        {"overwritten", loss.overwritten},      {"no lane", loss.rows_lost},
+        {"dictionary full", loss.strings_lost}, {"text overwritten", loss.texts_lost},
+        {"file cut", loss.damaged ? 1 : 0},
+    };
+    for (size_t i = 0; i < GSP_COUNT(causes); i++) {
+        const int rc = causes[i].count > 0
+                           ? put_loss(batch, source, table, causes[i].cause, causes[i].count)
+                           : GSP_OK;
+        if (rc != GSP_OK) {
+            return rc;
+        }
+    }
+    return GSP_OK;
+}
+
+/* gsprof.loss of the rings, as they are when it is asked. */
+static int fill_loss(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
+{
+    const struct gsp_store *store = ctx;
+    for (size_t i = 0; i < store->catalog.view_count; i++) {
+        const struct gsp_view *view = store->catalog.views[i];
+        for (size_t k = 0; k < view->source_count; k++) {
+            if (put_losses(batch, view, view->sources[k]) != GSP_OK) {
+                return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for what was lost");
+            }
+        }
+    }
+    return GSP_OK;
+}
+
+static int watch_losses(struct gsp_store *store, struct gsp_err *err)
+{
+    const struct gsp_table *table = gsp_table_at(GSP_TABLE_gsprof_loss);
+    const struct gsp_view *view =
+        gsp_store__view_find(&store->catalog, gsp_sv_of(table->schema), gsp_sv_of(table->name));
+    return view && view->fill ? GSP_OK : gsp_store_add_live(store, table, fill_loss, store, err);
+}
+
+int gsp_store_add_place_after(struct gsp_store *store, const struct gsp_place *place,
+                              const struct gsp_first_rows *first, struct gsp_err *err)
+{
+    if (store->locked || store->place_count == PLACES_MAX) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the store takes no more processes");
+    }
+    int rc = watch_losses(store, err);
+    if (rc != GSP_OK) {
+        return rc;
+    }
+    struct gsp_store_place *places =
+        realloc(store->places, (store->place_count + 1) * sizeof(*places));
+    if (!places) {
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a process's rings");
+    }
+    store->places = places;
+    struct gsp_store_place *new = &places[store->place_count];
+    *new = (struct gsp_store_place){.folder_fd = -1};
+    rc = gsp_place_open(place, &new->folder_fd, err);
+    if (rc != GSP_OK) {
+        return rc;
+    }
+    store->place_count++;
+    new->changed_ns = changed_ns(new);
+    return read_folder(store, new, first, err);
+}
+
+int gsp_store_add_place(struct gsp_store *store, const struct gsp_place *place, struct gsp_err *err)
+{
+    return gsp_store_add_place_after(store, place, NULL, err);
+}
