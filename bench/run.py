@@ -17,6 +17,8 @@ from typing import Callable, Dict
 
 import accuracy
 import cost
+import ring
+import native
 import slowdown
 import small
 import top
@@ -32,7 +34,9 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "cost": cost.main,
     "slowdown": slowdown.main,
     "tree": tree.main,
+    "native": native.main,
     "top": top.main,
+    "ring": ring.main,
 }
 
 

@@ -33,7 +33,7 @@ struct ability {
     char why[160];
 };
 
-#define ABILITY_COUNT 4U
+#define ABILITY_COUNT 5U
 
 static void judge_own(const struct gsp_perm *perm, struct ability *out)
 {
@@ -64,6 +64,27 @@ static void judge_others(const struct gsp_perm *perm, struct ability *out)
     snprintf(out->why, sizeof(out->why), "%s", why);
 }
 
+/* Native frames can be had anyhow; the question is what the target notices of it. */
+static void judge_events(const struct gsp_doctor *doctor, struct ability *out)
+{
+    const struct gsp_perm *perm = &doctor->perm;
+    *out = (struct ability){.key = "native_without_stops",
+                            .what = "--native by perf events, without stops",
+                            .works = doctor->events.code == GSP_OK};
+    if (out->works)
+        return;
+    if (doctor->events.code != GSP_E_PERM)
+        snprintf(out->why, sizeof(out->why), "%.100s; running threads stop for a moment",
+                 doctor->events.msg);
+    else if (perm->perf_paranoid != GSP_PERM_NO_PARANOID && perm->perf_paranoid > 2)
+        snprintf(out->why, sizeof(out->why),
+                 "kernel.perf_event_paranoid is %d; running threads stop for a moment",
+                 perm->perf_paranoid);
+    else
+        snprintf(out->why, sizeof(out->why),
+                 "perf_event_open is forbidden (seccomp, LSM); running threads stop for a moment");
+}
+
 static void judge(const struct gsp_doctor *doctor, struct ability out[ABILITY_COUNT])
 {
     const struct gsp_perm *perm = &doctor->perm;
@@ -81,6 +102,7 @@ static void judge(const struct gsp_doctor *doctor, struct ability out[ABILITY_CO
     if (!out[3].works)
         snprintf(out[3].why, sizeof(out[3].why),
                  "this pid namespace does not show them; run gsprof on the host");
+    judge_events(doctor, &out[4]);
     for (size_t i = 1; i < 3; i++) {
         if (out[i].works && !reads) {
             out[i].works = false;

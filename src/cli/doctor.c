@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "proc/mem.h"
+#include "proc/perf.h"
 #include "proc/task.h"
 #include "py/locate.h"
 
@@ -171,6 +172,8 @@ void gsp_doctor_look(struct gsp_doctor *out)
     int rc = gsp_perm_selftest(&out->selftest);
     if (rc == GSP_OK)
         out->selftest = (struct gsp_err){0};
+    if (gsp_perf_selftest(&out->events) == GSP_OK)
+        out->events = (struct gsp_err){0};
     look_processes(out);
     look_path(out);
 }

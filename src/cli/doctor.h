@@ -37,6 +37,7 @@ struct gsp_doctor {
     struct utsname system;
     struct gsp_perm perm;
     struct gsp_err selftest; /* code GSP_OK when an own child could be read */
+    struct gsp_err events;   /* code GSP_OK when a perf event copied our own stack */
     struct gsp_doctor_process processes[GSP_DOCTOR_ROWS_MAX];
     size_t process_count;
     size_t process_more; /* that had no room */

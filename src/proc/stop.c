@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -17,11 +18,15 @@
 #include "proc/task.h"
 
 /* How long a stop is waited for awake. */
-#define SPIN_NS    (100 * GSP_NS_PER_US)
-#define NAP_NS     (50 * GSP_NS_PER_US)
+#define SPIN_NS       (100 * GSP_NS_PER_US)
+#define NAP_NS        (50 * GSP_NS_PER_US)
 /* How long release waits for threads that cannot be let go yet. */
-#define RELEASE_NS (100 * GSP_NS_PER_MS)
-#define FREE_TRIES 10
+#define RELEASE_NS    (100 * GSP_NS_PER_MS)
+#define FREE_TRIES    10
+/* The shortest turn that the kernel gives. */
+#define TURN_NS       100000U
+/* SCHED_FLAG_RESET_ON_FORK: what we start is not ours to hurry. */
+#define RESET_ON_FORK 1U
 
 struct held {
     pid_t tid;
@@ -284,4 +289,27 @@ void gsp_stop_release(struct gsp_stop *stop)
         nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         gsp_stop_sweep(stop);
     }
+}
+
+/* struct sched_attr of linux/sched/types.h in its first version, which the C library lacks. */
+struct attr {
+    uint32_t size;
+    uint32_t policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime_ns; /* of ordinary threads: the turn they would like */
+    uint64_t deadline_ns;
+    uint64_t period_ns;
+};
+
+void gsp_stop_be_prompt(void)
+{
+    struct attr attr = {0};
+    if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof(attr), 0U) != 0 || attr.policy != 0)
+        return;
+    attr.size = sizeof(attr);
+    attr.flags = RESET_ON_FORK;
+    attr.runtime_ns = TURN_NS;
+    syscall(SYS_sched_setattr, 0, &attr, 0U);
 }

@@ -43,6 +43,10 @@ GSP_MUST_CHECK int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t 
  * stands still. */
 int64_t gsp_stop_running_ns(const struct gsp_stop *stop);
 void gsp_stop_release(struct gsp_stop *stop);
+/* Asks the kernel for short turns on the CPU for the calling thread, which come sooner in return: a
+ * thread that is held should not wait for us to get ours.  Does nothing where there is no such
+ * thing (before Linux 6.12). */
+void gsp_stop_be_prompt(void);
 /* A thread in uninterruptible sleep cannot be released before that ends: to be called now and then
  * after a stop, so that it does not stand still afterwards.  Costs nothing when there is none. */
 void gsp_stop_sweep(struct gsp_stop *stop);

@@ -20,7 +20,7 @@
 /* Each event has a ring of locked memory, of which an ordinary user has half a megabyte. */
 #define EVENTS_MAX     64U
 /* Moments for which a thread is left alone after misses in a row: powers of two up to this. */
-#define PATIENCE_MAX   7U
+#define PATIENCE_MAX   3U
 #define LOCS_MAX       1024U
 
 /* The event of one thread. */
@@ -52,6 +52,7 @@ int gsp_capture_open(pid_t pid, struct gsp_mem *mem, struct gsp_capture **out, s
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
     capture->mem = mem;
     capture->pages = STACK_PAGES_LO;
+    gsp_stop_be_prompt();
     int rc = gsp_stop_new(pid, &capture->stop, err);
     if (rc != GSP_OK) {
         gsp_capture_close(capture);

@@ -13,7 +13,7 @@ from typing import Iterator, List
 import pytest
 
 from conftest import StartTarget
-from support import PROGRAMS, Profile, Python, Target, gsprof, record
+from support import PROGRAMS, Profile, Python, Target, gsprof, main_python, record
 
 CHAIN = ["go_down", "chain_outer", "chain_middle", "chain_inner", "chain_spin"]
 
@@ -96,6 +96,74 @@ def test_no_interpreter(start: StartTarget, tmp_path: Path) -> None:
     stacks = stacks_of(profile)
     assert len(stacks) >= 10
     assert sum(holds(stack, ["main", "busy_leaf"]) for stack in stacks) >= 0.98 * len(stacks)
+
+
+@pytest.fixture(scope="module")
+def chain_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("native") / "libchain.so"
+    subprocess.run(["cc", "-O2", "-g", "-shared", "-fPIC", "-o", path, PROGRAMS / "chain.c"])
+    return path
+
+
+def test_below_a_shell(chain_library: Path, tmp_path: Path) -> None:
+    """--subprocesses: the shell is no Python, its child is."""
+    command = f"{main_python()} {PROGRAMS / 'native.py'} {chain_library}; true"
+    target = Target(["sh", "-c", command])
+    try:
+        profile = record(target.process.pid, tmp_path / "p.json", "-s", "--native", duration_s=1)
+    finally:
+        target.end()
+    whole = [s for s in profile.samples if holds(without_glue(names(s.names)), CHAIN)]
+    assert len(whole) >= 10
+    assert {sample.pid for sample in whole} == {target.pid}
+
+
+def test_chosen_frames(start: StartTarget, chain_library: Path, tmp_path: Path) -> None:
+    """--include and --exclude choose among native frames too."""
+    target = start("native.py", chain_library)
+    kept = stacks_of(record(target.pid, tmp_path / "p.json", "--native", "--include", "^chain_"))
+    assert kept and all(name.startswith("chain_") for stack in kept for name in stack)
+    rest = stacks_of(record(target.pid, tmp_path / "p.json", "--native", "--exclude", "^chain_"))
+    assert any("go_down" in stack for stack in rest)
+    assert not any(name.startswith("chain_") for stack in rest for name in stack)
+
+
+def test_only_who_holds_the_gil(start: StartTarget, chain_library: Path, tmp_path: Path) -> None:
+    """ctypes lets go of it while the library spins; the Python function needs it."""
+    target = start("native.py", chain_library)
+    profile = record(target.pid, tmp_path / "p.json", "--native", "--gil", duration_s=1)
+    back = [stack for stack in stacks_of(profile) if "called_back" in stack]
+    assert back
+    fitting = [s for s in back if holds(without_glue(s), CHAIN[:4] + ["called_back"])]
+    assert len(fitting) >= 0.9 * len(back), [s for s in back if s not in fitting][:3]
+
+
+def test_sleeping_threads_are_not_stopped(start: StartTarget, tmp_path: Path) -> None:
+    """A stop would end some of their system calls early."""
+    target = start("idle.py")
+    flags = ["--idle", "--native", "--native-capture", "perf"]
+    done = gsprof("record", "-p", target.pid, *flags, "-d", "0.5", "-o", tmp_path / "p.json")
+    assert "0 by stops" in done.err
+    profile = Profile.load(tmp_path / "p.json")
+    native = [s for s in profile.samples if any(f.kind == "native" for f in s.frames)]
+    assert len(native) >= 5
+    assert len(native) >= 0.9 * len(profile.samples)
+
+
+def test_running_threads_without_a_stop(
+    start: StartTarget, chain_library: Path, tmp_path: Path
+) -> None:
+    works = json.loads(gsprof("doctor", "--json", status=None).out)["works"]
+    if not works["native_without_stops"]["works"]:
+        pytest.skip(works["native_without_stops"]["reason"])
+    target = start("native.py", chain_library)
+    profile = record(
+        target.pid, tmp_path / "p.json", "--native", "--native-capture", "perf", duration_s=1
+    )
+    spinning = [stack for stack in stacks_of(profile) if "chain_spin" in stack]
+    whole = [stack for stack in spinning if holds(without_glue(stack), CHAIN)]
+    assert len(spinning) >= 10
+    assert len(whole) >= 0.98 * len(spinning), [s for s in spinning if s not in whole][:3]
 
 
 # A function without unwind information, as kernels of BLAS are.

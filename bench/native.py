@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mixed stacks of a loop that works below Python: NumPy with its BLAS, and PyTorch.  One target
+does the same piece of work over and over; in turns nobody looks, we look with --native, nobody
+looks, py-spy looks with --native."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from common import Bench, Row, cache_folder, gsprof_argv, median, run, shown
+from slowdown import spread
+from support import Target, program
+
+RATE_HZ = 100
+PIECE_MS = 400
+TORCH = "torch==2.13.0"
+SLOWDOWN_MAX = 1.01
+STOP_P99_MAX_US = 300.0
+WHOLE_MIN_PCT = 99.0
+# One thread: what is measured is the sampler, not how threads share two CPUs.
+ENV = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TARGET_LIFE_S": "3600"}
+DEBIAN = "/usr/bin/python3"
+
+
+def has(python: str, module: str) -> bool:
+    return os.access(python, os.X_OK) and run([python, "-c", f"import {module}"]).status == 0
+
+
+def numpy_python(bench: Bench) -> Optional[str]:
+    for python in (bench.python, sys.executable, DEBIAN):
+        if has(python, "numpy"):
+            return python
+    return None
+
+
+def torch_python() -> Optional[str]:
+    """From an environment of its own, made once; else Debian's package."""
+    venv = cache_folder().parent / "bench-torch"
+    python = str(venv / "bin" / "python")
+    if not has(python, "torch"):
+        run([DEBIAN, "-m", "venv", venv])
+        run([python, "-m", "pip", "install", "--quiet", TORCH, "numpy"])
+    for found in (python, DEBIAN):
+        if has(found, "torch"):
+            return found
+    return None
+
+
+def native_argv(pid: int, path: Path, *more: str) -> List[str]:
+    return [*gsprof_argv(pid, RATE_HZ, 600, path), "--native", *more]
+
+
+def start_profiler(argv: List[str]) -> subprocess.Popen[bytes]:
+    """On a CPU of its own.  Some talk on stdout, some on stderr."""
+    process = subprocess.Popen(
+        ["taskset", "-c", "1", *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def end_profiler(profiler: subprocess.Popen[bytes]) -> str:
+    profiler.send_signal(signal.SIGINT)
+    said, _ = profiler.communicate()
+    return (said or b"").decode("utf-8", "replace")
+
+
+def piece(target: Target) -> float:
+    return float(target.go()["wall_ns"]) / 1e9
+
+
+def turns(bench: Bench, target: Target) -> Tuple[Dict[str, List[float]], Dict[str, str]]:
+    """Ratios by who looked; the first is nobody."""
+    tools: Dict[str, List[str]] = {"nobody": []}
+    pyspy = bench.peers.get("py-spy")
+    ratios: Dict[str, List[float]] = {"nobody": [], "gsprof": []}
+    commands: Dict[str, str] = {}
+    if pyspy:
+        ratios["py-spy"] = []
+    before = piece(target)
+    for _ in range(bench.rounds(24)):
+        tools["gsprof"] = native_argv(target.pid, bench.fresh(".gsp"))
+        if pyspy:
+            rate = ["-r", str(RATE_HZ), "-f", "raw"]
+            out = ["-o", str(bench.fresh(".raw"))]
+            tools["py-spy"] = [pyspy, "record", "--native", "-p", str(target.pid), *rate, *out]
+        for name, argv in tools.items():
+            profiler = start_profiler(argv) if argv else None
+            watched = piece(target)
+            if profiler:
+                commands[name] = shown(argv)
+                end_profiler(profiler)
+            after = piece(target)
+            ratios[name].append(watched / ((before + after) / 2))
+            before = after
+    return ratios, commands
+
+
+def number(pattern: str, text: str) -> Optional[float]:
+    found = re.search(pattern, text)
+    return float(found[1]) if found else None
+
+
+def stacks(bench: Bench, target: Target, name: str) -> None:
+    """How stacks were had: as it is, and when each one needs a stop."""
+    for way in ("auto", "stop"):
+        argv = native_argv(target.pid, bench.fresh(".gsp"), "--native-capture", way)
+        profiler = start_profiler(argv)
+        for _ in range(bench.rounds(18)):
+            piece(target)
+        said = end_profiler(profiler)
+        command = shown(argv)
+        whole = number(r"Native: ([\d.]+) %", said)
+        what = f"{name}: stacks that reach the entry, capture {way}"
+        good = whole is not None and whole >= WHOLE_MIN_PCT
+        note = " ".join(re.findall(r"(?:Lost|Native): .*", said))
+        bench.add(Row("native", what, whole, "%", f">= {WHOLE_MIN_PCT:g} %", good, command, note))
+        p50 = number(r"Stopped for at most ([\d.]+) us \(median\)", said)
+        p99 = number(r", ([\d.]+) us \(p99\)", said)
+        bench.add(Row("native", f"{name}: a stop, median, capture {way}", p50, "us"))
+        bar = f"<= {STOP_P99_MAX_US:g} us"
+        what = f"{name}: a stop, p99, capture {way}"
+        # Without one stop there is nothing to miss the bar by.
+        good = p99 is None or p99 <= STOP_P99_MAX_US
+        bench.add(Row("native", what, p99, "us", bar, good, command))
+
+
+def measure(bench: Bench, name: str, python: str) -> None:
+    argv = ["taskset", "-c", "0", python, program("matrices.py"), name, str(PIECE_MS)]
+    target = Target(argv, env=ENV)
+    try:
+        # Tables and symbols are made at the first look, and not what a target pays for.
+        end_profiler(start_profiler(native_argv(target.pid, bench.fresh(".gsp"))))
+        ratios, commands = turns(bench, target)
+        for who, values in ratios.items():
+            ratio = median(values)
+            is_ours = who == "gsprof"
+            bench.add(
+                Row(
+                    "native",
+                    f"{name}: target's time, {who} at {RATE_HZ} Hz --native / alone",
+                    ratio,
+                    "x",
+                    f"<= {SLOWDOWN_MAX} x" if is_ours else "",
+                    ratio <= SLOWDOWN_MAX if is_ours else None,
+                    commands.get(who, ""),
+                    f"middle half of the turns within {spread(values):.4f}",
+                )
+            )
+        stacks(bench, target, name)
+    finally:
+        target.end()
+
+
+def main(bench: Bench) -> None:
+    if (os.cpu_count() or 1) < 2:
+        bench.add(Row("native", "native stacks", None, "", note="needs two CPUs"))
+        return
+    for name, python in (("numpy", numpy_python(bench)), ("torch", torch_python())):
+        if python:
+            measure(bench, name, python)
+        else:
+            bench.add(Row("native", f"{name}: native stacks", None, "", note=f"no {name} here"))
