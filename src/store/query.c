@@ -190,6 +190,10 @@ static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err 
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the statement is longer than %u bytes",
                            SQL_BYTES_MAX);
     }
+    /* The engine turns some of these into a SELECT before it tells what they are. */
+    if (gsp_store__sql_word_is(sql, gsp_store__sql_token(sql, 0), "pragma")) {
+        return gsp_err_set(err, GSP_E_PERM, 0, "only SELECT and EXPLAIN can be asked here");
+    }
     if (sql.len > 0 && memchr(sql.p, '\0', sql.len)) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "the statement has a NUL in it");
     }

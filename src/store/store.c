@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/store.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/time.h"
 #include "store/places.h"
 #include "store/scan.h"
@@ -16,6 +19,8 @@
 #define TIMEOUT_NS   (30 * GSP_NS_PER_S)
 #define MEMORY_MAX   (UINT64_C(4) << 30)
 #define WARNINGS_MAX 256U
+/* Stacks of threads, buffers of our own. */
+#define SLACK_BYTES  (UINT64_C(128) << 20)
 #define THREADS_MAX  256U
 
 void gsp_store__warn(struct gsp_store *store, const char *fmt, ...)
@@ -62,6 +67,7 @@ static void read_options(struct gsp_store *store, const struct gsp_store_options
     static const struct gsp_store_options none;
     const struct gsp_store_options *o = options ? options : &none;
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    store->limit_process = o->limit_process;
     store->memory_bytes = o->memory_bytes ? o->memory_bytes : default_memory();
     store->timeout_ns = o->timeout_ns ? o->timeout_ns : TIMEOUT_NS;
     if (store->timeout_ns < 0) {
@@ -200,6 +206,34 @@ void gsp_store_close(struct gsp_store *store)
     free(store);
 }
 
+/* What the process has now, and room for what the engine may take. */
+static int limit_process(const struct gsp_store *store, struct gsp_err *err)
+{
+    gsp_auto_buf text = {0};
+    int rc = gsp_file_read("/proc/self/statm", 4096, &text, err);
+    const char *line = rc == GSP_OK ? gsp_buf_cstr(&text) : NULL;
+    unsigned long long data_pages = 0;
+    if (!line || sscanf(line, "%*u %*u %*u %*u %*u %llu", /* NOLINT(cert-err34-c): the kernel's */
+                        &data_pages) != 1) {
+        return rc == GSP_OK ? gsp_err_set(err, GSP_E_IO, 0, "/proc/self/statm is not as it was")
+                            : rc;
+    }
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_DATA, &limit) != 0) {
+        return gsp_err_set(err, GSP_E_IO, errno, "the limit of memory is not known");
+    }
+    const uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    const uint64_t want =
+        data_pages * page_bytes + store->memory_bytes + store->memory_bytes / 4 + SLACK_BYTES;
+    if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > want) {
+        limit.rlim_cur = want;
+        if (setrlimit(RLIMIT_DATA, &limit) != 0) {
+            return gsp_err_set(err, GSP_E_IO, errno, "memory cannot be limited");
+        }
+    }
+    return GSP_OK;
+}
+
 static int check_open(const struct gsp_store *store, struct gsp_err *err)
 {
     return store->locked ? gsp_err_set(err, GSP_E_USAGE, 0, "the store is locked") : GSP_OK;
@@ -273,6 +307,9 @@ int gsp_store_lock(struct gsp_store *store, struct gsp_err *err)
     rc = gsp_store__run(store, text, err);
     if (rc == GSP_OK) {
         rc = gsp_store__views(store, err);
+    }
+    if (rc == GSP_OK && store->limit_process) {
+        rc = limit_process(store, err);
     }
     store->locked = rc == GSP_OK;
     return rc;

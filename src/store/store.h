@@ -33,6 +33,9 @@ struct gsp_store_options {
     int64_t timeout_ns;    /* of each query; 0: 30 s; negative: none */
     uint64_t row_limit;    /* of each result; 0: none */
     unsigned threads;      /* 0: as many as the machine has cores */
+    /* The process is the caller's own to limit: its data (RLIMIT_DATA) may grow by little more
+     * than memory_bytes.  The engine does not count the bytes of strings against its limit. */
+    bool limit_process;
 };
 
 /* Fails with NOTSUP (no engine: the message says where it was looked for), VERSION, NOMEM. */

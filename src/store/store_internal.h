@@ -34,6 +34,7 @@ struct gsp_store {
     uint64_t memory_bytes;
     unsigned threads;
     bool locked;
+    bool limit_process;
     bool commented;         /* COMMENT ON was done for the views as they are */
     struct gsp_rows *open;  /* a result that was not freed yet */
     char *output;           /* where query_to_file() writes; NULL: nowhere */
