@@ -321,11 +321,14 @@ int gsp_manifest_read(const char *folder, struct gsp_manifest *out, struct gsp_e
     int rc = file_path(folder, GSP_MANIFEST_NAME, path, sizeof(path), err);
     if (rc < 0)
         return rc;
-    rc = gsp_file_read(path, GSP_MANIFEST_MAX, &text, err);
+    rc = gsp_file_read(path, GSP_MANIFEST_MAX, &text, &cause);
     if (rc == GSP_E_NOFILE)
         return GSP_OK;
-    if (rc < 0)
+    if (rc < 0) {
+        if (err)
+            *err = cause;
         return rc;
+    }
     yyjson_doc *doc = yyjson_read(text.p, text.len, 0);
     rc = doc ? read_root(yyjson_doc_get_root(doc), out, &cause)
              : gsp_err_set(&cause, GSP_E_FORMAT, 0, "it is not JSON");

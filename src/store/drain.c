@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/drain.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/time.h"
+#include "store/segment.h"
+#include "store/take.h"
+
+#define SEGMENT_ROWS_DEFAULT 200000U
+#define SEGMENT_AGE_DEFAULT  (10 * GSP_NS_PER_S)
+#define MERGE_COUNT_DEFAULT  8U
+/* Rows of a segment that is not merged any more. */
+#define MERGED_ROWS_MAX      2000000U
+/* Rings of all places. */
+#define TAKERS_MAX           4096U
+/* Readers that have opened a segment before it was merged are done by then. */
+#define GRACE_NS             (30 * GSP_NS_PER_S)
+#define LOCK_NAME            ".drain.lock"
+
+/* A segment that no manifest names any more, and since when. */
+struct old_file {
+    int64_t since_ns;
+    char file[GSP_SEGMENT_NAME_MAX];
+};
+
+struct source {
+    struct gsp_place place;
+    int fd; /* of its folder */
+};
+
+struct gsp_drain {
+    char *folder;
+    int lock_fd;
+    struct gsp_drain_options options;
+    int64_t begun_ns; /* CLOCK_REALTIME */
+    struct gsp_manifest manifest;
+    struct source *sources;
+    size_t source_count;
+    struct gsp_taker **takers;
+    size_t taker_count;
+    struct old_file *old;
+    size_t old_count;
+    struct gsp_drain_stats stats;
+    char trouble[240];
+};
+
+static int no_memory(struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+}
+
+/* Locked as long as the descriptor is open, whatever becomes of us. */
+static int lock_folder(struct gsp_drain *drain, struct gsp_err *err)
+{
+    gsp_auto_fd dir = open(drain->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write to %.180s: %s", drain->folder,
+                           strerror(errno));
+    drain->lock_fd = openat(dir, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (drain->lock_fd < 0)
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write to %.180s: %s", drain->folder,
+                           strerror(errno));
+    if (flock(drain->lock_fd, LOCK_EX | LOCK_NB) < 0)
+        return gsp_err_set(err, GSP_E_EXISTS, errno, "another recording is at work in %.160s",
+                           drain->folder);
+    return GSP_OK;
+}
+
+static bool is_named(const struct gsp_manifest *manifest, const char *file)
+{
+    for (size_t i = 0; i < manifest->segment_count; i++) {
+        if (strcmp(manifest->segments[i].file, file) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the tables that the drainer writes are among them. */
+static bool knows_table(const struct gsp_manifest *manifest, const char *schema, const char *table)
+{
+    for (size_t i = 0; i < manifest->cursor_count; i++) {
+        if (strcmp(manifest->cursors[i].schema, schema) == 0 &&
+            strcmp(manifest->cursors[i].table, table) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Files of segments that a killed drainer wrote but did not come to name: their rows are behind
+ * the cursor, and so would show twice.  Numbered names are the drainer's alone. */
+static bool is_leftover(const struct gsp_manifest *manifest, const char *file)
+{
+    char plain[GSP_SEGMENT_NAME_MAX];
+    char schema[GSP_NAME_MAX];
+    char table[GSP_NAME_MAX];
+    if (file[0] == '.')
+        return strstr(file, ".parquet" GSP_SEGMENT_TMP) != NULL; /* the engine adds to the name */
+    if (!gsp_segment_name_ok(file, schema, table) || is_named(manifest, file))
+        return false;
+    snprintf(plain, sizeof(plain), "%s.%s.parquet", schema, table);
+    return strcmp(plain, file) != 0 || knows_table(manifest, schema, table);
+}
+
+static void clean_folder(const struct gsp_drain *drain)
+{
+    DIR *dir = opendir(drain->folder);
+    if (!dir)
+        return;
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        if (is_leftover(&drain->manifest, entry->d_name))
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    closedir(dir);
+}
+
+static void fill_defaults(struct gsp_drain_options *options)
+{
+    if (options->segment_rows == 0)
+        options->segment_rows = SEGMENT_ROWS_DEFAULT;
+    if (options->segment_age_ns == 0)
+        options->segment_age_ns = SEGMENT_AGE_DEFAULT;
+    if (options->merge_count == 0)
+        options->merge_count = MERGE_COUNT_DEFAULT;
+}
+
+int gsp_drain_open(const char *folder, const struct gsp_drain_options *options,
+                   struct gsp_drain **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_drain *drain = calloc(1, sizeof(*drain));
+    if (!drain)
+        return no_memory(err);
+    drain->lock_fd = -1;
+    drain->begun_ns = gsp_realtime_ns();
+    drain->folder = strdup(folder);
+    if (options)
+        drain->options = *options;
+    fill_defaults(&drain->options);
+    int rc = drain->folder ? lock_folder(drain, err) : no_memory(err);
+    if (rc == GSP_OK)
+        rc = gsp_manifest_read(folder, &drain->manifest, err);
+    if (rc < 0) {
+        gsp_drain_close(drain);
+        return rc;
+    }
+    clean_folder(drain);
+    *out = drain;
+    return GSP_OK;
+}
+
+/* Removes the files that nobody can be reading any more; all: at once. */
+static void remove_old(struct gsp_drain *drain, bool all)
+{
+    const int64_t now_ns = gsp_now_ns();
+    size_t left = 0;
+    for (size_t i = 0; i < drain->old_count; i++) {
+        char path[4096];
+        if (!all && now_ns - drain->old[i].since_ns < GRACE_NS) {
+            drain->old[left++] = drain->old[i];
+            continue;
+        }
+        snprintf(path, sizeof(path), "%s/%s", drain->folder, drain->old[i].file);
+        (void)unlink(path);
+    }
+    drain->old_count = left;
+}
+
+void gsp_drain_close(struct gsp_drain *drain)
+{
+    if (!drain)
+        return;
+    if (drain->folder)
+        remove_old(drain, true);
+    for (size_t i = 0; i < drain->taker_count; i++)
+        gsp_taker_free(drain->takers[i]);
+    for (size_t i = 0; i < drain->source_count; i++)
+        gsp_fd_close(&drain->sources[i].fd);
+    gsp_manifest_free(&drain->manifest);
+    gsp_fd_close(&drain->lock_fd);
+    free(drain->folder);
+    free(drain->sources);
+    free(drain->takers);
+    free(drain->old);
+    free(drain);
+}
+
+int gsp_drain_add_place(struct gsp_drain *drain, const struct gsp_place *place, struct gsp_err *err)
+{
+    for (size_t i = 0; i < drain->source_count; i++) {
+        const struct gsp_place *known = &drain->sources[i].place;
+        if (known->pid == place->pid && known->start_time == place->start_time)
+            return GSP_OK;
+    }
+    struct source *more =
+        realloc(drain->sources, (drain->source_count + 1) * sizeof(*drain->sources));
+    if (!more)
+        return no_memory(err);
+    drain->sources = more;
+    struct source *added = &more[drain->source_count];
+    *added = (struct source){.place = *place, .fd = -1};
+    int rc = gsp_place_open(place, &added->fd, err);
+    if (rc == GSP_OK)
+        drain->source_count++;
+    return rc;
+}
+
+static void note_trouble(struct gsp_drain *drain, const struct gsp_err *err)
+{
+    snprintf(drain->trouble, sizeof(drain->trouble), "%s", err->msg);
+}
+
+static bool has_taker(const struct gsp_drain *drain, const struct source *source, const char *file)
+{
+    char name[GSP_SEGMENT_NAME_MAX];
+    for (size_t i = 0; i < drain->taker_count; i++) {
+        const struct gsp_ring_info *info = gsp_taker_info(drain->takers[i]);
+        snprintf(name, sizeof(name), "%s.%s.ring", info->schema, info->table);
+        if (info->pid == source->place.pid && info->start_time == source->place.start_time &&
+            strcmp(name, file) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int add_ring(struct gsp_drain *drain, const struct source *source, const char *file,
+                    struct gsp_err *err)
+{
+    struct gsp_ring_view *view = NULL;
+    struct gsp_err cause = {0};
+    int rc = gsp_ring_open(source->fd, file, &view, &cause);
+    if (rc < 0) {
+        note_trouble(drain, &cause); /* the other rings are drained all the same */
+        return rc == GSP_E_NOMEM ? no_memory(err) : GSP_OK;
+    }
+    const struct gsp_ring_info *info = gsp_ring_info(view);
+    struct gsp_ring_cursor key = {
+        .pid = info->pid, .start_time = info->start_time, .created_ns = info->created_ns};
+    snprintf(key.schema, sizeof(key.schema), "%s", info->schema);
+    snprintf(key.table, sizeof(key.table), "%s", info->table);
+    /* What a file says of itself must fit where it lies, or the cursors would not. */
+    char name[GSP_SEGMENT_NAME_MAX];
+    snprintf(name, sizeof(name), "%s.%s.ring", info->schema, info->table);
+    struct gsp_taker **more =
+        realloc(drain->takers, (drain->taker_count + 1) * sizeof(*drain->takers));
+    if (!more || info->pid != source->place.pid || info->start_time != source->place.start_time ||
+        strcmp(name, file) != 0) {
+        gsp_ring_view_close(view);
+        drain->takers = more ? more : drain->takers;
+        return more ? GSP_OK : no_memory(err);
+    }
+    drain->takers = more;
+    rc = gsp_taker_new(view, gsp_manifest_cursor(&drain->manifest, &key),
+                       info->created_ns >= drain->begun_ns, &more[drain->taker_count], err);
+    if (rc == GSP_OK)
+        drain->taker_count++;
+    return rc;
+}
+
+/* Rings that are there since the last look. */
+static int look_for_rings(struct gsp_drain *drain, const struct source *source, struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    const int fd = openat(source->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        gsp_fd_close(&fd);
+        return GSP_OK; /* the folder was removed: its process has ended */
+    }
+    for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));) {
+        if (gsp_sv_ends(gsp_sv_of(entry->d_name), ".ring") && entry->d_name[0] != '.' &&
+            drain->taker_count < TAKERS_MAX && !has_taker(drain, source, entry->d_name))
+            rc = add_ring(drain, source, entry->d_name, err);
+    }
+    closedir(dir);
+    return rc;
+}
+
+static int forget_file(struct gsp_drain *drain, const char *file, struct gsp_err *err)
+{
+    struct old_file *more = realloc(drain->old, (drain->old_count + 1) * sizeof(*drain->old));
+    if (!more)
+        return no_memory(err);
+    drain->old = more;
+    more[drain->old_count] = (struct old_file){.since_ns = gsp_now_ns()};
+    snprintf(more[drain->old_count].file, sizeof(more->file), "%s", file);
+    drain->old_count++;
+    return GSP_OK;
+}
+
+/* Takes the oldest segments out of a manifest until the rest is within the limit. */
+static int apply_limit(struct gsp_drain *drain, struct gsp_manifest *next, struct gsp_err *err)
+{
+    uint64_t bytes = 0;
+    int rc = GSP_OK;
+    for (size_t i = 0; i < next->segment_count; i++)
+        bytes += next->segments[i].bytes;
+    while (rc == GSP_OK && drain->options.retain_bytes && bytes > drain->options.retain_bytes &&
+           next->segment_count > 1) {
+        const struct gsp_segment *oldest = &next->segments[0];
+        struct gsp_segment_loss loss = {
+            .pid = GSP_NULL_I64, .cause = "retention", .count = oldest->rows};
+        memcpy(loss.schema, oldest->schema, sizeof(loss.schema));
+        memcpy(loss.table, oldest->table, sizeof(loss.table));
+        bytes -= oldest->bytes;
+        drain->stats.removed += oldest->rows;
+        rc = forget_file(drain, oldest->file, err);
+        if (rc == GSP_OK)
+            rc = gsp_manifest_lose(next, &loss, err);
+        gsp_manifest_remove_segment(next, 0);
+    }
+    return rc;
+}
+
+/* The manifest on disk becomes this one, and ours too; it is taken, also on failure. */
+static int replace_manifest(struct gsp_drain *drain, struct gsp_manifest *next, struct gsp_err *err)
+{
+    int rc = gsp_manifest_write(drain->folder, next, err);
+    if (rc < 0) {
+        gsp_manifest_free(next);
+        return rc;
+    }
+    gsp_manifest_free(&drain->manifest);
+    drain->manifest = *next;
+    return GSP_OK;
+}
+
+static void fill_segment(struct gsp_segment *segment, const char *schema, const char *table,
+                         uint64_t number)
+{
+    *segment = (struct gsp_segment){.written_ns = gsp_realtime_ns()};
+    snprintf(segment->schema, sizeof(segment->schema), "%s", schema);
+    snprintf(segment->table, sizeof(segment->table), "%s", table);
+    snprintf(segment->file, sizeof(segment->file), "%.63s.%.63s.%" PRIu64 ".parquet", schema, table,
+             number);
+}
+
+static void remove_file(const struct gsp_drain *drain, const char *file)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%s", drain->folder, file);
+    (void)unlink(path);
+}
+
+/* The rows that wait become a segment, and the manifest says so. */
+static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct gsp_err *err)
+{
+    struct gsp_manifest next = {0};
+    struct gsp_segment segment;
+    const size_t old_count = drain->old_count;
+    const struct gsp_ring_info *info = gsp_taker_info(taker);
+    const uint64_t lost = gsp_taker_lost(taker);
+    int rc = gsp_manifest_copy(&drain->manifest, &next, err);
+    if (rc == GSP_OK)
+        rc = gsp_taker_note(taker, &next, err);
+    fill_segment(&segment, info->schema, info->table, next.next);
+    segment.rows = gsp_taker_rows(taker);
+    struct gsp_batch *batch = rc == GSP_OK ? gsp_taker_batch(taker) : NULL;
+    if (batch) {
+        next.next++;
+        rc = gsp_segment_write(batch, drain->folder, segment.file, &segment.bytes, err);
+        if (rc == GSP_OK)
+            rc = gsp_manifest_add_segment(&next, &segment, err);
+        if (rc == GSP_OK)
+            rc = apply_limit(drain, &next, err);
+    }
+    if (rc == GSP_OK)
+        rc = replace_manifest(drain, &next, err);
+    else
+        gsp_manifest_free(&next);
+    if (rc < 0)
+        drain->old_count = old_count; /* they are still named */
+    if (rc < 0 && batch)
+        remove_file(drain, segment.file);
+    gsp_taker_settle(taker, rc == GSP_OK);
+    if (rc == GSP_OK) {
+        drain->stats.rows += segment.rows;
+        drain->stats.segments += batch ? 1 : 0;
+        drain->stats.lost += lost;
+    }
+    return rc;
+}
+
+/* Several segments of a table become one; the manifest is replaced when that is on disk. */
+static int merge(struct gsp_drain *drain, const size_t *which, size_t count, const char *name,
+                 struct gsp_err *err)
+{
+    struct gsp_manifest next = {0};
+    struct gsp_segment merged;
+    const struct gsp_segment *first = &drain->manifest.segments[which[0]];
+    const size_t old_count = drain->old_count;
+    const char **files = calloc(count, sizeof(*files));
+    int rc = files ? gsp_manifest_copy(&drain->manifest, &next, err) : no_memory(err);
+    if (rc < 0) {
+        free(files);
+        return rc;
+    }
+    fill_segment(&merged, first->schema, first->table, next.next++);
+    if (name)
+        snprintf(merged.file, sizeof(merged.file), "%s", name);
+    for (size_t i = 0; i < count; i++) {
+        files[i] = drain->manifest.segments[which[i]].file;
+        merged.rows += drain->manifest.segments[which[i]].rows;
+    }
+    rc = gsp_segment_merge(drain->folder, files, count, merged.file, &merged.bytes, err);
+    /* From the back, so that the places of those before stay; the merged one is as old as its
+     * oldest part. */
+    for (size_t i = count; rc == GSP_OK && i-- > 0;) {
+        rc = forget_file(drain, files[i], err);
+        if (i > 0)
+            gsp_manifest_remove_segment(&next, which[i]);
+    }
+    if (rc == GSP_OK) {
+        next.segments[which[0]] = merged;
+        rc = replace_manifest(drain, &next, err);
+    } else {
+        gsp_manifest_free(&next);
+    }
+    if (rc < 0) {
+        drain->old_count = old_count; /* they are still named */
+        remove_file(drain, merged.file);
+    }
+    free(files);
+    return rc;
+}
+
+/* Segments of the table of segment i that are small enough to be merged; itself the first. */
+static size_t find_small(const struct gsp_drain *drain, size_t i, uint64_t rows_max, size_t *which,
+                         size_t cap)
+{
+    const struct gsp_manifest *manifest = &drain->manifest;
+    const struct gsp_segment *first = &manifest->segments[i];
+    uint64_t rows = 0;
+    size_t count = 0;
+    for (size_t k = i; k < manifest->segment_count && count < cap; k++) {
+        const struct gsp_segment *segment = &manifest->segments[k];
+        if (strcmp(segment->schema, first->schema) != 0 ||
+            strcmp(segment->table, first->table) != 0)
+            continue;
+        if (rows + segment->rows > rows_max)
+            break;
+        rows += segment->rows;
+        which[count++] = k;
+    }
+    return count;
+}
+
+static bool is_first_of_table(const struct gsp_manifest *manifest, size_t i)
+{
+    for (size_t k = 0; k < i; k++) {
+        if (strcmp(manifest->segments[k].schema, manifest->segments[i].schema) == 0 &&
+            strcmp(manifest->segments[k].table, manifest->segments[i].table) == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_worth(const struct gsp_manifest *manifest, const size_t *which, size_t count)
+{
+    uint64_t behind = 0;
+    for (size_t i = 1; i < count; i++)
+        behind += manifest->segments[which[i]].rows;
+    return manifest->segments[which[0]].rows <= behind;
+}
+
+static int merge_small(struct gsp_drain *drain, struct gsp_err *err)
+{
+    size_t which[64];
+    const size_t least = drain->options.merge_count < GSP_COUNT(which) ? drain->options.merge_count
+                                                                       : GSP_COUNT(which);
+    for (size_t i = 0; i < drain->manifest.segment_count; i++) {
+        if (drain->manifest.segments[i].rows > MERGED_ROWS_MAX / 2)
+            continue;
+        const size_t count = find_small(drain, i, MERGED_ROWS_MAX, which, GSP_COUNT(which));
+        /* A big one waits until what comes behind it is as big: so a row is seldom rewritten. */
+        if (count >= least && count > 1 && is_worth(&drain->manifest, which, count))
+            return merge(drain, which, count, NULL, err); /* one a tick suffices */
+    }
+    return GSP_OK;
+}
+
+int gsp_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < drain->manifest.segment_count; i++) {
+        size_t which[1024];
+        char name[GSP_SEGMENT_NAME_MAX];
+        const struct gsp_segment *segment = &drain->manifest.segments[i];
+        if (!is_first_of_table(&drain->manifest, i))
+            continue;
+        snprintf(name, sizeof(name), "%.63s.%.63s.parquet", segment->schema, segment->table);
+        const size_t count = find_small(drain, i, UINT64_MAX, which, GSP_COUNT(which));
+        /* A file that the manifest names is not replaced: it would show rows twice for a moment. */
+        const bool is_free = !is_named(&drain->manifest, name);
+        if (count > 1 || is_free)
+            rc = merge(drain, which, count, is_free ? name : NULL, err);
+    }
+    return rc;
+}
+
+static bool is_due(const struct gsp_drain *drain, const struct gsp_taker *taker, bool flush)
+{
+    const size_t rows = gsp_taker_rows(taker);
+    if (flush)
+        return rows > 0 || gsp_taker_lost(taker) > 0;
+    return rows >= drain->options.segment_rows ||
+           (rows > 0 && gsp_now_ns() - gsp_taker_since_ns(taker) >= drain->options.segment_age_ns);
+}
+
+int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
+{
+    int failed = GSP_OK;
+    int rc = GSP_OK;
+    drain->trouble[0] = '\0';
+    remove_old(drain, false);
+    for (size_t i = 0; rc == GSP_OK && i < drain->source_count; i++)
+        rc = look_for_rings(drain, &drain->sources[i], err);
+    for (size_t i = 0; rc == GSP_OK && i < drain->taker_count; i++) {
+        struct gsp_taker *taker = drain->takers[i];
+        rc = gsp_taker_take(taker, drain->options.segment_rows, err);
+        /* One table that cannot be written does not keep the others from being drained. */
+        if (rc == GSP_OK && is_due(drain, taker, flush)) {
+            const int written = write_rows(drain, taker, failed == GSP_OK ? err : NULL);
+            failed = failed == GSP_OK ? written : failed;
+        }
+    }
+    if (rc == GSP_OK && failed == GSP_OK)
+        rc = merge_small(drain, err);
+    return rc < 0 ? rc : failed;
+}
+
+struct gsp_drain_stats gsp_drain_stats(const struct gsp_drain *drain)
+{
+    return drain->stats;
+}
+
+const char *gsp_drain_trouble(const struct gsp_drain *drain)
+{
+    return drain->trouble;
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <yyjson.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/time.h"
+#include "store/manifest.h"
+#include "store/profile_tables.h"
+#include "store/segment.h"
+#include "store/store_internal.h"
+
+/* Rows of samples in one file: so much is in memory at a time. */
+#define FILE_ROWS_MAX  1000000U
+/* Bytes of meta.json. */
+#define META_BYTES_MAX (4U << 20)
+#define META_VERSION   1
+/* Parquet files of a folder. */
+#define FILES_MAX      100000U
+
+static int no_memory(struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+}
+
+static bool join(char out[4096], const char *folder, const char *name)
+{
+    const size_t len = strlen(folder);
+    const char *slash = len > 0 && folder[len - 1] == '/' ? "" : "/";
+    const int n = snprintf(out, 4096, "%s%s%s", folder, slash, name);
+    return n > 0 && n < 4096;
+}
+
+static bool is_run_file(const char *name)
+{
+    static const char *const NAMES[] = {GSP_RUN_META, GSP_RUN_PROFILE, GSP_RUN_JSON,
+                                        GSP_MANIFEST_NAME};
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
+        if (strcmp(NAMES[i], name) == 0)
+            return true;
+    }
+    return gsp_segment_name_ok(name, NULL, NULL);
+}
+
+bool gsp_run_is(const char *path)
+{
+    DIR *dir = opendir(path);
+    bool found = false;
+    if (!dir)
+        return false;
+    for (const struct dirent *entry; !found && (entry = readdir(dir));)
+        found = is_run_file(entry->d_name);
+    closedir(dir);
+    return found;
+}
+
+int gsp_run_prepare(const char *path, bool replace, struct gsp_err *err)
+{
+    struct stat info;
+    if (mkdir(path, 0777) == 0)
+        return GSP_OK;
+    if (errno != EEXIST)
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot make the folder %.160s: %s", path,
+                           strerror(errno));
+    if (stat(path, &info) < 0 || !S_ISDIR(info.st_mode))
+        return gsp_err_set(err, GSP_E_NOWRITE, 0, "cannot write %.180s: it is not a folder", path);
+    if (access(path, W_OK | X_OK) < 0)
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write to %.160s: %s", path,
+                           strerror(errno));
+    if (!replace && gsp_run_is(path))
+        return gsp_err_set(err, GSP_E_EXISTS, 0, "there is a recording in %.180s already", path);
+    return GSP_OK;
+}
+
+void gsp_run_clear(const char *path)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return;
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        if (is_run_file(entry->d_name))
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    closedir(dir);
+}
+
+/* Writing. */
+
+struct writer {
+    const char *path;
+    unsigned number; /* of the next file of samples */
+};
+
+static int write_batch(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
+{
+    struct writer *writer = ctx;
+    const struct gsp_table *table = gsp_batch_table(batch);
+    const bool is_samples = table == gsp_table_at(GSP_TABLE_python_stack_sample);
+    char file[GSP_SEGMENT_NAME_MAX];
+    if (is_samples && writer->number > 0)
+        snprintf(file, sizeof(file), "%s.%s.%u.parquet", table->schema, table->name,
+                 writer->number);
+    else
+        snprintf(file, sizeof(file), "%s.%s.parquet", table->schema, table->name);
+    writer->number += is_samples ? 1 : 0;
+    return gsp_segment_write(batch, writer->path, file, NULL, err);
+}
+
+static void put_times(struct gsp_json *json, const struct gsp_profile_meta *meta)
+{
+    const bool known = meta->start_ns > 0;
+    const int64_t end_ns = meta->start_ns + meta->duration_ns;
+    const struct {
+        const char *key;
+        int64_t value;
+    } rows[] = {{"start_ns", known ? meta->start_ns : 0},
+                {"end_ns", known && meta->duration_ns > 0 ? end_ns : 0},
+                {"duration_ns", meta->duration_ns},
+                {"period_ns", meta->period_ns}};
+    for (size_t i = 0; i < GSP_COUNT(rows); i++) {
+        gsp_json_key(json, rows[i].key);
+        if (rows[i].value > 0)
+            gsp_json_i64(json, rows[i].value);
+        else
+            gsp_json_null(json);
+    }
+}
+
+static void put_processes(struct gsp_json *json, const struct gsp_profile *profile)
+{
+    gsp_json_key(json, "processes");
+    gsp_json_arr_begin(json);
+    for (uint32_t i = 0; i < gsp_profile_process_count(profile); i++) {
+        const struct gsp_process *process = gsp_profile_process_at(profile, i);
+        gsp_json_obj_begin(json);
+        gsp_json_key(json, "pid");
+        gsp_json_i64(json, process->pid);
+        gsp_json_key(json, "name");
+        gsp_json_sv(json, gsp_profile_string_at(profile, process->name));
+        gsp_json_key(json, "cmdline");
+        gsp_json_sv(json, gsp_profile_string_at(profile, process->cmdline));
+        gsp_json_key(json, "python");
+        gsp_json_sv(json, gsp_profile_string_at(profile, process->version));
+        gsp_json_obj_end(json);
+    }
+    gsp_json_arr_end(json);
+}
+
+/* The folder's own name, for a run that was given none. */
+static struct gsp_sv name_of(const char *path)
+{
+    struct gsp_sv text = gsp_sv_of(path);
+    while (text.len > 1 && text.p[text.len - 1] == '/')
+        text.len--;
+    return gsp_sv_basename(text);
+}
+
+static void put_meta(struct gsp_buf *out, const char *path, const struct gsp_profile *profile,
+                     const struct gsp_run_about *about)
+{
+    static const char *const UNITS[] = {
+        [GSP_UNIT_NS] = "ns", [GSP_UNIT_COUNT] = "count", [GSP_UNIT_BYTES] = "bytes"};
+    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
+    struct gsp_json json;
+    gsp_json_init(&json, out);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "version");
+    gsp_json_i64(&json, META_VERSION);
+    gsp_json_key(&json, "gsprof_version");
+    gsp_json_str(&json, GSP_VERSION);
+    gsp_json_key(&json, "name");
+    gsp_json_sv(&json, about->name ? gsp_sv_of(about->name) : name_of(path));
+    gsp_json_key(&json, "host");
+    gsp_json_str(&json, about->host);
+    gsp_json_key(&json, "command");
+    gsp_json_str(&json, about->command);
+    put_times(&json, meta);
+    gsp_json_key(&json, "unit");
+    gsp_json_str(&json, UNITS[meta->unit]);
+    gsp_json_key(&json, "samples");
+    gsp_json_u64(&json, gsp_profile_sample_count(profile));
+    put_processes(&json, profile);
+    gsp_json_obj_end(&json);
+    gsp_buf_putc(out, '\n');
+}
+
+static int write_file(const char *path, const struct gsp_buf *text, struct gsp_err *err)
+{
+    struct gsp_newfile file = {.fd = -1};
+    int rc = text->failed ? no_memory(err) : gsp_newfile_open(&file, path, true, err);
+    if (rc < 0)
+        return rc;
+    rc = gsp_fd_write_all(file.fd, text->p, text->len, err);
+    if (rc == GSP_OK)
+        return gsp_newfile_commit(&file, err);
+    gsp_newfile_abort(&file);
+    return rc;
+}
+
+int gsp_run_write(const char *path, const struct gsp_profile *profile,
+                  const struct gsp_run_about *about, struct gsp_err *err)
+{
+    char meta_path[4096];
+    gsp_auto_buf text = {0};
+    struct writer writer = {.path = path};
+    const struct gsp_batch_sink sink = {
+        .take = write_batch, .ctx = &writer, .rows_max = FILE_ROWS_MAX};
+    if (!join(meta_path, path, GSP_RUN_META))
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the path %.160s... is too long", path);
+    int rc = gsp_profile_tables(profile, about->host, &sink, err);
+    if (rc < 0)
+        return rc;
+    /* Last: a folder with meta.json has its tables. */
+    put_meta(&text, path, profile, about);
+    return write_file(meta_path, &text, err);
+}
+
+/* Reading. */
+
+struct reader {
+    struct gsp_store *store;
+    const char *path;
+    struct gsp_manifest manifest;
+    char (*files)[GSP_SEGMENT_NAME_MAX];
+    size_t file_count;
+};
+
+static bool is_drained(const struct gsp_manifest *manifest, const char *schema, const char *table)
+{
+    for (size_t i = 0; i < manifest->cursor_count; i++) {
+        if (strcmp(manifest->cursors[i].schema, schema) == 0 &&
+            strcmp(manifest->cursors[i].table, table) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int keep_file(struct reader *reader, const char *file, struct gsp_err *err)
+{
+    if (reader->file_count >= FILES_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "%.160s has too many files", reader->path);
+    void *more = realloc(reader->files, (reader->file_count + 1) * sizeof(*reader->files));
+    if (!more)
+        return no_memory(err);
+    reader->files = more;
+    snprintf(reader->files[reader->file_count], sizeof(*reader->files), "%s", file);
+    reader->file_count++;
+    return GSP_OK;
+}
+
+static int list_files(struct reader *reader, struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    DIR *dir = opendir(reader->path);
+    if (!dir)
+        return gsp_err_set(err, errno == EACCES ? GSP_E_PERM : GSP_E_NOFILE, errno,
+                           "cannot read %.180s: %s", reader->path, strerror(errno));
+    for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));) {
+        char schema[GSP_NAME_MAX];
+        char table[GSP_NAME_MAX];
+        if (gsp_segment_name_ok(entry->d_name, schema, table) &&
+            !is_drained(&reader->manifest, schema, table))
+            rc = keep_file(reader, entry->d_name, err);
+    }
+    closedir(dir);
+    for (size_t i = 0; rc == GSP_OK && i < reader->manifest.segment_count; i++) {
+        const struct gsp_segment *segment = &reader->manifest.segments[i];
+        if (is_drained(&reader->manifest, segment->schema, segment->table))
+            rc = keep_file(reader, segment->file, err);
+    }
+    return rc;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* Files of one table stand together once they are sorted. */
+static int add_files(struct reader *reader, struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    if (reader->file_count > 1)
+        qsort(reader->files, reader->file_count, sizeof(*reader->files), compare_files);
+    for (size_t i = 0; rc == GSP_OK && i < reader->file_count; i++) {
+        char path[4096];
+        char schema[GSP_NAME_MAX];
+        char table[GSP_NAME_MAX];
+        const char *const paths[] = {path};
+        if (!join(path, reader->path, reader->files[i]) ||
+            !gsp_segment_name_ok(reader->files[i], schema, table))
+            continue;
+        rc = gsp_store_add_parquet(reader->store, schema, table, paths, 1, err);
+    }
+    return rc;
+}
+
+/* Where the ring goes on behind what is in files. */
+static uint64_t row_of(const void *ctx, const struct gsp_ring_info *info, uint32_t lane)
+{
+    struct gsp_ring_cursor key = {
+        .pid = info->pid, .start_time = info->start_time, .created_ns = info->created_ns};
+    snprintf(key.schema, sizeof(key.schema), "%s", info->schema);
+    snprintf(key.table, sizeof(key.table), "%s", info->table);
+    return gsp_ring_cursor_row(gsp_manifest_cursor(ctx, &key), lane);
+}
+
+static int add_place(struct reader *reader, const struct gsp_place *place, struct gsp_err *err)
+{
+    const struct gsp_first_rows first = {.row_of = row_of, .ctx = &reader->manifest};
+    struct gsp_err cause = {0};
+    const int rc = gsp_store_add_place_after(reader->store, place, &first, &cause);
+    if (rc == GSP_E_NOMEM)
+        return no_memory(err);
+    if (rc < 0)
+        gsp_store__warn(reader->store, "left out: %s", cause.msg);
+    return GSP_OK;
+}
+
+/* Rows that wait in rings of processes that were drained: each process once. */
+static int add_rings(struct reader *reader, struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    const struct gsp_manifest *manifest = &reader->manifest;
+    for (size_t i = 0; rc == GSP_OK && i < manifest->cursor_count; i++) {
+        const struct gsp_ring_cursor *cursor = &manifest->cursors[i];
+        struct gsp_place place;
+        bool seen = false;
+        for (size_t k = 0; k < i && !seen; k++)
+            seen = manifest->cursors[k].pid == cursor->pid &&
+                   manifest->cursors[k].start_time == cursor->start_time;
+        /* The manifest's word on where the rings are is not asked for: it may be anybody's. */
+        if (!seen && gsp_place_find(cursor->pid, &place, NULL) == GSP_OK &&
+            place.start_time == cursor->start_time)
+            rc = add_place(reader, &place, err);
+    }
+    return rc;
+}
+
+static int add_losses(struct reader *reader, struct gsp_err *err)
+{
+    struct gsp_batch *batch = NULL;
+    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_gsprof_loss), NULL, GSP_NULL_I64, GSP_NULL_I64,
+                           &batch, err);
+    for (size_t i = 0; rc == GSP_OK && i < reader->manifest.loss_count; i++) {
+        const struct gsp_segment_loss *loss = &reader->manifest.losses[i];
+        char source[2 * GSP_NAME_MAX];
+        snprintf(source, sizeof(source), "%s.%s", loss->schema, loss->table);
+        const struct gsp_row_gsprof_loss row = {
+            .ts_ns = GSP_NULL_I64,
+            .mono_ns = GSP_NULL_I64,
+            .pid = loss->pid,
+            .rank = GSP_NULL_I64,
+            .source = gsp_batch_intern(batch, gsp_sv_of(source)),
+            .cause = gsp_batch_intern(batch, gsp_sv_of(loss->cause)),
+            .count = (int64_t)(loss->count & INT64_MAX)};
+        rc = gsp_batch_append(batch, &row, err);
+    }
+    if (rc < 0) {
+        gsp_batch_free(batch);
+        return rc;
+    }
+    return gsp_store_add_batch(reader->store, batch, err);
+}
+
+static int64_t time_member(yyjson_val *root, const char *key)
+{
+    yyjson_val *value = yyjson_obj_get(root, key);
+    return yyjson_is_int(value) && yyjson_get_sint(value) > 0 ? yyjson_get_sint(value)
+                                                              : GSP_NULL_I64;
+}
+
+static uint32_t text_member(struct gsp_batch *batch, yyjson_val *root, const char *key)
+{
+    yyjson_val *value = yyjson_obj_get(root, key);
+    const struct gsp_sv text = {yyjson_get_str(value), yyjson_get_len(value)};
+    return text.p && text.len ? gsp_batch_intern(batch, text) : GSP_NULL_STR;
+}
+
+/* One row of gsprof.run, from meta.json; a recording that was killed has none. */
+static int add_about(struct reader *reader, struct gsp_err *err)
+{
+    char path[4096];
+    gsp_auto_buf text = {0};
+    struct gsp_batch *batch = NULL;
+    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_gsprof_run), NULL, GSP_NULL_I64, GSP_NULL_I64,
+                           &batch, err);
+    if (rc < 0)
+        return rc;
+    yyjson_doc *doc = NULL;
+    if (join(path, reader->path, GSP_RUN_META) &&
+        gsp_file_read(path, META_BYTES_MAX, &text, NULL) == GSP_OK && text.len)
+        doc = yyjson_read(text.p, text.len, 0);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    struct gsp_row_gsprof_run row = {.name = text_member(batch, root, "name"),
+                                     .host = text_member(batch, root, "host"),
+                                     .command = text_member(batch, root, "command"),
+                                     .ts_from = time_member(root, "start_ns"),
+                                     .ts_to = time_member(root, "end_ns"),
+                                     .path = gsp_batch_intern(batch, gsp_sv_of(reader->path))};
+    if (row.name == GSP_NULL_STR)
+        row.name = gsp_batch_intern(batch, name_of(reader->path));
+    rc = gsp_batch_append(batch, &row, err);
+    yyjson_doc_free(doc);
+    if (rc < 0) {
+        gsp_batch_free(batch);
+        return rc;
+    }
+    return gsp_store_add_batch(reader->store, batch, err);
+}
+
+int gsp_store_add_run(struct gsp_store *store, const char *path, struct gsp_err *err)
+{
+    struct reader reader = {.store = store, .path = path};
+    if (!gsp_run_is(path))
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recording in %.180s", path);
+    struct gsp_err cause = {0};
+    int rc = gsp_manifest_read(path, &reader.manifest, &cause);
+    /* Without the manifest's cursors the rings would show rows twice: the files alone, then. */
+    if (rc == GSP_E_NOMEM)
+        return no_memory(err);
+    if (rc < 0)
+        gsp_store__warn(store, "%s; all Parquet files of the folder are read", cause.msg);
+    rc = list_files(&reader, err);
+    if (rc == GSP_OK)
+        rc = add_files(&reader, err);
+    if (rc == GSP_OK)
+        rc = add_rings(&reader, err);
+    if (rc == GSP_OK)
+        rc = add_losses(&reader, err);
+    if (rc == GSP_OK)
+        rc = add_about(&reader, err);
+    gsp_manifest_free(&reader.manifest);
+    free(reader.files);
+    return rc;
+}
+
+bool gsp_run_has_table(const char *path, const char *schema, const char *table)
+{
+    DIR *dir = opendir(path);
+    bool found = false;
+    if (!dir)
+        return false;
+    for (const struct dirent *entry; !found && (entry = readdir(dir));) {
+        char of_schema[GSP_NAME_MAX];
+        char of_table[GSP_NAME_MAX];
+        found = gsp_segment_name_ok(entry->d_name, of_schema, of_table) &&
+                strcmp(of_schema, schema) == 0 && strcmp(of_table, table) == 0;
+    }
+    closedir(dir);
+    return found;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "store/manifest.h"
+#include "store/store.h"
+
+/* Writing is seldom, and the machine is another program's. */
+static const struct gsp_store_options OPTIONS = {
+    .timeout_ns = -1, .memory_bytes = 512U << 20, .threads = 1};
+
+static char *path_of(const char *folder, const char *before, const char *file, const char *behind)
+{
+    struct gsp_buf path = {0};
+    gsp_buf_printf(&path, "%s/%s%s%s", folder, before, file, behind);
+    return gsp_buf_cstr(&path) ? path.p : NULL;
+}
+
+/* The file is on disk, under its name, when this returns; also the folder's entry. */
+static int settle(const char *tmp, const char *path, const char *folder, uint64_t *bytes,
+                  struct gsp_err *err)
+{
+    struct stat info;
+    gsp_auto_fd fd = open(tmp, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) < 0 || fstat(fd, &info) < 0 || rename(tmp, path) < 0)
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write %.180s: %s", path,
+                           strerror(errno));
+    gsp_auto_fd dir = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir >= 0)
+        (void)fsync(dir); /* some file systems cannot; the file itself is safe */
+    if (bytes)
+        *bytes = (uint64_t)info.st_size;
+    return GSP_OK;
+}
+
+static void put_order(struct gsp_buf *sql, const struct gsp_table *table)
+{
+    if (!table || table->scope != GSP_SCOPE_PLAIN)
+        gsp_buf_puts(sql, " ORDER BY ts_ns");
+}
+
+/* Locks the store and writes what it shows of the table. */
+static int copy_table(struct gsp_store *store, const char *schema, const char *table,
+                      const char *tmp, struct gsp_err *err)
+{
+    gsp_auto_buf sql = {0};
+    gsp_buf_printf(&sql, "SELECT * FROM %s.%s", schema, table);
+    put_order(&sql, gsp_table_find(schema, table));
+    if (sql.failed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    int rc = gsp_store_allow_output(store, tmp, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_lock(store, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_query_to_file(store, gsp_buf_sv(&sql), NULL, err);
+    return rc;
+}
+
+/* Runs copy_table() and gives the file its name; nothing is left behind on failure. */
+static int write_table(struct gsp_store *store, const char *schema, const char *table,
+                       const char *const folder_and_file[2], uint64_t *bytes, struct gsp_err *err)
+{
+    const char *folder = folder_and_file[0];
+    const char *file = folder_and_file[1];
+    gsp_auto_free char *tmp = path_of(folder, ".", file, GSP_SEGMENT_TMP);
+    gsp_auto_free char *path = path_of(folder, "", file, "");
+    if (!tmp || !path)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    int rc = copy_table(store, schema, table, tmp, err);
+    if (rc == GSP_OK)
+        rc = settle(tmp, path, folder, bytes, err);
+    if (rc < 0)
+        (void)unlink(tmp);
+    return rc;
+}
+
+int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *file,
+                      uint64_t *bytes, struct gsp_err *err)
+{
+    const struct gsp_table *table = gsp_batch_table(batch);
+    char schema[GSP_NAME_MAX];
+    char name[GSP_NAME_MAX];
+    struct gsp_store *store = NULL;
+    snprintf(schema, sizeof(schema), "%s", table->schema);
+    snprintf(name, sizeof(name), "%s", table->name);
+    int rc = gsp_store_open(&OPTIONS, &store, err);
+    if (rc < 0) {
+        gsp_batch_free(batch);
+        return rc;
+    }
+    rc = gsp_store_add_batch(store, batch, err);
+    if (rc == GSP_OK)
+        rc = write_table(store, schema, name, (const char *const[]){folder, file}, bytes, err);
+    gsp_store_close(store);
+    return rc;
+}
+
+static int add_files(struct gsp_store *store, const char *const schema_and_table[2],
+                     char *const *paths, size_t count, struct gsp_err *err)
+{
+    int rc = gsp_store_add_parquet(store, schema_and_table[0], schema_and_table[1],
+                                   (const char *const *)paths, count, err);
+    const char *left_out = rc == GSP_OK ? gsp_store_warning(store, 0) : NULL;
+    if (left_out)
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "%.200s", left_out);
+    return rc;
+}
+
+int gsp_segment_merge(const char *folder, const char *const *files, size_t count, const char *file,
+                      uint64_t *bytes, struct gsp_err *err)
+{
+    char schema[GSP_NAME_MAX];
+    char table[GSP_NAME_MAX];
+    struct gsp_store *store = NULL;
+    if (count == 0 || !gsp_segment_name_ok(files[0], schema, table))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "there are no segments to merge");
+    char **paths = calloc(count, sizeof(*paths));
+    bool whole = paths != NULL;
+    for (size_t i = 0; whole && i < count; i++) {
+        paths[i] = path_of(folder, "", files[i], "");
+        whole = paths[i] != NULL;
+    }
+    int rc = whole ? gsp_store_open(&OPTIONS, &store, err)
+                   : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (rc == GSP_OK)
+        rc = add_files(store, (const char *const[]){schema, table}, paths, count, err);
+    if (rc == GSP_OK)
+        rc = write_table(store, schema, table, (const char *const[]){folder, file}, bytes, err);
+    gsp_store_close(store);
+    for (size_t i = 0; paths && i < count; i++)
+        free(paths[i]);
+    free(paths);
+    return rc;
+}

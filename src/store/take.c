@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/take.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/time.h"
+
+/* Rows that are copied before it is looked whether they were overwritten meanwhile. */
+#define CHUNK_ROWS  ((size_t)1024)
+/* Of one column's values. */
+#define CHUNK_BYTES (CHUNK_ROWS * 8)
+
+struct lane_state {
+    uint64_t taken; /* rows below are in the batch, on disk, or lost */
+    uint64_t kept;  /* rows below are on disk, or counted as lost there */
+    bool known;
+};
+
+struct lost {
+    uint64_t rows;
+    uint64_t texts;
+};
+
+struct gsp_taker {
+    struct gsp_ring_view *view;
+    const struct gsp_ring_info *info;
+    struct gsp_batch *batch;
+    struct lane_state *lanes; /* GSP_RING_LANES_MAX */
+    bool is_new;              /* lanes not known yet have begun under our eyes */
+    struct lost lost;
+    int64_t since_ns;
+    uint32_t *ids; /* by the ring's ids: the batch's; 0 not yet */
+    size_t id_count;
+    char *row;
+    char *chunk; /* CHUNK_ROWS values of each column */
+    struct gsp_ring_span *spans;
+    struct gsp_buf *texts; /* of the row's text columns: they must stay until the append */
+    struct gsp_table table;
+    struct gsp_column columns[GSP_COLUMNS_MAX];
+};
+
+static int no_memory(struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+}
+
+/* The ring's own columns: a table that this version does not know is drained all the same. */
+static void describe(struct gsp_taker *taker)
+{
+    const struct gsp_ring_info *info = taker->info;
+    uint32_t offset = 0;
+    for (uint32_t i = 0; i < info->column_count; i++) {
+        taker->columns[i] = (struct gsp_column){.name = info->columns[i].name,
+                                                .unit = "",
+                                                .doc = "",
+                                                .type = (enum gsp_type)info->columns[i].type,
+                                                .row_offset = offset};
+        offset += (uint32_t)sizeof(struct gsp_sv);
+    }
+    taker->table = (struct gsp_table){.schema = info->schema,
+                                      .name = info->table,
+                                      .doc = "",
+                                      .columns = taker->columns,
+                                      .scope = info->scope,
+                                      .column_count = info->column_count,
+                                      .row_bytes = offset};
+}
+
+static void remember(struct gsp_taker *taker, const struct gsp_ring_cursor *cursor)
+{
+    for (uint32_t i = 0; cursor && i < cursor->lane_count; i++) {
+        const struct gsp_cursor_lane *lane = &cursor->lanes[i];
+        if (lane->lane >= GSP_RING_LANES_MAX)
+            continue;
+        taker->lanes[lane->lane] =
+            (struct lane_state){.taken = lane->row, .kept = lane->row, .known = true};
+    }
+}
+
+int gsp_taker_new(struct gsp_ring_view *view, const struct gsp_ring_cursor *cursor, bool is_new,
+                  struct gsp_taker **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_taker *taker = calloc(1, sizeof(*taker));
+    if (!taker) {
+        gsp_ring_view_close(view);
+        return no_memory(err);
+    }
+    taker->view = view;
+    taker->info = gsp_ring_info(view);
+    taker->is_new = is_new;
+    describe(taker);
+    taker->lanes = calloc(GSP_RING_LANES_MAX, sizeof(*taker->lanes));
+    taker->spans = calloc(GSP_RING_LANES_MAX, sizeof(*taker->spans));
+    taker->texts = calloc(GSP_COLUMNS_MAX, sizeof(*taker->texts));
+    taker->row = calloc(1, taker->table.row_bytes + 1);
+    taker->chunk = calloc(taker->table.column_count + 1, CHUNK_BYTES);
+    if (!taker->lanes || !taker->spans || !taker->texts || !taker->row || !taker->chunk) {
+        gsp_taker_free(taker);
+        return no_memory(err);
+    }
+    remember(taker, cursor);
+    *out = taker;
+    return GSP_OK;
+}
+
+void gsp_taker_free(struct gsp_taker *taker)
+{
+    if (!taker)
+        return;
+    for (size_t i = 0; taker->texts && i < GSP_COLUMNS_MAX; i++)
+        gsp_buf_free(&taker->texts[i]);
+    gsp_batch_free(taker->batch);
+    gsp_ring_view_close(taker->view);
+    free(taker->lanes);
+    free(taker->spans);
+    free(taker->texts);
+    free(taker->row);
+    free(taker->chunk);
+    free(taker->ids);
+    free(taker);
+}
+
+const struct gsp_ring_info *gsp_taker_info(const struct gsp_taker *taker)
+{
+    return taker->info;
+}
+
+size_t gsp_taker_rows(const struct gsp_taker *taker)
+{
+    return taker->batch ? gsp_batch_rows(taker->batch) : 0;
+}
+
+int64_t gsp_taker_since_ns(const struct gsp_taker *taker)
+{
+    return taker->since_ns;
+}
+
+uint64_t gsp_taker_lost(const struct gsp_taker *taker)
+{
+    return taker->lost.rows + taker->lost.texts;
+}
+
+/* The batch's id of a string of the ring. */
+static uint32_t map_string(struct gsp_taker *taker, const struct gsp_ring_dict *dict, uint32_t id)
+{
+    if (id == GSP_NULL_STR || id >= dict->count || id >= taker->id_count || !dict->strings[id].p)
+        return GSP_NULL_STR;
+    if (!taker->ids[id])
+        taker->ids[id] = gsp_batch_intern(taker->batch, dict->strings[id]);
+    return taker->ids[id];
+}
+
+static struct gsp_sv take_text(struct gsp_taker *taker, uint32_t lane, uint32_t column,
+                               uint64_t ref)
+{
+    struct gsp_buf *text = &taker->texts[column];
+    bool is_null = false;
+    gsp_buf_clear(text);
+    if (gsp_ring_text(taker->view, lane, ref, text, &is_null) && !text->failed) {
+        const char *p = gsp_buf_cstr(text);
+        return (struct gsp_sv){p, p ? text->len : 0};
+    }
+    if (!is_null)
+        taker->lost.texts++;
+    return (struct gsp_sv){NULL, 0};
+}
+
+/* Row i of the chunk, as the batch wants it. */
+static int put_row(struct gsp_taker *taker, const struct gsp_ring_dict *dict, uint32_t lane,
+                   size_t i, struct gsp_err *err)
+{
+    for (uint32_t c = 0; c < taker->table.column_count; c++) {
+        const size_t width = gsp_type_width(taker->columns[c].type);
+        const char *value = taker->chunk + c * CHUNK_BYTES + i * width;
+        char *member = taker->row + taker->columns[c].row_offset;
+        uint32_t id = 0;
+        uint64_t ref = 0;
+        struct gsp_sv text;
+        switch (taker->columns[c].type) {
+        case GSP_I64:
+        case GSP_F64:
+        case GSP_BOOL:
+            memcpy(member, value, width);
+            break;
+        case GSP_STR:
+            memcpy(&id, value, sizeof(id));
+            id = map_string(taker, dict, id);
+            memcpy(member, &id, sizeof(id));
+            break;
+        case GSP_TEXT:
+            memcpy(&ref, value, sizeof(ref));
+            text = take_text(taker, lane, c, ref);
+            memcpy(member, &text, sizeof(text));
+            break;
+        }
+    }
+    return gsp_batch_append(taker->batch, taker->row, err);
+}
+
+static int take_span(struct gsp_taker *taker, const struct gsp_ring_dict *dict,
+                     const struct gsp_ring_span *span, size_t rows_max, struct gsp_err *err)
+{
+    struct lane_state *lane = &taker->lanes[span->lane];
+    while (lane->taken < span->to && gsp_taker_rows(taker) < rows_max) {
+        const uint64_t from = lane->taken;
+        const uint64_t left = span->to - from;
+        const size_t n = left < CHUNK_ROWS ? (size_t)left : CHUNK_ROWS;
+        for (uint32_t c = 0; c < taker->table.column_count; c++)
+            gsp_ring_copy(taker->view, span->lane, c, from, n, taker->chunk + c * CHUNK_BYTES);
+        /* What was overwritten while it was copied is lost, and looks like anything. */
+        const uint64_t oldest = gsp_ring_oldest(taker->view, span->lane);
+        const uint64_t gone = oldest <= from ? 0 : oldest - from < n ? oldest - from : n;
+        for (size_t i = (size_t)gone; i < n; i++) {
+            int rc = put_row(taker, dict, span->lane, i, err);
+            if (rc < 0)
+                return rc;
+            lane->taken = from + i + 1;
+        }
+        lane->taken = from + n;
+        taker->lost.rows += gone;
+    }
+    return GSP_OK;
+}
+
+/* Where to go on in a lane; rows that are not there any more are counted. */
+static bool begin_lane(struct gsp_taker *taker, const struct gsp_ring_span *span)
+{
+    if (span->lane >= GSP_RING_LANES_MAX)
+        return false;
+    struct lane_state *lane = &taker->lanes[span->lane];
+    if (!lane->known) {
+        lane->known = true;
+        lane->taken = lane->kept = taker->is_new ? 0 : span->from;
+    }
+    if (lane->taken < span->from) {
+        taker->lost.rows += span->from - lane->taken;
+        lane->taken = span->from;
+    }
+    return lane->taken < span->to;
+}
+
+static int prepare(struct gsp_taker *taker, const struct gsp_ring_dict *dict, struct gsp_err *err)
+{
+    if (!taker->batch) {
+        int rc = gsp_batch_new(&taker->table, taker->info->host, taker->info->pid,
+                               taker->info->rank, &taker->batch, err);
+        if (rc < 0)
+            return rc;
+        taker->since_ns = gsp_now_ns();
+        if (taker->ids)
+            memset(taker->ids, 0, taker->id_count * sizeof(*taker->ids));
+    }
+    if (dict->count > taker->id_count) {
+        uint32_t *ids = realloc(taker->ids, dict->count * sizeof(*ids));
+        if (!ids)
+            return no_memory(err);
+        memset(ids + taker->id_count, 0, (dict->count - taker->id_count) * sizeof(*ids));
+        taker->ids = ids;
+        taker->id_count = dict->count;
+    }
+    return GSP_OK;
+}
+
+int gsp_taker_take(struct gsp_taker *taker, size_t rows_max, struct gsp_err *err)
+{
+    const size_t count = gsp_ring_spans(taker->view, taker->spans, GSP_RING_LANES_MAX, NULL);
+    bool any = false;
+    for (size_t i = 0; i < count; i++) {
+        /* Not "||": every lane is looked at. */
+        if (begin_lane(taker, &taker->spans[i]))
+            any = true;
+    }
+    taker->is_new = true;
+    if (!any)
+        return GSP_OK;
+    /* After the spans: the strings of their rows are surely there. */
+    struct gsp_ring_dict dict = {0};
+    int rc = gsp_ring_dict_read(taker->view, &dict, err);
+    if (rc == GSP_OK)
+        rc = prepare(taker, &dict, err);
+    for (size_t i = 0; rc == GSP_OK && i < count; i++) {
+        if (taker->spans[i].lane < GSP_RING_LANES_MAX)
+            rc = take_span(taker, &dict, &taker->spans[i], rows_max, err);
+    }
+    gsp_ring_dict_free(&dict);
+    return rc;
+}
+
+struct gsp_batch *gsp_taker_batch(struct gsp_taker *taker)
+{
+    struct gsp_batch *batch = taker->batch;
+    if (!batch || gsp_batch_rows(batch) == 0)
+        return NULL;
+    taker->batch = NULL;
+    return batch;
+}
+
+static int note_loss(const struct gsp_taker *taker, const char *cause, uint64_t count,
+                     struct gsp_manifest *manifest, struct gsp_err *err)
+{
+    struct gsp_segment_loss loss = {.pid = taker->info->pid, .count = count};
+    if (count == 0)
+        return GSP_OK;
+    snprintf(loss.schema, sizeof(loss.schema), "%s", taker->info->schema);
+    snprintf(loss.table, sizeof(loss.table), "%s", taker->info->table);
+    snprintf(loss.cause, sizeof(loss.cause), "%s", cause);
+    return gsp_manifest_lose(manifest, &loss, err);
+}
+
+int gsp_taker_note(const struct gsp_taker *taker, struct gsp_manifest *manifest,
+                   struct gsp_err *err)
+{
+    struct gsp_ring_cursor key = {.pid = taker->info->pid,
+                                  .start_time = taker->info->start_time,
+                                  .created_ns = taker->info->created_ns};
+    snprintf(key.schema, sizeof(key.schema), "%s", taker->info->schema);
+    snprintf(key.table, sizeof(key.table), "%s", taker->info->table);
+    int rc = GSP_OK;
+    for (uint32_t i = 0; rc == GSP_OK && i < GSP_RING_LANES_MAX; i++) {
+        if (taker->lanes[i].known)
+            rc = gsp_manifest_advance(manifest, &key, i, taker->lanes[i].taken, err);
+    }
+    if (rc == GSP_OK)
+        rc = note_loss(taker, "overwritten", taker->lost.rows, manifest, err);
+    if (rc == GSP_OK)
+        rc = note_loss(taker, "text overwritten", taker->lost.texts, manifest, err);
+    return rc;
+}
+
+void gsp_taker_settle(struct gsp_taker *taker, bool kept)
+{
+    for (uint32_t i = 0; i < GSP_RING_LANES_MAX; i++) {
+        struct lane_state *lane = &taker->lanes[i];
+        if (kept)
+            lane->kept = lane->taken;
+        else
+            lane->taken = lane->kept;
+    }
+    taker->lost = (struct lost){0};
+    gsp_batch_free(taker->batch);
+    taker->batch = NULL;
+}
