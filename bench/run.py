@@ -17,8 +17,8 @@ from typing import Callable, Dict
 
 import accuracy
 import cost
-import ring
 import native
+import ring
 import slowdown
 import small
 import top

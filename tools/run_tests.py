@@ -3,9 +3,9 @@
 """Runs every test there is and prints, as its last line, how many passed and failed.
 
 Stages: the unit tests and fuzz corpora in build/ and again with ASan and UBSan in build-asan/,
-those of threads that share memory with TSan in build-tsan/, a compile of all sources for aarch64 and, under qemu, the unit tests of its folders that need no
-kernel of that machine, and the integration tests.  What fails is shown in full;
-what cannot be built is a failure too.
+those of threads that share memory with TSan in build-tsan/, a compile of all sources for aarch64
+and, under qemu, the unit tests of its folders that need no kernel of that machine, and the
+integration tests.  What fails is shown in full; what cannot be built is a failure too.
 
 usage: run_tests.py [plain|asan|tsan|aarch64|integration]..."""
 

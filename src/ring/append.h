@@ -5,6 +5,8 @@
  * Gives:   gsp_append_<schema>_<table>(lane, row) for every table of tables.def.
  * Used by: the agent and the collectors.
  * Threads: the lane's own thread alone.
+ * Always inline, so that values go from registers to the ring: built in memory and read back, a
+ * row takes half as long again.
  * Signal-safe: yes, with a lane from gsp_ring_lane().
  * Allocates: never.
  */
@@ -83,8 +85,8 @@ static inline void gsp_lane_put_text(struct gsp_lane *lane, uint32_t column, uin
 #define GSP_PUT_PLAIN
 
 #define GSP_TABLE(schema, name, scope, doc)                                                        \
-    static inline void gsp_append_##schema##_##name(struct gsp_lane *lane,                         \
-                                                    const struct gsp_row_##schema##_##name *row)   \
+    static inline __attribute__((always_inline)) void gsp_append_##schema##_##name(                \
+        struct gsp_lane *lane, const struct gsp_row_##schema##_##name *row)                        \
     {                                                                                              \
         const uint32_t slot = gsp_lane_begin(lane);                                                \
         uint32_t column = 0;                                                                       \

@@ -12,8 +12,15 @@
 #define ROWS  UINT64_C(10000000)
 #define KILLS 50
 #endif
-#define WRITERS  4U
+#define WRITERS  8U
 #define CAPACITY 500U
+
+/* A benchmark asks for more than a test has time for. */
+static uint64_t count_of(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
 
 /* Shared with children. */
 struct shared {
@@ -114,14 +121,15 @@ TAP_TEST(another_process_sees_no_torn_row)
     struct shared *shared = share();
     struct gsp_ring *ring = ring_make(folder, CAPACITY);
     pid_t reader = start_reader(folder, shared);
-    run_writers(ring, ROWS, false);
+    const uint64_t rows = count_of("GSPROF_TEST_ROWS", ROWS);
+    run_writers(ring, rows, false);
     stop_reader(reader, shared);
     tap_eq_int(shared->seen.torn, 0);
     tap_check(shared->seen.good >= (uint64_t)WRITERS * CAPACITY);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
     struct gsp_ring_state state;
     gsp_ring_state(view, &state);
-    tap_eq_int(state.rows, ROWS);
+    tap_eq_int(state.rows, rows / WRITERS * WRITERS);
     tap_eq_int(state.rows_lost, 0);
     gsp_ring_view_close(view);
     gsp_ring_close(ring);
@@ -171,7 +179,7 @@ TAP_TEST(a_thread_of_the_same_process_reads_too)
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
     struct gsp_ring_state state;
     gsp_ring_state(view, &state);
-    tap_eq_int(state.rows, ROWS / 200 * 20);
+    tap_eq_int(state.rows, ROWS / 200 / WRITERS * WRITERS * 20);
     tap_check(state.lane_count <= WRITERS);
     gsp_ring_view_close(view);
     gsp_ring_close(ring);
@@ -225,7 +233,8 @@ static void check_after_death(int folder, const struct shared *shared)
 TAP_TEST(a_killed_writer_leaves_what_it_published)
 {
     uint32_t random = 12345;
-    for (int i = 0; i < KILLS; i++) {
+    const uint64_t kills = count_of("GSPROF_TEST_KILLS", KILLS);
+    for (uint64_t i = 0; i < kills; i++) {
         int folder = ring_folder();
         struct shared *shared = share();
         pid_t pid = fork();
@@ -278,15 +287,17 @@ static void *send_signals(void *arg)
 TAP_TEST(signal_handlers_append_amid_appends)
 {
     int folder = ring_folder();
-    struct gsp_ring *ring = ring_make(folder, 200000);
+    struct gsp_ring *ring = ring_make(folder, 10000);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_NODEFER};
     handler_ring = ring;
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGUSR2, &action, NULL);
     pthread_t sender;
     pthread_t self = pthread_self();
+    const struct gsp_row_python_torch_trace first = ring_row(1, 0);
+    tap_check(gsp_ring_append(ring, &first)); /* the lane is there before signals come */
     tap_require(pthread_create(&sender, NULL, send_signals, &self) == 0);
-    uint64_t n = 0;
+    uint64_t n = 1;
     while (!atomic_load(&sender_done)) {
         const struct gsp_row_python_torch_trace row = ring_row(1, n++);
         gsp_ring_append(ring, &row);
@@ -299,7 +310,7 @@ TAP_TEST(signal_handlers_append_amid_appends)
     printf("# %llu rows, %llu from handlers, %u lanes, %llu lost\n", (unsigned long long)state.rows,
            (unsigned long long)handler_count, state.lane_count,
            (unsigned long long)state.rows_lost);
-    tap_check(handler_count > 0);
+    tap_check(handler_count > 0 && state.rows_lost < handler_count);
     tap_eq_int(state.rows + state.rows_lost, n + handler_count);
     tap_check(state.lane_count <= 2);
     ring_check(view, &seen);

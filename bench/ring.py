@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared-memory rings: what an append costs, that no reader sees a torn row, that a killed
+writer leaves what it published, and that a reader does not slow the writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+from common import ROOT, Bench, Row
+from support import GSPROF, Json
+
+APPEND_BAR_NS = 12.0
+FLAT_BAR = 1.3
+SCAN_BAR_PCT = 1.0
+TORN_ROWS = 100_000_000
+KILLS = 500
+THREADS = (1, 2, 8)
+KINDS = ("floor", "lane", "mutex")
+
+
+def build(bench: Bench) -> Path:
+    """The benchmark with the ring's own sources, at the optimisation that users get."""
+    exe = bench.folder / "ring"
+    sources = [ROOT / "bench" / "ring.c"]
+    for folder in ("ring", "wire", "base"):
+        sources += sorted((ROOT / "src" / folder).glob("*.c"))
+    flags = ["-std=c11", "-O2", "-D_GNU_SOURCE", '-DGSP_VERSION="bench"', "-pthread"]
+    files = [str(path) for path in sources]
+    command = ["cc", *flags, f"-I{ROOT / 'src'}", "-o", str(exe), *files, "-lm"]
+    subprocess.run(command, check=True)
+    return exe
+
+
+def ask(exe: Path, *args: object) -> Json:
+    done = subprocess.run([exe, *map(str, args)], stdout=subprocess.PIPE, check=True)
+    said: Json = json.loads(done.stdout)
+    return said
+
+
+def appends(bench: Bench, exe: Path) -> None:
+    """The least of several rounds, interleaved: others on the machine only add.  Of the mutex
+    the median: whom it makes wait depends on who runs when, and that is what it costs."""
+    seen: Dict[Tuple[str, int, int], List[float]] = {}
+    for _ in range(bench.rounds(9)):
+        for kind in KINDS:
+            for threads in THREADS:
+                for clock in (0, 1):
+                    rows = 2_000_000 if kind == "mutex" or clock else 10_000_000
+                    ns = ask(exe, "append", kind, threads, rows, clock)["ns"]
+                    seen.setdefault((kind, threads, clock), []).append(ns)
+    best = {
+        key: statistics.median(ns) if key[0] == "mutex" else min(ns) for key, ns in seen.items()
+    }
+    for kind in KINDS:
+        for threads in THREADS:
+            ns = best[kind, threads, 0]
+            with_clock = best[kind, threads, 1]
+            # What reading the clocks costs is seen where nothing else is done.
+            clock_ns = best["floor", threads, 1] - best["floor", threads, 0]
+            bar = kind == "lane"
+            bench.add(
+                Row(
+                    "ring",
+                    f"append, {kind}, {threads} threads",
+                    ns,
+                    "ns CPU",
+                    f"<= {APPEND_BAR_NS:g}" if bar else "",
+                    ns <= APPEND_BAR_NS if bar else None,
+                    f"ring append {kind} {threads} 10000000 0",
+                )
+            )
+            bench.add(
+                Row(
+                    "ring",
+                    f"append, {kind}, {threads} threads, reading two clocks",
+                    with_clock,
+                    "ns CPU",
+                    f"<= {APPEND_BAR_NS + clock_ns:.0f}" if bar else "",
+                    with_clock <= APPEND_BAR_NS + clock_ns if bar else None,
+                    f"ring append {kind} {threads} 2000000 1",
+                )
+            )
+    ratio = best["lane", 8, 0] / best["lane", 1, 0]
+    bench.add(
+        Row("ring", "append, 8 threads over 1", ratio, "x", f"<= {FLAT_BAR:g}", ratio <= FLAT_BAR)
+    )
+
+
+def stress(test: str, name: str, value: int) -> str:
+    """One test of test_ring_stress with more rounds than make test has time for."""
+    exe = GSPROF.parents[2] / "tests" / "unit" / "test_ring_stress"
+    done = subprocess.run(
+        [exe, test],
+        env={**os.environ, name: str(value)},
+        stdout=subprocess.PIPE,
+        check=False,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{test}: {done.stdout}")
+    return done.stdout
+
+
+def torn(bench: Bench) -> None:
+    rows = TORN_ROWS // 10 if bench.quick else TORN_ROWS
+    said = stress("another_process_sees_no_torn_row", "GSPROF_TEST_ROWS", rows)
+    match = re.search(r"(\d+) rows read whole, (\d+) torn, (\d+) overwritten", said)
+    assert match, said
+    note = f"{rows:,} appends by 8 threads; {int(match[1]):,} rows read whole meanwhile"
+    count = int(match[2])
+    bench.add(Row("ring", "torn rows seen", float(count), "rows", "0", count == 0, note=note))
+
+
+def kills(bench: Bench) -> None:
+    count = bench.rounds(KILLS)
+    stress("a_killed_writer_leaves_what_it_published", "GSPROF_TEST_KILLS", count)
+    note = f"{count} writers killed at random moments"
+    bench.add(Row("ring", "published rows lost or invented", 0.0, "rows", "0", True, note=note))
+
+
+def scans(bench: Bench, exe: Path) -> None:
+    said = ask(exe, "scan", bench.rounds(60), 20_000)
+    pairs = list(zip(said["alone"], said["scanned"]))
+    # Which of the two was measured first does not matter to the median of the pairs.
+    ratio = statistics.median(scanned / alone for alone, scanned in pairs)
+    slower = 100 * (ratio - 1)
+    bench.add(
+        Row(
+            "ring",
+            "a writer of 100,000 rows/s beside a scan at 10 Hz",
+            slower,
+            "% slower",
+            f"<= {SCAN_BAR_PCT:g}",
+            slower <= SCAN_BAR_PCT,
+            "ring scan 60 20000",
+            note=f"median of {len(pairs)} interleaved pairs; alone "
+            f"{statistics.median(said['alone']) / 1e3:.2f} us a row with its work",
+        )
+    )
+
+
+def main(bench: Bench) -> None:
+    exe = build(bench)
+    appends(bench, exe)
+    torn(bench)
+    kills(bench)
+    scans(bench, exe)
