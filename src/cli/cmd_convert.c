@@ -4,6 +4,7 @@
 
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "cli/run_folder.h"
 
 struct convert_opts {
     const char *input;
@@ -31,6 +32,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof convert -i profile.gsp -o profile.speedscope.json", "For speedscope"},
     {"gsprof convert -i profile.gsp -o profile.pb.gz", "For go tool pprof"},
     {"gsprof convert -i profile.gsp -o - -f folded", "One line per stack, to a pipe"},
+    {"gsprof convert -i profile.gsp -o run1/", "A folder of Parquet files, for SQL"},
 };
 
 static int run(const struct gsp_parsed *parsed)
@@ -46,13 +48,14 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_misuse(parsed, "%s", err.msg);
 
     struct gsp_profile *profile = NULL;
-    int rc = gsp_cli_check_output(opts->output, opts->force, &err);
+    const bool is_run = format == &gsp_format_run;
+    int rc = is_run ? GSP_OK : gsp_cli_check_output(opts->output, opts->force, &err);
     if (rc == GSP_OK)
         rc = gsp_cli_load(opts->input, opts->from, format->needs_samples, &profile, &err);
     if (rc == GSP_OK && (opts->view.by_function || opts->view.no_lines))
         gsp_profile_merge_lines(profile, opts->view.by_function);
     if (rc == GSP_OK)
-        rc = gsp_format_save(opts->output, format, profile, &opts->view, opts->force, &err);
+        rc = gsp_cli_save(opts->output, format, profile, &opts->view, opts->force, &err);
     gsp_profile_free(profile);
     if (rc < 0) {
         bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;

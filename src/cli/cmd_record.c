@@ -14,6 +14,8 @@
 #include "cli/interim.h"
 #include "cli/launch.h"
 #include "cli/rec_file.h"
+#include "cli/rec_rings.h"
+#include "cli/run_folder.h"
 #include "cli/sampling.h"
 #include "export/gsp_stream.h"
 #include "model/words.h"
@@ -33,7 +35,8 @@ struct record_opts {
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct record_opts),
     GSP_OPT_OUTPUT(struct record_opts,
-                   "The file to write; - is stdout. Default: PROGRAM-PID-TIME.svg."),
+                   "The file to write, or the folder of a run (DIR/); - is stdout. "
+                   "Default: PROGRAM-PID-TIME.svg."),
     GSP_OPT_FORMAT(struct record_opts),
     GSP_OPTS_WHEN(struct record_opts,
                   "Stop after this long: 30, 500ms, 5m, 1h. Default: until the target ends or "
@@ -59,6 +62,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof record -p4242 -d 500ms -o profile.speedscope.json", "For speedscope"},
     {"gsprof record -p 4242 --gil -o gil.svg", "Who holds the GIL"},
     {"gsprof record -p 4242 --idle -o wall.svg", "Where it waits"},
+    {"gsprof record -p 4242 -o run1/ --duration 60", "A folder of tables, for SQL"},
     {"gsprof record -s --exclude site-packages -- torchrun train.py",
      "All ranks, only code that is not installed"},
 };
@@ -75,7 +79,9 @@ struct session {
     struct gsp_interim interim;
     struct gsp_profile *profile;
     struct gsp_stream *stream;
-    struct gsp_record *record;     /* while it runs */
+    struct gsp_record *record;   /* while it runs */
+    struct gsp_rec_rings *rings; /* while it runs, of a run */
+    struct gsp_drain_stats drained;
     struct gsp_record_stats stats; /* a copy of the last ones */
     enum gsp_record_end end;
 };
@@ -338,6 +344,27 @@ static void tell_gil(struct session *session, const struct gsp_record *record)
     }
 }
 
+/* A run has the rows of the target's rings too.  Without them there are still the samples. */
+static void start_rings(struct session *session)
+{
+    struct gsp_err err = {0};
+    const struct gsp_rec_rings_opts opts = {.folder = session->file.output,
+                                            .pid = session->pid,
+                                            .subprocesses = session->opts->sampling.subprocesses};
+    if (session->file.format == &gsp_format_run &&
+        gsp_rec_rings_start(&opts, &session->rings, &err) < 0)
+        gsp_term_line(&session->term, "gsprof: the tables of the target are not recorded: %s",
+                      err.msg);
+}
+
+static void stop_rings(struct session *session)
+{
+    struct gsp_err err = {0};
+    if (gsp_rec_rings_stop(session->rings, &session->drained, &err) < 0)
+        gsp_term_line(&session->term, "gsprof: tables of the target are not complete: %s", err.msg);
+    session->rings = NULL;
+}
+
 static int sample_target(struct session *session, struct gsp_err *err)
 {
     const struct record_opts *opts = session->opts;
@@ -365,9 +392,11 @@ static int sample_target(struct session *session, struct gsp_err *err)
         await_signal(session);
     tell_begin(session);
     session->record = record;
+    start_rings(session);
     rc = gsp_record_run(record, &stop_count, &session->end, err);
     session->record = NULL;
     session->stats = *gsp_record_stats(record);
+    stop_rings(session);
     gsp_term_wipe(&session->term);
     tell_interim(session, true);
     tell_gil(session, record);
@@ -466,8 +495,9 @@ static void tell_next(struct session *session)
         const char *command;
     } viewers[] = {
         {"svg", "xdg-open"}, {"pstats", "python3 -m pstats"}, {"pprof", "go tool pprof -top"}};
-    const char *command = session->file.format->read ? "gsprof report" : NULL;
-    for (size_t i = 0; i < GSP_COUNT(viewers) && !session->file.format->read; i++) {
+    const bool is_ours = session->file.format->read || session->file.format == &gsp_format_run;
+    const char *command = is_ours ? "gsprof report" : NULL;
+    for (size_t i = 0; i < GSP_COUNT(viewers) && !is_ours; i++) {
         if (strcmp(viewers[i].format, name) == 0)
             command = viewers[i].command;
     }
@@ -517,9 +547,17 @@ static void tell_summary(struct session *session)
     if (strcmp(session->file.output, "-") == 0)
         return;
     struct stat info;
+    const bool is_run = session->file.format == &gsp_format_run;
+    if (session->drained.rows + session->drained.lost)
+        gsp_term_line(&session->term,
+                      "Tables of the target: %" PRIu64 " rows; %" PRIu64 " came too fast.",
+                      session->drained.rows, session->drained.lost);
     if (stat(session->file.output, &info) == 0)
-        gsp_term_line(&session->term, "Wrote %s (%s, %.3g KB):", session->file.output,
-                      session->file.format->name, (double)info.st_size / 1024);
+        gsp_term_line(
+            &session->term, "Wrote %s (%s, %.3g KB):", session->file.output,
+            session->file.format->name,
+            (double)(is_run ? gsp_run_folder_bytes(session->file.output) : (uint64_t)info.st_size) /
+                1024);
     tell_next(session);
 }
 
@@ -641,7 +679,8 @@ const struct gsp_command gsp_cmd_record = {
         "stopping it and without any change to it, and writes a profile.\n"
         "The format follows the extension of the output: an interactive flame graph (.svg), "
         "pstats (.prof), speedscope, pprof, folded stacks, JSON, or .gsp, which is compact and "
-        "on disk while recording goes on. Ctrl-C finishes and writes; a second Ctrl-C stops "
+        "on disk while recording goes on. A folder (a name that ends in /) gets all of it as "
+        "tables for SQL, with the rows that the target itself writes. Ctrl-C finishes and writes; a second Ctrl-C stops "
         "at once. SIGUSR1 writes what there is so far to a file of its own (profile.1.svg, "
         "profile.2.svg, ...) while recording goes on. The exit status of a COMMAND is passed "
         "through.\n"

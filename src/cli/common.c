@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "cli/hint.h"
+#include "cli/run_folder.h"
 
 const struct gsp_command *const gsp_commands[] = {
     &gsp_cmd_record,      &gsp_cmd_top,    &gsp_cmd_dump, &gsp_cmd_flamegraph,
@@ -39,7 +40,8 @@ static const char *format_name(size_t i, bool to_write)
 
 const char *gsp_cli_format_choice(size_t i)
 {
-    return format_name(i, true);
+    /* A folder is no row of the table of formats: it comes first. */
+    return i == 0 ? gsp_format_run.name : format_name(i - 1, true);
 }
 
 const char *gsp_cli_from_choice(size_t i)
@@ -50,7 +52,10 @@ const char *gsp_cli_from_choice(size_t i)
 int gsp_cli_output_format(const char *name, const char *path, const struct gsp_format **out,
                           struct gsp_err *err)
 {
-    *out = name ? gsp_format_find(name) : gsp_format_of_path(path);
+    const bool is_run = name ? strcmp(name, gsp_format_run.name) == 0 : gsp_run_folder_named(path);
+    *out = is_run ? &gsp_format_run : name ? gsp_format_find(name) : gsp_format_of_path(path);
+    if (is_run && strcmp(path, "-") == 0)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "a run is a folder: it cannot go to stdout");
     if (!*out && name)
         return gsp_err_set(err, GSP_E_USAGE, 0, "there is no format '%.40s'", name);
     if (!*out)
@@ -74,7 +79,17 @@ int gsp_cli_load(const char *path, const char *from, bool keep_samples, struct g
                  struct gsp_err *err)
 {
     const char *real = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+    if (gsp_run_folder_named(path))
+        return gsp_run_folder_load(path, keep_samples, out, err);
     return gsp_format_load(real, from ? gsp_format_find(from) : NULL, keep_samples, out, err);
+}
+
+int gsp_cli_save(const char *path, const struct gsp_format *format,
+                 const struct gsp_profile *profile, const struct gsp_view *view, bool force,
+                 struct gsp_err *err)
+{
+    return format == &gsp_format_run ? gsp_run_folder_save(path, profile, view, force, err)
+                                     : gsp_format_save(path, format, profile, view, force, err);
 }
 
 int gsp_cli_put_text(const char *path, bool force, const struct gsp_buf *text, struct gsp_err *err)

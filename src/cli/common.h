@@ -103,9 +103,14 @@ GSP_MUST_CHECK int gsp_cli_output_format(const char *name, const char *path,
 /* Fails with EXISTS when path is there and must not be replaced: before work is spent. */
 GSP_MUST_CHECK int gsp_cli_check_output(const char *path, bool force, struct gsp_err *err);
 
-/* Loads a profile; "-" is stdin.  from is the name of its format, NULL: find out. */
+/* Loads a profile, also a run's; "-" is stdin.  from is the name of its format, NULL: find out. */
 GSP_MUST_CHECK int gsp_cli_load(const char *path, const char *from, bool keep_samples,
                                 struct gsp_profile **out, struct gsp_err *err);
+
+/* Writes a profile as a file, or as the folder of a run. */
+GSP_MUST_CHECK int gsp_cli_save(const char *path, const struct gsp_format *format,
+                                const struct gsp_profile *profile, const struct gsp_view *view,
+                                bool force, struct gsp_err *err);
 
 /* Writes text to path; NULL or "-" is stdout. */
 GSP_MUST_CHECK int gsp_cli_put_text(const char *path, bool force, const struct gsp_buf *text,

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/run_folder.h"
+
 /* "profile.svg" and 1: "profile.1.svg", so that its extension still tells its format. */
 static void name_file(struct gsp_interim *interim, const struct gsp_rec_file *file)
 {
@@ -46,6 +48,9 @@ int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *fi
 {
     if (strcmp(file->output, "-") == 0)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "no interim file: the output is stdout");
+    if (file->format == &gsp_format_run)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no interim file: %.160s has all there is so far",
+                           file->stream_path);
     interim->number++;
     name_file(interim, file);
     pid_t pid = fork();

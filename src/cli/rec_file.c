@@ -12,6 +12,8 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "cli/common.h"
+#include "cli/run_folder.h"
+#include "store/run.h"
 
 /* Hidden files of killed recorders that may lie about before we give up. */
 #define NAMES_MAX 100
@@ -19,6 +21,21 @@
 static bool is_gsp(const struct gsp_rec_file *file)
 {
     return strcmp(file->format->name, "gsp") == 0;
+}
+
+static bool is_run(const struct gsp_rec_file *file)
+{
+    return file->format == &gsp_format_run;
+}
+
+/* "DIR/profile.gsp": where the samples of a run are, from the first one on. */
+static char *run_stream_name(const char *folder)
+{
+    struct gsp_buf name = {0};
+    const size_t len = strlen(folder);
+    gsp_buf_printf(&name, "%s%s%s", folder, len > 0 && folder[len - 1] == '/' ? "" : "/",
+                   GSP_RUN_PROFILE);
+    return gsp_buf_cstr(&name) ? name.p : NULL;
 }
 
 static int check_kind(const char *path, bool force, struct gsp_err *err)
@@ -80,8 +97,27 @@ static int open_hidden(struct gsp_rec_file *file, const char *beside, struct gsp
     return no_write(file->stream_path, err);
 }
 
+static int open_run(struct gsp_rec_file *file, struct gsp_err *err)
+{
+    file->made_folder = access(file->output, F_OK) != 0;
+    int rc = gsp_run_prepare(file->output, file->force, err);
+    if (rc < 0)
+        return rc;
+    gsp_auto_free char *stream = run_stream_name(file->output);
+    if (!stream)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (file->force)
+        return open_hidden(file, stream, err);
+    file->stream_path = stream;
+    stream = NULL;
+    file->fd = open(file->stream_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return file->fd < 0 ? no_write(file->stream_path, err) : GSP_OK;
+}
+
 static int open_stream(struct gsp_rec_file *file, struct gsp_err *err)
 {
+    if (is_run(file))
+        return open_run(file, err);
     if (strcmp(file->output, "-") != 0) {
         int rc = check_kind(file->output, file->force, err);
         if (rc < 0)
@@ -109,8 +145,27 @@ int gsp_rec_file_open(struct gsp_rec_file *file, const char *output,
     return rc;
 }
 
+/* The old run goes, and its place is taken. */
+static int settle_run(struct gsp_rec_file *file, struct gsp_err *err)
+{
+    gsp_auto_free char *name = run_stream_name(file->output);
+    if (!name)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (strcmp(name, file->stream_path) == 0)
+        return GSP_OK;
+    gsp_run_clear(file->output);
+    if (rename(file->stream_path, name) < 0)
+        return no_write(name, err);
+    free(file->stream_path);
+    file->stream_path = name;
+    name = NULL;
+    return GSP_OK;
+}
+
 int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err)
 {
+    if (is_run(file))
+        return settle_run(file, err);
     if (file->is_direct || !is_gsp(file) || strcmp(file->output, "-") == 0)
         return GSP_OK;
     char *name = strdup(file->output);
@@ -162,10 +217,12 @@ int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view *view, 
         if (rc == GSP_OK && (view->by_function || view->no_lines))
             gsp_profile_merge_lines(profile, view->by_function);
         if (rc == GSP_OK)
-            rc = gsp_format_save(file->output, file->format, profile, view, file->force, err);
+            rc = is_run(file)
+                     ? gsp_run_folder_fill(file->output, profile, view, true, err)
+                     : gsp_format_save(file->output, file->format, profile, view, file->force, err);
         gsp_profile_free(profile);
     }
-    if (rc == GSP_OK)
+    if (rc == GSP_OK && !is_run(file))
         unlink(file->stream_path);
     return rc;
 }
@@ -174,6 +231,8 @@ void gsp_rec_file_discard(struct gsp_rec_file *file)
 {
     if (file->stream_path && file->fd >= 0)
         unlink(file->stream_path);
+    if (file->made_folder)
+        rmdir(file->output); /* stays if something else is in it */
     gsp_rec_file_free(file);
 }
 

@@ -4,7 +4,7 @@
  *
  * A recording streams to a .gsp file: to the output itself if that is a .gsp, else to a hidden
  * file beside it, which is converted at the end and removed.  If the conversion fails the
- * hidden file stays, so nothing recorded is lost.
+ * hidden file stays, so nothing recorded is lost.  A run keeps it as its profile.gsp.
  * Threads: one owner.
  */
 #pragma once
@@ -23,6 +23,7 @@ struct gsp_rec_file {
     char *stream_path; /* the .gsp being written: output itself, or the hidden one */
     bool is_direct;    /* they are the same */
     bool force;
+    bool made_folder; /* the output is a run, whose folder was not there */
     const struct gsp_format *format;
 };
 
