@@ -222,7 +222,45 @@ static int open_temporary(int folder_fd, const char *name, char *tmp, size_t cap
     return -1;
 }
 
-static int rename_new(int folder_fd, const char *tmp, const char *name, struct gsp_err *err)
+/* Whether this process has the file mapped: some ring of it is being written, perhaps by another
+ * copy of this code. */
+static bool is_mapped_here(const char *name, ino_t ino)
+{
+    char line[4096];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (!maps) {
+        return true;
+    }
+    while (!found && fgets(line, sizeof(line), maps)) {
+        /* start-end perms offset major:minor inode path */
+        const char *p = line;
+        for (int field = 0; field < 4 && p; field++) {
+            p = strchr(p, ' ');
+            p = p ? p + 1 : NULL;
+        }
+        found = p && strtoull(p, NULL, 10) == ino && strstr(p, name);
+    }
+    fclose(maps);
+    return found;
+}
+
+/* Whether the name is taken by a ring that this very process has made and does not write any
+ * more: it closed it, or made it before it called exec(). */
+static bool is_left_over(const struct gsp_ring *ring, int folder_fd, const char *name)
+{
+    struct gsp_ring_head head;
+    struct stat st;
+    gsp_auto_fd fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+           pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+           memcmp(head.magic, GSP_RING_MAGIC, sizeof(head.magic)) == 0 &&
+           head.pid == ring->head->pid && head.start_time == ring->head->start_time &&
+           !is_mapped_here(name, st.st_ino);
+}
+
+static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tmp, const char *name,
+                      struct gsp_err *err)
 {
     if (renameat2(folder_fd, tmp, folder_fd, name, RENAME_NOREPLACE) == 0) {
         return 0;
@@ -232,10 +270,15 @@ static int rename_new(int folder_fd, const char *tmp, const char *name, struct g
         unlinkat(folder_fd, tmp, 0);
         return 0;
     }
-    if (errno == EEXIST) {
-        return gsp_err_set(err, GSP_E_EXISTS, errno, "%s is there already", name);
+    const int sys = errno;
+    if (sys == EEXIST && is_left_over(ring, folder_fd, name) &&
+        renameat(folder_fd, tmp, folder_fd, name) == 0) {
+        return 0;
     }
-    return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", name, strerror(errno));
+    if (sys == EEXIST) {
+        return gsp_err_set(err, GSP_E_EXISTS, sys, "%s is there already", name);
+    }
+    return gsp_err_set(err, GSP_E_NOWRITE, sys, "%s: %s", name, strerror(sys));
 }
 
 static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring_spec *spec,
@@ -255,7 +298,7 @@ static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring
     rc = map_front(ring, err);
     if (rc == 0) {
         fill_head(ring, spec);
-        rc = rename_new(folder_fd, tmp, name, err);
+        rc = rename_new(ring, folder_fd, tmp, name, err);
     }
     if (rc != 0) {
         unlinkat(folder_fd, tmp, 0);

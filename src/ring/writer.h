@@ -52,7 +52,8 @@ struct gsp_lane {
     void *column[GSP_COLUMNS_MAX];
 };
 
-/* Makes <schema>.<table>.ring in the folder, complete or not at all.
+/* Makes <schema>.<table>.ring in the folder, complete or not at all.  One that this process has
+ * made before and does not write any more (closed, or from before exec) is replaced.
  * Fails with EXISTS, NOWRITE (also: no space), LIMIT, USAGE (a bad spec), NOMEM. */
 GSP_MUST_CHECK int gsp_ring_create(int folder_fd, const struct gsp_ring_spec *spec,
                                    struct gsp_ring **out, struct gsp_err *err);

@@ -336,6 +336,32 @@ TAP_TEST(a_ring_is_made_whole_or_not_at_all)
     ring_folder_remove(folder);
 }
 
+TAP_TEST(a_ring_from_before_exec_is_replaced)
+{
+    int folder = ring_folder();
+    struct gsp_ring *ring = ring_make(folder, 10);
+    append(ring, 1, 5);
+    struct gsp_ring_view *old = ring_view(folder, RING_FILE);
+    struct gsp_ring *second = NULL;
+    /* A reader in this process holds it too: then it is not sure who writes. */
+    tap_eq_int(gsp_ring_create(folder, TRACE, &second, NULL), GSP_E_EXISTS);
+    gsp_ring_close(ring);
+    gsp_ring_view_close(old);
+    tap_require(gsp_ring_create(folder, TRACE, &second, NULL) == 0);
+    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+    struct gsp_ring_state state;
+    gsp_ring_state(view, &state);
+    tap_eq_int(state.rows, 0);
+    gsp_ring_view_close(view);
+    gsp_ring_close(second);
+    /* Another process's stays, whatever became of it. */
+    struct gsp_ring_spec spec = *TRACE;
+    spec.pid = 1;
+    spec.start_time = 2;
+    tap_eq_int(gsp_ring_create(folder, &spec, &second, NULL), GSP_E_EXISTS);
+    ring_folder_remove(folder);
+}
+
 static void *append_some(void *arg)
 {
     append(arg, (uint64_t)gettid(), 0);
