@@ -26,6 +26,8 @@ packages() {
         libzstd-dev             pc:libzstd
         libprotobuf-c-dev       pc:libprotobuf-c
         libncurses-dev          pc:ncursesw
+        libmicrohttpd-dev       pc:libmicrohttpd
+        libcurl4-gnutls-dev     pc:libcurl
         protobuf-c-compiler     cmd:protoc-c
         npm                     cmd:npm' ;;
     lint) echo '

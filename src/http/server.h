@@ -46,13 +46,13 @@ struct gsp_http_stream {
 };
 
 struct gsp_http_answer {
-    int status;                           /* 200 */
-    const char *content_type;             /* "application/json"; a constant */
-    const char *location;                 /* or NULL; copied */
-    const char *file_name;                /* Content-Disposition: attachment; or NULL; copied */
-    struct gsp_buf body;                  /* taken */
-    int file_fd;                          /* taken when >= 0: sent in place of body */
-    const struct gsp_http_stream *stream; /* copied when not NULL: sent in place of body */
+    int status;                    /* 200 */
+    int file_fd;                   /* taken when >= 0: sent in place of body */
+    const char *content_type;      /* "application/json"; a constant */
+    const char *allow;             /* methods, with a 405; a constant, or NULL */
+    char *file_name;               /* Content-Disposition: attachment; taken, or NULL */
+    struct gsp_buf body;           /* taken */
+    struct gsp_http_stream stream; /* when it has read: sent in place of body */
 };
 
 struct gsp_http_options {
@@ -64,9 +64,13 @@ struct gsp_http_options {
     unsigned connections_max; /* 0: 1,024 */
     unsigned timeout_s;       /* of an idle or slow connection; 0: 30 */
     unsigned threads;         /* 0: 1 */
-    /* Must fill answer; runs on a server thread. */
+    /* Must fill answer, which is {0} with status 200, JSON and no file; runs on a server thread
+     * or, when it is slow, on one of its own. */
     void (*handle)(void *ctx, const struct gsp_http_request *request,
                    struct gsp_http_answer *answer);
+    /* Whether the answer may take longer than a moment: others must not wait for it.  May be
+     * NULL: none does. */
+    bool (*is_slow)(void *ctx, const char *method, const char *path);
     /* Whether the path may be had without the token (/health). May be NULL: none may. */
     bool (*is_public)(void *ctx, const char *path);
     void *ctx;

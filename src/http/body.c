@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/body.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <yyjson.h>
+
+#include "base/json.h"
+
+struct gsp_body {
+    yyjson_doc *doc;
+    yyjson_val *root;
+};
+
+/* Whether brackets nest deeper than the limit, strings left out; the text need not be JSON. */
+static bool too_deep(struct gsp_sv text)
+{
+    unsigned depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < text.len; i++) {
+        const char c = text.p[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '{' || c == '[') {
+            if (++depth > GSP_BODY_DEPTH_MAX)
+                return true;
+        } else if ((c == '}' || c == ']') && depth) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+static int parse(struct gsp_body *body, struct gsp_sv text, struct gsp_err *err)
+{
+    yyjson_read_err why = {0};
+    if (too_deep(text))
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the JSON is nested deeper than %u",
+                           GSP_BODY_DEPTH_MAX);
+    /* Not written to, for all its type says: that would take YYJSON_READ_INSITU. */
+    union {
+        const char *given;
+        char *taken;
+    } bytes = {.given = text.p};
+    body->doc = yyjson_read_opts(bytes.taken, text.len, YYJSON_READ_NOFLAG, NULL, &why);
+    if (!body->doc)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the body is not JSON: %s at byte %zu",
+                           why.msg ? why.msg : "error", why.pos);
+    body->root = yyjson_doc_get_root(body->doc);
+    if (!yyjson_is_obj(body->root))
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the body is not a JSON object");
+    return GSP_OK;
+}
+
+int gsp_body_read(struct gsp_sv text, struct gsp_body **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_body *body = calloc(1, sizeof(*body));
+    if (!body)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the body");
+    int rc = text.len ? parse(body, text, err) : GSP_OK;
+    if (rc < 0) {
+        gsp_body_free(body);
+        return rc;
+    }
+    *out = body;
+    return GSP_OK;
+}
+
+void gsp_body_free(struct gsp_body *body)
+{
+    if (!body)
+        return;
+    yyjson_doc_free(body->doc);
+    free(body);
+}
+
+static yyjson_val *find(const struct gsp_body *body, const char *name)
+{
+    yyjson_val *value = yyjson_obj_get(body->root, name);
+    return yyjson_is_null(value) ? NULL : value;
+}
+
+int gsp_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *out,
+                  struct gsp_err *err)
+{
+    yyjson_val *value = find(body, name);
+    if (!value)
+        return 0;
+    if (!yyjson_is_str(value))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be a string", name);
+    *out = (struct gsp_sv){yyjson_get_str(value), yyjson_get_len(value)};
+    return 1;
+}
+
+int gsp_body_bool(const struct gsp_body *body, const char *name, bool *out, struct gsp_err *err)
+{
+    yyjson_val *value = find(body, name);
+    if (!value)
+        return 0;
+    if (!yyjson_is_bool(value))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be true or false", name);
+    *out = yyjson_get_bool(value);
+    return 1;
+}
+
+int gsp_body_f64(const struct gsp_body *body, const char *name, double *out, struct gsp_err *err)
+{
+    yyjson_val *value = find(body, name);
+    if (!value)
+        return 0;
+    if (!yyjson_is_num(value))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be a number", name);
+    *out = yyjson_get_num(value);
+    return 1;
+}
+
+static bool whole_number(yyjson_val *value, int64_t min, int64_t max, int64_t *out)
+{
+    if (!yyjson_is_int(value))
+        return false;
+    if (yyjson_is_uint(value) && yyjson_get_uint(value) > INT64_MAX)
+        return false;
+    *out = yyjson_get_sint(value);
+    return *out >= min && *out <= max;
+}
+
+int gsp_body_ints(const struct gsp_body *body, const char *name, int64_t min, int64_t max,
+                  struct gsp_body_ints *out, struct gsp_err *err)
+{
+    yyjson_val *value = find(body, name);
+    if (!value)
+        return 0;
+    if (!yyjson_is_arr(value))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an array of whole numbers", name);
+    const size_t count = yyjson_arr_size(value);
+    int64_t *at = calloc(count ? count : 1, sizeof(*at));
+    if (!at)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", name);
+    yyjson_arr_iter iter;
+    yyjson_arr_iter_init(value, &iter);
+    for (size_t i = 0; i < count; i++) {
+        yyjson_val *item = yyjson_arr_iter_next(&iter);
+        if (whole_number(item, min, max, &at[i]))
+            continue;
+        free(at);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an array of whole numbers from %lld on",
+                           name, (long long)min);
+    }
+    *out = (struct gsp_body_ints){at, count};
+    return 1;
+}
+
+static void write_value(struct gsp_json *json, yyjson_val *value);
+
+static void write_object(struct gsp_json *json, yyjson_val *value)
+{
+    yyjson_obj_iter iter;
+    yyjson_obj_iter_init(value, &iter);
+    gsp_json_obj_begin(json);
+    for (yyjson_val *key = yyjson_obj_iter_next(&iter); key; key = yyjson_obj_iter_next(&iter)) {
+        gsp_json_keysv(json, (struct gsp_sv){yyjson_get_str(key), yyjson_get_len(key)});
+        write_value(json, yyjson_obj_iter_get_val(key));
+    }
+    gsp_json_obj_end(json);
+}
+
+static void write_array(struct gsp_json *json, yyjson_val *value)
+{
+    yyjson_arr_iter iter;
+    yyjson_arr_iter_init(value, &iter);
+    gsp_json_arr_begin(json);
+    for (yyjson_val *item = yyjson_arr_iter_next(&iter); item; item = yyjson_arr_iter_next(&iter))
+        write_value(json, item);
+    gsp_json_arr_end(json);
+}
+
+/* No deeper than GSP_BODY_DEPTH_MAX, for that was checked before. */
+static void write_value(struct gsp_json *json, yyjson_val *value)
+{
+    if (yyjson_is_obj(value))
+        write_object(json, value);
+    else if (yyjson_is_arr(value))
+        write_array(json, value);
+    else if (yyjson_is_str(value))
+        gsp_json_sv(json, (struct gsp_sv){yyjson_get_str(value), yyjson_get_len(value)});
+    else if (yyjson_is_bool(value))
+        gsp_json_bool(json, yyjson_get_bool(value));
+    else if (yyjson_is_uint(value))
+        gsp_json_u64(json, yyjson_get_uint(value));
+    else if (yyjson_is_sint(value))
+        gsp_json_i64(json, yyjson_get_sint(value));
+    else if (yyjson_is_num(value))
+        gsp_json_f64(json, yyjson_get_num(value));
+    else
+        gsp_json_null(json);
+}
+
+int gsp_body_object(const struct gsp_body *body, const char *name, struct gsp_buf *out,
+                    struct gsp_err *err)
+{
+    struct gsp_json json;
+    yyjson_val *value = find(body, name);
+    if (!value)
+        return 0;
+    if (!yyjson_is_obj(value))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an object", name);
+    gsp_json_init(&json, out);
+    write_object(&json, value);
+    return out->failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", name) : 1;
+}
+
+bool gsp_body_member(const struct gsp_body *body, size_t i, struct gsp_sv *name,
+                     struct gsp_buf *value)
+{
+    yyjson_obj_iter iter;
+    if (!body->root || !yyjson_obj_iter_init(body->root, &iter))
+        return false;
+    yyjson_val *key = yyjson_obj_iter_next(&iter);
+    for (; key && i; i--)
+        key = yyjson_obj_iter_next(&iter);
+    if (!key)
+        return false;
+    yyjson_val *found = yyjson_obj_iter_get_val(key);
+    *name = (struct gsp_sv){yyjson_get_str(key), yyjson_get_len(key)};
+    if (yyjson_is_str(found)) {
+        gsp_buf_put(value, yyjson_get_str(found), yyjson_get_len(found));
+        return true;
+    }
+    struct gsp_json json;
+    gsp_json_init(&json, value);
+    write_value(&json, found);
+    return true;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/client.h"
+
+#include <curl/curl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/time.h"
+
+#define TIMEOUT_DEFAULT_NS (30 * GSP_NS_PER_S)
+#define ANSWER_DEFAULT     (64U << 20)
+#define UNIX_PREFIX        "unix:"
+#define HTTP_PREFIX        "http://"
+
+struct sink {
+    struct gsp_buf *body;
+    size_t max;
+    bool too_long;
+};
+
+static size_t take(char *data, size_t size, size_t count, void *user)
+{
+    struct sink *sink = user;
+    const size_t n = size * count;
+    if (n > sink->max - sink->body->len) {
+        sink->too_long = true;
+        return 0;
+    }
+    gsp_buf_put(sink->body, data, n);
+    return sink->body->failed ? 0 : n;
+}
+
+/* Environments name proxies for what is far; this machine is not. */
+static bool is_near(const char *host)
+{
+    static const char *const names[] = {"localhost", "127.", "[::1]"};
+    for (size_t i = 0; i < GSP_COUNT(names); i++) {
+        if (strncasecmp(host, names[i], strlen(names[i])) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Puts the address into url; *socket_path is the path of a unix socket, or NULL. */
+static int set_address(const struct gsp_http_call *call, struct gsp_buf *url,
+                       const char **socket_path, bool *near, struct gsp_err *err)
+{
+    const char *host = call->endpoint;
+    *socket_path = NULL;
+    if (strncmp(host, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0) {
+        *socket_path = host + strlen(UNIX_PREFIX);
+        *near = true;
+        host = "localhost";
+    } else if (strncmp(host, HTTP_PREFIX, strlen(HTTP_PREFIX)) == 0) {
+        host += strlen(HTTP_PREFIX);
+    }
+    size_t len = strlen(host);
+    while (len && host[len - 1] == '/')
+        len--;
+    if (!len || strcspn(host, "/@?#\\ \t\r\n") < len || (*socket_path && !**socket_path))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "no address of a server: %s", call->endpoint);
+    *near = *near || is_near(host);
+    gsp_buf_puts(url, HTTP_PREFIX);
+    gsp_buf_put(url, host, len);
+    gsp_buf_puts(url, call->path);
+    return gsp_buf_cstr(url) ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to ask");
+}
+
+static int failed(CURLcode code, const struct gsp_http_call *call, const struct sink *sink,
+                  struct gsp_err *err)
+{
+    const char *why = curl_easy_strerror(code);
+    if (sink->too_long)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the answer of %s is longer than %zu bytes",
+                           call->endpoint, sink->max);
+    if (code == CURLE_OPERATION_TIMEDOUT)
+        return gsp_err_set(err, GSP_E_TIMEOUT, 0, "%s did not answer in time", call->endpoint);
+    if (code == CURLE_COULDNT_CONNECT)
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "nobody listens at %s", call->endpoint);
+    if (code == CURLE_COULDNT_RESOLVE_HOST)
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "no machine has the name: %s", call->endpoint);
+    if (code == CURLE_URL_MALFORMAT)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "no address of a server: %s", call->endpoint);
+    if (code == CURLE_OUT_OF_MEMORY)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to ask %s", call->endpoint);
+    return gsp_err_set(err, GSP_E_IO, 0, "%s: %s", call->endpoint, why);
+}
+
+static void set_body(CURL *curl, const struct gsp_http_call *call)
+{
+    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
+    if (strcmp(call->method, "HEAD") == 0)
+        curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
+    if (!call->body.p && strcmp(call->method, "POST") != 0 && strcmp(call->method, "PUT") != 0)
+        return;
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body.len);
+    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, call->body.p ? call->body.p : "");
+}
+
+static struct curl_slist *make_headers(const struct gsp_http_call *call)
+{
+    gsp_auto_buf line = {0};
+    struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+    /* Without it curl waits a second for a word of the server before it sends a body. */
+    struct curl_slist *more = headers ? curl_slist_append(headers, "Expect:") : NULL;
+    if (more && call->token) {
+        gsp_buf_printf(&line, "Authorization: Bearer %s", call->token);
+        const char *text = gsp_buf_cstr(&line);
+        more = text ? curl_slist_append(headers, text) : NULL;
+    }
+    if (more)
+        return headers;
+    curl_slist_free_all(headers);
+    return NULL;
+}
+
+static int perform(CURL *curl, const struct gsp_http_call *call, struct curl_slist *headers,
+                   struct gsp_http_reply *out, struct gsp_err *err)
+{
+    gsp_auto_buf url = {0};
+    const char *socket_path = NULL;
+    bool near = false;
+    const int64_t timeout_ns = call->timeout_ns ? call->timeout_ns : TIMEOUT_DEFAULT_NS;
+    struct sink sink = {.body = &out->body,
+                        .max = call->answer_max ? call->answer_max : ANSWER_DEFAULT};
+    int rc = set_address(call, &url, &socket_path, &near, err);
+    if (rc < 0)
+        return rc;
+    curl_easy_setopt(curl, CURLOPT_URL, url.p);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http");
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(timeout_ns / GSP_NS_PER_MS + 1));
+    if (near)
+        curl_easy_setopt(curl, CURLOPT_PROXY, "");
+    if (socket_path)
+        curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
+    set_body(curl, call);
+    CURLcode code = curl_easy_perform(curl);
+    if (code != CURLE_OK)
+        return failed(code, call, &sink, err);
+    long status = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    out->status = (int)status;
+    return GSP_OK;
+}
+
+int gsp_http_request(const struct gsp_http_call *call, struct gsp_http_reply *out,
+                     struct gsp_err *err)
+{
+    *out = (struct gsp_http_reply){0};
+    CURL *curl = curl_easy_init();
+    struct curl_slist *headers = curl ? make_headers(call) : NULL;
+    int rc = headers ? perform(curl, call, headers, out, err)
+                     : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to ask");
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(curl);
+    if (rc < 0)
+        gsp_buf_free(&out->body);
+    return rc;
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "http/server_internal.h"
+
+#define STREAM_BLOCK 16384U
+
+void gsp_http_fail(struct gsp_http_answer *answer, int status, const char *code,
+                   const char *message, const char *hint)
+{
+    struct gsp_json json;
+    gsp_buf_clear(&answer->body);
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "error");
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "code");
+    gsp_json_str(&json, code);
+    gsp_json_key(&json, "message");
+    gsp_json_str(&json, message);
+    gsp_json_key(&json, "hint");
+    gsp_json_str(&json, hint);
+    gsp_json_obj_end(&json);
+    gsp_json_obj_end(&json);
+    gsp_buf_putc(&answer->body, '\n');
+    answer->status = status;
+    answer->content_type = "application/json";
+}
+
+static void stream_unlink(struct gsp_http__stream *stream)
+{
+    struct gsp_http_server *server = stream->server;
+    pthread_mutex_lock(&server->lock);
+    if (stream->prev)
+        stream->prev->next = stream->next;
+    else
+        server->streams = stream->next;
+    if (stream->next)
+        stream->next->prev = stream->prev;
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void stream_free(void *cls)
+{
+    struct gsp_http__stream *stream = cls;
+    stream_unlink(stream);
+    if (stream->from.close)
+        stream->from.close(stream->from.ctx);
+    gsp_buf_free(&stream->pending);
+    free(stream);
+}
+
+static size_t stream_take(struct gsp_http__stream *stream, char *out, size_t max)
+{
+    size_t n = stream->pending.len - stream->sent;
+    if (n > max)
+        n = max;
+    memcpy(out, stream->pending.p + stream->sent, n);
+    stream->sent += n;
+    if (stream->sent == stream->pending.len) {
+        stream->sent = 0;
+        gsp_buf_clear(&stream->pending);
+    }
+    return n;
+}
+
+/* Rests the connection unless someone woke the streams since seq; true when it rests. */
+static bool stream_rest(struct gsp_http__stream *stream, uint64_t seq)
+{
+    struct gsp_http_server *server = stream->server;
+    pthread_mutex_lock(&server->lock);
+    bool rests = !server->stopping && server->wake_seq == seq;
+    if (rests) {
+        MHD_suspend_connection(stream->connection);
+        stream->suspended = true;
+    }
+    pthread_mutex_unlock(&server->lock);
+    return rests;
+}
+
+static ssize_t stream_read(void *cls, uint64_t pos GSP_UNUSED, char *out, size_t max)
+{
+    struct gsp_http__stream *stream = cls;
+    struct gsp_http_server *server = stream->server;
+    while (stream->pending.len == 0) {
+        pthread_mutex_lock(&server->lock);
+        uint64_t seq = server->wake_seq;
+        bool stopping = server->stopping;
+        pthread_mutex_unlock(&server->lock);
+        if (stream->ended || stopping)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        int rc = stream->from.read(stream->from.ctx, &stream->pending);
+        stream->ended = rc < 0 || stream->pending.failed;
+        if (rc == 0 && stream->pending.len == 0 && stream_rest(stream, seq))
+            return 0;
+    }
+    return (ssize_t)stream_take(stream, out, max);
+}
+
+static struct MHD_Response *stream_response(struct gsp_http__call *call)
+{
+    const struct gsp_http_stream *from = &call->answer.stream;
+    struct gsp_http_server *server = call->server;
+    struct gsp_http__stream *stream = calloc(1, sizeof(*stream));
+    if (!stream) {
+        if (from->close)
+            from->close(from->ctx);
+        return NULL;
+    }
+    stream->server = server;
+    stream->connection = call->connection;
+    stream->from = *from;
+    pthread_mutex_lock(&server->lock);
+    stream->next = server->streams;
+    if (stream->next)
+        stream->next->prev = stream;
+    server->streams = stream;
+    pthread_mutex_unlock(&server->lock);
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, STREAM_BLOCK, stream_read, stream, stream_free);
+    if (!response)
+        stream_free(stream);
+    return response;
+}
+
+static struct MHD_Response *file_response(struct gsp_http_answer *answer)
+{
+    struct stat facts;
+    if (fstat(answer->file_fd, &facts) < 0)
+        return NULL;
+    struct MHD_Response *response =
+        MHD_create_response_from_fd64((uint64_t)facts.st_size, answer->file_fd);
+    if (response)
+        answer->file_fd = -1; /* closed by the response */
+    return response;
+}
+
+static struct MHD_Response *body_response(struct gsp_http_answer *answer)
+{
+    static char nothing[1];
+    if (answer->body.failed)
+        return NULL;
+    if (!answer->body.p)
+        return MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(answer->body.len, answer->body.p, MHD_RESPMEM_MUST_FREE);
+    if (response)
+        answer->body = (struct gsp_buf){0};
+    return response;
+}
+
+static void add_headers(struct MHD_Response *response, const struct gsp_http_answer *answer)
+{
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                            answer->content_type ? answer->content_type : "application/json");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (answer->allow)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+    if (answer->status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (answer->content_type && strncmp(answer->content_type, "text/html", 9) == 0)
+        MHD_add_response_header(response, "Content-Security-Policy",
+                                "default-src 'self'; style-src 'self' 'unsafe-inline'; "
+                                "frame-ancestors 'none'");
+    if (!answer->file_name)
+        return;
+    /* A header is ASCII, and a quote would end the name: what is neither a letter nor harmless
+     * is sent as its number. */
+    gsp_auto_buf value = {0};
+    gsp_buf_puts(&value, "attachment; filename*=UTF-8''");
+    for (const char *p = answer->file_name; *p; p++) {
+        if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._", *p))
+            gsp_buf_putc(&value, *p);
+        else
+            gsp_buf_printf(&value, "%%%02X", (unsigned)(unsigned char)*p);
+    }
+    const char *text = gsp_buf_cstr(&value);
+    if (text)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION, text);
+}
+
+enum MHD_Result gsp_http__reply(struct gsp_http__call *call)
+{
+    struct gsp_http_answer *answer = &call->answer;
+    struct MHD_Response *response = NULL;
+    if (answer->stream.read)
+        response = stream_response(call);
+    else if (answer->file_fd >= 0)
+        response = file_response(answer);
+    else
+        response = body_response(answer);
+    answer->stream = (struct gsp_http_stream){0}; /* given away, or closed */
+    if (!response)
+        return MHD_NO; /* no memory: the connection is closed */
+    add_headers(response, answer);
+    enum MHD_Result queued =
+        MHD_queue_response(call->connection, (unsigned)answer->status, response);
+    MHD_destroy_response(response);
+    return queued;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "http/server_internal.h"
+
+/* A body that is too long is read to its end, so that its sender reads the answer; one that is
+ * this many times too long is not. */
+#define PATIENCE_FACTOR 8U
+
+const char *gsp_http_query(const struct gsp_http_request *request, const char *name)
+{
+    const struct gsp_http__call *call = request->query;
+    return MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+const char *gsp_http_header(const struct gsp_http_request *request, const char *name)
+{
+    const struct gsp_http__call *call = request->query;
+    return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
+}
+
+static void call_free(struct gsp_http__call *call)
+{
+    if (call->answer.stream.close)
+        call->answer.stream.close(call->answer.stream.ctx);
+    free(call->answer.file_name);
+    gsp_fd_close(&call->answer.file_fd);
+    gsp_buf_free(&call->answer.body);
+    gsp_buf_free(&call->body);
+    free(call);
+}
+
+/* How long the body will be as the head says; 0 when it does not. */
+static uint64_t announced_bytes(const struct gsp_http__call *call)
+{
+    const char *text = gsp_http_header(&call->request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    if (!text)
+        return 0;
+    errno = 0;
+    const unsigned long long n = strtoull(text, NULL, 10);
+    return errno ? UINT64_MAX : n;
+}
+
+static struct gsp_http__call *call_new(struct gsp_http_server *server,
+                                       struct MHD_Connection *connection, const char *url,
+                                       const char *method)
+{
+    struct gsp_http__call *call = calloc(1, sizeof(*call));
+    if (!call)
+        return NULL;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    call->server = server;
+    call->connection = connection;
+    call->conn = info ? info->socket_context : NULL;
+    call->answer.file_fd = -1;
+    call->answer.status = MHD_HTTP_OK;
+    call->answer.content_type = "application/json";
+    /* The library leaves the body out of an answer to HEAD. */
+    call->request.method = strcmp(method, "HEAD") == 0 ? "GET" : method;
+    call->request.path = url;
+    call->request.query = call;
+    gsp_http__check(call);
+    if (!call->refusal.status && announced_bytes(call) > server->options.body_max)
+        call->refusal = (struct gsp_http__refusal){MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
+                                                   "the request's body is too long", NULL};
+    return call;
+}
+
+static bool has_body(const struct gsp_http__call *call)
+{
+    return gsp_http_header(&call->request, MHD_HTTP_HEADER_TRANSFER_ENCODING) ||
+           announced_bytes(call) > 0;
+}
+
+static enum MHD_Result take_body(struct gsp_http__call *call, const char *data, size_t len)
+{
+    const size_t max = call->server->options.body_max;
+    call->received += len;
+    if (call->received > (uint64_t)max * PATIENCE_FACTOR)
+        return MHD_NO;
+    if (call->received > max) {
+        gsp_buf_free(&call->body);
+        call->refusal = (struct gsp_http__refusal){MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
+                                                   "the request's body is too long", NULL};
+        return MHD_YES;
+    }
+    gsp_buf_put(&call->body, data, len);
+    return call->body.failed ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result refuse(struct gsp_http__call *call)
+{
+    gsp_http_fail(&call->answer, call->refusal.status, call->refusal.code, call->refusal.message,
+                  call->refusal.hint);
+    return gsp_http__reply(call);
+}
+
+static void *run_job(void *arg)
+{
+    struct gsp_http__call *call = arg;
+    struct gsp_http_server *server = call->server;
+    struct MHD_Connection *connection = call->connection;
+    server->options.handle(server->options.ctx, &call->request, &call->answer);
+    call->answered = true;
+    MHD_resume_connection(connection); /* the call is the server thread's again */
+    pthread_mutex_lock(&server->lock);
+    server->job_count--;
+    pthread_cond_broadcast(&server->changed);
+    pthread_mutex_unlock(&server->lock);
+    return NULL;
+}
+
+static bool begin_job(struct gsp_http_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    const bool room = !server->stopping && server->job_count < GSP_HTTP_JOBS_MAX;
+    if (room)
+        server->job_count++;
+    pthread_mutex_unlock(&server->lock);
+    return room;
+}
+
+/* The handler on a thread of its own, while the connection rests.  False: no thread. */
+static bool start_job(struct gsp_http__call *call)
+{
+    struct gsp_http_server *server = call->server;
+    pthread_t thread;
+    if (!begin_job(server))
+        return false;
+    MHD_suspend_connection(call->connection);
+    if (pthread_create(&thread, NULL, run_job, call) == 0) {
+        pthread_detach(thread);
+        return true;
+    }
+    MHD_resume_connection(call->connection);
+    pthread_mutex_lock(&server->lock);
+    server->job_count--;
+    pthread_mutex_unlock(&server->lock);
+    return false;
+}
+
+static enum MHD_Result answer(struct gsp_http__call *call)
+{
+    const struct gsp_http_options *options = &call->server->options;
+    if (call->answered)
+        return gsp_http__reply(call);
+    if (call->conn)
+        atomic_store(&call->conn->since_ns, 0);
+    if (call->refusal.status)
+        return refuse(call);
+    call->request.body = gsp_buf_sv(&call->body);
+    if (!options->is_slow ||
+        !options->is_slow(options->ctx, call->request.method, call->request.path)) {
+        options->handle(options->ctx, &call->request, &call->answer);
+        return gsp_http__reply(call);
+    }
+    if (start_job(call))
+        return MHD_YES;
+    gsp_http_fail(&call->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
+                  "too many requests are being worked on", "try again");
+    return gsp_http__reply(call);
+}
+
+/* NOLINTNEXTLINE(readability-function-size): the library's form */
+enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connection, const char *url,
+                                     const char *method, const char *version GSP_UNUSED,
+                                     const char *data, size_t *data_len, void **state)
+{
+    struct gsp_http__call *call = *state;
+    if (!call) {
+        call = call_new(cls, connection, url, method);
+        if (!call)
+            return MHD_NO;
+        *state = call;
+        /* To answer now closes the connection, which is dear; but a body that nobody wants need
+         * not come. */
+        return call->refusal.status && has_body(call) ? refuse(call) : MHD_YES;
+    }
+    if (*data_len) {
+        enum MHD_Result taken = take_body(call, data, *data_len);
+        *data_len = 0;
+        return taken;
+    }
+    return answer(call);
+}
+
+void gsp_http__on_completed(void *cls GSP_UNUSED, struct MHD_Connection *connection GSP_UNUSED,
+                            void **state, enum MHD_RequestTerminationCode why GSP_UNUSED)
+{
+    struct gsp_http__call *call = *state;
+    if (!call)
+        return;
+    if (call->conn)
+        atomic_store(&call->conn->since_ns, gsp_now_ns());
+    call_free(call);
+    *state = NULL;
+}

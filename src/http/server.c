@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "http/server.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "http/server_internal.h"
+
+#define BODY_DEFAULT        (1U << 20)
+#define CONNECTIONS_DEFAULT 1024U
+#define TIMEOUT_DEFAULT_S   30U
+#define BACKLOG             512
+/* For the head of a request and of its answer; a longer head is 431. */
+#define CONNECTION_BYTES    16384U
+
+static int socket_failed(int sys, const char *what, struct gsp_err *err)
+{
+    switch (sys) {
+    case EADDRINUSE:
+        return gsp_err_set(err, GSP_E_EXISTS, sys, "%s is in use", what);
+    case EACCES:
+    case EPERM:
+        return gsp_err_set(err, GSP_E_PERM, sys, "%s: %s", what, strerror(sys));
+    default:
+        return gsp_err_set(err, GSP_E_IO, sys, "%s: %s", what, strerror(sys));
+    }
+}
+
+/* The address as the kernel wants it; its length, or 0 when it is none. */
+static socklen_t make_address(const char *bind_to, uint16_t port, struct sockaddr_storage *out)
+{
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(port)};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
+    memset(out, 0, sizeof(*out));
+    if (inet_pton(AF_INET, bind_to, &four.sin_addr) == 1) {
+        memcpy(out, &four, sizeof(four));
+        return sizeof(four);
+    }
+    if (inet_pton(AF_INET6, bind_to, &six.sin6_addr) == 1) {
+        memcpy(out, &six, sizeof(six));
+        return sizeof(six);
+    }
+    return 0;
+}
+
+static int listen_on(int fd, const struct sockaddr *address, socklen_t len)
+{
+    if (fd < 0 || bind(fd, address, len) < 0 || listen(fd, BACKLOG) < 0)
+        return errno ? errno : EIO;
+    return 0;
+}
+
+static uint16_t port_of(int fd)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t len = sizeof(address);
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+    if (getsockname(fd, (struct sockaddr *)&address, &len) < 0)
+        return 0;
+    if (address.ss_family == AF_INET) {
+        memcpy(&four, &address, sizeof(four));
+        return ntohs(four.sin_port);
+    }
+    memcpy(&six, &address, sizeof(six));
+    return ntohs(six.sin6_port);
+}
+
+static int open_tcp(struct gsp_http_server *server, struct gsp_err *err)
+{
+    struct sockaddr_storage address;
+    char what[80];
+    const int on = 1;
+    socklen_t len = make_address(server->bind, server->options.port, &address);
+    if (!len)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is no IP address", server->bind);
+    if (!server->token && !gsp_http__is_loopback(server->bind))
+        return gsp_err_set(err, GSP_E_USAGE, 0,
+                           "address %s can be reached by other machines: it needs a token",
+                           server->bind);
+    snprintf(what, sizeof(what), "port %u of %s", server->options.port, server->bind);
+    server->tcp_fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    /* After a restart, connections of the one before may linger; that is no use of the port. */
+    if (server->tcp_fd >= 0)
+        setsockopt(server->tcp_fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    int sys = listen_on(server->tcp_fd, (const struct sockaddr *)&address, len);
+    if (sys)
+        return socket_failed(sys, what, err);
+    server->port = port_of(server->tcp_fd);
+    return GSP_OK;
+}
+
+/* A socket file that nobody listens on is what a killed server left. */
+static void remove_stale(const struct sockaddr_un *address)
+{
+    struct stat facts;
+    if (lstat(address->sun_path, &facts) < 0 || !S_ISSOCK(facts.st_mode))
+        return;
+    gsp_auto_fd fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) < 0 &&
+        errno == ECONNREFUSED)
+        unlink(address->sun_path);
+}
+
+static int open_unix(struct gsp_http_server *server, struct gsp_err *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const size_t len = strlen(server->unix_path);
+    if (len >= sizeof(address.sun_path))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the path of the socket is too long: %s",
+                           server->unix_path);
+    memcpy(address.sun_path, server->unix_path, len);
+    remove_stale(&address);
+    server->local_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    /* The mode of the socket before bind() is the mode of its file. */
+    if (server->local_fd >= 0)
+        fchmod(server->local_fd, 0600);
+    int sys = listen_on(server->local_fd, (const struct sockaddr *)&address, sizeof(address));
+    return sys ? socket_failed(sys, server->unix_path, err) : GSP_OK;
+}
+
+static int digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    const char low = (char)tolower((unsigned char)c);
+    return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+}
+
+/* In place.  A NUL would end the text early: it becomes another control character, which no
+ * name may have either. */
+static size_t unescape(void *cls GSP_UNUSED, struct MHD_Connection *connection GSP_UNUSED,
+                       char *text)
+{
+    char *out = text;
+    for (const char *p = text; *p; p++) {
+        int high = p[0] == '%' && p[1] ? digit(p[1]) : -1;
+        int low = high >= 0 && p[2] ? digit(p[2]) : -1;
+        if (low < 0) {
+            *out++ = *p;
+            continue;
+        }
+        int c = high * 16 + low;
+        *out++ = (char)(c ? c : 1);
+        p += 2;
+    }
+    *out = '\0';
+    return (size_t)(out - text);
+}
+
+static struct MHD_Daemon *start(struct gsp_http_server *server, int fd)
+{
+    const struct gsp_http_options *options = &server->options;
+    const struct MHD_OptionItem pool[] = {
+        {MHD_OPTION_THREAD_POOL_SIZE, options->threads, NULL},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    return MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
+        gsp_http__on_request, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+        options->connections_max, MHD_OPTION_CONNECTION_TIMEOUT, options->timeout_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_NOTIFY_COMPLETED,
+        gsp_http__on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, gsp_http__on_connection,
+        server, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_ARRAY,
+        options->threads > 1 ? pool : pool + 1, MHD_OPTION_END);
+}
+
+static int copy_text(const char *text, char **out, struct gsp_err *err)
+{
+    if (!text)
+        return GSP_OK;
+    *out = strdup(text);
+    return *out ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the server");
+}
+
+static int init_lock(struct gsp_http_server *server, struct gsp_err *err)
+{
+    pthread_condattr_t attr;
+    if (pthread_mutex_init(&server->lock, NULL) != 0)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the server");
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    int sys = pthread_cond_init(&server->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    if (sys) {
+        pthread_mutex_destroy(&server->lock);
+        return gsp_err_set(err, GSP_E_NOMEM, sys, "no memory for the server");
+    }
+    server->has_lock = true;
+    return GSP_OK;
+}
+
+static int open_all(struct gsp_http_server *server, struct gsp_err *err)
+{
+    int rc = init_lock(server, err);
+    if (rc == GSP_OK && server->bind)
+        rc = open_tcp(server, err);
+    if (rc == GSP_OK && server->unix_path)
+        rc = open_unix(server, err);
+    if (rc < 0)
+        return rc;
+    server->has_watcher = pthread_create(&server->watcher, NULL, gsp_http__watch, server) == 0;
+    if (server->tcp_fd >= 0)
+        server->tcp = start(server, server->tcp_fd);
+    if (server->local_fd >= 0)
+        server->local = start(server, server->local_fd);
+    if (!server->has_watcher || (server->tcp_fd >= 0 && !server->tcp) ||
+        (server->local_fd >= 0 && !server->local))
+        return gsp_err_set(err, GSP_E_IO, errno, "the HTTP server cannot start: %s",
+                           strerror(errno));
+    return GSP_OK;
+}
+
+int gsp_http_serve(const struct gsp_http_options *options, struct gsp_http_server **out,
+                   struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_http_server *server = calloc(1, sizeof(*server));
+    if (!server)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the server");
+    server->tcp_fd = -1;
+    server->local_fd = -1;
+    server->options = *options;
+    if (!server->options.body_max)
+        server->options.body_max = BODY_DEFAULT;
+    if (!server->options.connections_max)
+        server->options.connections_max = CONNECTIONS_DEFAULT;
+    if (!server->options.timeout_s)
+        server->options.timeout_s = TIMEOUT_DEFAULT_S;
+    if (!server->options.threads)
+        server->options.threads = 1;
+    int rc = copy_text(options->bind, &server->bind, err);
+    if (rc == GSP_OK)
+        rc = copy_text(options->token, &server->token, err);
+    if (rc == GSP_OK)
+        rc = copy_text(options->unix_path, &server->unix_path, err);
+    if (rc == GSP_OK)
+        rc = open_all(server, err);
+    if (rc < 0) {
+        gsp_http_stop(server);
+        return rc;
+    }
+    *out = server;
+    return GSP_OK;
+}
+
+uint16_t gsp_http_port(const struct gsp_http_server *server)
+{
+    return server->port;
+}
+
+static void wake_locked(struct gsp_http_server *server)
+{
+    server->wake_seq++;
+    for (struct gsp_http__stream *stream = server->streams; stream; stream = stream->next) {
+        if (!stream->suspended)
+            continue;
+        stream->suspended = false;
+        MHD_resume_connection(stream->connection);
+    }
+}
+
+void gsp_http_wake(struct gsp_http_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    wake_locked(server);
+    pthread_mutex_unlock(&server->lock);
+}
+
+/* No thread rests any more: none of streams, none of jobs. */
+static void quiet_down(struct gsp_http_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    server->stopping = true;
+    wake_locked(server);
+    pthread_cond_broadcast(&server->changed);
+    while (server->job_count)
+        pthread_cond_wait(&server->changed, &server->lock);
+    pthread_mutex_unlock(&server->lock);
+}
+
+static void stop_daemon(struct MHD_Daemon *daemon, const int *fd)
+{
+    if (daemon) {
+        MHD_quiesce_daemon(daemon); /* the socket is ours to close */
+        MHD_stop_daemon(daemon);
+    }
+    gsp_fd_close(fd);
+}
+
+void gsp_http_stop(struct gsp_http_server *server)
+{
+    if (!server)
+        return;
+    if (server->has_lock)
+        quiet_down(server);
+    stop_daemon(server->tcp, &server->tcp_fd);
+    stop_daemon(server->local, &server->local_fd);
+    if (server->local)
+        unlink(server->unix_path);
+    if (server->has_watcher)
+        pthread_join(server->watcher, NULL);
+    if (server->has_lock) {
+        pthread_cond_destroy(&server->changed);
+        pthread_mutex_destroy(&server->lock);
+    }
+    free(server->bind);
+    free(server->token);
+    free(server->unix_path);
+    free(server);
+}

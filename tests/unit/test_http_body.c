@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
+#include "http/body.h"
+#include "tap.h"
+
+static struct gsp_body *read_ok(const char *text)
+{
+    struct gsp_body *body = NULL;
+    tap_eq_int(gsp_body_read(gsp_sv_of(text), &body, NULL), GSP_OK);
+    tap_check(body != NULL);
+    return body;
+}
+
+static int read_code(const char *text)
+{
+    struct gsp_body *body = NULL;
+    struct gsp_err err = {0};
+    int rc = gsp_body_read(gsp_sv_of(text), &body, &err);
+    tap_check(body == NULL);
+    tap_check(err.msg[0] != '\0');
+    return rc;
+}
+
+TAP_TEST(members_have_their_types)
+{
+    struct gsp_body *body =
+        read_ok("{\"name\": \"a\\u0000b\", \"force\": true, \"rate\": 0.5, "
+                "\"pids\": [1, 2], \"labels\": {\"x\": [1, \"é\"]}, \"no\": null}");
+    struct gsp_sv name = {0};
+    bool force = false;
+    double rate = 0;
+    struct gsp_body_ints pids = {0};
+    gsp_auto_buf labels = {0};
+    tap_eq_int(gsp_body_text(body, "name", &name, NULL), 1);
+    tap_check(gsp_sv_eq(name, (struct gsp_sv){"a\0b", 3}));
+    tap_eq_int(gsp_body_bool(body, "force", &force, NULL), 1);
+    tap_check(force);
+    tap_eq_int(gsp_body_f64(body, "rate", &rate, NULL), 1);
+    tap_check(rate == 0.5);
+    tap_eq_int(gsp_body_ints(body, "pids", 1, 100, &pids, NULL), 1);
+    tap_eq_int((int)pids.count, 2);
+    tap_check(pids.at && pids.at[1] == 2);
+    tap_eq_int(gsp_body_object(body, "labels", &labels, NULL), 1);
+    tap_eq_str(gsp_buf_cstr(&labels), "{\"x\":[1,\"é\"]}");
+    tap_eq_int(gsp_body_text(body, "no", &name, NULL), 0);
+    tap_eq_int(gsp_body_text(body, "absent", &name, NULL), 0);
+    free(pids.at);
+    gsp_body_free(body);
+}
+
+TAP_TEST(wrong_types_are_told_by_name)
+{
+    struct gsp_body *body = read_ok("{\"name\": 5, \"pids\": [1.5], \"force\": \"yes\"}");
+    struct gsp_err err = {0};
+    struct gsp_sv name = {0};
+    bool force = false;
+    struct gsp_body_ints pids = {0};
+    gsp_auto_buf labels = {0};
+    tap_eq_int(gsp_body_text(body, "name", &name, &err), GSP_E_USAGE);
+    tap_eq_str(err.msg, "name must be a string");
+    tap_eq_int(gsp_body_bool(body, "force", &force, NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_body_ints(body, "pids", 1, 100, &pids, NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_body_object(body, "name", &labels, NULL), GSP_E_USAGE);
+    gsp_body_free(body);
+}
+
+TAP_TEST(what_is_no_object_is_refused)
+{
+    tap_eq_int(read_code("[1]"), GSP_E_FORMAT);
+    tap_eq_int(read_code("\"x\""), GSP_E_FORMAT);
+    tap_eq_int(read_code("{\"a\": }"), GSP_E_FORMAT);
+    tap_eq_int(read_code("{} x"), GSP_E_FORMAT);
+    tap_eq_int(read_code("{\"a\": \"\xff\"}"), GSP_E_FORMAT);
+}
+
+TAP_TEST(depth_is_limited_before_anything_is_built)
+{
+    gsp_auto_buf text = {0};
+    for (int i = 0; i < 100000; i++)
+        gsp_buf_puts(&text, "{\"a\":[");
+    tap_eq_int(read_code(gsp_buf_cstr(&text)), GSP_E_LIMIT);
+    /* Brackets in strings are no depth. */
+    gsp_buf_clear(&text);
+    gsp_buf_puts(&text, "{\"a\": \"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"{\"}");
+    gsp_body_free(read_ok(gsp_buf_cstr(&text)));
+}
+
+TAP_TEST(nothing_is_an_empty_object)
+{
+    struct gsp_body *body = read_ok("");
+    struct gsp_sv name = {0};
+    gsp_auto_buf value = {0};
+    tap_eq_int(gsp_body_text(body, "name", &name, NULL), 0);
+    tap_check(!gsp_body_member(body, 0, &name, &value));
+    gsp_body_free(body);
+}
+
+TAP_TEST(members_in_their_order)
+{
+    struct gsp_body *body = read_ok("{\"a\": \"text\", \"b\": 0.1, \"c\": [true]}");
+    static const char *const values[] = {"text", "0.1", "[true]"};
+    for (size_t i = 0; i < GSP_COUNT(values); i++) {
+        struct gsp_sv name = {0};
+        gsp_auto_buf value = {0};
+        tap_check(gsp_body_member(body, i, &name, &value));
+        tap_eq_str(gsp_buf_cstr(&value), values[i]);
+    }
+    gsp_body_free(body);
+}
+
+TAP_MAIN()
