@@ -124,6 +124,7 @@ struct gsp_view {
     duckdb_logical_type string_type; /* NULL: VARCHAR */
     uint32_t string_width;           /* bytes of an ENUM's value; 0: VARCHAR */
     bool stale;                      /* the engine's view is not of this shape */
+    bool wanted;                     /* by the statement that comes */
 };
 
 struct gsp_catalog {

@@ -46,7 +46,7 @@ static void *try_places(void)
         char path[4096];
         const int len = snprintf(path, sizeof(path), "%s%s%s", folder, places[i], LIBRARY);
         if (len > 0 && (size_t)len < sizeof(path) && access(path, R_OK) == 0) {
-            void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+            void *lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
             if (lib) {
                 return lib;
             }
@@ -94,9 +94,9 @@ static int check_version(const struct gsp_duck *duck, struct gsp_err *err)
 
 static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
 {
-    void *lib = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : try_places();
+    void *lib = path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : try_places();
     if (!lib && !path) {
-        lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+        lib = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL);
     }
     if (!lib && path) {
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "the SQL engine cannot be loaded: %s", dlerror());

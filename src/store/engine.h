@@ -82,6 +82,7 @@
     X(map_type_value_type)                                                                         \
     X(open_ext)                                                                                    \
     X(pending_error)                                                                               \
+    X(pending_execute_task)                                                                        \
     X(pending_prepared_streaming)                                                                  \
     X(prepare_error)                                                                               \
     X(prepare_extracted_statement)                                                                 \

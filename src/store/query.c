@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "store/macros.h"
@@ -12,6 +13,7 @@
 #include "store/store_internal.h"
 
 #define SQL_BYTES_MAX (1U << 20)
+#define PAUSE_NS      20000
 
 /* One statement on its way. */
 struct statement {
@@ -168,7 +170,7 @@ static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *e
         rc = gsp_store__catalog_refresh(&store->catalog, err);
     }
     if (rc == GSP_OK) {
-        rc = gsp_store__views(store, err);
+        rc = gsp_store__views(store, sql, err);
     }
     if (rc == GSP_OK && wants_comments(sql)) {
         rc = gsp_store__comments(store, err);
@@ -201,6 +203,26 @@ static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err 
 }
 
 /* A transaction that can only read stands behind the check of the statement's type. */
+static int begin_reading(struct statement *st, const char *run, bool explain, struct gsp_err *err)
+{
+    struct gsp_store *store = st->store;
+    int rc = gsp_store__run(store, "BEGIN TRANSACTION READ ONLY", err);
+    if (rc != GSP_OK) {
+        return rc;
+    }
+    gsp_store__watch_query(&store->watch, store->timeout_ns);
+    gsp_store__watch_arm(&store->watch);
+    rc = prepare(st, run, &st->prepared, err);
+    if (rc == GSP_OK) {
+        rc = check_type(st, explain, err);
+    }
+    gsp_store__watch_disarm(&store->watch);
+    if (rc != GSP_OK) {
+        gsp_store__query_end(store);
+    }
+    return rc;
+}
+
 static int begin(struct statement *st, bool explain, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
@@ -219,19 +241,11 @@ static int begin(struct statement *st, bool explain, struct gsp_err *err)
     if (!run) {
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the statement");
     }
-    rc = gsp_store__run(store, "BEGIN TRANSACTION READ ONLY", err);
-    if (rc != GSP_OK) {
-        return rc;
-    }
-    gsp_store__watch_query(&store->watch, store->timeout_ns);
-    gsp_store__watch_arm(&store->watch);
-    rc = prepare(st, run, &st->prepared, err);
-    if (rc == GSP_OK) {
-        rc = check_type(st, explain, err);
-    }
-    gsp_store__watch_disarm(&store->watch);
-    if (rc != GSP_OK) {
-        gsp_store__query_end(store);
+    rc = begin_reading(st, run, explain, err);
+    bool made = false;
+    if (rc == GSP_E_USAGE && gsp_store__all_views(store, &made, NULL) == GSP_OK && made) {
+        /* It may have meant a table that was not made yet; or what is near to one. */
+        rc = begin_reading(st, run, explain, err);
     }
     return rc;
 }
@@ -250,6 +264,21 @@ static void end_statement(struct statement *st)
     gsp_buf_free(&st->run);
 }
 
+/* Does the engine's work on this thread too; sleeps while its other threads have all of it, for
+ * the engine itself would spin. */
+static void work(const struct gsp_duck *duck, duckdb_pending_result pending)
+{
+    const struct timespec pause = {0, PAUSE_NS};
+    for (;;) {
+        const duckdb_pending_state state = duck->pending_execute_task(pending);
+        if (state == DUCKDB_PENDING_NO_TASKS_AVAILABLE) {
+            (void)nanosleep(&pause, NULL);
+        } else if (state != DUCKDB_PENDING_RESULT_NOT_READY) {
+            return;
+        }
+    }
+}
+
 static int execute(struct statement *st, duckdb_result *result, struct gsp_err *err)
 {
     const struct gsp_duck *duck = st->store->duck;
@@ -262,6 +291,7 @@ static int execute(struct statement *st, duckdb_result *result, struct gsp_err *
         duck->destroy_pending(&pending);
         return rc;
     }
+    work(duck, pending);
     const duckdb_state state = duck->execute_pending(pending, result);
     gsp_store__watch_disarm(&st->store->watch);
     if (state != DuckDBSuccess) {

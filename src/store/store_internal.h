@@ -53,8 +53,12 @@ void gsp_store__warn(struct gsp_store *store, const char *fmt, ...) GSP_PRINTF(2
 /* Runs statements of our own and forgets their result. */
 GSP_MUST_CHECK int gsp_store__run(struct gsp_store *store, const char *sql, struct gsp_err *err);
 
-/* Makes the views that are stale anew. */
-GSP_MUST_CHECK int gsp_store__views(struct gsp_store *store, struct gsp_err *err);
+/* Makes the views that are stale anew: those that the statement names, for making all takes
+ * longer than many a query does; all when it may ask what there is. */
+GSP_MUST_CHECK int gsp_store__views(struct gsp_store *store, struct gsp_sv sql,
+                                    struct gsp_err *err);
+/* All of them; *made: there were some to make. */
+GSP_MUST_CHECK int gsp_store__all_views(struct gsp_store *store, bool *made, struct gsp_err *err);
 /* Comments on tables and columns: many statements, so only for queries that ask for them. */
 GSP_MUST_CHECK int gsp_store__comments(struct gsp_store *store, struct gsp_err *err);
 

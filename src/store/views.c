@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
+#include <strings.h>
 
+#include "base/attr.h"
+#include "store/macros.h"
 #include "store/scan.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
@@ -61,14 +64,15 @@ static void put_view(struct gsp_buf *sql, const struct gsp_view *view)
 
 static bool is_stale(const struct gsp_view *view)
 {
-    return view->stale && (view->column_count > 0 || view->parquet.len > 0);
+    return view->wanted && view->stale && (view->column_count > 0 || view->parquet.len > 0);
 }
 
-/* The schema of a view that has not been there; the first one of a schema makes it. */
+/* The schema of a view; the first one of a schema makes it. */
 static void put_schema(struct gsp_buf *sql, const struct gsp_catalog *catalog, size_t i)
 {
     for (size_t k = 0; k < i; k++) {
-        if (strcmp(catalog->views[k]->schema, catalog->views[i]->schema) == 0) {
+        if (is_stale(catalog->views[k]) &&
+            strcmp(catalog->views[k]->schema, catalog->views[i]->schema) == 0) {
             return;
         }
     }
@@ -112,7 +116,7 @@ static int make_each(struct gsp_store *store, struct gsp_err *err)
     return rc;
 }
 
-int gsp_store__views(struct gsp_store *store, struct gsp_err *err)
+static int make_wanted(struct gsp_store *store, bool *made, struct gsp_err *err)
 {
     const struct gsp_catalog *catalog = &store->catalog;
     gsp_auto_buf sql = {0};
@@ -129,15 +133,72 @@ int gsp_store__views(struct gsp_store *store, struct gsp_err *err)
     if (sql.len == 0 && !sql.failed) {
         return GSP_OK;
     }
+    *made = true;
     int rc = run_buf(store, &sql, err);
     if (rc != GSP_OK && rc != GSP_E_NOMEM) {
         rc = make_each(store, err);
     }
     for (size_t i = 0; rc == GSP_OK && i < catalog->view_count; i++) {
-        catalog->views[i]->stale = false;
+        catalog->views[i]->stale = catalog->views[i]->stale && !catalog->views[i]->wanted;
     }
     store->commented = false;
     return rc;
+}
+
+/* Whether a statement may ask what tables there are, or names some by a macro. */
+static bool wants_all(struct gsp_sv sql)
+{
+    static const char *const starts[] = {
+        "information_schema", "duckdb_", "pg_", "sqlite_", "show", "desc", "tables", "comment"};
+    struct gsp_macro macro;
+    for (size_t i = 0; gsp_macro_at(i, &macro); i++) {
+        if (gsp_macro_named(sql, macro.name)) {
+            return true;
+        }
+    }
+    for (struct gsp_sql_token token = gsp_store__sql_token(sql, 0); token.kind != GSP_SQL_END;
+         token = gsp_store__sql_token(sql, token.to)) {
+        const size_t len = token.to - token.from;
+        for (size_t i = 0; token.kind == GSP_SQL_WORD && i < GSP_COUNT(starts); i++) {
+            if (len >= strlen(starts[i]) &&
+                strncasecmp(sql.p + token.from, starts[i], strlen(starts[i])) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Also within strings: query_table('python.torch_trace'). */
+static bool names(struct gsp_sv sql, const char *name)
+{
+    const size_t len = strlen(name);
+    for (size_t i = 0; i + len <= sql.len; i++) {
+        if (strncasecmp(sql.p + i, name, len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int gsp_store__views(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *err)
+{
+    const bool all = wants_all(sql);
+    for (size_t i = 0; i < store->catalog.view_count; i++) {
+        struct gsp_view *view = store->catalog.views[i];
+        view->wanted = all || names(sql, view->name);
+    }
+    bool made = false;
+    return make_wanted(store, &made, err);
+}
+
+int gsp_store__all_views(struct gsp_store *store, bool *made, struct gsp_err *err)
+{
+    *made = false;
+    for (size_t i = 0; i < store->catalog.view_count; i++) {
+        store->catalog.views[i]->wanted = true;
+    }
+    return make_wanted(store, made, err);
 }
 
 static void put_comment(struct gsp_buf *sql, const struct gsp_view *view,
