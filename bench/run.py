@@ -21,6 +21,7 @@ import native
 import ring
 import slowdown
 import small
+import sql
 import top
 import torn
 import tree
@@ -37,6 +38,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "native": native.main,
     "top": top.main,
     "ring": ring.main,
+    "sql": sql.main,
 }
 
 
