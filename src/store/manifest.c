@@ -15,8 +15,9 @@
 #include "base/json.h"
 #include "wire/ring.h"
 
-/* Entries of each kind; a manifest with more is not one of ours. */
-#define ENTRIES_MAX 100000U
+/* Entries of each kind; a manifest with more is not one of ours.  Cursors are looked up one by
+ * one. */
+#define ENTRIES_MAX 10000U
 
 static int no_memory(struct gsp_err *err)
 {
@@ -81,19 +82,26 @@ struct gsp_ring_cursor *gsp_manifest_cursor(const struct gsp_manifest *manifest,
     return NULL;
 }
 
-static struct gsp_cursor_lane *find_lane(const struct gsp_ring_cursor *cursor, uint32_t lane)
+/* Lanes are sorted: the index of the first that is not before lane. */
+static uint32_t find_lane(const struct gsp_ring_cursor *cursor, uint32_t lane)
 {
-    for (uint32_t i = 0; i < cursor->lane_count; i++) {
-        if (cursor->lanes[i].lane == lane)
-            return &cursor->lanes[i];
+    uint32_t from = 0;
+    uint32_t to = cursor->lane_count;
+    while (from < to) {
+        const uint32_t middle = from + (to - from) / 2;
+        if (cursor->lanes[middle].lane < lane)
+            from = middle + 1;
+        else
+            to = middle;
     }
-    return NULL;
+    return from;
 }
 
 uint64_t gsp_ring_cursor_row(const struct gsp_ring_cursor *cursor, uint32_t lane)
 {
-    const struct gsp_cursor_lane *found = cursor ? find_lane(cursor, lane) : NULL;
-    return found ? found->row : 0;
+    const uint32_t i = cursor ? find_lane(cursor, lane) : 0;
+    return cursor && i < cursor->lane_count && cursor->lanes[i].lane == lane ? cursor->lanes[i].row
+                                                                             : 0;
 }
 
 int gsp_manifest_advance(struct gsp_manifest *manifest, const struct gsp_ring_cursor *key,
@@ -109,15 +117,15 @@ int gsp_manifest_advance(struct gsp_manifest *manifest, const struct gsp_ring_cu
         cursor->lane_count = 0;
         manifest->cursor_count++;
     }
-    struct gsp_cursor_lane *at = find_lane(cursor, lane);
-    if (!at) {
-        at = grow(&cursor->lanes, cursor->lane_count, sizeof(*cursor->lanes));
-        if (!at)
+    const uint32_t i = find_lane(cursor, lane);
+    if (i == cursor->lane_count || cursor->lanes[i].lane != lane) {
+        if (!grow(&cursor->lanes, cursor->lane_count, sizeof(*cursor->lanes)))
             return no_memory(err);
+        memmove(&cursor->lanes[i + 1], &cursor->lanes[i],
+                (cursor->lane_count - i) * sizeof(*cursor->lanes));
         cursor->lane_count++;
-        at->lane = lane;
     }
-    at->row = row;
+    cursor->lanes[i] = (struct gsp_cursor_lane){lane, row};
     return GSP_OK;
 }
 
@@ -312,6 +320,20 @@ static int file_path(const char *folder, const char *name, char *out, size_t cap
     return GSP_OK;
 }
 
+int gsp_manifest_parse(struct gsp_sv text, struct gsp_manifest *out, struct gsp_err *err)
+{
+    *out = (struct gsp_manifest){.next = 1};
+    yyjson_doc *doc = text.len ? yyjson_read(text.p, text.len, 0) : NULL;
+    int rc = doc ? read_root(yyjson_doc_get_root(doc), out, err)
+                 : gsp_err_set(err, GSP_E_FORMAT, 0, "it is not JSON");
+    yyjson_doc_free(doc);
+    if (rc < 0) {
+        gsp_manifest_free(out);
+        out->next = 1;
+    }
+    return rc;
+}
+
 int gsp_manifest_read(const char *folder, struct gsp_manifest *out, struct gsp_err *err)
 {
     char path[4096];
@@ -329,15 +351,9 @@ int gsp_manifest_read(const char *folder, struct gsp_manifest *out, struct gsp_e
             *err = cause;
         return rc;
     }
-    yyjson_doc *doc = yyjson_read(text.p, text.len, 0);
-    rc = doc ? read_root(yyjson_doc_get_root(doc), out, &cause)
-             : gsp_err_set(&cause, GSP_E_FORMAT, 0, "it is not JSON");
-    yyjson_doc_free(doc);
-    if (rc < 0) {
-        gsp_manifest_free(out);
-        out->next = 1;
+    rc = gsp_manifest_parse(gsp_buf_sv(&text), out, &cause);
+    if (rc < 0)
         gsp_err_fill(err, rc, 0, "%.140s: %.80s", path, cause.msg);
-    }
     return rc;
 }
 
@@ -446,8 +462,14 @@ int gsp_manifest_write(const char *folder, const struct gsp_manifest *manifest, 
     if (rc == GSP_OK && fsync(file.fd) < 0)
         rc = gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write %.180s: %s", path,
                          strerror(errno));
-    if (rc == GSP_OK)
-        return gsp_newfile_commit(&file, err);
-    gsp_newfile_abort(&file);
+    if (rc < 0) {
+        gsp_newfile_abort(&file);
+        return rc;
+    }
+    rc = gsp_newfile_commit(&file, err);
+    /* The name too: files that only the old manifest has are removed behind this. */
+    gsp_auto_fd dir = rc == GSP_OK ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (dir >= 0)
+        (void)fsync(dir);
     return rc;
 }

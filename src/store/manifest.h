@@ -45,9 +45,9 @@ struct gsp_ring_cursor {
     char table[GSP_NAME_MAX];
     int32_t pid;
     uint32_t lane_count;
-    uint64_t start_time; /* of the process */
-    int64_t created_ns;  /* of the ring */
-    struct gsp_cursor_lane *lanes;
+    uint64_t start_time;           /* of the process */
+    int64_t created_ns;            /* of the ring */
+    struct gsp_cursor_lane *lanes; /* sorted */
 };
 
 struct gsp_segment_loss {
@@ -72,6 +72,9 @@ struct gsp_manifest {
  * Fails with FORMAT, VERSION, LIMIT, PERM, IO, NOMEM: *out is empty then. */
 GSP_MUST_CHECK int gsp_manifest_read(const char *folder, struct gsp_manifest *out,
                                      struct gsp_err *err);
+/* The same from its text; the message does not say which file it is. */
+GSP_MUST_CHECK int gsp_manifest_parse(struct gsp_sv text, struct gsp_manifest *out,
+                                      struct gsp_err *err);
 /* Replaces manifest.json, on disk when this returns.  Fails with NOWRITE, NOMEM. */
 GSP_MUST_CHECK int gsp_manifest_write(const char *folder, const struct gsp_manifest *manifest,
                                       struct gsp_err *err);
