@@ -38,8 +38,9 @@ Groups = Dict[str, Tuple[int, float, float]]
 def library() -> Path:
     """The engine that the program under test was built beside."""
     for folder in (GSPROF.resolve().parents[2] / "subprojects" / "duckdb", GSPROF.parent):
-        if (folder / "libduckdb.so").exists():
-            return folder / "libduckdb.so"
+        path = Path(folder / "libduckdb.so")
+        if path.exists():
+            return path
     return Path("libduckdb.so")
 
 
@@ -51,7 +52,7 @@ def build(bench: Bench) -> Path:
     archives = [*parts, top / "src" / "base" / "libbase.a"]
     archives += sorted((top / "subprojects" / "yyjson").glob("*.a"))
     flags = ["-std=c11", "-O2", "-D_GNU_SOURCE", "-pthread", f"-I{ROOT / 'src'}"]
-    flags += ["-isystem", ROOT / "subprojects" / "duckdb"]
+    flags += ["-isystem", str(ROOT / "subprojects" / "duckdb")]
     source = ROOT / "bench" / "sql.c"
     subprocess.run(["cc", *flags, "-o", exe, source, *archives, "-lm", "-ldl"], check=True)
     return exe
@@ -111,7 +112,7 @@ def group(bench: Bench, exe: Path) -> None:
 
 
 def first_row(bench: Bench, exe: Path) -> None:
-    """A whole run of gsprof query over a ring of 10,000 rows: its first row comes before its end."""
+    """A whole run of gsprof query over 10,000 rows: its first row comes before its end."""
     sql = "SELECT module, count(*) FROM python.bench GROUP BY module"
     with subprocess.Popen(
         [exe, "hold", str(FIRST_ROWS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
