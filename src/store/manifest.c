@@ -118,8 +118,8 @@ int gsp_manifest_advance(struct gsp_manifest *manifest, const struct gsp_ring_cu
         manifest->cursor_count++;
     }
     const uint32_t i = find_lane(cursor, lane);
-    if (i == cursor->lane_count || cursor->lanes[i].lane != lane) {
-        if (!grow(&cursor->lanes, cursor->lane_count, sizeof(*cursor->lanes)))
+    if (!cursor->lanes || i == cursor->lane_count || cursor->lanes[i].lane != lane) {
+        if (!grow(&cursor->lanes, cursor->lane_count, sizeof(*cursor->lanes)) || !cursor->lanes)
             return no_memory(err);
         memmove(&cursor->lanes[i + 1], &cursor->lanes[i],
                 (cursor->lane_count - i) * sizeof(*cursor->lanes));
