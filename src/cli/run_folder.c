@@ -106,8 +106,40 @@ int gsp_run_folder_save(const char *path, const struct gsp_profile *profile,
     return rc == GSP_OK ? gsp_run_folder_fill(path, profile, view, false, err) : rc;
 }
 
+static int add_file(struct gsp_store *store, const char *path, struct gsp_err *err)
+{
+    struct gsp_profile *profile = NULL;
+    int rc = gsp_format_load(path, NULL, true, &profile, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_add_profile(store, profile, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_add_run_row(store, path, profile, err);
+    gsp_profile_free(profile);
+    return rc;
+}
+
+/* "before/,after.gsp": each by itself, all in the same tables. */
+static int add_list(struct gsp_store *store, const char *paths, struct gsp_err *err)
+{
+    struct gsp_sv rest = gsp_sv_of(paths);
+    struct gsp_sv part;
+    int rc = GSP_OK;
+    while (rc == GSP_OK && gsp_sv_split(&rest, ',', &part)) {
+        gsp_auto_buf text = {0};
+        gsp_buf_putsv(&text, part);
+        const char *path = gsp_buf_cstr(&text);
+        if (!path)
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        rc = gsp_run_folder_named(path) ? gsp_run_folder_add(store, path, err)
+                                        : add_file(store, path, err);
+    }
+    return rc;
+}
+
 int gsp_run_folder_add(struct gsp_store *store, const char *path, struct gsp_err *err)
 {
+    if (strchr(path, ',') && access(path, F_OK) != 0)
+        return add_list(store, path, err);
     struct gsp_profile *profile = NULL;
     int rc = gsp_store_add_run(store, path, err);
     if (rc < 0 || gsp_run_has_table(path, "python", "stack_sample"))

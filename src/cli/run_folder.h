@@ -34,7 +34,8 @@ GSP_MUST_CHECK int gsp_run_folder_fill(const char *path, const struct gsp_profil
 GSP_MUST_CHECK int gsp_run_folder_save(const char *path, const struct gsp_profile *profile,
                                        const struct gsp_view *view, bool replace,
                                        struct gsp_err *err);
-/* Shows a run to queries; one that was not ended in order too. */
+/* Shows a run to queries; one that was not ended in order too.  Several, also files of profiles,
+ * are joined by commas. */
 GSP_MUST_CHECK int gsp_run_folder_add(struct gsp_store *store, const char *path,
                                       struct gsp_err *err);
 /* Bytes of the folder's files. */

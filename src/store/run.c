@@ -420,6 +420,33 @@ static int add_about(struct reader *reader, struct gsp_err *err)
     return gsp_store_add_batch(reader->store, batch, err);
 }
 
+int gsp_store_add_run_row(struct gsp_store *store, const char *path,
+                          const struct gsp_profile *profile, struct gsp_err *err)
+{
+    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
+    const bool is_timed = meta->start_ns > 0;
+    struct gsp_batch *batch = NULL;
+    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_gsprof_run), NULL, GSP_NULL_I64, GSP_NULL_I64,
+                           &batch, err);
+    if (rc < 0)
+        return rc;
+    /* "before.gsp" is called before. */
+    struct gsp_sv name = name_of(path);
+    const char *dot = name.len > 1 ? memchr(name.p + 1, '.', name.len - 1) : NULL;
+    name.len = dot ? (size_t)(dot - name.p) : name.len;
+    const struct gsp_row_gsprof_run row = {.name = gsp_batch_intern(batch, name),
+                                           .path = gsp_batch_intern(batch, gsp_sv_of(path)),
+                                           .ts_from = is_timed ? meta->start_ns : GSP_NULL_I64,
+                                           .ts_to = is_timed ? meta->start_ns + meta->duration_ns
+                                                             : GSP_NULL_I64};
+    rc = gsp_batch_append(batch, &row, err);
+    if (rc < 0) {
+        gsp_batch_free(batch);
+        return rc;
+    }
+    return gsp_store_add_batch(store, batch, err);
+}
+
 int gsp_store_add_run(struct gsp_store *store, const char *path, struct gsp_err *err)
 {
     struct reader reader = {.store = store, .path = path};

@@ -49,5 +49,8 @@ GSP_MUST_CHECK int gsp_run_write(const char *path, const struct gsp_profile *pro
  * out and told by gsp_store_warning().  Fails with NOFILE (it is no run), NOMEM, ... */
 GSP_MUST_CHECK int gsp_store_add_run(struct gsp_store *store, const char *path,
                                      struct gsp_err *err);
+/* The row of gsprof.run for a profile that is a file. */
+GSP_MUST_CHECK int gsp_store_add_run_row(struct gsp_store *store, const char *path,
+                                         const struct gsp_profile *profile, struct gsp_err *err);
 /* Whether a run has rows of a table in files. */
 bool gsp_run_has_table(const char *path, const char *schema, const char *table);
