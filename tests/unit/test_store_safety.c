@@ -237,7 +237,7 @@ TAP_TEST(errors_point_at_the_place)
     lock_store(store);
     expect_place(store, "SELECT * FROM python.torch_trac", 1, 15, "torch_trace");
     expect_place(store, "SELECT * FROM torch_trace", 1, 15, "python.torch_trace");
-    expect_place(store, "SELECT modul\nFROM python.torch_trace", 1, 8, "module");
+    expect_place(store, "SELECT modules\nFROM python.torch_trace", 1, 8, "module");
     expect_place(store, "SELECT module,\n  '\xc3\xa4\xc3\xb6', stepp\nFROM python.torch_trace", 2,
                  9, "step");
     expect_place(store, "SELECT uper(module) FROM python.torch_trace", 1, 8, "upper");
