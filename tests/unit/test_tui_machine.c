@@ -75,7 +75,7 @@ TAP_TEST(gpu_is_known_by_its_driver)
 {
     char root[] = "/tmp/gsprof-test-XXXXXX";
     char folder[64];
-    char mark[64];
+    char mark[72];
     tap_require(mkdtemp(root) != NULL);
     snprintf(folder, sizeof(folder), "%s/dev", root);
     snprintf(mark, sizeof(mark), "%s/kfd", folder);
