@@ -25,7 +25,8 @@ struct gsp_collect_env {
     const char *proc_root;    /* "/proc" */
     const char *sys_root;     /* "/sys" */
     const char *nvml_library; /* "libnvidia-ml.so.1" */
-    double carbon_g_per_kwh;  /* of the grid */
+    double carbon_g_per_kwh;  /* of the grid; 0: not known, no carbon_grams */
+    double cpu_tdp_watts;     /* of all processors, for the estimate of energy; 0: a guess */
     bool pss;                 /* proportional memory of processes: costs milliseconds each */
 };
 
@@ -46,7 +47,8 @@ struct gsp_collector; /* each source's own */
 struct gsp_collector_type {
     const char *name; /* "cpu"; in status, doctor and configuration */
     const char *doc;  /* what it reads, one clause */
-    /* Keeps env.  Fails when there is nothing to read here, ever (NOTSUP, with the reason). */
+    /* Keeps env.  Fails when there is nothing to read here, ever (NOTSUP, with the reason); after
+     * another failure it may be tried again. */
     int (*open)(const struct gsp_collect_env *env, struct gsp_collector **out, struct gsp_err *err);
     void (*read)(struct gsp_collector *self, const struct gsp_tick *tick, struct gsp_sink *sink);
     /* Why some of the last read's values are NULL; NULL when all is well.  Borrowed until the

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+
+#include "base/file.h"
+#include "collect/gpu_nvml.h"
+
+#define NAME_NS GSP_NS_PER_S
+
+typedef int (*list_fn)(gsp_nvml_dev dev, unsigned *count, struct gsp_nvml_process *out);
+
+/* Appends to procs->list. */
+static int add_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look, list_fn list,
+                         unsigned *total)
+{
+    unsigned count = GSP_GPU_PROCESSES_MAX - *total;
+    if (!list || count == 0)
+        return GSP_NVML_NOT_SUPPORTED;
+    const int code = list(look->dev, &count, &procs->list[*total]);
+    /* Too many for us: those that are there are not told, by the library's word. */
+    if (code == GSP_NVML_OK && count <= GSP_GPU_PROCESSES_MAX - *total)
+        *total += count;
+    return code;
+}
+
+/* The newest sample of a process; NULL value without. */
+static double util_of(const struct gsp_gpu_procs *procs, unsigned count, unsigned pid)
+{
+    unsigned long long newest = 0;
+    double util = gsp_null_f64();
+    for (unsigned i = 0; i < count; i++) {
+        const struct gsp_nvml_sample *sample = &procs->samples[i];
+        if (sample->pid == pid && sample->time_us >= newest && sample->sm_util <= 100) {
+            newest = sample->time_us;
+            util = (double)sample->sm_util;
+        }
+    }
+    return util;
+}
+
+static unsigned read_samples(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look,
+                             unsigned long long *since_us)
+{
+    unsigned count = GSP_GPU_PROCESSES_MAX;
+    if (!look->nvml->process_util ||
+        look->nvml->process_util(look->dev, procs->samples, &count, *since_us) != GSP_NVML_OK ||
+        count > GSP_GPU_PROCESSES_MAX)
+        return 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (procs->samples[i].time_us > *since_us)
+            *since_us = procs->samples[i].time_us;
+    }
+    return count;
+}
+
+/* The driver's pids are those of the machine.  Where we see the machine's processes, the last
+ * number of NSpid is what the process calls itself in its container. */
+static void look_up(struct gsp_gpu_procs *procs, const struct gsp_collect_env *env,
+                    struct gsp_gpu_name *entry)
+{
+    struct gsp_pid_stat stat;
+    uint64_t inner = 0;
+    bool nested = false;
+    const long long pid = entry->pid;
+    gsp_auto_fd stat_fd = gsp_collect__open("%s/%lld/stat", env->proc_root, pid);
+    gsp_auto_fd status_fd = gsp_collect__open("%s/%lld/status", env->proc_root, pid);
+    entry->container_pid = GSP_NULL_I64;
+    entry->name[0] = '\0';
+    if (gsp_collect__read(stat_fd, &procs->text) == 0 &&
+        gsp_collect__parse_pid_stat(gsp_buf_sv(&procs->text), &stat)) {
+        const size_t len =
+            stat.comm.len < sizeof(entry->name) ? stat.comm.len : sizeof(entry->name) - 1;
+        memcpy(entry->name, stat.comm.p, len);
+        entry->name[len] = '\0';
+    }
+    if (gsp_collect__read(status_fd, &procs->text) == 0 &&
+        gsp_collect__parse_nspid(gsp_buf_sv(&procs->text), &inner, &nested) && nested)
+        entry->container_pid = gsp_collect__i64(inner);
+}
+
+/* By the pid's lowest bits: two that meet are looked up each time. */
+static const struct gsp_gpu_name *name_of(struct gsp_gpu_procs *procs,
+                                          const struct gsp_gpu_look *look, unsigned pid)
+{
+    struct gsp_gpu_name *entry = &procs->names[pid % GSP_GPU_PROCESSES_MAX];
+    if (entry->pid != (int64_t)pid || look->tick->mono_ns >= entry->until_ns) {
+        entry->pid = pid;
+        entry->until_ns = look->tick->mono_ns + NAME_NS;
+        look_up(procs, look->env, entry);
+    }
+    return entry;
+}
+
+static bool came_before(const struct gsp_gpu_procs *procs, unsigned i)
+{
+    for (unsigned j = 0; j < i; j++) {
+        if (procs->list[j].pid == procs->list[i].pid &&
+            procs->list[j].gpu_instance == procs->list[i].gpu_instance)
+            return true;
+    }
+    return false;
+}
+
+int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look,
+                               unsigned long long *since_us, struct gsp_sink *sink)
+{
+    unsigned count = 0;
+    const int code = add_processes(procs, look, look->nvml->compute_processes, &count);
+    add_processes(procs, look, look->nvml->graphics_processes, &count);
+    const unsigned samples = count ? read_samples(procs, look, since_us) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        const struct gsp_nvml_process *process = &procs->list[i];
+        struct gsp_row_gpu_process row;
+        if (came_before(procs, i)) /* it computes and draws */
+            continue;
+        const struct gsp_gpu_name *name = name_of(procs, look, process->pid);
+        gsp_collect__blank(GSP_TABLE_gpu_process, &row);
+        row.ts_ns = look->tick->ts_ns;
+        row.mono_ns = look->tick->mono_ns;
+        row.pid = process->pid;
+        row.gpu = look->gpu;
+        if (name->name[0])
+            row.name = sink->intern(sink, GSP_TABLE_gpu_process, gsp_sv_of(name->name));
+        row.container_pid = name->container_pid;
+        if (process->memory != GSP_NVML_MEMORY_UNKNOWN)
+            row.memory_used_bytes = gsp_collect__i64(process->memory);
+        if (process->gpu_instance != GSP_NVML_NO_INSTANCE)
+            row.gpu_instance = process->gpu_instance;
+        row.util_percent = util_of(procs, samples, process->pid);
+        sink->row(sink, GSP_TABLE_gpu_process, &row);
+    }
+    return code;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * collect_tick.c -- what one look of every source costs here: CPU time of this thread, for each
+ * source and for all together, as JSON.  Watches itself.
+ *
+ * usage: collect_tick ROUNDS
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "collect/collect.h"
+
+#define SOURCES_MAX 16U
+#define ROUNDS_MAX  1000000
+
+struct counting_sink {
+    struct gsp_sink sink; /* first: what the sources are given */
+    size_t rows;
+};
+
+static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+{
+    (void)sink;
+    (void)table;
+    return text.len > 0;
+}
+
+static void row(struct gsp_sink *sink, enum gsp_table_id table, const void *values)
+{
+    (void)table;
+    (void)values;
+    ((struct counting_sink *)sink)->rows++;
+}
+
+static int64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return t.tv_sec * GSP_NS_PER_S + t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a;
+    const int64_t y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_us(int64_t *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(*values), by_value);
+    const int middle = count / 2;
+    return (double)values[middle] / 1000;
+}
+
+static void measure(size_t source_count, struct gsp_collector **sources, int rounds,
+                    int64_t *values)
+{
+    struct counting_sink sink = {{intern, row}, 0};
+    int64_t *sums = values + source_count * (size_t)rounds;
+    for (int r = 0; r < rounds; r++) {
+        const struct gsp_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
+        sums[r] = 0;
+        for (size_t i = 0; i < source_count; i++) {
+            const int64_t begin = cpu_ns();
+            if (sources[i])
+                gsp_collector_type_at(i)->read(sources[i], &tick, &sink.sink);
+            values[i * (size_t)rounds + (size_t)r] = cpu_ns() - begin;
+            sums[r] += values[i * (size_t)rounds + (size_t)r];
+        }
+        usleep(1000); /* as in life: caches are cold again */
+    }
+    printf("{");
+    for (size_t i = 0; i < source_count; i++) {
+        if (sources[i])
+            printf("\"%s\": %.2f, ", gsp_collector_type_at(i)->name,
+                   median_us(&values[i * (size_t)rounds], rounds));
+    }
+    printf("\"all\": %.2f, \"rows\": %zu}\n", median_us(sums, rounds), sink.rows / (size_t)rounds);
+}
+
+int main(int argc, char **argv)
+{
+    const struct gsp_collect_env env = {.proc_root = "/proc",
+                                        .sys_root = "/sys",
+                                        .nvml_library = "libnvidia-ml.so.1",
+                                        .carbon_g_per_kwh = 400};
+    struct gsp_collector *sources[SOURCES_MAX] = {0};
+    const int rounds = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0;
+    const int32_t self = getpid();
+    size_t count = 0;
+    if (rounds <= 0 || rounds > ROUNDS_MAX) {
+        fprintf(stderr, "usage: %s ROUNDS\n", argv[0]);
+        return 64;
+    }
+    for (; count < SOURCES_MAX && gsp_collector_type_at(count); count++) {
+        const struct gsp_collector_type *type = gsp_collector_type_at(count);
+        if (type->open(&env, &sources[count], NULL) == 0 && type->watch)
+            type->watch(sources[count], &self, 1);
+    }
+    int64_t *values = calloc((count + 1) * (size_t)rounds, sizeof(*values));
+    if (!values)
+        return 70;
+    measure(count, sources, rounds, values);
+    for (size_t i = 0; i < count; i++)
+        gsp_collector_type_at(i)->close(sources[i]);
+    free(values);
+    return 0;
+}
