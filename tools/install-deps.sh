@@ -26,6 +26,7 @@ packages() {
         libzstd-dev             pc:libzstd
         libprotobuf-c-dev       pc:libprotobuf-c
         libncurses-dev          pc:ncursesw
+        libedit-dev             pc:libedit
         libmicrohttpd-dev       pc:libmicrohttpd
         libcurl4-gnutls-dev     pc:libcurl
         protobuf-c-compiler     cmd:protoc-c

@@ -85,6 +85,8 @@ extern const struct gsp_command gsp_cmd_dump;
 extern const struct gsp_command gsp_cmd_flamegraph;
 extern const struct gsp_command gsp_cmd_convert;
 extern const struct gsp_command gsp_cmd_report;
+extern const struct gsp_command gsp_cmd_query;
+extern const struct gsp_command gsp_cmd_tables;
 extern const struct gsp_command gsp_cmd_list;
 extern const struct gsp_command gsp_cmd_doctor;
 extern const struct gsp_command gsp_cmd_completions;

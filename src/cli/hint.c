@@ -415,6 +415,10 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
         hint_core(&scene, out);
         return;
     }
+    if (context->endpoint) {
+        gsp_hint__query(err, context, out);
+        return;
+    }
     for (size_t i = 0; i < GSP_COUNT(MAKERS); i++) {
         if (MAKERS[i].code == err->code) {
             MAKERS[i].make(&scene, out);
@@ -431,6 +435,7 @@ void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, st
     gsp_buf_putc(out, '\n');
     const char *dim = gsp_term_dim(term);
     const char *off = gsp_term_off(term);
+    gsp_buf_puts(out, hint->excerpt);
     if (hint->why[0])
         gsp_buf_printf(out, "    %swhy%s   %s\n", dim, off, hint->why);
     size_t column = 0;

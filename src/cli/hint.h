@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/buf.h"
@@ -31,6 +32,13 @@ struct gsp_hint_context {
     const char *program; /* the program that was to be started, or NULL */
     bool blocking;       /* --blocking was asked for */
     bool is_core;        /* path is a core file, which stands for the target */
+    /* Of a query: what it was asked of (NULL: it is none), the statement, and the place of the
+     * error in it (from 1; 0: not known) with what may have been meant. */
+    const char *endpoint;
+    struct gsp_sv sql;
+    uint32_t sql_line;
+    uint32_t sql_column;
+    const char *candidate;
 };
 
 struct gsp_remedy {
@@ -43,13 +51,17 @@ struct gsp_hint {
     char why[240]; /* "" when what says it all */
     struct gsp_remedy tries[GSP_HINT_TRIES_MAX];
     size_t try_count;
-    const char *more; /* "gsprof help permissions", or NULL */
+    const char *more;  /* "gsprof help permissions", or NULL */
+    char excerpt[400]; /* lines that stand below what, or "" */
 };
 
 /* Never fails: with nothing to add, *out says what err says. */
 void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *context,
                    struct gsp_hint *out);
 void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...) GSP_PRINTF(3, 4);
+/* The hint for an error of a query: hint_query.c. */
+void gsp_hint__query(const struct gsp_err *err, const struct gsp_hint_context *context,
+                     struct gsp_hint *out);
 /* Appends a word as a shell reads it back; nothing in it can harm a terminal. */
 void gsp_hint_word(struct gsp_buf *out, struct gsp_sv word);
 /* Appends the hint in its form: "gsprof: what", then why, try, or, more. */

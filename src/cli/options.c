@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "cli/endpoint.h"
 
 /* Farther than this, a suggestion is no help. */
 #define DISTANCE_MAX 3U
@@ -399,9 +400,23 @@ const struct gsp_command *gsp_command_find(const char *name)
     return NULL;
 }
 
+/* "gsprof 4242 query" is "gsprof query 4242". */
+static void order_words(int argc, char **argv)
+{
+    if (argc < 3 || gsp_command_find(argv[1]) || !gsp_endpoint_looks(argv[1]))
+        return;
+    const struct gsp_command *command = gsp_command_find(argv[2]);
+    if (!command || !command->takes_endpoint)
+        return;
+    char *endpoint = argv[1];
+    argv[1] = argv[2];
+    argv[2] = endpoint;
+}
+
 int gsp_cli_parse(int argc, char **argv, struct gsp_parsed *parsed, struct gsp_err *err)
 {
     *parsed = (struct gsp_parsed){.argv = argv};
+    order_words(argc, argv);
     parsed->args = calloc((size_t)argc + 1, sizeof(*parsed->args));
     if (!parsed->args)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");

@@ -66,6 +66,8 @@ struct gsp_command {
     size_t args_max;
     const char *(*arg_choice)(size_t i); /* values of a positional argument, NULL: files */
     bool takes_program;                  /* the first word that is no option starts a program */
+    bool takes_endpoint; /* "gsprof ENDPOINT NAME ..." means the same as "gsprof NAME ENDPOINT ..."
+                          */
     bool hidden;
     int (*run)(const struct gsp_parsed *parsed);
 };
@@ -100,7 +102,8 @@ extern const size_t gsp_command_count;
 
 const struct gsp_command *gsp_command_find(const char *name); /* NULL if there is none */
 
-/* Parses a whole command line, argv[0] included.  A missing command is no failure
+/* Parses a whole command line, argv[0] included; "ENDPOINT query" is put in order first, in argv
+ * itself.  A missing command is no failure
  * (parsed->command is NULL).  Whatever the outcome, free with gsp_parsed_free().
  * Fails with USAGE or NOMEM. */
 GSP_MUST_CHECK int gsp_cli_parse(int argc, char **argv, struct gsp_parsed *parsed,

@@ -20,6 +20,7 @@
 /* Without a width: where the next column begins at the latest, unless a value needs more. */
 #define PIPE_COLUMNS_MAX  60U
 #define NAME_COLUMNS_MAX  30U
+#define NAME_COLUMNS_MIN  6U
 /* A result of more rows than this is not written one value a line. */
 #define VERTICAL_ROWS_MAX 20U
 #define FIGURES           6
@@ -195,6 +196,18 @@ static unsigned name_columns(const struct gsp_rows_column *column)
     return gsp_report__columns(gsp_buf_sv(&name));
 }
 
+/* The columns that the widest value of a column takes, at least one. */
+static unsigned widest_of(const struct gsp_rows_table *table, size_t i, struct gsp_buf *scratch)
+{
+    unsigned widest = 1;
+    for (size_t row = 0; row < table->row_count; row++) {
+        const struct cell *cell = &table->cells[row * table->rows->column_count + i];
+        unsigned columns = gsp_report__columns(one_line(table, cell, scratch));
+        widest = columns > widest ? columns : widest;
+    }
+    return widest;
+}
+
 /* The widths that the first rows want, and the least that each column can do with. */
 static void measure(struct gsp_rows_table *table, unsigned *least)
 {
@@ -204,17 +217,15 @@ static void measure(struct gsp_rows_table *table, unsigned *least)
     gsp_auto_buf scratch = {0};
     unsigned limit = table->opts.width ? table->opts.width : PIPE_COLUMNS_MAX;
     for (size_t i = 0; i < rows->column_count; i++) {
-        unsigned widest = 1;
-        for (size_t row = 0; row < table->row_count; row++) {
-            const struct cell *cell = &table->cells[row * rows->column_count + i];
-            unsigned columns = gsp_report__columns(one_line(table, cell, &scratch));
-            widest = columns > widest ? columns : widest;
-        }
+        unsigned widest = widest_of(table, i, &scratch);
         unsigned name = name_columns(&rows->columns[i]);
         layout->name_width = name > layout->name_width ? name : layout->name_width;
         bool keeps = is_number(&rows->columns[i]);
         wanted[i] = name > widest ? name : widest;
-        least[i] = keeps ? widest : TEXT_COLUMNS_MIN;
+        /* A number keeps all of its digits, and enough of its name to be known by. */
+        unsigned known = name < NAME_COLUMNS_MIN ? name : NAME_COLUMNS_MIN;
+        unsigned whole = widest > known ? widest : known;
+        least[i] = keeps ? whole : TEXT_COLUMNS_MIN;
         least[i] = least[i] < wanted[i] ? least[i] : wanted[i];
         if (!keeps || !table->opts.width)
             wanted[i] = wanted[i] < limit ? wanted[i] : limit;

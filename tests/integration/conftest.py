@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping, Optional
+from typing import Callable, Dict, Iterator, List, Mapping, Optional
 
 import pytest
 
@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from support import (  # noqa: E402
     GSPROF,
+    RING_WRITER,
     Python,
     Running,
     Target,
@@ -27,6 +28,7 @@ PYTHONS, MISSING = find_pythons()
 
 StartTarget = Callable[..., Target]
 StartRunning = Callable[..., Running]
+StartWriter = Callable[..., Target]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -108,3 +110,28 @@ def running() -> Iterator[StartRunning]:
     yield begin
     for one in started:
         one.kill()
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Dict[str, str]:
+    """A runtime folder of the test's own: rings of others on this machine are left alone."""
+    folder = tmp_path / "runtime"
+    folder.mkdir(mode=0o700)
+    return {"XDG_RUNTIME_DIR": str(folder)}
+
+
+@pytest.fixture
+def writer(runtime: Dict[str, str]) -> Iterator[StartWriter]:
+    """writer("--rank", 3): a program that has written rows; ended with the test."""
+    if not RING_WRITER.exists():
+        pytest.skip(f"no {RING_WRITER}: ninja builds it")
+    started: List[Target] = []
+
+    def begin(*args: object) -> Target:
+        target = Target([str(RING_WRITER), *map(str, args)], env=runtime)
+        started.append(target)
+        return target
+
+    yield begin
+    for target in started:
+        target.end()

@@ -4,7 +4,8 @@
 
 #define WORDS_MAX 32
 
-/* A command line split at blanks; the words live as long as the struct. */
+/* A command line split at blanks that are not between single quotes; the words live as long as
+ * the struct. */
 struct line {
     char text[512];
     char *argv[WORDS_MAX + 1];
@@ -17,9 +18,15 @@ static int parse(struct line *line, const char *text)
 {
     *line = (struct line){0};
     snprintf(line->text, sizeof(line->text), "%s", text);
-    for (char *word = strtok(line->text, " "); word && line->argc < WORDS_MAX;
-         word = strtok(NULL, " "))
-        line->argv[line->argc++] = word;
+    char *rest = line->text + strspn(line->text, " ");
+    while (*rest && line->argc < WORDS_MAX) {
+        bool quoted = *rest == '\'';
+        line->argv[line->argc++] = rest += quoted;
+        rest += strcspn(rest, quoted ? "'" : " ");
+        if (*rest)
+            *rest++ = '\0';
+        rest += strspn(rest, " ");
+    }
     return gsp_cli_parse(line->argc, line->argv, &line->parsed, &line->err);
 }
 
@@ -257,6 +264,23 @@ TAP_TEST(options_mean_the_same_everywhere)
             }
         }
     }
+}
+
+TAP_TEST(an_endpoint_may_stand_first)
+{
+    struct line line;
+    tap_eq_int(parse(&line, "gsprof 4242 query 'SELECT 1' -f csv"), GSP_OK);
+    tap_require(line.parsed.command != NULL);
+    tap_eq_str(line.parsed.command->name, "query");
+    tap_eq_str(line.parsed.args[0], "4242");
+    tap_eq_str(line.parsed.args[1], "SELECT 1");
+    tap_eq_str(line.argv[1], "query");
+    gsp_parsed_free(&line.parsed);
+    /* Only for commands that take one, and not for a word that can be none. */
+    tap_eq_int(parse(&line, "gsprof 4242 doctor"), GSP_E_USAGE);
+    gsp_parsed_free(&line.parsed);
+    tap_eq_int(parse(&line, "gsprof qurey tables"), GSP_E_USAGE);
+    gsp_parsed_free(&line.parsed);
 }
 
 TAP_TEST(tables_are_sound)

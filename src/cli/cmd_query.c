@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/str.h"
+#include "cli/asker.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "cli/prompt.h"
+#include "cli/rows_out.h"
+
+/* A table for people is cut here unless told otherwise; a file or a pipe for programs is not. */
+#define TABLE_ROWS_MAX 10000U
+#define SQL_BYTES_MAX  ((size_t)1 << 20)
+
+struct query_opts {
+    const char *format;
+    const char *output;
+    const char *file;
+    const char *memory;
+    int64_t timeout_ns;
+    int64_t limit;
+    bool force;
+    bool timing;
+};
+
+static const struct gsp_opt OPTS[] = {
+    {.name = "format",
+     .letter = 'f',
+     .kind = GSP_OPT_CHOICE,
+     .offset = offsetof(struct query_opts, format),
+     .arg = "NAME",
+     .choice = gsp_rows_format_choice,
+     .help =
+         "Format of the rows if the extension of the output does not tell; a table without one."},
+    GSP_OPT_OUTPUT(struct query_opts, "Write the rows to a file instead of stdout."),
+    GSP_OPT_FORCE(struct query_opts),
+    {.name = "file",
+     .kind = GSP_OPT_FILE,
+     .offset = offsetof(struct query_opts, file),
+     .arg = "FILE",
+     .help = "Read the statement from a file."},
+    {.name = "limit",
+     .kind = GSP_OPT_INT,
+     .offset = offsetof(struct query_opts, limit),
+     .arg = "N",
+     .fallback = "-1",
+     .min = -1,
+     .max = 1e15,
+     .help = "Rows at most; 0 is all. Without it (-1) a table has 10,000 and other formats all."},
+    {.name = "timeout",
+     .kind = GSP_OPT_DURATION,
+     .offset = offsetof(struct query_opts, timeout_ns),
+     .arg = "DURATION",
+     .fallback = "30s",
+     .help = "End a query that takes longer."},
+    {.name = "memory",
+     .kind = GSP_OPT_TEXT,
+     .offset = offsetof(struct query_opts, memory),
+     .arg = "SIZE",
+     .help = "Memory that a query may take: 512M, 4G. Default: a quarter of all memory, at "
+             "most 4G.",
+     .advanced = true},
+    {.name = "timing",
+     .kind = GSP_OPT_FLAG,
+     .offset = offsetof(struct query_opts, timing),
+     .help = "Say how long the query took."},
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof query 4242 'SELECT func, file, lineno FROM python.backtrace'",
+     "What a process does right now"},
+    {"gsprof 4242 query 'SELECT * FROM python.torch_trace WHERE step > 100'",
+     "Rows that it wrote; the other order of words"},
+    {"gsprof query profile.gsp 'FROM gsprof.hot_functions()'",
+     "The functions of a recording that took the most time"},
+    {"gsprof query runs/today 'FROM gsprof.slow_steps()' -f json", "For a program to read"},
+    {"gsprof query 4242 'FROM python.torch_trace' -o trace.parquet", "Rows to keep"},
+    {"gsprof query 4242", "A prompt with history and completion"},
+};
+
+/* The statement: an argument, a file, or stdin. */
+static int read_sql(const struct gsp_parsed *parsed, struct gsp_buf *out, struct gsp_err *err)
+{
+    const struct query_opts *opts = parsed->opts;
+    const char *word = parsed->arg_count > 1 ? parsed->args[1] : NULL;
+    if (opts->file && strcmp(opts->file, "-") != 0)
+        return gsp_file_read(opts->file, SQL_BYTES_MAX, out, err);
+    if (!word || strcmp(word, "-") == 0)
+        return gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, out, err);
+    gsp_buf_puts(out, word);
+    return out->failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory") : GSP_OK;
+}
+
+static int fill_options(const struct query_opts *opts, enum gsp_rows_format format,
+                        struct gsp_store_options *out, struct gsp_err *err)
+{
+    *out = (struct gsp_store_options){.timeout_ns = opts->timeout_ns};
+    out->row_limit = opts->limit >= 0 ? (uint64_t)opts->limit : 0;
+    if (opts->limit < 0 && format == GSP_ROWS_TABLE)
+        out->row_limit = TABLE_ROWS_MAX;
+    if (!opts->memory)
+        return GSP_OK;
+    int rc = gsp_parse_size(opts->memory, &out->memory_bytes, err);
+    if (rc == GSP_OK && out->memory_bytes == 0)
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--memory: no query can do with nothing");
+    return rc;
+}
+
+/* One statement: from its text to its rows. */
+static int ask_once(struct gsp_asker *asker, const struct gsp_store_options *options,
+                    const struct gsp_buf *sql)
+{
+    const struct gsp_parsed *parsed = asker->parsed;
+    const struct query_opts *opts = parsed->opts;
+    struct gsp_newfile file = {.fd = -1};
+    struct gsp_err err = {0};
+    const char *written = NULL;
+    bool is_parquet = asker->dest.format == GSP_ROWS_PARQUET;
+    int rc = opts->output ? gsp_cli_check_output(opts->output, opts->force, &err) : GSP_OK;
+    if (rc == GSP_OK && is_parquet) {
+        /* The engine writes under the temporary name. */
+        rc = gsp_newfile_open(&file, opts->output, opts->force, &err);
+        written = file.tmp_path;
+    }
+    if (rc < 0)
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
+    int status = gsp_asker_open(asker, parsed->args[0], options, written);
+    if (status == 0)
+        status = gsp_asker_ask(asker, gsp_buf_sv(sql));
+    if (status == 0 && is_parquet && gsp_newfile_commit(&file, &err) < 0)
+        status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
+    gsp_newfile_abort(&file);
+    return status;
+}
+
+static int run_statement(struct gsp_asker *asker, const struct gsp_store_options *options)
+{
+    const struct gsp_parsed *parsed = asker->parsed;
+    const struct query_opts *opts = parsed->opts;
+    struct gsp_err err = {0};
+    gsp_auto_buf sql = {0};
+    if (read_sql(parsed, &sql, &err) < 0)
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->file}, &err);
+    int status = ask_once(asker, options, &sql);
+    if (status == 0 && opts->output && strcmp(opts->output, "-") != 0 && !parsed->globals.quiet) {
+        struct gsp_term term;
+        gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+        gsp_term_line(&term, "Wrote %s (%s).", opts->output,
+                      gsp_rows_format_choice(asker->dest.format));
+    }
+    return status;
+}
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct query_opts *opts = parsed->opts;
+    struct gsp_store_options options;
+    struct gsp_err err = {0};
+    struct gsp_asker asker = {.parsed = parsed, .timing = opts->timing};
+    asker.dest = (struct gsp_rows_dest){
+        .path = opts->output, .color = parsed->globals.color, .force = opts->force};
+    bool has_sql = parsed->arg_count > 1 || opts->file;
+    if (parsed->arg_count > 1 && opts->file)
+        return gsp_cli_misuse(parsed, "the statement is an argument or in --file, not both");
+    if (gsp_rows_format_of(opts->format, opts->output, &asker.dest.format, &err) < 0 ||
+        fill_options(opts, asker.dest.format, &options, &err) < 0)
+        return gsp_cli_misuse(parsed, "%s", err.msg);
+    if (asker.dest.format == GSP_ROWS_PARQUET && (!opts->output || strcmp(opts->output, "-") == 0))
+        return gsp_cli_misuse(parsed, "parquet needs a file to write: --output FILE");
+    int status = 0;
+    if (!has_sql && isatty(STDIN_FILENO)) {
+        if (opts->output)
+            return gsp_cli_misuse(parsed, "--output needs a statement");
+        status = gsp_asker_open(&asker, parsed->args[0], &options, NULL);
+        if (status == 0)
+            status = gsp_prompt_run(&asker);
+    } else {
+        status = run_statement(&asker, &options);
+    }
+    gsp_asker_close(&asker);
+    return status;
+}
+
+const struct gsp_command gsp_cmd_query = {
+    .name = "query",
+    .summary = "Ask a process, a recording or a file by SQL",
+    .synopsis = "ENDPOINT [SQL | - | --file FILE] [OPTIONS]",
+    .about = "ENDPOINT is the pid of a process (its tables, also after its end, and its present "
+             "stacks while it runs), the folder of a run, a Parquet file, or a profile in any "
+             "readable format. SQL is one SELECT or EXPLAIN of DuckDB's dialect; it can change "
+             "nothing and reach no other file. `gsprof tables ENDPOINT` shows what can be asked; "
+             "docs/sql.md has the questions that people have.\nWithout SQL on a terminal there is "
+             "a prompt: statements end with a semicolon, \\? explains. Long tables go through "
+             "$PAGER.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct query_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .args_min = 1,
+    .args_max = 2,
+    .takes_endpoint = true,
+    .run = run,
+};

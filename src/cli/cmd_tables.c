@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "cli/asker.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "cli/made_rows.h"
+#include "model/cells.h"
+#include "wire/table.h"
+
+struct tables_opts {
+    bool columns;
+    bool json;
+};
+
+static const struct gsp_opt OPTS[] = {
+    {.name = "columns",
+     .kind = GSP_OPT_FLAG,
+     .offset = offsetof(struct tables_opts, columns),
+     .help = "Each column with its type, unit and meaning."},
+    {.name = "json",
+     .kind = GSP_OPT_FLAG,
+     .offset = offsetof(struct tables_opts, json),
+     .help = "For programs: an array of objects."},
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof tables 4242", "The tables of a process, and how many rows they have"},
+    {"gsprof tables 4242 --columns", "What the columns mean"},
+    {"gsprof tables profile.gsp --json", "For a program to read"},
+};
+
+static const struct gsp_rows_column TABLES[] = {
+    {"table", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"rows", "BIGINT", NULL, 0, GSP_CELL_I64},
+    {"description", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+};
+
+static const struct gsp_rows_column COLUMNS[] = {
+    {"table", "VARCHAR", NULL, 0, GSP_CELL_TEXT},   {"column", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"type", "VARCHAR", NULL, 0, GSP_CELL_TEXT},    {"unit", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"meaning", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+};
+
+/* A row of information_schema: schema, table and, when asked for, column and type. */
+struct entry {
+    struct gsp_sv part[4];
+};
+
+/* What stands before a table's own columns. */
+static const struct gsp_column COMMON[] = {
+    {"ts_ns", "ns", "time of the row, CLOCK_REALTIME", GSP_I64, 0},
+    {"mono_ns", "ns", "the same moment by CLOCK_MONOTONIC", GSP_I64, 0},
+    {"host", "", "machine", GSP_STR, 0},
+    {"pid", "", "process", GSP_I64, 0},
+    {"rank", "", "rank of the process in its job, when known", GSP_I64, 0},
+};
+
+static const struct gsp_table *find_table(const struct entry *entry)
+{
+    char schema[GSP_NAME_MAX];
+    char name[GSP_NAME_MAX];
+    snprintf(schema, sizeof(schema), "%.*s", (int)entry->part[0].len, entry->part[0].p);
+    snprintf(name, sizeof(name), "%.*s", (int)entry->part[1].len, entry->part[1].p);
+    return gsp_table_find(schema, name);
+}
+
+static const struct gsp_column *find_column(const struct entry *entry)
+{
+    const struct gsp_table *table = find_table(entry);
+    for (uint32_t i = 0; table && i < table->column_count; i++) {
+        if (gsp_sv_eq(gsp_sv_of(table->columns[i].name), entry->part[2]))
+            return &table->columns[i];
+    }
+    for (size_t i = 0; table && i < GSP_COUNT(COMMON); i++) {
+        if (gsp_sv_eq(gsp_sv_of(COMMON[i].name), entry->part[2]))
+            return &COMMON[i];
+    }
+    return NULL;
+}
+
+static void put_quoted(struct gsp_sv name, struct gsp_buf *out)
+{
+    gsp_buf_putc(out, '"');
+    for (size_t i = 0; i < name.len; i++) {
+        if (name.p[i] == '"')
+            gsp_buf_putc(out, '"');
+        gsp_buf_putc(out, name.p[i]);
+    }
+    gsp_buf_putc(out, '"');
+}
+
+/* INT64_MIN, which shows as NULL, when they cannot be counted: a process that may not be read. */
+static int64_t count_rows(struct gsp_asker *asker, const struct entry *entry)
+{
+    gsp_auto_buf sql = {0};
+    struct gsp_rows *rows = NULL;
+    struct gsp_batch_view batch;
+    int64_t count = INT64_MIN;
+    gsp_buf_puts(&sql, "SELECT count(*) FROM ");
+    put_quoted(entry->part[0], &sql);
+    gsp_buf_putc(&sql, '.');
+    put_quoted(entry->part[1], &sql);
+    const char *text = gsp_buf_cstr(&sql);
+    if (text && gsp_asker_rows(asker, text, &rows, NULL) == GSP_OK &&
+        gsp_rows_next(rows, &batch, NULL) == 1 && batch.row_count == 1)
+        count = ((const int64_t *)batch.values[0].data)[0];
+    gsp_rows_free(rows);
+    return count;
+}
+
+static void put_text(struct gsp_made_rows *made, const char *text)
+{
+    gsp_made_text(made, text && text[0] ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
+}
+
+static void add_entry(struct gsp_asker *asker, const struct entry *entry,
+                      struct gsp_made_rows *made)
+{
+    const struct tables_opts *opts = asker->parsed->opts;
+    gsp_auto_buf name = {0};
+    gsp_buf_putsv(&name, entry->part[0]);
+    gsp_buf_putc(&name, '.');
+    gsp_buf_putsv(&name, entry->part[1]);
+    gsp_made_text(made, gsp_buf_sv(&name));
+    if (!opts->columns) {
+        const struct gsp_table *table = find_table(entry);
+        gsp_made_i64(made, count_rows(asker, entry));
+        put_text(made, table ? table->doc : NULL);
+        return;
+    }
+    const struct gsp_column *column = find_column(entry);
+    bool is_enum = gsp_sv_starts(entry->part[3], "ENUM");
+    gsp_made_text(made, entry->part[2]);
+    gsp_made_text(made, is_enum ? gsp_sv_of("VARCHAR") : entry->part[3]);
+    put_text(made, column ? column->unit : NULL);
+    put_text(made, column ? column->doc : NULL);
+}
+
+/* The names are copied: counting asks anew, and rows of one query are freed before the next. */
+static int read_entries(struct gsp_asker *asker, size_t parts, struct gsp_buf *bytes, size_t *count,
+                        struct gsp_err *err)
+{
+    static const char TABLES_SQL[] =
+        "SELECT table_schema, table_name FROM information_schema.tables "
+        "ORDER BY table_schema, table_name";
+    static const char COLUMNS_SQL[] =
+        "SELECT table_schema, table_name, column_name, data_type FROM information_schema.columns "
+        "WHERE (table_schema, table_name) IN "
+        "(SELECT (table_schema, table_name) FROM information_schema.tables) "
+        "ORDER BY table_schema, table_name, ordinal_position";
+    struct gsp_rows *rows = NULL;
+    struct gsp_batch_view batch;
+    int rc = gsp_asker_rows(asker, parts == 2 ? TABLES_SQL : COLUMNS_SQL, &rows, err);
+    while (rc == GSP_OK && (rc = gsp_rows_next(rows, &batch, err)) == 1) {
+        for (size_t row = 0; row < batch.row_count; row++) {
+            for (size_t i = 0; i < parts; i++) {
+                gsp_cell_put(&rows->columns[i], &batch.values[i], row, bytes);
+                gsp_buf_putc(bytes, '\0');
+            }
+        }
+        *count += batch.row_count;
+        rc = GSP_OK;
+    }
+    gsp_rows_free(rows);
+    if (rc == GSP_OK && bytes->failed)
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of tables");
+    return rc;
+}
+
+static int show(struct gsp_asker *asker, struct gsp_err *err)
+{
+    const struct tables_opts *opts = asker->parsed->opts;
+    size_t parts = opts->columns ? 4 : 2;
+    size_t count = 0;
+    gsp_auto_buf bytes = {0};
+    struct gsp_made_rows *made = NULL;
+    int rc = read_entries(asker, parts, &bytes, &count, err);
+    if (rc == GSP_OK)
+        rc = opts->columns ? gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err)
+                           : gsp_made_rows_new(TABLES, GSP_COUNT(TABLES), &made, err);
+    if (rc < 0)
+        return rc;
+    struct gsp_sv rest = gsp_buf_sv(&bytes);
+    for (size_t i = 0; i < count; i++) {
+        struct entry entry = {0};
+        for (size_t k = 0; k < parts; k++)
+            gsp_sv_split(&rest, '\0', &entry.part[k]);
+        add_entry(asker, &entry, made);
+    }
+    rc = gsp_cli_put_rows(gsp_made_rows_get(made), &asker->dest, err);
+    gsp_rows_free(gsp_made_rows_get(made));
+    return rc;
+}
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct tables_opts *opts = parsed->opts;
+    struct gsp_err err = {0};
+    struct gsp_asker asker = {.parsed = parsed};
+    asker.dest = (struct gsp_rows_dest){.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
+                                        .color = parsed->globals.color};
+    int status = gsp_asker_open(&asker, parsed->args[0], &(struct gsp_store_options){0}, NULL);
+    if (status == 0 && show(&asker, &err) < 0)
+        status =
+            gsp_cli_fail(parsed, &(struct gsp_hint_context){.endpoint = parsed->args[0]}, &err);
+    gsp_asker_close(&asker);
+    return status;
+}
+
+const struct gsp_command gsp_cmd_tables = {
+    .name = "tables",
+    .summary = "Show the tables that can be asked, their rows and columns",
+    .synopsis = "ENDPOINT [--columns] [--json]",
+    .about = "ENDPOINT is what query takes: a pid, the folder of a run, a Parquet file or a "
+             "profile. Every table of gsprof is there, without rows when nothing has filled it. "
+             "The rows of python.backtrace are the frames at this moment.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct tables_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .args_min = 1,
+    .args_max = 1,
+    .takes_endpoint = true,
+    .run = run,
+};

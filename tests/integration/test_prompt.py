@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The prompt of gsprof query at a terminal: several lines, keys, history, commands, pager."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List
+
+import pytest
+
+from conftest import StartWriter
+from support import GSPROF, PATIENCE_S
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
+PROMPT = "gsprof> "
+
+
+class Session:
+    """The prompt, and what a person at the terminal sees and types."""
+
+    def __init__(self, args: List[str], env: Dict[str, str]) -> None:
+        self.fd, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+
+        def own_terminal() -> None:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            [str(GSPROF), *args],
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            env={**os.environ, "TERM": "xterm", "NO_COLOR": "1", **env},
+            preexec_fn=own_terminal,
+        )
+        os.close(other)
+        self.seen = ""
+
+    def until(self, word: str) -> str:
+        """What comes up to word; the rest is for the next call."""
+        deadline = time.monotonic() + PATIENCE_S
+        while word not in self.seen:
+            left = deadline - time.monotonic()
+            ready = left > 0 and select.select([self.fd], [], [], left)[0]
+            assert ready, f"no {word!r} in {self.seen!r}"
+            try:
+                chunk = os.read(self.fd, 65536)
+            except OSError:
+                chunk = b""
+            assert chunk, f"ended without {word!r}: {self.seen!r}"
+            self.seen = ESCAPES.sub("", self.seen + chunk.decode("utf-8", "replace"))
+        head, self.seen = self.seen.split(word, 1)
+        return head
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def key(self, text: str) -> None:
+        """Presses keys that mean something else to a terminal that is not being edited on."""
+        deadline = time.monotonic() + PATIENCE_S
+        while termios.tcgetattr(self.fd)[3] & termios.ISIG:
+            assert time.monotonic() < deadline, "no editing"
+        self.type(text)
+
+    def ask(self, text: str) -> str:
+        """Types a line at the prompt, and gives what is answered before the next one."""
+        self.type(text + "\n")
+        return self.until(PROMPT)
+
+    def leave(self) -> int:
+        """Waits for the end."""
+        return self.process.wait(timeout=PATIENCE_S)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self.fd)
+
+
+Open = Callable[..., Session]
+
+
+@pytest.fixture
+def prompt(runtime: Dict[str, str], writer: StartWriter, tmp_path: Path) -> Iterator[Open]:
+    """prompt(PAGER=…): a session with a writer's rows, at its first prompt."""
+    target = writer()
+    opened: List[Session] = []
+
+    def begin(*args: str, **env: str) -> Session:
+        whole = {**runtime, "XDG_STATE_HOME": str(tmp_path / "state"), "PAGER": "cat", **env}
+        session = Session(["query", str(target.pid), *args], whole)
+        opened.append(session)
+        session.until(PROMPT)
+        return session
+
+    yield begin
+    for session in opened:
+        session.end()
+
+
+def test_statements_and_commands(prompt: Open) -> None:
+    session = prompt()
+    session.type("SELECT count(*) AS n\n")
+    session.until("-> ")
+    assert "90" in session.ask("FROM python.torch_trace;")
+    assert "Timing is on" in session.ask("\\timing")
+    assert "Time: " in session.ask("SELECT 1;")
+    assert "torch_trace" in session.ask("\\d")
+    assert "duration" in session.ask("\\d python.torch_step")
+    session.ask("\\format json")
+    assert '{"x":1}' in session.ask("SELECT 1 AS x;")
+    assert "not for a terminal" in session.ask("\\format arrow")
+    session.ask("\\format table")
+    session.ask("\\x")
+    assert "row 1" in session.ask("SELECT 1 AS x, 2 AS y;")
+    assert "\\timing" in session.ask("\\?")
+    assert "no such command" in session.ask("\\nothing")
+    session.type("\\q\n")
+    assert session.leave() == 0
+
+
+def test_errors_do_not_end_it(prompt: Open) -> None:
+    session = prompt()
+    assert "did you mean step?" in session.ask("SELECT stpe FROM python.torch_trace;")
+    assert "only SELECT" in session.ask("DROP VIEW python.torch_trace;")
+    assert "41" in session.ask("SELECT 40 + 1;")
+    session.key("\x04")
+    assert session.leave() == 0
+
+
+def test_completion(prompt: Open) -> None:
+    session = prompt()
+    session.key("SELECT count(*) FROM python.torch_tr\t")
+    session.until("ace")
+    assert "90" in session.ask(";")
+    session.key("SELECT 1 FROM python.tor\t\t")
+    seen = session.until("python.torch_trace")
+    assert "python.torch_step" in seen
+    session.key("\x03")
+    session.until(PROMPT)
+
+
+def test_interrupts(prompt: Open) -> None:
+    session = prompt()
+    session.key("SELECT garbage\x03")
+    session.until("^C")
+    session.until(PROMPT)
+    assert "42" in session.ask("SELECT 41 + 1;")
+    # A statement of several lines is dropped as a whole.
+    session.type("SELECT 1,\n")
+    session.until("-> ")
+    session.key("\x03")
+    session.until(PROMPT)
+    assert "43" in session.ask("SELECT 42 + 1;")
+
+
+def bit(number: int) -> int:
+    return 1 << (number - 1)
+
+
+def test_a_query_is_interrupted(prompt: Open) -> None:
+    session = prompt()
+    session.type("SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a > b;\n")
+    status = Path(f"/proc/{session.process.pid}/status")
+    deadline = time.monotonic() + PATIENCE_S
+    caught = 0
+    # The editor catches SIGWINCH too, the query does not.
+    while not caught & bit(signal.SIGINT) or caught & bit(signal.SIGWINCH):
+        assert time.monotonic() < deadline
+        lines = status.read_text(encoding="utf-8").splitlines()
+        caught = int(next(line for line in lines if "SigCgt" in line).split()[1], 16)
+    session.type("\x03")
+    assert "interrupted" in session.until(PROMPT)
+    assert "44" in session.ask("SELECT 43 + 1;")
+
+
+def test_history_is_kept(prompt: Open, tmp_path: Path) -> None:
+    session = prompt()
+    session.ask("SELECT 12345 AS kept;")
+    session.type("\\q\n")
+    assert session.leave() == 0
+    path = tmp_path / "state" / "gsprof" / "query_history"
+    assert "12345" in path.read_text(encoding="utf-8")
+    assert path.stat().st_mode & 0o077 == 0
+    session = prompt()
+    session.key("\x1b[A\x1b[A")  # the last is \q
+    session.until("SELECT 12345 AS kept;")
+    assert "12345" in session.ask("")
+
+
+def test_long_tables_are_paged(prompt: Open, tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    session = prompt(PAGER=f"cat > '{page}'")
+    session.ask("FROM range(5);")
+    assert not page.exists()
+    session.ask("FROM range(500);")
+    assert "(500 rows)" in page.read_text(encoding="utf-8")
+    # Who leaves the pager early goes on at the prompt.
+    session = prompt(PAGER="true")
+    session.ask("FROM range(9999);")
+    assert "45" in session.ask("SELECT 44 + 1;")
+
+
+def test_tables_fit_the_terminal(prompt: Open) -> None:
+    session = prompt()
+    seen = session.ask("SELECT * FROM python.torch_trace;")
+    lines = [line for line in seen.replace("\r", "").split("\n") if "layer" in line]
+    assert lines and all(len(line) <= 100 for line in lines)
+    assert "not shown" in seen
+
+
+def test_no_statement_for_a_file(runtime: Dict[str, str], writer: StartWriter) -> None:
+    session = Session(["query", str(writer().pid), "-o", "x.csv"], runtime)
+    session.until("needs a statement")
+    assert session.leave() == 64
+    session.end()

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof query and gsprof tables: what can be asked, in which forms the answer comes, and what
+happens when it cannot be given."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from conftest import StartRunning, StartTarget, StartWriter
+from support import (
+    EXIT_FORMAT,
+    EXIT_NOFILE,
+    EXIT_NOPROC,
+    EXIT_NOWRITE,
+    EXIT_PERM,
+    EXIT_USAGE,
+    PATIENCE_S,
+    Result,
+    Running,
+    gsprof,
+)
+from test_arrow import read_npm
+
+EXIT_INTR = 130
+EXIT_TIMEOUT = 75
+
+# Takes minutes, whatever the machine.
+ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range = 7"
+
+MODULES = """
+    SELECT module, stage, count(*) AS calls, round(sum(duration), 6) AS total,
+           max(flops) AS flops, sum(step) AS steps
+    FROM python.torch_trace GROUP BY ALL ORDER BY module, stage
+"""
+
+Rows = List[Dict[str, Any]]
+
+
+def ask(env: Dict[str, str], endpoint: object, sql: str, *args: object) -> Rows:
+    rows: Rows = json.loads(gsprof("query", endpoint, sql, "-f", "json", *args, env=env).out)
+    return rows
+
+
+def check_modules(rows: Rows) -> None:
+    """Ten steps of the writer's four modules, as its head says."""
+    expected: List[Tuple[object, ...]] = []
+    for i in range(4):
+        expected.append((f"layer.{i}", "backward", 10, round(0.02 * (i + 1), 6), i * 1000.0))
+        expected.append((f"layer.{i}", "forward", 10, round(0.01 * (i + 1), 6), i * 1000.0))
+    expected.append(("optimizer", "step", 10, 0.005, None))
+    found = [tuple(row[k] for k in ("module", "stage", "calls", "total", "flops")) for row in rows]
+    assert found == expected
+    assert all(row["steps"] == 45 for row in rows)
+
+
+def test_live_then_killed(runtime: Dict[str, str], writer: StartWriter) -> None:
+    target = writer("--rank", 3)
+    check_modules(ask(runtime, target.pid, MODULES))
+    assert ask(runtime, target.pid, "SELECT DISTINCT pid, rank FROM python.torch_trace") == [
+        {"pid": target.pid, "rank": 3}
+    ]
+    target.end()
+    result = gsprof("query", target.pid, MODULES, "-f", "json", env=runtime)
+    check_modules(json.loads(result.out))
+    assert "has ended" in result.err
+
+
+def test_words_in_either_order(runtime: Dict[str, str], writer: StartWriter) -> None:
+    target = writer()
+    sql = "SELECT * FROM python.torch_trace WHERE step > 7"
+    first = gsprof("query", target.pid, sql, env=runtime)
+    second = gsprof(target.pid, "query", sql, env=runtime)
+    assert first.out == second.out and "(18 rows)" in first.out
+    assert gsprof(target.pid, "tables", env=runtime).out
+    # A command that takes no endpoint is not moved.
+    gsprof(target.pid, "doctor", env=runtime, status=EXIT_USAGE)
+
+
+def test_every_format_has_the_same_rows(
+    runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
+) -> None:
+    target = writer()
+    rows = ask(runtime, target.pid, MODULES)
+    text = gsprof("query", target.pid, MODULES, "-f", "csv", env=runtime).out
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert [row["module"] for row in found] == [row["module"] for row in rows]
+    assert [float(row["total"]) for row in found] == [row["total"] for row in rows]
+    assert found[-1]["flops"] == ""
+    path = tmp_path / "rows.parquet"
+    gsprof("query", target.pid, MODULES, "-o", path, env=runtime)
+    assert ask(runtime, path, "SELECT * FROM rows") == rows
+    table = gsprof("query", target.pid, MODULES, env=runtime).out
+    assert "optimizer" in table and "NULL" in table and "(9 rows)" in table
+
+
+def test_arrow_of_a_query(runtime: Dict[str, str], writer: StartWriter, tmp_path: Path) -> None:
+    target = writer()
+    path = tmp_path / "rows.arrows"
+    gsprof("query", target.pid, MODULES, "-o", path, env=runtime)
+    rows = ask(runtime, target.pid, MODULES)
+    found = read_npm(path)
+    names = [column["name"] for column in found["columns"]]
+    assert names == list(rows[0])
+    module, total, steps = (names.index(name) for name in ("module", "total", "steps"))
+    assert [row[module] for row in found["rows"]] == [row["module"] for row in rows]
+    assert [row[total] for row in found["rows"]] == [row["total"] for row in rows]
+    # A sum of integers is a decimal of 128 bits.
+    assert found["columns"][steps]["type"] == "Decimal[38e0]"
+    assert [int(row[steps]) for row in found["rows"]] == [45] * 9
+    empty = tmp_path / "empty.arrows"
+    gsprof("query", target.pid, f"FROM ({MODULES}) WHERE calls < 0", "-o", empty, env=runtime)
+    found = read_npm(empty)
+    assert found["rows"] == [] and [c["name"] for c in found["columns"]] == names
+
+
+def test_arrow_of_many_batches(
+    runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
+) -> None:
+    path = tmp_path / "many.arrows"
+    sql = "SELECT range AS i, if(i % 3 = 0, NULL, 'é' || i) AS t FROM range(150000)"
+    gsprof("query", writer().pid, sql, "-o", path, env=runtime)
+    found = read_npm(path)
+    assert len(found["batches"]) == 3 and sum(found["batches"]) == 150000
+    assert found["rows"] == [[str(i), None if i % 3 == 0 else f"é{i}"] for i in range(150000)]
+
+
+def test_statement_from_elsewhere(
+    runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
+) -> None:
+    pid = writer().pid
+    cases: List[List[object]] = [[pid], [pid, "-"]]
+    for words in cases:
+        result = gsprof("query", *words, "-f", "csv", env=runtime, stdin=b"SELECT 7 AS x;")
+        assert result.out == "x\n7\n"
+    path = tmp_path / "q.sql"
+    path.write_text("-- a comment\nSELECT 8 AS x\n", encoding="utf-8")
+    assert gsprof("query", pid, "--file", path, "-f", "csv", env=runtime).out == "x\n8\n"
+    gsprof("query", pid, "SELECT 1", "--file", path, env=runtime, status=EXIT_USAGE)
+    gsprof("query", pid, "--file", tmp_path / "none", env=runtime, status=EXIT_NOFILE)
+
+
+def test_errors_point_at_their_place(runtime: Dict[str, str], writer: StartWriter) -> None:
+    pid = writer().pid
+    sql = "SELECT module,\n       stpe\nFROM python.torch_trace"
+    result = gsprof("query", pid, sql, env=runtime, status=EXIT_USAGE)
+    lines = result.err.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.strip() == "^")
+    assert lines[at - 1].strip() == "stpe" and lines[at].index("^") == lines[at - 1].index("stpe")
+    assert "did you mean step?" in result.err
+    assert result.out == ""
+    result = gsprof("query", pid, "FROM python.torch_trce", env=runtime, status=EXIT_USAGE)
+    assert "torch_trace" in result.err
+    gsprof("query", pid, "SELEC 1", env=runtime, status=EXIT_USAGE)
+    gsprof("query", pid, "", env=runtime, status=EXIT_USAGE)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DROP VIEW python.torch_trace",
+        "CREATE TABLE t(x INT)",
+        "SELECT 1; SELECT 2",
+        "SET threads=1",
+    ],
+)
+def test_only_questions(runtime: Dict[str, str], writer: StartWriter, sql: str) -> None:
+    result = gsprof("query", writer().pid, sql, env=runtime, status=EXIT_PERM)
+    assert "gsprof tables" in result.err
+
+
+def test_endpoints_that_are_none(runtime: Dict[str, str], tmp_path: Path) -> None:
+    result = gsprof("query", 2147483647, "SELECT 1", env=runtime, status=EXIT_NOPROC)
+    assert "gsprof list" in result.err
+    result = gsprof("query", "host:8080", "SELECT 1", env=runtime, status=EXIT_USAGE)
+    assert "another machine" in result.err
+    gsprof("query", tmp_path / "none.gsp", "SELECT 1", env=runtime, status=EXIT_NOFILE)
+    for name in ("bad.parquet", "bad.gsp", "bad.json"):
+        path = tmp_path / name
+        path.write_bytes(b"PAR1 this is no such file")
+        gsprof("query", path, "SELECT 1", env=runtime, status=EXIT_FORMAT)
+    gsprof("query", env=runtime, status=EXIT_USAGE)
+
+
+def test_output_is_not_overwritten(
+    runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
+) -> None:
+    pid = writer().pid
+    for name in ("a.csv", "a.parquet"):
+        path = tmp_path / name
+        path.write_text("mine", encoding="utf-8")
+        result = gsprof("query", pid, "SELECT 1", "-o", path, env=runtime, status=EXIT_NOWRITE)
+        assert "--force" in result.err and path.read_text(encoding="utf-8") == "mine"
+        # A statement that fails leaves the file as it was, and nothing beside it.
+        gsprof("query", pid, "SELECT x", "-o", path, "--force", env=runtime, status=EXIT_USAGE)
+        assert path.read_text(encoding="utf-8") == "mine"
+        gsprof("query", pid, "SELECT 1 AS x", "-o", path, "--force", env=runtime)
+        assert path.read_bytes() != b"mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.parquet", "runtime"]
+    gsprof("query", pid, "SELECT 1", "-o", tmp_path / "a.xyz", env=runtime, status=EXIT_USAGE)
+    gsprof("query", pid, "SELECT 1", "-f", "parquet", env=runtime, status=EXIT_USAGE)
+    missing = tmp_path / "none" / "a.csv"
+    gsprof("query", pid, "SELECT 1", "-o", missing, env=runtime, status=EXIT_NOWRITE)
+
+
+def test_limits_are_told(runtime: Dict[str, str], writer: StartWriter) -> None:
+    pid = writer().pid
+    sql = "FROM range(20000)"
+    assert "(10000 rows; there are more" in gsprof("query", pid, sql, env=runtime).out
+    assert "(20000 rows)" in gsprof("query", pid, sql, "--limit", 0, env=runtime).out
+    result = gsprof("query", pid, sql, "-f", "csv", "--limit", 5, env=runtime)
+    assert len(result.out.splitlines()) == 6 and "--limit" in result.err
+    result = gsprof("query", pid, sql, "-f", "csv", env=runtime)
+    assert len(result.out.splitlines()) == 20001 and result.err == ""
+
+
+def test_time_is_limited(runtime: Dict[str, str], writer: StartWriter) -> None:
+    result = gsprof(
+        "query", writer().pid, ENDLESS, "--timeout", "200ms", env=runtime, status=EXIT_TIMEOUT
+    )
+    assert "--timeout" in result.err
+
+
+def wait_for_handler(running: Running) -> None:
+    """Until Ctrl-C is caught: the kernel shows which signals are."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        status = Path(f"/proc/{running.process.pid}/status").read_text(encoding="utf-8")
+        caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+        if int(caught.split()[1], 16) & (1 << (signal.SIGINT - 1)):
+            return
+    raise TimeoutError("no handler of SIGINT")
+
+
+def test_interrupt(runtime: Dict[str, str], writer: StartWriter, running: StartRunning) -> None:
+    one = running("query", writer().pid, ENDLESS, env=runtime)
+    wait_for_handler(one)
+    one.signal(signal.SIGINT)
+    result: Result = one.finish()
+    assert result.status == EXIT_INTR, str(result)
+    assert "interrupted" in result.err
+
+
+def test_stacks_of_a_live_process(runtime: Dict[str, str], start: StartTarget) -> None:
+    target = start("deep.py", 5)
+    sql = "SELECT func, depth, frame_type FROM python.backtrace ORDER BY depth"
+    result = gsprof("query", target.pid, sql, "-f", "json", env=runtime)
+    rows = json.loads(result.out)
+    assert len(rows) >= 5 and {row["frame_type"] for row in rows} == {"Python"}
+    assert "no tables" in result.err
+
+
+def test_a_profile_is_tables(runtime: Dict[str, str], start: StartTarget, tmp_path: Path) -> None:
+    target = start("deep.py", 5)
+    for name in ("p.gsp", "p.json"):
+        path = tmp_path / name
+        gsprof("record", "-p", target.pid, "-o", path, "-d", 0.3, "-r", 200, "--idle")
+        rows = ask(runtime, path, "SELECT count(*) AS n FROM python.stack_sample")
+        assert rows[0]["n"] > 10
+        assert ask(runtime, path, "FROM gsprof.hot_functions()")
+
+
+def test_tables(runtime: Dict[str, str], writer: StartWriter) -> None:
+    target = writer()
+    rows = {
+        row["table"]: row
+        for row in json.loads(gsprof("tables", target.pid, "--json", env=runtime).out)
+    }
+    assert rows["python.torch_trace"]["rows"] == 90
+    assert rows["python.torch_step"]["rows"] == 10
+    assert rows["system.cpu"]["rows"] == 0 and rows["system.cpu"]["description"]
+    columns = json.loads(gsprof("tables", target.pid, "--columns", "--json", env=runtime).out)
+    duration = next(
+        row
+        for row in columns
+        if row["table"] == "python.torch_trace" and row["column"] == "duration"
+    )
+    assert duration["type"] == "DOUBLE" and duration["unit"] == "s" and duration["meaning"]
+    module = next(
+        row for row in columns if row["table"] == "python.torch_trace" and row["column"] == "module"
+    )
+    assert module["type"] == "VARCHAR"
+    assert "python.torch_trace" in gsprof("tables", target.pid, env=runtime).out
+
+
+def test_hostile_text_does_not_reach_the_terminal(
+    runtime: Dict[str, str], writer: StartWriter
+) -> None:
+    sql = "SELECT chr(27) || '[31m' || chr(10) || 'x' AS \"a\x1b[0m\""
+    result = gsprof("query", writer().pid, sql, env=runtime)
+    assert "\x1b" not in result.out and "\\x1b" in result.out
