@@ -367,7 +367,7 @@ static void check_killed(long step_ms, long phase_ms)
     struct gsp_drain *first = drain_open(&scene, NULL);
     tick(first, true);
     gsp_drain_close(first);
-    for (long round = 0; round < 25; round++) {
+    for (long round = 0; round < 13; round++) {
         write_rows(&scene, written, 40);
         written += 40;
         const pid_t child = fork();
@@ -384,14 +384,25 @@ static void check_killed(long step_ms, long phase_ms)
     scene_end(&scene);
 }
 
+/* In four parts, each with the time of a test. */
 TAP_TEST(killed_at_any_moment)
 {
     check_killed(7, 0);
 }
 
-TAP_TEST(killed_at_any_other_moment)
+TAP_TEST(killed_at_other_moments)
 {
     check_killed(11, 3);
+}
+
+TAP_TEST(killed_early)
+{
+    check_killed(1, 20);
+}
+
+TAP_TEST(killed_late)
+{
+    check_killed(3, 50);
 }
 
 /* A full disk keeps what is there; draining goes on when there is space again. */
