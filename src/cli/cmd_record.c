@@ -497,6 +497,10 @@ static void tell_next(struct session *session)
         {"svg", "xdg-open"}, {"pstats", "python3 -m pstats"}, {"pprof", "go tool pprof -top"}};
     const bool is_ours = session->file.format->read || session->file.format == &gsp_format_run;
     const char *command = is_ours ? "gsprof report" : NULL;
+    if (session->file.format == &gsp_format_run)
+        gsp_term_line(&session->term,
+                      "    gsprof query %s \"SELECT * FROM gsprof.hot_functions() LIMIT 20\"",
+                      output);
     for (size_t i = 0; i < GSP_COUNT(viewers) && !is_ours; i++) {
         if (strcmp(viewers[i].format, name) == 0)
             command = viewers[i].command;

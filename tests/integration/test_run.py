@@ -7,7 +7,7 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Dict
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -27,6 +27,12 @@ def runtime(tmp_path: Path) -> Dict[str, str]:
     folder = tmp_path / "runtime"
     folder.mkdir(mode=0o700)
     return {"XDG_RUNTIME_DIR": str(folder)}
+
+
+def ask(where: object, sql: str, env: Optional[Dict[str, str]] = None) -> List[List[Any]]:
+    """The rows of a query's answer."""
+    text = gsprof("query", where, sql, "-f", "json", env=env).out
+    return [list(row.values()) for row in json.loads(text)]
 
 
 def names(folder: Path) -> "set[str]":
@@ -103,6 +109,36 @@ def test_tables_of_the_target_are_drained(
         "python.torch_step.parquet": 10,
     }
     assert manifest["losses"] == []
+    # The rows are in the files and in the rings of the live writer: each is shown once.
+    count = "SELECT count(*), count(DISTINCT (step, seq)) FROM python.torch_trace"
+    assert ask(run, count, runtime) == [[90, 90]]
+    os.kill(target.facts["writer"], signal.SIGKILL)
+    assert ask(run, count, runtime) == [[90, 90]]
+    assert ask(run, count) == [[90, 90]]
+    assert ask(run, "SELECT func FROM gsprof.hot_functions() LIMIT 1") == [["spin"]]
+
+
+def test_damaged_files_leave_the_rest(tmp_path: Path, start: StartTarget) -> None:
+    target = start("spin.py")
+    run = tmp_path / "run"
+    gsprof("record", "-q", "-p", target.pid, "-d", "300ms", "-o", f"{run}/")
+    whole = ask(run, "SELECT count(*) FROM python.stack_sample")
+    (run / "python.stack.parquet").write_bytes(b"PAR1" + bytes(100))
+    (run / "manifest.json").write_text('{"version": 99}')
+    result = gsprof("query", run, "SELECT count(*) AS n FROM python.stack_sample", "-f", "json")
+    assert [[row["n"]] for row in json.loads(result.out)] == whole
+    assert "python.stack.parquet" in result.err and "manifest.json" in result.err
+
+
+def test_two_runs_are_compared(tmp_path: Path, start: StartTarget) -> None:
+    target = start("spin.py")
+    for name in ("before", "after"):
+        gsprof("record", "-q", "-p", target.pid, "-d", "300ms", "-o", f"{tmp_path / name}/")
+    both = f"{tmp_path}/before,{tmp_path}/after"
+    assert ask(both, "SELECT name FROM gsprof.run ORDER BY ts_from") == [["before"], ["after"]]
+    rows = ask(both, "SELECT func, a_self_s, b_self_s FROM gsprof.compare_runs('before', 'after')")
+    spin = next(row for row in rows if row[0] == "spin")
+    assert spin[1] > 0 and spin[2] > 0
 
 
 def test_killed_recorder_leaves_its_samples(
@@ -119,3 +155,4 @@ def test_killed_recorder_leaves_its_samples(
     recorder.process.wait()
     gsprof("convert", "-i", run, "-o", tmp_path / "left.folded")
     assert "spin" in (tmp_path / "left.folded").read_text()
+    assert ask(run, "SELECT count(*) > 0 FROM python.stack_sample") == [[True]]
