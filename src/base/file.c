@@ -195,7 +195,8 @@ int gsp_newfile_commit(struct gsp_newfile *file, struct gsp_err *err)
 {
     int rc = 0;
     /* Data before name, or a power cut could leave the name with nothing behind it. */
-    if (file->tmp_path && fdatasync(file->fd) != 0 && errno != EINVAL && errno != EROFS)
+    if (file->tmp_path && !file->lazy && fdatasync(file->fd) != 0 && errno != EINVAL &&
+        errno != EROFS)
         rc = gsp_err_set(err, GSP_E_IO, errno, "cannot write %s: %s", file->path, strerror(errno));
     int fd = file->fd;
     file->fd = -1;

@@ -33,6 +33,7 @@ GSP_MUST_CHECK int gsp_fd_write_all(int fd, const void *bytes, size_t n, struct 
 struct gsp_newfile {
     int fd;
     bool replace;   /* overwrite an existing file at commit */
+    bool lazy;      /* set after open: the caller sees to it that the content reaches the disk */
     char *path;     /* the final name */
     char *tmp_path; /* what exists until commit */
 };

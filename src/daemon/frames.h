@@ -9,15 +9,15 @@
  *
  * On disk, in the state folder:
  *   frames/<first frame id>.num   header with the metrics (name, device, unit), then fixed rows:
- *                                 frame id, ts_ns, mono_ns, text offset, running sums' validity,
+ *                                 frame id, ts_ns, mono_ns, end of its text, a check sum,
  *                                 a double a metric
  *   frames/<first frame id>.text  one frame a line, frame_id in a field of fixed width
- * A segment ends when the metrics change (a GPU or a watched process came or went), or by size.
+ * A segment ends when there is a new metric (a GPU or a watched process came), or by size.
  * A frame is there when its row of numbers is whole; a torn end is cut off when the log is
  * opened again.  Segments that no session needs are removed beyond a limit in bytes.
  *
  * Used by: daemon/.
- * Threads: one writer; readers at any time (they read the files).
+ * Threads: one writer (begin, sink, end, set_period); everything else from any thread at any time.
  */
 #pragma once
 
@@ -49,36 +49,74 @@ void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_tick *tick);
 struct gsp_sink *gsp_frames_sink(struct gsp_frames *frames);
 GSP_MUST_CHECK int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err);
 
-uint64_t gsp_frames_next_id(const struct gsp_frames *frames); /* the first is 1; never used twice */
+/* What lies between two ticks from now on; by it gaps are known.  Without it, what lay between the
+ * two frames before. */
+void gsp_frames_set_period(struct gsp_frames *frames, int64_t period_ns);
+
+uint64_t gsp_frames_next_id(struct gsp_frames *frames); /* the first is 1; never used twice */
+/* No frame from now on has a smaller id: the journal knows ids that a power cut took away. */
+void gsp_frames_advance(struct gsp_frames *frames, uint64_t next_id);
+/* How many frames of [first, last] there are. */
+uint64_t gsp_frames_count(struct gsp_frames *frames, uint64_t first, uint64_t last);
 /* The newest frame's JSON object, appended; and its id (0: none yet). */
 uint64_t gsp_frames_latest(struct gsp_frames *frames, struct gsp_buf *out);
 
 /* Frames from this id on are needed (0: none): older segments may go. */
 void gsp_frames_keep_from(struct gsp_frames *frames, uint64_t frame_id);
 
+/* Frames become safe from a power cut; without it they are safe from a killed daemon. */
+GSP_MUST_CHECK int gsp_frames_sync(struct gsp_frames *frames, struct gsp_err *err);
+
+struct gsp_frames_status {
+    uint64_t frames_lost; /* could not be written, since the log was opened */
+    uint64_t values_lost; /* metrics or names beyond the limits */
+    uint64_t bytes;       /* on disk */
+    size_t segments;
+    char error[240]; /* why the newest frame is lost; "" when it is not */
+};
+void gsp_frames_status(struct gsp_frames *frames, struct gsp_frames_status *out);
+
 struct gsp_frames_gap {
-    uint64_t after_id; /* the frame before the gap */
-    int64_t from_ns;   /* its time */
-    int64_t to_ns;     /* the next one's */
+    uint64_t after_id;    /* the frame before the gap */
+    uint64_t after_count; /* its place in the range, from 1 */
+    int64_t from_ns;      /* its time */
+    int64_t to_ns;        /* the next one's */
+    uint64_t lost;        /* frames that could not be written */
+    const char *cause;    /* "late", "lost", "restart" (of the daemon), "reboot"; a constant */
 };
 
 /* Statistics of frames [first, last], exact. */
 struct gsp_metric_stats {
     const char *name;   /* "system.cpu.util_percent" */
     const char *device; /* "" for the machine */
+    const char *label;  /* a GPU's "host:index:name"; else "" */
     const char *unit;
-    uint64_t count; /* frames with a value */
+    const char *integral_unit; /* "" where integral is NaN */
+    uint64_t count;            /* frames with a value */
     double mean, std, min, max, p50, p95, p99;
-    double integral; /* of the value over time, unit times seconds; NaN where it has no meaning */
+    /* Of rates over monotonic time, gaps left out; of amounts since the frame before, their sum;
+     * NaN where it has no meaning. */
+    double integral;
+    double integral_s; /* seconds that integral covers */
 };
 
 struct gsp_frames_stats {
     struct gsp_metric_stats *metrics;
     size_t count;
-    struct gsp_frames_gap *gaps; /* longer than three periods */
+    struct gsp_frames_gap *gaps; /* longer than three periods; the first GSP_FRAMES_GAPS_MAX */
     size_t gap_count;
-    uint64_t frames; /* in the range */
+    uint64_t gaps_total;
+    uint64_t frames;      /* in the range */
+    uint64_t lost;        /* could not be written, within the range */
+    uint64_t damaged;     /* rows that are not what was written */
+    uint64_t clock_steps; /* times that the wall clock went back */
+    int64_t first_ns;     /* CLOCK_REALTIME of the first and last frame; 0: none */
+    int64_t last_ns;
+    int64_t period_ns; /* of the last frame; 0: not known */
+    void *memory;      /* what the texts live in */
 };
+#define GSP_FRAMES_GAPS_MAX 1000U
+
 GSP_MUST_CHECK int gsp_frames_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
                                     struct gsp_frames_stats *out, struct gsp_err *err);
 void gsp_frames_stats_free(struct gsp_frames_stats *stats);

@@ -4,7 +4,8 @@
  *
  * A session is a name, a first and a last frame, labels.  Each change is a line in the journal,
  * on disk before it is acknowledged; a daemon that was killed reads the journal and goes on.
- * Stopping writes <name>.json: metadata, the frames, statistics.
+ * Stopping writes <name>.json: metadata, the frames, statistics.  What the file is made of is
+ * kept until the file is safe on disk.
  *
  * Used by: daemon/ routes.
  * Threads: all, at once (one lock; files are written outside it).
@@ -45,11 +46,14 @@ struct gsp_session_start {
     bool stacks; /* keep stack samples of pids */
     bool force;  /* a finished session's file is replaced */
 };
+#define GSP_SESSION_LABELS_MAX (64U << 10) /* bytes */
+#define GSP_SESSION_PIDS_MAX   1024U
 
 struct gsp_session {
     char name[256];
     char file[300]; /* name of the output file in the output folder */
     bool active;
+    bool stacks;
     bool failed;      /* the file could not be written (yet): told in error */
     int64_t start_ns; /* CLOCK_REALTIME */
     int64_t end_ns;   /* 0 while active */
@@ -63,7 +67,9 @@ struct gsp_session {
  * character, not beginning with '.'.  The message says what is wrong with it. */
 GSP_MUST_CHECK int gsp_session_name_check(struct gsp_sv name, struct gsp_err *err);
 
-/* Fails with USAGE (the name), EXISTS (a session of that name is active), NOWRITE (the journal). */
+/* Fails with USAGE (the name, the labels), LIMIT, EXISTS (a session of that name is active),
+ * NOWRITE (the journal).  The name of a finished session can be used again: the file gets a suffix
+ * (_2, _3, ...) unless force. */
 GSP_MUST_CHECK int gsp_sessions_start(struct gsp_sessions *sessions,
                                       const struct gsp_session_start *start,
                                       struct gsp_session *out, struct gsp_err *err);
@@ -71,14 +77,22 @@ GSP_MUST_CHECK int gsp_sessions_start(struct gsp_sessions *sessions,
  * (the file: the session stays in the log as failed, and is tried again). */
 GSP_MUST_CHECK int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name,
                                      struct gsp_session *out, struct gsp_err *err);
+/* Forgets the newest session of that name: an active one without a file, a finished one with its
+ * file.  Fails with NOFILE, EXISTS (its file is being written), NOWRITE. */
 GSP_MUST_CHECK int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name,
                                        struct gsp_err *err);
 
 /* A copy of all, active ones first, then the newest; the caller frees *out. */
 GSP_MUST_CHECK int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out,
                                      size_t *count, struct gsp_err *err);
+/* The newest session of that name; fails with NOFILE. */
 GSP_MUST_CHECK int gsp_sessions_find(struct gsp_sessions *sessions, const char *name,
                                      struct gsp_session *out, struct gsp_err *err);
 size_t gsp_sessions_active_count(struct gsp_sessions *sessions);
-/* Now and then: retries failed files, forgets old finished sessions, moves the log's limit. */
+/* The processes that active sessions want watched, each once; the caller frees *out. */
+GSP_MUST_CHECK int gsp_sessions_pids(struct gsp_sessions *sessions, int32_t **out, size_t *count,
+                                     struct gsp_err *err);
+/* About once a second (CLOCK_REALTIME): retries failed files, makes written ones and the frames
+ * safe from a power cut, forgets old finished sessions, moves the log's limit.  Can take as long
+ * as writing a file does: not for the thread that collects. */
 void gsp_sessions_tend(struct gsp_sessions *sessions, int64_t now_ns);

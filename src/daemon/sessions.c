@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/sessions.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "daemon/session_file.h"
+#include "daemon/sessions_internal.h"
+
+#define KEEP_NS      (7LL * 24 * 3600 * GSP_NS_PER_S)
+#define KEEP_MAX     1000U
+#define NAME_MAX_LEN 200U
+#define NAME_TRIES   100000U
+
+int gsp_session_name_check(struct gsp_sv name, struct gsp_err *err)
+{
+    if (!name.len)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name is empty");
+    if (name.len > NAME_MAX_LEN)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name has %zu bytes, at most %u fit",
+                           name.len, NAME_MAX_LEN);
+    if (name.p[0] == '.')
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name begins with a dot");
+    for (size_t i = 0; i < name.len;) {
+        unsigned char c = (unsigned char)name.p[i];
+        size_t n = gsp_utf8_len((struct gsp_sv){name.p + i, name.len - i});
+        if (!n)
+            return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name is not UTF-8");
+        /* C2 80 to C2 9F are the control characters past ASCII. */
+        if (c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)name.p[i + 1] < 0xa0))
+            return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name has a control character");
+        if (c == '/')
+            return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name has a '/'");
+        i += n;
+    }
+    return 0;
+}
+
+static int make_folder(const char *path, struct gsp_err *err)
+{
+    if (mkdir(path, 0700) == 0 || errno == EEXIST)
+        return 0;
+    return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot make the folder %s: %s", path,
+                       strerror(errno));
+}
+
+static int fill(struct gsp_sessions *sessions, const struct gsp_sessions_options *options,
+                struct gsp_err *err)
+{
+    gsp_auto_free char *path = NULL;
+    sessions->output_folder = strdup(options->output_folder);
+    sessions->host = strdup(options->host ? options->host : "localhost");
+    if (asprintf(&path, "%s/sessions.journal", options->state_folder) < 0)
+        path = NULL;
+    if (!path || !sessions->output_folder || !sessions->host)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for sessions");
+    sessions->keep_ns = options->keep_ns ? options->keep_ns : KEEP_NS;
+    sessions->keep_max = options->keep_max ? options->keep_max : KEEP_MAX;
+    int rc = make_folder(options->state_folder, err);
+    if (rc == 0)
+        rc = gsp_journal_open(path, gsp_sessions__replay, sessions, &sessions->journal, err);
+    gsp_hmap_free(&sessions->ids);
+    return rc;
+}
+
+int gsp_sessions_open(const struct gsp_sessions_options *options, struct gsp_frames *frames,
+                      struct gsp_sessions **out, struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_sessions *sessions = calloc(1, sizeof(*sessions));
+    if (!sessions)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for sessions");
+    pthread_mutex_init(&sessions->lock, NULL);
+    sessions->frames = frames;
+    sessions->next_id = 1;
+    int rc = fill(sessions, options, err);
+    if (rc) {
+        gsp_sessions_close(sessions);
+        return rc;
+    }
+    gsp_sessions__keep(sessions);
+    *out = sessions;
+    return 0;
+}
+
+void gsp_sessions_close(struct gsp_sessions *sessions)
+{
+    if (!sessions)
+        return;
+    gsp_journal_close(sessions->journal);
+    for (size_t i = 0; i < sessions->slot_count; i++)
+        gsp_sessions__free_session(sessions->slots[i]);
+    free(sessions->slots);
+    gsp_hmap_free(&sessions->names);
+    gsp_hmap_free(&sessions->files);
+    gsp_hmap_free(&sessions->ids);
+    pthread_mutex_destroy(&sessions->lock);
+    free(sessions->output_folder);
+    free(sessions->host);
+    free(sessions);
+}
+
+/* What callers see; called with the lock. */
+static void describe(const struct gsp_sessions *sessions, const struct session *s,
+                     struct gsp_session *out)
+{
+    *out = (struct gsp_session){.active = s->state == SESSION_ACTIVE,
+                                .stacks = s->stacks,
+                                .failed = s->state == SESSION_ENDED && s->error,
+                                .start_ns = s->start_ns,
+                                .end_ns = s->end_ns,
+                                .first_frame = s->first_frame,
+                                .frame_count = s->frame_count};
+    snprintf(out->name, sizeof(out->name), "%s", s->name);
+    snprintf(out->file, sizeof(out->file), "%s", s->file);
+    snprintf(out->error, sizeof(out->error), "%s", s->error ? s->error : "");
+    if (out->active) {
+        out->frame_count = gsp_frames_count(sessions->frames, s->first_frame, UINT64_MAX);
+        return;
+    }
+    out->last_frame = s->last_frame >= s->first_frame ? s->last_frame : 0;
+    if (s->state == SESSION_ENDED)
+        out->frame_count =
+            out->last_frame ? gsp_frames_count(sessions->frames, s->first_frame, s->last_frame) : 0;
+}
+
+/* profiling_<time>, and a number when that is taken; called with the lock. */
+static bool make_name(struct gsp_sessions *sessions, struct gsp_buf *out)
+{
+    time_t now = (time_t)(gsp_realtime_ns() / GSP_NS_PER_S);
+    struct tm tm = {0};
+    char text[64] = "profiling";
+    if (localtime_r(&now, &tm))
+        strftime(text, sizeof(text), "profiling_%Y%m%d_%H%M%S", &tm);
+    for (unsigned n = 1; n < NAME_TRIES; n++) {
+        gsp_buf_clear(out);
+        gsp_buf_puts(out, text);
+        if (n > 1)
+            gsp_buf_printf(out, "_%u", n);
+        const char *name = gsp_buf_cstr(out);
+        if (!name || gsp_sessions__by_name(sessions, name) == SESSION_NONE)
+            return name != NULL;
+    }
+    return false;
+}
+
+static struct session *new_session(const struct gsp_session_start *start, const char *name,
+                                   const char *file)
+{
+    struct session *s = calloc(1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->name = strdup(name);
+    s->file = strdup(file);
+    s->labels = start->labels.len ? strndup(start->labels.p, start->labels.len) : NULL;
+    s->pids = start->pid_count ? calloc(start->pid_count, sizeof(*s->pids)) : NULL;
+    if (!s->name || !s->file || (start->labels.len && !s->labels) ||
+        (start->pid_count && !s->pids)) {
+        gsp_sessions__free_session(s);
+        return NULL;
+    }
+    if (start->pid_count)
+        memcpy(s->pids, start->pids, start->pid_count * sizeof(*s->pids));
+    s->pid_count = (uint32_t)start->pid_count;
+    s->stacks = start->stacks;
+    s->force = start->force;
+    s->start_ns = gsp_realtime_ns();
+    return s;
+}
+
+static int check_start(const struct gsp_session_start *start, struct gsp_err *err)
+{
+    if (start->labels.len > GSP_SESSION_LABELS_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the labels have more than %u bytes",
+                           GSP_SESSION_LABELS_MAX);
+    if (start->pid_count > GSP_SESSION_PIDS_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u pids", GSP_SESSION_PIDS_MAX);
+    if (start->labels.len && !gsp_session_labels_ok(start->labels))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the labels are not a JSON object");
+    return start->name ? gsp_session_name_check(gsp_sv_of(start->name), err) : 0;
+}
+
+/* Notes the session and puts it into the table; called with the lock. */
+static int enter(struct gsp_sessions *sessions, const struct gsp_session_start *start,
+                 struct session **out, uint64_t *mark, struct gsp_err *err)
+{
+    gsp_auto_buf made = {0};
+    gsp_auto_buf file = {0};
+    if (!start->name && !make_name(sessions, &made))
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session's name");
+    const char *name = start->name ? start->name : gsp_buf_cstr(&made);
+    uint32_t older = gsp_sessions__by_name(sessions, name);
+    if (older != SESSION_NONE && sessions->slots[older]->state == SESSION_ACTIVE)
+        return gsp_err_set(err, GSP_E_EXISTS, 0, "session '%.150s' is already active", name);
+    if (!gsp_sessions__choose_file(sessions, name, start->force, &file))
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no name for the session's file");
+    struct session *s = new_session(start, name, gsp_buf_cstr(&file));
+    if (!s)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
+    s->id = sessions->next_id++;
+    s->first_frame = gsp_frames_next_id(sessions->frames);
+    int rc = gsp_sessions__note(sessions, SESSION_STARTS, s, mark, err);
+    if (rc) {
+        gsp_sessions__free_session(s);
+        return rc;
+    }
+    /* With force: the one whose file this will replace. */
+    uint32_t replaced = gsp_sessions__by_file(sessions, s->file);
+    uint64_t ignored = 0;
+    if (replaced != SESSION_NONE &&
+        gsp_sessions__note(sessions, SESSION_FORGOTTEN, sessions->slots[replaced], &ignored,
+                           NULL) == 0)
+        gsp_sessions__remove(sessions, replaced);
+    if (gsp_sessions__insert(sessions, s) == SESSION_NONE) {
+        gsp_ignore(gsp_sessions__note(sessions, SESSION_FORGOTTEN, s, &ignored, NULL));
+        gsp_sessions__free_session(s);
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
+    }
+    if (sessions->active == 1)
+        gsp_sessions__keep(sessions);
+    *out = s;
+    return 0;
+}
+
+int gsp_sessions_start(struct gsp_sessions *sessions, const struct gsp_session_start *start,
+                       struct gsp_session *out, struct gsp_err *err)
+{
+    *out = (struct gsp_session){0};
+    int rc = check_start(start, err);
+    if (rc)
+        return rc;
+    struct session *s = NULL;
+    uint64_t mark = 0;
+    uint64_t id = 0;
+    pthread_mutex_lock(&sessions->lock);
+    rc = enter(sessions, start, &s, &mark, err);
+    if (rc == 0) {
+        id = s->id;
+        describe(sessions, s, out);
+    }
+    pthread_mutex_unlock(&sessions->lock);
+    if (rc)
+        return rc;
+    rc = gsp_journal_sync(sessions->journal, mark, err);
+    if (rc == 0)
+        return 0;
+    /* Not safe, so not started: it must not come back either. */
+    pthread_mutex_lock(&sessions->lock);
+    uint32_t slot = gsp_sessions__by_name(sessions, out->name);
+    if (slot != SESSION_NONE && sessions->slots[slot]->id == id && !sessions->slots[slot]->busy) {
+        gsp_ignore(
+            gsp_sessions__note(sessions, SESSION_FORGOTTEN, sessions->slots[slot], &mark, NULL));
+        gsp_sessions__remove(sessions, slot);
+    }
+    pthread_mutex_unlock(&sessions->lock);
+    return rc;
+}
+
+/* Gives an active session its end and makes it busy; called with the lock. */
+static int end_session(struct gsp_sessions *sessions, struct session *s, uint64_t *mark,
+                       struct gsp_err *err)
+{
+    int64_t now = gsp_realtime_ns();
+    s->last_frame = gsp_frames_next_id(sessions->frames) - 1;
+    s->end_ns = now;
+    int rc = gsp_sessions__note(sessions, SESSION_ENDS, s, mark, err);
+    if (rc) {
+        s->last_frame = 0;
+        s->end_ns = 0;
+        return rc;
+    }
+    s->state = SESSION_ENDED;
+    s->busy = true;
+    sessions->active--;
+    return 0;
+}
+
+static void take_back(struct gsp_sessions *sessions, struct session *s)
+{
+    uint64_t mark = 0;
+    pthread_mutex_lock(&sessions->lock);
+    gsp_ignore(gsp_sessions__note(sessions, SESSION_GOES_ON, s, &mark, NULL));
+    s->state = SESSION_ACTIVE;
+    s->busy = false;
+    s->end_ns = 0;
+    s->last_frame = 0;
+    sessions->active++;
+    pthread_mutex_unlock(&sessions->lock);
+}
+
+int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name, struct gsp_session *out,
+                      struct gsp_err *err)
+{
+    *out = (struct gsp_session){0};
+    uint64_t mark = 0;
+    pthread_mutex_lock(&sessions->lock);
+    uint32_t slot = gsp_sessions__by_name(sessions, name);
+    struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
+    int rc = 0;
+    if (!s || s->state != SESSION_ACTIVE)
+        rc = gsp_err_set(err, GSP_E_NOFILE, 0, "no active session '%.150s'", name);
+    else
+        rc = end_session(sessions, s, &mark, err);
+    pthread_mutex_unlock(&sessions->lock);
+    if (rc)
+        return rc;
+    rc = gsp_journal_sync(sessions->journal, mark, err);
+    if (rc) {
+        take_back(sessions, s);
+        return rc;
+    }
+    uint64_t id = s->id; /* s may be gone once it is not busy */
+    rc = gsp_sessions__write(sessions, s, err);
+    pthread_mutex_lock(&sessions->lock);
+    for (size_t i = 0; i < sessions->slot_count; i++)
+        if (sessions->slots[i] && sessions->slots[i]->id == id)
+            describe(sessions, sessions->slots[i], out);
+    pthread_mutex_unlock(&sessions->lock);
+    return rc;
+}
+
+int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name, struct gsp_err *err)
+{
+    uint64_t mark = 0;
+    int rc = 0;
+    pthread_mutex_lock(&sessions->lock);
+    uint32_t slot = gsp_sessions__by_name(sessions, name);
+    struct session *s = slot == SESSION_NONE ? NULL : sessions->slots[slot];
+    if (!s)
+        rc = gsp_err_set(err, GSP_E_NOFILE, 0, "no session '%.150s'", name);
+    else if (s->busy)
+        rc = gsp_err_set(err, GSP_E_EXISTS, 0, "the file of session '%.150s' is being written",
+                         name);
+    else
+        rc = gsp_sessions__note(sessions, SESSION_FORGOTTEN, s, &mark, err);
+    if (rc == 0) {
+        gsp_auto_buf path = {0};
+        gsp_sessions__path(sessions, s->file, &path);
+        const char *text = gsp_buf_cstr(&path);
+        if (text && (s->state == SESSION_WRITTEN || s->state == SESSION_DONE))
+            unlink(text);
+        gsp_sessions__remove(sessions, slot);
+        gsp_sessions__keep(sessions);
+    }
+    pthread_mutex_unlock(&sessions->lock);
+    return rc ? rc : gsp_journal_sync(sessions->journal, mark, err);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct session *x = NULL;
+    const struct session *y = NULL;
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
+    bool x_active = x->state == SESSION_ACTIVE;
+    bool y_active = y->state == SESSION_ACTIVE;
+    if (x_active != y_active)
+        return x_active ? -1 : 1;
+    return x->id > y->id ? -1 : x->id < y->id;
+}
+
+int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out, size_t *count,
+                      struct gsp_err *err)
+{
+    *out = NULL;
+    *count = 0;
+    pthread_mutex_lock(&sessions->lock);
+    struct gsp_session *list = calloc(sessions->live + 1, sizeof(*list));
+    struct session **sorted = calloc(sessions->live + 1, sizeof(*sorted));
+    size_t n = 0;
+    for (size_t i = 0; i < sessions->slot_count && list && sorted; i++)
+        if (sessions->slots[i])
+            sorted[n++] = sessions->slots[i];
+    if (n > 1)
+        qsort(sorted, n, sizeof(*sorted), by_rank);
+    for (size_t i = 0; i < n; i++)
+        describe(sessions, sorted[i], &list[i]);
+    pthread_mutex_unlock(&sessions->lock);
+    bool enough = list && sorted;
+    free(sorted);
+    if (!enough) {
+        free(list);
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of sessions");
+    }
+    *out = list;
+    *count = n;
+    return 0;
+}
+
+int gsp_sessions_find(struct gsp_sessions *sessions, const char *name, struct gsp_session *out,
+                      struct gsp_err *err)
+{
+    *out = (struct gsp_session){0};
+    pthread_mutex_lock(&sessions->lock);
+    uint32_t slot = gsp_sessions__by_name(sessions, name);
+    if (slot != SESSION_NONE)
+        describe(sessions, sessions->slots[slot], out);
+    pthread_mutex_unlock(&sessions->lock);
+    return slot == SESSION_NONE ? gsp_err_set(err, GSP_E_NOFILE, 0, "no session '%.150s'", name)
+                                : 0;
+}
+
+size_t gsp_sessions_active_count(struct gsp_sessions *sessions)
+{
+    pthread_mutex_lock(&sessions->lock);
+    size_t n = sessions->active;
+    pthread_mutex_unlock(&sessions->lock);
+    return n;
+}
+
+static int by_pid(const void *a, const void *b)
+{
+    int32_t x = 0;
+    int32_t y = 0;
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
+    return x < y ? -1 : x > y;
+}
+
+int gsp_sessions_pids(struct gsp_sessions *sessions, int32_t **out, size_t *count,
+                      struct gsp_err *err)
+{
+    *out = NULL;
+    *count = 0;
+    struct gsp_buf all = {0};
+    pthread_mutex_lock(&sessions->lock);
+    for (size_t i = 0; i < sessions->slot_count; i++) {
+        const struct session *s = sessions->slots[i];
+        if (s && s->state == SESSION_ACTIVE && s->pid_count)
+            gsp_buf_put(&all, s->pids, s->pid_count * sizeof(*s->pids));
+    }
+    pthread_mutex_unlock(&sessions->lock);
+    if (all.failed) {
+        gsp_buf_free(&all);
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of processes");
+    }
+    int32_t *pids = (int32_t *)(void *)all.p;
+    size_t n = all.len / sizeof(*pids);
+    if (n > 1)
+        qsort(pids, n, sizeof(*pids), by_pid);
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!kept || pids[kept - 1] != pids[i])
+            pids[kept++] = pids[i];
+    *out = pids;
+    *count = kept;
+    return 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/sessions_internal.h"
+
+/* Dead names a hash table may hold before it is made anew. */
+#define DEAD_MAX 1024U
+
+void gsp_sessions__free_session(struct session *s)
+{
+    if (!s)
+        return;
+    free(s->name);
+    free(s->file);
+    free(s->labels);
+    free(s->error);
+    free(s->pids);
+    free(s);
+}
+
+/* Two hashes of 64 bits stand for the text. */
+static uint32_t *find(const struct gsp_hmap *map, const char *text)
+{
+    size_t len = strlen(text);
+    return gsp_hmap_get(map, gsp_hash_bytes(text, len, 1), gsp_hash_bytes(text, len, 2));
+}
+
+static bool put(struct gsp_hmap *map, const char *text, uint32_t slot)
+{
+    size_t len = strlen(text);
+    return gsp_hmap_put(map, gsp_hash_bytes(text, len, 1), gsp_hash_bytes(text, len, 2), slot);
+}
+
+uint32_t gsp_sessions__by_name(const struct gsp_sessions *sessions, const char *name)
+{
+    const uint32_t *found = find(&sessions->names, name);
+    return found ? *found : SESSION_NONE;
+}
+
+uint32_t gsp_sessions__by_file(const struct gsp_sessions *sessions, const char *file)
+{
+    const uint32_t *found = find(&sessions->files, file);
+    return found ? *found : SESSION_NONE;
+}
+
+uint32_t gsp_sessions__slot_of(const struct gsp_sessions *sessions, const struct session *s)
+{
+    for (size_t i = 0; i < sessions->slot_count; i++)
+        if (sessions->slots[i] == s)
+            return (uint32_t)i;
+    return SESSION_NONE;
+}
+
+static uint32_t free_slot(struct gsp_sessions *sessions)
+{
+    if (sessions->live < sessions->slot_count)
+        return gsp_sessions__slot_of(sessions, NULL);
+    if (sessions->slot_count == sessions->slot_cap) {
+        size_t cap = sessions->slot_cap ? sessions->slot_cap * 2 : 16;
+        struct session **slots = realloc(sessions->slots, cap * sizeof(*slots));
+        if (!slots)
+            return SESSION_NONE;
+        sessions->slots = slots;
+        sessions->slot_cap = cap;
+    }
+    sessions->slots[sessions->slot_count] = NULL;
+    return (uint32_t)sessions->slot_count++;
+}
+
+/* The tables forget nothing by themselves: names that are gone are left out here. */
+static void clean_maps(struct gsp_sessions *sessions)
+{
+    if (sessions->names.count < 2 * sessions->live + DEAD_MAX &&
+        sessions->files.count < 2 * sessions->live + DEAD_MAX)
+        return;
+    gsp_hmap_clear(&sessions->names);
+    gsp_hmap_clear(&sessions->files);
+    for (size_t i = 0; i < sessions->slot_count; i++) {
+        const struct session *s = sessions->slots[i];
+        if (!s)
+            continue;
+        uint32_t other = gsp_sessions__by_name(sessions, s->name);
+        /* There is room: the tables had more before. */
+        if (other == SESSION_NONE || sessions->slots[other]->id < s->id)
+            gsp_ignore(!put(&sessions->names, s->name, (uint32_t)i));
+        gsp_ignore(!put(&sessions->files, s->file, (uint32_t)i));
+    }
+}
+
+uint32_t gsp_sessions__insert(struct gsp_sessions *sessions, struct session *s)
+{
+    clean_maps(sessions);
+    uint32_t slot = free_slot(sessions);
+    if (slot == SESSION_NONE)
+        return SESSION_NONE;
+    uint32_t older = gsp_sessions__by_name(sessions, s->name);
+    if (!put(&sessions->names, s->name, slot))
+        return SESSION_NONE;
+    if (!put(&sessions->files, s->file, slot)) {
+        gsp_ignore(!put(&sessions->names, s->name, older)); /* the key is there: no memory needed */
+        return SESSION_NONE;
+    }
+    sessions->slots[slot] = s;
+    sessions->live++;
+    sessions->active += s->state == SESSION_ACTIVE;
+    return slot;
+}
+
+void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot)
+{
+    struct session *s = sessions->slots[slot];
+    sessions->slots[slot] = NULL;
+    sessions->live--;
+    sessions->active -= s->state == SESSION_ACTIVE;
+    uint32_t *file = find(&sessions->files, s->file);
+    if (file && *file == slot)
+        *file = SESSION_NONE;
+    uint32_t *name = find(&sessions->names, s->name);
+    if (name && *name == slot) {
+        *name = SESSION_NONE;
+        for (size_t i = 0; i < sessions->slot_count; i++) {
+            const struct session *other = sessions->slots[i];
+            if (other && strcmp(other->name, s->name) == 0 &&
+                (*name == SESSION_NONE || sessions->slots[*name]->id < other->id))
+                *name = (uint32_t)i;
+        }
+    }
+    gsp_sessions__free_session(s);
+}
+
+bool gsp_sessions__set_file(struct gsp_sessions *sessions, uint32_t slot, const char *file)
+{
+    struct session *s = sessions->slots[slot];
+    if (strcmp(s->file, file) == 0)
+        return true;
+    char *copy = strdup(file);
+    if (!copy || !put(&sessions->files, file, slot)) {
+        free(copy);
+        return false;
+    }
+    uint32_t *old = find(&sessions->files, s->file);
+    if (old && *old == slot)
+        *old = SESSION_NONE;
+    free(s->file);
+    s->file = copy;
+    return true;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "daemon/session_file.h"
+#include "daemon/sessions_internal.h"
+
+#define RETRY_NS   (5 * GSP_NS_PER_S)
+#define SYNC_NS    (5 * GSP_NS_PER_S)
+#define FILE_TRIES 1000000U
+
+void gsp_sessions__path(const struct gsp_sessions *sessions, const char *file, struct gsp_buf *out)
+{
+    gsp_buf_clear(out);
+    gsp_buf_printf(out, "%s/%s", sessions->output_folder, file);
+}
+
+/* Whether a new file may take the name: nothing is there, or with force a plain file that no
+ * session still needs. */
+static bool file_free(struct gsp_sessions *sessions, const char *file, bool force)
+{
+    uint32_t owner = gsp_sessions__by_file(sessions, file);
+    if (owner != SESSION_NONE) {
+        const struct session *s = sessions->slots[owner];
+        if (!force || s->state != SESSION_DONE || s->busy)
+            return false;
+    }
+    gsp_auto_buf path = {0};
+    gsp_sessions__path(sessions, file, &path);
+    const char *text = gsp_buf_cstr(&path);
+    struct stat st;
+    if (!text || lstat(text, &st) != 0)
+        return true;
+    return force && S_ISREG(st.st_mode);
+}
+
+/* The number after the name in a file's name; 1 when there is none. */
+static unsigned suffix_of(const char *file, const char *name)
+{
+    const char *p = file + strlen(name);
+    if (strncmp(file, name, strlen(name)) != 0 || *p != '_')
+        return 1;
+    unsigned long n = strtoul(p + 1, NULL, 10);
+    return n > 1 && n < FILE_TRIES ? (unsigned)n : 1;
+}
+
+bool gsp_sessions__choose_file(struct gsp_sessions *sessions, const char *name, bool force,
+                               struct gsp_buf *out)
+{
+    unsigned n = 1;
+    uint32_t older = gsp_sessions__by_name(sessions, name);
+    if (older != SESSION_NONE && !force)
+        n = suffix_of(sessions->slots[older]->file, name) + 1;
+    for (; n < FILE_TRIES; n++) {
+        gsp_buf_clear(out);
+        if (n == 1)
+            gsp_buf_printf(out, "%s.json", name);
+        else
+            gsp_buf_printf(out, "%s_%u.json", name, n);
+        const char *file = gsp_buf_cstr(out);
+        if (!file)
+            return false;
+        if (file_free(sessions, file, force))
+            return true;
+    }
+    return false;
+}
+
+/* What a killed daemon left of a file that it was writing. */
+static void remove_parts(const struct gsp_sessions *sessions, const char *file)
+{
+    DIR *dir = opendir(sessions->output_folder);
+    if (!dir)
+        return;
+    for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        struct gsp_sv name = gsp_sv_of(e->d_name);
+        size_t len = strlen(file);
+        if (gsp_sv_starts(name, file) && name.p[len] == '.' && gsp_sv_ends(name, ".part") &&
+            strspn(name.p + len + 1, "0123456789-") == name.len - len - 1 - strlen(".part"))
+            unlinkat(dirfd(dir), e->d_name, 0);
+    }
+    closedir(dir);
+}
+
+/* Another name for a session's file, because somebody has put one there. */
+static int rename_session(struct gsp_sessions *sessions, struct session *s, struct gsp_err *err)
+{
+    gsp_auto_buf file = {0};
+    uint64_t mark = 0;
+    pthread_mutex_lock(&sessions->lock);
+    uint32_t slot = gsp_sessions__slot_of(sessions, s);
+    bool ok = gsp_sessions__choose_file(sessions, s->name, false, &file) &&
+              gsp_sessions__set_file(sessions, slot, gsp_buf_cstr(&file));
+    int rc = ok ? gsp_sessions__note(sessions, SESSION_ENDS, s, &mark, err)
+                : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+    pthread_mutex_unlock(&sessions->lock);
+    return rc;
+}
+
+static int try_write(struct gsp_sessions *sessions, struct session *s, struct gsp_err *err)
+{
+    struct gsp_session_file file = {.name = s->name,
+                                    .host = sessions->host,
+                                    .labels = gsp_sv_of(s->labels),
+                                    .pids = s->pids,
+                                    .pid_count = s->pid_count,
+                                    .start_ns = s->start_ns,
+                                    .end_ns = s->end_ns,
+                                    .first_frame = s->first_frame,
+                                    .last_frame = s->last_frame};
+    gsp_auto_buf path = {0};
+    gsp_sessions__path(sessions, s->file, &path);
+    const char *text = gsp_buf_cstr(&path);
+    if (!text)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+    struct stat st;
+    /* Through a link the file could be anywhere. */
+    if (lstat(text, &st) == 0 && !S_ISREG(st.st_mode))
+        return gsp_err_set(err, GSP_E_EXISTS, EEXIST, "%s already exists", text);
+    uint64_t written = 0;
+    int rc = gsp_session_file_write(&file, sessions->frames, text, s->force || s->claimed, &written,
+                                    err);
+    if (rc == 0) {
+        pthread_mutex_lock(&sessions->lock);
+        s->frame_count = written;
+        pthread_mutex_unlock(&sessions->lock);
+    }
+    return rc;
+}
+
+int gsp_sessions__write(struct gsp_sessions *sessions, struct session *s, struct gsp_err *err)
+{
+    if (s->claimed)
+        remove_parts(sessions, s->file);
+    struct gsp_err why = {0};
+    int rc = try_write(sessions, s, &why);
+    if (rc == GSP_E_EXISTS) {
+        rc = rename_session(sessions, s, &why);
+        if (rc == 0)
+            rc = try_write(sessions, s, &why);
+    }
+    /* No memory, no space, no folder: whatever it is, it is tried again. */
+    if (rc)
+        why.code = rc = GSP_E_NOWRITE;
+    pthread_mutex_lock(&sessions->lock);
+    free(s->error);
+    s->error = rc ? strdup(why.msg) : NULL;
+    s->state = rc ? SESSION_ENDED : SESSION_WRITTEN;
+    s->retry_ns = gsp_realtime_ns() + RETRY_NS;
+    s->busy = false;
+    pthread_mutex_unlock(&sessions->lock);
+    if (rc && err)
+        *err = why;
+    return rc;
+}
+
+void gsp_sessions__keep(struct gsp_sessions *sessions)
+{
+    uint64_t from = 0;
+    for (size_t i = 0; i < sessions->slot_count; i++) {
+        const struct session *s = sessions->slots[i];
+        if (s && s->state != SESSION_DONE && (!from || s->first_frame < from))
+            from = s->first_frame;
+    }
+    gsp_frames_keep_from(sessions->frames, from);
+}
+
+/* The next session in that state whose time has come, made busy; NULL: none. */
+static struct session *take_next(struct gsp_sessions *sessions, enum session_state state,
+                                 int64_t now_ns)
+{
+    struct session *found = NULL;
+    pthread_mutex_lock(&sessions->lock);
+    for (size_t i = 0; i < sessions->slot_count && !found; i++) {
+        struct session *s = sessions->slots[i];
+        /* A clock that was set back must not make anybody wait for its old time. */
+        if (s && !s->busy && s->state == state &&
+            (state == SESSION_WRITTEN || s->retry_ns <= now_ns ||
+             s->retry_ns > now_ns + RETRY_NS)) {
+            s->busy = true;
+            found = s;
+        }
+    }
+    pthread_mutex_unlock(&sessions->lock);
+    return found;
+}
+
+/* Makes a written file safe, and says so in the journal; false when that failed. */
+static bool make_safe(struct gsp_sessions *sessions, struct session *s)
+{
+    gsp_auto_buf path = {0};
+    gsp_sessions__path(sessions, s->file, &path);
+    const char *text = gsp_buf_cstr(&path);
+    gsp_auto_fd fd = text ? open(text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    /* A file that its owner has taken away needs no more care. */
+    bool ok = fd >= 0 ? fdatasync(fd) == 0 : text && errno == ENOENT;
+    gsp_auto_fd folder = open(sessions->output_folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ok = ok && (folder < 0 || fsync(folder) == 0);
+    uint64_t mark = 0;
+    pthread_mutex_lock(&sessions->lock);
+    ok = ok && gsp_sessions__note(sessions, SESSION_IS_SAFE, s, &mark, NULL) == 0;
+    if (ok)
+        s->state = SESSION_DONE;
+    s->busy = false;
+    pthread_mutex_unlock(&sessions->lock);
+    return ok;
+}
+
+static int by_end(const void *a, const void *b)
+{
+    const struct session *x = NULL;
+    const struct session *y = NULL;
+    memcpy(&x, a, sizeof(x));
+    memcpy(&y, b, sizeof(y));
+    return x->end_ns < y->end_ns ? -1 : x->end_ns > y->end_ns;
+}
+
+/* Finished sessions past their age or number; called with the lock. */
+static void forget_old(struct gsp_sessions *sessions, int64_t now_ns)
+{
+    struct session **done = calloc(sessions->live + 1, sizeof(*done));
+    size_t n = 0;
+    for (size_t i = 0; i < sessions->slot_count && done; i++) {
+        struct session *s = sessions->slots[i];
+        if (s && s->state == SESSION_DONE && !s->busy)
+            done[n++] = s;
+    }
+    if (n > 1)
+        qsort(done, n, sizeof(*done), by_end);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t mark = 0;
+        bool old = now_ns - done[i]->end_ns > sessions->keep_ns || n - i > sessions->keep_max;
+        if (!old || gsp_sessions__note(sessions, SESSION_FORGOTTEN, done[i], &mark, NULL) != 0)
+            break;
+        gsp_sessions__remove(sessions, gsp_sessions__slot_of(sessions, done[i]));
+    }
+    free(done);
+}
+
+void gsp_sessions_tend(struct gsp_sessions *sessions, int64_t now_ns)
+{
+    struct session *s = NULL;
+    while ((s = take_next(sessions, SESSION_ENDED, now_ns)) != NULL)
+        if (gsp_sessions__write(sessions, s, NULL) != 0)
+            break; /* what stops one stops the others: next time */
+    while ((s = take_next(sessions, SESSION_WRITTEN, now_ns)) != NULL)
+        if (!make_safe(sessions, s))
+            break;
+    pthread_mutex_lock(&sessions->lock);
+    forget_old(sessions, now_ns);
+    gsp_sessions__keep(sessions);
+    gsp_sessions__compact(sessions);
+    int64_t since = now_ns - sessions->synced_ns;
+    bool sync = since > SYNC_NS || since < 0;
+    sessions->synced_ns = sync ? now_ns : sessions->synced_ns;
+    pthread_mutex_unlock(&sessions->lock);
+    struct gsp_err err = {0};
+    if (sync && gsp_frames_sync(sessions->frames, &err) != 0)
+        gsp_log_warn("daemon", "%s", err.msg);
+}

@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "daemon/session_file.h"
+#include "daemon_fixture.h"
+#include "tap.h"
+
+/* A daemon's state without the daemon. */
+struct state {
+    char folder[64];
+    char state[96];
+    char output[96];
+    struct gsp_frames *frames;
+    struct gsp_sessions *sessions;
+    struct made made;
+};
+
+static void open_state(struct state *state)
+{
+    struct gsp_err err = {0};
+    struct gsp_frames_options frames = {.folder = state->state, .host = "here"};
+    struct gsp_sessions_options options = {
+        .state_folder = state->state, .output_folder = state->output, .host = "here"};
+    int rc = gsp_frames_open(&frames, &state->frames, &err);
+    if (rc == 0)
+        rc = gsp_sessions_open(&options, state->frames, &state->sessions, &err);
+    if (rc)
+        printf("# %s\n", err.msg);
+    tap_require(rc == 0);
+    gsp_frames_set_period(state->frames, MADE_PERIOD_NS);
+}
+
+static struct state *new_state(void)
+{
+    static struct state state;
+    made_folder(state.folder);
+    snprintf(state.state, sizeof(state.state), "%s/state", state.folder);
+    snprintf(state.output, sizeof(state.output), "%s/out", state.folder);
+    tap_require(mkdir(state.output, 0700) == 0);
+    open_state(&state);
+    return &state;
+}
+
+static void close_state(struct state *state)
+{
+    gsp_sessions_close(state->sessions);
+    gsp_frames_close(state->frames);
+    state->sessions = NULL;
+    state->frames = NULL;
+}
+
+static void end_state(struct state *state)
+{
+    close_state(state);
+    made_remove(state->folder);
+}
+
+static void add_frames(struct state *state, int n)
+{
+    for (int i = 0; i < n; i++)
+        tap_require(made_frame(state->frames, &state->made, NULL) == 0);
+}
+
+static int start(struct state *state, const char *name, struct gsp_session *out)
+{
+    struct gsp_session scratch;
+    struct gsp_err err = {0};
+    int rc = gsp_sessions_start(state->sessions, &(struct gsp_session_start){.name = name},
+                                out ? out : &scratch, &err);
+    if (rc)
+        printf("# %s\n", err.msg);
+    return rc;
+}
+
+static int stop(struct state *state, const char *name, struct gsp_session *out)
+{
+    struct gsp_session scratch;
+    struct gsp_err err = {0};
+    int rc = gsp_sessions_stop(state->sessions, name, out ? out : &scratch, &err);
+    if (rc)
+        printf("# %s\n", err.msg);
+    return rc;
+}
+
+/* The file's text, which is JSON; the caller frees it. */
+static char *read_output(const struct state *state, const char *file)
+{
+    char path[512];
+    struct gsp_buf text = {0};
+    snprintf(path, sizeof(path), "%s/%s", state->output, file);
+    if (gsp_file_read(path, 1U << 30, &text, NULL) != 0) {
+        printf("# no file %s\n", file);
+        exit(TAP_EXIT_FAILED);
+    }
+    tap_check(gsp_session_labels_ok(gsp_buf_sv(&text)));
+    tap_require(gsp_buf_cstr(&text) != NULL);
+    return text.p;
+}
+
+static uint64_t count_frames(const char *text)
+{
+    uint64_t n = 0;
+    for (const char *p = text; (p = strstr(p, "\"frame_id\":")) != NULL; p++)
+        tap_check(strtoull(p + 11, NULL, 10) == ++n);
+    return n;
+}
+
+static bool has(const char *text, const char *part)
+{
+    if (strstr(text, part))
+        return true;
+    printf("# not found: %s\n", part);
+    return false;
+}
+
+TAP_TEST(names)
+{
+    static const char *const GOOD[] = {"a",
+                                       "training epoch 1",
+                                       "\xf0\x9f\x98\x80",
+                                       "x..",
+                                       "a.json",
+                                       "\xc3\xa9t\xc3\xa9",
+                                       "-",
+                                       "_",
+                                       "CON"};
+    static const char *const BAD[] = {"",     ".",    "..",    ".x",   "a/b",      "/",
+                                      "../x", "a\nb", "a\x7f", "\xff", "\xc2\x85", "\xed\xa0\x80"};
+    for (size_t i = 0; i < GSP_COUNT(GOOD); i++)
+        tap_eq_int(gsp_session_name_check(gsp_sv_of(GOOD[i]), NULL), 0);
+    struct gsp_err err;
+    for (size_t i = 0; i < GSP_COUNT(BAD); i++)
+        tap_eq_int(gsp_session_name_check(gsp_sv_of(BAD[i]), &err), GSP_E_USAGE);
+    tap_eq_int(gsp_session_name_check((struct gsp_sv){"a\0b", 3}, NULL), GSP_E_USAGE);
+    static char big[10241];
+    memset(big, 'x', sizeof(big) - 1);
+    tap_eq_int(gsp_session_name_check(gsp_sv_of(big), NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_session_name_check((struct gsp_sv){big, 200}, NULL), 0);
+}
+
+TAP_TEST(labels)
+{
+    static const char *const GOOD[] = {
+        "{}", " { } ", "{\"a\":1}", "{\"a\":[1,-2.5e+3,null,true,false,{\"b\":\"\\u00e9\\n\"}]}"};
+    static const char *const BAD[] = {
+        "[]",         "1",           "{",     "{\"a\"}",        "{\"a\":}",         "{a:1}",
+        "{\"a\":1,}", "{\"a\":01}",  "{} {}", "{\"a\":\"\n\"}", "{\"a\":\"\xff\"}", "{\"a\":NaN}",
+        "{\"a\":1.}", "{\"\\x\":1}", ""};
+    for (size_t i = 0; i < GSP_COUNT(GOOD); i++)
+        tap_check(gsp_session_labels_ok(gsp_sv_of(GOOD[i])));
+    for (size_t i = 0; i < GSP_COUNT(BAD); i++)
+        tap_check(!gsp_session_labels_ok(gsp_sv_of(BAD[i])));
+    static char deep[100000];
+    snprintf(deep, sizeof(deep), "{\"a\":");
+    memset(deep + strlen(deep), '[', sizeof(deep) - 100);
+    tap_check(!gsp_session_labels_ok(gsp_sv_of(deep)));
+}
+
+TAP_TEST(a_session_is_its_stretch_of_frames)
+{
+    struct state *state = new_state();
+    state->made.gpus = 1;
+    struct gsp_session s;
+    struct gsp_session_start with = {.name = "a",
+                                     .labels = gsp_sv_of("{\"run\":\"x\",\n\"n\":[1,2]}"),
+                                     .pids = (const int32_t[]){7, 5, 7},
+                                     .pid_count = 3,
+                                     .stacks = true};
+    add_frames(state, 10);
+    tap_eq_int(gsp_sessions_start(state->sessions, &with, &s, NULL), 0);
+    tap_check(s.active && s.stacks);
+    tap_eq_int(s.first_frame, 11);
+    tap_eq_str(s.file, "a.json");
+    add_frames(state, 5);
+    tap_eq_int(start(state, "b", NULL), 0);
+    add_frames(state, 5);
+    tap_eq_int(gsp_sessions_active_count(state->sessions), 2);
+    tap_eq_int(gsp_sessions_find(state->sessions, "a", &s, NULL), 0);
+    tap_eq_int(s.frame_count, 10);
+    int32_t *pids = NULL;
+    size_t n = 0;
+    tap_eq_int(gsp_sessions_pids(state->sessions, &pids, &n, NULL), 0);
+    tap_check(n == 2 && pids[0] == 5 && pids[1] == 7);
+    free(pids);
+    tap_eq_int(stop(state, "a", &s), 0);
+    tap_check(!s.active && !s.failed && s.end_ns >= s.start_ns);
+    tap_check(s.first_frame == 11 && s.last_frame == 20 && s.frame_count == 10);
+    add_frames(state, 3);
+    tap_eq_int(stop(state, "b", &s), 0);
+    tap_eq_int(s.frame_count, 8);
+    char *text = read_output(state, "a.json");
+    tap_eq_int(count_frames(text), 10);
+    tap_check(has(text, "{\"metadata\":{\"name\":\"a\",\"host\":\"here\",\"start_time\":\""));
+    tap_check(has(text, "\"frequency_ms\":200,"));
+    tap_check(has(text, "\"labels\":{\"run\":\"x\",\n\"n\":[1,2]},\"pids\":[7,5,7],"));
+    tap_check(has(text, "\"first_frame\":11,\"last_frame\":20,\"frame_count\":10}"));
+    tap_check(
+        has(text, "\"summary_by_device\":{\"here:0:STAND-IN \\\"X\\\"\":{\"avg_gpu_util\":14.5,"));
+    tap_check(has(text, "\"avg_gpu_memory\":25"));
+    tap_check(has(text, "\"summary_by_client\":{\"here\":{\"avg_dram_util\":1.45,"));
+    tap_check(has(text, "\"losses\":{\"frames_lost\":0,"));
+    free(text);
+    tap_eq_int(stop(state, "a", NULL), GSP_E_NOFILE);
+    tap_eq_int(stop(state, "zzz", NULL), GSP_E_NOFILE);
+    end_state(state);
+}
+
+TAP_TEST(no_frame_is_a_file_too)
+{
+    struct state *state = new_state();
+    struct gsp_session s;
+    tap_eq_int(start(state, "none", NULL), 0);
+    tap_eq_int(stop(state, "none", &s), 0);
+    tap_eq_int(s.frame_count, 0);
+    char *text = read_output(state, "none.json");
+    tap_check(has(text, "\"first_frame\":null,\"last_frame\":null,\"frame_count\":0}"));
+    free(text);
+    end_state(state);
+}
+
+TAP_TEST(names_are_used_again)
+{
+    struct state *state = new_state();
+    struct gsp_session s;
+    add_frames(state, 2);
+    tap_eq_int(start(state, "a", NULL), 0);
+    tap_eq_int(start(state, "a", NULL), GSP_E_EXISTS);
+    tap_eq_int(stop(state, "a", NULL), 0);
+    tap_eq_int(start(state, "a", &s), 0);
+    tap_eq_str(s.file, "a_2.json");
+    tap_eq_int(start(state, "a_2", &s), 0); /* whose file would be the same */
+    tap_eq_str(s.file, "a_2_2.json");
+    tap_eq_int(stop(state, "a", NULL), 0);
+    tap_eq_int(start(state, "a", &s), 0);
+    tap_eq_str(s.file, "a_3.json");
+    tap_eq_int(stop(state, "a", NULL), 0);
+    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    struct gsp_session *list = NULL;
+    size_t n = 0;
+    tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
+    tap_eq_int(n, 4);
+    tap_eq_str(list[0].name, "a_2"); /* the active one first */
+    free(list);
+    /* By force: a.json is written anew, and its old session is gone. */
+    struct gsp_session_start force = {.name = "a", .force = true};
+    tap_eq_int(gsp_sessions_start(state->sessions, &force, &s, NULL), 0);
+    tap_eq_str(s.file, "a.json");
+    add_frames(state, 3);
+    tap_eq_int(stop(state, "a", &s), 0);
+    char *text = read_output(state, "a.json");
+    tap_eq_int(count_frames(text), 3);
+    free(text);
+    tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
+    tap_eq_int(n, 4);
+    free(list);
+    /* Somebody else's file is not overwritten, not even if it comes while the session runs. */
+    char path[256];
+    snprintf(path, sizeof(path), "%s/x.json", state->output);
+    tap_eq_int(start(state, "x", &s), 0);
+    tap_eq_str(s.file, "x.json");
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    tap_require(fd >= 0 && write(fd, "{}", 2) == 2);
+    close(fd);
+    tap_eq_int(stop(state, "x", &s), 0);
+    tap_eq_str(s.file, "x_2.json");
+    text = read_output(state, "x.json");
+    tap_eq_str(text, "{}");
+    free(text);
+    end_state(state);
+}
+
+TAP_TEST(unnamed_sessions_get_names)
+{
+    struct state *state = new_state();
+    struct gsp_session a;
+    struct gsp_session b;
+    tap_eq_int(start(state, NULL, &a), 0);
+    tap_eq_int(start(state, NULL, &b), 0);
+    tap_check(strncmp(a.name, "profiling_", 10) == 0);
+    tap_check(strcmp(a.name, b.name) != 0);
+    end_state(state);
+}
+
+TAP_TEST(killed_and_started_again)
+{
+    struct state *state = new_state();
+    struct gsp_session s;
+    add_frames(state, 3);
+    struct gsp_session_start with = {.name = "tab\\ \xc3\xa9",
+                                     .labels = gsp_sv_of("{\"a\":\"b\\tc\"}"),
+                                     .pids = (const int32_t[]){42},
+                                     .pid_count = 1,
+                                     .stacks = true};
+    tap_eq_int(gsp_sessions_start(state->sessions, &with, &s, NULL), 0);
+    tap_eq_int(start(state, "done", NULL), 0);
+    tap_eq_int(start(state, "gone", NULL), 0);
+    add_frames(state, 4);
+    tap_eq_int(stop(state, "done", NULL), 0);
+    tap_eq_int(gsp_sessions_delete(state->sessions, "gone", NULL), 0);
+    close_state(state); /* which does nothing that a kill would leave undone */
+    state->made.step_ns = 100 * GSP_NS_PER_S;
+    open_state(state);
+    tap_eq_int(gsp_sessions_active_count(state->sessions), 1);
+    tap_eq_int(gsp_sessions_find(state->sessions, "gone", &s, NULL), GSP_E_NOFILE);
+    tap_eq_int(gsp_sessions_find(state->sessions, "done", &s, NULL), 0);
+    tap_check(!s.active && s.frame_count == 4);
+    tap_eq_int(gsp_sessions_find(state->sessions, "tab\\ \xc3\xa9", &s, NULL), 0);
+    tap_check(s.active && s.stacks && s.first_frame == 4);
+    add_frames(state, 2);
+    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    tap_eq_int(stop(state, "tab\\ \xc3\xa9", &s), 0);
+    tap_eq_int(s.frame_count, 6);
+    char *text = read_output(state, s.file);
+    tap_eq_int(count_frames(text), 6);
+    tap_check(has(text, "\"labels\":{\"a\":\"b\\tc\"},\"pids\":[42],"));
+    tap_check(has(text, "\"gaps\":[{\"after_frame\":4,"));
+    tap_check(has(text, "\"cause\":\"restart\""));
+    free(text);
+    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    close_state(state);
+    open_state(state);
+    tap_eq_int(gsp_sessions_find(state->sessions, "done", &s, NULL), 0);
+    tap_eq_int(s.frame_count, 4);
+    end_state(state);
+}
+
+TAP_TEST(two_daemons_do_not_share_a_state)
+{
+    struct state *state = new_state();
+    struct gsp_sessions *other = NULL;
+    struct gsp_err err = {0};
+    struct gsp_sessions_options options = {
+        .state_folder = state->state, .output_folder = state->output, .host = "here"};
+    tap_eq_int(gsp_sessions_open(&options, state->frames, &other, &err), GSP_E_EXISTS);
+    printf("# %s\n", err.msg);
+    tap_check(other == NULL);
+    end_state(state);
+}
+
+TAP_TEST(a_journal_of_another_version_is_refused)
+{
+    struct state *state = new_state();
+    close_state(state);
+    char path[256];
+    snprintf(path, sizeof(path), "%s/sessions.journal", state->state);
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    tap_require(fd >= 0 && write(fd, "gsprof-journal 9\n", 17) == 17);
+    close(fd);
+    struct gsp_frames_options frames = {.folder = state->state, .host = "here"};
+    struct gsp_sessions_options options = {
+        .state_folder = state->state, .output_folder = state->output, .host = "here"};
+    tap_require(gsp_frames_open(&frames, &state->frames, NULL) == 0);
+    tap_eq_int(gsp_sessions_open(&options, state->frames, &state->sessions, NULL), GSP_E_FORMAT);
+    end_state(state);
+}
+
+TAP_TEST(the_journal_is_cut_at_every_length)
+{
+    struct state *state = new_state();
+    char path[256];
+    struct gsp_buf whole = {0};
+    add_frames(state, 1);
+    tap_eq_int(start(state, "one", NULL), 0);
+    tap_eq_int(start(state, "two", NULL), 0);
+    tap_eq_int(stop(state, "one", NULL), 0);
+    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    close_state(state);
+    snprintf(path, sizeof(path), "%s/sessions.journal", state->state);
+    tap_require(gsp_file_read(path, 1U << 20, &whole, NULL) == 0);
+    size_t before = 0;
+    for (size_t cut = 0; cut <= whole.len; cut++) {
+        int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+        tap_require(fd >= 0 && write(fd, whole.p, cut) == (ssize_t)cut);
+        close(fd);
+        open_state(state);
+        struct gsp_session *list = NULL;
+        size_t n = 0;
+        tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
+        tap_check(n >= before && n <= 2);
+        before = n;
+        free(list);
+        char name[32];
+        snprintf(name, sizeof(name), "new%zu", cut);
+        tap_eq_int(start(state, name, NULL), 0);
+        close_state(state);
+        open_state(state); /* the new line was not glued to a torn one */
+        struct gsp_session s;
+        tap_eq_int(gsp_sessions_find(state->sessions, name, &s, NULL), 0);
+        close_state(state);
+    }
+    tap_eq_int(before, 2);
+    gsp_buf_free(&whole);
+    open_state(state);
+    end_state(state);
+}
+
+TAP_TEST(an_output_folder_that_is_not_there_is_tried_again)
+{
+    struct state *state = new_state();
+    struct gsp_session s;
+    struct gsp_err err = {0};
+    tap_eq_int(start(state, "a", NULL), 0);
+    add_frames(state, 5);
+    tap_require(rmdir(state->output) == 0);
+    tap_eq_int(gsp_sessions_stop(state->sessions, "a", &s, &err), GSP_E_NOWRITE);
+    tap_check(!s.active && s.failed && s.error[0]);
+    printf("# %s\n", s.error);
+    gsp_sessions_tend(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
+    tap_eq_int(gsp_sessions_find(state->sessions, "a", &s, NULL), 0);
+    tap_check(s.failed);
+    add_frames(state, 5); /* which are not the session's */
+    close_state(state);
+    open_state(state);
+    tap_require(mkdir(state->output, 0700) == 0);
+    gsp_sessions_tend(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
+    tap_eq_int(gsp_sessions_find(state->sessions, "a", &s, NULL), 0);
+    tap_check(!s.failed && s.frame_count == 5);
+    char *text = read_output(state, "a.json");
+    tap_eq_int(count_frames(text), 5);
+    free(text);
+    end_state(state);
+}
+
+TAP_TEST(a_full_output_folder_leaves_nothing_half_written)
+{
+    struct state *state = new_state();
+    struct gsp_session s;
+    tap_eq_int(start(state, "a", NULL), 0);
+    add_frames(state, 50);
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit old;
+    tap_require(getrlimit(RLIMIT_FSIZE, &old) == 0);
+    struct rlimit tight = {30000, old.rlim_max};
+    tap_require(setrlimit(RLIMIT_FSIZE, &tight) == 0);
+    tap_eq_int(stop(state, "a", &s), GSP_E_NOWRITE);
+    tap_check(s.failed);
+    tap_require(setrlimit(RLIMIT_FSIZE, &old) == 0);
+    tap_check(rmdir(state->output) == 0); /* it is empty */
+    tap_require(mkdir(state->output, 0700) == 0);
+    gsp_sessions_tend(state->sessions, gsp_realtime_ns() + 60 * GSP_NS_PER_S);
+    char *text = read_output(state, "a.json");
+    tap_eq_int(count_frames(text), 50);
+    free(text);
+    end_state(state);
+}
+
+TAP_TEST(a_journal_that_cannot_be_written_starts_nothing)
+{
+    struct state *state = new_state();
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit old;
+    tap_require(getrlimit(RLIMIT_FSIZE, &old) == 0);
+    tap_eq_int(start(state, "before", NULL), 0);
+    struct rlimit tight = {100, old.rlim_max}; /* a part of a line fits */
+    tap_require(setrlimit(RLIMIT_FSIZE, &tight) == 0);
+    tap_eq_int(start(state, "a session with quite a long name", NULL), GSP_E_NOWRITE);
+    tap_require(setrlimit(RLIMIT_FSIZE, &old) == 0);
+    tap_eq_int(gsp_sessions_active_count(state->sessions), 1);
+    tap_eq_int(start(state, "after", NULL), 0);
+    close_state(state);
+    open_state(state);
+    tap_eq_int(gsp_sessions_active_count(state->sessions), 2);
+    end_state(state);
+}
+
+TAP_TEST(a_link_in_the_output_folder_is_not_followed)
+{
+    struct state *state = new_state();
+    char target[256];
+    char path[256];
+    snprintf(target, sizeof(target), "%s/elsewhere", state->folder);
+    snprintf(path, sizeof(path), "%s/a.json", state->output);
+    int fd = open(target, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    tap_require(fd >= 0);
+    close(fd);
+    tap_require(symlink(target, path) == 0);
+    struct gsp_session s;
+    struct gsp_session_start force = {.name = "a", .force = true};
+    tap_eq_int(gsp_sessions_start(state->sessions, &force, &s, NULL), 0);
+    tap_eq_int(stop(state, "a", &s), 0);
+    tap_eq_str(s.file, "a_2.json");
+    struct stat st;
+    tap_check(stat(target, &st) == 0 && st.st_size == 0);
+    end_state(state);
+}
+
+TAP_TEST(finished_sessions_are_forgotten_and_their_files_stay)
+{
+    struct state *state = new_state();
+    struct gsp_session s;
+    tap_eq_int(start(state, "old", NULL), 0);
+    tap_eq_int(start(state, "active", NULL), 0);
+    tap_eq_int(stop(state, "old", NULL), 0);
+    int64_t now = gsp_realtime_ns();
+    gsp_sessions_tend(state->sessions, now);
+    tap_eq_int(gsp_sessions_find(state->sessions, "old", &s, NULL), 0);
+    gsp_sessions_tend(state->sessions, now + 8LL * 24 * 3600 * GSP_NS_PER_S);
+    tap_eq_int(gsp_sessions_find(state->sessions, "old", &s, NULL), GSP_E_NOFILE);
+    tap_eq_int(gsp_sessions_find(state->sessions, "active", &s, NULL), 0);
+    free(read_output(state, "old.json"));
+    tap_eq_int(start(state, "old", &s), 0);
+    tap_eq_str(s.file, "old_2.json"); /* never over a file that is there */
+    end_state(state);
+}
+
+TAP_TEST(deleting_removes_the_file)
+{
+    struct state *state = new_state();
+    char path[256];
+    tap_eq_int(start(state, "a", NULL), 0);
+    tap_eq_int(stop(state, "a", NULL), 0);
+    snprintf(path, sizeof(path), "%s/a.json", state->output);
+    tap_check(access(path, F_OK) == 0);
+    tap_eq_int(gsp_sessions_delete(state->sessions, "a", NULL), 0);
+    tap_check(access(path, F_OK) != 0);
+    tap_eq_int(gsp_sessions_delete(state->sessions, "a", NULL), GSP_E_NOFILE);
+    end_state(state);
+}
+
+TAP_TEST(the_journal_does_not_grow_for_ever)
+{
+    struct state *state = new_state();
+    tap_eq_int(start(state, "stays", NULL), 0);
+    for (int i = 0; i < 700; i++) {
+        tap_eq_int(start(state, "x", NULL), 0);
+        tap_eq_int(gsp_sessions_delete(state->sessions, "x", NULL), 0);
+    }
+    gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    char path[256];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s/sessions.journal", state->state);
+    tap_require(stat(path, &st) == 0);
+    tap_check(st.st_size < 200);
+    tap_eq_int(start(state, "after", NULL), 0);
+    close_state(state);
+    open_state(state);
+    tap_eq_int(gsp_sessions_active_count(state->sessions), 2);
+    end_state(state);
+}
+
+#define THREADS 8
+#define ROUNDS  40
+
+static void *work(void *ctx)
+{
+    struct state *state = ctx;
+    uintptr_t won = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        char name[32];
+        struct gsp_session s;
+        snprintf(name, sizeof(name), "shared%d", i);
+        struct gsp_session_start with = {.name = name};
+        won += gsp_sessions_start(state->sessions, &with, &s, NULL) == 0;
+        gsp_ignore(gsp_sessions_find(state->sessions, name, &s, NULL));
+        if (i % 4 == 0)
+            gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+        struct gsp_session *list = NULL;
+        size_t n = 0;
+        if (gsp_sessions_list(state->sessions, &list, &n, NULL) == 0)
+            free(list);
+    }
+    return (void *)won; /* NOLINT(performance-no-int-to-ptr) */
+}
+
+TAP_TEST(of_many_who_start_a_name_one_wins)
+{
+    struct state *state = new_state();
+    pthread_t threads[THREADS];
+    for (size_t i = 0; i < THREADS; i++)
+        tap_require(pthread_create(&threads[i], NULL, work, state) == 0);
+    add_frames(state, 200);
+    uintptr_t won = 0;
+    for (size_t i = 0; i < THREADS; i++) {
+        void *result = NULL;
+        pthread_join(threads[i], &result);
+        won += (uintptr_t)result;
+    }
+    tap_eq_int(won, ROUNDS);
+    tap_eq_int(gsp_sessions_active_count(state->sessions), ROUNDS);
+    end_state(state);
+}
+
+static void *stop_half(void *ctx)
+{
+    struct state *state = ctx;
+    uintptr_t won = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        char name[32];
+        struct gsp_session s;
+        snprintf(name, sizeof(name), "s%d", i);
+        won += gsp_sessions_stop(state->sessions, name, &s, NULL) == 0;
+        gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    }
+    return (void *)won; /* NOLINT(performance-no-int-to-ptr) */
+}
+
+TAP_TEST(of_many_who_stop_a_session_one_does)
+{
+    struct state *state = new_state();
+    add_frames(state, 5);
+    for (int i = 0; i < ROUNDS; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "s%d", i);
+        tap_eq_int(start(state, name, NULL), 0);
+    }
+    pthread_t threads[4];
+    for (size_t i = 0; i < GSP_COUNT(threads); i++)
+        tap_require(pthread_create(&threads[i], NULL, stop_half, state) == 0);
+    add_frames(state, 50);
+    uintptr_t won = 0;
+    for (size_t i = 0; i < GSP_COUNT(threads); i++) {
+        void *result = NULL;
+        pthread_join(threads[i], &result);
+        won += (uintptr_t)result;
+    }
+    tap_eq_int(won, ROUNDS);
+    for (int i = 0; i < ROUNDS; i++) {
+        char file[32];
+        snprintf(file, sizeof(file), "s%d.json", i);
+        free(read_output(state, file));
+    }
+    end_state(state);
+}
+
+TAP_MAIN()
