@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Callable, Dict
 
 import accuracy
+import collect
 import cost
 import native
 import ring
@@ -39,6 +40,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "top": top.main,
     "ring": ring.main,
     "sql": sql.main,
+    "collect": collect.main,
 }
 
 

@@ -182,6 +182,22 @@ static void put_pythons(const struct gsp_doctor *doctor, struct gsp_buf *out)
         gsp_buf_puts(out, "  none\n");
 }
 
+static void put_sources(const struct gsp_doctor *doctor, const struct gsp_term *term,
+                        struct gsp_buf *out)
+{
+    for (size_t i = 0; i < doctor->source_count; i++) {
+        const struct gsp_doctor_source *row = &doctor->sources[i];
+        gsp_buf_printf(out, "  %s%s%s %-10s %s\n",
+                       row->open ? gsp_term_green(term) : gsp_term_yellow(term),
+                       row->open ? "yes" : "no ", gsp_term_off(term), row->name, row->doc);
+        if (row->trouble[0]) {
+            gsp_buf_puts(out, "                 ");
+            gsp_buf_term(out, gsp_sv_of(row->trouble));
+            gsp_buf_putc(out, '\n');
+        }
+    }
+}
+
 static void put_text(const struct gsp_doctor *doctor, const struct gsp_term *term,
                      struct gsp_buf *out)
 {
@@ -201,6 +217,8 @@ static void put_text(const struct gsp_doctor *doctor, const struct gsp_term *ter
                        ability->works ? "yes" : "no ", off, ability->what,
                        ability->why[0] ? ": " : "", ability->why);
     }
+    gsp_buf_printf(out, "\n%sWhat can be measured%s\n", bold, off);
+    put_sources(doctor, term, out);
     gsp_buf_printf(out, "\n%sPython processes that run now%s\n", bold, off);
     put_pythons(doctor, out);
     gsp_buf_printf(out, "\n%sPython interpreters on PATH%s\n", bold, off);
@@ -304,6 +322,22 @@ static void json_pythons(const struct gsp_doctor *doctor, struct gsp_json *json)
     gsp_json_arr_end(json);
 }
 
+static void json_sources(const struct gsp_doctor *doctor, struct gsp_json *json)
+{
+    gsp_json_key(json, "sources");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < doctor->source_count; i++) {
+        const struct gsp_doctor_source *row = &doctor->sources[i];
+        gsp_json_obj_begin(json);
+        json_text(json, "name", row->name);
+        json_text(json, "about", row->doc);
+        json_flag(json, "works", row->open);
+        json_text(json, "reason", row->trouble[0] ? row->trouble : NULL);
+        gsp_json_obj_end(json);
+    }
+    gsp_json_arr_end(json);
+}
+
 static void put_json(const struct gsp_doctor *doctor, struct gsp_buf *out)
 {
     struct gsp_json json;
@@ -323,6 +357,7 @@ static void put_json(const struct gsp_doctor *doctor, struct gsp_buf *out)
         gsp_json_obj_end(&json);
     }
     gsp_json_obj_end(&json);
+    json_sources(doctor, &json);
     json_pythons(doctor, &json);
     gsp_json_obj_end(&json);
     gsp_buf_putc(out, '\n');
@@ -356,9 +391,9 @@ const struct gsp_command gsp_cmd_doctor = {
     .name = "doctor",
     .summary = "Tell what works on this machine, and why the rest does not",
     .synopsis = "[--json]",
-    .about = "Looks at the kernel, its ptrace settings, capabilities, the container, and the "
-             "Pythons that run or are on PATH, and tries to read a child of its own. Starts no "
-             "other program and changes nothing. Put its output into bug reports.",
+    .about = "Looks at the kernel, its ptrace settings, capabilities, the container, the Pythons "
+             "that run or are on PATH, and what metrics can be had; tries to read a child of its "
+             "own. Starts no other program and changes nothing. Put its output into bug reports.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct doctor_opts),

@@ -13,6 +13,8 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "base/time.h"
+#include "collect/collect.h"
 #include "proc/mem.h"
 #include "proc/perf.h"
 #include "proc/task.h"
@@ -163,6 +165,42 @@ static void look_path(struct gsp_doctor *out)
     }
 }
 
+static uint32_t intern_nothing(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+{
+    (void)sink;
+    (void)table;
+    return text.len > 0;
+}
+
+static void put_nothing(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+{
+    (void)sink;
+    (void)table;
+    (void)row;
+}
+
+/* Each source is opened and read once: what it lacks shows only then. */
+static void look_sources(struct gsp_doctor *out)
+{
+    const struct gsp_collect_env env = gsp_collect_env_here();
+    const struct gsp_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
+    struct gsp_sink sink = {intern_nothing, put_nothing};
+    struct gsp_collect *collect = NULL;
+    struct gsp_collect_state state;
+    if (gsp_collect_open(&env, &collect, NULL) != GSP_OK)
+        return;
+    gsp_collect_read(collect, &tick, &sink);
+    while (out->source_count < GSP_DOCTOR_SOURCES_MAX &&
+           gsp_collect_state(collect, out->source_count, &state)) {
+        struct gsp_doctor_source *row = &out->sources[out->source_count++];
+        snprintf(row->name, sizeof(row->name), "%s", state.name);
+        snprintf(row->doc, sizeof(row->doc), "%s", state.doc);
+        snprintf(row->trouble, sizeof(row->trouble), "%s", state.trouble ? state.trouble : "");
+        row->open = state.open;
+    }
+    gsp_collect_close(collect);
+}
+
 void gsp_doctor_look(struct gsp_doctor *out)
 {
     *out = (struct gsp_doctor){0};
@@ -176,4 +214,5 @@ void gsp_doctor_look(struct gsp_doctor *out)
         out->events = (struct gsp_err){0};
     look_processes(out);
     look_path(out);
+    look_sources(out);
 }

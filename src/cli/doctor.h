@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doctor.h -- the facts that `gsprof doctor` tells: this machine, and the Pythons on it.
+ * doctor.h -- the facts that `gsprof doctor` tells: this machine, the Pythons on it, and what
+ * can be measured here.
  *
- * Reads:   /proc, the folders of PATH; starts no program.
+ * Reads:   /proc, /sys, the folders of PATH; loads the driver's library of GPUs; starts no program.
  * Threads: one owner.
  */
 #pragma once
@@ -33,6 +34,16 @@ struct gsp_doctor_python {
     bool supported;
 };
 
+/* A source of metrics. */
+struct gsp_doctor_source {
+    char name[24];
+    char doc[104];
+    bool open;
+    char trouble[240]; /* why it is not, or why values are missing; "" when all is well */
+};
+
+#define GSP_DOCTOR_SOURCES_MAX 16U
+
 struct gsp_doctor {
     struct utsname system;
     struct gsp_perm perm;
@@ -43,6 +54,8 @@ struct gsp_doctor {
     size_t process_more; /* that had no room */
     struct gsp_doctor_python pythons[GSP_DOCTOR_ROWS_MAX];
     size_t python_count;
+    struct gsp_doctor_source sources[GSP_DOCTOR_SOURCES_MAX];
+    size_t source_count;
 };
 
 /* Never fails: what cannot be found out is told as unknown. */

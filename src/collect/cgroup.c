@@ -269,7 +269,7 @@ static bool is_due(struct gsp_cgroup *group, const struct gsp_collect_env *env, 
 }
 
 void gsp_collect__cgroup_cpu(struct gsp_cgroup *group, const struct gsp_collect_env *env,
-                             int64_t now_ns, struct gsp_cgroup_cpu *out)
+                             int64_t now_ns, size_t online, struct gsp_cgroup_cpu *out)
 {
     static const char *const keys[] = {"usage_usec", "user_usec", "system_usec", "throttled_usec"};
     static const char *const keys_v1[] = {"throttled_time"};
@@ -279,9 +279,11 @@ void gsp_collect__cgroup_cpu(struct gsp_cgroup *group, const struct gsp_collect_
         if (!find_unified(env, gsp_buf_sv(&text), &place) || !look_cpu_unified(group, &place))
             look_cpu_v1(group, env, gsp_buf_sv(&text));
     }
-    *out = (struct gsp_cgroup_cpu){group->limit_cores, GSP_UNKNOWN, GSP_UNKNOWN, GSP_UNKNOWN,
-                                   GSP_UNKNOWN};
-    if (group->limit_cores <= 0)
+    /* Quotas are told in microseconds: a thousandth of a core is no difference. */
+    const bool limited = group->limit_cores > 0 && group->limit_cores < (double)online - 0.001;
+    *out = (struct gsp_cgroup_cpu){limited ? group->limit_cores : 0, GSP_UNKNOWN, GSP_UNKNOWN,
+                                   GSP_UNKNOWN, GSP_UNKNOWN};
+    if (!limited)
         return;
     if (group->is_v1_cpu) {
         out->usage_ns = gsp_collect__read_number(group->usage_fd);

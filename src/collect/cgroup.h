@@ -14,6 +14,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -56,7 +57,8 @@ struct gsp_cgroup {
 
 void gsp_collect__cgroup_open(struct gsp_cgroup *group);
 void gsp_collect__cgroup_close(struct gsp_cgroup *group);
+/* A limit that is not below the cores online is none. */
 void gsp_collect__cgroup_cpu(struct gsp_cgroup *group, const struct gsp_collect_env *env,
-                             int64_t now_ns, struct gsp_cgroup_cpu *out);
+                             int64_t now_ns, size_t online, struct gsp_cgroup_cpu *out);
 void gsp_collect__cgroup_memory(struct gsp_cgroup *group, const struct gsp_collect_env *env,
                                 int64_t now_ns, struct gsp_cgroup_memory *out);

@@ -30,6 +30,13 @@ struct gsp_collect_env {
     bool pss;                 /* proportional memory of processes: costs milliseconds each */
 };
 
+/* This machine. */
+static inline struct gsp_collect_env gsp_collect_env_here(void)
+{
+    return (struct gsp_collect_env){
+        .proc_root = "/proc", .sys_root = "/sys", .nvml_library = "libnvidia-ml.so.1"};
+}
+
 /* The moment that a tick's rows carry. */
 struct gsp_tick {
     int64_t ts_ns;   /* CLOCK_REALTIME */

@@ -170,9 +170,9 @@ static void fill_limit(struct gsp_collector *self, size_t online, double seconds
                        const struct gsp_tick *tick, struct gsp_row_system_cpu *row)
 {
     struct gsp_cgroup_cpu now;
-    gsp_collect__cgroup_cpu(&self->group, &self->env, tick->mono_ns, &now);
+    gsp_collect__cgroup_cpu(&self->group, &self->env, tick->mono_ns, online, &now);
     const struct gsp_cgroup_cpu last = self->last_group;
-    const bool limited = now.limit_cores > 0 && now.limit_cores < (double)online - 0.001;
+    const bool limited = now.limit_cores > 0;
     row->machine_percent = row->util_percent;
     row->limit_cores = limited ? now.limit_cores : (double)online;
     if (limited) {

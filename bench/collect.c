@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collect_tick.c -- what one look of every source costs here: CPU time of this thread, for each
- * source and for all together, as JSON.  Watches itself.
+ * collect.c -- what one look of every source costs here: CPU time of this thread in
+ * microseconds, the median of each source and of all together, as JSON.
  *
- * usage: collect_tick ROUNDS
+ * usage: collect ROUNDS PID...       the processes to watch
  */
+#include "collect/collect.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +14,10 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "collect/collect.h"
 
 #define SOURCES_MAX 16U
 #define ROUNDS_MAX  1000000
+#define PIDS_MAX    64
 
 struct counting_sink {
     struct gsp_sink sink; /* first: what the sources are given */
@@ -85,22 +87,22 @@ static void measure(size_t source_count, struct gsp_collector **sources, int rou
 
 int main(int argc, char **argv)
 {
-    const struct gsp_collect_env env = {.proc_root = "/proc",
-                                        .sys_root = "/sys",
-                                        .nvml_library = "libnvidia-ml.so.1",
-                                        .carbon_g_per_kwh = 400};
+    const struct gsp_collect_env env = gsp_collect_env_here();
     struct gsp_collector *sources[SOURCES_MAX] = {0};
-    const int rounds = argc == 2 ? (int)strtol(argv[1], NULL, 10) : 0;
-    const int32_t self = getpid();
+    const int rounds = argc >= 2 ? (int)strtol(argv[1], NULL, 10) : 0;
+    int32_t pids[PIDS_MAX];
+    size_t pid_count = 0;
     size_t count = 0;
-    if (rounds <= 0 || rounds > ROUNDS_MAX) {
-        fprintf(stderr, "usage: %s ROUNDS\n", argv[0]);
+    if (rounds <= 0 || rounds > ROUNDS_MAX || argc > 2 + PIDS_MAX) {
+        fprintf(stderr, "usage: %s ROUNDS PID...\n", argv[0]);
         return 64;
     }
+    for (int i = 2; i < argc; i++)
+        pids[pid_count++] = (int32_t)strtol(argv[i], NULL, 10);
     for (; count < SOURCES_MAX && gsp_collector_type_at(count); count++) {
         const struct gsp_collector_type *type = gsp_collector_type_at(count);
         if (type->open(&env, &sources[count], NULL) == 0 && type->watch)
-            type->watch(sources[count], &self, 1);
+            type->watch(sources[count], pids, pid_count);
     }
     int64_t *values = calloc((count + 1) * (size_t)rounds, sizeof(*values));
     if (!values)

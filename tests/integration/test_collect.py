@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What doctor says of the sources of metrics: on this machine, and with the stand-in for the
+library of NVIDIA's driver, which shows what is made of answers and not how a GPU behaves."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Dict, Mapping, Optional
+
+from support import GSPROF, ROOT, Json, gsprof
+
+TOOLS = GSPROF.parent.parent.parent / "tests" / "tools"
+ANSWERS = ROOT / "tests" / "fixtures" / "nvml" / "three_gpus.txt"
+
+
+def sources(env: Optional[Mapping[str, str]] = None) -> Dict[str, Json]:
+    out = gsprof("doctor", "--json", status=None, env=env).out
+    return {row["name"]: row for row in json.loads(out)["sources"]}
+
+
+def standin(answers: Path) -> Dict[str, str]:
+    return {**os.environ, "LD_LIBRARY_PATH": str(TOOLS), "GSP_NVML_STANDIN": str(answers)}
+
+
+def test_sources_of_this_machine() -> None:
+    found = sources()
+    for name in ("cpu", "memory", "disk", "network", "process", "energy"):
+        assert found[name]["works"], found[name]
+    for row in found.values():
+        assert row["works"] or row["reason"], row
+    text = gsprof("doctor", status=None).out
+    assert "What can be measured" in text and found["cpu"]["about"] in text
+
+
+def test_a_gpu_that_is_divided_is_told() -> None:
+    row = sources(standin(ANSWERS))["gpu_nvml"]
+    assert row["works"]
+    assert "GPU 2" in row["reason"] and "MIG" in row["reason"]
+
+
+def test_the_reason_of_the_driver_is_told(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.txt"
+    answers.write_text("init 9\n")
+    row = sources(standin(answers))["gpu_nvml"]
+    assert not row["works"]
+    assert "Driver Not Loaded (9)" in row["reason"]
+
+
+def test_a_lost_gpu_does_not_hide_the_others(tmp_path: Path) -> None:
+    answers = tmp_path / "answers.txt"
+    answers.write_text("1.code 15\n" + ANSWERS.read_text())
+    row = sources(standin(answers))["gpu_nvml"]
+    assert row["works"]
+    assert "GPU 1: GPU is lost (15)" in row["reason"]
