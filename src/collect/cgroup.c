@@ -177,7 +177,7 @@ static void look_cpu_v1(struct gsp_cgroup *group, const struct gsp_collect_env *
                         struct gsp_sv text)
 {
     static const char *const names[] = {"cpuset.effective_cpus", "cpuset.cpus"};
-    struct place place;
+    struct place place = {.root_len = 0};
     double cores = 0;
     group->is_v1_cpu = true;
     if (find_v1(env, text, "cpu", &place)) {
@@ -213,7 +213,7 @@ static uint64_t narrowest_memory(struct place *at, const char *name)
 static void look_memory(struct gsp_cgroup *group, const struct gsp_collect_env *env,
                         struct gsp_sv text)
 {
-    struct place place;
+    struct place place = {.root_len = 0};
     group->limit_bytes = GSP_UNKNOWN;
     group->swap_limit_bytes = GSP_UNKNOWN;
     if (find_unified(env, text, &place) && exists(place.path, "memory.current")) {
@@ -275,7 +275,7 @@ void gsp_collect__cgroup_cpu(struct gsp_cgroup *group, const struct gsp_collect_
     static const char *const keys_v1[] = {"throttled_time"};
     gsp_auto_buf text = {0};
     if (is_due(group, env, now_ns, &text)) {
-        struct place place;
+        struct place place = {.root_len = 0};
         if (!find_unified(env, gsp_buf_sv(&text), &place) || !look_cpu_unified(group, &place))
             look_cpu_v1(group, env, gsp_buf_sv(&text));
     }

@@ -57,7 +57,7 @@ struct gpu {
     uint64_t last[FIELDS];
     uint64_t last_mj;
     struct waited pcie[2]; /* by GSP_NVML_PCIE_TX, _RX */
-    unsigned long long since_us;
+    struct gsp_gpu_samples samples;
 };
 
 struct gsp_collector {
@@ -153,6 +153,8 @@ static void describe(const struct gsp_nvml *nvml, struct gpu *gpu)
                  pci.bus_id);
     if (nvml->memory && gave(gpu, nvml->memory(gpu->dev, &memory)))
         gpu->memory_total = gsp_collect__i64(memory.total);
+    /* A driver that was exchanged meanwhile may know more. */
+    memset(gpu->no_field, 0, sizeof(gpu->no_field));
     gpu->told = false;
     gpu->next_device_ns = 0;
 }
@@ -235,12 +237,17 @@ static void restart(struct gsp_collector *self)
 static void try_handle(const struct gsp_nvml *nvml, struct gpu *gpu)
 {
     struct gsp_nvml_memory memory = {0};
+    char uuid[sizeof(gpu->uuid)] = "";
     gsp_nvml_dev dev = NULL;
     int code = nvml->handle((unsigned)gpu->index, &dev);
     if (code == GSP_NVML_OK && nvml->memory)
         code = nvml->memory(dev, &memory);
-    if (code != GSP_NVML_OK)
+    if (code == GSP_NVML_OK && nvml->uuid)
+        code = nvml->uuid(dev, uuid, sizeof(uuid));
+    /* When one is missing, the library may give its place to another. */
+    if (code != GSP_NVML_OK || (gpu->uuid[0] && strcmp(uuid, gpu->uuid) != 0))
         return;
+    memcpy(gpu->uuid, uuid, sizeof(uuid));
     gpu->dev = dev;
     gpu->lost = false;
     forget_counters(gpu);
@@ -530,7 +537,7 @@ static void read_gpu(struct gsp_collector *self, struct gpu *gpu, double seconds
                                           .tick = tick,
                                           .dev = gpu->dev,
                                           .gpu = gpu->index};
-        gave(gpu, gsp_collect__gpu_processes(&self->procs, &look, &gpu->since_us, sink));
+        gave(gpu, gsp_collect__gpu_processes(&self->procs, &look, &gpu->samples, sink));
     }
     say_trouble(self, gpu);
 }

@@ -38,7 +38,12 @@ struct gsp_gpu_look {
     int64_t gpu;
 };
 
-/* Gives a row for each process; *since_us is where the samples of use go on.  Worth the first
- * code that is not about missing support. */
+/* How far the samples of use go, by the driver's clock and by ours. */
+struct gsp_gpu_samples {
+    unsigned long long newest_us;
+    int64_t seen_ns;
+};
+
+/* Gives a row for each process.  Worth the code of the driver's list of them. */
 int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look,
-                               unsigned long long *since_us, struct gsp_sink *sink);
+                               struct gsp_gpu_samples *samples, struct gsp_sink *sink);

@@ -4,7 +4,9 @@
 #include "base/file.h"
 #include "collect/gpu_nvml.h"
 
-#define NAME_NS GSP_NS_PER_S
+#define NAME_NS         GSP_NS_PER_S
+#define SAMPLES_US      1000000U
+#define SAMPLES_KEEP_NS (2 * GSP_NS_PER_S)
 
 typedef int (*list_fn)(gsp_nvml_dev dev, unsigned *count, struct gsp_nvml_process *out);
 
@@ -37,19 +39,25 @@ static double util_of(const struct gsp_gpu_procs *procs, unsigned count, unsigne
     return util;
 }
 
+/* The driver samples less often than we may look, and has no samples of who is idle: those of
+ * the last second count, until none came for a while. */
 static unsigned read_samples(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look,
-                             unsigned long long *since_us)
+                             struct gsp_gpu_samples *known)
 {
+    const unsigned long long since =
+        known->newest_us > SAMPLES_US ? known->newest_us - SAMPLES_US : 0;
     unsigned count = GSP_GPU_PROCESSES_MAX;
     if (!look->nvml->process_util ||
-        look->nvml->process_util(look->dev, procs->samples, &count, *since_us) != GSP_NVML_OK ||
+        look->nvml->process_util(look->dev, procs->samples, &count, since) != GSP_NVML_OK ||
         count > GSP_GPU_PROCESSES_MAX)
         return 0;
     for (unsigned i = 0; i < count; i++) {
-        if (procs->samples[i].time_us > *since_us)
-            *since_us = procs->samples[i].time_us;
+        if (procs->samples[i].time_us > known->newest_us) {
+            known->newest_us = procs->samples[i].time_us;
+            known->seen_ns = look->tick->mono_ns;
+        }
     }
-    return count;
+    return look->tick->mono_ns - known->seen_ns <= SAMPLES_KEEP_NS ? count : 0;
 }
 
 /* The driver's pids are those of the machine.  Where we see the machine's processes, the last
@@ -101,12 +109,12 @@ static bool came_before(const struct gsp_gpu_procs *procs, unsigned i)
 }
 
 int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look,
-                               unsigned long long *since_us, struct gsp_sink *sink)
+                               struct gsp_gpu_samples *samples, struct gsp_sink *sink)
 {
     unsigned count = 0;
     const int code = add_processes(procs, look, look->nvml->compute_processes, &count);
     add_processes(procs, look, look->nvml->graphics_processes, &count);
-    const unsigned samples = count ? read_samples(procs, look, since_us) : 0;
+    const unsigned sampled = count ? read_samples(procs, look, samples) : 0;
     for (unsigned i = 0; i < count; i++) {
         const struct gsp_nvml_process *process = &procs->list[i];
         struct gsp_row_gpu_process row;
@@ -125,7 +133,7 @@ int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu
             row.memory_used_bytes = gsp_collect__i64(process->memory);
         if (process->gpu_instance != GSP_NVML_NO_INSTANCE)
             row.gpu_instance = process->gpu_instance;
-        row.util_percent = util_of(procs, samples, process->pid);
+        row.util_percent = util_of(procs, sampled, process->pid);
         sink->row(sink, GSP_TABLE_gpu_process, &row);
     }
     return code;

@@ -67,10 +67,11 @@ static void machine_put(struct gsp_sink *sink, enum gsp_table_id table, const vo
     struct machine *m = (struct machine *)sink;
     const size_t bytes = gsp_table_at(table)->row_bytes;
     tap_require(m->row_count < MACHINE_ROWS_MAX);
-    void *copy = malloc(bytes);
-    tap_require(copy != NULL);
-    memcpy(copy, row, bytes);
-    m->rows[m->row_count++] = (struct machine_row){table, copy};
+    struct machine_row *slot = &m->rows[m->row_count++];
+    slot->table = table;
+    slot->values = malloc(bytes);
+    tap_require(slot->values != NULL);
+    memcpy(slot->values, row, bytes);
 }
 
 /* Overwrites in place: who holds the file open sees the new content. */

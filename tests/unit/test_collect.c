@@ -347,7 +347,7 @@ TAP_TEST(a_real_process_that_ends)
     machine_tick(&m, collect, 2);
     const struct gsp_row_process_metrics *row = machine_need(&m, GSP_TABLE_process_metrics, 0);
     tap_check(row->cpu_percent > 0 && row->rss_bytes > 0 && row->vms_bytes > row->rss_bytes);
-    tap_eq_int(row->threads, 1);
+    tap_check(row->threads >= 1); /* an emulator has some of its own */
     tap_check(row->ctx_switches > 0);
     kill(child, SIGKILL);
     tap_require(waitpid(child, NULL, 0) == child);

@@ -216,6 +216,41 @@ TAP_TEST(a_lost_gpu_is_blank_and_comes_back)
     end(collect);
 }
 
+TAP_TEST(a_gpu_that_takes_the_place_of_another_keeps_its_number)
+{
+    struct gsp_collect *collect = start("2.mig 0\n");
+    machine_tick(&m, collect, 1);
+    answer("0.code 1\n1.code 1\n2.code 1\n");
+    machine_tick(&m, collect, 2);
+    tap_check(is_blank(metrics(0)) && is_blank(metrics(1)) && is_blank(metrics(2)));
+    answer("count 2\n1.uuid GPU-standin-2\n1.util 44 1\n");
+    for (int i = 3; i < 20; i++)
+        machine_tick(&m, collect, i);
+    tap_eq_int(count_rows(GSP_TABLE_gpu_metrics), 3);
+    near(metrics(0)->util_percent, 75);
+    tap_check(is_blank(metrics(1)));
+    tap_eq_int(metrics(2)->gpu, 2);
+    near(metrics(2)->util_percent, 44);
+    end(collect);
+}
+
+TAP_TEST(use_by_a_process_is_kept_for_a_while)
+{
+    struct gsp_collect *collect = start("");
+    machine_tick(&m, collect, 1);
+    machine_tick(&m, collect, 2);
+    const struct gsp_row_gpu_process *row = machine_need(&m, GSP_TABLE_gpu_process, 0);
+    near(row->util_percent, 60);
+    machine_tick(&m, collect, 5);
+    row = machine_need(&m, GSP_TABLE_gpu_process, 0);
+    tap_check(gsp_is_null_f64(row->util_percent));
+    answer("0.process_util 77 9000000 30\n");
+    machine_tick(&m, collect, 6);
+    row = machine_need(&m, GSP_TABLE_gpu_process, 0);
+    near(row->util_percent, 30);
+    end(collect);
+}
+
 TAP_TEST(one_value_that_fails_is_blank_alone)
 {
     struct gsp_collect *collect = start("2.mig 0\n0.temperature.code 999\n0.power_mw.code 4\n");
