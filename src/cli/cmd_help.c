@@ -177,6 +177,7 @@ const struct gsp_command gsp_cmd_completions = {
     .args_min = 1,
     .args_max = 1,
     .arg_choice = gsp_complete_shell_at,
+    .lesser = true,
     .run = run_completions,
 };
 

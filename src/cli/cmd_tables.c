@@ -225,5 +225,6 @@ const struct gsp_command gsp_cmd_tables = {
     .args_min = 1,
     .args_max = 1,
     .takes_endpoint = true,
+    .lesser = true,
     .run = run,
 };

@@ -7,9 +7,10 @@
 #include "base/str.h"
 
 /* Where the text of an option starts. */
-#define OPTION_COLUMN  28U
-#define WIDTH_MAX      100U
-#define EXAMPLES_SHORT 3U
+#define OPTION_COLUMN   28U
+#define OVERVIEW_COLUMN 16U
+#define WIDTH_MAX       100U
+#define EXAMPLES_SHORT  3U
 
 static size_t width_of(const struct gsp_term *term)
 {
@@ -67,15 +68,30 @@ static void put_usage(const struct gsp_command *command, struct gsp_buf *out)
     gsp_buf_printf(out, "usage: gsprof %s %s\n", command->name, command->synopsis);
 }
 
+/* The names of the commands that have no line of their own. */
+static void put_lesser(const struct gsp_term *term, struct gsp_buf *out)
+{
+    gsp_auto_buf names = {0};
+    for (size_t i = 0; i < gsp_command_count; i++) {
+        if (gsp_commands[i]->lesser && !gsp_commands[i]->hidden)
+            gsp_buf_printf(&names, "%s%s", names.len ? ", " : "", gsp_commands[i]->name);
+    }
+    const char *text = gsp_buf_cstr(&names);
+    gsp_buf_puts(out, "  and           ");
+    gsp_term_wrap(out, text ? text : "", OVERVIEW_COLUMN, width_of(term));
+    gsp_buf_putc(out, '\n');
+}
+
 void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "gsprof " GSP_VERSION ": where does the time of a Python program go?\n\n"
                       "usage: gsprof COMMAND [OPTIONS]\n\n");
     put_head(term, "Commands", out);
     for (size_t i = 0; i < gsp_command_count; i++) {
-        if (!gsp_commands[i]->hidden)
+        if (!gsp_commands[i]->hidden && !gsp_commands[i]->lesser)
             gsp_buf_printf(out, "  %-13s %s\n", gsp_commands[i]->name, gsp_commands[i]->summary);
     }
+    put_lesser(term, out);
     gsp_buf_putc(out, '\n');
     put_head(term, "First steps", out);
     gsp_buf_puts(out, "  gsprof record -- python3 train.py     run a program and record it\n"

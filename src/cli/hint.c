@@ -415,6 +415,10 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
         hint_core(&scene, out);
         return;
     }
+    if (context->server) {
+        gsp_hint__http(err, context, out);
+        return;
+    }
     if (context->endpoint) {
         gsp_hint__query(err, context, out);
         return;

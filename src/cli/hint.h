@@ -39,6 +39,12 @@ struct gsp_hint_context {
     uint32_t sql_line;
     uint32_t sql_column;
     const char *candidate;
+    /* Of a question to a server: its address (NULL: it is none), its advice, the status of its
+     * refusal (0: there was no answer), and whether it was shown a token. */
+    const char *server;
+    const char *server_hint;
+    int server_status;
+    bool has_token;
 };
 
 struct gsp_remedy {
@@ -62,6 +68,9 @@ void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...)
 /* The hint for an error of a query: hint_query.c. */
 void gsp_hint__query(const struct gsp_err *err, const struct gsp_hint_context *context,
                      struct gsp_hint *out);
+/* The hint for an error of a server: hint_http.c. */
+void gsp_hint__http(const struct gsp_err *err, const struct gsp_hint_context *context,
+                    struct gsp_hint *out);
 /* Appends a word as a shell reads it back; nothing in it can harm a terminal. */
 void gsp_hint_word(struct gsp_buf *out, struct gsp_sv word);
 /* Appends the hint in its form: "gsprof: what", then why, try, or, more. */

@@ -169,6 +169,16 @@ static int set_choice(struct walk *walk, const struct gsp_opt *opt, const char *
     return wrong_choice(walk, opt, text);
 }
 
+static int add_value(struct walk *walk, const struct gsp_opt *opt, const char *text, void *at)
+{
+    struct gsp_opt_list *list = at;
+    if (list->count == GSP_OPT_LIST_MAX)
+        return gsp_err_set(walk->err, GSP_E_USAGE, 0, "--%s can be given %u times", opt->name,
+                           GSP_OPT_LIST_MAX);
+    list->at[list->count++] = text;
+    return GSP_OK;
+}
+
 /* Says of a bad number which option it was for; the reader of numbers cannot know. */
 static int name_option(struct walk *walk, const struct gsp_opt *opt, int rc)
 {
@@ -221,6 +231,8 @@ static int set_value(struct walk *walk, const struct found *found, const char *t
         memcpy(at, &value, sizeof(value));
         return rc;
     }
+    case GSP_OPT_LIST:
+        return add_value(walk, opt, text, at);
     }
     return name_option(walk, opt, rc);
 }

@@ -28,6 +28,14 @@ enum gsp_opt_kind {
     GSP_OPT_TEXT,     /* const char *, borrowed from argv */
     GSP_OPT_FILE,     /* the same; completed as a file name */
     GSP_OPT_CHOICE,   /* the same; one of choices */
+    GSP_OPT_LIST,     /* struct gsp_opt_list: one more each time it is given */
+};
+
+#define GSP_OPT_LIST_MAX 64U
+
+struct gsp_opt_list {
+    const char *at[GSP_OPT_LIST_MAX]; /* borrowed from argv */
+    size_t count;
 };
 
 struct gsp_opt {
@@ -69,6 +77,7 @@ struct gsp_command {
     bool takes_endpoint; /* "gsprof ENDPOINT NAME ..." means the same as "gsprof NAME ENDPOINT ..."
                           */
     bool hidden;
+    bool lesser; /* the overview has its name, but no line of its own */
     int (*run)(const struct gsp_parsed *parsed);
 };
 

@@ -215,6 +215,27 @@ int gsp_body_object(const struct gsp_body *body, const char *name, struct gsp_bu
     return out->failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", name) : 1;
 }
 
+int gsp_body_each(const struct gsp_body *body, const char *name,
+                  int (*each)(void *ctx, const struct gsp_body *item), void *ctx,
+                  struct gsp_err *err)
+{
+    yyjson_val *value = find(body, name);
+    yyjson_arr_iter iter;
+    if (!value)
+        return 0;
+    if (!yyjson_arr_iter_init(value, &iter))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an array of objects", name);
+    for (yyjson_val *item = yyjson_arr_iter_next(&iter); item; item = yyjson_arr_iter_next(&iter)) {
+        if (!yyjson_is_obj(item))
+            return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an array of objects", name);
+        const struct gsp_body view = {.root = item};
+        int rc = each(ctx, &view);
+        if (rc < 0)
+            return rc;
+    }
+    return 1;
+}
+
 bool gsp_body_member(const struct gsp_body *body, size_t i, struct gsp_sv *name,
                      struct gsp_buf *value)
 {

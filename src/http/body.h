@@ -49,6 +49,12 @@ GSP_MUST_CHECK int gsp_body_ints(const struct gsp_body *body, const char *name, 
 GSP_MUST_CHECK int gsp_body_object(const struct gsp_body *body, const char *name,
                                    struct gsp_buf *out, struct gsp_err *err);
 
+/* Calls each for the objects of an array, in order, until one fails; what it fails with is the
+ * result.  1: found, 0: not there; fails with USAGE when it is no array of objects. */
+GSP_MUST_CHECK int gsp_body_each(const struct gsp_body *body, const char *name,
+                                 int (*each)(void *ctx, const struct gsp_body *item), void *ctx,
+                                 struct gsp_err *err);
+
 /* The i-th member's name and its value: strings as they are, all else as JSON text, appended.
  * False past the last. */
 bool gsp_body_member(const struct gsp_body *body, size_t i, struct gsp_sv *name,

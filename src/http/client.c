@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http/client.h"
 
-#include <curl/curl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/time.h"
+#include "http/curl_lib.h"
 
 #define TIMEOUT_DEFAULT_NS (30 * GSP_NS_PER_S)
 #define ANSWER_DEFAULT     (64U << 20)
@@ -68,10 +68,10 @@ static int set_address(const struct gsp_http_call *call, struct gsp_buf *url,
     return gsp_buf_cstr(url) ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to ask");
 }
 
-static int failed(CURLcode code, const struct gsp_http_call *call, const struct sink *sink,
-                  struct gsp_err *err)
+static int failed(const struct gsp_curl *lib, CURLcode code, const struct gsp_http_call *call,
+                  const struct sink *sink, struct gsp_err *err)
 {
-    const char *why = curl_easy_strerror(code);
+    const char *why = lib->easy_strerror(code);
     if (sink->too_long)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the answer of %s is longer than %zu bytes",
                            call->endpoint, sink->max);
@@ -88,36 +88,36 @@ static int failed(CURLcode code, const struct gsp_http_call *call, const struct 
     return gsp_err_set(err, GSP_E_IO, 0, "%s: %s", call->endpoint, why);
 }
 
-static void set_body(CURL *curl, const struct gsp_http_call *call)
+static void set_body(const struct gsp_curl *lib, CURL *curl, const struct gsp_http_call *call)
 {
-    curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
+    lib->easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
     if (strcmp(call->method, "HEAD") == 0)
-        curl_easy_setopt(curl, CURLOPT_NOBODY, 1L);
+        lib->easy_setopt(curl, CURLOPT_NOBODY, 1L);
     if (!call->body.p && strcmp(call->method, "POST") != 0 && strcmp(call->method, "PUT") != 0)
         return;
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body.len);
-    curl_easy_setopt(curl, CURLOPT_POSTFIELDS, call->body.p ? call->body.p : "");
+    lib->easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->body.len);
+    lib->easy_setopt(curl, CURLOPT_POSTFIELDS, call->body.p ? call->body.p : "");
 }
 
-static struct curl_slist *make_headers(const struct gsp_http_call *call)
+static struct curl_slist *make_headers(const struct gsp_curl *lib, const struct gsp_http_call *call)
 {
     gsp_auto_buf line = {0};
-    struct curl_slist *headers = curl_slist_append(NULL, "Content-Type: application/json");
+    struct curl_slist *headers = lib->slist_append(NULL, "Content-Type: application/json");
     /* Without it curl waits a second for a word of the server before it sends a body. */
-    struct curl_slist *more = headers ? curl_slist_append(headers, "Expect:") : NULL;
+    struct curl_slist *more = headers ? lib->slist_append(headers, "Expect:") : NULL;
     if (more && call->token) {
         gsp_buf_printf(&line, "Authorization: Bearer %s", call->token);
         const char *text = gsp_buf_cstr(&line);
-        more = text ? curl_slist_append(headers, text) : NULL;
+        more = text ? lib->slist_append(headers, text) : NULL;
     }
     if (more)
         return headers;
-    curl_slist_free_all(headers);
+    lib->slist_free_all(headers);
     return NULL;
 }
 
-static int perform(CURL *curl, const struct gsp_http_call *call, struct curl_slist *headers,
-                   struct gsp_http_reply *out, struct gsp_err *err)
+static int perform(const struct gsp_curl *lib, CURL *curl, const struct gsp_http_call *call,
+                   struct curl_slist *headers, struct gsp_http_reply *out, struct gsp_err *err)
 {
     gsp_auto_buf url = {0};
     const char *socket_path = NULL;
@@ -128,23 +128,23 @@ static int perform(CURL *curl, const struct gsp_http_call *call, struct curl_sli
     int rc = set_address(call, &url, &socket_path, &near, err);
     if (rc < 0)
         return rc;
-    curl_easy_setopt(curl, CURLOPT_URL, url.p);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http");
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(timeout_ns / GSP_NS_PER_MS + 1));
+    lib->easy_setopt(curl, CURLOPT_URL, url.p);
+    lib->easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http");
+    lib->easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    lib->easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    lib->easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
+    lib->easy_setopt(curl, CURLOPT_WRITEDATA, &sink);
+    lib->easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)(timeout_ns / GSP_NS_PER_MS + 1));
     if (near)
-        curl_easy_setopt(curl, CURLOPT_PROXY, "");
+        lib->easy_setopt(curl, CURLOPT_PROXY, "");
     if (socket_path)
-        curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
-    set_body(curl, call);
-    CURLcode code = curl_easy_perform(curl);
+        lib->easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
+    set_body(lib, curl, call);
+    CURLcode code = lib->easy_perform(curl);
     if (code != CURLE_OK)
-        return failed(code, call, &sink, err);
+        return failed(lib, code, call, &sink, err);
     long status = 0;
-    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    lib->easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
     out->status = (int)status;
     return GSP_OK;
 }
@@ -153,12 +153,16 @@ int gsp_http_request(const struct gsp_http_call *call, struct gsp_http_reply *ou
                      struct gsp_err *err)
 {
     *out = (struct gsp_http_reply){0};
-    CURL *curl = curl_easy_init();
-    struct curl_slist *headers = curl ? make_headers(call) : NULL;
-    int rc = headers ? perform(curl, call, headers, out, err)
-                     : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to ask");
-    curl_slist_free_all(headers);
-    curl_easy_cleanup(curl);
+    const struct gsp_curl *lib = NULL;
+    int rc = gsp_http__curl(&lib, err);
+    if (rc < 0)
+        return rc;
+    CURL *curl = lib->easy_init();
+    struct curl_slist *headers = curl ? make_headers(lib, call) : NULL;
+    rc = headers ? perform(lib, curl, call, headers, out, err)
+                 : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to ask");
+    lib->slist_free_all(headers);
+    lib->easy_cleanup(curl);
     if (rc < 0)
         gsp_buf_free(&out->body);
     return rc;

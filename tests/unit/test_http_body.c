@@ -109,4 +109,28 @@ TAP_TEST(members_in_their_order)
     gsp_body_free(body);
 }
 
+static int add_x(void *ctx, const struct gsp_body *item)
+{
+    double x = 0;
+    if (gsp_body_f64(item, "x", &x, NULL) != 1)
+        return GSP_E_FORMAT;
+    *(double *)ctx += x;
+    return GSP_OK;
+}
+
+TAP_TEST(objects_of_an_array_one_by_one)
+{
+    struct gsp_body *body = read_ok("{\"a\": [{\"x\": 1}, {\"x\": 2}], \"none\": [], "
+                                    "\"mixed\": [{\"x\": 1}, 2], \"bad\": [{}], \"no\": 1}");
+    double sum = 0;
+    tap_eq_int(gsp_body_each(body, "a", add_x, &sum, NULL), 1);
+    tap_check(sum == 3);
+    tap_eq_int(gsp_body_each(body, "none", add_x, &sum, NULL), 1);
+    tap_eq_int(gsp_body_each(body, "absent", add_x, &sum, NULL), 0);
+    tap_eq_int(gsp_body_each(body, "mixed", add_x, &sum, NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_body_each(body, "no", add_x, &sum, NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_body_each(body, "bad", add_x, &sum, NULL), GSP_E_FORMAT);
+    gsp_body_free(body);
+}
+
 TAP_MAIN()

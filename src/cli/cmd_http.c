@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "cli/hint.h"
+#include "cli/remote.h"
+#include "cli/term.h"
+
+#define PIDS_MAX 1024U
+
+struct http_opts {
+    struct gsp_remote_opts remote;
+    struct gsp_opt_list labels; /* of http-profile, as the three below */
+    struct gsp_opt_list pids;
+    const char *name; /* also of http-stop */
+    bool stacks;
+    bool force;
+    bool json;
+};
+
+#define OPT_JSON                                                                                   \
+    GSP_OPT_SWITCH(struct http_opts, json, "json", 0, false, "For programs: the answer as it came.")
+
+static const struct gsp_opt PROFILE_OPTS[] = {
+    {.name = "name",
+     .kind = GSP_OPT_TEXT,
+     .offset = offsetof(struct http_opts, name),
+     .arg = "NAME",
+     .help = "What the session is called, and its file: NAME.json. Without it: profiling_<time>."},
+    {.name = "label",
+     .kind = GSP_OPT_LIST,
+     .offset = offsetof(struct http_opts, labels),
+     .arg = "KEY=VALUE",
+     .help = "Kept with the session; can be given several times."},
+    {.name = "pid",
+     .letter = 'p',
+     .kind = GSP_OPT_LIST,
+     .offset = offsetof(struct http_opts, pids),
+     .arg = "PID",
+     .help = "A process to watch meanwhile; can be given several times, or as 1,2,3."},
+    GSP_OPT_SWITCH(struct http_opts, stacks, "stacks", 0, false,
+                   "Keep stack samples of these processes beside the metrics."),
+    GSP_OPT_SWITCH(struct http_opts, force, "force", 0, false,
+                   "Replace the file of a finished session of that name, instead of a new suffix."),
+    OPT_JSON,
+    GSP_OPT_TOKEN(struct http_opts),
+    GSP_OPT_TOKEN_FILE(struct http_opts),
+};
+
+static const struct gsp_opt STOP_OPTS[] = {
+    {.name = "name",
+     .kind = GSP_OPT_TEXT,
+     .offset = offsetof(struct http_opts, name),
+     .arg = "NAME",
+     .help = "The session to stop. Without it: all that are active."},
+    OPT_JSON,
+    GSP_OPT_TOKEN(struct http_opts),
+    GSP_OPT_TOKEN_FILE(struct http_opts),
+};
+
+static const struct gsp_opt SHOW_OPTS[] = {
+    OPT_JSON,
+    GSP_OPT_TOKEN(struct http_opts),
+    GSP_OPT_TOKEN_FILE(struct http_opts),
+};
+
+/* {"key": "value", ...}; the words are as typed. */
+static int put_labels(struct gsp_json *json, const struct gsp_opt_list *labels, struct gsp_err *err)
+{
+    if (!labels->count)
+        return GSP_OK;
+    gsp_json_key(json, "labels");
+    gsp_json_obj_begin(json);
+    for (size_t i = 0; i < labels->count; i++) {
+        const char *equals = strchr(labels->at[i], '=');
+        if (!equals || equals == labels->at[i])
+            return gsp_err_set(err, GSP_E_USAGE, 0, "--label: '%.100s' is not KEY=VALUE",
+                               labels->at[i]);
+        gsp_json_keysv(json, (struct gsp_sv){labels->at[i], (size_t)(equals - labels->at[i])});
+        gsp_json_str(json, equals + 1);
+    }
+    gsp_json_obj_end(json);
+    return GSP_OK;
+}
+
+static int put_pid(struct gsp_json *json, struct gsp_sv word, struct gsp_err *err)
+{
+    char text[24];
+    int64_t pid = 0;
+    snprintf(text, sizeof(text), "%.*s", (int)(word.len < 20 ? word.len : 20), word.p);
+    int rc = gsp_parse_i64(text, 1, INT32_MAX, &pid, NULL);
+    if (rc < 0)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "--pid: '%s' is not the number of a process", text);
+    gsp_json_i64(json, pid);
+    return GSP_OK;
+}
+
+static int put_pids(struct gsp_json *json, const struct gsp_opt_list *pids, struct gsp_err *err)
+{
+    size_t count = 0;
+    if (!pids->count)
+        return GSP_OK;
+    gsp_json_key(json, "pids");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < pids->count; i++) {
+        struct gsp_sv rest = gsp_sv_of(pids->at[i]);
+        struct gsp_sv word = {0};
+        while (gsp_sv_split(&rest, ',', &word)) {
+            int rc = put_pid(json, word, err);
+            if (rc < 0)
+                return rc;
+            if (++count > PIDS_MAX)
+                return gsp_err_set(err, GSP_E_USAGE, 0, "--pid: more than %u processes", PIDS_MAX);
+        }
+    }
+    gsp_json_arr_end(json);
+    return GSP_OK;
+}
+
+static int make_start(const struct http_opts *opts, struct gsp_buf *out, struct gsp_err *err)
+{
+    struct gsp_json json;
+    gsp_json_init(&json, out);
+    gsp_json_obj_begin(&json);
+    if (opts->name) {
+        gsp_json_key(&json, "name");
+        gsp_json_str(&json, opts->name);
+    }
+    int rc = put_labels(&json, &opts->labels, err);
+    if (rc == GSP_OK)
+        rc = put_pids(&json, &opts->pids, err);
+    if (opts->stacks) {
+        gsp_json_key(&json, "stacks");
+        gsp_json_bool(&json, true);
+    }
+    if (opts->force) {
+        gsp_json_key(&json, "force");
+        gsp_json_bool(&json, true);
+    }
+    gsp_json_obj_end(&json);
+    if (rc == GSP_OK && opts->stacks && !opts->pids.count)
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--stacks needs the processes: --pid PID");
+    return rc;
+}
+
+/* What the server says it did, and the file, on lines for people. */
+static int say_done(const struct gsp_remote *remote, const struct gsp_body *body)
+{
+    struct gsp_sv message = {0};
+    struct gsp_sv file = {0};
+    struct gsp_err err = {0};
+    gsp_auto_buf text = {0};
+    if (remote->parsed->globals.quiet)
+        return 0;
+    int has_message = gsp_body_text(body, "message", &message, NULL);
+    int has_file = gsp_body_text(body, "output_file", &file, NULL);
+    if (has_message == 1)
+        gsp_buf_term(&text, message);
+    else
+        gsp_buf_puts(&text, "done");
+    if (has_file == 1 && file.len &&
+        !(message.len >= file.len && memmem(message.p, message.len, file.p, file.len))) {
+        gsp_buf_puts(&text, ": ");
+        gsp_buf_term(&text, file);
+    }
+    gsp_buf_putc(&text, '\n');
+    int rc = gsp_cli_put_text(NULL, false, &text, &err);
+    if (rc == GSP_OK)
+        rc = gsp_remote_show_sessions(remote, body, "sessions", &err);
+    return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
+}
+
+static int say_status(const struct gsp_remote *remote, const struct gsp_body *body)
+{
+    static const char *const SKIP[] = {"sessions", NULL};
+    struct gsp_err err = {0};
+    int rc = gsp_remote_show_members(remote, body, SKIP, NULL, &err);
+    if (rc >= 0)
+        rc = gsp_remote_show_sessions(remote, body, "sessions", &err);
+    return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
+}
+
+static int say_sessions(const struct gsp_remote *remote, const struct gsp_body *body)
+{
+    struct gsp_err err = {0};
+    int rc = gsp_remote_show_sessions(remote, body, "sessions", &err);
+    if (rc < 0)
+        return gsp_remote_fail(remote, &err);
+    if (rc == 0 && !remote->parsed->globals.quiet) {
+        struct gsp_term term;
+        gsp_term_init(&term, STDERR_FILENO, remote->parsed->globals.color);
+        gsp_term_line(&term,
+                      "There are no sessions; gsprof http-profile %s --name NAME starts one.",
+                      remote->endpoint.p);
+    }
+    return 0;
+}
+
+/* One question, and its answer shown by `say` or as it is. */
+static int ask_and_say(const struct gsp_parsed *parsed, const char *method, const char *path,
+                       const struct gsp_buf *body,
+                       int (*say)(const struct gsp_remote *remote, const struct gsp_body *body))
+{
+    const struct http_opts *opts = parsed->opts;
+    struct gsp_remote remote = {0};
+    struct gsp_body *answer = NULL;
+    int status =
+        gsp_remote_open(&remote, parsed, parsed->arg_count ? parsed->args[0] : NULL, &opts->remote);
+    if (status == 0)
+        status = gsp_remote_ask_object(&remote, method, path,
+                                       body ? gsp_buf_sv(body) : (struct gsp_sv){0}, &answer);
+    if (status == 0)
+        status = opts->json ? gsp_remote_put_json(&remote) : say(&remote, answer);
+    gsp_body_free(answer);
+    gsp_remote_close(&remote);
+    return status;
+}
+
+static int run_profile(const struct gsp_parsed *parsed)
+{
+    gsp_auto_buf body = {0};
+    struct gsp_err err = {0};
+    if (make_start(parsed->opts, &body, &err) < 0)
+        return gsp_cli_misuse(parsed, "%s", err.msg);
+    return ask_and_say(parsed, "POST", "/profiling/start", &body, say_done);
+}
+
+static int run_stop(const struct gsp_parsed *parsed)
+{
+    const struct http_opts *opts = parsed->opts;
+    gsp_auto_buf body = {0};
+    struct gsp_json json;
+    gsp_json_init(&json, &body);
+    gsp_json_obj_begin(&json);
+    if (opts->name) {
+        gsp_json_key(&json, "name");
+        gsp_json_str(&json, opts->name);
+    }
+    gsp_json_obj_end(&json);
+    return ask_and_say(parsed, "POST", "/profiling/stop", &body, say_done);
+}
+
+static int run_status(const struct gsp_parsed *parsed)
+{
+    return ask_and_say(parsed, "GET", "/status", NULL, say_status);
+}
+
+static int run_sessions(const struct gsp_parsed *parsed)
+{
+    return ask_and_say(parsed, "GET", "/profiling/sessions", NULL, say_sessions);
+}
+
+static const struct gsp_example PROFILE_EXAMPLES[] = {
+    {"gsprof http-profile localhost:8091 --name training_epoch_1", "Begin a session"},
+    {"gsprof http-profile --name load --label phase=1 --pid 4242 --stacks",
+     "With a label, and the stacks of a process"},
+    {"gsprof http-profile gpu7:8091", "At another machine; the name is made from the time"},
+};
+static const struct gsp_example STOP_EXAMPLES[] = {
+    {"gsprof http-stop localhost:8091 --name training_epoch_1", "Ends one and writes its file"},
+    {"gsprof http-stop localhost:8091", "Ends all"},
+    {"gsprof http-stop --json", "For a program to read"},
+};
+static const struct gsp_example STATUS_EXAMPLES[] = {
+    {"gsprof http-status", "How the server on this machine is"},
+    {"gsprof http-status unix:/run/gsprof.sock", "By its socket"},
+    {"gsprof http-status gpu7:8091 --json", "Another one's, for a program to read"},
+};
+static const struct gsp_example SESSIONS_EXAMPLES[] = {
+    {"gsprof http-sessions localhost:8091", "Active sessions, then finished ones"},
+    {"gsprof http-sessions gpu7", "Of another machine"},
+    {"gsprof http-sessions --json", "For a program to read"},
+};
+
+#define ABOUT_ADDRESS                                                                              \
+    "HOST:PORT is localhost:8091 when it is left out; HOST, PORT and unix:/path mean what one "    \
+    "would think. "
+
+const struct gsp_command gsp_cmd_http_profile = {
+    .name = "http-profile",
+    .summary = "Begin a named session at a server",
+    .synopsis = "[HOST:PORT] [--name NAME] [OPTIONS]",
+    .about = "Sessions are intervals of the server's one stream of metrics: they overlap as one "
+             "likes, and each gives a file of its own when it is stopped.\n" ABOUT_ADDRESS
+             "`gsprof serve` starts a server.",
+    .opts = PROFILE_OPTS,
+    .opt_count = GSP_COUNT(PROFILE_OPTS),
+    .opts_size = sizeof(struct http_opts),
+    .examples = PROFILE_EXAMPLES,
+    .example_count = GSP_COUNT(PROFILE_EXAMPLES),
+    .args_max = 1,
+    .lesser = true,
+    .run = run_profile,
+};
+
+const struct gsp_command gsp_cmd_http_stop = {
+    .name = "http-stop",
+    .summary = "End a session at a server, or all",
+    .synopsis = "[HOST:PORT] [--name NAME] [OPTIONS]",
+    .about = "The session's file is written by the server, into its output folder; "
+             "`gsprof stat FILE` shows it.\n" ABOUT_ADDRESS,
+    .opts = STOP_OPTS,
+    .opt_count = GSP_COUNT(STOP_OPTS),
+    .opts_size = sizeof(struct http_opts),
+    .examples = STOP_EXAMPLES,
+    .example_count = GSP_COUNT(STOP_EXAMPLES),
+    .args_max = 1,
+    .lesser = true,
+    .run = run_stop,
+};
+
+const struct gsp_command gsp_cmd_http_status = {
+    .name = "http-status",
+    .summary = "Show how a server is, and what it does",
+    .synopsis = "[HOST:PORT] [--json]",
+    .about = ABOUT_ADDRESS,
+    .opts = SHOW_OPTS,
+    .opt_count = GSP_COUNT(SHOW_OPTS),
+    .opts_size = sizeof(struct http_opts),
+    .examples = STATUS_EXAMPLES,
+    .example_count = GSP_COUNT(STATUS_EXAMPLES),
+    .args_max = 1,
+    .lesser = true,
+    .run = run_status,
+};
+
+const struct gsp_command gsp_cmd_http_sessions = {
+    .name = "http-sessions",
+    .summary = "List the sessions of a server, active ones first",
+    .synopsis = "[HOST:PORT] [--json]",
+    .about = ABOUT_ADDRESS,
+    .opts = SHOW_OPTS,
+    .opt_count = GSP_COUNT(SHOW_OPTS),
+    .opts_size = sizeof(struct http_opts),
+    .examples = SESSIONS_EXAMPLES,
+    .example_count = GSP_COUNT(SESSIONS_EXAMPLES),
+    .args_max = 1,
+    .lesser = true,
+    .run = run_sessions,
+};

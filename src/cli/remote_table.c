@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/made_rows.h"
+#include "cli/remote.h"
+#include "cli/rows_out.h"
+
+#define DEPTH_MAX 3U
+
+struct members {
+    struct gsp_made_rows *made;
+    const char *const *skip;
+    const char *prefix;
+};
+
+static bool is_skipped(const struct members *members, struct gsp_sv name)
+{
+    for (size_t i = 0; members->skip && members->skip[i]; i++) {
+        if (gsp_sv_eq(gsp_sv_of(members->skip[i]), name))
+            return true;
+    }
+    return false;
+}
+
+static void add_members(const struct members *members, const struct gsp_body *body,
+                        struct gsp_sv above, unsigned depth);
+
+/* An object becomes a row for each of its members; all else is one row. */
+static void add_member(const struct members *members, struct gsp_sv name, struct gsp_sv value,
+                       unsigned depth)
+{
+    struct gsp_body *inner = NULL;
+    if (gsp_sv_starts(value, "{") && !gsp_sv_eq(value, gsp_sv_of("{}")) && depth < DEPTH_MAX &&
+        gsp_body_read(value, &inner, NULL) == GSP_OK) {
+        add_members(members, inner, name, depth + 1);
+        gsp_body_free(inner);
+        return;
+    }
+    if (members->prefix && !gsp_sv_starts(name, members->prefix))
+        return;
+    gsp_made_text(members->made, name);
+    gsp_made_text(members->made, value);
+}
+
+static void add_members(const struct members *members, const struct gsp_body *body,
+                        struct gsp_sv above, unsigned depth)
+{
+    gsp_auto_buf value = {0};
+    gsp_auto_buf path = {0};
+    struct gsp_sv name = {0};
+    for (size_t i = 0; gsp_body_member(body, i, &name, &value); i++) {
+        gsp_buf_clear(&path);
+        gsp_buf_putsv(&path, above);
+        if (above.len)
+            gsp_buf_putc(&path, '.');
+        gsp_buf_putsv(&path, name);
+        if (!is_skipped(members, gsp_buf_sv(&path)) &&
+            !gsp_sv_eq(gsp_buf_sv(&value), gsp_sv_of("null")))
+            add_member(members, gsp_buf_sv(&path), gsp_buf_sv(&value), depth);
+        gsp_buf_clear(&value);
+    }
+}
+
+static int put_rows(const struct gsp_remote *remote, struct gsp_made_rows *made,
+                    struct gsp_err *err)
+{
+    struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE, .color = remote->parsed->globals.color};
+    return gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
+}
+
+int gsp_remote_show_members(const struct gsp_remote *remote, const struct gsp_body *body,
+                            const char *const *skip, const char *prefix, struct gsp_err *err)
+{
+    static const struct gsp_rows_column COLUMNS[] = {
+        {"name", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"value", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    };
+    struct members members = {.skip = skip, .prefix = prefix};
+    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &members.made, err);
+    if (rc < 0)
+        return rc;
+    add_members(&members, body, (struct gsp_sv){0}, 0);
+    rc = put_rows(remote, members.made, err);
+    gsp_rows_free(gsp_made_rows_get(members.made));
+    return rc;
+}
+
+struct sessions {
+    struct gsp_made_rows *made;
+    size_t count;
+};
+
+static struct gsp_sv text_of(const struct gsp_body *item, const char *name)
+{
+    struct gsp_sv text = {0};
+    return gsp_body_text(item, name, &text, NULL) == 1 ? text : (struct gsp_sv){0};
+}
+
+static int add_session(void *ctx, const struct gsp_body *item)
+{
+    struct sessions *sessions = ctx;
+    double frames = -1;
+    bool active = false;
+    gsp_auto_buf labels = {0};
+    struct gsp_sv error = text_of(item, "error");
+    /* What has another type than it should is not shown; the rest is. */
+    int has_state = gsp_body_bool(item, "is_active", &active, NULL);
+    int has_frames = gsp_body_f64(item, "frame_count", &frames, NULL);
+    int has_labels = gsp_body_object(item, "labels", &labels, NULL);
+    gsp_made_text(sessions->made, text_of(item, "name"));
+    if (has_state == 1 && active)
+        gsp_made_text(sessions->made, gsp_sv_of("active"));
+    else
+        gsp_made_text(sessions->made, gsp_sv_of(error.len ? "failed" : "done"));
+    gsp_made_text(sessions->made, text_of(item, "start_time"));
+    gsp_made_text(sessions->made, text_of(item, "end_time"));
+    gsp_made_i64(sessions->made,
+                 has_frames == 1 && frames >= 0 && frames < 1e15 ? (int64_t)frames : INT64_MIN);
+    gsp_made_text(sessions->made, text_of(item, "output_file"));
+    if (error.len)
+        gsp_made_text(sessions->made, error);
+    else if (has_labels == 1 && labels.len > 2)
+        gsp_made_text(sessions->made, gsp_buf_sv(&labels));
+    else
+        gsp_made_text(sessions->made, (struct gsp_sv){0});
+    sessions->count++;
+    return GSP_OK;
+}
+
+int gsp_remote_show_sessions(const struct gsp_remote *remote, const struct gsp_body *body,
+                             const char *name, struct gsp_err *err)
+{
+    static const struct gsp_rows_column COLUMNS[] = {
+        {"session", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"state", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"start", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"end", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"frames", "BIGINT", NULL, 0, GSP_CELL_I64},
+        {"file", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"labels", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    };
+    struct sessions sessions = {0};
+    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &sessions.made, err);
+    if (rc < 0)
+        return rc;
+    rc = gsp_body_each(body, name, add_session, &sessions, err);
+    if (rc >= 0 && sessions.count > 0)
+        rc = put_rows(remote, sessions.made, err);
+    gsp_rows_free(gsp_made_rows_get(sessions.made));
+    return rc < 0 ? rc : sessions.count > 0;
+}
