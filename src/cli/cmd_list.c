@@ -10,9 +10,6 @@
 #include "ring/place.h"
 #include "wire/table.h"
 
-/* How long the rings of a dead process are kept when --clean is not told otherwise. */
-#define KEEP_DEFAULT "24h"
-
 struct list_opts {
     int64_t older_than_ns;
     bool clean;
@@ -27,19 +24,18 @@ static const struct gsp_opt OPTS[] = {
     {.name = "clean",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct list_opts, clean),
-     .help = "Remove the rings of processes that have ended."},
+     .help = "Remove the rings of your processes that have ended."},
     {.name = "older-than",
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct list_opts, older_than_ns),
      .arg = "DURATION",
-     .fallback = KEEP_DEFAULT,
      .help = "With --clean: only rings that nobody has written to for so long."},
 };
 
 static const struct gsp_example EXAMPLES[] = {
     {"gsprof list", "Processes that have tables, running or ended"},
-    {"gsprof list --clean", "Forget those that ended and have not written for a day"},
-    {"gsprof list --clean --older-than 1s", "Forget all that ended"},
+    {"gsprof list --clean", "Forget those that have ended"},
+    {"gsprof list --clean --older-than 1h", "Forget those that have not written for an hour"},
     {"gsprof list --json", "For a program to read"},
 };
 
@@ -116,35 +112,33 @@ static int show(const struct gsp_parsed *parsed, const struct gsp_places *places
     return rc;
 }
 
-/* Removes what is dead and old; what cannot be removed is told and passed over. */
-static int clean(const struct gsp_parsed *parsed, const struct gsp_places *places)
+/* Removes what is over for so long; what cannot be removed is told and passed over.  What was
+ * removed is not in the list any more. */
+static int remove_over(const struct gsp_parsed *parsed, int64_t age_ns, struct gsp_places *places)
 {
-    const struct list_opts *opts = parsed->opts;
     struct gsp_term term;
-    size_t removed = 0;
-    size_t kept = 0;
-    int status = 0;
+    const size_t count = places->count;
     uint64_t bytes = 0;
-    int64_t now_ns = gsp_realtime_ns();
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-    for (size_t i = 0; i < places->count; i++) {
+    int status = 0;
+    places->count = 0;
+    for (size_t i = 0; i < count; i++) {
         const struct gsp_place *place = &places->at[i];
         struct gsp_err err = {0};
-        if (place->live)
-            continue;
-        if (now_ns - place->last_write_ns < opts->older_than_ns) {
-            kept++;
-        } else if (gsp_place_remove(place, &err) == GSP_OK) {
-            removed++;
+        const bool over = gsp_place_is_over(place, age_ns);
+        if (over && gsp_place_remove(place, &err) == GSP_OK) {
             bytes += place->bytes;
-        } else {
-            status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = place->path}, &err);
+            continue;
         }
+        if (over)
+            status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = place->path}, &err);
+        places->at[places->count++] = *place;
     }
-    if (!parsed->globals.quiet)
-        gsp_term_line(&term, "Removed the rings of %zu ended process%s (%.1f MB)%s.", removed,
-                      removed == 1 ? "" : "es", (double)bytes / 1e6,
-                      kept ? "; younger ones are kept: --older-than" : "");
+    const size_t removed = count - places->count;
+    const struct list_opts *opts = parsed->opts;
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    if (!parsed->globals.quiet && (opts->clean || removed))
+        gsp_term_line(&term, "Removed the rings of %zu ended process%s (%.1f MB).", removed,
+                      removed == 1 ? "" : "es", (double)bytes / 1e6);
     return status;
 }
 
@@ -162,8 +156,10 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_err err = {0};
     int rc = gsp_places_read(&places, &err);
     int status = 0;
+    if (rc == GSP_OK)
+        status = remove_over(parsed, opts->clean ? opts->older_than_ns : GSP_PLACE_TTL_NS, &places);
     if (rc == GSP_OK && opts->clean)
-        status = clean(parsed, &places);
+        gsp_places_free(&places);
     else if (rc == GSP_OK && (places.count || opts->json))
         rc = show(parsed, &places, &err);
     else if (rc == GSP_OK && !parsed->globals.quiet)
@@ -178,8 +174,9 @@ const struct gsp_command gsp_cmd_list = {
     .synopsis = "[--json] [--clean [--older-than DURATION]]",
     .about = "Tables of a process lie in shared memory and stay when it ends, however it ends: "
              "`gsprof query PID` reads its last rows. They take memory until `gsprof list --clean` "
-             "removes them, or the machine restarts. Rings of processes that run are never "
-             "removed. Root sees those of every user.",
+             "removes them, or a day after their last row, when they are next listed. Rings of "
+             "processes that run are never removed. Root sees those of every user and removes "
+             "its own.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct list_opts),

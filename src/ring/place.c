@@ -346,6 +346,7 @@ static bool read_place(const char *root, const char *name, struct gsp_place *pla
         return false;
     }
     uint64_t pid_ns = 0;
+    place->uid = st.st_uid;
     place->rank = GSP_NULL_I64;
     place->last_write_ns = GSP_NULL_I64;
     read_meta(fd, place, &pid_ns);
@@ -516,6 +517,12 @@ static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
     }
     closedir(dir);
     return rc;
+}
+
+bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns)
+{
+    return !place->live && place->uid == geteuid() &&
+           gsp_realtime_ns() - place->last_write_ns >= age_ns;
 }
 
 int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err)

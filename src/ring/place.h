@@ -41,6 +41,7 @@ struct gsp_place {
     uint64_t bytes;        /* that they take */
     int64_t rank;          /* GSP_NULL_I64 when unknown */
     int64_t last_write_ns; /* CLOCK_REALTIME of the newest row, or of the folder */
+    uint32_t uid;          /* whose folder it is */
     char path[256];
     char cmdline[256]; /* as the writer said it: not to be trusted, cut */
 };
@@ -63,5 +64,11 @@ GSP_MUST_CHECK int gsp_place_find(pid_t pid, struct gsp_place *out, struct gsp_e
 /* Opens the folder for reading, and checks whose it is. */
 GSP_MUST_CHECK int gsp_place_open(const struct gsp_place *place, int *folder_fd,
                                   struct gsp_err *err);
+/* Whether the process has ended, the folder is this user's own, and nobody has written to it for
+ * so long: it may be removed. */
+bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns);
+/* Time to live of a dead process's rings: whoever lists them (cli list, the daemon) removes them
+ * afterwards. */
+#define GSP_PLACE_TTL_NS (24 * 3600 * INT64_C(1000000000))
 /* Removes the folder of a dead process; refuses a live one's with EXISTS. */
 GSP_MUST_CHECK int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err);
