@@ -87,6 +87,8 @@ extern const struct gsp_command gsp_cmd_convert;
 extern const struct gsp_command gsp_cmd_report;
 extern const struct gsp_command gsp_cmd_query;
 extern const struct gsp_command gsp_cmd_tables;
+extern const struct gsp_command gsp_cmd_serve;
+extern const struct gsp_command gsp_cmd_query_worker;
 extern const struct gsp_command gsp_cmd_list;
 extern const struct gsp_command gsp_cmd_http_profile;
 extern const struct gsp_command gsp_cmd_http_stop;

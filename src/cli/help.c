@@ -84,7 +84,7 @@ static void put_lesser(const struct gsp_term *term, struct gsp_buf *out)
 
 void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
 {
-    gsp_buf_puts(out, "gsprof " GSP_VERSION ": where does the time of a Python program go?\n\n"
+    gsp_buf_puts(out, "gsprof " GSP_VERSION ": where does the time of a Python program go?\n"
                       "usage: gsprof COMMAND [OPTIONS]\n\n");
     put_head(term, "Commands", out);
     for (size_t i = 0; i < gsp_command_count; i++) {

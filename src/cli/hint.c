@@ -423,6 +423,10 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
         gsp_hint__query(err, context, out);
         return;
     }
+    if (strcmp(scene.command, "serve") == 0) {
+        gsp_hint__serve(err, out);
+        return;
+    }
     for (size_t i = 0; i < GSP_COUNT(MAKERS); i++) {
         if (MAKERS[i].code == err->code) {
             MAKERS[i].make(&scene, out);

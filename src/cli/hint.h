@@ -65,6 +65,8 @@ struct gsp_hint {
 void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *context,
                    struct gsp_hint *out);
 void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...) GSP_PRINTF(3, 4);
+/* The hint for an error of serve: hint_serve.c. */
+void gsp_hint__serve(const struct gsp_err *err, struct gsp_hint *out);
 /* The hint for an error of a query: hint_query.c. */
 void gsp_hint__query(const struct gsp_err *err, const struct gsp_hint_context *context,
                      struct gsp_hint *out);

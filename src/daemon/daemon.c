@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "daemon/daemon_internal.h"
+#include "daemon/routes.h"
+#include "ring/place.h"
+
+#define TOKEN_BYTES_MAX 1024U
+
+/* Makes a folder and what it lies in. */
+static int make_folder(const char *path, mode_t mode, struct gsp_err *err)
+{
+    char part[GSP_SETTING_TEXT];
+    const size_t len = strlen(path);
+    if (len >= sizeof(part))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the path of a folder is too long");
+    for (size_t i = 1; i <= len; i++) {
+        if (path[i] != '/' && path[i] != '\0')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        if (mkdir(part, mode) < 0 && errno != EEXIST) {
+            const int sys = errno;
+            return gsp_err_set(err, sys == ENOTDIR ? GSP_E_NOFILE : GSP_E_NOWRITE, sys,
+                               "%.150s: %s", part, strerror(sys)); /* NOLINT(concurrency-*) */
+        }
+    }
+    return GSP_OK;
+}
+
+static int check_output(const char *path, struct gsp_err *err)
+{
+    struct stat facts;
+    int rc = make_folder(path, 0777, err);
+    if (rc < 0)
+        return rc;
+    if (stat(path, &facts) < 0 || !S_ISDIR(facts.st_mode))
+        return gsp_err_set(err, GSP_E_NOFILE, ENOTDIR, "%.150s is no folder", path);
+    if (access(path, W_OK | X_OK) < 0)
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write to the folder %.150s", path);
+    return GSP_OK;
+}
+
+/* One daemon a state folder: two would write the same log. */
+static int lock_state(struct gsp_daemon *daemon, struct gsp_err *err)
+{
+    char path[GSP_SETTING_TEXT + 16];
+    int rc = make_folder(daemon->settings.state_dir, 0700, err);
+    if (rc < 0)
+        return rc;
+    snprintf(path, sizeof(path), "%s/lock", daemon->settings.state_dir);
+    daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (daemon->lock_fd < 0)
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot open %.150s", path);
+    if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB) < 0)
+        return gsp_err_set(err, GSP_E_EXISTS, errno, "another daemon uses the folder %.150s",
+                           daemon->settings.state_dir);
+    return GSP_OK;
+}
+
+static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
+{
+    const char *path = daemon->settings.token_file;
+    gsp_auto_buf text = {0};
+    if (!path[0])
+        return GSP_OK;
+    int rc = gsp_file_read(path, TOKEN_BYTES_MAX, &text, err);
+    if (rc < 0)
+        return rc;
+    size_t len = 0;
+    while (len < text.len && text.p[len] > ' ' && text.p[len] < 127)
+        len++;
+    for (size_t i = len; i < text.len; i++) {
+        if (!strchr(" \t\r\n", text.p[i]) || !text.p[i])
+            len = 0;
+    }
+    if (!len)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%.150s must hold one word", path);
+    daemon->token = strndup(text.p, len);
+    return daemon->token ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the token");
+}
+
+static int open_sources(struct gsp_daemon *daemon, struct gsp_err *err)
+{
+    const struct gsp_settings *settings = &daemon->settings;
+    const struct gsp_collect_env env = {.proc_root = "/proc",
+                                        .sys_root = "/sys",
+                                        .nvml_library = "libnvidia-ml.so.1",
+                                        .carbon_g_per_kwh = settings->carbon_g_per_kwh,
+                                        .cpu_tdp_watts = settings->cpu_tdp_watts,
+                                        .pss = settings->pss};
+    const struct gsp_place_about about = {.pid = getpid(), .rank = GSP_NULL_I64};
+    int rc = gsp_collect_open(&env, &daemon->collect, err);
+    if (rc < 0)
+        return rc;
+    /* Without rings the daemon serves all but live SQL. */
+    struct gsp_err why = {0};
+    if (gsp_place_make(&about, &daemon->place_fd, &why) < 0) {
+        gsp_log_warn("daemon", "no tables in shared memory: %s", why.msg);
+        daemon->place_fd = -1;
+    }
+    return GSP_OK;
+}
+
+static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
+{
+    const struct gsp_settings *settings = &daemon->settings;
+    const struct gsp_frames_options log = {.folder = settings->state_dir, .host = daemon->host};
+    const struct gsp_sessions_options sessions = {.state_folder = settings->state_dir,
+                                                  .output_folder = settings->output_dir,
+                                                  .host = daemon->host,
+                                                  .keep_ns = settings->keep_ns,
+                                                  .keep_max = (uint32_t)settings->keep_sessions};
+    int rc = gsp_frames_open(&log, &daemon->frames, err);
+    if (rc < 0)
+        return rc;
+    gsp_frames_set_period(daemon->frames, settings->period_ns);
+    gsp_rows_out_init(&daemon->rows, gsp_frames_sink(daemon->frames), daemon->place_fd);
+    daemon->has_rows = true;
+    rc = gsp_sessions_open(&sessions, daemon->frames, &daemon->sessions, err);
+    return rc < 0 ? rc : gsp_targets_open(settings->output_dir, &daemon->targets, err);
+}
+
+static int init_lock(struct gsp_daemon *daemon, struct gsp_err *err)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    int sys = pthread_mutex_init(&daemon->lock, NULL);
+    if (!sys)
+        sys = pthread_cond_init(&daemon->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    if (sys)
+        return gsp_err_set(err, GSP_E_NOMEM, sys, "no memory for the daemon");
+    daemon->has_lock = true;
+    return GSP_OK;
+}
+
+static int listen_to_all(struct gsp_daemon *daemon, struct gsp_err *err)
+{
+    const struct gsp_http_options options = {.bind = daemon->settings.bind,
+                                             .port = (uint16_t)daemon->settings.port,
+                                             .token = daemon->token,
+                                             .handle = gsp_routes_handle,
+                                             .is_slow = gsp_routes_is_slow,
+                                             .is_public = gsp_routes_is_public,
+                                             .ctx = daemon};
+    return gsp_http_serve(&options, &daemon->server, err);
+}
+
+static int open_all(struct gsp_daemon *daemon, struct gsp_err *err)
+{
+    int rc = init_lock(daemon, err);
+    if (rc == GSP_OK)
+        rc = check_output(daemon->settings.output_dir, err);
+    if (rc == GSP_OK)
+        rc = read_token(daemon, err);
+    if (rc == GSP_OK)
+        rc = lock_state(daemon, err);
+    if (rc == GSP_OK)
+        rc = open_sources(daemon, err);
+    if (rc == GSP_OK)
+        rc = open_log(daemon, err);
+    if (rc == GSP_OK)
+        rc = listen_to_all(daemon, err);
+    return rc;
+}
+
+int gsp_daemon_open(const struct gsp_settings *settings, struct gsp_daemon **out,
+                    struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_daemon *daemon = calloc(1, sizeof(*daemon));
+    if (!daemon)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the daemon");
+    daemon->settings = *settings;
+    daemon->lock_fd = -1;
+    daemon->place_fd = -1;
+    daemon->start_ns = gsp_realtime_ns();
+    daemon->settings_changed = true;
+    if (gethostname(daemon->host, sizeof(daemon->host) - 1) < 0)
+        snprintf(daemon->host, sizeof(daemon->host), "localhost");
+    int rc = open_all(daemon, err);
+    if (rc < 0) {
+        gsp_daemon_close(daemon);
+        return rc;
+    }
+    *out = daemon;
+    return GSP_OK;
+}
+
+int gsp_daemon_start(struct gsp_daemon *daemon, struct gsp_err *err)
+{
+    gsp_daemon__rewatch(daemon);
+    daemon->has_collector =
+        pthread_create(&daemon->collector, NULL, gsp_daemon__collect, daemon) == 0;
+    daemon->has_tender = pthread_create(&daemon->tender, NULL, gsp_daemon__tend, daemon) == 0;
+    if (!daemon->has_collector || !daemon->has_tender)
+        return gsp_err_set(err, GSP_E_NOMEM, errno, "no thread to collect with");
+    return GSP_OK;
+}
+
+static void stop_threads(struct gsp_daemon *daemon)
+{
+    pthread_mutex_lock(&daemon->lock);
+    daemon->stopping = true;
+    pthread_cond_broadcast(&daemon->changed);
+    pthread_mutex_unlock(&daemon->lock);
+    if (daemon->has_collector)
+        pthread_join(daemon->collector, NULL);
+    if (daemon->has_tender)
+        pthread_join(daemon->tender, NULL);
+}
+
+void gsp_daemon_close(struct gsp_daemon *daemon)
+{
+    if (!daemon)
+        return;
+    if (daemon->has_lock)
+        stop_threads(daemon);
+    gsp_targets_stop(daemon->targets);
+    gsp_http_stop(daemon->server);
+    gsp_targets_close(daemon->targets);
+    gsp_sessions_close(daemon->sessions);
+    if (daemon->has_rows)
+        gsp_rows_out_free(&daemon->rows);
+    gsp_frames_close(daemon->frames);
+    gsp_collect_close(daemon->collect);
+    gsp_fd_close(&daemon->place_fd);
+    gsp_fd_close(&daemon->lock_fd);
+    gsp_buf_free(&daemon->status);
+    free(daemon->watched);
+    free(daemon->token);
+    if (daemon->has_lock) {
+        pthread_cond_destroy(&daemon->changed);
+        pthread_mutex_destroy(&daemon->lock);
+    }
+    free(daemon);
+}
+
+void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings *settings)
+{
+    pthread_mutex_lock(&daemon->lock);
+    struct gsp_settings *now = &daemon->settings;
+    daemon->period_changed = daemon->period_changed || now->period_ns != settings->period_ns;
+    now->period_ns = settings->period_ns;
+    now->query_timeout_ns = settings->query_timeout_ns;
+    now->query_rows = settings->query_rows;
+    now->query_memory_mb = settings->query_memory_mb;
+    for (size_t i = 0; gsp_setting_at(i); i++) {
+        if (gsp_setting_at(i)->live)
+            now->origin[i] = settings->origin[i];
+    }
+    daemon->settings_changed = true;
+    pthread_cond_broadcast(&daemon->changed);
+    pthread_mutex_unlock(&daemon->lock);
+    gsp_daemon__touch(daemon);
+}
+
+uint16_t gsp_daemon_port(const struct gsp_daemon *daemon)
+{
+    return gsp_http_port(daemon->server);
+}

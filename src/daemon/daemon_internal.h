@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * daemon_internal.h -- the daemon's own state, for its files.
+ *
+ * daemon.c           open, start, stop
+ * daemon_tick.c      the thread that collects and the one that tends
+ * routes*.c          requests
+ * targets.c          watched processes and recordings
+ *
+ * Threads: what each member says.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "collect/collect.h"
+#include "daemon/daemon.h"
+#include "daemon/daemon_rows.h"
+#include "daemon/frames.h"
+#include "daemon/sessions.h"
+#include "daemon/targets.h"
+#include "http/server.h"
+
+#define GSP_SOURCES_MAX 32U
+#define GSP_HOST_MAX    256U
+
+/* What a source said after the last tick. */
+struct gsp_source_state {
+    const char *name;
+    const char *doc;
+    bool open;
+    char trouble[240];
+};
+
+struct gsp_daemon {
+    struct gsp_settings settings; /* the live ones under lock */
+    char host[GSP_HOST_MAX];
+    char *token;                 /* NULL: none */
+    int lock_fd;                 /* of the state folder */
+    int place_fd;                /* of the rings; -1: none */
+    int64_t start_ns;            /* CLOCK_REALTIME */
+    struct gsp_collect *collect; /* the collecting thread's */
+    struct gsp_frames *frames;
+    struct gsp_sessions *sessions;
+    struct gsp_targets *targets;
+    struct gsp_rows_out rows;
+    struct gsp_http_server *server;
+    pthread_t collector;
+    pthread_t tender;
+    pthread_mutex_t lock; /* of all below, where not atomic */
+    pthread_cond_t changed;
+    struct gsp_source_state sources[GSP_SOURCES_MAX];
+    size_t source_count;
+    int32_t *watched; /* processes to look at */
+    size_t watched_count;
+    struct gsp_buf status; /* the answer to /status, as of status_serial */
+    uint64_t status_serial;
+    _Atomic uint64_t serial; /* grows with everything that /status tells */
+    _Atomic uint64_t ticks;
+    _Atomic uint64_t late_ticks;
+    _Atomic int64_t collect_ns; /* spent in ticks, CPU */
+    _Atomic unsigned queries;   /* running */
+    bool watch_changed;
+    bool period_changed;
+    bool settings_changed;
+    bool stopping;
+    bool has_collector;
+    bool has_tender;
+    bool has_lock;
+    bool has_rows;
+};
+
+/* daemon_tick.c: threads, until stopping. */
+void *gsp_daemon__collect(void *daemon);
+void *gsp_daemon__tend(void *daemon);
+/* The watched processes may have changed: asks sessions and targets. */
+void gsp_daemon__rewatch(struct gsp_daemon *daemon);
+/* What the answers of /status are made of has changed. */
+void gsp_daemon__touch(struct gsp_daemon *daemon);

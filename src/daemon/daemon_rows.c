@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/daemon_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Names of devices and processes: a machine that has more does not have them at once. */
+#define WORDS_MAX     65536U
+#define ROW_BYTES_MAX 1024U
+
+static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text);
+static void take_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row);
+
+void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_sink *frames, int folder_fd)
+{
+    memset(out, 0, sizeof(*out));
+    out->sink = (struct gsp_sink){intern, take_row};
+    out->frames = frames;
+    out->folder_fd = folder_fd;
+    pthread_mutex_init(&out->lock, NULL);
+}
+
+void gsp_rows_out_free(struct gsp_rows_out *out)
+{
+    for (size_t i = 0; i < GSP_TABLE_COUNT; i++)
+        gsp_ring_close(out->rings[i]);
+    for (size_t i = 0; i < out->word_count; i++)
+        free(out->words[i].text);
+    free(out->words);
+    gsp_hmap_free(&out->index);
+    gsp_buf_free(&out->coming.bytes);
+    gsp_buf_free(&out->newest.bytes);
+    pthread_mutex_destroy(&out->lock);
+}
+
+/* The ring of a table, made when its first row comes; NULL when that cannot be. */
+static struct gsp_ring *ring_of(struct gsp_rows_out *out, enum gsp_table_id table)
+{
+    if (out->rings[table] || out->no_ring[table] || out->folder_fd < 0)
+        return out->rings[table];
+    struct gsp_err err = {0};
+    const struct gsp_ring_spec spec = {.table = gsp_table_at(table),
+                                       .lane_max = 4, /* one thread writes */
+                                       .string_max = 4096,
+                                       .string_bytes = 256U << 10,
+                                       .text_bytes = 256U << 10,
+                                       .rank = GSP_NULL_I64};
+    if (gsp_ring_create(out->folder_fd, &spec, &out->rings[table], &err) < 0) {
+        out->no_ring[table] = true;
+        memcpy(out->ring_error, err.msg, sizeof(out->ring_error));
+    }
+    return out->rings[table];
+}
+
+static bool grow(struct gsp_rows_out *out)
+{
+    if (out->word_count < out->word_cap)
+        return true;
+    const size_t cap = out->word_cap ? out->word_cap * 2 : 128;
+    pthread_mutex_lock(&out->lock);
+    struct gsp_word *words = realloc(out->words, cap * sizeof(*words));
+    if (words)
+        out->words = words;
+    pthread_mutex_unlock(&out->lock);
+    if (words)
+        out->word_cap = cap;
+    return words != NULL;
+}
+
+static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+{
+    struct gsp_rows_out *out = (struct gsp_rows_out *)sink;
+    /* 128 bits of hash are the text: equal ones by chance will not be met. */
+    const uint64_t a = gsp_hash_bytes(text.p, text.len, (uint64_t)table + 1);
+    const uint64_t b = gsp_hash_bytes(text.p, text.len, ~(uint64_t)table);
+    const uint32_t *found = gsp_hmap_get(&out->index, a, b);
+    if (found)
+        return *found;
+    char *copy = out->word_count < WORDS_MAX && grow(out) ? malloc(text.len + 1) : NULL;
+    const uint32_t id = (uint32_t)out->word_count + 1;
+    if (!copy || !gsp_hmap_put(&out->index, a, b, id)) {
+        free(copy);
+        out->words_lost++;
+        return GSP_NULL_STR;
+    }
+    if (text.len)
+        memcpy(copy, text.p, text.len);
+    copy[text.len] = '\0';
+    struct gsp_ring *ring = ring_of(out, table);
+    const struct gsp_word word = {
+        .text = copy,
+        .len = (uint32_t)text.len,
+        .ring_id = ring ? gsp_ring_intern(ring, text) : GSP_NULL_STR,
+        .frame_id = out->frames ? out->frames->intern(out->frames, table, text) : GSP_NULL_STR,
+    };
+    pthread_mutex_lock(&out->lock);
+    out->words[out->word_count++] = word;
+    pthread_mutex_unlock(&out->lock);
+    return id;
+}
+
+static const struct gsp_word *word_of(const struct gsp_rows_out *out, uint32_t id)
+{
+    return id && id <= out->word_count ? &out->words[id - 1] : NULL;
+}
+
+/* Puts the ids of the ring, or of the frames, in the place of ours. */
+static void translate(const struct gsp_rows_out *out, const struct gsp_table *table, char *row,
+                      bool to_ring)
+{
+    for (uint32_t i = 0; i < table->column_count; i++) {
+        if (table->columns[i].type != GSP_STR)
+            continue;
+        uint32_t id = 0;
+        char *at = row + table->columns[i].row_offset;
+        memcpy(&id, at, sizeof(id));
+        const struct gsp_word *word = word_of(out, id);
+        id = GSP_NULL_STR;
+        if (word)
+            id = to_ring ? word->ring_id : word->frame_id;
+        memcpy(at, &id, sizeof(id));
+    }
+}
+
+static void take_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+{
+    struct gsp_rows_out *out = (struct gsp_rows_out *)sink;
+    const struct gsp_table *about = gsp_table_at(table);
+    _Alignas(16) char copy[ROW_BYTES_MAX];
+    if (!about || about->row_bytes > sizeof(copy))
+        return;
+    const uint64_t number = table;
+    gsp_buf_put(&out->coming.bytes, &number, sizeof(number));
+    gsp_buf_put(&out->coming.bytes, row, about->row_bytes);
+    if (out->frames) {
+        memcpy(copy, row, about->row_bytes);
+        translate(out, about, copy, false);
+        out->frames->row(out->frames, table, copy);
+    }
+    gsp_rows_to_ring(out, table, row);
+}
+
+void gsp_rows_to_ring(struct gsp_rows_out *out, enum gsp_table_id table, const void *row)
+{
+    const struct gsp_table *about = gsp_table_at(table);
+    struct gsp_ring *ring = ring_of(out, table);
+    _Alignas(16) char copy[ROW_BYTES_MAX];
+    if (!ring || about->row_bytes > sizeof(copy))
+        return;
+    memcpy(copy, row, about->row_bytes);
+    translate(out, about, copy, true);
+    if (!gsp_ring_append(ring, copy))
+        out->rows_lost++;
+}
+
+void gsp_rows_begin(struct gsp_rows_out *out, const struct gsp_tick *tick)
+{
+    gsp_buf_clear(&out->coming.bytes);
+    out->coming.bytes.failed = false;
+    out->coming.tick = *tick;
+    out->coming.serial++;
+}
+
+void gsp_rows_end(struct gsp_rows_out *out)
+{
+    pthread_mutex_lock(&out->lock);
+    const struct gsp_row_set old = out->newest;
+    out->newest = out->coming;
+    out->coming = (struct gsp_row_set){.bytes = old.bytes, .serial = out->newest.serial};
+    pthread_mutex_unlock(&out->lock);
+}
+
+void gsp_rows_lock(struct gsp_rows_out *out)
+{
+    pthread_mutex_lock(&out->lock);
+}
+
+void gsp_rows_unlock(struct gsp_rows_out *out)
+{
+    pthread_mutex_unlock(&out->lock);
+}
+
+const void *gsp_rows_each(const struct gsp_rows_out *out, size_t *at, enum gsp_table_id *table)
+{
+    uint64_t number = 0;
+    if (*at + sizeof(number) > out->newest.bytes.len)
+        return NULL;
+    memcpy(&number, out->newest.bytes.p + *at, sizeof(number));
+    const struct gsp_table *about = gsp_table_at((size_t)number);
+    const char *row = out->newest.bytes.p + *at + sizeof(number);
+    if (!about || *at + sizeof(number) + about->row_bytes > out->newest.bytes.len)
+        return NULL;
+    *at += sizeof(number) + about->row_bytes;
+    *table = (enum gsp_table_id)number;
+    return row;
+}
+
+struct gsp_sv gsp_rows_text(const struct gsp_rows_out *out, uint32_t id)
+{
+    const struct gsp_word *word = word_of(out, id);
+    return word ? (struct gsp_sv){word->text, word->len} : (struct gsp_sv){NULL, 0};
+}

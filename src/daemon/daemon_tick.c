@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/time.h"
+#include "daemon/daemon_internal.h"
+
+#define TEND_EVERY_NS    GSP_NS_PER_S
+#define OVERHEAD_EVERY_S 10
+
+static struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / GSP_NS_PER_S), .tv_nsec = ns % GSP_NS_PER_S};
+}
+
+static int64_t thread_cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * GSP_NS_PER_S + t.tv_nsec;
+}
+
+void gsp_daemon__touch(struct gsp_daemon *daemon)
+{
+    atomic_fetch_add(&daemon->serial, 1);
+}
+
+void gsp_daemon__rewatch(struct gsp_daemon *daemon)
+{
+    int32_t *pids = NULL;
+    size_t count = 0;
+    if (gsp_sessions_pids(daemon->sessions, &pids, &count, NULL) < 0)
+        return;
+    if (gsp_targets_add_pids(daemon->targets, &pids, &count) < 0) {
+        free(pids);
+        return;
+    }
+    pthread_mutex_lock(&daemon->lock);
+    const bool same = count == daemon->watched_count &&
+                      (count == 0 || memcmp(pids, daemon->watched, count * sizeof(*pids)) == 0);
+    if (same) {
+        free(pids);
+    } else {
+        free(daemon->watched);
+        daemon->watched = pids;
+        daemon->watched_count = count;
+        daemon->watch_changed = true;
+    }
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+static void put_settings(struct gsp_daemon *daemon, const struct gsp_tick *tick)
+{
+    struct gsp_rows_out *rows = &daemon->rows;
+    struct gsp_settings now;
+    pthread_mutex_lock(&daemon->lock);
+    now = daemon->settings;
+    pthread_mutex_unlock(&daemon->lock);
+    for (size_t i = 0; gsp_setting_at(i); i++) {
+        const struct gsp_setting *about = gsp_setting_at(i);
+        gsp_auto_buf name = {0};
+        gsp_auto_buf value = {0};
+        gsp_buf_printf(&name, GSP_SETTING_PREFIX "%s", about->name);
+        gsp_setting_text(&now, i, &value);
+        const enum gsp_table_id table = GSP_TABLE_gsprof_setting;
+        const struct gsp_row_gsprof_setting row = {
+            .ts_ns = tick->ts_ns,
+            .mono_ns = tick->mono_ns,
+            .pid = getpid(),
+            .rank = GSP_NULL_I64,
+            .name = rows->sink.intern(&rows->sink, table, gsp_buf_sv(&name)),
+            .value = gsp_buf_sv(&value),
+            .type = rows->sink.intern(&rows->sink, table, gsp_sv_of(about->type)),
+            .default_value = gsp_sv_of(about->fallback),
+            .description = gsp_sv_of(about->doc),
+        };
+        gsp_rows_to_ring(rows, table, &row);
+    }
+}
+
+/* What this daemon costs: its CPU time since it started, over the wall's. */
+static void put_overhead(struct gsp_daemon *daemon, const struct gsp_tick *tick)
+{
+    struct gsp_rows_out *rows = &daemon->rows;
+    const int64_t wall_ns = tick->ts_ns - daemon->start_ns;
+    const enum gsp_table_id table = GSP_TABLE_gsprof_overhead;
+    if (wall_ns <= 0)
+        return;
+    const struct gsp_row_gsprof_overhead row = {
+        .ts_ns = tick->ts_ns,
+        .mono_ns = tick->mono_ns,
+        .pid = getpid(),
+        .rank = GSP_NULL_I64,
+        .source = rows->sink.intern(&rows->sink, table, gsp_sv_of("daemon")),
+        .percent = 100.0 * (double)gsp_cputime_ns() / (double)wall_ns,
+        .low_percent = gsp_null_f64(),
+        .high_percent = gsp_null_f64(),
+        .samples = (int64_t)atomic_load(&daemon->ticks),
+    };
+    gsp_rows_to_ring(rows, table, &row);
+}
+
+static void put_loss(struct gsp_daemon *daemon, const struct gsp_tick *tick, uint64_t missed)
+{
+    struct gsp_rows_out *rows = &daemon->rows;
+    const enum gsp_table_id table = GSP_TABLE_gsprof_loss;
+    const struct gsp_row_gsprof_loss row = {
+        .ts_ns = tick->ts_ns,
+        .mono_ns = tick->mono_ns,
+        .pid = getpid(),
+        .rank = GSP_NULL_I64,
+        .source = rows->sink.intern(&rows->sink, table, gsp_sv_of("collector")),
+        .cause = rows->sink.intern(&rows->sink, table, gsp_sv_of("late")),
+        .count = (int64_t)missed,
+    };
+    gsp_rows_to_ring(rows, table, &row);
+}
+
+/* What the sources say about themselves, for the other threads. */
+static void copy_sources(struct gsp_daemon *daemon)
+{
+    struct gsp_collect_state state;
+    size_t i = 0;
+    pthread_mutex_lock(&daemon->lock);
+    for (; i < GSP_SOURCES_MAX && gsp_collect_state(daemon->collect, i, &state); i++) {
+        struct gsp_source_state *to = &daemon->sources[i];
+        to->name = state.name;
+        to->doc = state.doc;
+        to->open = state.open;
+        snprintf(to->trouble, sizeof(to->trouble), "%s", state.trouble ? state.trouble : "");
+    }
+    daemon->source_count = i;
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+static void tick(struct gsp_daemon *daemon, uint64_t missed)
+{
+    const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
+    const int64_t cpu_ns = thread_cpu_ns();
+    struct gsp_err err = {0};
+    gsp_frames_begin(daemon->frames, &now);
+    gsp_rows_begin(&daemon->rows, &now);
+    gsp_collect_read(daemon->collect, &now, &daemon->rows.sink);
+    if (missed)
+        put_loss(daemon, &now, missed);
+    gsp_rows_end(&daemon->rows);
+    /* What is lost is counted by the frames, and told by /status. */
+    if (gsp_frames_end(daemon->frames, &err) < 0)
+        gsp_log_debug("daemon", "%s", err.msg);
+    copy_sources(daemon);
+    atomic_fetch_add(&daemon->ticks, 1);
+    atomic_fetch_add(&daemon->late_ticks, missed);
+    atomic_fetch_add(&daemon->collect_ns, thread_cpu_ns() - cpu_ns);
+    gsp_daemon__touch(daemon);
+    gsp_http_wake(daemon->server);
+}
+
+/* What others asked of the collecting thread since; under the lock when called. */
+struct orders {
+    int32_t *pids;
+    size_t pid_count;
+    bool watch;
+    bool settings;
+};
+
+static void take_orders(struct gsp_daemon *daemon, struct orders *out)
+{
+    *out = (struct orders){.watch = daemon->watch_changed, .settings = daemon->settings_changed};
+    if (out->watch && daemon->watched_count) {
+        out->pids = calloc(daemon->watched_count, sizeof(*out->pids));
+        if (out->pids) {
+            memcpy(out->pids, daemon->watched, daemon->watched_count * sizeof(*out->pids));
+            out->pid_count = daemon->watched_count;
+        }
+    }
+    daemon->watch_changed = false;
+    daemon->settings_changed = false;
+}
+
+static void follow_orders(struct gsp_daemon *daemon, struct orders *orders)
+{
+    const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
+    if (orders->watch)
+        gsp_collect_watch(daemon->collect, orders->pids, orders->pid_count);
+    if (orders->settings)
+        put_settings(daemon, &now);
+    free(orders->pids);
+}
+
+/* Sleeps until due_ns or until the period changes.  Under the lock.  False: the end. */
+static bool sleep_until(struct gsp_daemon *daemon, int64_t due_ns)
+{
+    const struct timespec due = timespec_of(due_ns);
+    while (!daemon->stopping && !daemon->period_changed) {
+        if (pthread_cond_timedwait(&daemon->changed, &daemon->lock, &due) == ETIMEDOUT)
+            break;
+    }
+    return !daemon->stopping;
+}
+
+void *gsp_daemon__collect(void *arg)
+{
+    struct gsp_daemon *daemon = arg;
+    int64_t next_ns = gsp_now_ns();
+    int64_t overhead_ns = next_ns;
+    prctl(PR_SET_NAME, "gsprof-collect");
+    prctl(PR_SET_TIMERSLACK, 50000UL);
+    pthread_mutex_lock(&daemon->lock);
+    while (sleep_until(daemon, next_ns)) {
+        struct orders orders;
+        const int64_t period_ns = daemon->settings.period_ns;
+        const bool new_period = daemon->period_changed;
+        daemon->period_changed = false;
+        take_orders(daemon, &orders);
+        pthread_mutex_unlock(&daemon->lock);
+        follow_orders(daemon, &orders);
+        if (new_period) {
+            gsp_frames_set_period(daemon->frames, period_ns);
+            next_ns = gsp_now_ns();
+        }
+        /* Slots whose time has passed are left out: no drift, and no burst. */
+        const int64_t behind_ns = gsp_now_ns() - next_ns;
+        const int64_t missed = behind_ns > 0 ? behind_ns / period_ns : 0;
+        tick(daemon, (uint64_t)missed);
+        next_ns += (missed + 1) * period_ns;
+        if (gsp_now_ns() - overhead_ns > OVERHEAD_EVERY_S * GSP_NS_PER_S) {
+            const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
+            put_overhead(daemon, &now);
+            overhead_ns = now.mono_ns;
+        }
+        pthread_mutex_lock(&daemon->lock);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    return NULL;
+}
+
+void *gsp_daemon__tend(void *arg)
+{
+    struct gsp_daemon *daemon = arg;
+    prctl(PR_SET_NAME, "gsprof-tend");
+    pthread_mutex_lock(&daemon->lock);
+    while (!daemon->stopping) {
+        const struct timespec due = timespec_of(gsp_now_ns() + TEND_EVERY_NS);
+        if (pthread_cond_timedwait(&daemon->changed, &daemon->lock, &due) != ETIMEDOUT)
+            continue;
+        pthread_mutex_unlock(&daemon->lock);
+        gsp_sessions_tend(daemon->sessions, gsp_realtime_ns());
+        gsp_targets_tend(daemon->targets);
+        gsp_daemon__rewatch(daemon);
+        pthread_mutex_lock(&daemon->lock);
+    }
+    pthread_mutex_unlock(&daemon->lock);
+    return NULL;
+}

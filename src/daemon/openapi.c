@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "daemon/routes_internal.h"
+
+static const char ERROR_SCHEMA[] =
+    "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
+    "\"required\":[\"code\",\"message\",\"hint\"],\"properties\":{\"code\":{\"type\":\"string\"},"
+    "\"message\":{\"type\":\"string\"},\"hint\":{\"type\":[\"string\",\"null\"]}}}}}";
+
+static void put_parameter(struct gsp_json *json, struct gsp_sv name, const char *where,
+                          const char *type)
+{
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "name");
+    gsp_json_sv(json, name);
+    gsp_json_key(json, "in");
+    gsp_json_str(json, where);
+    gsp_json_key(json, "required");
+    gsp_json_bool(json, strcmp(where, "path") == 0);
+    gsp_json_key(json, "schema");
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "type");
+    gsp_json_str(json, type);
+    gsp_json_obj_end(json);
+    gsp_json_obj_end(json);
+}
+
+static void put_parameters(struct gsp_json *json, const struct gsp_route *route)
+{
+    const char *open = strchr(route->path, '{');
+    if (!open && !route->query)
+        return;
+    gsp_json_key(json, "parameters");
+    gsp_json_arr_begin(json);
+    if (open) {
+        const struct gsp_sv name = {open + 1, strcspn(open + 1, "}")};
+        const bool is_pid = gsp_sv_eq(name, gsp_sv_of("pid"));
+        put_parameter(json, name, "path", is_pid ? "integer" : "string");
+    }
+    struct gsp_sv rest = gsp_sv_of(route->query);
+    struct gsp_sv word;
+    while (rest.p && gsp_sv_split(&rest, ' ', &word))
+        put_parameter(json, word, "query", "string");
+    gsp_json_arr_end(json);
+}
+
+static void put_content(struct gsp_json *json, const char *type, const char *schema)
+{
+    /* Without its charset. */
+    const struct gsp_sv bare = {type, strcspn(type, ";")};
+    gsp_json_key(json, "content");
+    gsp_json_obj_begin(json);
+    gsp_json_keysv(json, bare);
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "schema");
+    gsp_json_raw(json, gsp_sv_of(schema));
+    gsp_json_obj_end(json);
+    gsp_json_obj_end(json);
+}
+
+static void put_body(struct gsp_json *json, const struct gsp_route *route)
+{
+    gsp_auto_buf schema = {0};
+    if (!route->body)
+        return;
+    gsp_buf_printf(&schema, "{\"type\":\"object\",\"properties\":%s}", route->body);
+    const char *text = gsp_buf_cstr(&schema);
+    gsp_json_key(json, "requestBody");
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "required");
+    gsp_json_bool(json, false);
+    put_content(json, "application/json", text ? text : "{}");
+    gsp_json_obj_end(json);
+}
+
+static void put_response(struct gsp_json *json, struct gsp_sv status, const char *text,
+                         const char *type, const char *schema)
+{
+    gsp_json_keysv(json, status);
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "description");
+    gsp_json_str(json, text);
+    put_content(json, type, schema);
+    gsp_json_obj_end(json);
+}
+
+static const char *schema_of(const struct gsp_route *route)
+{
+    if (route->schema)
+        return route->schema;
+    return strcmp(route->content, "application/json") == 0 ? "{\"type\":\"object\"}"
+                                                           : "{\"type\":\"string\"}";
+}
+
+static void put_responses(struct gsp_json *json, const struct gsp_route *route)
+{
+    gsp_json_key(json, "responses");
+    gsp_json_obj_begin(json);
+    put_response(json, gsp_sv_of("200"), "what was asked for", route->content, schema_of(route));
+    struct gsp_sv rest = gsp_sv_of(route->faults);
+    struct gsp_sv status;
+    while (rest.p && gsp_sv_split(&rest, ' ', &status)) {
+        if (status.len)
+            put_response(json, status, "why not", "application/json", ERROR_SCHEMA);
+    }
+    if (!route->open)
+        put_response(json, gsp_sv_of("401"), "the token is missing", "application/json",
+                     ERROR_SCHEMA);
+    gsp_json_obj_end(json);
+}
+
+static void put_operation(struct gsp_json *json, const struct gsp_route *route)
+{
+    char method[8];
+    size_t len = 0;
+    for (; route->method[len] && len < sizeof(method) - 1; len++)
+        method[len] = (char)(route->method[len] - 'A' + 'a');
+    method[len] = '\0';
+    gsp_json_key(json, method);
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "summary");
+    gsp_json_str(json, route->summary);
+    put_parameters(json, route);
+    put_body(json, route);
+    put_responses(json, route);
+    gsp_json_obj_end(json);
+}
+
+/* Whether the path stood further up in the table. */
+static bool is_told(const struct gsp_route *route)
+{
+    for (const struct gsp_route *before = gsp_routes; before < route; before++) {
+        if (strcmp(before->path, route->path) == 0)
+            return true;
+    }
+    return false;
+}
+
+void gsp_route_openapi(struct gsp_route_call *call GSP_UNUSED, struct gsp_http_answer *answer)
+{
+    struct gsp_json json;
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "openapi");
+    gsp_json_str(&json, "3.1.0");
+    gsp_json_key(&json, "info");
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "title");
+    gsp_json_str(&json, "gsprof");
+    gsp_json_key(&json, "version");
+    gsp_json_str(&json, GSP_VERSION);
+    gsp_json_obj_end(&json);
+    gsp_json_key(&json, "components");
+    gsp_json_raw(&json, gsp_sv_of("{\"securitySchemes\":{\"token\":{\"type\":\"http\","
+                                  "\"scheme\":\"bearer\"}}}"));
+    gsp_json_key(&json, "paths");
+    gsp_json_obj_begin(&json);
+    for (const struct gsp_route *route = gsp_routes; route->method; route++) {
+        if (is_told(route))
+            continue;
+        gsp_json_key(&json, route->path);
+        gsp_json_obj_begin(&json);
+        for (const struct gsp_route *same = route; same->method; same++) {
+            if (strcmp(same->path, route->path) == 0)
+                put_operation(&json, same);
+        }
+        gsp_json_obj_end(&json);
+    }
+    gsp_json_obj_end(&json);
+    gsp_json_obj_end(&json);
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/query_worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/time.h"
+#include "daemon/sessions.h"
+#include "export/rows_arrow.h"
+#include "export/rows_csv.h"
+#include "export/rows_json.h"
+#include "ring/place.h"
+#include "store/batch.h"
+#include "store/store.h"
+
+#define ARGS_MAX       32U
+#define ERR_BYTES_MAX  ((size_t)64 << 10)
+#define SQL_BYTES_MAX  ((size_t)1 << 20)
+/* A query's answer; a worker that writes more is ended by the kernel. */
+#define OUT_BYTES_MAX  ((rlim_t)512 << 20)
+#define SESSIONS_BYTES ((size_t)256 << 20)
+/* How long a worker may take beyond its own limit to tell so. */
+#define GRACE_NS       (2 * GSP_NS_PER_S)
+
+extern char **environ;
+
+/* A file in memory with these bytes, to be read from its start. */
+static int memory_file(struct gsp_sv bytes, struct gsp_err *err)
+{
+    int fd = memfd_create("gsprof", MFD_CLOEXEC);
+    if (fd < 0)
+        return gsp_err_set(err, GSP_E_NOMEM, errno, "no memory for a file");
+    if (gsp_fd_write_all(fd, bytes.p, bytes.len, NULL) < 0 || lseek(fd, 0, SEEK_SET) < 0) {
+        close(fd);
+        return gsp_err_set(err, GSP_E_NOMEM, errno, "no memory for a file");
+    }
+    return fd;
+}
+
+/* The files of a worker, on this side. */
+struct files {
+    int in;
+    int out;
+    int err;
+    int extra;
+};
+
+static void close_files(const struct files *files)
+{
+    gsp_fd_close(&files->in);
+    gsp_fd_close(&files->out);
+    gsp_fd_close(&files->err);
+    gsp_fd_close(&files->extra);
+}
+
+static int open_files(const struct gsp_worker_order *order, struct files *files,
+                      struct gsp_err *err)
+{
+    const struct gsp_sv nothing = {"", 0};
+    *files = (struct files){-1, -1, -1, -1};
+    int *const to[] = {&files->in, &files->out, &files->err, &files->extra};
+    const struct gsp_sv bytes[] = {order->input, nothing, nothing, order->extra};
+    for (size_t i = 0; i < GSP_COUNT(to); i++) {
+        int fd = memory_file(bytes[i], err);
+        if (fd < 0)
+            return fd;
+        /* Above those that the worker will have them as, so that none overwrites another. */
+        *to[i] = fcntl(fd, F_DUPFD_CLOEXEC, 10);
+        close(fd);
+        if (*to[i] < 0)
+            return gsp_err_set(err, GSP_E_IO, errno, "no descriptor for a worker");
+    }
+    return GSP_OK;
+}
+
+static int spawn(const struct gsp_worker_order *order, const struct files *files, pid_t *pid)
+{
+    /* Execs take pointers to what they do not change. */
+    union {
+        const char *given;
+        char *taken;
+    } words[ARGS_MAX + 2] = {{.given = "gsprof"}};
+    char *argv[ARGS_MAX + 2] = {words[0].taken};
+    for (size_t i = 0; order->args[i] && i < ARGS_MAX; i++) {
+        words[i + 1].given = order->args[i];
+        argv[i + 1] = words[i + 1].taken;
+    }
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t none;
+    sigset_t reset;
+    sigemptyset(&none);
+    sigemptyset(&reset);
+    sigaddset(&reset, SIGPIPE);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, files->in, 0);
+    posix_spawn_file_actions_adddup2(&actions, files->out, 1);
+    posix_spawn_file_actions_adddup2(&actions, files->err, 2);
+    posix_spawn_file_actions_adddup2(&actions, files->extra, GSP_WORKER_EXTRA_FD);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setsigmask(&attr, &none); /* the daemon's threads have signals blocked */
+    posix_spawnattr_setsigdefault(&attr, &reset);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    int sys = posix_spawn(pid, "/proc/self/exe", &actions, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&actions);
+    return sys;
+}
+
+/* Waits for its end, or kills it.  *status is as waitpid() has it; false: it took too long. */
+static bool wait_for(pid_t pid, int64_t timeout_ns, int *status)
+{
+    gsp_auto_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0U);
+    struct pollfd end = {.fd = pidfd, .events = POLLIN};
+    const int64_t until_ns = gsp_now_ns() + timeout_ns;
+    bool ended = false;
+    while (!ended) {
+        const int64_t left_ns = until_ns - gsp_now_ns();
+        if (left_ns <= 0)
+            break;
+        int64_t step_ms = left_ns / GSP_NS_PER_MS + 1;
+        /* Without a descriptor of the process there is nothing to wait on but time. */
+        if (pidfd < 0)
+            step_ms = step_ms < 5 ? step_ms : 5;
+        poll(&end, pidfd >= 0, (int)(step_ms < 60000 ? step_ms : 60000));
+        ended = waitpid(pid, status, WNOHANG) == pid;
+    }
+    if (ended)
+        return true;
+    kill(pid, SIGKILL);
+    while (waitpid(pid, status, 0) < 0 && errno == EINTR)
+        ;
+    return false;
+}
+
+int gsp_worker_run(const struct gsp_worker_order *order, struct gsp_worker_result *out,
+                   struct gsp_err *err)
+{
+    struct files files;
+    pid_t pid = 0;
+    int status = 0;
+    *out = (struct gsp_worker_result){.out_fd = -1};
+    int rc = open_files(order, &files, err);
+    if (rc == GSP_OK) {
+        int sys = spawn(order, &files, &pid);
+        if (sys)
+            rc = gsp_err_set(err, GSP_E_IO, sys, "a worker could not be started");
+    }
+    if (rc == GSP_OK && !wait_for(pid, order->timeout_ns + GRACE_NS, &status))
+        rc = gsp_err_set(err, GSP_E_TIMEOUT, 0, "it took longer than %.3g s",
+                         (double)order->timeout_ns / 1e9);
+    else if (rc == GSP_OK && WIFSIGNALED(status))
+        rc = WTERMSIG(status) == SIGXFSZ
+                 ? gsp_err_set(err, GSP_E_LIMIT, 0, "the answer is too long")
+                 : gsp_err_set(err, GSP_E_NOMEM, 0, "the worker was ended by signal %d",
+                               WTERMSIG(status));
+    if (rc == GSP_OK && lseek(files.err, 0, SEEK_SET) == 0)
+        gsp_ignore(gsp_fd_read_all(files.err, ERR_BYTES_MAX, &out->err, NULL));
+    if (rc == GSP_OK) {
+        out->status = WEXITSTATUS(status);
+        out->out_fd = files.out;
+        files.out = -1;
+        lseek(out->out_fd, 0, SEEK_SET);
+    }
+    close_files(&files);
+    return rc;
+}
+
+/* From here on: the worker itself. */
+
+static int worker_fail(const struct gsp_err *err, const struct gsp_sql_error *where)
+{
+    gsp_auto_buf text = {0};
+    struct gsp_json json;
+    gsp_json_init(&json, &text);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "code");
+    gsp_json_str(&json, gsp_err_name(err->code));
+    gsp_json_key(&json, "status");
+    gsp_json_i64(&json, err->code == GSP_E_USAGE ? 400 : gsp_err_http_status(err->code));
+    gsp_json_key(&json, "message");
+    gsp_json_str(&json, err->msg);
+    gsp_json_key(&json, "line");
+    gsp_json_u64(&json, where->line);
+    gsp_json_key(&json, "column");
+    gsp_json_u64(&json, where->column);
+    gsp_json_key(&json, "candidate");
+    gsp_json_str(&json, where->candidate[0] ? where->candidate : NULL);
+    gsp_json_obj_end(&json);
+    gsp_ignore(gsp_fd_write_all(STDERR_FILENO, text.p, text.len, NULL)); /* nowhere else to tell */
+    return gsp_err_exit_status(err->code);
+}
+
+static void limit_self(const struct gsp_query_order *order)
+{
+    const struct rlimit bytes = {OUT_BYTES_MAX, OUT_BYTES_MAX};
+    const rlim_t seconds = (rlim_t)(order->timeout_ns / GSP_NS_PER_S + 5);
+    setrlimit(RLIMIT_FSIZE, &bytes);
+    /* For a worker whose daemon was killed. */
+    alarm((unsigned)seconds);
+    /* When memory is short, this is what has to go. */
+    gsp_auto_fd fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        gsp_ignore(gsp_fd_write_all(fd, "1000", 4, NULL)); /* then it is not */
+}
+
+static int append_session(struct gsp_batch *batch, const struct gsp_session *session,
+                          struct gsp_err *err)
+{
+    const char *status = session->failed ? "failed" : "done";
+    const struct gsp_row_session_list row = {
+        .ts_ns = session->start_ns,
+        .mono_ns = GSP_NULL_I64,
+        .name = gsp_batch_intern(batch, gsp_sv_of(session->name)),
+        .status = gsp_batch_intern(batch, gsp_sv_of(session->active ? "active" : status)),
+        .end_ns = session->end_ns ? session->end_ns : GSP_NULL_I64,
+        .frames = (int64_t)session->frame_count,
+        .freq_ms = gsp_null_f64(),
+        .file = gsp_batch_intern(batch, gsp_sv_of(session->file)),
+        .labels = {NULL, 0},
+    };
+    return gsp_batch_append(batch, &row, err);
+}
+
+static int add_sessions(struct gsp_store *store, struct gsp_err *err)
+{
+    gsp_auto_buf bytes = {0};
+    struct gsp_batch *batch = NULL;
+    char host[256] = "";
+    if (gsp_fd_read_all(GSP_WORKER_EXTRA_FD, SESSIONS_BYTES, &bytes, NULL) < 0)
+        return GSP_OK; /* started by hand, without the file */
+    gethostname(host, sizeof(host) - 1);
+    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_session_list), host, GSP_NULL_I64, GSP_NULL_I64,
+                           &batch, err);
+    for (size_t at = 0; rc == GSP_OK && at + sizeof(struct gsp_session) <= bytes.len;
+         at += sizeof(struct gsp_session)) {
+        struct gsp_session session;
+        memcpy(&session, bytes.p + at, sizeof(session));
+        rc = append_session(batch, &session, err);
+    }
+    if (rc < 0) {
+        gsp_batch_free(batch);
+        return rc;
+    }
+    return gsp_store_add_batch(store, batch, err);
+}
+
+static int open_store(const struct gsp_query_order *order, struct gsp_store **out,
+                      struct gsp_err *err)
+{
+    const struct gsp_store_options options = {.memory_bytes = order->memory_bytes,
+                                              .timeout_ns = order->timeout_ns,
+                                              .row_limit = order->row_limit};
+    struct gsp_places places = {0};
+    int rc = gsp_store_open(&options, out, err);
+    if (rc == GSP_OK)
+        rc = add_sessions(*out, err);
+    if (rc == GSP_OK)
+        rc = gsp_places_read(&places, err);
+    for (size_t i = 0; rc == GSP_OK && i < places.count; i++) {
+        /* One that went away meanwhile, or is broken, is not the query's failure. */
+        gsp_ignore(gsp_store_add_place(*out, &places.at[i], NULL));
+    }
+    gsp_places_free(&places);
+    return rc == GSP_OK ? gsp_store_lock(*out, err) : rc;
+}
+
+static int write_rows(const struct gsp_query_order *order, struct gsp_rows *rows,
+                      struct gsp_err *err)
+{
+    struct gsp_out out;
+    gsp_out_init(&out, STDOUT_FILENO);
+    int rc = GSP_OK;
+    if (strcmp(order->format, "csv") == 0)
+        rc = gsp_rows_csv(rows, &out, err);
+    else if (strcmp(order->format, "arrow") == 0)
+        rc = gsp_rows_arrow(rows, &out, err);
+    else
+        rc = gsp_rows_json(rows, &out, err);
+    int finished = gsp_out_finish(&out, rc < 0 ? NULL : err);
+    return rc < 0 ? rc : finished;
+}
+
+int gsp_query_worker_main(const struct gsp_query_order *order)
+{
+    gsp_auto_buf sql = {0};
+    struct gsp_store *store = NULL;
+    struct gsp_rows *rows = NULL;
+    struct gsp_sql_error where = {0};
+    struct gsp_err err = {0};
+    limit_self(order);
+    int rc = gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, &sql, &err);
+    if (rc == GSP_OK)
+        rc = open_store(order, &store, &err);
+    if (rc == GSP_OK)
+        rc = gsp_store_query(store, gsp_buf_sv(&sql), &rows, &where, &err);
+    if (rc == GSP_OK)
+        rc = write_rows(order, rows, &err);
+    int status = rc < 0 ? worker_fail(&err, &where) : 0;
+    gsp_rows_free(rows);
+    gsp_store_close(store);
+    return status;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * routes.h -- from a request's method and path to what answers it.
+ *
+ * Used by: daemon.c, which gives these to the HTTP server; ctx is the struct gsp_daemon.
+ * Threads: all, at once.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "http/server.h"
+
+void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
+                       struct gsp_http_answer *answer);
+bool gsp_routes_is_slow(void *ctx, const char *method, const char *path);
+bool gsp_routes_is_public(void *ctx, const char *path);

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "daemon/query_worker.h"
+#include "daemon/routes_internal.h"
+#include "export/format.h"
+
+#define QUERIES_MAX     4U
+#define DUMP_TIMEOUT_NS (20 * GSP_NS_PER_S)
+#define DUMP_BYTES_MAX  ((size_t)64 << 20)
+#define RECORD_RATE_HZ  100.0
+#define RECORD_S        10.0
+
+static void put_setting(struct gsp_json *json, const struct gsp_settings *settings, size_t i)
+{
+    const struct gsp_setting *about = gsp_setting_at(i);
+    gsp_auto_buf name = {0};
+    gsp_buf_printf(&name, GSP_SETTING_PREFIX "%s", about->name);
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "name");
+    gsp_json_sv(json, gsp_buf_sv(&name));
+    gsp_json_key(json, "value");
+    gsp_setting_json(settings, i, json);
+    gsp_json_key(json, "type");
+    gsp_json_str(json, about->type);
+    gsp_json_key(json, "default");
+    gsp_json_str(json, about->fallback);
+    gsp_json_key(json, "origin");
+    gsp_json_str(json, gsp_setting_origin_name((enum gsp_setting_origin)settings->origin[i]));
+    gsp_json_key(json, "mutable");
+    gsp_json_bool(json, about->live);
+    gsp_json_key(json, "description");
+    gsp_json_str(json, about->doc);
+    gsp_json_obj_end(json);
+}
+
+void gsp_route_config(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_settings settings;
+    struct gsp_json json;
+    gsp_routes__settings(call->daemon, &settings);
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "config");
+    gsp_json_obj_begin(&json);
+    for (size_t i = 0; gsp_setting_at(i); i++) {
+        gsp_auto_buf name = {0};
+        gsp_buf_printf(&name, GSP_SETTING_PREFIX "%s", gsp_setting_at(i)->name);
+        gsp_json_keysv(&json, gsp_buf_sv(&name));
+        gsp_setting_json(&settings, i, &json);
+    }
+    gsp_json_obj_end(&json);
+    gsp_json_key(&json, "settings");
+    gsp_json_arr_begin(&json);
+    for (size_t i = 0; gsp_setting_at(i); i++)
+        put_setting(&json, &settings, i);
+    gsp_json_arr_end(&json);
+    gsp_json_obj_end(&json);
+}
+
+/* Changes one setting in a copy; false, and *answer tells, when it cannot be. */
+static bool change(struct gsp_settings *settings, struct gsp_sv name, struct gsp_sv value,
+                   struct gsp_http_answer *answer)
+{
+    struct gsp_err err = {0};
+    gsp_auto_buf hint = {0};
+    int i = gsp_setting_find(name);
+    if (i < 0) {
+        const char *nearest = gsp_setting_nearest(name);
+        gsp_err_fill(&err, GSP_E_USAGE, 0, "there is no setting %.*s",
+                     (int)(name.len < 100 ? name.len : 100), name.p);
+        if (nearest)
+            gsp_buf_printf(&hint, "did you mean " GSP_SETTING_PREFIX "%s?", nearest);
+        else
+            gsp_buf_puts(&hint, "GET /config lists all");
+        gsp_routes__fail(answer, &err, gsp_buf_cstr(&hint));
+        return false;
+    }
+    if (!gsp_setting_at((size_t)i)->live) {
+        gsp_err_fill(&err, GSP_E_PERM, 0, "%s cannot change while the daemon runs",
+                     gsp_setting_at((size_t)i)->name);
+        gsp_routes__fail(answer, &err, "set it in config.toml, or by a flag of serve");
+        return false;
+    }
+    if (gsp_setting_set(settings, (size_t)i, value, GSP_FROM_REQUEST, &err) < 0) {
+        gsp_routes__fail(answer, &err, NULL);
+        return false;
+    }
+    return true;
+}
+
+/* All of it, or nothing. */
+void gsp_route_config_put(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_settings settings;
+    struct gsp_sv name;
+    gsp_auto_buf value = {0};
+    gsp_routes__settings(call->daemon, &settings);
+    for (size_t i = 0; gsp_body_member(call->body, i, &name, &value); i++) {
+        if (!change(&settings, name, gsp_buf_sv(&value), answer))
+            return;
+        gsp_buf_clear(&value);
+    }
+    gsp_daemon_reload(call->daemon, &settings);
+    gsp_route_config(call, answer);
+}
+
+void gsp_route_targets(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_daemon *daemon = call->daemon;
+    struct gsp_json json;
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "allow_control");
+    gsp_json_bool(&json, daemon->settings.allow_control);
+    gsp_json_key(&json, "watched");
+    gsp_json_arr_begin(&json);
+    pthread_mutex_lock(&daemon->lock);
+    for (size_t i = 0; i < daemon->watched_count; i++)
+        gsp_json_i64(&json, daemon->watched[i]);
+    pthread_mutex_unlock(&daemon->lock);
+    gsp_json_arr_end(&json);
+    gsp_targets_json(daemon->targets, &json);
+    gsp_json_obj_end(&json);
+}
+
+static void tell_done(struct gsp_http_answer *answer, int32_t pid, const char *what)
+{
+    struct gsp_json json;
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "success");
+    gsp_json_bool(&json, true);
+    gsp_json_key(&json, "pid");
+    gsp_json_i64(&json, pid);
+    gsp_json_key(&json, "message");
+    gsp_json_str(&json, what);
+    gsp_json_obj_end(&json);
+}
+
+void gsp_route_attach(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_err err = {0};
+    int32_t pid = 0;
+    if (!gsp_routes__pid(call, &pid, answer))
+        return;
+    if (gsp_targets_attach(call->daemon->targets, pid, &err) < 0) {
+        gsp_routes__fail(answer, &err, NULL);
+        return;
+    }
+    gsp_daemon__rewatch(call->daemon);
+    tell_done(answer, pid, "the process is watched");
+}
+
+void gsp_route_detach(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_err err = {0};
+    int32_t pid = 0;
+    if (!gsp_routes__pid(call, &pid, answer))
+        return;
+    if (gsp_targets_detach(call->daemon->targets, pid, &err) < 0) {
+        gsp_routes__fail(answer, &err, "GET /targets lists those that are");
+        return;
+    }
+    gsp_daemon__rewatch(call->daemon);
+    tell_done(answer, pid, "the process is watched no more");
+}
+
+/* The first line of what a worker said, without its name. */
+static void first_line(const struct gsp_buf *said, struct gsp_err *err)
+{
+    static const char prefix[] = "gsprof: ";
+    struct gsp_sv line = gsp_buf_sv(said);
+    const char *end = line.len ? memchr(line.p, '\n', line.len) : NULL;
+    if (end)
+        line.len = (size_t)(end - line.p);
+    if (gsp_sv_starts(line, prefix)) {
+        line.p += sizeof(prefix) - 1;
+        line.len -= sizeof(prefix) - 1;
+    }
+    snprintf(err->msg, sizeof(err->msg), "%.*s", (int)(line.len < 200 ? line.len : 200),
+             line.p ? line.p : "");
+}
+
+/* The code behind an exit status of this program, as far as statuses tell them apart. */
+static int code_of(int status)
+{
+    static const int codes[] = {GSP_E_PERM, GSP_E_NOPROC, GSP_E_TORN, GSP_E_FORMAT, GSP_E_NOMEM};
+    for (size_t i = 0; i < GSP_COUNT(codes); i++) {
+        if (gsp_err_exit_status(codes[i]) == status)
+            return codes[i];
+    }
+    return GSP_E_IO;
+}
+
+void gsp_route_dump(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_worker_result result;
+    struct gsp_err err = {0};
+    char pid_text[16];
+    int32_t pid = 0;
+    if (!gsp_routes__pid(call, &pid, answer))
+        return;
+    snprintf(pid_text, sizeof(pid_text), "%d", pid);
+    const char *const args[] = {"dump", "--json", "--pid", pid_text, NULL};
+    const struct gsp_worker_order order = {.args = args, .timeout_ns = DUMP_TIMEOUT_NS};
+    if (gsp_worker_run(&order, &result, &err) < 0) {
+        gsp_routes__fail(answer, &err, NULL);
+        return;
+    }
+    if (result.status != 0) {
+        err.code = code_of(result.status);
+        first_line(&result.err, &err);
+        gsp_routes__fail(answer, &err, NULL);
+    } else if (gsp_fd_read_all(result.out_fd, DUMP_BYTES_MAX, &answer->body, &err) < 0) {
+        gsp_routes__fail(answer, &err, NULL);
+    }
+    gsp_fd_close(&result.out_fd);
+    gsp_buf_free(&result.err);
+}
+
+/* What a request for a recording says. */
+struct wish {
+    double duration_s;
+    double rate_hz;
+    char stem[256];
+    char session[256];
+    bool native;
+    bool subprocesses;
+};
+
+static int read_text(const struct gsp_body *body, const char *key, char out[256],
+                     struct gsp_err *err)
+{
+    struct gsp_sv text = {0};
+    int rc = gsp_body_text(body, key, &text, err);
+    if (rc <= 0)
+        return rc;
+    rc = gsp_session_name_check(text, err);
+    if (rc < 0)
+        return rc;
+    snprintf(out, 256, "%.*s", (int)(text.len < 255 ? text.len : 255), text.p);
+    return GSP_OK;
+}
+
+static bool read_wish(const struct gsp_route_call *call, int32_t pid, struct wish *wish,
+                      struct gsp_http_answer *answer)
+{
+    struct gsp_session session;
+    struct gsp_err err = {0};
+    *wish = (struct wish){.duration_s = RECORD_S, .rate_hz = RECORD_RATE_HZ};
+    if (!gsp_routes__number(call, "duration", 0.01, 86400, &wish->duration_s, answer) ||
+        !gsp_routes__number(call, "rate", 1, 10000, &wish->rate_hz, answer))
+        return false;
+    snprintf(wish->stem, sizeof(wish->stem), "stacks_%d", pid);
+    int rc = gsp_body_bool(call->body, "native", &wish->native, &err);
+    if (rc >= 0)
+        rc = gsp_body_bool(call->body, "subprocesses", &wish->subprocesses, &err);
+    if (rc >= 0)
+        rc = read_text(call->body, "name", wish->stem, &err);
+    if (rc >= 0)
+        rc = read_text(call->body, "session", wish->session, &err);
+    if (rc >= 0 && wish->session[0]) {
+        rc = gsp_sessions_find(call->daemon->sessions, wish->session, &session, &err);
+        if (rc == GSP_OK && !session.active)
+            rc = gsp_err_set(&err, GSP_E_NOFILE, 0, "session %.180s has ended", wish->session);
+        if (rc == GSP_OK)
+            snprintf(wish->stem, sizeof(wish->stem), "%.200s.%d", wish->session, pid);
+    }
+    if (rc < 0)
+        gsp_routes__fail(answer, &err, NULL);
+    return rc >= 0;
+}
+
+void gsp_route_record(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct wish wish;
+    struct gsp_err err = {0};
+    char file[300];
+    int32_t pid = 0;
+    if (!gsp_routes__pid(call, &pid, answer) || !read_wish(call, pid, &wish, answer))
+        return;
+    const struct gsp_recording_order order = {
+        .pid = pid,
+        .rate_hz = wish.rate_hz,
+        .duration_ns = (int64_t)(wish.duration_s * 1e9),
+        .session = wish.session,
+        .stem = wish.stem,
+        .native = wish.native,
+        .subprocesses = wish.subprocesses,
+    };
+    if (gsp_targets_record(call->daemon->targets, &order, file, &err) < 0) {
+        gsp_routes__fail(answer, &err, NULL);
+        return;
+    }
+    struct gsp_json json;
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "success");
+    gsp_json_bool(&json, true);
+    gsp_json_key(&json, "pid");
+    gsp_json_i64(&json, pid);
+    gsp_json_key(&json, "file");
+    gsp_json_str(&json, file);
+    gsp_json_key(&json, "duration_s");
+    gsp_json_f64(&json, wish.duration_s);
+    gsp_json_key(&json, "message");
+    gsp_json_str(&json, "recording; GET /flamegraph shows it, also before its end");
+    gsp_json_obj_end(&json);
+}
+
+static int draw(const char *path, int *out_fd, struct gsp_err *err)
+{
+    const struct gsp_format *svg = gsp_format_find("svg");
+    struct gsp_profile *profile = NULL;
+    struct gsp_out out;
+    if (!svg || !svg->write)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no format svg");
+    int rc = gsp_format_load(path, gsp_format_find("gsp"), false, &profile, err);
+    if (rc < 0)
+        return rc;
+    int fd = memfd_create("gsprof-svg", MFD_CLOEXEC);
+    if (fd < 0) {
+        gsp_profile_free(profile);
+        return gsp_err_set(err, GSP_E_NOMEM, errno, "no memory for a picture");
+    }
+    gsp_out_init(&out, fd);
+    rc = svg->write(profile, NULL, &out, err);
+    int finished = gsp_out_finish(&out, rc < 0 ? NULL : err);
+    rc = rc < 0 ? rc : finished;
+    gsp_profile_free(profile);
+    if (rc < 0)
+        close(fd);
+    else
+        *out_fd = fd;
+    return rc;
+}
+
+void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    const char *session = gsp_http_query(call->request, "session");
+    const char *pid_text = gsp_http_query(call->request, "pid");
+    gsp_auto_buf path = {0};
+    struct gsp_err err = {0};
+    int64_t pid = 0;
+    char file[300];
+    if (pid_text && gsp_parse_i64(pid_text, 1, INT32_MAX, &pid, &err) < 0) {
+        gsp_routes__fail(answer, &err, "pid is a number");
+        return;
+    }
+    if (!gsp_targets_file(call->daemon->targets, session, (int32_t)pid, file)) {
+        gsp_http_fail(answer, 404, "NOFILE", "no such recording",
+                      "POST /targets/PID/record makes one; GET /targets lists all");
+        return;
+    }
+    gsp_buf_printf(&path, "%s/%s", call->daemon->settings.output_dir, file);
+    const char *text = gsp_buf_cstr(&path);
+    if (!text || draw(text, &answer->file_fd, &err) < 0)
+        gsp_routes__fail(answer, &err, NULL);
+}
+
+/* The answer to a query that failed: what the worker said, with a hint. */
+static void query_failed(const struct gsp_worker_result *result, struct gsp_http_answer *answer)
+{
+    struct gsp_body *said = NULL;
+    struct gsp_sv code = gsp_sv_of("IO");
+    struct gsp_sv message = gsp_sv_of("the query failed");
+    struct gsp_sv candidate = {0};
+    struct gsp_buf texts[3] = {{0}, {0}, {0}};
+    double status = 500;
+    double line = 0;
+    double column = 0;
+    if (gsp_body_read(gsp_buf_sv(&result->err), &said, NULL) == GSP_OK) {
+        gsp_ignore(gsp_body_text(said, "code", &code, NULL));
+        gsp_ignore(gsp_body_text(said, "message", &message, NULL));
+        gsp_ignore(gsp_body_text(said, "candidate", &candidate, NULL));
+        gsp_ignore(gsp_body_f64(said, "status", &status, NULL));
+        gsp_ignore(gsp_body_f64(said, "line", &line, NULL));
+        gsp_ignore(gsp_body_f64(said, "column", &column, NULL));
+    }
+    gsp_buf_putsv(&texts[0], code);
+    gsp_buf_putsv(&texts[1], message);
+    if (line > 0)
+        gsp_buf_printf(&texts[2], "line %.0f, column %.0f", line, column);
+    if (candidate.len) {
+        gsp_buf_puts(&texts[2], line > 0 ? "; did you mean " : "did you mean ");
+        gsp_buf_putsv(&texts[2], candidate);
+        gsp_buf_putc(&texts[2], '?');
+    }
+    gsp_http_fail(answer, (int)status, gsp_buf_cstr(&texts[0]), gsp_buf_cstr(&texts[1]),
+                  texts[2].len ? gsp_buf_cstr(&texts[2]) : NULL);
+    gsp_body_free(said);
+    for (size_t i = 0; i < GSP_COUNT(texts); i++)
+        gsp_buf_free(&texts[i]);
+}
+
+/* What a query asks for. */
+struct question {
+    struct gsp_sv sql;
+    char format[8];
+    char rows[24];
+    char memory[24];
+    char timeout[32];
+};
+
+static bool read_question(const struct gsp_route_call *call, const struct gsp_settings *settings,
+                          struct question *out, struct gsp_http_answer *answer)
+{
+    struct gsp_sv format = gsp_sv_of("json");
+    struct gsp_err err = {0};
+    double rows = (double)settings->query_rows;
+    if (!gsp_routes__number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
+        return false;
+    int rc = gsp_body_text(call->body, "sql", &out->sql, &err);
+    if (rc == 0)
+        rc = gsp_err_set(&err, GSP_E_USAGE, 0, "sql is missing");
+    if (rc > 0)
+        rc = gsp_body_text(call->body, "format", &format, &err);
+    if (rc >= 0 && !gsp_sv_eq(format, gsp_sv_of("json")) && !gsp_sv_eq(format, gsp_sv_of("csv")) &&
+        !gsp_sv_eq(format, gsp_sv_of("arrow")))
+        rc = gsp_err_set(&err, GSP_E_USAGE, 0, "format must be json, csv or arrow");
+    if (rc < 0) {
+        gsp_routes__fail(answer, &err, "send {\"sql\": \"SELECT ...\"}");
+        return false;
+    }
+    snprintf(out->format, sizeof(out->format), "%.*s", (int)format.len, format.p);
+    snprintf(out->rows, sizeof(out->rows), "%.0f", rows);
+    snprintf(out->memory, sizeof(out->memory), "%lldM", (long long)settings->query_memory_mb);
+    snprintf(out->timeout, sizeof(out->timeout), "%lldms",
+             (long long)(settings->query_timeout_ns / GSP_NS_PER_MS));
+    return true;
+}
+
+static const char *type_of(const char *format)
+{
+    if (strcmp(format, "csv") == 0)
+        return "text/csv; charset=utf-8";
+    return strcmp(format, "arrow") == 0 ? "application/vnd.apache.arrow.stream"
+                                        : "application/json";
+}
+
+static void ask(struct gsp_daemon *daemon, const struct question *question, int64_t timeout_ns,
+                struct gsp_http_answer *answer)
+{
+    struct gsp_session *all = NULL;
+    size_t count = 0;
+    struct gsp_worker_result result;
+    struct gsp_err err = {0};
+    const char *const args[] = {"query-worker",    "--format", question->format, "--limit",
+                                question->rows,    "--memory", question->memory, "--timeout",
+                                question->timeout, NULL};
+    gsp_ignore(gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* then none */
+    const struct gsp_worker_order order = {.args = args,
+                                           .input = question->sql,
+                                           .extra = {(const char *)all, count * sizeof(*all)},
+                                           .timeout_ns = timeout_ns};
+    int rc = gsp_worker_run(&order, &result, &err);
+    free(all);
+    if (rc < 0) {
+        gsp_routes__fail(answer, &err, "ask for less, or raise gsprof.query_timeout");
+        return;
+    }
+    if (result.status != 0) {
+        query_failed(&result, answer);
+        gsp_fd_close(&result.out_fd);
+    } else {
+        answer->file_fd = result.out_fd;
+        answer->content_type = type_of(question->format);
+    }
+    gsp_buf_free(&result.err);
+}
+
+void gsp_route_query(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_daemon *daemon = call->daemon;
+    struct gsp_settings settings;
+    struct question question = {0};
+    gsp_routes__settings(daemon, &settings);
+    if (!read_question(call, &settings, &question, answer))
+        return;
+    if (atomic_fetch_add(&daemon->queries, 1) >= QUERIES_MAX)
+        gsp_http_fail(answer, 503, "BUSY", "other queries are running", "try again");
+    else
+        ask(daemon, &question, settings.query_timeout_ns, answer);
+    atomic_fetch_sub(&daemon->queries, 1);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * routes_internal.h -- the table of routes, and what the functions behind it share.
+ *
+ * /openapi.json is made from the same table, so it cannot disagree with what is served.
+ * Used by: routes*.c, stream.c, prometheus.c, openapi.c.
+ * Threads: constants; a call belongs to its thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "daemon/daemon_internal.h"
+#include "http/body.h"
+#include "http/server.h"
+
+#define GSP_CAPTURE_MAX 512U
+
+struct gsp_route_call {
+    struct gsp_daemon *daemon;
+    const struct gsp_http_request *request;
+    struct gsp_body *body;         /* of routes that take one; borrowed */
+    char capture[GSP_CAPTURE_MAX]; /* what stands at {name} or {pid} */
+};
+
+typedef void gsp_route_fn(struct gsp_route_call *call, struct gsp_http_answer *answer);
+
+struct gsp_route {
+    const char *method;
+    const char *path; /* "/profiling/sessions/{name}" */
+    gsp_route_fn *run;
+    const char *summary;
+    const char *body;    /* JSON schema of the request's properties; NULL: takes none */
+    const char *query;   /* names of query parameters, with spaces between; NULL: none */
+    const char *content; /* type of the answer */
+    const char *schema;  /* JSON schema of the answer; NULL: any object */
+    const char *faults;  /* statuses beside 200, with spaces between */
+    bool slow;
+    bool control; /* looks into processes: --allow-control */
+    bool open;    /* needs no token */
+};
+
+/* Up to the one without a method. */
+extern const struct gsp_route gsp_routes[];
+
+/* The answer to a failure: its status, code and message, with advice or NULL. */
+void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint);
+/* Local time with its zone: "2024-01-15T10:30:00.250+01:00". */
+void gsp_routes__time(struct gsp_json *json, int64_t ts_ns);
+/* A number of the query part within [min, max]; false (and *answer tells) when it is none. */
+bool gsp_routes__number(const struct gsp_route_call *call, const char *name, double min, double max,
+                        double *out, struct gsp_http_answer *answer);
+/* The pid of the path; false, and *answer tells, when it is none. */
+bool gsp_routes__pid(const struct gsp_route_call *call, int32_t *out,
+                     struct gsp_http_answer *answer);
+/* A copy of the settings as they are now. */
+void gsp_routes__settings(struct gsp_daemon *daemon, struct gsp_settings *out);
+
+/* routes_status.c */
+gsp_route_fn gsp_route_root;
+gsp_route_fn gsp_route_status;
+gsp_route_fn gsp_route_clients;
+gsp_route_fn gsp_route_latest;
+gsp_route_fn gsp_route_health;
+gsp_route_fn gsp_route_ready;
+/* routes_sessions.c */
+gsp_route_fn gsp_route_sessions;
+gsp_route_fn gsp_route_start;
+gsp_route_fn gsp_route_stop;
+gsp_route_fn gsp_route_session;
+gsp_route_fn gsp_route_download;
+gsp_route_fn gsp_route_delete;
+/* routes_control.c */
+gsp_route_fn gsp_route_config;
+gsp_route_fn gsp_route_config_put;
+gsp_route_fn gsp_route_targets;
+gsp_route_fn gsp_route_attach;
+gsp_route_fn gsp_route_detach;
+gsp_route_fn gsp_route_dump;
+gsp_route_fn gsp_route_record;
+gsp_route_fn gsp_route_flamegraph;
+gsp_route_fn gsp_route_query;
+/* each its own file */
+gsp_route_fn gsp_route_prometheus;
+gsp_route_fn gsp_route_stream;
+gsp_route_fn gsp_route_openapi;
+
+/* One session, as an object. */
+void gsp_routes__session(struct gsp_json *json, const struct gsp_session *session);

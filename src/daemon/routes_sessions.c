@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "daemon/routes_internal.h"
+
+#define STACK_RATE_HZ 100.0
+/* Names of active sessions that an error lists. */
+#define NAMES_SHOWN   20U
+
+void gsp_routes__session(struct gsp_json *json, const struct gsp_session *session)
+{
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "name");
+    gsp_json_str(json, session->name);
+    gsp_json_key(json, "is_active");
+    gsp_json_bool(json, session->active);
+    gsp_json_key(json, "start_time");
+    gsp_routes__time(json, session->start_ns);
+    gsp_json_key(json, "end_time");
+    if (session->end_ns)
+        gsp_routes__time(json, session->end_ns);
+    else
+        gsp_json_null(json);
+    gsp_json_key(json, "frame_count");
+    gsp_json_u64(json, session->frame_count);
+    gsp_json_key(json, "output_file");
+    gsp_json_str(json, session->file);
+    gsp_json_key(json, "failed");
+    gsp_json_bool(json, session->failed);
+    gsp_json_key(json, "error");
+    gsp_json_str(json, session->error[0] ? session->error : NULL);
+    gsp_json_obj_end(json);
+}
+
+void gsp_route_sessions(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_session *all = NULL;
+    size_t count = 0;
+    size_t active = 0;
+    struct gsp_err err = {0};
+    if (gsp_sessions_list(call->daemon->sessions, &all, &count, &err) < 0) {
+        gsp_routes__fail(answer, &err, NULL);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        active += all[i].active;
+    struct gsp_json json;
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "total_sessions");
+    gsp_json_u64(&json, count);
+    gsp_json_key(&json, "active_sessions");
+    gsp_json_u64(&json, active);
+    gsp_json_key(&json, "sessions");
+    gsp_json_arr_begin(&json);
+    for (size_t i = 0; i < count; i++)
+        gsp_routes__session(&json, &all[i]);
+    gsp_json_arr_end(&json);
+    gsp_json_obj_end(&json);
+    free(all);
+}
+
+/* What a start wants beside what sessions know. */
+struct start {
+    struct gsp_session_start order;
+    char name[256];
+    struct gsp_buf labels;
+    struct gsp_body_ints pids;
+    int32_t *pids32;
+    double rate_hz;
+    bool native;
+};
+
+static void start_free(struct start *start)
+{
+    gsp_buf_free(&start->labels);
+    free(start->pids.at);
+    free(start->pids32);
+}
+
+/* A name of the body, as text that ends with a NUL.  1: there, 0: not; negative: cannot be one. */
+static int read_name(const struct gsp_body *body, const char *key, char out[256],
+                     struct gsp_err *err)
+{
+    struct gsp_sv name = {0};
+    int rc = gsp_body_text(body, key, &name, err);
+    if (rc <= 0)
+        return rc;
+    rc = gsp_session_name_check(name, err);
+    if (rc < 0)
+        return rc;
+    if (name.len >= 256)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the name is too long");
+    memcpy(out, name.p, name.len);
+    out[name.len] = '\0';
+    return 1;
+}
+
+static int read_start(const struct gsp_body *body, struct start *out, struct gsp_err *err)
+{
+    int rc = read_name(body, "name", out->name, err);
+    if (rc == 1)
+        out->order.name = out->name;
+    if (rc >= 0)
+        rc = gsp_body_object(body, "labels", &out->labels, err);
+    if (rc >= 0)
+        rc = gsp_body_ints(body, "pids", 1, INT32_MAX, &out->pids, err);
+    if (rc >= 0)
+        rc = gsp_body_bool(body, "stacks", &out->order.stacks, err);
+    if (rc >= 0)
+        rc = gsp_body_bool(body, "force", &out->order.force, err);
+    if (rc >= 0)
+        rc = gsp_body_bool(body, "native", &out->native, err);
+    if (rc < 0)
+        return rc;
+    out->order.labels = gsp_buf_sv(&out->labels);
+    out->pids32 = calloc(out->pids.count ? out->pids.count : 1, sizeof(*out->pids32));
+    if (!out->pids32)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for pids");
+    for (size_t i = 0; i < out->pids.count; i++)
+        out->pids32[i] = (int32_t)out->pids.at[i];
+    out->order.pids = out->pids32;
+    out->order.pid_count = out->pids.count;
+    if (out->order.stacks && !out->pids.count)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "stacks needs pids: whose stacks to keep");
+    return GSP_OK;
+}
+
+/* One recording for each process, beside the session's file. */
+static int record_stacks(struct gsp_daemon *daemon, const struct start *start,
+                         const struct gsp_session *session, struct gsp_err *err)
+{
+    struct gsp_sv stem = gsp_sv_of(session->file);
+    if (gsp_sv_ends(stem, ".json"))
+        stem.len -= strlen(".json");
+    for (size_t i = 0; i < start->order.pid_count; i++) {
+        char name[320];
+        char file[300];
+        const int32_t pid = start->pids32[i];
+        if (start->order.pid_count == 1)
+            snprintf(name, sizeof(name), "%.*s", (int)stem.len, stem.p);
+        else
+            snprintf(name, sizeof(name), "%.*s.%d", (int)stem.len, stem.p, pid);
+        const struct gsp_recording_order order = {.pid = pid,
+                                                  .rate_hz = start->rate_hz,
+                                                  .session = session->name,
+                                                  .stem = name,
+                                                  .native = start->native};
+        int rc = gsp_targets_record(daemon->targets, &order, file, err);
+        if (rc < 0)
+            return rc;
+    }
+    return GSP_OK;
+}
+
+static void tell_started(const struct gsp_session *session, struct gsp_http_answer *answer)
+{
+    struct gsp_json json;
+    gsp_auto_buf text = {0};
+    gsp_buf_printf(&text, "Session %s has begun", session->name);
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "success");
+    gsp_json_bool(&json, true);
+    gsp_json_key(&json, "message");
+    gsp_json_sv(&json, gsp_buf_sv(&text));
+    gsp_json_key(&json, "name");
+    gsp_json_str(&json, session->name);
+    gsp_json_key(&json, "output_file");
+    gsp_json_str(&json, session->file);
+    gsp_json_key(&json, "session");
+    gsp_routes__session(&json, session);
+    gsp_json_obj_end(&json);
+}
+
+/* The session and its recordings: all of it, or nothing. */
+static int begin(struct gsp_daemon *daemon, const struct start *start, struct gsp_session *out,
+                 struct gsp_err *err)
+{
+    int rc = gsp_sessions_start(daemon->sessions, &start->order, out, err);
+    if (rc < 0 || !start->order.stacks)
+        return rc;
+    rc = record_stacks(daemon, start, out, err);
+    if (rc < 0) {
+        gsp_targets_end_session(daemon->targets, out->name);
+        gsp_ignore(gsp_sessions_delete(daemon->sessions, out->name, NULL)); /* then it stays */
+    }
+    return rc;
+}
+
+void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_daemon *daemon = call->daemon;
+    struct start start = {.rate_hz = STACK_RATE_HZ};
+    struct gsp_session session;
+    struct gsp_err err = {0};
+    const char *hint = NULL;
+    if (!gsp_routes__number(call, "rate", 1, 10000, &start.rate_hz, answer))
+        return;
+    int rc = read_start(call->body, &start, &err);
+    if (rc == GSP_OK && start.order.stacks && !daemon->settings.allow_control) {
+        hint = "start the daemon with --allow-control";
+        rc = gsp_err_set(&err, GSP_E_PERM, 0, "this daemon does not look into processes");
+    }
+    if (rc == GSP_OK)
+        rc = begin(daemon, &start, &session, &err);
+    if (rc == GSP_E_EXISTS)
+        hint = "stop it first, or take another name";
+    if (rc < 0) {
+        gsp_routes__fail(answer, &err, hint);
+    } else {
+        tell_started(&session, answer);
+        gsp_daemon__rewatch(daemon);
+    }
+    gsp_daemon__touch(daemon);
+    start_free(&start);
+}
+
+/* 404 with the names that could have been meant. */
+static void tell_unknown(struct gsp_daemon *daemon, const char *name,
+                         struct gsp_http_answer *answer)
+{
+    struct gsp_session *all = NULL;
+    size_t count = 0;
+    struct gsp_json json;
+    gsp_auto_buf message = {0};
+    gsp_auto_buf hint = {0};
+    gsp_ignore(gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* then none is listed */
+    gsp_buf_printf(&message, "no session %s is active", name);
+    for (size_t i = 0; i < count && i < NAMES_SHOWN && all[i].active; i++)
+        gsp_buf_printf(&hint, "%s%s", i ? ", " : "active: ", all[i].name);
+    if (!hint.len)
+        gsp_buf_puts(&hint, "no session is active");
+    answer->status = 404;
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "error");
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "code");
+    gsp_json_str(&json, gsp_err_name(GSP_E_NOFILE));
+    gsp_json_key(&json, "message");
+    gsp_json_sv(&json, gsp_buf_sv(&message));
+    gsp_json_key(&json, "hint");
+    gsp_json_sv(&json, gsp_buf_sv(&hint));
+    gsp_json_key(&json, "active_sessions");
+    gsp_json_arr_begin(&json);
+    for (size_t i = 0; i < count && all[i].active; i++)
+        gsp_json_str(&json, all[i].name);
+    gsp_json_arr_end(&json);
+    gsp_json_obj_end(&json);
+    gsp_json_obj_end(&json);
+    free(all);
+}
+
+static int stop_one(struct gsp_daemon *daemon, const char *name, struct gsp_session *out,
+                    struct gsp_err *err)
+{
+    gsp_targets_end_session(daemon->targets, name);
+    return gsp_sessions_stop(daemon->sessions, name, out, err);
+}
+
+static void tell_stopped(struct gsp_json *json, const char *message, const char *file)
+{
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "success");
+    gsp_json_bool(json, true);
+    gsp_json_key(json, "message");
+    gsp_json_str(json, message);
+    gsp_json_key(json, "output_file");
+    gsp_json_str(json, file);
+    gsp_json_key(json, "stopped");
+    gsp_json_arr_begin(json);
+}
+
+static void stop_named(struct gsp_daemon *daemon, const char *name, struct gsp_http_answer *answer)
+{
+    struct gsp_session session;
+    struct gsp_json json;
+    struct gsp_err err = {0};
+    gsp_auto_buf message = {0};
+    int rc = stop_one(daemon, name, &session, &err);
+    if (rc == GSP_E_NOFILE) {
+        tell_unknown(daemon, name, answer);
+        return;
+    }
+    if (rc < 0) {
+        gsp_routes__fail(answer, &err, "the session is kept; its file is tried again");
+        return;
+    }
+    gsp_buf_printf(&message, "Session %s has ended", name);
+    gsp_json_init(&json, &answer->body);
+    tell_stopped(&json, gsp_buf_cstr(&message), session.file);
+    gsp_routes__session(&json, &session);
+    gsp_json_arr_end(&json);
+    gsp_json_obj_end(&json);
+}
+
+static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
+{
+    struct gsp_session *all = NULL;
+    size_t count = 0;
+    size_t stopped = 0;
+    struct gsp_err first = {0};
+    struct gsp_err err = {0};
+    if (gsp_sessions_list(daemon->sessions, &all, &count, &err) < 0) {
+        gsp_routes__fail(answer, &err, NULL);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        char name[sizeof(all[i].name)];
+        if (!all[i].active)
+            continue;
+        memcpy(name, all[i].name, sizeof(name));
+        int rc = stop_one(daemon, name, &all[stopped], &err);
+        if (rc == GSP_OK)
+            stopped++;
+        else if (rc != GSP_E_NOFILE && first.code == GSP_OK) /* else another was faster */
+            first = err;
+    }
+    if (first.code) {
+        gsp_auto_buf hint = {0};
+        gsp_buf_printf(&hint, "%zu have ended; the others are kept, their files are tried again",
+                       stopped);
+        gsp_routes__fail(answer, &first, gsp_buf_cstr(&hint));
+        free(all);
+        return;
+    }
+    struct gsp_json json;
+    gsp_auto_buf message = {0};
+    gsp_buf_printf(&message, "%zu session%s ended", stopped, stopped == 1 ? "" : "s");
+    gsp_json_init(&json, &answer->body);
+    tell_stopped(&json, gsp_buf_cstr(&message), stopped == 1 ? all[0].file : NULL);
+    for (size_t i = 0; i < stopped; i++)
+        gsp_routes__session(&json, &all[i]);
+    gsp_json_arr_end(&json);
+    gsp_json_obj_end(&json);
+    free(all);
+}
+
+void gsp_route_stop(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    char name[256];
+    struct gsp_err err = {0};
+    int rc = read_name(call->body, "name", name, &err);
+    if (rc < 0)
+        gsp_routes__fail(answer, &err, NULL);
+    else if (rc == 0)
+        stop_all(call->daemon, answer);
+    else
+        stop_named(call->daemon, name, answer);
+    gsp_daemon__touch(call->daemon);
+}
+
+static bool find_session(struct gsp_route_call *call, struct gsp_session *out,
+                         struct gsp_http_answer *answer)
+{
+    struct gsp_err err = {0};
+    if (gsp_sessions_find(call->daemon->sessions, call->capture, out, &err) == GSP_OK)
+        return true;
+    gsp_routes__fail(answer, &err, "GET /profiling/sessions lists all");
+    return false;
+}
+
+void gsp_route_session(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_session session;
+    struct gsp_json json;
+    if (!find_session(call, &session, answer))
+        return;
+    gsp_json_init(&json, &answer->body);
+    gsp_routes__session(&json, &session);
+}
+
+void gsp_route_download(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_session session;
+    char file[300];
+    gsp_auto_buf path = {0};
+    if (!find_session(call, &session, answer))
+        return;
+    memcpy(file, session.file, sizeof(file));
+    const bool stacks = gsp_http_query(call->request, "stacks") != NULL;
+    if (stacks && !gsp_targets_file(call->daemon->targets, session.name, 0, file)) {
+        gsp_http_fail(answer, 404, "NOFILE", "no stacks of this session were recorded", NULL);
+        return;
+    }
+    if (session.active && !stacks) {
+        gsp_http_fail(answer, 409, "STARTING", "the session is still active", "stop it first");
+        return;
+    }
+    gsp_buf_printf(&path, "%s/%s", call->daemon->settings.output_dir, file);
+    const char *text = gsp_buf_cstr(&path);
+    answer->file_fd = text ? open(text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    if (answer->file_fd < 0) {
+        gsp_http_fail(answer, 404, "NOFILE", "the file of the session is not there",
+                      session.error[0] ? session.error : NULL);
+        return;
+    }
+    answer->file_name = strdup(file);
+    if (stacks)
+        answer->content_type = "application/octet-stream";
+}
+
+void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_session session;
+    struct gsp_json json;
+    struct gsp_err err = {0};
+    if (!find_session(call, &session, answer))
+        return;
+    gsp_targets_end_session(call->daemon->targets, session.name);
+    if (gsp_sessions_delete(call->daemon->sessions, session.name, &err) < 0) {
+        gsp_routes__fail(answer, &err, NULL);
+        return;
+    }
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "success");
+    gsp_json_bool(&json, true);
+    gsp_json_key(&json, "message");
+    gsp_json_str(&json, "the session is forgotten");
+    gsp_json_key(&json, "name");
+    gsp_json_str(&json, session.name);
+    gsp_json_obj_end(&json);
+    gsp_daemon__rewatch(call->daemon);
+    gsp_daemon__touch(call->daemon);
+}

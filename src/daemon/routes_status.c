@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "daemon/routes_internal.h"
+
+/* Active sessions that /status shows; it counts all, and /profiling/sessions lists all. */
+#define SESSIONS_SHOWN 100U
+#define GPUS_MAX       256U
+#define GB_PER_BYTE    1e-9
+
+/* The rows of one GPU, borrowed while the rows are locked. */
+struct gpu {
+    const struct gsp_row_gpu_device *device;
+    const struct gsp_row_gpu_metrics *metrics;
+};
+
+/* Finds the GPUs among the newest rows; under their lock.  Worth how many. */
+static size_t find_gpus(const struct gsp_rows_out *rows, struct gpu gpus[GPUS_MAX])
+{
+    enum gsp_table_id table;
+    size_t at = 0;
+    size_t count = 0;
+    for (const void *row = gsp_rows_each(rows, &at, &table); row;
+         row = gsp_rows_each(rows, &at, &table)) {
+        int64_t gpu = -1;
+        if (table == GSP_TABLE_gpu_device)
+            gpu = ((const struct gsp_row_gpu_device *)row)->gpu;
+        else if (table == GSP_TABLE_gpu_metrics)
+            gpu = ((const struct gsp_row_gpu_metrics *)row)->gpu;
+        if (gpu < 0 || gpu >= (int64_t)GPUS_MAX)
+            continue;
+        while (count <= (size_t)gpu)
+            gpus[count++] = (struct gpu){0};
+        if (table == GSP_TABLE_gpu_device)
+            gpus[gpu].device = row;
+        else
+            gpus[gpu].metrics = row;
+    }
+    return count;
+}
+
+/* "host:index:name", as frames have it. */
+static void put_gpu_id(struct gsp_daemon *daemon, struct gsp_json *json, size_t index,
+                       const struct gpu *gpu)
+{
+    gsp_auto_buf id = {0};
+    gsp_buf_printf(&id, "%s:%zu:", daemon->host, index);
+    if (gpu->device)
+        gsp_buf_putsv(&id, gsp_rows_text(&daemon->rows, gpu->device->name));
+    gsp_json_sv(json, gsp_buf_sv(&id));
+}
+
+static void put_gpu_name(struct gsp_daemon *daemon, struct gsp_json *json, const struct gpu *gpu)
+{
+    const struct gsp_sv name =
+        gpu->device ? gsp_rows_text(&daemon->rows, gpu->device->name) : (struct gsp_sv){NULL, 0};
+    if (name.p)
+        gsp_json_sv(json, name);
+    else
+        gsp_json_null(json);
+}
+
+static void put_gpu_list(struct gsp_daemon *daemon, struct gsp_json *json, const struct gpu *gpus,
+                         size_t count)
+{
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < count; i++) {
+        gsp_json_obj_begin(json);
+        gsp_json_key(json, "id");
+        put_gpu_id(daemon, json, i, &gpus[i]);
+        gsp_json_key(json, "name");
+        put_gpu_name(daemon, json, &gpus[i]);
+        gsp_json_key(json, "physical_idx");
+        gsp_json_u64(json, i);
+        gsp_json_key(json, "hostname");
+        gsp_json_str(json, daemon->host);
+        gsp_json_obj_end(json);
+    }
+    gsp_json_arr_end(json);
+}
+
+static void put_gpus(struct gsp_daemon *daemon, struct gsp_json *json)
+{
+    struct gpu gpus[GPUS_MAX];
+    bool pcie = false;
+    bool nvlink = false;
+    gsp_rows_lock(&daemon->rows);
+    const size_t count = find_gpus(&daemon->rows, gpus);
+    for (size_t i = 0; i < count; i++) {
+        const struct gsp_row_gpu_metrics *row = gpus[i].metrics;
+        pcie = pcie || (row && !gsp_is_null_f64(row->pcie_rx_bytes_per_s));
+        nvlink = nvlink || (row && !gsp_is_null_f64(row->nvlink_rx_bytes_per_s));
+    }
+    gsp_json_key(json, "enable_bandwidth_profiling");
+    gsp_json_bool(json, pcie);
+    gsp_json_key(json, "enable_nvlink_profiling");
+    gsp_json_bool(json, nvlink);
+    gsp_json_key(json, "total_gpus");
+    gsp_json_u64(json, count);
+    gsp_json_key(json, "gpu_info");
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, daemon->host);
+    put_gpu_list(daemon, json, gpus, count);
+    gsp_json_obj_end(json);
+    gsp_rows_unlock(&daemon->rows);
+}
+
+static void put_sources(struct gsp_daemon *daemon, struct gsp_json *json)
+{
+    gsp_json_key(json, "sources");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < daemon->source_count; i++) {
+        const struct gsp_source_state *source = &daemon->sources[i];
+        gsp_json_obj_begin(json);
+        gsp_json_key(json, "name");
+        gsp_json_str(json, source->name);
+        gsp_json_key(json, "open");
+        gsp_json_bool(json, source->open);
+        gsp_json_key(json, "trouble");
+        gsp_json_str(json, source->trouble[0] ? source->trouble : NULL);
+        gsp_json_obj_end(json);
+    }
+    gsp_json_arr_end(json);
+}
+
+static void put_losses(struct gsp_daemon *daemon, struct gsp_json *json)
+{
+    struct gsp_frames_status log;
+    gsp_frames_status(daemon->frames, &log);
+    gsp_json_key(json, "losses");
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "late_ticks");
+    gsp_json_u64(json, atomic_load(&daemon->late_ticks));
+    gsp_json_key(json, "frames_lost");
+    gsp_json_u64(json, log.frames_lost);
+    gsp_json_key(json, "values_lost");
+    gsp_json_u64(json, log.values_lost + atomic_load(&daemon->rows.words_lost));
+    gsp_json_key(json, "rows_lost");
+    gsp_json_u64(json, atomic_load(&daemon->rows.rows_lost));
+    gsp_json_obj_end(json);
+    gsp_json_key(json, "storage");
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "bytes");
+    gsp_json_u64(json, log.bytes);
+    gsp_json_key(json, "segments");
+    gsp_json_u64(json, log.segments);
+    gsp_json_key(json, "error");
+    gsp_json_str(json, log.error[0] ? log.error : NULL);
+    gsp_json_obj_end(json);
+}
+
+static void put_sessions(struct gsp_json *json, const struct gsp_session *all, size_t count)
+{
+    size_t active = 0;
+    size_t failed = 0;
+    for (size_t i = 0; i < count; i++) {
+        active += all[i].active;
+        failed += all[i].failed;
+    }
+    gsp_json_key(json, "is_profiling");
+    gsp_json_bool(json, active > 0);
+    gsp_json_key(json, "output_filename");
+    gsp_json_str(json, active ? all[0].file : "");
+    gsp_json_key(json, "total_sessions");
+    gsp_json_u64(json, count);
+    gsp_json_key(json, "active_session_count");
+    gsp_json_u64(json, active);
+    gsp_json_key(json, "active_sessions");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < active && i < SESSIONS_SHOWN; i++)
+        gsp_routes__session(json, &all[i]);
+    gsp_json_arr_end(json);
+    gsp_json_key(json, "failed_sessions");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0, shown = 0; i < count && shown < failed && shown < SESSIONS_SHOWN; i++) {
+        if (!all[i].failed)
+            continue;
+        gsp_routes__session(json, &all[i]);
+        shown++;
+    }
+    gsp_json_arr_end(json);
+}
+
+/* Under the daemon's lock. */
+static void put_self(struct gsp_daemon *daemon, struct gsp_json *json)
+{
+    const int64_t uptime_ns = gsp_realtime_ns() - daemon->start_ns;
+    gsp_json_key(json, "version");
+    gsp_json_str(json, GSP_VERSION);
+    gsp_json_key(json, "pid");
+    gsp_json_i64(json, getpid());
+    gsp_json_key(json, "hostname");
+    gsp_json_str(json, daemon->host);
+    gsp_json_key(json, "start_time");
+    gsp_routes__time(json, daemon->start_ns);
+    gsp_json_key(json, "uptime_s");
+    gsp_json_fixed(json, uptime_ns / GSP_NS_PER_MS, 3);
+    gsp_json_key(json, "freq");
+    gsp_json_i64(json, daemon->settings.period_ns / GSP_NS_PER_MS);
+    gsp_json_key(json, "sample_rate");
+    gsp_json_fixed(json, daemon->settings.period_ns, 9);
+    gsp_json_key(json, "frame_id_counter");
+    gsp_json_u64(json, gsp_frames_next_id(daemon->frames) - 1);
+    gsp_json_key(json, "ticks");
+    gsp_json_u64(json, atomic_load(&daemon->ticks));
+    gsp_json_key(json, "collect_cpu_s");
+    gsp_json_fixed(json, atomic_load(&daemon->collect_ns), 9);
+    gsp_json_key(json, "output_dir");
+    gsp_json_str(json, daemon->settings.output_dir);
+    gsp_json_key(json, "allow_control");
+    gsp_json_bool(json, daemon->settings.allow_control);
+    gsp_json_key(json, "rings");
+    gsp_json_str(json, daemon->rows.ring_error[0] ? daemon->rows.ring_error : NULL);
+    gsp_json_key(json, "connected_clients");
+    gsp_json_arr_begin(json);
+    gsp_json_str(json, daemon->host);
+    gsp_json_arr_end(json);
+}
+
+/* Makes the answer to /status anew; under the daemon's lock. */
+static void make_status(struct gsp_daemon *daemon, const struct gsp_session *all, size_t count)
+{
+    struct gsp_json json;
+    gsp_buf_clear(&daemon->status);
+    gsp_json_init(&json, &daemon->status);
+    gsp_json_obj_begin(&json);
+    put_self(daemon, &json);
+    put_gpus(daemon, &json);
+    put_sessions(&json, all, count);
+    put_sources(daemon, &json);
+    put_losses(daemon, &json);
+    gsp_json_obj_end(&json);
+    gsp_buf_putc(&daemon->status, '\n');
+}
+
+/* The answer is made once for each change and copied to whoever asks. */
+void gsp_route_status(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_daemon *daemon = call->daemon;
+    const uint64_t serial = atomic_load(&daemon->serial) + 1;
+    struct gsp_session *all = NULL;
+    size_t count = 0;
+    pthread_mutex_lock(&daemon->lock);
+    if (daemon->status_serial != serial) {
+        pthread_mutex_unlock(&daemon->lock);
+        gsp_ignore(gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* then none */
+        pthread_mutex_lock(&daemon->lock);
+        make_status(daemon, all, count);
+        daemon->status_serial = serial;
+    }
+    gsp_buf_put(&answer->body, daemon->status.p, daemon->status.len);
+    pthread_mutex_unlock(&daemon->lock);
+    free(all);
+}
+
+void gsp_route_root(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_daemon *daemon = call->daemon;
+    struct gsp_session *all = NULL;
+    size_t count = 0;
+    struct gsp_buf *out = &answer->body;
+    const char *token = gsp_http_query(call->request, "token");
+    gsp_ignore(gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* then none */
+    gsp_buf_puts(out, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">"
+                      "<meta name=\"viewport\" content=\"width=device-width\">"
+                      "<title>gsprof</title><style>body{font:16px/1.5 system-ui,sans-serif;"
+                      "margin:2em auto;max-width:60em;padding:0 1em}td,th{text-align:left;"
+                      "padding:.2em 1em .2em 0}</style>\n<h1>gsprof on ");
+    gsp_buf_xml(out, gsp_sv_of(daemon->host));
+    gsp_buf_printf(out, "</h1>\n<p>%zu sessions, %zu of them active; %llu frames.</p>\n<p>", count,
+                   gsp_sessions_active_count(daemon->sessions),
+                   (unsigned long long)(gsp_frames_next_id(daemon->frames) - 1));
+    static const char *const links[] = {
+        "/status", "/profiling/sessions", "/metrics/latest", "/metrics", "/targets",
+        "/config", "/openapi.json"};
+    for (size_t i = 0; i < GSP_COUNT(links); i++) {
+        gsp_buf_printf(out, "<a href=\"%s", links[i]);
+        if (token) {
+            gsp_buf_puts(out, "?token=");
+            gsp_buf_xml(out, gsp_sv_of(token));
+        }
+        gsp_buf_printf(out, "\">%s</a> ", links[i]);
+    }
+    gsp_buf_puts(out, "</p>\n<table><tr><th>session<th>state<th>frames<th>file</tr>\n");
+    for (size_t i = 0; i < count && i < SESSIONS_SHOWN; i++) {
+        gsp_buf_puts(out, "<tr><td>");
+        gsp_buf_xml(out, gsp_sv_of(all[i].name));
+        gsp_buf_printf(out, "<td>%s<td>%llu<td>", all[i].active ? "active" : "done",
+                       (unsigned long long)all[i].frame_count);
+        gsp_buf_xml(out, gsp_sv_of(all[i].file));
+        gsp_buf_puts(out, "</tr>\n");
+    }
+    gsp_buf_puts(out, "</table>\n");
+    free(all);
+}
+
+void gsp_route_clients(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_daemon *daemon = call->daemon;
+    struct gpu gpus[GPUS_MAX];
+    struct gsp_json json;
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "total_clients");
+    gsp_json_u64(&json, 1);
+    gsp_json_key(&json, "clients");
+    gsp_json_arr_begin(&json);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "client_id");
+    gsp_json_str(&json, daemon->host);
+    gsp_json_key(&json, "hostname");
+    gsp_json_str(&json, daemon->host);
+    gsp_rows_lock(&daemon->rows);
+    const size_t count = find_gpus(&daemon->rows, gpus);
+    gsp_json_key(&json, "gpu_count");
+    gsp_json_u64(&json, count);
+    gsp_json_key(&json, "gpus");
+    put_gpu_list(daemon, &json, gpus, count);
+    gsp_rows_unlock(&daemon->rows);
+    gsp_json_obj_end(&json);
+    gsp_json_arr_end(&json);
+    gsp_json_obj_end(&json);
+}
+
+/* A value, scaled; null when it could not be read. */
+static void put_value(struct gsp_json *json, const char *key, const double *value, double scale)
+{
+    gsp_json_key(json, key);
+    if (!value || gsp_is_null_f64(*value))
+        gsp_json_null(json);
+    else
+        gsp_json_f64(json, *value * scale);
+}
+
+static void put_gpu_metrics(struct gsp_daemon *daemon, struct gsp_json *json, size_t index,
+                            const struct gpu *gpu)
+{
+    const struct gsp_row_gpu_metrics *row = gpu->metrics;
+    double used = gsp_null_f64();
+    if (row && row->memory_used_bytes != GSP_NULL_I64 && row->memory_total_bytes > 0)
+        used = (double)row->memory_used_bytes / (double)row->memory_total_bytes;
+    gsp_json_obj_begin(json);
+    gsp_json_key(json, "physical_idx");
+    gsp_json_u64(json, index);
+    gsp_json_key(json, "name");
+    put_gpu_name(daemon, json, gpu);
+    put_value(json, "gpu_util", row ? &row->util_percent : NULL, 1);
+    put_value(json, "mem_util", &used, 100);
+    put_value(json, "dram_bw_gbps_rx", row ? &row->pcie_rx_bytes_per_s : NULL, GB_PER_BYTE);
+    put_value(json, "dram_bw_gbps_tx", row ? &row->pcie_tx_bytes_per_s : NULL, GB_PER_BYTE);
+    put_value(json, "nvlink_bw_gbps_rx", row ? &row->nvlink_rx_bytes_per_s : NULL, GB_PER_BYTE);
+    put_value(json, "nvlink_bw_gbps_tx", row ? &row->nvlink_tx_bytes_per_s : NULL, GB_PER_BYTE);
+    gsp_json_obj_end(json);
+}
+
+static void put_system(struct gsp_daemon *daemon, struct gsp_json *json)
+{
+    enum gsp_table_id table;
+    size_t at = 0;
+    gsp_json_obj_begin(json);
+    for (const void *row = gsp_rows_each(&daemon->rows, &at, &table); row;
+         row = gsp_rows_each(&daemon->rows, &at, &table)) {
+        if (table == GSP_TABLE_system_memory) {
+            const struct gsp_row_system_memory *memory = row;
+            double used = gsp_null_f64();
+            if (memory->used_bytes != GSP_NULL_I64 && memory->total_bytes > 0)
+                used = (double)memory->used_bytes / (double)memory->total_bytes;
+            put_value(json, "dram_util", &used, 100);
+        } else if (table == GSP_TABLE_system_cpu) {
+            const struct gsp_row_system_cpu *cpu = row;
+            if (cpu->cpu == GSP_NULL_I64)
+                put_value(json, "cpu_util", &cpu->util_percent, 1);
+        }
+    }
+    gsp_json_obj_end(json);
+}
+
+void gsp_route_latest(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    struct gsp_daemon *daemon = call->daemon;
+    struct gpu gpus[GPUS_MAX];
+    gsp_auto_buf frame = {0};
+    struct gsp_json json;
+    if (gsp_frames_latest(daemon->frames, &frame) == 0 || frame.failed) {
+        gsp_http_fail(answer, 503, "STARTING", "there is no frame yet", "ask again in a moment");
+        return;
+    }
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "timestamp");
+    gsp_rows_lock(&daemon->rows);
+    gsp_routes__time(&json, daemon->rows.newest.tick.ts_ns);
+    const size_t count = find_gpus(&daemon->rows, gpus);
+    gsp_json_key(&json, "client_data");
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, daemon->host);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "gpus_metrics");
+    gsp_json_arr_begin(&json);
+    for (size_t i = 0; i < count; i++)
+        put_gpu_metrics(daemon, &json, i, &gpus[i]);
+    gsp_json_arr_end(&json);
+    gsp_json_key(&json, "p2p_links");
+    gsp_json_arr_begin(&json);
+    gsp_json_arr_end(&json);
+    gsp_json_key(&json, "system_metrics");
+    put_system(daemon, &json);
+    gsp_json_obj_end(&json);
+    gsp_json_obj_end(&json);
+    gsp_rows_unlock(&daemon->rows);
+    gsp_json_key(&json, "frame");
+    gsp_json_raw(&json, gsp_buf_sv(&frame));
+    gsp_json_obj_end(&json);
+}
+
+static void tell_state(struct gsp_http_answer *answer, const char *state)
+{
+    struct gsp_json json;
+    gsp_json_init(&json, &answer->body);
+    gsp_json_obj_begin(&json);
+    gsp_json_key(&json, "status");
+    gsp_json_str(&json, state);
+    gsp_json_key(&json, "version");
+    gsp_json_str(&json, GSP_VERSION);
+    gsp_json_obj_end(&json);
+}
+
+void gsp_route_health(struct gsp_route_call *call GSP_UNUSED, struct gsp_http_answer *answer)
+{
+    tell_state(answer, "ok");
+}
+
+void gsp_route_ready(struct gsp_route_call *call, struct gsp_http_answer *answer)
+{
+    if (atomic_load(&call->daemon->ticks))
+        tell_state(answer, "ready");
+    else
+        gsp_http_fail(answer, 503, "STARTING", "there is no frame yet", "ask again in a moment");
+}

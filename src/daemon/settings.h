@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * settings.h -- what the daemon can be told, and by whom: one table of names.
+ *
+ * A value comes, in rising priority, from the table, from config.toml, from the environment
+ * (GSPROF_SAMPLE_RATE), from a flag, and, for those that can change while the daemon runs, from
+ * PUT /config.
+ *
+ * Reads:   a subset of TOML: comments, [sections], key = value with strings, numbers, booleans.
+ * Used by: daemon/, cli/ (serve).
+ * Threads: a struct gsp_settings belongs to its owner.
+ */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/str.h"
+
+/* The prefix that names may have: gsprof.sample_rate is sample_rate. */
+#define GSP_SETTING_PREFIX "gsprof."
+#define GSP_PERIOD_MIN_NS  (10 * 1000000LL)
+#define GSP_SETTING_TEXT   PATH_MAX
+
+/* Where a value came from, by rank. */
+enum gsp_setting_origin {
+    GSP_FROM_DEFAULT,
+    GSP_FROM_FILE,
+    GSP_FROM_ENVIRONMENT,
+    GSP_FROM_FLAG,
+    GSP_FROM_REQUEST,
+};
+
+#define GSP_SETTING_COUNT 15U
+
+struct gsp_settings {
+    int64_t port;
+    int64_t period_ns;
+    int64_t keep_sessions;
+    int64_t keep_ns;
+    int64_t query_timeout_ns;
+    int64_t query_rows;
+    int64_t query_memory_mb;
+    double carbon_g_per_kwh;
+    double cpu_tdp_watts;
+    bool allow_control;
+    bool pss;
+    char bind[64];
+    char output_dir[GSP_SETTING_TEXT];
+    char state_dir[GSP_SETTING_TEXT];
+    char token_file[GSP_SETTING_TEXT];
+    unsigned char origin[GSP_SETTING_COUNT]; /* enum gsp_setting_origin, by table row */
+};
+
+struct gsp_setting {
+    const char *name; /* "sample_rate" */
+    const char *type; /* "seconds", "whole number", "number", "boolean", "text" */
+    const char *fallback;
+    const char *doc;
+    bool live; /* can change while the daemon runs */
+};
+
+/* NULL past the last; the index is that of origin[]. */
+const struct gsp_setting *gsp_setting_at(size_t i);
+/* The row of a name, with or without the prefix; negative when there is none. */
+int gsp_setting_find(struct gsp_sv name);
+/* The name nearest to a wrong one, or NULL. */
+const char *gsp_setting_nearest(struct gsp_sv name);
+
+/* Fails with USAGE: what the value must be. */
+GSP_MUST_CHECK int gsp_setting_set(struct gsp_settings *settings, size_t i, struct gsp_sv value,
+                                   enum gsp_setting_origin origin, struct gsp_err *err);
+void gsp_setting_json(const struct gsp_settings *settings, size_t i, struct gsp_json *json);
+void gsp_setting_text(const struct gsp_settings *settings, size_t i, struct gsp_buf *out);
+const char *gsp_setting_origin_name(enum gsp_setting_origin origin);
+
+/* Defaults, then the file, then the environment.  path NULL: $XDG_CONFIG_HOME/gsprof/config.toml,
+ * which need not be there.  Fails with NOFILE, FORMAT or USAGE (line and what is wrong). */
+GSP_MUST_CHECK int gsp_settings_load(struct gsp_settings *settings, const char *path,
+                                     struct gsp_err *err);
+
+/* One key and value after the other.  A key has its section before it: "a.b". */
+typedef int gsp_settings_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,
+                              struct gsp_err *err);
+GSP_MUST_CHECK int gsp_settings__parse(struct gsp_sv text, gsp_settings_pair *pair, void *ctx,
+                                       struct gsp_err *err);

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon for a test: folders of its own, a free port, JSON in and out."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from support import GSPROF, PATIENCE_S, Lines
+
+Answer = Tuple[int, Any]
+
+
+class Daemon:
+    """gsprof serve, ended with the test."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *args: object,
+        env: Optional[Mapping[str, str]] = None,
+        token: Optional[str] = None,
+    ) -> None:
+        self.folder = folder
+        self.output = folder / "out"
+        self.args = args
+        self.token = token
+        self.port = 0
+        self.env = {
+            **os.environ,
+            "XDG_STATE_HOME": str(folder / "state"),
+            "XDG_CONFIG_HOME": str(folder / "config"),
+            "XDG_RUNTIME_DIR": str(folder / "run"),
+            **(env or {}),
+        }
+        (folder / "run").mkdir(mode=0o700, exist_ok=True)
+        self.process: Optional["subprocess.Popen[bytes]"] = None
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, again after an end, and waits until the port is open."""
+        given = [str(arg) for arg in self.args]
+        if "--output-dir" not in given:
+            given += ["--output-dir", str(self.output)]
+        if "--port" not in given:
+            given += ["--port", "0"]
+        self.process = subprocess.Popen(
+            [str(GSPROF), "serve", *given],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=self.env,
+            start_new_session=True,
+        )
+        assert self.process.stderr is not None
+        said = "\n".join(Lines(self.process.stderr.fileno()).until("Serving"))
+        found = re.search(r"http://[^ ]*:(\d+),", said)
+        assert found, said
+        self.port = int(found[1])
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        body: Optional[bytes] = None,
+        headers: Optional[Mapping[str, str]] = None,
+    ) -> Tuple[int, Dict[str, str], bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        sent = dict(headers or {})
+        if self.token:
+            sent.setdefault("Authorization", f"Bearer {self.token}")
+        try:
+            connection.request(method, path, body=body, headers=sent)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def ask(self, method: str, path: str, body: object = None) -> Answer:
+        """Status and JSON; an error has its form."""
+        given = None if body is None else json.dumps(body).encode()
+        status, _, text = self.raw(method, path, given)
+        answer = json.loads(text)
+        if status >= 400:
+            check_error(answer)
+        return status, answer
+
+    def get(self, path: str) -> Any:
+        status, answer = self.ask("GET", path)
+        assert status == 200, (path, status, answer)
+        return answer
+
+    def post(self, path: str, body: object = None) -> Any:
+        status, answer = self.ask("POST", path, {} if body is None else body)
+        assert status == 200, (path, status, answer)
+        return answer
+
+    def until(self, path: str, true: Callable[[Any], bool]) -> Any:
+        """Asks until the answer is as wanted."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            answer = self.get(path)
+            if true(answer):
+                return answer
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.02)
+
+    def frames(self, more: int) -> None:
+        """Waits for so many frames from now on."""
+        first = self.get("/status")["frame_id_counter"]
+        self.until("/status", lambda status: bool(status["frame_id_counter"] >= first + more))
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        status = self.process.wait(timeout=PATIENCE_S)
+        assert self.process.stderr is not None
+        said = self.process.stderr.read().decode("utf-8", "replace")
+        self.process.stderr.close()
+        assert "Sanitizer" not in said and "runtime error:" not in said, said
+        return status
+
+    def end(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def check_error(answer: Any) -> None:
+    error = answer["error"]
+    assert error["code"] and error["message"], answer
+    assert "hint" in error, answer
+
+
+def names_of(answer: Any) -> List[str]:
+    return [session["name"] for session in answer["sessions"]]

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof serve: the documented requests and what they answer."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
+
+import pytest
+from serving import Daemon, names_of
+from support import EXIT_NOWRITE, EXIT_USAGE, GSPROF, PATIENCE_S, gsprof
+
+Serve = Callable[..., Daemon]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    started: List[Daemon] = []
+
+    def begin(*args: object, **options: Any) -> Daemon:
+        daemon = Daemon(options.pop("folder", tmp_path), "--freq", "20ms", *args, **options)
+        started.append(daemon)
+        return daemon
+
+    yield begin
+    for daemon in started:
+        daemon.end()
+
+
+def test_status_has_every_field(serve: Serve) -> None:
+    daemon = serve()
+    daemon.frames(2)
+    status = daemon.get("/status")
+    for name, kind in {
+        "freq": int,
+        "enable_bandwidth_profiling": bool,
+        "enable_nvlink_profiling": bool,
+        "is_profiling": bool,
+        "output_filename": str,
+        "frame_id_counter": int,
+        "connected_clients": list,
+        "total_gpus": int,
+        "gpu_info": dict,
+        "active_sessions": list,
+        "sources": list,
+        "losses": dict,
+    }.items():
+        assert isinstance(status[name], kind), name
+    assert status["freq"] == 20 and status["is_profiling"] is False
+    assert status["pid"] == daemon.pid
+    assert {"cpu", "memory"} <= {source["name"] for source in status["sources"]}
+    daemon.post("/profiling/start", {"name": "seen"})
+    status = daemon.get("/status")
+    assert status["is_profiling"] and status["output_filename"] == "seen.json"
+    assert [session["name"] for session in status["active_sessions"]] == ["seen"]
+
+
+def test_sessions_overlap_and_each_has_its_file(serve: Serve) -> None:
+    daemon = serve()
+    daemon.frames(1)
+    for name in ("whole", "part"):
+        answer = daemon.post("/profiling/start", {"name": name, "labels": {"run": name}})
+        assert answer["success"] and answer["output_file"] == f"{name}.json"
+    daemon.frames(3)
+    listed = daemon.get("/profiling/sessions")
+    assert listed["total_sessions"] == 2 and listed["active_sessions"] == 2
+    assert sorted(names_of(listed)) == ["part", "whole"]
+    stopped = daemon.post("/profiling/stop", {"name": "part"})
+    assert stopped["output_file"] == "part.json"
+    daemon.frames(2)
+    unnamed = daemon.post("/profiling/start")["name"]
+    assert unnamed.startswith("profiling_")
+    every = daemon.post("/profiling/stop")
+    assert sorted(session["name"] for session in every["stopped"]) == sorted(["whole", unnamed])
+    assert daemon.get("/profiling/sessions")["active_sessions"] == 0
+    files = {
+        name: json.loads((daemon.output / f"{name}.json").read_text()) for name in ("whole", "part")
+    }
+    assert len(files["whole"]["frames"]) > len(files["part"]["frames"]) >= 3
+    assert daemon.post("/profiling/stop")["stopped"] == []
+
+
+def test_one_session_download_delete(serve: Serve) -> None:
+    daemon = serve()
+    daemon.post("/profiling/start", {"name": "a b"})
+    daemon.frames(2)
+    assert daemon.get("/profiling/sessions/a%20b")["is_active"]
+    assert daemon.ask("GET", "/profiling/sessions/a%20b/download")[0] == 409
+    daemon.post("/profiling/stop", {"name": "a b"})
+    status, headers, text = daemon.raw("GET", "/profiling/sessions/a%20b/download")
+    assert status == 200 and "a%20b.json" in headers["Content-Disposition"]
+    assert text == (daemon.output / "a b.json").read_bytes()
+    assert daemon.ask("DELETE", "/profiling/sessions/a%20b")[0] == 200
+    assert not (daemon.output / "a b.json").exists()
+    assert daemon.ask("GET", "/profiling/sessions/a%20b")[0] == 404
+    assert daemon.ask("GET", "/profiling/sessions/a%20b/download")[0] == 404
+
+
+def test_latest_clients_health(serve: Serve) -> None:
+    daemon = serve()
+    daemon.frames(2)
+    latest = daemon.get("/metrics/latest")
+    (client,) = latest["client_data"]
+    assert set(latest["client_data"][client]) == {"gpus_metrics", "p2p_links", "system_metrics"}
+    assert latest["frame"]["frame_id"] >= 1 and latest["timestamp"]
+    clients = daemon.get("/clients")
+    assert clients["total_clients"] == 1 and clients["clients"][0]["client_id"] == client
+    assert daemon.get("/health")["status"] == "ok"
+    assert daemon.get("/ready")["status"] == "ready"
+    status, headers, page = daemon.raw("GET", "/")
+    assert status == 200 and headers["Content-Type"].startswith("text/html")
+    assert b"<script>" not in page
+
+
+def test_names_on_the_page_are_harmless(serve: Serve) -> None:
+    daemon = serve()
+    daemon.post("/profiling/start", {"name": "<script>alert(1)<script>"})
+    assert b"<script>" not in daemon.raw("GET", "/")[2]
+
+
+METRIC = re.compile(
+    r"[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-z_]+=\"(?:[^\"\\\n]|\\[\\\"n])*\"(,[a-z_]+=\"(?:[^\"\\\n]"
+    r"|\\[\\\"n])*\")*\})? (-?[0-9.e+-]+|NaN|[+-]Inf)"
+)
+
+
+def test_prometheus_text(serve: Serve) -> None:
+    daemon = serve()
+    daemon.frames(3)
+    status, headers, text = daemon.raw("GET", "/metrics")
+    assert status == 200 and headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    typed = {}
+    seen = set()
+    for line in text.decode().splitlines():
+        if line.startswith("# TYPE "):
+            name, kind = line.split()[2:]
+            assert name not in typed, name
+            typed[name] = kind
+            assert (kind == "counter") == name.endswith("_total"), line
+        elif not line.startswith("# HELP "):
+            assert METRIC.fullmatch(line), line
+            series = line.rsplit(" ", 1)[0]
+            assert series not in seen and series.split("{")[0] in typed, line
+            seen.add(series)
+    assert 'gsprof_cpu_usage_ratio{cpu="all"}' in seen and "gsprof_ticks_total" in seen
+    tool = shutil.which("promtool")
+    if tool:
+        checked = subprocess.run(
+            [tool, "check", "metrics"],
+            input=text,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        assert checked.returncode == 0, checked.stdout.decode()
+
+
+def test_stream_tells_frames_as_they_come(serve: Serve) -> None:
+    daemon = serve()
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE_S)
+    connection.request("GET", "/stream")
+    answer = connection.getresponse()
+    assert answer.getheader("Content-Type") == "text/event-stream"
+    ids: List[int] = []
+    while len(ids) < 5:
+        line = answer.readline().decode()
+        assert line, "the stream ended"
+        if line.startswith("id: "):
+            ids.append(int(line[4:]))
+            data = answer.readline().decode()
+            assert json.loads(data[len("data: ") :])["frame_id"] == ids[-1]
+    assert ids == sorted(set(ids))
+    connection.close()
+
+
+def test_settings_by_file_environment_flag_request(serve: Serve, tmp_path: Path) -> None:
+    config = tmp_path / "config" / "gsprof"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[gsprof]\nsample_rate = 5\nquery_rows = 7\n")
+    daemon = serve(env={"GSPROF_QUERY_ROWS": "8"})
+    now = daemon.get("/config")["config"]
+    assert now["gsprof.sample_rate"] == 0.02  # the flag
+    assert now["gsprof.query_rows"] == 8  # the environment
+    status, answer = daemon.ask("PUT", "/config", {"gsprof.sample_rate": 0.05})
+    assert status == 200 and answer["config"]["gsprof.sample_rate"] == 0.05
+    assert daemon.get("/status")["freq"] == 50
+    origins = {row["name"]: row["origin"] for row in answer["settings"]}
+    assert origins["gsprof.sample_rate"] == "request"
+    # All or nothing.
+    status, answer = daemon.ask("PUT", "/config", {"sample_rate": 1, "samplerate": 2})
+    assert status == 400 and "sample_rate" in answer["error"]["hint"]
+    assert daemon.get("/status")["freq"] == 50
+    assert daemon.ask("PUT", "/config", {"sample_rate": 0.001})[0] == 400
+    assert daemon.ask("PUT", "/config", {"port": 1})[0] == 403
+    # SIGHUP reads the file again; what was asked for by request is forgotten.
+    (config / "config.toml").write_text("query_timeout = 3\n")
+    os.kill(daemon.pid, signal.SIGHUP)
+    daemon.until("/config", lambda got: bool(got["config"]["gsprof.query_timeout"] == 3))
+    assert daemon.get("/status")["freq"] == 20
+
+
+def test_the_rate_is_what_was_asked_for(serve: Serve) -> None:
+    daemon = serve()
+    daemon.ask("PUT", "/config", {"sample_rate": 60})
+    before = daemon.get("/status")["ticks"]
+    daemon.ask("PUT", "/config", {"sample_rate": 0.01})
+    daemon.until("/status", lambda status: bool(status["ticks"] > before + 5))
+
+
+def test_stop_by_signal_is_clean(serve: Serve) -> None:
+    daemon = serve()
+    daemon.post("/profiling/start", {"name": "goes-on"})
+    daemon.frames(2)
+    assert daemon.stop() == 0
+    daemon.start()
+    assert names_of(daemon.get("/profiling/sessions")) == ["goes-on"]
+    assert daemon.get("/profiling/sessions")["active_sessions"] == 1
+    daemon.frames(2)
+    daemon.post("/profiling/stop", {"name": "goes-on"})
+    assert json.loads((daemon.output / "goes-on.json").read_text())["frames"]
+    assert daemon.stop(signal.SIGINT) == 0
+
+
+def test_background_prints_pid_and_url(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    env = {"XDG_STATE_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    done = gsprof("serve", "--background", "--port", 0, "--output-dir", tmp_path, env=env)
+    pid_text, url = done.out.split()
+    pid = int(pid_text)
+    try:
+        port = int(url.rsplit(":", 1)[1])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+        connection.request("GET", "/status")
+        assert json.loads(connection.getresponse().read())["pid"] == pid
+        connection.close()
+        # Its state folder is taken, and so is its port.
+        again = gsprof("serve", "--background", "--port", 0, env=env, status=EXIT_NOWRITE)
+        assert "another daemon" in again.err
+        other = {**env, "XDG_STATE_HOME": str(tmp_path / "other")}
+        again = gsprof("serve", "--port", port, env=other, status=EXIT_NOWRITE)
+        assert "in use" in again.err
+    finally:
+        os.kill(pid, signal.SIGTERM)
+
+
+def test_wrong_flags_are_refused() -> None:
+    for args in (
+        ["--port", "99999"],
+        ["--freq", "1ms"],
+        ["--bind", "0.0.0.0"],
+        ["--bind", "example.org"],
+        ["--token-file", "/dev/null"],
+    ):
+        assert gsprof("serve", *args, status=EXIT_USAGE, env={"XDG_STATE_HOME": "/nonexistent"})
+
+
+def test_rings_are_there_for_query(serve: Serve) -> None:
+    daemon = serve()
+    daemon.frames(3)
+    done = subprocess.run(
+        [
+            str(GSPROF),
+            "query",
+            str(daemon.pid),
+            "-f",
+            "json",
+            "SELECT count(*) AS n FROM system.memory",
+        ],
+        stdout=subprocess.PIPE,
+        env=daemon.env,
+        check=True,
+        timeout=PATIENCE_S,
+    )
+    assert json.loads(done.stdout)[0]["n"] >= 3
