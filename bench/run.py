@@ -20,6 +20,7 @@ import collect
 import cost
 import native
 import ring
+import sessions
 import slowdown
 import small
 import sql
@@ -38,6 +39,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "tree": tree.main,
     "native": native.main,
     "top": top.main,
+    "sessions": sessions.main,
     "ring": ring.main,
     "sql": sql.main,
     "collect": collect.main,

@@ -28,7 +28,7 @@ BUILD = ROOT / "build"
 ASAN_BUILD = ROOT / "build-asan"
 TSAN_BUILD = ROOT / "build-tsan"
 # Unit tests in which threads share memory.
-TSAN_TESTS = ["ring", "ring_stress"]
+TSAN_TESTS = ["ring", "ring_stress", "daemon_sessions"]
 ARM_BUILD = ROOT / "build-aarch64"
 
 # The folders whose unit tests run under qemu: what the others ask of the kernel (ptrace, other

@@ -175,6 +175,8 @@ void gsp_frames__head_free(struct frames_head *head);
 /* Reads a header from the front of bytes, which are copied.  Fails with FORMAT, LIMIT, NOMEM. */
 GSP_MUST_CHECK int gsp_frames__head_parse(struct gsp_sv bytes, struct frames_head *out,
                                           struct gsp_err *err);
+/* Sets the check sum of the header at the front of bytes. */
+void gsp_frames__head_seal(char *bytes, size_t len);
 /* Opens a segment's numbers and reads its header.  Fails with NOFILE when it was removed. */
 GSP_MUST_CHECK int gsp_frames__segment_open(const struct gsp_frames *frames, uint64_t first_id,
                                             struct frames_head *head, int *fd, struct gsp_err *err);

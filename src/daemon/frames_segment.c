@@ -127,6 +127,18 @@ int gsp_frames__head_parse(struct gsp_sv bytes, struct frames_head *out, struct 
     return 0;
 }
 
+void gsp_frames__head_seal(char *bytes, size_t len)
+{
+    struct disk_head disk;
+    if (len < sizeof(disk))
+        return;
+    memcpy(&disk, bytes, sizeof(disk));
+    if (disk.header_bytes < sizeof(disk) || disk.header_bytes > len)
+        return;
+    disk.check = head_check((struct gsp_sv){bytes, disk.header_bytes});
+    memcpy(bytes, &disk, sizeof(disk));
+}
+
 static void head_write(const struct gsp_frames *frames, uint64_t first_id, struct gsp_buf *out)
 {
     const struct frames_catalog *catalog = &frames->catalog;
@@ -153,8 +165,7 @@ static void head_write(const struct gsp_frames *frames, uint64_t first_id, struc
         return;
     disk.header_bytes = (uint32_t)out->len;
     memcpy(out->p, &disk, sizeof(disk));
-    disk.check = head_check(gsp_buf_sv(out));
-    memcpy(out->p, &disk, sizeof(disk));
+    gsp_frames__head_seal(out->p, out->len);
 }
 
 /* The header of an opened file. */

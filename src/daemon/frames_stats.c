@@ -56,6 +56,7 @@ struct pass {
     uint64_t run;
     uint64_t rows;
     double step_s; /* since the row before; 0: a gap lies between */
+    size_t tables; /* of counts that there is memory for */
     size_t from;   /* tallies of this batch */
     size_t to;
 };
@@ -340,7 +341,7 @@ static int first_pass(struct pass *pass, uint32_t *pool, struct gsp_err *err)
     int rc = 0;
     for (pass->from = 0; rc == 0; pass->from = pass->to) {
         size_t left = pass->out->count - pass->from;
-        size_t n = left < POOL_TABLES ? left : POOL_TABLES;
+        size_t n = left < pass->tables ? left : pass->tables;
         pass->to = pass->from + n;
         memset(pool, 0, n * SELECT_BYTES);
         for (size_t i = 0; i < n; i++)
@@ -390,7 +391,7 @@ static size_t enlist(struct pass *pass, char *pool)
     for (size_t i = 0; i < pass->out->count; i++) {
         struct tally *t = &pass->tallies[i];
         bool wanted = t->count && t->min < t->max && gsp_frames__select_live(&t->select);
-        t->live = wanted && used + t->select.group_count <= POOL_TABLES;
+        t->live = wanted && used + t->select.group_count <= pass->tables;
         for (uint32_t g = 0; t->live && g < t->select.group_count; g++)
             t->select.groups[g].memory = pool + used++ * SELECT_BYTES;
         live += t->live;
@@ -452,8 +453,9 @@ static int compute(struct pass *pass, struct gsp_err *err)
     int rc = join_metrics(pass, err);
     if (rc)
         return rc;
-    /* Untouched pages of the pool cost nothing. */
-    void *pool = malloc((size_t)POOL_TABLES * SELECT_BYTES);
+    size_t tables = pass->out->count * SELECT_RANKS;
+    pass->tables = tables < POOL_TABLES ? tables : POOL_TABLES;
+    void *pool = malloc(pass->tables * SELECT_BYTES + 1);
     if (!pool)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for statistics");
     pass->row = first_row;

@@ -223,7 +223,7 @@ static int enter(struct gsp_sessions *sessions, const struct gsp_session_start *
         gsp_sessions__free_session(s);
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
     }
-    if (sessions->active == 1)
+    if (sessions->counts[SESSION_ACTIVE] == 1)
         gsp_sessions__keep(sessions);
     *out = s;
     return 0;
@@ -264,21 +264,23 @@ int gsp_sessions_start(struct gsp_sessions *sessions, const struct gsp_session_s
 }
 
 /* Gives an active session its end and makes it busy; called with the lock. */
-static int end_session(struct gsp_sessions *sessions, struct session *s, uint64_t *mark,
+static int end_session(struct gsp_sessions *sessions, uint32_t slot, uint64_t *mark,
                        struct gsp_err *err)
 {
-    int64_t now = gsp_realtime_ns();
+    struct session *s = sessions->slots[slot];
+    int rc = gsp_sessions__settle_file(sessions, slot, err);
+    if (rc)
+        return rc;
     s->last_frame = gsp_frames_next_id(sessions->frames) - 1;
-    s->end_ns = now;
-    int rc = gsp_sessions__note(sessions, SESSION_ENDS, s, mark, err);
+    s->end_ns = gsp_realtime_ns();
+    rc = gsp_sessions__note(sessions, SESSION_ENDS, s, mark, err);
     if (rc) {
         s->last_frame = 0;
         s->end_ns = 0;
         return rc;
     }
-    s->state = SESSION_ENDED;
+    gsp_sessions__set_state(sessions, s, SESSION_ENDED);
     s->busy = true;
-    sessions->active--;
     return 0;
 }
 
@@ -287,11 +289,10 @@ static void take_back(struct gsp_sessions *sessions, struct session *s)
     uint64_t mark = 0;
     pthread_mutex_lock(&sessions->lock);
     gsp_ignore(gsp_sessions__note(sessions, SESSION_GOES_ON, s, &mark, NULL));
-    s->state = SESSION_ACTIVE;
+    gsp_sessions__set_state(sessions, s, SESSION_ACTIVE);
     s->busy = false;
     s->end_ns = 0;
     s->last_frame = 0;
-    sessions->active++;
     pthread_mutex_unlock(&sessions->lock);
 }
 
@@ -307,7 +308,7 @@ int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name, struct gs
     if (!s || s->state != SESSION_ACTIVE)
         rc = gsp_err_set(err, GSP_E_NOFILE, 0, "no active session '%.150s'", name);
     else
-        rc = end_session(sessions, s, &mark, err);
+        rc = end_session(sessions, slot, &mark, err);
     pthread_mutex_unlock(&sessions->lock);
     if (rc)
         return rc;
@@ -410,7 +411,7 @@ int gsp_sessions_find(struct gsp_sessions *sessions, const char *name, struct gs
 size_t gsp_sessions_active_count(struct gsp_sessions *sessions)
 {
     pthread_mutex_lock(&sessions->lock);
-    size_t n = sessions->active;
+    size_t n = sessions->counts[SESSION_ACTIVE];
     pthread_mutex_unlock(&sessions->lock);
     return n;
 }

@@ -23,6 +23,7 @@ enum session_state {
     SESSION_ENDED,   /* has an end, and no file yet */
     SESSION_WRITTEN, /* the file is there, but not safe from a power cut */
     SESSION_DONE,
+    SESSION_STATES
 };
 
 struct session {
@@ -59,7 +60,9 @@ struct gsp_sessions {
     size_t slot_count;
     size_t slot_cap;
     size_t live; /* slots in use */
-    size_t active;
+    size_t counts[SESSION_STATES];
+    bool moved;            /* a session came, went or changed its state since the last look */
+    int64_t forget_ns;     /* nothing is too old before */
     struct gsp_hmap names; /* hash of the name -> slot of the newest; SESSION_NONE: none */
     struct gsp_hmap files; /* hash of the file's name -> slot */
     struct gsp_hmap ids;   /* for reading the journal only */
@@ -72,6 +75,9 @@ void gsp_sessions__free_session(struct session *s);
 /* Puts a session into the table, which owns it then; worth its slot, or SESSION_NONE. */
 uint32_t gsp_sessions__insert(struct gsp_sessions *sessions, struct session *s);
 void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot);
+/* The one way to change a state once a session is in the table. */
+void gsp_sessions__set_state(struct gsp_sessions *sessions, struct session *s,
+                             enum session_state state);
 uint32_t gsp_sessions__by_name(const struct gsp_sessions *sessions, const char *name);
 uint32_t gsp_sessions__by_file(const struct gsp_sessions *sessions, const char *file);
 /* Gives the session another file; false when there is no memory. */
@@ -97,8 +103,13 @@ void gsp_sessions__path(const struct gsp_sessions *sessions, const char *file, s
 /* Chooses a file for a session of that name; false when there is no memory. */
 bool gsp_sessions__choose_file(struct gsp_sessions *sessions, const char *name, bool force,
                                struct gsp_buf *out);
+/* Gives the session another file when somebody has put one in its place; called with the lock,
+ * before the journal says that a file of that name is ours. */
+GSP_MUST_CHECK int gsp_sessions__settle_file(struct gsp_sessions *sessions, uint32_t slot,
+                                             struct gsp_err *err);
 /* Writes the file of a session that is busy; called without the lock. */
 GSP_MUST_CHECK int gsp_sessions__write(struct gsp_sessions *sessions, struct session *s,
                                        struct gsp_err *err);
-/* Tells the log which frames are needed; called with the lock. */
+/* Tells the log which frames are needed; called with the lock.  Costs nothing when no session
+ * changed: thousands of active ones are not looked at each second. */
 void gsp_sessions__keep(struct gsp_sessions *sessions);

@@ -171,8 +171,7 @@ static void replay_end(struct gsp_sessions *sessions, uint32_t slot, const struc
     file[f[4].len] = '\0';
     if (!gsp_sessions__set_file(sessions, slot, file))
         return;
-    sessions->active -= s->state == SESSION_ACTIVE;
-    s->state = SESSION_ENDED;
+    gsp_sessions__set_state(sessions, s, SESSION_ENDED);
     s->claimed = true;
     s->last_frame = (uint64_t)last;
     s->end_ns = end_ns;
@@ -199,12 +198,11 @@ void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
     if (kind == SESSION_ENDS && count == 5) {
         replay_end(sessions, slot, fields);
     } else if (kind == SESSION_GOES_ON && s->state == SESSION_ENDED) {
-        s->state = SESSION_ACTIVE;
+        gsp_sessions__set_state(sessions, s, SESSION_ACTIVE);
         s->end_ns = 0;
-        sessions->active++;
     } else if (kind == SESSION_IS_SAFE && count == 3 && s->state == SESSION_ENDED &&
                number(fields[2], &v)) {
-        s->state = SESSION_DONE;
+        gsp_sessions__set_state(sessions, s, SESSION_DONE);
         s->frame_count = (uint64_t)v;
     } else if (kind == SESSION_FORGOTTEN) {
         gsp_sessions__remove(sessions, slot);

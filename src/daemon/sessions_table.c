@@ -103,7 +103,8 @@ uint32_t gsp_sessions__insert(struct gsp_sessions *sessions, struct session *s)
     }
     sessions->slots[slot] = s;
     sessions->live++;
-    sessions->active += s->state == SESSION_ACTIVE;
+    sessions->counts[s->state]++;
+    sessions->moved = true;
     return slot;
 }
 
@@ -112,7 +113,8 @@ void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot)
     struct session *s = sessions->slots[slot];
     sessions->slots[slot] = NULL;
     sessions->live--;
-    sessions->active -= s->state == SESSION_ACTIVE;
+    sessions->counts[s->state]--;
+    sessions->moved = true;
     uint32_t *file = find(&sessions->files, s->file);
     if (file && *file == slot)
         *file = SESSION_NONE;
@@ -127,6 +129,15 @@ void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot)
         }
     }
     gsp_sessions__free_session(s);
+}
+
+void gsp_sessions__set_state(struct gsp_sessions *sessions, struct session *s,
+                             enum session_state state)
+{
+    sessions->counts[s->state]--;
+    sessions->counts[state]++;
+    s->state = state;
+    sessions->moved = true;
 }
 
 bool gsp_sessions__set_file(struct gsp_sessions *sessions, uint32_t slot, const char *file)

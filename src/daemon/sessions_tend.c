@@ -16,6 +16,7 @@
 
 #define RETRY_NS   (5 * GSP_NS_PER_S)
 #define SYNC_NS    (5 * GSP_NS_PER_S)
+#define FORGET_NS  (60 * GSP_NS_PER_S) /* how often ages are looked at */
 #define FILE_TRIES 1000000U
 
 void gsp_sessions__path(const struct gsp_sessions *sessions, const char *file, struct gsp_buf *out)
@@ -91,17 +92,36 @@ static void remove_parts(const struct gsp_sessions *sessions, const char *file)
     closedir(dir);
 }
 
-/* Another name for a session's file, because somebody has put one there. */
-static int rename_session(struct gsp_sessions *sessions, struct session *s, struct gsp_err *err)
+/* Another name for a session's file; called with the lock. */
+static int refile(struct gsp_sessions *sessions, uint32_t slot, struct gsp_err *err)
 {
     gsp_auto_buf file = {0};
+    if (gsp_sessions__choose_file(sessions, sessions->slots[slot]->name, false, &file) &&
+        gsp_sessions__set_file(sessions, slot, gsp_buf_cstr(&file)))
+        return 0;
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+}
+
+int gsp_sessions__settle_file(struct gsp_sessions *sessions, uint32_t slot, struct gsp_err *err)
+{
+    const struct session *s = sessions->slots[slot];
+    gsp_auto_buf path = {0};
+    gsp_sessions__path(sessions, s->file, &path);
+    const char *text = gsp_buf_cstr(&path);
+    struct stat st;
+    if (!text || lstat(text, &st) != 0 || (s->force && S_ISREG(st.st_mode)))
+        return 0;
+    return refile(sessions, slot, err);
+}
+
+/* Another name, because somebody was faster; and so in the journal. */
+static int rename_session(struct gsp_sessions *sessions, struct session *s, struct gsp_err *err)
+{
     uint64_t mark = 0;
     pthread_mutex_lock(&sessions->lock);
-    uint32_t slot = gsp_sessions__slot_of(sessions, s);
-    bool ok = gsp_sessions__choose_file(sessions, s->name, false, &file) &&
-              gsp_sessions__set_file(sessions, slot, gsp_buf_cstr(&file));
-    int rc = ok ? gsp_sessions__note(sessions, SESSION_ENDS, s, &mark, err)
-                : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+    int rc = refile(sessions, gsp_sessions__slot_of(sessions, s), err);
+    if (rc == 0)
+        rc = gsp_sessions__note(sessions, SESSION_ENDS, s, &mark, err);
     pthread_mutex_unlock(&sessions->lock);
     return rc;
 }
@@ -154,7 +174,7 @@ int gsp_sessions__write(struct gsp_sessions *sessions, struct session *s, struct
     pthread_mutex_lock(&sessions->lock);
     free(s->error);
     s->error = rc ? strdup(why.msg) : NULL;
-    s->state = rc ? SESSION_ENDED : SESSION_WRITTEN;
+    gsp_sessions__set_state(sessions, s, rc ? SESSION_ENDED : SESSION_WRITTEN);
     s->retry_ns = gsp_realtime_ns() + RETRY_NS;
     s->busy = false;
     pthread_mutex_unlock(&sessions->lock);
@@ -166,6 +186,9 @@ int gsp_sessions__write(struct gsp_sessions *sessions, struct session *s, struct
 void gsp_sessions__keep(struct gsp_sessions *sessions)
 {
     uint64_t from = 0;
+    if (!sessions->moved)
+        return;
+    sessions->moved = false;
     for (size_t i = 0; i < sessions->slot_count; i++) {
         const struct session *s = sessions->slots[i];
         if (s && s->state != SESSION_DONE && (!from || s->first_frame < from))
@@ -180,7 +203,8 @@ static struct session *take_next(struct gsp_sessions *sessions, enum session_sta
 {
     struct session *found = NULL;
     pthread_mutex_lock(&sessions->lock);
-    for (size_t i = 0; i < sessions->slot_count && !found; i++) {
+    size_t n = sessions->counts[state] ? sessions->slot_count : 0;
+    for (size_t i = 0; i < n && !found; i++) {
         struct session *s = sessions->slots[i];
         /* A clock that was set back must not make anybody wait for its old time. */
         if (s && !s->busy && s->state == state &&
@@ -209,7 +233,7 @@ static bool make_safe(struct gsp_sessions *sessions, struct session *s)
     pthread_mutex_lock(&sessions->lock);
     ok = ok && gsp_sessions__note(sessions, SESSION_IS_SAFE, s, &mark, NULL) == 0;
     if (ok)
-        s->state = SESSION_DONE;
+        gsp_sessions__set_state(sessions, s, SESSION_DONE);
     s->busy = false;
     pthread_mutex_unlock(&sessions->lock);
     return ok;
@@ -227,6 +251,10 @@ static int by_end(const void *a, const void *b)
 /* Finished sessions past their age or number; called with the lock. */
 static void forget_old(struct gsp_sessions *sessions, int64_t now_ns)
 {
+    size_t finished = sessions->counts[SESSION_DONE];
+    if (!finished || (finished <= sessions->keep_max && now_ns < sessions->forget_ns))
+        return;
+    sessions->forget_ns = now_ns + FORGET_NS;
     struct session **done = calloc(sessions->live + 1, sizeof(*done));
     size_t n = 0;
     for (size_t i = 0; i < sessions->slot_count && done; i++) {

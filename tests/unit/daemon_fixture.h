@@ -32,6 +32,7 @@ struct made {
     int64_t wall_ns;  /* added to the wall clock */
     double cpu;       /* when not 0: the CPU's utilisation */
     bool gpu_unnamed; /* no gpu.device rows yet */
+    bool cpu_only;    /* short frames */
 };
 
 /* In memory where there is such a place. */
@@ -190,7 +191,8 @@ static inline int made_frame(struct gsp_frames *frames, struct made *made, struc
     gsp_frames_begin(frames, &tick);
     struct gsp_sink *sink = gsp_frames_sink(frames);
     made_cpu(made, &tick, sink);
-    made_devices(made, &tick, sink);
+    if (!made->cpu_only)
+        made_devices(made, &tick, sink);
     made_gpus(made, &tick, sink);
     made->tick++;
     return gsp_frames_end(frames, err);

@@ -6,6 +6,7 @@
 
 #include "daemon/session_file.h"
 #include "daemon_fixture.h"
+#include "daemon_kills.h"
 #include "tap.h"
 
 /* A daemon's state without the daemon. */
@@ -623,6 +624,20 @@ TAP_TEST(of_many_who_stop_a_session_one_does)
         free(read_output(state, file));
     }
     end_state(state);
+}
+
+TAP_TEST(killed_at_random_moments_under_load)
+{
+    char folder[64];
+    made_folder(folder);
+    struct kills_result result = daemon_kills(folder, 20, (unsigned)gsp_now_ns());
+    printf("# %u kills, %" PRIu64 " frames, %" PRIu64 " sessions started, %" PRIu64
+           " stopped, %" PRIu64 " restarts marked\n",
+           result.rounds, result.frames, result.started, result.stopped, result.restarts);
+    tap_eq_int(result.rounds, 20);
+    tap_eq_int(result.wrong, 0);
+    tap_check(result.stopped > 0);
+    made_remove(folder);
 }
 
 TAP_MAIN()
