@@ -21,6 +21,7 @@ import cost
 import native
 import ring
 import sessions
+import serving_http
 import slowdown
 import small
 import sql
@@ -43,6 +44,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "ring": ring.main,
     "sql": sql.main,
     "collect": collect.main,
+    "http": serving_http.main,
 }
 
 

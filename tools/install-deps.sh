@@ -59,6 +59,7 @@ packages() {
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
         qemu-user-static        cmd:qemu-aarch64-static' ;;
     bench) echo '
+        wrk                     cmd:wrk
         python3-numpy           py:numpy' ;;
     *)
         echo "install-deps: no such group: $1 (build, lint, test, bench)" >&2

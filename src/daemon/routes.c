@@ -21,7 +21,7 @@ static const char START_BODY[] =
     "\"maximum\":10000},\"native\":{\"type\":\"boolean\"},\"force\":{\"type\":\"boolean\"}}";
 static const char STOP_BODY[] = "{\"name\":{\"type\":\"string\"}}";
 static const char QUERY_BODY[] =
-    "{\"sql\":{\"type\":\"string\"},\"params\":{\"type\":\"array\"},"
+    "{\"sql\":{\"type\":\"string\"},"
     "\"format\":{\"type\":\"string\",\"enum\":[\"json\",\"csv\",\"arrow\"]},"
     "\"limit\":{\"type\":\"number\",\"minimum\":1}}";
 static const char RECORD_BODY[] =

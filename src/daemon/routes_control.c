@@ -424,6 +424,9 @@ static bool read_question(const struct gsp_route_call *call, const struct gsp_se
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "sql is missing");
     if (rc > 0)
         rc = gsp_body_text(call->body, "format", &format, &err);
+    /* To leave them out in silence would answer another question. */
+    if (rc >= 0 && gsp_body_has(call->body, "params"))
+        rc = gsp_err_set(&err, GSP_E_USAGE, 0, "params are not supported: put values into sql");
     if (rc >= 0 && !gsp_sv_eq(format, gsp_sv_of("json")) && !gsp_sv_eq(format, gsp_sv_of("csv")) &&
         !gsp_sv_eq(format, gsp_sv_of("arrow")))
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "format must be json, csv or arrow");

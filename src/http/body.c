@@ -86,6 +86,11 @@ static yyjson_val *find(const struct gsp_body *body, const char *name)
     return yyjson_is_null(value) ? NULL : value;
 }
 
+bool gsp_body_has(const struct gsp_body *body, const char *name)
+{
+    return find(body, name) != NULL;
+}
+
 int gsp_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *out,
                   struct gsp_err *err)
 {

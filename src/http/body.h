@@ -34,6 +34,9 @@ struct gsp_body_ints {
     size_t count;
 };
 
+/* Whether there is such a member, of any type. */
+bool gsp_body_has(const struct gsp_body *body, const char *name);
+
 /* The getters leave *out as it is when there is no such member; 1: found, 0: not there.  They
  * fail with USAGE when it has another type. */
 GSP_MUST_CHECK int gsp_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *out,

@@ -72,18 +72,14 @@ static struct gsp_http__call *call_new(struct gsp_http_server *server,
     return call;
 }
 
-static bool has_body(const struct gsp_http__call *call)
-{
-    return gsp_http_header(&call->request, MHD_HTTP_HEADER_TRANSFER_ENCODING) ||
-           announced_bytes(call) > 0;
-}
-
 static enum MHD_Result take_body(struct gsp_http__call *call, const char *data, size_t len)
 {
     const size_t max = call->server->options.body_max;
     call->received += len;
     if (call->received > (uint64_t)max * PATIENCE_FACTOR)
         return MHD_NO;
+    if (call->refusal.status)
+        return MHD_YES;
     if (call->received > max) {
         gsp_buf_free(&call->body);
         call->refusal = (struct gsp_http__refusal){MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
@@ -178,9 +174,10 @@ enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connectio
         if (!call)
             return MHD_NO;
         *state = call;
-        /* To answer now closes the connection, which is dear; but a body that nobody wants need
-         * not come. */
-        return call->refusal.status && has_body(call) ? refuse(call) : MHD_YES;
+        /* To answer now closes the connection, and a client that is still sending may not see
+         * why: only for bodies that are too long to be let in and forgotten. */
+        const uint64_t patience = (uint64_t)call->server->options.body_max * PATIENCE_FACTOR;
+        return announced_bytes(call) > patience ? refuse(call) : MHD_YES;
     }
     if (*data_len) {
         enum MHD_Result taken = take_body(call, data, *data_len);

@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof serve when requests, clients, folders and the daemon itself go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import pytest
+from conftest import StartTarget
+from serving import Daemon, check_error, names_of
+from support import PATIENCE_S
+
+Serve = Callable[..., Daemon]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    started: List[Daemon] = []
+
+    def begin(*args: object, **options: Any) -> Daemon:
+        daemon = Daemon(options.pop("folder", tmp_path), "--freq", "20ms", *args, **options)
+        started.append(daemon)
+        return daemon
+
+    yield begin
+    for daemon in started:
+        daemon.end()
+
+
+def refused(daemon: Daemon, method: str, path: str, body: bytes, *expected: int) -> Any:
+    status, _, text = daemon.raw(method, path, body)
+    answer = json.loads(text)
+    assert status in expected, (status, answer)
+    check_error(answer)
+    return answer
+
+
+# ---------------------------------------------------------------------- requests
+
+
+def test_bodies_that_are_no_such_object(serve: Serve) -> None:
+    daemon = serve()
+    for body in (b"{", b"[]", b'"x"', b"nul", b"{}{}", b'{"name": "\xff"}', b"{'name': 1}", b"\0"):
+        refused(daemon, "POST", "/profiling/start", body, 400)
+    for value in (5, True, ["x"], {"x": 1}, 1.5):
+        refused(daemon, "POST", "/profiling/start", json.dumps({"name": value}).encode(), 400)
+    for wrong in (
+        {"labels": []},
+        {"labels": "x"},
+        {"pids": 5},
+        {"pids": ["x"]},
+        {"pids": [0]},
+        {"pids": [2**40]},
+        {"stacks": "yes"},
+        {"force": 1},
+        {"rate": "fast"},
+        {"rate": -1},
+        {"stacks": True},
+    ):
+        refused(daemon, "POST", "/profiling/start", json.dumps(wrong).encode(), 400)
+    refused(daemon, "POST", "/profiling/start", b'{"a":' * 100000, 413)
+    refused(daemon, "POST", "/profiling/start", b'{"labels":' + b"[" * 30 + b"]" * 30 + b"}", 413)
+    refused(daemon, "POST", "/profiling/start", b'{"name": "' + b"x" * (2 << 20) + b'"}', 413)
+    refused(daemon, "POST", "/query", b"{}", 400)
+    refused(daemon, "POST", "/query", b'{"sql": 5}', 400)
+    refused(daemon, "POST", "/query", b'{"sql": "SELECT $1", "params": [1]}', 400)
+    refused(daemon, "POST", "/query", b'{"sql": "SELECT 1", "format": "xml"}', 400)
+    assert daemon.get("/profiling/sessions")["total_sessions"] == 0
+
+
+def test_names_that_could_leave_the_folder(serve: Serve) -> None:
+    daemon = serve()
+    for name in (
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "/etc/passwd",
+        ".hidden",
+        "a\0b",
+        "a\nb",
+        "x" * 10240,
+    ):
+        refused(daemon, "POST", "/profiling/start", json.dumps({"name": name}).encode(), 400)
+    for path in ("..%2f..%2fetc", "%2e%2e", "a%00b", "a%0ab", "x" * 5000):
+        for rest in ("", "/download"):
+            status, _, text = daemon.raw("GET", f"/profiling/sessions/{path}{rest}")
+            assert status in (400, 404, 414), (path, status)
+    assert sorted(daemon.output.iterdir()) == []
+    for name in ("\N{ROCKET} \N{SNOWMAN}", "a'b\"c", "CON", "-rf", "%2e%2e", "x" * 200):
+        daemon.post("/profiling/start", {"name": name})
+        assert daemon.post("/profiling/stop", {"name": name})["output_file"] == f"{name}.json"
+        assert (daemon.output / f"{name}.json").is_file()
+
+
+def test_unknown_paths_and_methods(serve: Serve) -> None:
+    daemon = serve()
+    for path in ("/nothing", "/profiling", "/profiling/sessions/", "/status/", "//", "/targets/1"):
+        status, _, text = daemon.raw("GET", path)
+        assert status == 404, path
+        check_error(json.loads(text))
+    for method, path, allow in (
+        ("POST", "/status", "GET, HEAD"),
+        ("GET", "/profiling/start", "POST"),
+        ("PATCH", "/config", "GET, HEAD, PUT"),
+        ("PUT", "/profiling/sessions/x", "GET, HEAD, DELETE"),
+        ("BREW", "/", "GET, HEAD"),
+    ):
+        status, headers, text = daemon.raw(method, path)
+        assert (status, headers["Allow"]) == (405, allow), (method, path)
+        check_error(json.loads(text))
+    status, headers, text = daemon.raw("HEAD", "/status")
+    assert status == 200 and text == b"" and int(headers["Content-Length"]) > 100
+
+
+def test_unknown_names_are_told_with_the_known(serve: Serve) -> None:
+    daemon = serve()
+    daemon.post("/profiling/start", {"name": "one"})
+    daemon.post("/profiling/start", {"name": "two"})
+    status, answer = daemon.ask("POST", "/profiling/stop", {"name": "three"})
+    assert status == 404
+    assert sorted(answer["error"]["active_sessions"]) == ["one", "two"]
+    assert "one" in answer["error"]["hint"]
+
+
+def test_of_two_starts_at_once_one_wins(serve: Serve) -> None:
+    daemon = serve()
+    for turn in range(5):
+        statuses: List[int] = []
+        gate = threading.Barrier(8)
+
+        def start(name: str) -> None:
+            gate.wait()
+            statuses.append(daemon.ask("POST", "/profiling/start", {"name": name})[0])
+
+        threads = [threading.Thread(target=start, args=(f"same{turn}",)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(statuses) == [200] + [409] * 7
+
+
+# --------------------------------------------------------------------------- trust
+
+
+def test_token(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("open-sesame\n")
+    daemon = serve("--token-file", tmp_path / "token", "--bind", "0.0.0.0", token="open-sesame")
+    assert daemon.get("/status")["pid"] == daemon.pid
+    assert daemon.raw("GET", "/status", headers={"Authorization": "Bearer other"})[0] == 401
+    assert daemon.raw("GET", "/status?token=open-sesame", headers={"Authorization": ""})[0] == 200
+    for path, expected in (
+        ("/health", 200),
+        ("/ready", (200, 503)),
+        ("/metrics", 401),
+        ("/x", 401),
+    ):
+        status, headers, _ = daemon.raw("GET", path, headers={"Authorization": ""})
+        assert status == expected or status in (expected if isinstance(expected, tuple) else ())
+        assert status != 401 or headers["WWW-Authenticate"] == "Bearer"
+    refused(daemon, "POST", "/targets/1/attach", b"", 403)
+
+
+def test_pages_of_other_sites_are_kept_out(serve: Serve) -> None:
+    daemon = serve()
+    for headers in (
+        {"Host": "evil.example"},
+        {"Host": f"evil.example:{daemon.port}"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+    ):
+        status, _, text = daemon.raw("POST", "/profiling/start", b"{}", headers)
+        assert status == 403, headers
+        check_error(json.loads(text))
+    assert daemon.get("/profiling/sessions")["total_sessions"] == 0
+
+
+def test_control_needs_its_flag(serve: Serve) -> None:
+    daemon = serve()
+    for action in ("attach", "detach", "dump", "record"):
+        answer = refused(daemon, "POST", f"/targets/{os.getpid()}/{action}", b"", 403)
+        assert "--allow-control" in answer["error"]["hint"]
+    body = json.dumps({"pids": [os.getpid()], "stacks": True}).encode()
+    refused(daemon, "POST", "/profiling/start", body, 403)
+    assert daemon.get("/profiling/sessions")["total_sessions"] == 0
+
+
+def test_looks_into_a_process(serve: Serve, start: StartTarget) -> None:
+    target = start("deep.py", 12)
+    daemon = serve("--allow-control")
+    path = f"/targets/{target.pid}"
+    for wrong in ("0", "-1", "x", "99999999999"):
+        assert daemon.ask("POST", f"/targets/{wrong}/attach", {})[0] == 400
+    assert daemon.ask("POST", "/targets/4194305/attach", {})[0] == 404
+    assert daemon.ask("POST", f"{path}/detach", {})[0] == 404
+    daemon.post(f"{path}/attach")
+    assert daemon.get("/targets")["attached"] == [target.pid]
+    daemon.until("/metrics/latest", lambda now: str(target.pid) in json.dumps(now["frame"]))
+    assert any(thread["frames"] for thread in daemon.post(f"{path}/dump"))
+    daemon.post(f"{path}/detach")
+    assert daemon.get("/targets")["attached"] == []
+
+
+def test_stacks_of_a_session(serve: Serve, start: StartTarget) -> None:
+    target = start("deep.py", 12)
+    daemon = serve("--allow-control")
+    daemon.post("/profiling/start", {"name": "deep", "pids": [target.pid], "stacks": True})
+    daemon.until("/targets", lambda now: bool(now["recordings"][0]["samples"] >= 5))
+    daemon.post("/profiling/stop", {"name": "deep"})
+    (recording,) = daemon.get("/targets")["recordings"]
+    assert recording["file"] == "deep.gsp" and not recording["is_active"]
+    assert recording["error"] is None
+    status, headers, text = daemon.raw("GET", "/flamegraph?session=deep")
+    assert status == 200 and headers["Content-Type"] == "image/svg+xml" and b"<svg" in text
+    assert (
+        daemon.raw("GET", "/profiling/sessions/deep/download?stacks=1")[2]
+        == (daemon.output / "deep.gsp").read_bytes()
+    )
+    assert daemon.ask("GET", "/flamegraph?session=no")[0] == 404
+    # No session is left of one whose stacks cannot be had.
+    status, _ = daemon.ask(
+        "POST", "/profiling/start", {"name": "no", "pids": [4194305], "stacks": True}
+    )
+    assert status == 404
+    assert "no" not in names_of(daemon.get("/profiling/sessions"))
+    answer = daemon.post(f"/targets/{target.pid}/record", {"duration": 0.2, "name": "short"})
+    assert answer["file"] == "short.gsp"
+    daemon.until("/targets", lambda now: not any(row["is_active"] for row in now["recordings"]))
+
+
+# ----------------------------------------------------------------------------- SQL
+
+
+def test_queries(serve: Serve) -> None:
+    daemon = serve()
+    daemon.post("/profiling/start", {"name": "asked"})
+    daemon.frames(3)
+    rows = daemon.ask("POST", "/query", {"sql": "SELECT name, status FROM session.list"})[1]
+    assert rows == [{"name": "asked", "status": "active"}]
+    sql = "SELECT count(*) AS n FROM memory.system.memory"
+    status, headers, text = daemon.raw(
+        "POST", "/query", json.dumps({"sql": sql, "format": "csv"}).encode()
+    )
+    assert status == 200 and headers["Content-Type"].startswith("text/csv")
+    assert int(text.split()[1]) >= 3
+    status, _, text = daemon.raw(
+        "POST", "/query", json.dumps({"sql": "SELECT 1 AS x", "format": "arrow"}).encode()
+    )
+    assert status == 200 and text[:4] == b"\xff\xff\xff\xff"
+    status, answer = daemon.ask("POST", "/query", {"sql": "SELECT xname FROM session.list"})
+    assert status == 400 and "xname" in answer["error"]["message"]
+    for sql in ("DELETE FROM session.list", "COPY (SELECT 1) TO '/tmp/x'", "SELECT 1; SELECT 2"):
+        assert daemon.ask("POST", "/query", {"sql": sql})[0] in (400, 403), sql
+    sql = "SELECT * FROM read_csv('/etc/passwd')"
+    assert daemon.ask("POST", "/query", {"sql": sql})[0] in (400, 403)
+    daemon.ask("PUT", "/config", {"query_timeout": 0.2, "query_rows": 10})
+    sql = "SELECT count(*) FROM range(1000000000000)"
+    assert daemon.ask("POST", "/query", {"sql": sql})[0] == 504
+    assert len(daemon.ask("POST", "/query", {"sql": "SELECT * FROM range(1000)"})[1]) == 10
+
+
+# --------------------------------------------------------------------------- clients
+
+
+def test_slow_and_half_closed_clients_hold_nobody_up(serve: Serve) -> None:
+    daemon = serve()
+    silent = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(200)]
+    for number, client in enumerate(silent):
+        client.sendall(b"POST /profiling/start HTTP/1.1\r\nHost: localhost\r\n"[: number % 50])
+    closed = socket.create_connection(("127.0.0.1", daemon.port))
+    closed.sendall(b"GET /status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    closed.shutdown(socket.SHUT_WR)
+    answer = b""
+    closed.settimeout(PATIENCE_S)
+    while chunk := closed.recv(65536):
+        answer += chunk
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 200")
+    partial = socket.create_connection(("127.0.0.1", daemon.port))
+    partial.sendall(
+        b'POST /profiling/start HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{"na'
+    )
+    partial.close()
+    daemon.frames(3)
+    assert daemon.get("/profiling/sessions")["total_sessions"] == 0
+    for client in silent:
+        client.close()
+    assert daemon.stop() == 0
+
+
+def test_streams_that_nobody_reads(serve: Serve) -> None:
+    daemon = serve()
+    listeners = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(50)]
+    for listener in listeners:
+        listener.sendall(b"GET /stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    daemon.frames(5)
+    for listener in listeners[::2]:
+        listener.close()
+    daemon.frames(5)
+    assert daemon.stop() == 0
+    for listener in listeners[1::2]:
+        listener.close()
+
+
+def test_bytes_that_are_no_http(serve: Serve) -> None:
+    daemon = serve()
+    rng = random.Random(1)
+    for _ in range(100):
+        with socket.create_connection(("127.0.0.1", daemon.port)) as client:
+            client.sendall(rng.randbytes(rng.randrange(1, 3000)))
+            client.sendall(b"\r\n\r\n")
+    assert daemon.get("/health")["status"] == "ok"
+
+
+# --------------------------------------------------------------------------- folders
+
+
+def test_output_folder_gone_and_back(serve: Serve) -> None:
+    daemon = serve()
+    daemon.post("/profiling/start", {"name": "kept"})
+    daemon.frames(2)
+    shutil.rmtree(daemon.output)
+    status, answer = daemon.ask("POST", "/profiling/stop", {"name": "kept"})
+    assert status == 500 and "kept" in answer["error"]["hint"]
+    failed = daemon.until("/status", lambda now: bool(now["failed_sessions"]))["failed_sessions"]
+    assert failed[0]["name"] == "kept" and failed[0]["error"]
+    daemon.output.mkdir()
+    daemon.until("/status", lambda now: not now["failed_sessions"])
+    assert json.loads((daemon.output / "kept.json").read_text())["frames"]
+
+
+@pytest.mark.needs_root
+def test_output_folder_full_and_back(serve: Serve, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    output.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(output)],
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs here: {mounted.stderr.decode().strip()}")
+    try:
+        daemon = serve("--output-dir", output)
+        (output / "filler").write_bytes(b"x" * (60 << 10))
+        daemon.post("/profiling/start", {"name": "big"})
+        daemon.frames(5)
+        status, answer = daemon.ask("POST", "/profiling/stop", {"name": "big"})
+        assert status == 507, answer
+        assert daemon.get("/status")["failed_sessions"][0]["name"] == "big"
+        (output / "filler").unlink()
+        daemon.until("/status", lambda now: not now["failed_sessions"])
+        assert json.loads((output / "big.json").read_text())["frames"]
+        assert daemon.stop() == 0
+    finally:
+        subprocess.run(["umount", "-l", str(output)], check=False)
+
+
+# ------------------------------------------------------------------------------ kill
+
+
+def test_killed_under_load_nothing_acknowledged_is_lost(serve: Serve) -> None:
+    daemon = serve("--freq", "10ms")
+    rng = random.Random(7)
+    known: Dict[str, Optional[int]] = {}
+    for turn in range(8):
+        gone = threading.Event()
+
+        def load(worker: int, turn: int = turn, gone: threading.Event = gone) -> None:
+            for number in range(10000):
+                name = f"s{turn}-{worker}-{number}"
+                try:
+                    status, _ = daemon.ask("POST", "/profiling/start", {"name": name})
+                    assert status == 200
+                    known[name] = None
+                    if number % 2:
+                        stopped = daemon.post("/profiling/stop", {"name": name})["stopped"][0]
+                        known[name] = stopped["frame_count"]
+                except OSError:
+                    return
+                except Exception:  # an answer cut by the kill
+                    if gone.is_set():
+                        return
+                    raise
+
+        workers = [threading.Thread(target=load, args=(worker,)) for worker in range(3)]
+        for worker in workers:
+            worker.start()
+        time.sleep(rng.uniform(0.02, 0.15))  # a moment, not a sign: any will do
+        gone.set()
+        daemon.stop(signal.SIGKILL)
+        for worker in workers:
+            worker.join()
+        daemon.start()
+        listed = {row["name"]: row for row in daemon.get("/profiling/sessions")["sessions"]}
+        for name, frames in known.items():
+            assert name in listed, (turn, name)
+            if frames is not None:
+                assert not listed[name]["is_active"] and listed[name]["frame_count"] == frames
+                whole = json.loads((daemon.output / listed[name]["output_file"]).read_text())
+                assert len(whole["frames"]) == frames
+    daemon.post("/profiling/stop")
+    assert daemon.get("/profiling/sessions")["active_sessions"] == 0
+
+
+# --------------------------------------------------------------------------- OpenAPI
+
+
+class Maker:
+    """Values of a schema, and values that are not of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+
+    def junk(self) -> Any:
+        return self.rng.choice(
+            [
+                None,
+                True,
+                -1,
+                0,
+                1e308,
+                2**63,
+                "",
+                "x" * 300,
+                "\0",
+                "\N{SNOWMAN}",
+                [],
+                [[]],
+                {"a": {}},
+            ]
+        )
+
+    def value(self, schema: Dict[str, Any]) -> Any:
+        if self.rng.random() < 0.3:
+            return self.junk()
+        kind = schema.get("type")
+        if "enum" in schema:
+            return self.rng.choice(schema["enum"])
+        if kind == "string":
+            return self.rng.choice(["a", "b c", "SELECT 1", "FROM session.list", "é" * 20])
+        if kind == "integer":
+            return self.rng.randrange(4194305, 4200000)
+        if kind == "number":
+            return self.rng.choice([schema.get("minimum", 0), 1, 0.5, schema.get("maximum", 10)])
+        if kind == "boolean":
+            return self.rng.random() < 0.5
+        if kind == "array":
+            return [self.value(schema.get("items", {})) for _ in range(self.rng.randrange(3))]
+        if kind == "object":
+            some = schema.get("properties", {}).items()
+            return {key: self.value(value) for key, value in some if self.rng.random() < 0.6}
+        return self.junk()
+
+
+def test_requests_made_from_the_description(serve: Serve) -> None:
+    daemon = serve("--allow-control")
+    daemon.frames(1)
+    described = daemon.get("/openapi.json")
+    assert described["openapi"].startswith("3.")
+    maker = Maker(11)
+    for path, operations in described["paths"].items():
+        for method, operation in operations.items():
+            if path == "/stream":
+                continue  # has no end
+            # A query starts a process each time.
+            for _ in range(6 if path in ("/query", "/targets/{pid}/dump") else 25):
+                target = path.replace("{name}", maker.rng.choice(["a", "b%20c", "%00", "no"]))
+                target = target.replace("{pid}", maker.rng.choice(["4194305", "0", "x", "1e3"]))
+                body = None
+                if "requestBody" in operation:
+                    schema = operation["requestBody"]["content"]["application/json"]["schema"]
+                    made = maker.value(schema)
+                    body = json.dumps(made).encode()
+                status, headers, text = daemon.raw(method.upper(), target, body)
+                assert str(status) in operation["responses"], (method, target, body, status, text)
+                kind = headers["Content-Type"].split(";")[0]
+                if path != "/query" or status >= 400:
+                    assert kind in operation["responses"][str(status)]["content"], (path, kind)
+                if kind == "application/json":
+                    answer = json.loads(text)
+                    if status >= 400:
+                        check_error(answer)
+    assert daemon.stop() == 0
