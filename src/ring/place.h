@@ -69,6 +69,6 @@ GSP_MUST_CHECK int gsp_place_open(const struct gsp_place *place, int *folder_fd,
 bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns);
 /* Time to live of a dead process's rings: whoever lists them (cli list, the daemon) removes them
  * afterwards. */
-#define GSP_PLACE_TTL_NS (24 * 3600 * INT64_C(1000000000))
+#define GSP_PLACE_TTL_NS (INT64_C(86400) * 1000000000)
 /* Removes the folder of a dead process; refuses a live one's with EXISTS. */
 GSP_MUST_CHECK int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err);

@@ -44,13 +44,14 @@ static void fill_trace(struct gsp_batch *batch, int64_t rank)
     static const char *const MODULES[] = {"embed", "block.0", "block.1", "head"};
     (void)rank;
     for (int64_t i = 0; i < STEPS * 4; i++) {
+        const int64_t step = i / 4;
         const struct gsp_row_python_torch_trace row = {
             .ts_ns = START + i * 25 * MS,
-            .step = i / 4,
+            .step = step,
             .seq = i % 4,
             .module = gsp_batch_intern(batch, gsp_sv_of(MODULES[i % 4])),
             .stage = gsp_batch_intern(batch, gsp_sv_of("forward")),
-            .allocated = 100 + (double)(i / 4),
+            .allocated = 100 + (double)step,
             .max_allocated = 200,
             .cached = 300,
             .duration = 0.001 * (double)(1 + i % 4)};
