@@ -399,5 +399,6 @@ const struct gsp_command gsp_cmd_doctor = {
     .opts_size = sizeof(struct doctor_opts),
     .examples = EXAMPLES,
     .example_count = GSP_COUNT(EXAMPLES),
+    .lesser = true,
     .run = run,
 };

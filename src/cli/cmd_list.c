@@ -182,5 +182,6 @@ const struct gsp_command gsp_cmd_list = {
     .opts_size = sizeof(struct list_opts),
     .examples = EXAMPLES,
     .example_count = GSP_COUNT(EXAMPLES),
+    .lesser = true,
     .run = run,
 };

@@ -95,6 +95,7 @@ extern const struct gsp_command gsp_cmd_http_stop;
 extern const struct gsp_command gsp_cmd_http_status;
 extern const struct gsp_command gsp_cmd_http_sessions;
 extern const struct gsp_command gsp_cmd_config;
+extern const struct gsp_command gsp_cmd_stat;
 extern const struct gsp_command gsp_cmd_doctor;
 extern const struct gsp_command gsp_cmd_completions;
 extern const struct gsp_command gsp_cmd_help;

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/time.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "cli/stat_table.h"
+#include "cli/term.h"
+#include "export/plot.h"
+#include "export/session_read.h"
+
+struct stat_opts {
+    const char *plot;
+    const char *metrics;
+    bool json;
+    bool force;
+};
+
+static const struct gsp_opt OPTS[] = {
+    {.name = "plot",
+     .kind = GSP_OPT_FILE,
+     .offset = offsetof(struct stat_opts, plot),
+     .arg = "FILE",
+     .help = "Draw charts over time: .svg, .png, or .html with values under the pointer."},
+    {.name = "metrics",
+     .kind = GSP_OPT_TEXT,
+     .offset = offsetof(struct stat_opts, metrics),
+     .arg = "NAMES",
+     .help = "Only metrics whose names have one of these words in them, joined by commas."},
+    GSP_OPT_SWITCH(struct stat_opts, json, "json", 0, false, "For programs: one object."),
+    GSP_OPT_FORCE(struct stat_opts),
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof stat training_epoch_1.json", "Mean, extremes and percentiles of each metric"},
+    {"gsprof stat epoch.json --plot epoch.html", "Charts, with values under the pointer"},
+    {"gsprof stat epoch.json --metrics gpu,memory --plot gpu.png", "Some metrics only"},
+    {"gsprof stat epoch.json --json", "For a program to read"},
+};
+
+static int64_t read_fd(void *ctx, char *out, size_t n, struct gsp_err *err)
+{
+    const int *fd = ctx;
+    ssize_t got = 0;
+    do {
+        got = read(*fd, out, n);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read: %s", strerror(errno));
+    return got;
+}
+
+static int open_file(const char *path, struct gsp_err *err)
+{
+    int fd = strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
+                                    : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    int code = errno == EACCES ? GSP_E_IO : GSP_E_NOFILE;
+    return gsp_err_set(err, code, errno, "cannot open %.180s: %s", path, strerror(errno));
+}
+
+/* Statistics are in the file, as a rule: then its frames are only passed over. */
+static int load(const char *path, struct gsp_plot *plot, struct gsp_session_data **out,
+                struct gsp_err *err)
+{
+    *out = NULL;
+    int opened = open_file(path, err);
+    if (opened < 0)
+        return opened;
+    gsp_auto_fd fd = opened;
+    bool can_seek = lseek(fd, 0, SEEK_SET) == 0;
+    struct gsp_session_want want = {.values = plot || !can_seek, .ctx = plot};
+    want.bins = plot ? gsp_plot_wants : NULL;
+    int rc = gsp_session_read(read_fd, &fd, &want, out, err);
+    if (rc < 0 || want.values || (*out)->row_count || !(*out)->frames || lseek(fd, 0, SEEK_SET))
+        return rc;
+    gsp_session_data_free(*out);
+    want.values = true;
+    return gsp_session_read(read_fd, &fd, &want, out, err);
+}
+
+static int put_json(const struct gsp_session_data *data, const char *metrics, struct gsp_err *err)
+{
+    gsp_auto_buf text = {0};
+    gsp_stat_json(data, metrics, &text);
+    gsp_buf_putc(&text, '\n');
+    return gsp_cli_put_text(NULL, false, &text, err);
+}
+
+static int put_text(const struct gsp_parsed *parsed, const struct gsp_session_data *data,
+                    struct gsp_err *err)
+{
+    const struct stat_opts *opts = parsed->opts;
+    gsp_auto_buf head = {0};
+    gsp_stat_head(data, &head);
+    int rc = gsp_cli_put_text(NULL, false, &head, err);
+    if (rc == GSP_OK)
+        rc = gsp_stat_table(data, opts->metrics, parsed->globals.color, err);
+    return rc;
+}
+
+static int draw(const struct gsp_parsed *parsed, struct gsp_plot *plot,
+                const struct gsp_session_data *data, struct gsp_err *err)
+{
+    const struct stat_opts *opts = parsed->opts;
+    gsp_auto_buf picture = {0};
+    int rc = gsp_plot_draw(plot, data, &picture, err);
+    if (rc == GSP_OK)
+        rc = gsp_cli_put_text(opts->plot, opts->force, &picture, err);
+    if (rc == GSP_OK && !parsed->globals.quiet && strcmp(opts->plot, "-") != 0) {
+        struct gsp_term term;
+        gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+        gsp_term_line(&term, "Wrote %s.", opts->plot);
+    }
+    return rc;
+}
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct stat_opts *opts = parsed->opts;
+    const char *path = parsed->args[0];
+    struct gsp_session_data *data = NULL;
+    struct gsp_plot plot = {.metrics = opts->metrics};
+    struct gsp_err err = {0};
+    if (opts->plot && gsp_plot_format(opts->plot, &plot.format, &err) < 0)
+        return gsp_cli_misuse(parsed, "%s", err.msg);
+    if (opts->plot && gsp_cli_check_output(opts->plot, opts->force, &err) < 0)
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->plot}, &err);
+    int rc = load(path, opts->plot ? &plot : NULL, &data, &err);
+    if (rc < 0)
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = path}, &err);
+    if (opts->json)
+        rc = put_json(data, opts->metrics, &err);
+    else if (!opts->plot || strcmp(opts->plot, "-") != 0)
+        rc = put_text(parsed, data, &err);
+    if (rc == GSP_OK && opts->plot)
+        rc = draw(parsed, &plot, data, &err);
+    gsp_session_data_free(data);
+    return rc < 0 ? gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->plot}, &err) : 0;
+}
+
+const struct gsp_command gsp_cmd_stat = {
+    .name = "stat",
+    .summary = "Summarise the file of a session, and draw it",
+    .synopsis = "FILE.json [--plot FILE] [--json]",
+    .about = "FILE is what a session of `gsprof serve` left behind; - is stdin. Files of any "
+             "length are read in little memory. Charts have the real time below; where many "
+             "frames share a column of the picture, the line is their mean and the band around "
+             "it their extremes.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct stat_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .args_min = 1,
+    .args_max = 1,
+    .run = run,
+};
