@@ -12,7 +12,7 @@ from typing import Dict, Tuple
 from common import Bench, Row
 from support import GSPROF
 
-TOOL = Path(GSPROF).parent / "tests" / "tools" / "session_load"
+TOOL = Path(GSPROF).parent.parent.parent / "tests" / "tools" / "session_load"
 DAY_FRAMES = 24 * 3600 * 5
 STOP_MAX_S = 2.0
 EXTRA_MAX_MB = 30.0

@@ -9,7 +9,7 @@
 #include "daemon/frames_internal.h"
 #include "daemon/frames_select.h"
 
-#define CHUNK_BYTES    (256U << 10)
+#define CHUNK_BYTES    (128U << 10)
 /* Tables of counts at a time: 16 MB, however many metrics and frames there are. */
 #define POOL_TABLES    2048U
 #define GAP_PERIODS    3
@@ -45,7 +45,8 @@ struct pass {
     uint64_t last;
     struct gsp_frames_stats *out;
     struct tally *tallies;
-    uint32_t **maps; /* of each segment: its metric -> the tally */
+    uint32_t **maps;       /* of each segment: its metric -> the tally */
+    struct gsp_buf wanted; /* uint32_t: the segment's metrics that take part in this pass */
     struct gsp_buf chunk;
     void (*row)(struct pass *pass, const struct frames_head *head, const uint32_t *map,
                 const char *row);
@@ -67,6 +68,16 @@ static const double *values_of(const char *row)
     return (const double *)(const void *)(row + sizeof(struct frames_row));
 }
 
+/* Most metrics are done after a pass or two: the others should not pay for them. */
+static bool list_wanted(struct pass *pass, const struct frames_head *head, const uint32_t *map)
+{
+    gsp_buf_clear(&pass->wanted);
+    for (uint32_t i = 0; i < head->metric_count; i++)
+        if (pass->tallies[map[i]].live)
+            gsp_buf_put(&pass->wanted, &i, sizeof(i));
+    return !pass->wanted.failed;
+}
+
 static int pass_segment(struct pass *pass, size_t index, struct gsp_err *err)
 {
     const struct frames_segment *segment = &pass->segments[index];
@@ -81,6 +92,8 @@ static int pass_segment(struct pass *pass, size_t index, struct gsp_err *err)
     else if (rc)
         return rc;
     rc = 0;
+    if (count && !list_wanted(pass, &head, pass->maps[index]))
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for statistics");
     size_t per_chunk = CHUNK_BYTES / segment->row_bytes;
     per_chunk = per_chunk < SMALLEST_CHUNK ? SMALLEST_CHUNK : per_chunk;
     while (count && rc == 0) {
@@ -372,10 +385,12 @@ static void later_row(struct pass *pass, const struct frames_head *head, const u
     if (row.frame_id < pass->first || row.frame_id > pass->last)
         return;
     const double *values = values_of(bytes);
-    for (uint32_t i = 0; i < head->metric_count; i++) {
-        struct tally *t = &pass->tallies[map[i]];
-        double v = values[i];
-        if (!t->live || !isfinite(v))
+    const uint32_t *wanted = (const uint32_t *)(const void *)pass->wanted.p;
+    size_t n = pass->wanted.len / sizeof(*wanted);
+    for (size_t i = 0; i < n && wanted[i] < head->metric_count; i++) {
+        struct tally *t = &pass->tallies[map[wanted[i]]];
+        double v = values[wanted[i]];
+        if (!isfinite(v))
             continue;
         if (!t->squares_done)
             t->squares += (v - t->mean) * (v - t->mean);
@@ -489,6 +504,7 @@ int gsp_frames_stats(struct gsp_frames *frames, uint64_t first, uint64_t last,
     free(pass.maps);
     free(pass.tallies);
     gsp_buf_free(&pass.chunk);
+    gsp_buf_free(&pass.wanted);
     free(segments);
     if (rc)
         gsp_frames_stats_free(out);

@@ -101,6 +101,9 @@ static int day(const char *folder, uint64_t frames, struct gsp_json *json, struc
         rc = add_frames(&load, frames, err);
     put(json, "frame_us", (double)(gsp_now_ns() - begin) / 1e3 / (double)frames);
     put(json, "frame_cpu_us", (double)(gsp_cputime_ns() - cpu) / 1e3 / (double)frames);
+    /* In a day of real time all but the last seconds would be on disk. */
+    if (rc == 0)
+        rc = gsp_frames_sync(load.frames, err);
     uint64_t before = memory("VmRSS:");
     reset_peak();
     begin = gsp_now_ns();
