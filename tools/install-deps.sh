@@ -46,6 +46,7 @@ packages() {
     test) echo '
         clang                   cmd:clang
         python3-pytest          py:pytest
+        python3-requests        py:requests
         python3-numpy           py:numpy
         golang-go               cmd:go
         gdb                     cmd:gcore

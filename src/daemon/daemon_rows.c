@@ -47,7 +47,9 @@ static struct gsp_ring *ring_of(struct gsp_rows_out *out, enum gsp_table_id tabl
                                        .rank = GSP_NULL_I64};
     if (gsp_ring_create(out->folder_fd, &spec, &out->rings[table], &err) < 0) {
         out->no_ring[table] = true;
+        pthread_mutex_lock(&out->lock);
         memcpy(out->ring_error, err.msg, sizeof(out->ring_error));
+        pthread_mutex_unlock(&out->lock);
     }
     return out->rings[table];
 }

@@ -213,8 +213,10 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_json *json)
     gsp_json_str(json, daemon->settings.output_dir);
     gsp_json_key(json, "allow_control");
     gsp_json_bool(json, daemon->settings.allow_control);
-    gsp_json_key(json, "rings");
+    gsp_json_key(json, "ring_error");
+    gsp_rows_lock(&daemon->rows);
     gsp_json_str(json, daemon->rows.ring_error[0] ? daemon->rows.ring_error : NULL);
+    gsp_rows_unlock(&daemon->rows);
     gsp_json_key(json, "connected_clients");
     gsp_json_arr_begin(json);
     gsp_json_str(json, daemon->host);
