@@ -42,8 +42,8 @@ struct gsp_rows_out {
     struct gsp_sink *frames; /* borrowed */
     struct gsp_ring *rings[GSP_TABLE_COUNT];
     bool no_ring[GSP_TABLE_COUNT]; /* could not be made */
-    char ring_error[240]; /* why; under the lock */
-    int folder_fd; /* of the place; -1: no rings */
+    char ring_error[240];          /* why; under the lock */
+    int folder_fd;                 /* of the place; -1: no rings */
     struct gsp_hmap index;
     struct gsp_word *words; /* under the lock when it grows */
     size_t word_count;
