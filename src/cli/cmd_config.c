@@ -58,7 +58,9 @@ static int change(struct gsp_remote *remote, char *const *words, struct gsp_body
 static int show(const struct gsp_remote *remote, const struct gsp_body *body, const char *prefix)
 {
     struct gsp_err err = {0};
-    int rc = gsp_remote_show_members(remote, body, NULL, prefix, &err);
+    int rc = gsp_remote_show_settings(remote, body, "settings", prefix, &err);
+    if (rc == 0)
+        rc = gsp_remote_show_members(remote, body, NULL, prefix, &err);
     return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
 }
 

@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/time.h"
 #include "cli/hint.h"
 #include "cli/remote.h"
 #include "cli/term.h"
 
-#define PIDS_MAX 1024U
+#define PIDS_MAX  1024U
+/* Ending thousands of sessions writes as many files before there is an answer. */
+#define ANSWER_NS (600 * GSP_NS_PER_S)
 
 struct http_opts {
     struct gsp_remote_opts remote;
@@ -168,17 +171,19 @@ static int say_done(const struct gsp_remote *remote, const struct gsp_body *body
     gsp_buf_putc(&text, '\n');
     int rc = gsp_cli_put_text(NULL, false, &text, &err);
     if (rc == GSP_OK)
-        rc = gsp_remote_show_sessions(remote, body, "sessions", &err);
+        rc = gsp_remote_show_sessions(remote, body, "stopped", &err);
     return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
 }
 
 static int say_status(const struct gsp_remote *remote, const struct gsp_body *body)
 {
-    static const char *const SKIP[] = {"sessions", NULL};
+    static const char *const SKIP[] = {"active_sessions", "failed_sessions", "sources", NULL};
     struct gsp_err err = {0};
     int rc = gsp_remote_show_members(remote, body, SKIP, NULL, &err);
     if (rc >= 0)
-        rc = gsp_remote_show_sessions(remote, body, "sessions", &err);
+        rc = gsp_remote_show_sessions(remote, body, "active_sessions", &err);
+    if (rc >= 0)
+        rc = gsp_remote_show_sessions(remote, body, "failed_sessions", &err);
     return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
 }
 
@@ -208,6 +213,7 @@ static int ask_and_say(const struct gsp_parsed *parsed, const char *method, cons
     struct gsp_body *answer = NULL;
     int status =
         gsp_remote_open(&remote, parsed, parsed->arg_count ? parsed->args[0] : NULL, &opts->remote);
+    remote.timeout_ns = ANSWER_NS;
     if (status == 0)
         status = gsp_remote_ask_object(&remote, method, path,
                                        body ? gsp_buf_sv(body) : (struct gsp_sv){0}, &answer);

@@ -9,6 +9,8 @@
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/prompt.h"
+#include "cli/query_remote.h"
+#include "cli/remote.h"
 #include "cli/rows_out.h"
 
 /* A table for people is cut here unless told otherwise; a file or a pipe for programs is not. */
@@ -16,6 +18,7 @@
 #define SQL_BYTES_MAX  ((size_t)1 << 20)
 
 struct query_opts {
+    struct gsp_remote_opts remote;
     const char *format;
     const char *output;
     const char *file;
@@ -67,6 +70,8 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct query_opts, timing),
      .help = "Say how long the query took."},
+    GSP_OPT_TOKEN(struct query_opts),
+    GSP_OPT_TOKEN_FILE(struct query_opts),
 };
 
 static const struct gsp_example EXAMPLES[] = {
@@ -78,6 +83,7 @@ static const struct gsp_example EXAMPLES[] = {
      "The functions of a recording that took the most time"},
     {"gsprof query runs/today 'FROM gsprof.slow_steps()' -f json", "For a program to read"},
     {"gsprof query 4242 'FROM python.torch_trace' -o trace.parquet", "Rows to keep"},
+    {"gsprof query localhost:8091 'FROM session.list'", "What a server has"},
     {"gsprof query 4242", "A prompt with history and completion"},
 };
 
@@ -154,6 +160,24 @@ static int run_statement(struct gsp_asker *asker, const struct gsp_store_options
     return status;
 }
 
+/* A statement for a server: it has the tables, and the engine. */
+static int run_remote(const struct gsp_parsed *parsed, const struct gsp_rows_dest *dest)
+{
+    const struct query_opts *opts = parsed->opts;
+    struct gsp_err err = {0};
+    gsp_auto_buf sql = {0};
+    if (parsed->arg_count < 2 && !opts->file && isatty(STDIN_FILENO))
+        return gsp_cli_misuse(parsed, "a server needs a statement to answer");
+    if (read_sql(parsed, &sql, &err) < 0)
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->file}, &err);
+    const struct gsp_query_remote query = {.parsed = parsed,
+                                           .remote = opts->remote,
+                                           .dest = *dest,
+                                           .sql = gsp_buf_sv(&sql),
+                                           .timeout_ns = opts->timeout_ns};
+    return gsp_query_remote_run(&query);
+}
+
 static int run(const struct gsp_parsed *parsed)
 {
     const struct query_opts *opts = parsed->opts;
@@ -170,6 +194,8 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_misuse(parsed, "%s", err.msg);
     if (asker.dest.format == GSP_ROWS_PARQUET && (!opts->output || strcmp(opts->output, "-") == 0))
         return gsp_cli_misuse(parsed, "parquet needs a file to write: --output FILE");
+    if (gsp_query_is_remote(parsed->args[0]))
+        return run_remote(parsed, &asker.dest);
     int status = 0;
     if (!has_sql && isatty(STDIN_FILENO)) {
         if (opts->output)
@@ -189,8 +215,9 @@ const struct gsp_command gsp_cmd_query = {
     .summary = "Ask a process, a recording or a file by SQL",
     .synopsis = "ENDPOINT [SQL | - | --file FILE] [OPTIONS]",
     .about = "ENDPOINT is the pid of a process (its tables, also after its end, and its present "
-             "stacks while it runs), the folder of a run, a Parquet file, or a profile in any "
-             "readable format. SQL is one SELECT or EXPLAIN of DuckDB's dialect; it can change "
+             "stacks while it runs), the folder of a run, a Parquet file, a profile in any "
+             "readable format, or a server (HOST:PORT). SQL is one SELECT or EXPLAIN of DuckDB's "
+             "dialect; it can change "
              "nothing and reach no other file. `gsprof tables ENDPOINT` shows what can be asked; "
              "docs/sql.md has the questions that people have.\nWithout SQL on a terminal there is "
              "a prompt: statements end with a semicolon, \\? explains. Long tables go through "

@@ -31,7 +31,7 @@ static bool is_there(const char *path)
 }
 
 /* "host:8080", "[::1]:8080": a name, a colon, a port. */
-static bool is_address(const char *word)
+bool gsp_endpoint_is_address(const char *word)
 {
     const char *colon = strrchr(word, ':');
     int64_t port = 0;
@@ -41,7 +41,8 @@ static bool is_address(const char *word)
 
 bool gsp_endpoint_looks(const char *word)
 {
-    return is_digits(word) || is_there(word) || is_address(word);
+    return is_digits(word) || is_there(word) || gsp_endpoint_is_address(word) ||
+           strncmp(word, "unix:", 5) == 0 || strncmp(word, "http://", 7) == 0;
 }
 
 static bool is_parquet(const char *path)
@@ -86,10 +87,9 @@ static int find_path(struct gsp_endpoint *out, struct gsp_err *err)
             out->kind = GSP_ENDPOINT_FOLDER; /* several recordings, to be compared */
             return GSP_OK;
         }
-        if (is_address(out->text))
+        if (gsp_endpoint_is_address(out->text))
             return gsp_err_set(err, GSP_E_USAGE, 0,
-                               "%.100s: another machine cannot be asked yet, only processes, "
-                               "folders and files of this one",
+                               "%.100s: a server is asked by query alone, with a statement",
                                out->text);
         return gsp_err_set(err, code, errno, "cannot open %.180s: %s", out->text, strerror(errno));
     }

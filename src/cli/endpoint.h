@@ -40,6 +40,9 @@ struct gsp_endpoint {
 /* Whether a word can be meant as one: a number, host:port, or a path that is there. */
 bool gsp_endpoint_looks(const char *word);
 
+/* Whether a word is host:port. */
+bool gsp_endpoint_is_address(const char *word);
+
 /* Finds out what a word means, and sees that it is there.  Fails with NOPROC (neither a process
  * nor rings of one), NOFILE, USAGE (host:port), PERM. */
 GSP_MUST_CHECK int gsp_endpoint_find(const char *word, struct gsp_endpoint *out,

@@ -65,11 +65,15 @@ int gsp_remote_fail(const struct gsp_remote *remote, const struct gsp_err *err);
 int gsp_remote_put_json(const struct gsp_remote *remote);
 
 /* Members of an answer as a table of names and values: objects inside it with dots between the
- * names, null left out.  skip (may be NULL) are the names of members to leave out, NULL at the
- * end; prefix (may be NULL) is how the wanted names begin. */
+ * names, null left out; "sources" with what is wrong with each.  skip (may be NULL) are the names
+ * of members to leave out, NULL at the end; prefix (may be NULL) is how the wanted names begin. */
 GSP_MUST_CHECK int gsp_remote_show_members(const struct gsp_remote *remote,
                                            const struct gsp_body *body, const char *const *skip,
                                            const char *prefix, struct gsp_err *err);
+/* The array `name` of settings as a table; prefix as above.  1: there is one, 0: there is none. */
+GSP_MUST_CHECK int gsp_remote_show_settings(const struct gsp_remote *remote,
+                                            const struct gsp_body *body, const char *name,
+                                            const char *prefix, struct gsp_err *err);
 /* The array `name` of sessions as a table; nothing when there is none.  1: there were some. */
 GSP_MUST_CHECK int gsp_remote_show_sessions(const struct gsp_remote *remote,
                                             const struct gsp_body *body, const char *name,

@@ -63,6 +63,28 @@ static void add_members(const struct members *members, const struct gsp_body *bo
     }
 }
 
+/* A source of values, and why some of them are missing. */
+static int add_source(void *ctx, const struct gsp_body *item)
+{
+    const struct members *members = ctx;
+    gsp_auto_buf name = {0};
+    gsp_auto_buf state = {0};
+    struct gsp_sv text = {0};
+    bool is_open = false;
+    gsp_buf_puts(&name, "source.");
+    if (gsp_body_text(item, "name", &text, NULL) == 1)
+        gsp_buf_putsv(&name, text);
+    int has_state = gsp_body_bool(item, "open", &is_open, NULL);
+    gsp_buf_puts(&state, has_state == 1 && is_open ? "on" : "off");
+    if (gsp_body_text(item, "trouble", &text, NULL) == 1) {
+        gsp_buf_puts(&state, ": ");
+        gsp_buf_putsv(&state, text);
+    }
+    gsp_made_text(members->made, gsp_buf_sv(&name));
+    gsp_made_text(members->made, gsp_buf_sv(&state));
+    return GSP_OK;
+}
+
 static int put_rows(const struct gsp_remote *remote, struct gsp_made_rows *made,
                     struct gsp_err *err)
 {
@@ -82,14 +104,16 @@ int gsp_remote_show_members(const struct gsp_remote *remote, const struct gsp_bo
     if (rc < 0)
         return rc;
     add_members(&members, body, (struct gsp_sv){0}, 0);
-    rc = put_rows(remote, members.made, err);
+    rc = gsp_body_each(body, "sources", add_source, &members, err);
+    if (rc >= 0)
+        rc = put_rows(remote, members.made, err);
     gsp_rows_free(gsp_made_rows_get(members.made));
     return rc;
 }
 
-struct sessions {
+struct settings {
     struct gsp_made_rows *made;
-    size_t count;
+    const char *prefix;
 };
 
 static struct gsp_sv text_of(const struct gsp_body *item, const char *name)
@@ -97,6 +121,68 @@ static struct gsp_sv text_of(const struct gsp_body *item, const char *name)
     struct gsp_sv text = {0};
     return gsp_body_text(item, name, &text, NULL) == 1 ? text : (struct gsp_sv){0};
 }
+
+/* "sample_rate" is "gsprof.sample_rate". */
+static bool begins(struct gsp_sv name, const char *prefix)
+{
+    const size_t own = strlen("gsprof.");
+    if (!prefix || gsp_sv_starts(name, prefix))
+        return true;
+    return gsp_sv_starts(name, "gsprof.") &&
+           gsp_sv_starts((struct gsp_sv){name.p + own, name.len - own}, prefix);
+}
+
+static int add_setting(void *ctx, const struct gsp_body *item)
+{
+    const struct settings *settings = ctx;
+    gsp_auto_buf value = {0};
+    struct gsp_sv name = {0};
+    bool is_mutable = false;
+    if (!begins(text_of(item, "name"), settings->prefix))
+        return GSP_OK;
+    /* Values are of several types. */
+    for (size_t i = 0; gsp_body_member(item, i, &name, &value); i++) {
+        if (gsp_sv_eq(name, gsp_sv_of("value")))
+            break;
+        gsp_buf_clear(&value);
+    }
+    int has_mutable = gsp_body_bool(item, "mutable", &is_mutable, NULL);
+    gsp_made_text(settings->made, text_of(item, "name"));
+    gsp_made_text(settings->made, gsp_buf_sv(&value));
+    gsp_made_text(settings->made, text_of(item, "type"));
+    gsp_made_text(settings->made, text_of(item, "origin"));
+    gsp_made_text(settings->made, gsp_sv_of(has_mutable == 1 && is_mutable ? "now" : "at start"));
+    gsp_made_text(settings->made, text_of(item, "description"));
+    return GSP_OK;
+}
+
+int gsp_remote_show_settings(const struct gsp_remote *remote, const struct gsp_body *body,
+                             const char *name, const char *prefix, struct gsp_err *err)
+{
+    static const struct gsp_rows_column COLUMNS[] = {
+        {"setting", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"value", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"type", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"from", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"changes", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"meaning", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    };
+    struct settings settings = {.prefix = prefix};
+    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &settings.made, err);
+    if (rc < 0)
+        return rc;
+    rc = gsp_body_each(body, name, add_setting, &settings, err);
+    int found = rc;
+    if (rc > 0)
+        rc = put_rows(remote, settings.made, err);
+    gsp_rows_free(gsp_made_rows_get(settings.made));
+    return rc < 0 ? rc : found;
+}
+
+struct sessions {
+    struct gsp_made_rows *made;
+    size_t count;
+};
 
 static int add_session(void *ctx, const struct gsp_body *item)
 {

@@ -60,7 +60,8 @@ static void put_number(double v, char *out)
         out[0] = '\0';
         return;
     }
-    for (; fabs(v) >= 9999.5 && unit + 1 < sizeof(UNITS) - 1; unit++)
+    bool is_big = fabs(v) >= 9999.5;
+    for (; is_big && fabs(v) >= 999.5 && unit + 1 < sizeof(UNITS) - 1; unit++)
         v /= 1000;
     double size = fabs(v);
     if (unit)

@@ -285,6 +285,7 @@ static int take_number(struct gsp_scan *scan, struct gsp_err *err)
     }
     if (len > NUMBER_MAX || !read_number(scan->bytes + scan->at, len, &scan->number))
         return bad(scan, "no number", err);
+    scan->text = (struct gsp_sv){scan->bytes + scan->at, len};
     scan->at += len;
     scan->kind = GSP_SCAN_NUMBER;
     return GSP_OK;

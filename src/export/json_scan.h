@@ -53,7 +53,7 @@ struct gsp_scan {
     bool truth;                         /* of a BOOL */
     enum gsp_scan_kind kind;            /* of the last token */
     double number;                      /* of a NUMBER */
-    struct gsp_sv text;                 /* of a KEY or TEXT, borrowed until the next call */
+    struct gsp_sv text; /* of a KEY or TEXT, a NUMBER's digits; borrowed until the next call */
     struct gsp_buf unescaped;
 };
 

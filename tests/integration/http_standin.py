@@ -69,7 +69,8 @@ class Standin:
         made: Any = None
         if (method, path) == ("GET", "/status"):
             made = {"freq": 200, "is_profiling": bool(self.active()), "connected_clients": ["box"]}
-            made["sessions"] = self.active()
+            made["active_sessions"] = self.active()
+            made["sources"] = [{"name": "gpu_nvml", "open": False, "trouble": "no driver"}]
         elif (method, path) == ("GET", "/profiling/sessions"):
             made = {"total_sessions": len(self.sessions), "active_sessions": len(self.active())}
             made["sessions"] = self.sessions
@@ -106,5 +107,5 @@ class Standin:
             return self.fail(404, "NOFILE", f"no active session {asked['name']}; active: {names}")
         for session in ended:
             session["is_active"] = False
-        made = {"success": True, "message": f"{len(ended)} stopped", "sessions": ended}
+        made = {"success": True, "message": f"{len(ended)} stopped", "stopped": ended}
         return 200, json.dumps(made).encode()

@@ -91,6 +91,7 @@ def test_status_has_names_and_sessions(server: Standin) -> None:
     gsprof("http-profile", server.address, "--name", "epoch")
     shown = gsprof("http-status", server.address).out
     assert "freq" in shown and "200" in shown and '["box"]' in shown and "epoch" in shown
+    assert "off: no driver" in shown
 
 
 def test_no_sessions_says_how_to_start_one(server: Standin) -> None:

@@ -15,7 +15,8 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from support import EXIT_EMPTY, EXIT_FORMAT, EXIT_NOFILE, EXIT_NOWRITE, EXIT_USAGE, GSPROF, gsprof
+from support import EXIT_EMPTY, EXIT_FORMAT, EXIT_NOFILE, EXIT_NOWRITE, EXIT_USAGE, GSPROF
+from support import Json, gsprof
 
 ZONE = timezone(timedelta(hours=1))
 START = datetime(2026, 1, 31, 23, 50, tzinfo=ZONE)
@@ -39,8 +40,8 @@ def frame(number: int, step_s: float) -> Dict[str, Any]:
 
 def session(path: Path, frames: int = 600, step_s: float = 1, **more: Any) -> Path:
     """A file as gsprof serve writes it."""
-    row = {"metric": "gpu.metrics.util_percent", "device": "box:0:STAND-IN", "unit": "%"}
-    numbers = {"count": frames, "mean": 49.5, "std": 28.9, "min": 0, "max": 99}
+    row: Json = {"metric": "gpu.metrics.util_percent", "device": "box:0:STAND-IN", "unit": "%"}
+    numbers: Json = {"count": frames, "mean": 49.5, "std": 28.9, "min": 0, "max": 99}
     made = {
         "metadata": {
             "name": "epoch <1>",

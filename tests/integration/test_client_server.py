@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that talk to a server, against gsprof serve; and the documented workflow of a
+Python program, which knows nothing but requests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from serving import Daemon
+from support import EXIT_NOFILE, EXIT_NOWRITE, EXIT_PERM, EXIT_USAGE, PATIENCE_S, gsprof, program
+
+# Runs a program as it is, but at the port of the test, and with sleeps that last until there are
+# three more frames.
+LAUNCHER = """
+import runpy, sys, time, requests
+port, path = sys.argv[1:]
+send = requests.Session.send
+nap = time.sleep
+
+def send_to_test(self, request, **options):
+    request.url = request.url.replace(":8091/", f":{port}/")
+    answer = send(self, request, **options)
+    answer.raise_for_status()
+    return answer
+
+def frames():
+    return requests.get("http://localhost:8091/status").json()["frame_id_counter"]
+
+def sleep(seconds):
+    first = frames()
+    while frames() < first + 3:
+        nap(0.01)
+
+requests.Session.send = send_to_test
+time.sleep = sleep
+runpy.run_path(path, run_name="__main__")
+"""
+
+
+@pytest.fixture(name="daemon")
+def _daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    monkeypatch.delenv("GSPROF_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    daemon = Daemon(tmp_path, "--freq", "20ms")
+    yield daemon
+    daemon.end()
+
+
+def test_sessions_from_the_command_line(daemon: Daemon) -> None:
+    at = f"127.0.0.1:{daemon.port}"
+    gsprof("http-profile", at, "--name", "full_training", "--label", "lr=3e-4")
+    gsprof("http-profile", at, "--name", "epoch_5")
+    assert (
+        "is already active"
+        in gsprof("http-profile", at, "--name", "epoch_5", status=EXIT_NOWRITE).err
+    )
+    daemon.frames(3)
+    listed = json.loads(gsprof("http-sessions", at, "--json").out)
+    assert (listed["total_sessions"], listed["active_sessions"]) == (2, 2)
+    status = gsprof("http-status", at).out
+    assert "epoch_5" in status and "frame_id_counter" in status and "source.cpu" in status
+    gsprof("http-stop", at, "--name", "epoch_5")
+    unknown = gsprof("http-stop", at, "--name", "epoch_5", status=EXIT_NOFILE)
+    assert "full_training" in unknown.err
+    ended = gsprof("http-stop", at).out
+    assert "full_training.json" in ended
+    made = json.loads(gsprof("stat", daemon.output / "full_training.json", "--json").out)
+    assert made["metadata"]["labels"] == {"lr": "3e-4"} and made["frames"] >= 3
+    assert any(row["metric"] == "system.memory.used_bytes" for row in made["summary"])
+
+
+@pytest.mark.parametrize("end", ["svg", "png", "html"])
+def test_a_session_is_drawn(daemon: Daemon, tmp_path: Path, end: str) -> None:
+    at = f"127.0.0.1:{daemon.port}"
+    gsprof("http-profile", at, "--name", "s")
+    daemon.frames(20)
+    gsprof("http-stop", at)
+    picture = tmp_path / f"s.{end}"
+    gsprof("stat", daemon.output / "s.json", "--plot", picture)
+    assert picture.stat().st_size > 5000
+
+
+def test_config(daemon: Daemon) -> None:
+    at = f"127.0.0.1:{daemon.port}"
+    assert "gsprof.sample_rate" in gsprof("config", at).out
+    gsprof("config", at, "gsprof.sample_rate=0.1")
+    assert daemon.get("/status")["freq"] == 100
+    gsprof(at, "config", "sample_rate=50ms")
+    assert daemon.get("/status")["freq"] == 50
+    shown = gsprof("config", at, "sample_rate").out
+    assert "gsprof.sample_rate" in shown and "gsprof.port" not in shown
+    refused = gsprof("config", at, "gsprof.nosuch=1", status=None)
+    assert refused.status and "nosuch" in refused.err
+
+
+def test_query(daemon: Daemon, tmp_path: Path) -> None:
+    at = f"127.0.0.1:{daemon.port}"
+    daemon.frames(3)
+    count = "SELECT count(*) AS n, max(ts_ns) AS newest FROM system.memory"
+    table = gsprof("query", at, count).out
+    assert "newest" in table and "(1 row)" in table
+    rows = json.loads(gsprof(at, "query", count, "-f", "json").out)
+    assert rows[0]["n"] >= 3
+    gsprof("query", f"http://{at}", count, "-o", tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").read_text(encoding="utf-8").startswith("n,newest\n")
+    exact = gsprof("query", at, "SELECT 9223372036854775807 AS big, [1, 2] AS l, NULL AS e").out
+    assert "9223372036854775807" in exact and "[1,2]" in exact and "NULL" in exact
+    wrong = gsprof("query", at, "SELECT nosuch FROM system.memory", status=EXIT_USAGE)
+    assert "nosuch" in wrong.err and "column 8" in wrong.err
+    gsprof("query", at, "DROP TABLE system.memory", status=None).err.index("gsprof:")
+    gsprof("query", at, count, "-o", tmp_path / "x.parquet", status=EXIT_USAGE)
+    gsprof("query", at, count, "-o", tmp_path / "x.csv", status=EXIT_NOWRITE)
+
+
+def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GSPROF_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    file = tmp_path / "token"
+    file.write_text("aVeryLongTokenForThisTest\n", encoding="ascii")
+    file.chmod(0o600)
+    daemon = Daemon(tmp_path, "--token-file", file, token="aVeryLongTokenForThisTest")
+    try:
+        at = f"127.0.0.1:{daemon.port}"
+        assert "token" in gsprof("http-status", at, status=EXIT_PERM).err
+        gsprof("http-status", at, "--token", "wrong", status=EXIT_PERM)
+        gsprof("query", at, "SELECT 1", "--token", "wrong", status=EXIT_PERM)
+        gsprof("http-status", at, "--token-file", file)
+        gsprof("query", at, "SELECT 1", env={"GSPROF_TOKEN": "aVeryLongTokenForThisTest"})
+    finally:
+        daemon.end()
+
+
+def test_the_documented_workflow(daemon: Daemon) -> None:
+    pytest.importorskip("requests", reason="no requests: tools/install-deps.sh test installs it")
+    argv = ["/usr/bin/python3", "-c", LAUNCHER, str(daemon.port), program("session_workflow.py")]
+    subprocess.run(argv, check=True, timeout=PATIENCE_S)
+    frames = {}
+    for name in ("main_workflow", "data_loading_phase", "training_phase"):
+        made = json.loads((daemon.output / f"{name}.json").read_text(encoding="utf-8"))
+        assert made["metadata"]["name"] == name
+        frames[name] = len(made["frames"])
+        assert frames[name] >= 3
+    assert frames["main_workflow"] >= frames["data_loading_phase"] + frames["training_phase"]
+    assert not daemon.get("/status")["is_profiling"]
