@@ -182,7 +182,7 @@ void gsp_http__on_connection(void *cls, struct MHD_Connection *connection, void 
         return;
     }
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        gsp_http__mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct gsp_http__conn *made = info ? calloc(1, sizeof(*made)) : NULL;
     if (!made)
         return; /* the connection works, only nobody looks at how long it takes */

@@ -78,7 +78,7 @@ static bool stream_rest(struct gsp_http__stream *stream, uint64_t seq)
     pthread_mutex_lock(&server->lock);
     bool rests = !server->stopping && server->wake_seq == seq;
     if (rests) {
-        MHD_suspend_connection(stream->connection);
+        gsp_http__mhd.suspend_connection(stream->connection);
         stream->suspended = true;
     }
     pthread_mutex_unlock(&server->lock);
@@ -123,7 +123,7 @@ static struct MHD_Response *stream_response(struct gsp_http__call *call)
         stream->next->prev = stream;
     server->streams = stream;
     pthread_mutex_unlock(&server->lock);
-    struct MHD_Response *response = MHD_create_response_from_callback(
+    struct MHD_Response *response = gsp_http__mhd.create_response_from_callback(
         MHD_SIZE_UNKNOWN, STREAM_BLOCK, stream_read, stream, stream_free);
     if (!response)
         stream_free(stream);
@@ -136,7 +136,7 @@ static struct MHD_Response *file_response(struct gsp_http_answer *answer)
     if (fstat(answer->file_fd, &facts) < 0)
         return NULL;
     struct MHD_Response *response =
-        MHD_create_response_from_fd64((uint64_t)facts.st_size, answer->file_fd);
+        gsp_http__mhd.create_response_from_fd64((uint64_t)facts.st_size, answer->file_fd);
     if (response)
         answer->file_fd = -1; /* closed by the response */
     return response;
@@ -148,9 +148,9 @@ static struct MHD_Response *body_response(struct gsp_http_answer *answer)
     if (answer->body.failed)
         return NULL;
     if (!answer->body.p)
-        return MHD_create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(answer->body.len, answer->body.p, MHD_RESPMEM_MUST_FREE);
+        return gsp_http__mhd.create_response_from_buffer(0, nothing, MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *response = gsp_http__mhd.create_response_from_buffer(
+        answer->body.len, answer->body.p, MHD_RESPMEM_MUST_FREE);
     if (response)
         answer->body = (struct gsp_buf){0};
     return response;
@@ -158,18 +158,19 @@ static struct MHD_Response *body_response(struct gsp_http_answer *answer)
 
 static void add_headers(struct MHD_Response *response, const struct gsp_http_answer *answer)
 {
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
-                            answer->content_type ? answer->content_type : "application/json");
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+                                      answer->content_type ? answer->content_type
+                                                           : "application/json");
+    gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    gsp_http__mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (answer->allow)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
+        gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_ALLOW, answer->allow);
     if (answer->status == MHD_HTTP_UNAUTHORIZED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+        gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (answer->content_type && strncmp(answer->content_type, "text/html", 9) == 0)
-        MHD_add_response_header(response, "Content-Security-Policy",
-                                "default-src 'self'; style-src 'self' 'unsafe-inline'; "
-                                "frame-ancestors 'none'");
+        gsp_http__mhd.add_response_header(response, "Content-Security-Policy",
+                                          "default-src 'self'; style-src 'self' 'unsafe-inline'; "
+                                          "frame-ancestors 'none'");
     if (!answer->file_name)
         return;
     /* A header is ASCII, and a quote would end the name: what is neither a letter nor harmless
@@ -184,7 +185,7 @@ static void add_headers(struct MHD_Response *response, const struct gsp_http_ans
     }
     const char *text = gsp_buf_cstr(&value);
     if (text)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION, text);
+        gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION, text);
 }
 
 enum MHD_Result gsp_http__reply(struct gsp_http__call *call)
@@ -202,7 +203,7 @@ enum MHD_Result gsp_http__reply(struct gsp_http__call *call)
         return MHD_NO; /* no memory: the connection is closed */
     add_headers(response, answer);
     enum MHD_Result queued =
-        MHD_queue_response(call->connection, (unsigned)answer->status, response);
-    MHD_destroy_response(response);
+        gsp_http__mhd.queue_response(call->connection, (unsigned)answer->status, response);
+    gsp_http__mhd.destroy_response(response);
     return queued;
 }

@@ -15,13 +15,13 @@
 const char *gsp_http_query(const struct gsp_http_request *request, const char *name)
 {
     const struct gsp_http__call *call = request->query;
-    return MHD_lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
+    return gsp_http__mhd.lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
 const char *gsp_http_header(const struct gsp_http_request *request, const char *name)
 {
     const struct gsp_http__call *call = request->query;
-    return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
+    return gsp_http__mhd.lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
 }
 
 static void call_free(struct gsp_http__call *call)
@@ -54,7 +54,7 @@ static struct gsp_http__call *call_new(struct gsp_http_server *server,
     if (!call)
         return NULL;
     const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        gsp_http__mhd.get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     call->server = server;
     call->connection = connection;
     call->conn = info ? info->socket_context : NULL;
@@ -104,7 +104,7 @@ static void *run_job(void *arg)
     struct MHD_Connection *connection = call->connection;
     server->options.handle(server->options.ctx, &call->request, &call->answer);
     call->answered = true;
-    MHD_resume_connection(connection); /* the call is the server thread's again */
+    gsp_http__mhd.resume_connection(connection); /* the call is the server thread's again */
     pthread_mutex_lock(&server->lock);
     server->job_count--;
     pthread_cond_broadcast(&server->changed);
@@ -129,12 +129,12 @@ static bool start_job(struct gsp_http__call *call)
     pthread_t thread;
     if (!begin_job(server))
         return false;
-    MHD_suspend_connection(call->connection);
+    gsp_http__mhd.suspend_connection(call->connection);
     if (pthread_create(&thread, NULL, run_job, call) == 0) {
         pthread_detach(thread);
         return true;
     }
-    MHD_resume_connection(call->connection);
+    gsp_http__mhd.resume_connection(call->connection);
     pthread_mutex_lock(&server->lock);
     server->job_count--;
     pthread_mutex_unlock(&server->lock);

@@ -166,7 +166,7 @@ static struct MHD_Daemon *start(struct gsp_http_server *server, int fd)
         {MHD_OPTION_THREAD_POOL_SIZE, options->threads, NULL},
         {MHD_OPTION_END, 0, NULL},
     };
-    return MHD_start_daemon(
+    return gsp_http__mhd.start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC, 0, NULL, NULL,
         gsp_http__on_request, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
         options->connections_max, MHD_OPTION_CONNECTION_TIMEOUT, options->timeout_s,
@@ -203,7 +203,9 @@ static int init_lock(struct gsp_http_server *server, struct gsp_err *err)
 
 static int open_all(struct gsp_http_server *server, struct gsp_err *err)
 {
-    int rc = init_lock(server, err);
+    int rc = gsp_http__mhd_load(err);
+    if (rc == GSP_OK)
+        rc = init_lock(server, err);
     if (rc == GSP_OK && server->bind)
         rc = open_tcp(server, err);
     if (rc == GSP_OK && server->unix_path)
@@ -267,7 +269,7 @@ static void wake_locked(struct gsp_http_server *server)
         if (!stream->suspended)
             continue;
         stream->suspended = false;
-        MHD_resume_connection(stream->connection);
+        gsp_http__mhd.resume_connection(stream->connection);
     }
 }
 
@@ -293,8 +295,8 @@ static void quiet_down(struct gsp_http_server *server)
 static void stop_daemon(struct MHD_Daemon *daemon, const int *fd)
 {
     if (daemon) {
-        MHD_quiesce_daemon(daemon); /* the socket is ours to close */
-        MHD_stop_daemon(daemon);
+        gsp_http__mhd.quiesce_daemon(daemon); /* the socket is ours to close */
+        gsp_http__mhd.stop_daemon(daemon);
     }
     gsp_fd_close(fd);
 }

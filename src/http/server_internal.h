@@ -11,13 +11,13 @@
  */
 #pragma once
 
-#include <microhttpd.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "http/mhd_lib.h"
 #include "http/server.h"
 
 #define GSP_HTTP_JOBS_MAX 32U
