@@ -116,7 +116,7 @@ static void put_operation(struct gsp_json *json, const struct gsp_route *route)
 {
     char method[8];
     size_t len = 0;
-    for (; route->method[len] && len < sizeof(method) - 1; len++)
+    for (; len < sizeof(method) - 1 && route->method[len]; len++)
         method[len] = (char)(route->method[len] - 'A' + 'a');
     method[len] = '\0';
     gsp_json_key(json, method);

@@ -94,7 +94,7 @@ static int spawn(const struct gsp_worker_order *order, const struct files *files
         char *taken;
     } words[ARGS_MAX + 2] = {{.given = "gsprof"}};
     char *argv[ARGS_MAX + 2] = {words[0].taken};
-    for (size_t i = 0; order->args[i] && i < ARGS_MAX; i++) {
+    for (size_t i = 0; i < ARGS_MAX && order->args[i]; i++) {
         words[i + 1].given = order->args[i];
         argv[i + 1] = words[i + 1].taken;
     }

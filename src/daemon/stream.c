@@ -60,5 +60,7 @@ void gsp_route_stream(struct gsp_route_call *call, struct gsp_http_answer *answe
     }
     listener->daemon = call->daemon;
     listener->said_ns = gsp_now_ns();
-    answer->stream = (struct gsp_http_stream){read_frame, forget, listener};
+    answer->stream.read = read_frame;
+    answer->stream.close = forget;
+    answer->stream.ctx = listener;
 }
