@@ -10,6 +10,17 @@
 
 #define DISTANCE_MAX 64
 
+char *gsp_sv_dup(struct gsp_sv text)
+{
+    char *copy = malloc(text.len + 1);
+    if (!copy)
+        return NULL;
+    if (text.len)
+        memcpy(copy, text.p, text.len);
+    copy[text.len] = '\0';
+    return copy;
+}
+
 bool gsp_sv_starts(struct gsp_sv text, const char *prefix)
 {
     size_t len = strlen(prefix);

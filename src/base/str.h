@@ -31,6 +31,9 @@ static inline bool gsp_sv_eq(struct gsp_sv a, struct gsp_sv b)
     return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
 }
 
+/* A copy with a NUL after it, for the caller to free; NULL when there is no memory. */
+char *gsp_sv_dup(struct gsp_sv text);
+
 bool gsp_sv_starts(struct gsp_sv text, const char *prefix);
 bool gsp_sv_ends(struct gsp_sv text, const char *suffix);
 

@@ -84,7 +84,7 @@ static int add_column(struct json_rows *made, struct gsp_sv name, struct gsp_err
         made->columns = more;
         made->column_cap = cap;
     }
-    made->columns[made->column_count] = (struct column){.name = strndup(name.p, name.len)};
+    made->columns[made->column_count] = (struct column){.name = gsp_sv_dup(name)};
     return made->columns[made->column_count++].name ? GSP_OK : no_memory(err);
 }
 

@@ -89,7 +89,7 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
     }
     if (!len)
         return gsp_err_set(err, GSP_E_USAGE, 0, "%.150s must hold one word", path);
-    daemon->token = strndup(text.p, len);
+    daemon->token = gsp_sv_dup((struct gsp_sv){text.p, len});
     return daemon->token ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the token");
 }
 

@@ -59,7 +59,7 @@ uint32_t gsp_frames__string(struct frames_strings *strings, struct gsp_sv text)
     const char *quoted = gsp_buf_cstr(&escaped);
     char *copy = quoted ? strdup(quoted) : NULL;
     /* Up to a NUL, which no name of a device has. */
-    char *bare = strndup(text.p ? text.p : "", text.len);
+    char *bare = gsp_sv_dup(text);
     uint32_t id = (uint32_t)strings->count + 1;
     if (!copy || !bare || !gsp_hmap_put(&strings->ids, a, b, id)) {
         free(copy);

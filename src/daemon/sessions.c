@@ -159,7 +159,7 @@ static struct session *new_session(const struct gsp_session_start *start, const 
         return NULL;
     s->name = strdup(name);
     s->file = strdup(file);
-    s->labels = start->labels.len ? strndup(start->labels.p, start->labels.len) : NULL;
+    s->labels = start->labels.len ? gsp_sv_dup(start->labels) : NULL;
     s->pids = start->pid_count ? calloc(start->pid_count, sizeof(*s->pids)) : NULL;
     if (!s->name || !s->file || (start->labels.len && !s->labels) ||
         (start->pid_count && !s->pids)) {

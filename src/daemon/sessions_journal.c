@@ -95,7 +95,7 @@ static bool number(struct gsp_sv field, int64_t *out)
 
 static char *copy_field(struct gsp_sv field)
 {
-    return strndup(field.p ? field.p : "", field.len);
+    return gsp_sv_dup(field);
 }
 
 static bool read_pids(struct session *s, struct gsp_sv field)

@@ -54,7 +54,7 @@ static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct g
         double *number = row_number(row, scan->text);
         rc = gsp_scan_next(scan, err);
         if (rc == GSP_OK && text && scan->kind == GSP_SCAN_TEXT && !*text) {
-            *text = strndup(scan->text.p, scan->text.len);
+            *text = gsp_sv_dup(scan->text);
             if (!*text)
                 return no_memory(err);
         } else if (rc == GSP_OK && number && scan->kind == GSP_SCAN_NUMBER) {

@@ -13,11 +13,6 @@ static int no_memory(struct gsp_err *err)
     return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
 }
 
-static char *copy_sv(struct gsp_sv text)
-{
-    return strndup(text.p ? text.p : "", text.len);
-}
-
 static int add_series(struct session_reader *reader, struct gsp_sv metric, struct gsp_sv device,
                       struct gsp_err *err)
 {
@@ -31,8 +26,8 @@ static int add_series(struct session_reader *reader, struct gsp_sv metric, struc
         reader->series_cap = cap;
     }
     struct gsp_series *series = &data->series[data->series_count];
-    *series = (struct gsp_series){.metric = copy_sv(metric),
-                                  .device = copy_sv(device),
+    *series = (struct gsp_series){.metric = gsp_sv_dup(metric),
+                                  .device = gsp_sv_dup(device),
                                   .min = (double)INFINITY,
                                   .max = -(double)INFINITY};
     data->series_count++;

@@ -270,7 +270,7 @@ def test_background_prints_pid_and_url(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
-def test_wrong_flags_are_refused() -> None:
+def test_wrong_flags_are_refused(tmp_path: Path) -> None:
     for args in (
         ["--port", "99999"],
         ["--freq", "1ms"],
@@ -278,7 +278,8 @@ def test_wrong_flags_are_refused() -> None:
         ["--bind", "example.org"],
         ["--token-file", "/dev/null"],
     ):
-        assert gsprof("serve", *args, status=EXIT_USAGE, env={"XDG_STATE_HOME": "/nonexistent"})
+        assert gsprof("serve", *args, status=EXIT_USAGE, env={"XDG_STATE_HOME": str(tmp_path)})
+        assert not list(tmp_path.iterdir())
 
 
 def test_rings_are_there_for_query(serve: Serve) -> None:

@@ -270,7 +270,8 @@ TAP_TEST(stop_ends_streams_that_rest)
     struct gsp_http_server *server = serve(NULL, to);
     gsp_auto_fd fd = dial(server);
     char head[256];
-    gsp_ignore(gsp_fd_write_all(fd, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", 43, NULL));
+    const char ask[] = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    gsp_ignore(gsp_fd_write_all(fd, ask, sizeof(ask) - 1, NULL));
     atomic_store(&events, 1);
     gsp_http_wake(server);
     tap_check(recv(fd, head, sizeof(head), 0) > 0);
