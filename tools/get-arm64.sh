@@ -13,9 +13,9 @@
 set -eu
 
 # Raised when the list below changes: an older root is made anew.
-edition=2
+edition=3
 packages='libc6-dev libelf-dev libdw-dev liblzma-dev libiberty-dev zlib1g-dev libzstd-dev
-    libprotobuf-c-dev libncurses-dev libmicrohttpd-dev libcurl4-gnutls-dev'
+    libprotobuf-c-dev libncurses-dev libedit-dev libmicrohttpd-dev libcurl4-gnutls-dev'
 
 die() {
     echo "get-arm64: $*" >&2

@@ -293,6 +293,7 @@ static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_
     frame->func = raw->func;
     frame->sp = raw->sp;
     frame->direct = raw->on_data_stack;
+    frame->in_generator = raw->in_generator;
     frame->is_entry = raw->is_entry;
     chain->codes[chain->depth] = frame->code;
     chain->depth++;
@@ -383,6 +384,69 @@ static bool caller_holds(struct gsp_snap *snap, const struct gsp_py_frame *calle
     return false;
 }
 
+/* One system call that looks at a generator, its caller, and both again and again: the caller
+ * cannot move while the generator has it for its caller, and that is over once it yields.  So what
+ * is the same throughout was so at one moment, however short it lasted. */
+struct looks {
+    unsigned char callee[3][HEADER_MAX];
+    unsigned char between[2][HEADER_MAX]; /* a shim, where C code resumed the generator */
+    unsigned char caller[2][HEADER_MAX];
+};
+
+static bool look_often(const struct gsp_py_layout *lay, struct gsp_mem *mem,
+                       const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
+                       struct looks *looks)
+{
+    const size_t len = lay->iframe_localsplus;
+    struct gsp_mem_span spans[7];
+    size_t count = 0;
+    for (size_t i = 0; i < 3; i++) {
+        spans[count++] = (struct gsp_mem_span){callee->addr, len, looks->callee[i]};
+        if (i == 2)
+            break;
+        if (callee->caller != caller->addr)
+            spans[count++] = (struct gsp_mem_span){callee->caller, len, looks->between[i]};
+        spans[count++] = (struct gsp_mem_span){caller->addr, len, looks->caller[i]};
+    }
+    return gsp_mem_gather(mem, spans, count, NULL) == GSP_OK;
+}
+
+/* Whether the generator runs for the caller at the place where the chain has it.  Another place at
+ * which it does so is learnt on the way. */
+static bool generator_runs(struct gsp_py_walker *walker, struct gsp_snap *snap,
+                           const struct gsp_py_frame *caller, const struct gsp_py_frame *callee)
+{
+    const struct gsp_py_layout *lay = &walker->run->layout;
+    struct looks looks;
+    if (!callee->in_generator || !look_often(lay, snap->mem, caller, callee, &looks))
+        return false;
+    for (size_t i = 0; i < 3; i++) {
+        if (word_at(looks.callee[i], lay->iframe_previous) != callee->caller ||
+            (word_at(looks.callee[i], lay->iframe_executable) & REF_MASK) !=
+                walker->codes.codes[callee->code].addr)
+            return false;
+    }
+    if (callee->caller != caller->addr &&
+        (word_at(looks.between[0], lay->iframe_previous) != caller->addr ||
+         word_at(looks.between[1], lay->iframe_previous) != caller->addr))
+        return false;
+    const uint64_t instr = word_at(looks.caller[0], lay->iframe_instr_ptr);
+    const uint64_t code = word_at(looks.caller[0], lay->iframe_executable);
+    if (instr != word_at(looks.caller[1], lay->iframe_instr_ptr) ||
+        code != word_at(looks.caller[1], lay->iframe_executable) ||
+        (code & REF_MASK) != walker->codes.codes[caller->code].addr)
+        return false;
+    uint32_t tlbc_index = 0;
+    if (lay->iframe_tlbc_index != GSP_NO_OFFSET)
+        tlbc_index = (uint32_t)int_at(looks.caller[0], lay->iframe_tlbc_index);
+    uint32_t loc = GSP_PY_NO_LOC;
+    if (gsp_py_codes_loc(&walker->codes, caller->code, instr, tlbc_index, &loc) != GSP_OK)
+        return false;
+    if (loc != caller->loc)
+        gsp_ignore(gsp_hmap_put(&walker->edges, loc, callee->code, 1));
+    return loc == caller->loc;
+}
+
 static bool learn(struct gsp_py_walker *walker, uint64_t caller_loc, uint64_t callee_code)
 {
     return gsp_hmap_put(&walker->edges, caller_loc, callee_code, 1);
@@ -424,7 +488,9 @@ static bool prove(struct gsp_py_walker *walker, struct gsp_snap *snap, unsigned 
         }
         /* Counted from the root, where the stack moves least. */
         struct gsp_py_seen *seen = &walker->seen[chain->depth - 1 - i];
-        if ((caller && caller_holds(snap, caller, callee)) || seen_again(seen, loc, callee, try)) {
+        if ((caller && (caller_holds(snap, caller, callee) ||
+                        generator_runs(walker, snap, caller, callee))) ||
+            seen_again(seen, loc, callee, try)) {
             if (learn(walker, loc, callee->code))
                 continue;
         }

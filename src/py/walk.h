@@ -6,6 +6,8 @@
  * stack shows as a caller that never calls that callee.  Hence every call edge (location in
  * the caller, code of the callee) has to be proven once before a stack with it is believed:
  *   - by the caller's own value stack, where the function it called still stands;
+ *   - for a generator, by a look at it, its caller and both again in one system call: a generator
+ *     forgets its caller when it yields;
  *   - or by being there in three reads running, at the same frames (eight if it is the
  *     outermost frame).
  * Proven edges are remembered, so in the steady state a stack costs one read and a lookup
@@ -34,14 +36,15 @@
 
 struct gsp_py_frame {
     gsp_raddr addr;
-    gsp_raddr caller; /* the frame below; shims between them are passed over */
-    gsp_raddr func;   /* 3.11+: the function object */
-    gsp_raddr sp;     /* 3.11+: where the value stack ended when it called; 0 unknown */
-    uint32_t code;    /* index */
-    uint32_t loc;     /* index */
-    uint32_t known;   /* where the walker remembers this frame */
-    bool direct;      /* called by its caller's bytecode, without C between */
-    bool is_entry;    /* 3.11+: C code began an eval loop with it */
+    gsp_raddr caller;  /* the frame below; shims between them are passed over */
+    gsp_raddr func;    /* 3.11+: the function object */
+    gsp_raddr sp;      /* 3.11+: where the value stack ended when it called; 0 unknown */
+    uint32_t code;     /* index */
+    uint32_t loc;      /* index */
+    uint32_t known;    /* where the walker remembers this frame */
+    bool direct;       /* called by its caller's bytecode, without C between */
+    bool in_generator; /* 3.11+: lives in a generator, which clears its caller when it yields */
+    bool is_entry;     /* 3.11+: C code began an eval loop with it */
 };
 
 /* What was found for a frame when it last stood where it stands: saves the lookups for the
