@@ -269,10 +269,11 @@ static uint8_t *filter_rows(const struct canvas *canvas, size_t *len)
     uint8_t *out = malloc(*len);
     for (size_t y = 0; out && y < canvas->height; y++) {
         const uint8_t *from = canvas->rgb + y * row;
+        const uint8_t *above = y ? from - row : NULL;
         uint8_t *to = out + y * (row + 1);
         *to++ = 2; /* "up" */
         for (size_t i = 0; i < row; i++)
-            to[i] = (uint8_t)(from[i] - (y ? from[i - row] : 0));
+            to[i] = (uint8_t)(from[i] - (above ? above[i] : 0));
     }
     return out;
 }
