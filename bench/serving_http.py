@@ -105,8 +105,8 @@ def throughput(bench: Bench, daemon: Daemon) -> None:
 
 
 def idle(bench: Bench, daemon: Daemon) -> None:
-    # The first second has what is done once.
-    time.sleep(1)
+    # The first frames have what is done once.
+    daemon.frames(5)
     begin_s, begin = cpu_s(daemon.pid), time.monotonic()
     time.sleep(bench.rounds(20))
     share = 100 * (cpu_s(daemon.pid) - begin_s) / (time.monotonic() - begin)

@@ -43,3 +43,46 @@ void gsp_json_bool(struct gsp_json *json, bool v);
 void gsp_json_null(struct gsp_json *json);
 /* A value that is JSON already; it is not looked at. */
 void gsp_json_raw(struct gsp_json *json, struct gsp_sv value);
+
+/* A member of an object: its key and its value. */
+static inline void gsp_json_put_sv(struct gsp_json *json, const char *key, struct gsp_sv text)
+{
+    gsp_json_key(json, key);
+    gsp_json_sv(json, text);
+}
+
+static inline void gsp_json_put_str(struct gsp_json *json, const char *key, const char *text)
+{
+    gsp_json_key(json, key);
+    gsp_json_str(json, text);
+}
+
+static inline void gsp_json_put_i64(struct gsp_json *json, const char *key, int64_t v)
+{
+    gsp_json_key(json, key);
+    gsp_json_i64(json, v);
+}
+
+static inline void gsp_json_put_u64(struct gsp_json *json, const char *key, uint64_t v)
+{
+    gsp_json_key(json, key);
+    gsp_json_u64(json, v);
+}
+
+static inline void gsp_json_put_f64(struct gsp_json *json, const char *key, double v)
+{
+    gsp_json_key(json, key);
+    gsp_json_f64(json, v);
+}
+
+static inline void gsp_json_put_bool(struct gsp_json *json, const char *key, bool v)
+{
+    gsp_json_key(json, key);
+    gsp_json_bool(json, v);
+}
+
+static inline void gsp_json_put_null(struct gsp_json *json, const char *key)
+{
+    gsp_json_key(json, key);
+    gsp_json_null(json);
+}

@@ -234,14 +234,12 @@ static void put_text(const struct gsp_doctor *doctor, const struct gsp_term *ter
 
 static void json_text(struct gsp_json *json, const char *key, const char *text)
 {
-    gsp_json_key(json, key);
-    gsp_json_str(json, text);
+    gsp_json_put_str(json, key, text);
 }
 
 static void json_flag(struct gsp_json *json, const char *key, bool value)
 {
-    gsp_json_key(json, key);
-    gsp_json_bool(json, value);
+    gsp_json_put_bool(json, key, value);
 }
 
 /* A number, or null where the fallback says that it is unknown. */
@@ -298,8 +296,7 @@ static void json_pythons(const struct gsp_doctor *doctor, struct gsp_json *json)
     for (size_t i = 0; i < doctor->process_count; i++) {
         const struct gsp_doctor_process *row = &doctor->processes[i];
         gsp_json_obj_begin(json);
-        gsp_json_key(json, "pid");
-        gsp_json_i64(json, row->pid);
+        gsp_json_put_i64(json, "pid", row->pid);
         json_text(json, "version", row->version[0] ? row->version : NULL);
         json_text(json, "command_line", row->cmdline);
         json_flag(json, "readable", row->rc == GSP_OK);
@@ -307,8 +304,7 @@ static void json_pythons(const struct gsp_doctor *doctor, struct gsp_json *json)
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
-    gsp_json_key(json, "processes_not_listed");
-    gsp_json_u64(json, doctor->process_more);
+    gsp_json_put_u64(json, "processes_not_listed", doctor->process_more);
     gsp_json_key(json, "interpreters");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < doctor->python_count; i++) {

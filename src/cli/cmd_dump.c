@@ -182,22 +182,17 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
                        struct gsp_json *json)
 {
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "name");
-    gsp_json_sv(json, frame->name);
-    gsp_json_key(json, "filename");
-    gsp_json_sv(json, frame->file);
-    gsp_json_key(json, "short_filename");
-    gsp_json_sv(json, gsp_view_file(&(struct gsp_view){0}, frame->file));
+    gsp_json_put_sv(json, "name", frame->name);
+    gsp_json_put_sv(json, "filename", frame->file);
+    gsp_json_put_sv(json, "short_filename", gsp_view_file(&(struct gsp_view){0}, frame->file));
     gsp_json_key(json, "line");
     if (frame->line)
         gsp_json_u64(json, frame->line);
     else
         gsp_json_null(json);
-    gsp_json_key(json, "kind");
-    gsp_json_str(json, frame->is_native ? "native" : "python");
+    gsp_json_put_str(json, "kind", frame->is_native ? "native" : "python");
     if (frame->is_native) {
-        gsp_json_key(json, "bridged");
-        gsp_json_bool(json, frame->bridged);
+        gsp_json_put_bool(json, "bridged", frame->bridged);
     }
     gsp_json_key(json, "is_entry");
     if (frame->is_entry < 0)
@@ -213,12 +208,9 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < frame->local_count; i++) {
         gsp_json_obj_begin(json);
-        gsp_json_key(json, "name");
-        gsp_json_sv(json, frame->locals[i].name);
-        gsp_json_key(json, "arg");
-        gsp_json_bool(json, frame->locals[i].is_arg);
-        gsp_json_key(json, "repr");
-        gsp_json_sv(json, frame->locals[i].value);
+        gsp_json_put_sv(json, "name", frame->locals[i].name);
+        gsp_json_put_bool(json, "arg", frame->locals[i].is_arg);
+        gsp_json_put_sv(json, "repr", frame->locals[i].value);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -228,21 +220,16 @@ static void json_frame(const struct dump_opts *opts, const struct gsp_dump_frame
 static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
 {
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "pid");
-    gsp_json_i64(json, dump->pid);
-    gsp_json_key(json, "ppid");
-    gsp_json_i64(json, dump->ppid);
+    gsp_json_put_i64(json, "pid", dump->pid);
+    gsp_json_put_i64(json, "ppid", dump->ppid);
     gsp_json_key(json, "ns_pid");
     if (dump->ns_pid)
         gsp_json_i64(json, dump->ns_pid);
     else
         gsp_json_null(json);
-    gsp_json_key(json, "command_line");
-    gsp_json_str(json, dump->cmdline);
-    gsp_json_key(json, "executable");
-    gsp_json_str(json, dump->exe);
-    gsp_json_key(json, "python_version");
-    gsp_json_str(json, dump->version[0] ? dump->version : NULL);
+    gsp_json_put_str(json, "command_line", dump->cmdline);
+    gsp_json_put_str(json, "executable", dump->exe);
+    gsp_json_put_str(json, "python_version", dump->version[0] ? dump->version : NULL);
     if (dump->is_core) {
         gsp_json_key(json, "signal");
         if (dump->signal)
@@ -254,15 +241,13 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
             gsp_json_i64(json, dump->signal_tid);
         else
             gsp_json_null(json);
-        gsp_json_key(json, "missing_bytes");
-        gsp_json_u64(json, dump->missing_bytes);
+        gsp_json_put_u64(json, "missing_bytes", dump->missing_bytes);
         gsp_json_key(json, "missing_files");
         gsp_json_arr_begin(json);
         for (size_t i = 0; i < dump->lacking_count; i++)
             gsp_json_str(json, dump->lacking[i]);
         gsp_json_arr_end(json);
-        gsp_json_key(json, "python_problem");
-        gsp_json_str(json, dump->python_problem);
+        gsp_json_put_str(json, "python_problem", dump->python_problem);
     }
     gsp_json_obj_end(json);
 }
@@ -271,19 +256,15 @@ static void json_task(const struct dump_opts *opts, const struct gsp_dump_task *
                       struct gsp_json *json)
 {
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "kind");
-    gsp_json_str(json, task->is_greenlet ? "greenlet" : "task");
-    gsp_json_key(json, "name");
-    gsp_json_sv(json, task->name);
-    gsp_json_key(json, "state");
-    gsp_json_str(json, task->state);
+    gsp_json_put_str(json, "kind", task->is_greenlet ? "greenlet" : "task");
+    gsp_json_put_sv(json, "name", task->name);
+    gsp_json_put_str(json, "state", task->state);
     gsp_json_key(json, "waits_for");
     if (task->waits_for.len)
         gsp_json_sv(json, task->waits_for);
     else
         gsp_json_null(json);
-    gsp_json_key(json, "waits_for_task");
-    gsp_json_bool(json, task->waits_for_task);
+    gsp_json_put_bool(json, "waits_for_task", task->waits_for_task);
     gsp_json_key(json, "parent");
     if (task->parent.len)
         gsp_json_sv(json, task->parent);
@@ -321,8 +302,7 @@ static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dum
 {
     const char state[2] = {thread->state, '\0'};
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "pid");
-    gsp_json_i64(json, dump->pid);
+    gsp_json_put_i64(json, "pid", dump->pid);
     gsp_json_key(json, "thread_id");
     if (thread->python_id)
         gsp_json_u64(json, thread->python_id);
@@ -338,21 +318,16 @@ static void json_thread(const struct dump_opts *opts, const struct gsp_dump *dum
         gsp_json_sv(json, thread->name);
     else
         gsp_json_null(json);
-    gsp_json_key(json, "is_main");
-    gsp_json_bool(json, thread->is_main);
+    gsp_json_put_bool(json, "is_main", thread->is_main);
     gsp_json_key(json, "active");
     if (dump->is_core)
         gsp_json_null(json);
     else
         gsp_json_bool(json, thread->on_cpu);
-    gsp_json_key(json, "owns_gil");
-    gsp_json_bool(json, thread->has_gil);
-    gsp_json_key(json, "torn");
-    gsp_json_bool(json, thread->torn);
-    gsp_json_key(json, "state");
-    gsp_json_str(json, thread->state ? state : NULL);
-    gsp_json_key(json, "interpreter_id");
-    gsp_json_u64(json, thread->interpreter);
+    gsp_json_put_bool(json, "owns_gil", thread->has_gil);
+    gsp_json_put_bool(json, "torn", thread->torn);
+    gsp_json_put_str(json, "state", thread->state ? state : NULL);
+    gsp_json_put_u64(json, "interpreter_id", thread->interpreter);
     gsp_json_key(json, "frames");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < thread->frame_count; i++)

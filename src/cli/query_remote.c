@@ -25,10 +25,9 @@ static void make_body(const struct gsp_query_remote *query, struct gsp_buf *out)
     enum gsp_rows_format format = query->dest.format;
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "sql");
-    gsp_json_sv(&json, query->sql);
-    gsp_json_key(&json, "format");
-    gsp_json_str(&json, gsp_rows_format_choice(format == GSP_ROWS_TABLE ? GSP_ROWS_JSON : format));
+    gsp_json_put_sv(&json, "sql", query->sql);
+    gsp_json_put_str(&json, "format",
+                     gsp_rows_format_choice(format == GSP_ROWS_TABLE ? GSP_ROWS_JSON : format));
     gsp_json_obj_end(&json);
 }
 

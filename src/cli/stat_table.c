@@ -174,14 +174,7 @@ static void put_raw(struct gsp_json *json, const char *key, const struct gsp_buf
 
 static void put_text(struct gsp_json *json, const char *key, const char *text)
 {
-    gsp_json_key(json, key);
-    gsp_json_str(json, text && text[0] ? text : NULL);
-}
-
-static void put_f64(struct gsp_json *json, const char *key, double v)
-{
-    gsp_json_key(json, key);
-    gsp_json_f64(json, v);
+    gsp_json_put_str(json, key, text && text[0] ? text : NULL);
 }
 
 static void put_row(struct gsp_json *json, const struct gsp_session_row *row)
@@ -190,15 +183,15 @@ static void put_row(struct gsp_json *json, const struct gsp_session_row *row)
     put_text(json, "metric", row->metric);
     put_text(json, "device", row->device);
     put_text(json, "unit", row->unit);
-    put_f64(json, "count", row->count);
-    put_f64(json, "mean", row->mean);
-    put_f64(json, "std", row->std);
-    put_f64(json, "min", row->min);
-    put_f64(json, "max", row->max);
-    put_f64(json, "p50", row->p50);
-    put_f64(json, "p95", row->p95);
-    put_f64(json, "p99", row->p99);
-    put_f64(json, "integral", row->integral);
+    gsp_json_put_f64(json, "count", row->count);
+    gsp_json_put_f64(json, "mean", row->mean);
+    gsp_json_put_f64(json, "std", row->std);
+    gsp_json_put_f64(json, "min", row->min);
+    gsp_json_put_f64(json, "max", row->max);
+    gsp_json_put_f64(json, "p50", row->p50);
+    gsp_json_put_f64(json, "p95", row->p95);
+    gsp_json_put_f64(json, "p99", row->p99);
+    gsp_json_put_f64(json, "integral", row->integral);
     put_text(json, "integral_unit", row->integral_unit);
     gsp_json_obj_end(json);
 }
@@ -209,8 +202,7 @@ void gsp_stat_json(const struct gsp_session_data *data, const char *metrics, str
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
     put_raw(&json, "metadata", &data->metadata);
-    gsp_json_key(&json, "frames");
-    gsp_json_u64(&json, data->frames);
+    gsp_json_put_u64(&json, "frames", data->frames);
     put_raw(&json, "summary_by_device", &data->by_device);
     put_raw(&json, "summary_by_client", &data->by_client);
     gsp_json_key(&json, "summary");

@@ -4,15 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+
 #define DEVICES_MAX 4096U
 
-void gsp_collect__devices_free(struct gsp_devices *devices)
-{
-    free(devices->at);
-    *devices = (struct gsp_devices){0};
-}
-
-void gsp_collect__devices_begin(struct gsp_devices *devices)
+static void begin_round(struct gsp_devices *devices)
 {
     devices->round++;
     devices->next = 0;
@@ -35,8 +31,9 @@ static struct gsp_device *find(struct gsp_devices *devices, struct gsp_sv name)
     return NULL;
 }
 
-struct gsp_device *gsp_collect__devices_get(struct gsp_devices *devices, struct gsp_sv name,
-                                            bool *is_new)
+/* The device of that name; *is_new when it was not there in the round before.  NULL when there
+ * are too many, or no memory.  Borrowed until the next call. */
+static struct gsp_device *get(struct gsp_devices *devices, struct gsp_sv name, bool *is_new)
 {
     *is_new = false;
     if (name.len >= GSP_DEVICE_NAME_MAX)
@@ -62,7 +59,8 @@ struct gsp_device *gsp_collect__devices_get(struct gsp_devices *devices, struct 
     return device;
 }
 
-void gsp_collect__devices_end(struct gsp_devices *devices)
+/* Forgets those that were not seen in this round. */
+static void end_round(struct gsp_devices *devices)
 {
     size_t kept = 0;
     for (size_t i = 0; i < devices->count; i++) {
@@ -70,4 +68,61 @@ void gsp_collect__devices_end(struct gsp_devices *devices)
             devices->at[kept++] = devices->at[i];
     }
     devices->count = kept;
+}
+
+int gsp_collect__devices_open(struct gsp_device_file *file, const struct gsp_device_kind *kind,
+                              const char *name, const struct gsp_collect_env *env,
+                              struct gsp_err *err)
+{
+    file->kind = kind;
+    file->env = *env;
+    file->name = name;
+    file->fd = gsp_collect__open("%s/%s", env->proc_root, name);
+    if (file->fd < 0)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s/%s cannot be read", env->proc_root, name);
+    return GSP_OK;
+}
+
+void gsp_collect__devices_close(struct gsp_device_file *file)
+{
+    gsp_fd_close(&file->fd);
+    free(file->devices.at);
+    gsp_buf_free(&file->text);
+}
+
+static void read_line(struct gsp_device_file *file, const struct gsp_device_line *line,
+                      const struct gsp_tick *tick, struct gsp_sink *sink)
+{
+    bool is_new = false;
+    struct gsp_device *device = get(&file->devices, line->name, &is_new);
+    if (!device)
+        return;
+    if (is_new)
+        device->wanted = !file->kind->is_wanted || file->kind->is_wanted(file, device->name);
+    if (!device->wanted)
+        return;
+    const double seconds = device->has_last ? gsp_collect__seconds(file->last_mono_ns, tick) : 0;
+    file->kind->put(file, tick, line, device, seconds, sink);
+    memcpy(device->last, line->counters, sizeof(device->last));
+    device->has_last = true;
+}
+
+void gsp_collect__devices_read(struct gsp_device_file *file, const struct gsp_tick *tick,
+                               struct gsp_sink *sink)
+{
+    gsp_collect__trouble_begin(&file->trouble);
+    if (gsp_collect__read(file->fd, &file->text) != 0)
+        gsp_collect__trouble_add(&file->trouble, "%s/%s cannot be read", file->env.proc_root,
+                                 file->name);
+    struct gsp_scan rest = gsp_collect__scan_of(gsp_buf_sv(&file->text));
+    struct gsp_scan line;
+    begin_round(&file->devices);
+    while (gsp_collect__scan_line(&rest, &line)) {
+        struct gsp_device_line parsed;
+        if (file->kind->parse(line, &parsed) && !file->kind->is_unused(&parsed))
+            read_line(file, &parsed, tick, sink);
+    }
+    end_round(&file->devices);
+    file->last_mono_ns = tick->mono_ns;
+    gsp_collect__trouble_end(&file->trouble);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devices.h -- counters of devices by name, as they were at the tick before.
+ * devices.h -- sources that are a file of /proc with a line of counters for each device: what they
+ * share, and the counters as they were at the tick before.
  *
  * Used by: disk.c, network.c.
  * Threads: one owner.
@@ -13,6 +14,7 @@
 
 #include "base/str.h"
 #include "collect/parse.h"
+#include "collect/source.h"
 
 #define GSP_DEVICE_NAME_MAX 64U
 
@@ -33,11 +35,36 @@ struct gsp_devices {
     uint64_t round;
 };
 
-void gsp_collect__devices_free(struct gsp_devices *devices);
-void gsp_collect__devices_begin(struct gsp_devices *devices);
-/* The device of that name; *is_new when it was not there in the round before.  NULL when there
- * are too many, or no memory.  Borrowed until the next call. */
-struct gsp_device *gsp_collect__devices_get(struct gsp_devices *devices, struct gsp_sv name,
-                                            bool *is_new);
-/* Forgets those that were not seen since begin. */
-void gsp_collect__devices_end(struct gsp_devices *devices);
+/* One such source; a struct gsp_collector begins with it. */
+struct gsp_device_file {
+    const struct gsp_device_kind *kind;
+    struct gsp_collect_env env;
+    const char *name; /* of the file, below proc_root */
+    int fd;
+    struct gsp_buf text;
+    int64_t last_mono_ns;
+    struct gsp_devices devices;
+    struct gsp_trouble trouble;
+};
+
+/* What tells one source from another. */
+struct gsp_device_kind {
+    bool (*parse)(struct gsp_scan line, struct gsp_device_line *out);
+    /* A device that was never used is not worth a row. */
+    bool (*is_unused)(const struct gsp_device_line *line);
+    /* Asked once for each device; NULL: all are. */
+    bool (*is_wanted)(const struct gsp_device_file *file, const char *name);
+    /* seconds since the tick before; 0 when the device was not there then. */
+    void (*put)(struct gsp_device_file *file, const struct gsp_tick *tick,
+                const struct gsp_device_line *line, const struct gsp_device *device, double seconds,
+                struct gsp_sink *sink);
+};
+
+/* Fails with NOTSUP when the file cannot be read. */
+GSP_MUST_CHECK int gsp_collect__devices_open(struct gsp_device_file *file,
+                                             const struct gsp_device_kind *kind, const char *name,
+                                             const struct gsp_collect_env *env,
+                                             struct gsp_err *err);
+void gsp_collect__devices_close(struct gsp_device_file *file);
+void gsp_collect__devices_read(struct gsp_device_file *file, const struct gsp_tick *tick,
+                               struct gsp_sink *sink);

@@ -143,8 +143,7 @@ static void put_columns(const struct gsp_frames *frames, struct gsp_json *json,
             memcpy(&whole, at, sizeof(whole));
             if (whole == GSP_NULL_I64)
                 break;
-            gsp_json_key(json, column->name);
-            gsp_json_i64(json, whole);
+            gsp_json_put_i64(json, column->name, whole);
             break;
         case GSP_F64:
             memcpy(&real, at, sizeof(real));

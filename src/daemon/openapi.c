@@ -14,16 +14,12 @@ static void put_parameter(struct gsp_json *json, struct gsp_sv name, const char 
                           const char *type)
 {
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "name");
-    gsp_json_sv(json, name);
-    gsp_json_key(json, "in");
-    gsp_json_str(json, where);
-    gsp_json_key(json, "required");
-    gsp_json_bool(json, strcmp(where, "path") == 0);
+    gsp_json_put_sv(json, "name", name);
+    gsp_json_put_str(json, "in", where);
+    gsp_json_put_bool(json, "required", strcmp(where, "path") == 0);
     gsp_json_key(json, "schema");
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "type");
-    gsp_json_str(json, type);
+    gsp_json_put_str(json, "type", type);
     gsp_json_obj_end(json);
     gsp_json_obj_end(json);
 }
@@ -70,8 +66,7 @@ static void put_body(struct gsp_json *json, const struct gsp_route *route)
     const char *text = gsp_buf_cstr(&schema);
     gsp_json_key(json, "requestBody");
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "required");
-    gsp_json_bool(json, false);
+    gsp_json_put_bool(json, "required", false);
     put_content(json, "application/json", text ? text : "{}");
     gsp_json_obj_end(json);
 }
@@ -81,8 +76,7 @@ static void put_response(struct gsp_json *json, struct gsp_sv status, const char
 {
     gsp_json_keysv(json, status);
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "description");
-    gsp_json_str(json, text);
+    gsp_json_put_str(json, "description", text);
     put_content(json, type, schema);
     gsp_json_obj_end(json);
 }
@@ -121,8 +115,7 @@ static void put_operation(struct gsp_json *json, const struct gsp_route *route)
     method[len] = '\0';
     gsp_json_key(json, method);
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "summary");
-    gsp_json_str(json, route->summary);
+    gsp_json_put_str(json, "summary", route->summary);
     put_parameters(json, route);
     put_body(json, route);
     put_responses(json, route);
@@ -144,14 +137,11 @@ void gsp_route_openapi(struct gsp_route_call *call GSP_UNUSED, struct gsp_http_a
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "openapi");
-    gsp_json_str(&json, "3.1.0");
+    gsp_json_put_str(&json, "openapi", "3.1.0");
     gsp_json_key(&json, "info");
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "title");
-    gsp_json_str(&json, "gsprof");
-    gsp_json_key(&json, "version");
-    gsp_json_str(&json, GSP_VERSION);
+    gsp_json_put_str(&json, "title", "gsprof");
+    gsp_json_put_str(&json, "version", GSP_VERSION);
     gsp_json_obj_end(&json);
     gsp_json_key(&json, "components");
     gsp_json_raw(&json, gsp_sv_of("{\"securitySchemes\":{\"token\":{\"type\":\"http\","

@@ -187,18 +187,13 @@ static int worker_fail(const struct gsp_err *err, const struct gsp_sql_error *wh
     struct gsp_json json;
     gsp_json_init(&json, &text);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "code");
-    gsp_json_str(&json, gsp_err_name(err->code));
-    gsp_json_key(&json, "status");
-    gsp_json_i64(&json, err->code == GSP_E_USAGE ? 400 : gsp_err_http_status(err->code));
-    gsp_json_key(&json, "message");
-    gsp_json_str(&json, err->msg);
-    gsp_json_key(&json, "line");
-    gsp_json_u64(&json, where->line);
-    gsp_json_key(&json, "column");
-    gsp_json_u64(&json, where->column);
-    gsp_json_key(&json, "candidate");
-    gsp_json_str(&json, where->candidate[0] ? where->candidate : NULL);
+    gsp_json_put_str(&json, "code", gsp_err_name(err->code));
+    gsp_json_put_i64(&json, "status",
+                     err->code == GSP_E_USAGE ? 400 : gsp_err_http_status(err->code));
+    gsp_json_put_str(&json, "message", err->msg);
+    gsp_json_put_u64(&json, "line", where->line);
+    gsp_json_put_u64(&json, "column", where->column);
+    gsp_json_put_str(&json, "candidate", where->candidate[0] ? where->candidate : NULL);
     gsp_json_obj_end(&json);
     gsp_ignore(gsp_fd_write_all(STDERR_FILENO, text.p, text.len, NULL)); /* nowhere else to tell */
     return gsp_err_exit_status(err->code);

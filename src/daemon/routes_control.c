@@ -25,20 +25,15 @@ static void put_setting(struct gsp_json *json, const struct gsp_settings *settin
     gsp_auto_buf name = {0};
     gsp_buf_printf(&name, GSP_SETTING_PREFIX "%s", about->name);
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "name");
-    gsp_json_sv(json, gsp_buf_sv(&name));
+    gsp_json_put_sv(json, "name", gsp_buf_sv(&name));
     gsp_json_key(json, "value");
     gsp_setting_json(settings, i, json);
-    gsp_json_key(json, "type");
-    gsp_json_str(json, about->type);
-    gsp_json_key(json, "default");
-    gsp_json_str(json, about->fallback);
-    gsp_json_key(json, "origin");
-    gsp_json_str(json, gsp_setting_origin_name((enum gsp_setting_origin)settings->origin[i]));
-    gsp_json_key(json, "mutable");
-    gsp_json_bool(json, about->live);
-    gsp_json_key(json, "description");
-    gsp_json_str(json, about->doc);
+    gsp_json_put_str(json, "type", about->type);
+    gsp_json_put_str(json, "default", about->fallback);
+    gsp_json_put_str(json, "origin",
+                     gsp_setting_origin_name((enum gsp_setting_origin)settings->origin[i]));
+    gsp_json_put_bool(json, "mutable", about->live);
+    gsp_json_put_str(json, "description", about->doc);
     gsp_json_obj_end(json);
 }
 
@@ -119,8 +114,7 @@ void gsp_route_targets(struct gsp_route_call *call, struct gsp_http_answer *answ
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "allow_control");
-    gsp_json_bool(&json, daemon->settings.allow_control);
+    gsp_json_put_bool(&json, "allow_control", daemon->settings.allow_control);
     gsp_json_key(&json, "watched");
     gsp_json_arr_begin(&json);
     pthread_mutex_lock(&daemon->lock);
@@ -137,12 +131,9 @@ static void tell_done(struct gsp_http_answer *answer, int32_t pid, const char *w
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "success");
-    gsp_json_bool(&json, true);
-    gsp_json_key(&json, "pid");
-    gsp_json_i64(&json, pid);
-    gsp_json_key(&json, "message");
-    gsp_json_str(&json, what);
+    gsp_json_put_bool(&json, "success", true);
+    gsp_json_put_i64(&json, "pid", pid);
+    gsp_json_put_str(&json, "message", what);
     gsp_json_obj_end(&json);
 }
 
@@ -304,16 +295,11 @@ void gsp_route_record(struct gsp_route_call *call, struct gsp_http_answer *answe
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "success");
-    gsp_json_bool(&json, true);
-    gsp_json_key(&json, "pid");
-    gsp_json_i64(&json, pid);
-    gsp_json_key(&json, "file");
-    gsp_json_str(&json, file);
-    gsp_json_key(&json, "duration_s");
-    gsp_json_f64(&json, wish.duration_s);
-    gsp_json_key(&json, "message");
-    gsp_json_str(&json, "recording; GET /flamegraph shows it, also before its end");
+    gsp_json_put_bool(&json, "success", true);
+    gsp_json_put_i64(&json, "pid", pid);
+    gsp_json_put_str(&json, "file", file);
+    gsp_json_put_f64(&json, "duration_s", wish.duration_s);
+    gsp_json_put_str(&json, "message", "recording; GET /flamegraph shows it, also before its end");
     gsp_json_obj_end(&json);
 }
 

@@ -16,10 +16,8 @@
 void gsp_routes__session(struct gsp_json *json, const struct gsp_session *session)
 {
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "name");
-    gsp_json_str(json, session->name);
-    gsp_json_key(json, "is_active");
-    gsp_json_bool(json, session->active);
+    gsp_json_put_str(json, "name", session->name);
+    gsp_json_put_bool(json, "is_active", session->active);
     gsp_json_key(json, "start_time");
     gsp_routes__time(json, session->start_ns);
     gsp_json_key(json, "end_time");
@@ -27,14 +25,10 @@ void gsp_routes__session(struct gsp_json *json, const struct gsp_session *sessio
         gsp_routes__time(json, session->end_ns);
     else
         gsp_json_null(json);
-    gsp_json_key(json, "frame_count");
-    gsp_json_u64(json, session->frame_count);
-    gsp_json_key(json, "output_file");
-    gsp_json_str(json, session->file);
-    gsp_json_key(json, "failed");
-    gsp_json_bool(json, session->failed);
-    gsp_json_key(json, "error");
-    gsp_json_str(json, session->error[0] ? session->error : NULL);
+    gsp_json_put_u64(json, "frame_count", session->frame_count);
+    gsp_json_put_str(json, "output_file", session->file);
+    gsp_json_put_bool(json, "failed", session->failed);
+    gsp_json_put_str(json, "error", session->error[0] ? session->error : NULL);
     gsp_json_obj_end(json);
 }
 
@@ -53,10 +47,8 @@ void gsp_route_sessions(struct gsp_route_call *call, struct gsp_http_answer *ans
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "total_sessions");
-    gsp_json_u64(&json, count);
-    gsp_json_key(&json, "active_sessions");
-    gsp_json_u64(&json, active);
+    gsp_json_put_u64(&json, "total_sessions", count);
+    gsp_json_put_u64(&json, "active_sessions", active);
     gsp_json_key(&json, "sessions");
     gsp_json_arr_begin(&json);
     for (size_t i = 0; i < count; i++)
@@ -166,14 +158,10 @@ static void tell_started(const struct gsp_session *session, struct gsp_http_answ
     gsp_buf_printf(&text, "Session %s has begun", session->name);
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "success");
-    gsp_json_bool(&json, true);
-    gsp_json_key(&json, "message");
-    gsp_json_sv(&json, gsp_buf_sv(&text));
-    gsp_json_key(&json, "name");
-    gsp_json_str(&json, session->name);
-    gsp_json_key(&json, "output_file");
-    gsp_json_str(&json, session->file);
+    gsp_json_put_bool(&json, "success", true);
+    gsp_json_put_sv(&json, "message", gsp_buf_sv(&text));
+    gsp_json_put_str(&json, "name", session->name);
+    gsp_json_put_str(&json, "output_file", session->file);
     gsp_json_key(&json, "session");
     gsp_routes__session(&json, session);
     gsp_json_obj_end(&json);
@@ -242,12 +230,9 @@ static void tell_unknown(struct gsp_daemon *daemon, const char *name,
     gsp_json_obj_begin(&json);
     gsp_json_key(&json, "error");
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "code");
-    gsp_json_str(&json, gsp_err_name(GSP_E_NOFILE));
-    gsp_json_key(&json, "message");
-    gsp_json_sv(&json, gsp_buf_sv(&message));
-    gsp_json_key(&json, "hint");
-    gsp_json_sv(&json, gsp_buf_sv(&hint));
+    gsp_json_put_str(&json, "code", gsp_err_name(GSP_E_NOFILE));
+    gsp_json_put_sv(&json, "message", gsp_buf_sv(&message));
+    gsp_json_put_sv(&json, "hint", gsp_buf_sv(&hint));
     gsp_json_key(&json, "active_sessions");
     gsp_json_arr_begin(&json);
     for (size_t i = 0; i < count && all[i].active; i++)
@@ -268,12 +253,9 @@ static int stop_one(struct gsp_daemon *daemon, const char *name, struct gsp_sess
 static void tell_stopped(struct gsp_json *json, const char *message, const char *file)
 {
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "success");
-    gsp_json_bool(json, true);
-    gsp_json_key(json, "message");
-    gsp_json_str(json, message);
-    gsp_json_key(json, "output_file");
-    gsp_json_str(json, file);
+    gsp_json_put_bool(json, "success", true);
+    gsp_json_put_str(json, "message", message);
+    gsp_json_put_str(json, "output_file", file);
     gsp_json_key(json, "stopped");
     gsp_json_arr_begin(json);
 }
@@ -421,12 +403,9 @@ void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answe
     }
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "success");
-    gsp_json_bool(&json, true);
-    gsp_json_key(&json, "message");
-    gsp_json_str(&json, "the session is forgotten");
-    gsp_json_key(&json, "name");
-    gsp_json_str(&json, session.name);
+    gsp_json_put_bool(&json, "success", true);
+    gsp_json_put_str(&json, "message", "the session is forgotten");
+    gsp_json_put_str(&json, "name", session.name);
     gsp_json_obj_end(&json);
     gsp_daemon__rewatch(call->daemon);
     gsp_daemon__touch(call->daemon);

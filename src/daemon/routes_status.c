@@ -74,10 +74,8 @@ static void put_gpu_list(struct gsp_daemon *daemon, struct gsp_json *json, const
         put_gpu_id(daemon, json, i, &gpus[i]);
         gsp_json_key(json, "name");
         put_gpu_name(daemon, json, &gpus[i]);
-        gsp_json_key(json, "physical_idx");
-        gsp_json_u64(json, i);
-        gsp_json_key(json, "hostname");
-        gsp_json_str(json, daemon->host);
+        gsp_json_put_u64(json, "physical_idx", i);
+        gsp_json_put_str(json, "hostname", daemon->host);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -95,12 +93,9 @@ static void put_gpus(struct gsp_daemon *daemon, struct gsp_json *json)
         pcie = pcie || (row && !gsp_is_null_f64(row->pcie_rx_bytes_per_s));
         nvlink = nvlink || (row && !gsp_is_null_f64(row->nvlink_rx_bytes_per_s));
     }
-    gsp_json_key(json, "enable_bandwidth_profiling");
-    gsp_json_bool(json, pcie);
-    gsp_json_key(json, "enable_nvlink_profiling");
-    gsp_json_bool(json, nvlink);
-    gsp_json_key(json, "total_gpus");
-    gsp_json_u64(json, count);
+    gsp_json_put_bool(json, "enable_bandwidth_profiling", pcie);
+    gsp_json_put_bool(json, "enable_nvlink_profiling", nvlink);
+    gsp_json_put_u64(json, "total_gpus", count);
     gsp_json_key(json, "gpu_info");
     gsp_json_obj_begin(json);
     gsp_json_key(json, daemon->host);
@@ -116,12 +111,9 @@ static void put_sources(struct gsp_daemon *daemon, struct gsp_json *json)
     for (size_t i = 0; i < daemon->source_count; i++) {
         const struct gsp_source_state *source = &daemon->sources[i];
         gsp_json_obj_begin(json);
-        gsp_json_key(json, "name");
-        gsp_json_str(json, source->name);
-        gsp_json_key(json, "open");
-        gsp_json_bool(json, source->open);
-        gsp_json_key(json, "trouble");
-        gsp_json_str(json, source->trouble[0] ? source->trouble : NULL);
+        gsp_json_put_str(json, "name", source->name);
+        gsp_json_put_bool(json, "open", source->open);
+        gsp_json_put_str(json, "trouble", source->trouble[0] ? source->trouble : NULL);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -133,23 +125,16 @@ static void put_losses(struct gsp_daemon *daemon, struct gsp_json *json)
     gsp_frames_status(daemon->frames, &log);
     gsp_json_key(json, "losses");
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "late_ticks");
-    gsp_json_u64(json, atomic_load(&daemon->late_ticks));
-    gsp_json_key(json, "frames_lost");
-    gsp_json_u64(json, log.frames_lost);
-    gsp_json_key(json, "values_lost");
-    gsp_json_u64(json, log.values_lost + atomic_load(&daemon->rows.words_lost));
-    gsp_json_key(json, "rows_lost");
-    gsp_json_u64(json, atomic_load(&daemon->rows.rows_lost));
+    gsp_json_put_u64(json, "late_ticks", atomic_load(&daemon->late_ticks));
+    gsp_json_put_u64(json, "frames_lost", log.frames_lost);
+    gsp_json_put_u64(json, "values_lost", log.values_lost + atomic_load(&daemon->rows.words_lost));
+    gsp_json_put_u64(json, "rows_lost", atomic_load(&daemon->rows.rows_lost));
     gsp_json_obj_end(json);
     gsp_json_key(json, "storage");
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "bytes");
-    gsp_json_u64(json, log.bytes);
-    gsp_json_key(json, "segments");
-    gsp_json_u64(json, log.segments);
-    gsp_json_key(json, "error");
-    gsp_json_str(json, log.error[0] ? log.error : NULL);
+    gsp_json_put_u64(json, "bytes", log.bytes);
+    gsp_json_put_u64(json, "segments", log.segments);
+    gsp_json_put_str(json, "error", log.error[0] ? log.error : NULL);
     gsp_json_obj_end(json);
 }
 
@@ -161,14 +146,10 @@ static void put_sessions(struct gsp_json *json, const struct gsp_session *all, s
         active += all[i].active;
         failed += all[i].failed;
     }
-    gsp_json_key(json, "is_profiling");
-    gsp_json_bool(json, active > 0);
-    gsp_json_key(json, "output_filename");
-    gsp_json_str(json, active ? all[0].file : "");
-    gsp_json_key(json, "total_sessions");
-    gsp_json_u64(json, count);
-    gsp_json_key(json, "active_session_count");
-    gsp_json_u64(json, active);
+    gsp_json_put_bool(json, "is_profiling", active > 0);
+    gsp_json_put_str(json, "output_filename", active ? all[0].file : "");
+    gsp_json_put_u64(json, "total_sessions", count);
+    gsp_json_put_u64(json, "active_session_count", active);
     gsp_json_key(json, "active_sessions");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < active && i < SESSIONS_SHOWN; i++)
@@ -189,30 +170,22 @@ static void put_sessions(struct gsp_json *json, const struct gsp_session *all, s
 static void put_self(struct gsp_daemon *daemon, struct gsp_json *json)
 {
     const int64_t uptime_ns = gsp_realtime_ns() - daemon->start_ns;
-    gsp_json_key(json, "version");
-    gsp_json_str(json, GSP_VERSION);
-    gsp_json_key(json, "pid");
-    gsp_json_i64(json, getpid());
-    gsp_json_key(json, "hostname");
-    gsp_json_str(json, daemon->host);
+    gsp_json_put_str(json, "version", GSP_VERSION);
+    gsp_json_put_i64(json, "pid", getpid());
+    gsp_json_put_str(json, "hostname", daemon->host);
     gsp_json_key(json, "start_time");
     gsp_routes__time(json, daemon->start_ns);
     gsp_json_key(json, "uptime_s");
     gsp_json_fixed(json, uptime_ns / GSP_NS_PER_MS, 3);
-    gsp_json_key(json, "freq");
-    gsp_json_i64(json, daemon->settings.period_ns / GSP_NS_PER_MS);
+    gsp_json_put_i64(json, "freq", daemon->settings.period_ns / GSP_NS_PER_MS);
     gsp_json_key(json, "sample_rate");
     gsp_json_fixed(json, daemon->settings.period_ns, 9);
-    gsp_json_key(json, "frame_id_counter");
-    gsp_json_u64(json, gsp_frames_next_id(daemon->frames) - 1);
-    gsp_json_key(json, "ticks");
-    gsp_json_u64(json, atomic_load(&daemon->ticks));
+    gsp_json_put_u64(json, "frame_id_counter", gsp_frames_next_id(daemon->frames) - 1);
+    gsp_json_put_u64(json, "ticks", atomic_load(&daemon->ticks));
     gsp_json_key(json, "collect_cpu_s");
     gsp_json_fixed(json, atomic_load(&daemon->collect_ns), 9);
-    gsp_json_key(json, "output_dir");
-    gsp_json_str(json, daemon->settings.output_dir);
-    gsp_json_key(json, "allow_control");
-    gsp_json_bool(json, daemon->settings.allow_control);
+    gsp_json_put_str(json, "output_dir", daemon->settings.output_dir);
+    gsp_json_put_bool(json, "allow_control", daemon->settings.allow_control);
     gsp_json_key(json, "ring_error");
     gsp_rows_lock(&daemon->rows);
     gsp_json_str(json, daemon->rows.ring_error[0] ? daemon->rows.ring_error : NULL);
@@ -307,19 +280,15 @@ void gsp_route_clients(struct gsp_route_call *call, struct gsp_http_answer *answ
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "total_clients");
-    gsp_json_u64(&json, 1);
+    gsp_json_put_u64(&json, "total_clients", 1);
     gsp_json_key(&json, "clients");
     gsp_json_arr_begin(&json);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "client_id");
-    gsp_json_str(&json, daemon->host);
-    gsp_json_key(&json, "hostname");
-    gsp_json_str(&json, daemon->host);
+    gsp_json_put_str(&json, "client_id", daemon->host);
+    gsp_json_put_str(&json, "hostname", daemon->host);
     gsp_rows_lock(&daemon->rows);
     const size_t count = find_gpus(&daemon->rows, gpus);
-    gsp_json_key(&json, "gpu_count");
-    gsp_json_u64(&json, count);
+    gsp_json_put_u64(&json, "gpu_count", count);
     gsp_json_key(&json, "gpus");
     put_gpu_list(daemon, &json, gpus, count);
     gsp_rows_unlock(&daemon->rows);
@@ -346,8 +315,7 @@ static void put_gpu_metrics(struct gsp_daemon *daemon, struct gsp_json *json, si
     if (row && row->memory_used_bytes != GSP_NULL_I64 && row->memory_total_bytes > 0)
         used = (double)row->memory_used_bytes / (double)row->memory_total_bytes;
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "physical_idx");
-    gsp_json_u64(json, index);
+    gsp_json_put_u64(json, "physical_idx", index);
     gsp_json_key(json, "name");
     put_gpu_name(daemon, json, gpu);
     put_value(json, "gpu_util", row ? &row->util_percent : NULL, 1);
@@ -424,10 +392,8 @@ static void tell_state(struct gsp_http_answer *answer, const char *state)
     struct gsp_json json;
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "status");
-    gsp_json_str(&json, state);
-    gsp_json_key(&json, "version");
-    gsp_json_str(&json, GSP_VERSION);
+    gsp_json_put_str(&json, "status", state);
+    gsp_json_put_str(&json, "version", GSP_VERSION);
     gsp_json_obj_end(&json);
 }
 

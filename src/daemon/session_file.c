@@ -34,26 +34,7 @@ char *gsp_session_time(int64_t ns, char *out, size_t cap)
 static void put_time(struct gsp_json *json, const char *key, int64_t ns)
 {
     char text[64];
-    gsp_json_key(json, key);
-    gsp_json_str(json, gsp_session_time(ns, text, sizeof(text)));
-}
-
-static void put_u64(struct gsp_json *json, const char *key, uint64_t v)
-{
-    gsp_json_key(json, key);
-    gsp_json_u64(json, v);
-}
-
-static void put_f64(struct gsp_json *json, const char *key, double v)
-{
-    gsp_json_key(json, key);
-    gsp_json_f64(json, v); /* null when it is not known */
-}
-
-static void put_str(struct gsp_json *json, const char *key, const char *text)
-{
-    gsp_json_key(json, key);
-    gsp_json_str(json, text);
+    gsp_json_put_str(json, key, gsp_session_time(ns, text, sizeof(text)));
 }
 
 /* What lies between two frames, as the newest of the session have it; 0: not known. */
@@ -77,16 +58,16 @@ static void put_metadata(const struct gsp_session_file *session, struct gsp_fram
     bool any = session->last_frame >= session->first_frame;
     int64_t period = find_period(session, frames);
     gsp_json_obj_begin(json);
-    put_str(json, "name", session->name);
-    put_str(json, "host", session->host);
+    gsp_json_put_str(json, "name", session->name);
+    gsp_json_put_str(json, "host", session->host);
     put_time(json, "start_time", session->start_ns);
     put_time(json, "end_time", session->end_ns);
-    put_f64(json, "duration_s",
-            (double)(session->end_ns - session->start_ns) / (double)GSP_NS_PER_S);
-    put_f64(json, "frequency_ms",
-            period > 0 ? (double)period / (double)GSP_NS_PER_MS : (double)NAN);
-    put_u64(json, "format", FORMAT_VERSION);
-    put_str(json, "version", GSP_VERSION);
+    gsp_json_put_f64(json, "duration_s",
+                     (double)(session->end_ns - session->start_ns) / (double)GSP_NS_PER_S);
+    gsp_json_put_f64(json, "frequency_ms",
+                     period > 0 ? (double)period / (double)GSP_NS_PER_MS : (double)NAN);
+    gsp_json_put_u64(json, "format", FORMAT_VERSION);
+    gsp_json_put_str(json, "version", GSP_VERSION);
     gsp_json_key(json, "labels");
     gsp_json_raw(json, session->labels.len ? session->labels : gsp_sv_of("{}"));
     gsp_json_key(json, "pids");
@@ -98,8 +79,8 @@ static void put_metadata(const struct gsp_session_file *session, struct gsp_fram
     any ? gsp_json_u64(json, session->first_frame) : gsp_json_null(json);
     gsp_json_key(json, "last_frame");
     any ? gsp_json_u64(json, session->last_frame) : gsp_json_null(json);
-    put_u64(json, "frame_count",
-            any ? gsp_frames_count(frames, session->first_frame, session->last_frame) : 0);
+    gsp_json_put_u64(json, "frame_count",
+                     any ? gsp_frames_count(frames, session->first_frame, session->last_frame) : 0);
     gsp_json_obj_end(json);
 }
 
@@ -121,7 +102,7 @@ static void put_device(struct gsp_json *json, const struct gsp_frames_stats *sta
             snprintf(key, sizeof(key), "avg_gpu_memory");
         else
             snprintf(key, sizeof(key), "avg_%s", column);
-        put_f64(json, key, m->mean);
+        gsp_json_put_f64(json, key, m->mean);
     }
     gsp_json_obj_end(json);
 }
@@ -158,7 +139,7 @@ static void put_client(struct gsp_json *json, const struct gsp_frames_stats *sta
         for (size_t i = 0; i < stats->count; i++) {
             const struct gsp_metric_stats *m = &stats->metrics[i];
             if (!m->device[0] && strcmp(m->name, MEANS[k].metric) == 0)
-                put_f64(json, MEANS[k].key, m->mean);
+                gsp_json_put_f64(json, MEANS[k].key, m->mean);
         }
     }
     gsp_json_obj_end(json);
@@ -168,21 +149,21 @@ static void put_client(struct gsp_json *json, const struct gsp_frames_stats *sta
 static void put_metric(struct gsp_json *json, const struct gsp_metric_stats *m)
 {
     gsp_json_obj_begin(json);
-    put_str(json, "metric", m->name);
-    put_str(json, "device", m->device[0] ? m->device : NULL);
-    put_str(json, "unit", m->unit);
-    put_u64(json, "count", m->count);
-    put_f64(json, "mean", m->mean);
-    put_f64(json, "std", m->std);
-    put_f64(json, "min", m->min);
-    put_f64(json, "max", m->max);
-    put_f64(json, "p50", m->p50);
-    put_f64(json, "p95", m->p95);
-    put_f64(json, "p99", m->p99);
+    gsp_json_put_str(json, "metric", m->name);
+    gsp_json_put_str(json, "device", m->device[0] ? m->device : NULL);
+    gsp_json_put_str(json, "unit", m->unit);
+    gsp_json_put_u64(json, "count", m->count);
+    gsp_json_put_f64(json, "mean", m->mean);
+    gsp_json_put_f64(json, "std", m->std);
+    gsp_json_put_f64(json, "min", m->min);
+    gsp_json_put_f64(json, "max", m->max);
+    gsp_json_put_f64(json, "p50", m->p50);
+    gsp_json_put_f64(json, "p95", m->p95);
+    gsp_json_put_f64(json, "p99", m->p99);
     if (isfinite(m->integral)) {
-        put_f64(json, "integral", m->integral);
-        put_str(json, "integral_unit", m->integral_unit);
-        put_f64(json, "integral_s", m->integral_s);
+        gsp_json_put_f64(json, "integral", m->integral);
+        gsp_json_put_str(json, "integral_unit", m->integral_unit);
+        gsp_json_put_f64(json, "integral_s", m->integral_s);
     }
     gsp_json_obj_end(json);
 }
@@ -193,11 +174,11 @@ static void put_gaps(struct gsp_json *json, const struct gsp_frames_stats *stats
     for (size_t i = 0; i < stats->gap_count; i++) {
         const struct gsp_frames_gap *gap = &stats->gaps[i];
         gsp_json_obj_begin(json);
-        put_u64(json, "after_frame", gap->after_count);
+        gsp_json_put_u64(json, "after_frame", gap->after_count);
         put_time(json, "from", gap->from_ns);
         put_time(json, "to", gap->to_ns);
-        put_str(json, "cause", gap->cause);
-        put_u64(json, "frames_lost", gap->lost);
+        gsp_json_put_str(json, "cause", gap->cause);
+        gsp_json_put_u64(json, "frames_lost", gap->lost);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -224,10 +205,10 @@ static void put_tail(const struct gsp_session_file *session, const struct gsp_fr
     gsp_buf_puts(&out->buf, "\n],\n\"losses\":");
     gsp_json_init(&json, &out->buf);
     gsp_json_obj_begin(&json);
-    put_u64(&json, "frames_lost", stats->lost);
-    put_u64(&json, "frames_damaged", stats->damaged);
-    put_u64(&json, "gaps", stats->gaps_total);
-    put_u64(&json, "clock_steps_back", stats->clock_steps);
+    gsp_json_put_u64(&json, "frames_lost", stats->lost);
+    gsp_json_put_u64(&json, "frames_damaged", stats->damaged);
+    gsp_json_put_u64(&json, "gaps", stats->gaps_total);
+    gsp_json_put_u64(&json, "clock_steps_back", stats->clock_steps);
     gsp_json_obj_end(&json);
     gsp_buf_puts(&out->buf, ",\n\"gaps\":");
     gsp_json_init(&json, &out->buf);

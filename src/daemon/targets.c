@@ -407,20 +407,13 @@ static void recording_json(const struct recording *recording, struct gsp_json *j
 {
     const bool ended = atomic_load(&recording->ended);
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "pid");
-    gsp_json_i64(json, recording->pid);
-    gsp_json_key(json, "session");
-    gsp_json_str(json, recording->session[0] ? recording->session : NULL);
-    gsp_json_key(json, "file");
-    gsp_json_str(json, recording->file);
-    gsp_json_key(json, "is_active");
-    gsp_json_bool(json, !ended);
-    gsp_json_key(json, "rate_hz");
-    gsp_json_f64(json, recording->rate_hz);
-    gsp_json_key(json, "samples");
-    gsp_json_u64(json, atomic_load(&recording->samples));
-    gsp_json_key(json, "error");
-    gsp_json_str(json, ended && recording->error[0] ? recording->error : NULL);
+    gsp_json_put_i64(json, "pid", recording->pid);
+    gsp_json_put_str(json, "session", recording->session[0] ? recording->session : NULL);
+    gsp_json_put_str(json, "file", recording->file);
+    gsp_json_put_bool(json, "is_active", !ended);
+    gsp_json_put_f64(json, "rate_hz", recording->rate_hz);
+    gsp_json_put_u64(json, "samples", atomic_load(&recording->samples));
+    gsp_json_put_str(json, "error", ended && recording->error[0] ? recording->error : NULL);
     gsp_json_obj_end(json);
 }
 

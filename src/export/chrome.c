@@ -44,12 +44,9 @@ static void begin_event(struct writer *writer, const char *phase)
     gsp_buf_putc(&writer->out->buf, '\n');
     gsp_out_spill(writer->out);
     gsp_json_obj_begin(&writer->json);
-    gsp_json_key(&writer->json, "ph");
-    gsp_json_str(&writer->json, phase);
-    gsp_json_key(&writer->json, "pid");
-    gsp_json_i64(&writer->json, writer->pid);
-    gsp_json_key(&writer->json, "tid");
-    gsp_json_u64(&writer->json, writer->tid);
+    gsp_json_put_str(&writer->json, "ph", phase);
+    gsp_json_put_i64(&writer->json, "pid", writer->pid);
+    gsp_json_put_u64(&writer->json, "tid", writer->tid);
 }
 
 static void put_time(struct writer *writer, int64_t time_ns)
@@ -68,19 +65,15 @@ static void open_slice(struct writer *writer, uint32_t function, int64_t time_ns
     const struct gsp_frame *frame = gsp_profile_frame_at(writer->profile, function);
     begin_event(writer, "B");
     put_time(writer, time_ns);
-    gsp_json_key(&writer->json, "name");
-    gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, frame->name));
-    gsp_json_key(&writer->json, "cat");
-    gsp_json_str(&writer->json, categories[frame->kind]);
+    gsp_json_put_sv(&writer->json, "name", gsp_profile_string_at(writer->profile, frame->name));
+    gsp_json_put_str(&writer->json, "cat", categories[frame->kind]);
     gsp_json_key(&writer->json, "args");
     gsp_json_obj_begin(&writer->json);
     if (frame->file != GSP_NONE) {
-        gsp_json_key(&writer->json, "file");
-        gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, frame->file));
+        gsp_json_put_sv(&writer->json, "file", gsp_profile_string_at(writer->profile, frame->file));
     }
     if (frame->first_line) {
-        gsp_json_key(&writer->json, "line");
-        gsp_json_u64(&writer->json, frame->first_line);
+        gsp_json_put_u64(&writer->json, "line", frame->first_line);
     }
     gsp_json_obj_end(&writer->json);
     gsp_json_obj_end(&writer->json);
@@ -115,12 +108,10 @@ static void write_span(struct writer *writer, const struct gsp_span *span)
 static void write_name(struct writer *writer, const char *what, struct gsp_sv name)
 {
     begin_event(writer, "M");
-    gsp_json_key(&writer->json, "name");
-    gsp_json_str(&writer->json, what);
+    gsp_json_put_str(&writer->json, "name", what);
     gsp_json_key(&writer->json, "args");
     gsp_json_obj_begin(&writer->json);
-    gsp_json_key(&writer->json, "name");
-    gsp_json_sv(&writer->json, name);
+    gsp_json_put_sv(&writer->json, "name", name);
     gsp_json_obj_end(&writer->json);
     gsp_json_obj_end(&writer->json);
 }
@@ -156,12 +147,10 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     const struct gsp_profile_meta *meta = gsp_profile_meta_get(writer->profile);
     gsp_json_init(&writer->json, &writer->out->buf);
     gsp_json_obj_begin(&writer->json);
-    gsp_json_key(&writer->json, "displayTimeUnit");
-    gsp_json_str(&writer->json, "ms");
+    gsp_json_put_str(&writer->json, "displayTimeUnit", "ms");
     gsp_json_key(&writer->json, "otherData");
     gsp_json_obj_begin(&writer->json);
-    gsp_json_key(&writer->json, "exporter");
-    gsp_json_str(&writer->json, "gsprof " GSP_VERSION);
+    gsp_json_put_str(&writer->json, "exporter", "gsprof " GSP_VERSION);
     if (meta->start_ns) {
         gsp_json_key(&writer->json, "start_time");
         gsp_json_fixed(&writer->json, meta->start_ns, 9);

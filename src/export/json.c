@@ -35,18 +35,6 @@ static void put_string(struct writer *writer, const char *key, uint32_t id)
         gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, id));
 }
 
-static void put_i64(struct writer *writer, const char *key, int64_t v)
-{
-    gsp_json_key(&writer->json, key);
-    gsp_json_i64(&writer->json, v);
-}
-
-static void put_u64(struct writer *writer, const char *key, uint64_t v)
-{
-    gsp_json_key(&writer->json, key);
-    gsp_json_u64(&writer->json, v);
-}
-
 /* Microseconds: an epoch time with more digits would not survive as a double. */
 static void put_us_as_s(struct writer *writer, const char *key, int64_t us)
 {
@@ -56,8 +44,7 @@ static void put_us_as_s(struct writer *writer, const char *key, int64_t us)
 
 static void put_flag(struct writer *writer, const char *key, bool v)
 {
-    gsp_json_key(&writer->json, key);
-    gsp_json_bool(&writer->json, v);
+    gsp_json_put_bool(&writer->json, key, v);
 }
 
 /* A weight as seconds; null where it is not a time. */
@@ -89,14 +76,12 @@ static void write_meta(struct writer *writer)
     const struct gsp_profile_meta *meta = writer->meta;
     const struct gsp_process *first = gsp_profile_process_at(writer->profile, 0);
     put_string(writer, "process_name", first ? first->name : GSP_NONE);
-    gsp_json_key(&writer->json, "gsprof_version");
-    gsp_json_str(&writer->json, GSP_VERSION);
+    gsp_json_put_str(&writer->json, "gsprof_version", GSP_VERSION);
     if (first)
-        put_i64(writer, "pid", first->pid);
+        gsp_json_put_i64(&writer->json, "pid", first->pid);
     if (meta->period_ns > 0) {
-        gsp_json_key(&writer->json, "rate");
-        gsp_json_f64(&writer->json, round(1e12 / (double)meta->period_ns) / 1e3);
-        put_i64(writer, "period_ns", meta->period_ns);
+        gsp_json_put_f64(&writer->json, "rate", round(1e12 / (double)meta->period_ns) / 1e3);
+        gsp_json_put_i64(&writer->json, "period_ns", meta->period_ns);
     }
     if (meta->duration_ns > 0) {
         gsp_json_key(&writer->json, "duration");
@@ -104,17 +89,16 @@ static void write_meta(struct writer *writer)
     }
     if (meta->start_ns)
         put_us_as_s(writer, "start_time", floor_us(meta->start_ns));
-    gsp_json_key(&writer->json, "unit");
-    gsp_json_str(&writer->json, units[meta->unit]);
-    put_u64(writer, "ticks", meta->ticks);
+    gsp_json_put_str(&writer->json, "unit", units[meta->unit]);
+    gsp_json_put_u64(&writer->json, "ticks", meta->ticks);
     gsp_json_key(&writer->json, "losses");
     gsp_json_obj_begin(&writer->json);
-    put_u64(writer, "torn", meta->losses.torn);
-    put_u64(writer, "late", meta->losses.late);
-    put_u64(writer, "failed", meta->losses.failed);
-    put_u64(writer, "gone", meta->losses.gone);
-    put_u64(writer, "skipped", meta->losses.skipped);
-    put_u64(writer, "unmerged", meta->losses.unmerged);
+    gsp_json_put_u64(&writer->json, "torn", meta->losses.torn);
+    gsp_json_put_u64(&writer->json, "late", meta->losses.late);
+    gsp_json_put_u64(&writer->json, "failed", meta->losses.failed);
+    gsp_json_put_u64(&writer->json, "gone", meta->losses.gone);
+    gsp_json_put_u64(&writer->json, "skipped", meta->losses.skipped);
+    gsp_json_put_u64(&writer->json, "unmerged", meta->losses.unmerged);
     gsp_json_obj_end(&writer->json);
     put_flag(writer, "truncated", meta->truncated);
 }
@@ -128,7 +112,7 @@ static void write_processes(struct writer *writer)
         const struct gsp_process *process = gsp_profile_process_at(writer->profile, i);
         line(writer);
         gsp_json_obj_begin(&writer->json);
-        put_i64(writer, "pid", process->pid);
+        gsp_json_put_i64(&writer->json, "pid", process->pid);
         gsp_json_key(&writer->json, "ppid");
         if (process->ppid < 0)
             gsp_json_null(&writer->json);
@@ -167,8 +151,8 @@ static void write_threads(struct writer *writer)
         const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, i);
         line(writer);
         gsp_json_obj_begin(&writer->json);
-        put_i64(writer, "pid", thread_pid(writer, thread));
-        put_u64(writer, "thread_id", thread_id(thread));
+        gsp_json_put_i64(&writer->json, "pid", thread_pid(writer, thread));
+        gsp_json_put_u64(&writer->json, "thread_id", thread_id(thread));
         gsp_json_key(&writer->json, "python_id");
         if (thread->python_id)
             gsp_json_u64(&writer->json, thread->python_id);
@@ -207,11 +191,9 @@ static void write_frames(struct writer *writer)
             gsp_json_u64(&writer->json, frame->first_line);
         else
             gsp_json_null(&writer->json);
-        gsp_json_key(&writer->json, "kind");
-        gsp_json_str(&writer->json, kinds[frame->kind]);
+        gsp_json_put_str(&writer->json, "kind", kinds[frame->kind]);
         if (frame->kind == GSP_FRAME_BRIDGED) {
-            gsp_json_key(&writer->json, "bridged");
-            gsp_json_bool(&writer->json, true);
+            gsp_json_put_bool(&writer->json, "bridged", true);
         }
         gsp_json_obj_end(&writer->json);
     }
@@ -224,7 +206,7 @@ static void write_stack(struct writer *writer, uint32_t thread_index, uint32_t s
     const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, thread_index);
     size_t depth =
         gsp_profile_stack_frames(writer->profile, stack, writer->frames, GSP_STACK_DEPTH_MAX);
-    put_u64(writer, "thread_id", thread_id(thread));
+    gsp_json_put_u64(&writer->json, "thread_id", thread_id(thread));
     gsp_json_key(&writer->json, "stack");
     gsp_json_arr_begin(&writer->json);
     for (size_t i = 0; i < depth; i++)
@@ -237,7 +219,7 @@ static void write_stack(struct writer *writer, uint32_t thread_index, uint32_t s
     for (size_t i = 0; i < depth; i++)
         gsp_json_u64(&writer->json, writer->frames[i] - 1);
     gsp_json_arr_end(&writer->json);
-    put_i64(writer, "pid", thread_pid(writer, thread));
+    gsp_json_put_i64(&writer->json, "pid", thread_pid(writer, thread));
     put_string(writer, "thread_name", thread->name);
 }
 
@@ -254,7 +236,7 @@ static void write_samples(struct writer *writer)
         put_us_as_s(writer, "timestamp", start_us + floor_us(sample.time_ns));
         put_flag(writer, "on_cpu", (sample.flags & GSP_SAMPLE_ON_CPU) != 0);
         put_flag(writer, "gil", (sample.flags & GSP_SAMPLE_HAS_GIL) != 0);
-        put_i64(writer, "weight", sample.weight);
+        gsp_json_put_i64(&writer->json, "weight", sample.weight);
         gsp_json_obj_end(&writer->json);
     }
 }
@@ -268,10 +250,9 @@ static void write_sums(struct writer *writer)
         line(writer);
         gsp_json_obj_begin(&writer->json);
         write_stack(writer, total->thread, total->stack);
-        gsp_json_key(&writer->json, "timestamp");
-        gsp_json_null(&writer->json);
-        put_u64(writer, "count", total->count);
-        put_i64(writer, "weight", total->weight);
+        gsp_json_put_null(&writer->json, "timestamp");
+        gsp_json_put_u64(&writer->json, "count", total->count);
+        gsp_json_put_i64(&writer->json, "weight", total->weight);
         gsp_json_obj_end(&writer->json);
     }
 }
@@ -339,9 +320,9 @@ static int write_functions(struct writer *writer, struct gsp_err *err)
         line(writer);
         gsp_json_keysv(&writer->json, function->name);
         gsp_json_obj_begin(&writer->json);
-        put_u64(writer, "samples", function->count);
+        gsp_json_put_u64(&writer->json, "samples", function->count);
         put_time(writer, "time", function->weight);
-        put_u64(writer, "own_samples", function->own_count);
+        gsp_json_put_u64(&writer->json, "own_samples", function->own_count);
         put_time(writer, "own_time", function->own_weight);
         gsp_json_obj_end(&writer->json);
     }

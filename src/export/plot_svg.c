@@ -122,10 +122,8 @@ static void put_line_data(const struct plot_scene *scene, const struct plot_line
     char color[16];
     snprintf(color, sizeof(color), "#%06x", (unsigned)gsp_plot__rgb(line->color));
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "label");
-    gsp_json_str(json, gsp_plot__text_at(scene, line->label));
-    gsp_json_key(json, "color");
-    gsp_json_str(json, color);
+    gsp_json_put_str(json, "label", gsp_plot__text_at(scene, line->label));
+    gsp_json_put_str(json, "color", color);
     gsp_json_key(json, "columns");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < line->count; i++) {
@@ -154,8 +152,7 @@ static void put_panel_data(const struct plot_scene *scene, const struct plot_pan
         gsp_json_key(json, places[i].name);
         put_f32(json, places[i].v);
     }
-    gsp_json_key(json, "unit");
-    gsp_json_str(json, gsp_plot__text_at(scene, panel->unit));
+    gsp_json_put_str(json, "unit", gsp_plot__text_at(scene, panel->unit));
     gsp_json_key(json, "lines");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < panel->line_count; i++)
@@ -171,12 +168,9 @@ static void put_data(const struct plot_scene *scene, struct gsp_buf *out)
     struct gsp_json json;
     gsp_json_init(&json, &text);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "from");
-    gsp_json_i64(&json, scene->from_ns / GSP_NS_PER_MS);
-    gsp_json_key(&json, "to");
-    gsp_json_i64(&json, scene->to_ns / GSP_NS_PER_MS);
-    gsp_json_key(&json, "zone");
-    gsp_json_i64(&json, scene->zone_s);
+    gsp_json_put_i64(&json, "from", scene->from_ns / GSP_NS_PER_MS);
+    gsp_json_put_i64(&json, "to", scene->to_ns / GSP_NS_PER_MS);
+    gsp_json_put_i64(&json, "zone", scene->zone_s);
     gsp_json_key(&json, "panels");
     gsp_json_arr_begin(&json);
     for (size_t i = 0; i < PLOT_COUNT(scene->panels, struct plot_panel); i++)

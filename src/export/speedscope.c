@@ -20,18 +20,6 @@ struct writer {
     uint32_t frames[GSP_STACK_DEPTH_MAX]; /* of the stack being written */
 };
 
-static void put_str(struct writer *writer, const char *key, const char *text)
-{
-    gsp_json_key(&writer->json, key);
-    gsp_json_str(&writer->json, text);
-}
-
-static void put_i64(struct writer *writer, const char *key, int64_t v)
-{
-    gsp_json_key(&writer->json, key);
-    gsp_json_i64(&writer->json, v);
-}
-
 /* The line that tells this frame from others, as the view has it; 0 for none. */
 static uint32_t line_of(const struct writer *writer, const struct gsp_frame *frame)
 {
@@ -44,14 +32,12 @@ static void write_frame(struct writer *writer, const struct gsp_frame *frame)
 {
     gsp_buf_putc(&writer->out->buf, '\n');
     gsp_json_obj_begin(&writer->json);
-    gsp_json_key(&writer->json, "name");
-    gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, frame->name));
+    gsp_json_put_sv(&writer->json, "name", gsp_profile_string_at(writer->profile, frame->name));
     if (frame->file != GSP_NONE) {
-        gsp_json_key(&writer->json, "file");
-        gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, frame->file));
+        gsp_json_put_sv(&writer->json, "file", gsp_profile_string_at(writer->profile, frame->file));
     }
     if (line_of(writer, frame))
-        put_i64(writer, "line", line_of(writer, frame));
+        gsp_json_put_i64(&writer->json, "line", line_of(writer, frame));
     gsp_json_obj_end(&writer->json);
     gsp_out_spill(writer->out);
 }
@@ -94,8 +80,7 @@ static void write_thread_name(struct writer *writer, const struct gsp_thread *th
     gsp_buf_putsv(&name, gsp_profile_string_at(writer->profile, thread->name));
     gsp_buf_printf(&name, "%s(pid %" PRId32 ", tid %" PRIu64 ")", name.len ? " " : "", process->pid,
                    thread->os_id ? thread->os_id : thread->python_id);
-    gsp_json_key(&writer->json, "name");
-    gsp_json_sv(&writer->json, gsp_buf_sv(&name));
+    gsp_json_put_sv(&writer->json, "name", gsp_buf_sv(&name));
 }
 
 static void write_stack(struct writer *writer, uint32_t stack)
@@ -145,12 +130,12 @@ static void write_thread(struct writer *writer, uint32_t i)
         [GSP_UNIT_NS] = "nanoseconds", [GSP_UNIT_COUNT] = "none", [GSP_UNIT_BYTES] = "bytes"};
     gsp_buf_putc(&writer->out->buf, '\n');
     gsp_json_obj_begin(&writer->json);
-    put_str(writer, "type", "sampled");
+    gsp_json_put_str(&writer->json, "type", "sampled");
     write_thread_name(writer, gsp_profile_thread_at(writer->profile, i));
-    put_str(writer, "unit", units[gsp_profile_meta_get(writer->profile)->unit]);
+    gsp_json_put_str(&writer->json, "unit", units[gsp_profile_meta_get(writer->profile)->unit]);
     /* The same for all threads, so that they stay aligned. */
-    put_i64(writer, "startValue", 0);
-    put_i64(writer, "endValue", writer->timeline.end);
+    gsp_json_put_i64(&writer->json, "startValue", 0);
+    gsp_json_put_i64(&writer->json, "endValue", writer->timeline.end);
     write_lists(writer, i);
     gsp_json_obj_end(&writer->json);
 }
@@ -159,14 +144,14 @@ static int write_all(struct writer *writer, struct gsp_err *err)
 {
     gsp_json_init(&writer->json, &writer->out->buf);
     gsp_json_obj_begin(&writer->json);
-    put_str(writer, "$schema", SCHEMA);
-    put_str(writer, "exporter", "gsprof " GSP_VERSION);
+    gsp_json_put_str(&writer->json, "$schema", SCHEMA);
+    gsp_json_put_str(&writer->json, "exporter", "gsprof " GSP_VERSION);
     const struct gsp_process *process = gsp_profile_process_at(writer->profile, 0);
     if (process && process->name != GSP_NONE) {
-        gsp_json_key(&writer->json, "name");
-        gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, process->name));
+        gsp_json_put_sv(&writer->json, "name",
+                        gsp_profile_string_at(writer->profile, process->name));
     }
-    put_i64(writer, "activeProfileIndex", 0);
+    gsp_json_put_i64(&writer->json, "activeProfileIndex", 0);
     int rc = write_frames(writer, err);
     if (rc)
         return rc;

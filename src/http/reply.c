@@ -21,12 +21,9 @@ void gsp_http_fail(struct gsp_http_answer *answer, int status, const char *code,
     gsp_json_obj_begin(&json);
     gsp_json_key(&json, "error");
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "code");
-    gsp_json_str(&json, code);
-    gsp_json_key(&json, "message");
-    gsp_json_str(&json, message);
-    gsp_json_key(&json, "hint");
-    gsp_json_str(&json, hint);
+    gsp_json_put_str(&json, "code", code);
+    gsp_json_put_str(&json, "message", message);
+    gsp_json_put_str(&json, "hint", hint);
     gsp_json_obj_end(&json);
     gsp_json_obj_end(&json);
     gsp_buf_putc(&answer->body, '\n');

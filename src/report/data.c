@@ -29,8 +29,7 @@ static void json_weight(struct gsp_json *json, const char *what, enum gsp_unit u
 
 static void json_count(struct gsp_json *json, const char *key, uint64_t n)
 {
-    gsp_json_key(json, key);
-    gsp_json_u64(json, n);
+    gsp_json_put_u64(json, key, n);
 }
 
 /* The frame's own facts; file and line are null when unknown or not shown. */
@@ -77,8 +76,7 @@ static void json_summary(struct gsp_json *json, const struct gsp_profile *profil
     gsp_words_command(profile, &command);
     gsp_json_key(json, "summary");
     gsp_json_obj_begin(json);
-    gsp_json_key(json, "command");
-    gsp_json_sv(json, gsp_buf_sv(&command));
+    gsp_json_put_sv(json, "command", gsp_buf_sv(&command));
     gsp_json_key(json, "pid");
     if (process)
         gsp_json_i64(json, process->pid);
@@ -86,8 +84,7 @@ static void json_summary(struct gsp_json *json, const struct gsp_profile *profil
         gsp_json_null(json);
     json_count(json, "samples", gsp_words_samples(profile));
     json_count(json, "ticks", meta->ticks);
-    gsp_json_key(json, "duration_ns");
-    gsp_json_i64(json, meta->duration_ns);
+    gsp_json_put_i64(json, "duration_ns", meta->duration_ns);
     gsp_json_key(json, "rate_hz");
     if (meta->period_ns > 0)
         gsp_json_f64(json, 1e9 / (double)meta->period_ns);
@@ -117,10 +114,10 @@ static int json_top(struct gsp_json *json, const struct gsp_profile *profile,
         json_count(json, "total_samples", row->total_count);
         json_weight(json, "own", table.unit, row->own_weight);
         json_weight(json, "total", table.unit, row->total_weight);
-        gsp_json_key(json, "own_pct");
-        gsp_json_f64(json, gsp_report__pct(table.tree, row->own_weight, row->own_count));
-        gsp_json_key(json, "total_pct");
-        gsp_json_f64(json, gsp_report__pct(table.tree, row->total_weight, row->total_count));
+        gsp_json_put_f64(json, "own_pct",
+                         gsp_report__pct(table.tree, row->own_weight, row->own_count));
+        gsp_json_put_f64(json, "total_pct",
+                         gsp_report__pct(table.tree, row->total_weight, row->total_count));
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -151,23 +148,20 @@ static void json_node(struct gsp_json *json, const struct gsp_tree *tree, uint32
                       enum gsp_unit unit)
 {
     const struct gsp_node *node = gsp_tree_at(tree, i);
-    gsp_json_key(json, "id");
-    gsp_json_u64(json, i);
+    gsp_json_put_u64(json, "id", i);
     gsp_json_key(json, "parent");
     if (i == 0)
         gsp_json_null(json);
     else
         gsp_json_u64(json, node->parent);
-    gsp_json_key(json, "depth");
-    gsp_json_u64(json, node->depth);
-    gsp_json_key(json, "label");
-    gsp_json_sv(json, gsp_tree_label(tree, node->label));
+    gsp_json_put_u64(json, "depth", node->depth);
+    gsp_json_put_sv(json, "label", gsp_tree_label(tree, node->label));
     json_count(json, "own_samples", node->self_count);
     json_count(json, "total_samples", node->total_count);
     json_weight(json, "own", unit, node->self_weight);
     json_weight(json, "total", unit, node->total_weight);
-    gsp_json_key(json, "total_pct");
-    gsp_json_f64(json, gsp_report__pct(tree, node->total_weight, node->total_count));
+    gsp_json_put_f64(json, "total_pct",
+                     gsp_report__pct(tree, node->total_weight, node->total_count));
 }
 
 static int json_tree(struct gsp_json *json, const struct gsp_profile *profile,

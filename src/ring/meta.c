@@ -165,24 +165,18 @@ void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out
     struct gsp_json json;
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "pid");
-    gsp_json_i64(&json, meta->pid);
-    gsp_json_key(&json, "start_time");
-    gsp_json_u64(&json, meta->start_time);
-    gsp_json_key(&json, "pid_ns");
-    gsp_json_u64(&json, meta->pid_ns);
+    gsp_json_put_i64(&json, "pid", meta->pid);
+    gsp_json_put_u64(&json, "start_time", meta->start_time);
+    gsp_json_put_u64(&json, "pid_ns", meta->pid_ns);
     gsp_json_key(&json, "rank");
     if (meta->rank == GSP_NULL_I64) {
         gsp_json_null(&json);
     } else {
         gsp_json_i64(&json, meta->rank);
     }
-    gsp_json_key(&json, "host");
-    gsp_json_str(&json, meta->host);
-    gsp_json_key(&json, "cmdline");
-    gsp_json_str(&json, meta->cmdline);
-    gsp_json_key(&json, "version");
-    gsp_json_str(&json, meta->version);
+    gsp_json_put_str(&json, "host", meta->host);
+    gsp_json_put_str(&json, "cmdline", meta->cmdline);
+    gsp_json_put_str(&json, "version", meta->version);
     gsp_json_key(&json, "created_ns"); /* as text: many readers have doubles only */
     gsp_json_str(&json, created);
     gsp_json_obj_end(&json);

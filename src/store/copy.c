@@ -59,31 +59,17 @@ static void copy_fixed(struct job *job, size_t width)
     }
 }
 
-static void copy_i64(struct job *job)
+/* Eight bytes each: integers and numbers, whose NULLs are known by their bits. */
+static void copy_words(struct job *job, uint64_t null)
 {
-    copy_fixed(job, sizeof(int64_t));
-    const int64_t *values = job->data;
+    copy_fixed(job, sizeof(uint64_t));
+    const uint64_t *values = job->data;
     bool any = false;
     for (size_t i = 0; i < job->count; i++) {
-        any |= values[i] == GSP_NULL_I64;
+        any |= values[i] == null;
     }
     for (size_t i = 0; any && i < job->count; i++) {
-        if (values[i] == GSP_NULL_I64) {
-            set_null(job, i);
-        }
-    }
-}
-
-static void copy_f64(struct job *job)
-{
-    copy_fixed(job, sizeof(double));
-    const uint64_t *bits = job->data;
-    bool any = false;
-    for (size_t i = 0; i < job->count; i++) {
-        any |= bits[i] == GSP_NULL_F64_BITS;
-    }
-    for (size_t i = 0; any && i < job->count; i++) {
-        if (bits[i] == GSP_NULL_F64_BITS) {
+        if (values[i] == null) {
             set_null(job, i);
         }
     }
@@ -299,10 +285,10 @@ void gsp_store__copy_column(const struct gsp_duck *duck, const struct gsp_view *
     }
     switch (column->type) {
     case GSP_I64:
-        copy_i64(&job);
+        copy_words(&job, (uint64_t)GSP_NULL_I64);
         break;
     case GSP_F64:
-        copy_f64(&job);
+        copy_words(&job, GSP_NULL_F64_BITS);
         break;
     case GSP_BOOL:
         copy_bool(&job);

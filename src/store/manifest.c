@@ -364,14 +364,10 @@ static void put_segments(struct gsp_json *json, const struct gsp_manifest *manif
     for (size_t i = 0; i < manifest->segment_count; i++) {
         const struct gsp_segment *segment = &manifest->segments[i];
         gsp_json_obj_begin(json);
-        gsp_json_key(json, "file");
-        gsp_json_str(json, segment->file);
-        gsp_json_key(json, "rows");
-        gsp_json_u64(json, segment->rows);
-        gsp_json_key(json, "bytes");
-        gsp_json_u64(json, segment->bytes);
-        gsp_json_key(json, "written_ns");
-        gsp_json_i64(json, segment->written_ns);
+        gsp_json_put_str(json, "file", segment->file);
+        gsp_json_put_u64(json, "rows", segment->rows);
+        gsp_json_put_u64(json, "bytes", segment->bytes);
+        gsp_json_put_i64(json, "written_ns", segment->written_ns);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -384,16 +380,11 @@ static void put_cursors(struct gsp_json *json, const struct gsp_manifest *manife
     for (size_t i = 0; i < manifest->cursor_count; i++) {
         const struct gsp_ring_cursor *cursor = &manifest->cursors[i];
         gsp_json_obj_begin(json);
-        gsp_json_key(json, "schema");
-        gsp_json_str(json, cursor->schema);
-        gsp_json_key(json, "table");
-        gsp_json_str(json, cursor->table);
-        gsp_json_key(json, "pid");
-        gsp_json_i64(json, cursor->pid);
-        gsp_json_key(json, "start_time");
-        gsp_json_u64(json, cursor->start_time);
-        gsp_json_key(json, "created_ns");
-        gsp_json_i64(json, cursor->created_ns);
+        gsp_json_put_str(json, "schema", cursor->schema);
+        gsp_json_put_str(json, "table", cursor->table);
+        gsp_json_put_i64(json, "pid", cursor->pid);
+        gsp_json_put_u64(json, "start_time", cursor->start_time);
+        gsp_json_put_i64(json, "created_ns", cursor->created_ns);
         gsp_json_key(json, "lanes");
         gsp_json_arr_begin(json);
         for (uint32_t k = 0; k < cursor->lane_count; k++) {
@@ -415,19 +406,15 @@ static void put_losses(struct gsp_json *json, const struct gsp_manifest *manifes
     for (size_t i = 0; i < manifest->loss_count; i++) {
         const struct gsp_segment_loss *loss = &manifest->losses[i];
         gsp_json_obj_begin(json);
-        gsp_json_key(json, "schema");
-        gsp_json_str(json, loss->schema);
-        gsp_json_key(json, "table");
-        gsp_json_str(json, loss->table);
-        gsp_json_key(json, "cause");
-        gsp_json_str(json, loss->cause);
+        gsp_json_put_str(json, "schema", loss->schema);
+        gsp_json_put_str(json, "table", loss->table);
+        gsp_json_put_str(json, "cause", loss->cause);
         gsp_json_key(json, "pid");
         if (loss->pid == GSP_NULL_I64)
             gsp_json_null(json);
         else
             gsp_json_i64(json, loss->pid);
-        gsp_json_key(json, "count");
-        gsp_json_u64(json, loss->count);
+        gsp_json_put_u64(json, "count", loss->count);
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -444,10 +431,8 @@ int gsp_manifest_write(const char *folder, const struct gsp_manifest *manifest, 
         return rc;
     gsp_json_init(&json, &text);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "version");
-    gsp_json_i64(&json, GSP_MANIFEST_VERSION);
-    gsp_json_key(&json, "next");
-    gsp_json_u64(&json, manifest->next);
+    gsp_json_put_i64(&json, "version", GSP_MANIFEST_VERSION);
+    gsp_json_put_u64(&json, "next", manifest->next);
     put_segments(&json, manifest);
     put_cursors(&json, manifest);
     put_losses(&json, manifest);

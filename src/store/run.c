@@ -144,14 +144,10 @@ static void put_processes(struct gsp_json *json, const struct gsp_profile *profi
     for (uint32_t i = 0; i < gsp_profile_process_count(profile); i++) {
         const struct gsp_process *process = gsp_profile_process_at(profile, i);
         gsp_json_obj_begin(json);
-        gsp_json_key(json, "pid");
-        gsp_json_i64(json, process->pid);
-        gsp_json_key(json, "name");
-        gsp_json_sv(json, gsp_profile_string_at(profile, process->name));
-        gsp_json_key(json, "cmdline");
-        gsp_json_sv(json, gsp_profile_string_at(profile, process->cmdline));
-        gsp_json_key(json, "python");
-        gsp_json_sv(json, gsp_profile_string_at(profile, process->version));
+        gsp_json_put_i64(json, "pid", process->pid);
+        gsp_json_put_sv(json, "name", gsp_profile_string_at(profile, process->name));
+        gsp_json_put_sv(json, "cmdline", gsp_profile_string_at(profile, process->cmdline));
+        gsp_json_put_sv(json, "python", gsp_profile_string_at(profile, process->version));
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -175,21 +171,14 @@ static void put_meta(struct gsp_buf *out, const char *path, const struct gsp_pro
     struct gsp_json json;
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
-    gsp_json_key(&json, "version");
-    gsp_json_i64(&json, META_VERSION);
-    gsp_json_key(&json, "gsprof_version");
-    gsp_json_str(&json, GSP_VERSION);
-    gsp_json_key(&json, "name");
-    gsp_json_sv(&json, about->name ? gsp_sv_of(about->name) : name_of(path));
-    gsp_json_key(&json, "host");
-    gsp_json_str(&json, about->host);
-    gsp_json_key(&json, "command");
-    gsp_json_str(&json, about->command);
+    gsp_json_put_i64(&json, "version", META_VERSION);
+    gsp_json_put_str(&json, "gsprof_version", GSP_VERSION);
+    gsp_json_put_sv(&json, "name", about->name ? gsp_sv_of(about->name) : name_of(path));
+    gsp_json_put_str(&json, "host", about->host);
+    gsp_json_put_str(&json, "command", about->command);
     put_times(&json, meta);
-    gsp_json_key(&json, "unit");
-    gsp_json_str(&json, UNITS[meta->unit]);
-    gsp_json_key(&json, "samples");
-    gsp_json_u64(&json, gsp_profile_sample_count(profile));
+    gsp_json_put_str(&json, "unit", UNITS[meta->unit]);
+    gsp_json_put_u64(&json, "samples", gsp_profile_sample_count(profile));
     put_processes(&json, profile);
     gsp_json_obj_end(&json);
     gsp_buf_putc(out, '\n');

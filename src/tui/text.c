@@ -46,12 +46,6 @@ int gsp_top_text(const struct gsp_top *top, const struct gsp_top_query *query,
     return out->failed || line.failed ? GSP_E_NOMEM : GSP_OK;
 }
 
-static void put_u64(struct gsp_json *json, const char *key, uint64_t value)
-{
-    gsp_json_key(json, key);
-    gsp_json_u64(json, value);
-}
-
 static void put_f64(struct gsp_json *json, const char *key, bool known, double value)
 {
     gsp_json_key(json, key);
@@ -88,11 +82,11 @@ static void put_losses(struct gsp_json *json, const struct gsp_losses *losses)
 {
     gsp_json_key(json, "losses");
     gsp_json_obj_begin(json);
-    put_u64(json, "torn", losses->torn);
-    put_u64(json, "late", losses->late);
-    put_u64(json, "failed", losses->failed);
-    put_u64(json, "gone", losses->gone);
-    put_u64(json, "skipped", losses->skipped);
+    gsp_json_put_u64(json, "torn", losses->torn);
+    gsp_json_put_u64(json, "late", losses->late);
+    gsp_json_put_u64(json, "failed", losses->failed);
+    gsp_json_put_u64(json, "gone", losses->gone);
+    gsp_json_put_u64(json, "skipped", losses->skipped);
     gsp_json_obj_end(json);
 }
 
@@ -100,23 +94,20 @@ static void put_facts(struct gsp_json *json, const struct gsp_top *top,
                       const struct gsp_top_query *query, const struct gsp_top_facts *facts)
 {
     const struct gsp_top_span *span = query->whole ? gsp_top_all(top) : gsp_top_recent(top);
-    gsp_json_key(json, "command");
-    gsp_json_sv(json, gsp_sv_of(facts->title));
+    gsp_json_put_sv(json, "command", gsp_sv_of(facts->title));
     put_known(json, "pid", facts->pid > 0, (uint64_t)facts->pid);
-    gsp_json_key(json, "time_ns");
-    gsp_json_i64(json, facts->time_ns);
+    gsp_json_put_i64(json, "time_ns", facts->time_ns);
     gsp_json_key(json, "interval_ns"); /* what the percentages are of */
     gsp_json_i64(json, span->length_ns);
     put_f64(json, "gil_pct", true, facts->gil_pct);
     put_f64(json, "active_pct", true, facts->active_pct);
-    put_u64(json, "threads", facts->threads);
-    put_u64(json, "processes", facts->processes);
-    put_u64(json, "samples", facts->samples);
+    gsp_json_put_u64(json, "threads", facts->threads);
+    gsp_json_put_u64(json, "processes", facts->processes);
+    gsp_json_put_u64(json, "samples", facts->samples);
     put_f64(json, "rate_hz", facts->rate_hz > 0, facts->rate_hz);
     put_losses(json, &facts->losses);
     put_machine(json, facts);
-    gsp_json_key(json, "sort");
-    gsp_json_str(json, gsp_top_column_name(query->sort));
+    gsp_json_put_str(json, "sort", gsp_top_column_name(query->sort));
 }
 
 static void put_weight(struct gsp_json *json, const char *what, enum gsp_unit unit, int64_t weight)
@@ -143,13 +134,11 @@ static void put_row(struct gsp_json *json, const struct gsp_profile *profile,
     gsp_top_row_name(profile, row, &name);
     gsp_json_obj_begin(json);
     if (query->tree) {
-        gsp_json_key(json, "kind");
-        gsp_json_str(json, KINDS[row->kind]);
-        put_u64(json, "depth", row->depth);
+        gsp_json_put_str(json, "kind", KINDS[row->kind]);
+        gsp_json_put_u64(json, "depth", row->depth);
         put_known(json, "parent", row->parent != GSP_NO_INDEX, row->parent);
     }
-    gsp_json_key(json, "function");
-    gsp_json_sv(json, gsp_buf_sv(&name));
+    gsp_json_put_sv(json, "function", gsp_buf_sv(&name));
     gsp_json_key(json, "file");
     if (frame && frame->file != GSP_NONE)
         gsp_json_sv(json, gsp_profile_string_at(profile, frame->file));
@@ -161,8 +150,8 @@ static void put_row(struct gsp_json *json, const struct gsp_profile *profile,
     put_f64(json, "total_pct", true, row->total_pct);
     put_weight(json, "own", unit, row->own_weight);
     put_weight(json, "total", unit, row->total_weight);
-    put_u64(json, "own_samples", row->own_count);
-    put_u64(json, "total_samples", row->total_count);
+    gsp_json_put_u64(json, "own_samples", row->own_count);
+    gsp_json_put_u64(json, "total_samples", row->total_count);
     gsp_json_obj_end(json);
 }
 

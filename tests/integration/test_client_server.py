@@ -146,4 +146,7 @@ def test_the_documented_workflow(daemon: Daemon) -> None:
         frames[name] = len(made["frames"])
         assert frames[name] >= 3
     assert frames["main_workflow"] >= frames["data_loading_phase"] + frames["training_phase"]
+    assert sorted(path.name for path in daemon.output.iterdir()) == sorted(
+        f"{name}.json" for name in frames
+    )
     assert not daemon.get("/status")["is_profiling"]

@@ -87,26 +87,6 @@ def test_sessions_overlap_and_each_has_its_file(serve: Serve) -> None:
     assert daemon.post("/profiling/stop")["stopped"] == []
 
 
-def test_the_workflow_by_requests(serve: Serve) -> None:
-    """The calls of a user's script, in their order."""
-    requests = pytest.importorskip("requests")
-    daemon = serve()
-    url = daemon.url
-    requests.post(f"{url}/profiling/start", json={"name": "main_workflow"})
-    daemon.frames(2)
-    requests.post(f"{url}/profiling/start", json={"name": "data_loading_phase"})
-    daemon.frames(2)
-    requests.post(f"{url}/profiling/stop", json={"name": "data_loading_phase"})
-    daemon.frames(2)
-    requests.post(f"{url}/profiling/start", json={"name": "training_phase"})
-    daemon.frames(2)
-    assert requests.post(f"{url}/profiling/stop", json={}).json()["success"]
-    files = sorted(path.name for path in daemon.output.iterdir())
-    assert files == ["data_loading_phase.json", "main_workflow.json", "training_phase.json"]
-    for name in files:
-        assert json.loads((daemon.output / name).read_text())["frames"]
-
-
 def test_one_session_download_delete(serve: Serve) -> None:
     daemon = serve()
     daemon.post("/profiling/start", {"name": "a b"})
