@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQL over rings: a GROUP BY beside a loop in C, the engine's own table and SQLite; a window of
-time; and how long a first row takes."""
+time; how long a first row takes; and what a row takes in a Parquet file."""
 
 from __future__ import annotations
 
@@ -22,6 +22,21 @@ SQLITE_BAR = 40.0
 FIRST_ROW_BAR_MS = 80.0
 FIRST_ROWS = 10_000
 MODULES = 97
+PARQUET_ROWS = 1_000_000
+PARQUET_BAR_BYTES = 12.0
+
+# A made-up trace with the columns of python.torch_trace: times jitter by nanoseconds, as real ones
+# do, and there is no GPU.
+TRACE = f"""
+SELECT 1700000000000000000 + i * 50000 + hash(i) % 9000 AS ts_ns, 'host' AS host, 4242 AS pid,
+    0 AS rank, i // {2 * MODULES} AS step, i % {2 * MODULES} AS seq,
+    'layers.' || (i % {MODULES}) || '.attn' AS module,
+    CASE WHEN i % {2 * MODULES} < {MODULES} THEN 'forward' ELSE 'backward' END AS stage,
+    NULL::DOUBLE AS allocated, NULL::DOUBLE AS max_allocated, NULL::DOUBLE AS cached,
+    (40000 + hash(i + 7) % 9000) / 1e9 AS duration, 4242 AS thread_id, 'cpu' AS device,
+    'Linear' AS class, NULL::DOUBLE AS flops
+FROM range({PARQUET_ROWS}) AS t(i)
+"""
 
 # The numbers of bench/sql.c; SQLite has no unsigned 32-bit arithmetic, but 64 bits are enough.
 FILL = f"""
@@ -111,6 +126,18 @@ def group(bench: Bench, exe: Path) -> None:
     bench.add(Row("sql", f"{window}, by ts_from and ts_to", least["window_ms"], "ms", note=note))
 
 
+def parquet(bench: Bench, pid: int) -> None:
+    path = bench.folder / "trace.parquet"
+    cost = run([GSPROF, "query", pid, TRACE, "-o", path, "--force"])
+    if cost.status:
+        raise RuntimeError(f"gsprof query: {cost.out}")
+    value = path.stat().st_size / PARQUET_ROWS
+    bar = f"<= {PARQUET_BAR_BYTES:g}"
+    note = "a made-up trace, 1 M rows"
+    ok = value <= PARQUET_BAR_BYTES
+    bench.add(Row("sql", "a row of a trace in Parquet", value, "bytes", bar, ok, note=note))
+
+
 def first_row(bench: Bench, exe: Path) -> None:
     """A whole run of gsprof query over 10,000 rows: its first row comes before its end."""
     sql = "SELECT module, count(*) FROM python.bench GROUP BY module"
@@ -127,6 +154,7 @@ def first_row(bench: Bench, exe: Path) -> None:
                 raise RuntimeError(f"gsprof query: {cost.out}")
             times.append(cost.wall_s * 1e3)
             cpu.append(cost.cpu_s * 1e3)
+        parquet(bench, pid)
         holder.stdin.close()
     value = statistics.median(times)
     ok = value <= FIRST_ROW_BAR_MS
