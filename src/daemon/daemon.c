@@ -141,6 +141,8 @@ static int init_lock(struct gsp_daemon *daemon, struct gsp_err *err)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     int sys = pthread_mutex_init(&daemon->lock, NULL);
     if (!sys)
+        sys = pthread_mutex_init(&daemon->watch_lock, NULL);
+    if (!sys)
         sys = pthread_cond_init(&daemon->changed, &attr);
     pthread_condattr_destroy(&attr);
     if (sys)
@@ -149,25 +151,30 @@ static int init_lock(struct gsp_daemon *daemon, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int listen_to_all(struct gsp_daemon *daemon, struct gsp_err *err)
+static int open_port(struct gsp_daemon *daemon, struct gsp_err *err)
 {
+    const char *socket_path = daemon->settings.socket_path;
     const struct gsp_http_options options = {.bind = daemon->settings.bind,
                                              .port = (uint16_t)daemon->settings.port,
+                                             .unix_path = socket_path[0] ? socket_path : NULL,
                                              .token = daemon->token,
                                              .handle = gsp_routes_handle,
                                              .is_slow = gsp_routes_is_slow,
                                              .is_public = gsp_routes_is_public,
                                              .ctx = daemon};
-    return gsp_http_serve(&options, &daemon->server, err);
+    return gsp_http_open(&options, &daemon->server, err);
 }
 
 static int open_all(struct gsp_daemon *daemon, struct gsp_err *err)
 {
     int rc = init_lock(daemon, err);
     if (rc == GSP_OK)
-        rc = check_output(daemon->settings.output_dir, err);
-    if (rc == GSP_OK)
         rc = read_token(daemon, err);
+    /* A daemon that cannot have its address leaves nothing behind: the disk comes after. */
+    if (rc == GSP_OK)
+        rc = open_port(daemon, err);
+    if (rc == GSP_OK)
+        rc = check_output(daemon->settings.output_dir, err);
     if (rc == GSP_OK)
         rc = lock_state(daemon, err);
     if (rc == GSP_OK)
@@ -175,7 +182,7 @@ static int open_all(struct gsp_daemon *daemon, struct gsp_err *err)
     if (rc == GSP_OK)
         rc = open_log(daemon, err);
     if (rc == GSP_OK)
-        rc = listen_to_all(daemon, err);
+        rc = gsp_http_start(daemon->server, err);
     return rc;
 }
 
@@ -246,6 +253,7 @@ void gsp_daemon_close(struct gsp_daemon *daemon)
     free(daemon->token);
     if (daemon->has_lock) {
         pthread_cond_destroy(&daemon->changed);
+        pthread_mutex_destroy(&daemon->watch_lock);
         pthread_mutex_destroy(&daemon->lock);
     }
     free(daemon);

@@ -52,7 +52,8 @@ struct gsp_daemon {
     struct gsp_http_server *server;
     pthread_t collector;
     pthread_t tender;
-    pthread_mutex_t lock; /* of all below, where not atomic */
+    pthread_mutex_t watch_lock; /* held while watched is made anew; taken before all others */
+    pthread_mutex_t lock;       /* of all below, where not atomic */
     pthread_cond_t changed;
     struct gsp_source_state sources[GSP_SOURCES_MAX];
     size_t source_count;

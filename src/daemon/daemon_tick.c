@@ -33,7 +33,8 @@ void gsp_daemon__touch(struct gsp_daemon *daemon)
     atomic_fetch_add(&daemon->serial, 1);
 }
 
-void gsp_daemon__rewatch(struct gsp_daemon *daemon)
+/* With watch_lock: who has asked later also sets later, so that no change is lost. */
+static void rewatch(struct gsp_daemon *daemon)
 {
     int32_t *pids = NULL;
     size_t count = 0;
@@ -55,6 +56,13 @@ void gsp_daemon__rewatch(struct gsp_daemon *daemon)
         daemon->watch_changed = true;
     }
     pthread_mutex_unlock(&daemon->lock);
+}
+
+void gsp_daemon__rewatch(struct gsp_daemon *daemon)
+{
+    pthread_mutex_lock(&daemon->watch_lock);
+    rewatch(daemon);
+    pthread_mutex_unlock(&daemon->watch_lock);
 }
 
 static void put_settings(struct gsp_daemon *daemon, const struct gsp_tick *tick)

@@ -100,13 +100,25 @@ static bool is_leaving(const struct gsp_stop *stop, pid_t tid)
     return false;
 }
 
+/* The kernel says EPERM for a thread that is past its end and not yet waited for. */
+static bool has_ended(pid_t pid, pid_t tid)
+{
+    struct gsp_taskfd task;
+    if (gsp_taskfd_open(&task, pid, tid) != GSP_OK)
+        return true;
+    char state = gsp_taskfd_state(&task);
+    gsp_taskfd_close(&task);
+    return state == 0 || state == 'Z' || state == 'X';
+}
+
 /* Seizes one thread and asks it to stop.  GSP_OK without it being held: it has ended. */
 static int seize(struct gsp_stop *stop, pid_t tid, struct gsp_err *err)
 {
     if (ptrace(PTRACE_SEIZE, tid, 0, 0) != 0) {
-        if (errno == ESRCH)
+        int sys = errno;
+        if (sys == ESRCH || has_ended(stop->pid, tid))
             return GSP_OK;
-        return gsp_err_set(err, GSP_E_PERM, errno, "thread %d cannot be stopped", (int)tid);
+        return gsp_err_set(err, GSP_E_PERM, sys, "thread %d cannot be stopped", (int)tid);
     }
     int rc = push(stop, tid);
     if (rc != GSP_OK)

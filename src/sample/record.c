@@ -319,7 +319,7 @@ static int intern_mixed(struct gsp_record *rec, struct gsp_slot *slot, struct gs
     struct gsp_mixed_who who = {thread->tid, slot->target, thread};
     struct gsp_mixed_stack stack;
     int rc = thread->tid ? gsp_mixed_take(slot->mixed, &who, &stack, err) : GSP_E_NOPROC;
-    if (rc == GSP_E_PERM)
+    if (rc == GSP_E_PERM && slot->is_root) /* one child of many that refuses does not end it all */
         return rc;
     if (rc == GSP_OK) {
         rec->stats.losses.unmerged += stack.unmerged;
@@ -519,7 +519,7 @@ static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
         rc = give_samples(rec, slot, sample, err);
     else if (rc == GSP_E_NOMEM)
         return gsp_err_set(err, rc, 0, "out of memory");
-    else if (rc == GSP_E_PERM && rec->opts.blocking)
+    else if (rc == GSP_E_PERM && rec->opts.blocking && slot->is_root)
         return gsp_err_set(err, rc, slot->last_err.sys, "%s", slot->last_err.msg);
     else if (rc == GSP_E_TIMEOUT)
         rec->stats.losses.failed++;

@@ -112,11 +112,12 @@ class Daemon:
         return answer
 
     def until(self, path: str, true: Callable[[Any], bool]) -> Any:
-        """Asks until the answer is as wanted."""
+        """Asks until the answer is as wanted; a daemon that has no frame yet is still starting."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            answer = self.get(path)
-            if true(answer):
+            status, answer = self.ask("GET", path)
+            assert status in (200, 503), (path, status, answer)
+            if status == 200 and true(answer):
                 return answer
             assert time.monotonic() < deadline, answer
             time.sleep(0.02)

@@ -208,7 +208,8 @@ def test_looks_into_a_process(serve: Serve, start: StartTarget) -> None:
     daemon.post(f"{path}/attach")
     assert daemon.get("/targets")["attached"] == [target.pid]
     daemon.until("/metrics/latest", lambda now: str(target.pid) in json.dumps(now["frame"]))
-    assert any(thread["frames"] for thread in daemon.post(f"{path}/dump"))
+    dumped = daemon.post(f"{path}/dump")
+    assert any(thread["frames"] for thread in dumped), dumped
     daemon.post(f"{path}/detach")
     assert daemon.get("/targets")["attached"] == []
 

@@ -153,4 +153,23 @@ TAP_TEST(a_stop_leaves_the_exit_status)
     tap_check(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
+/* The kernel refuses to trace it as it refuses what is not permitted. */
+TAP_TEST(a_stop_of_one_that_waits_to_be_buried)
+{
+    int wake;
+    pid_t pid = start(false, &wake);
+    struct gsp_stop *stop;
+    struct gsp_taskfd task;
+    tap_eq_int(gsp_taskfd_open(&task, pid, pid), GSP_OK);
+    tap_eq_int(gsp_stop_new(pid, &stop, NULL), GSP_OK);
+    close(wake);
+    tap_eq_int(settled_state(&task, 'Z'), 'Z');
+    struct gsp_stop_regs regs;
+    tap_eq_int(gsp_stop_hold(stop, 100000000, NULL), GSP_E_NOPROC);
+    tap_eq_int(gsp_stop_hold_task(stop, pid, 100000000, &regs, NULL), GSP_E_NOPROC);
+    gsp_stop_free(stop);
+    gsp_taskfd_close(&task);
+    tap_eq_int(waitpid(pid, NULL, 0), pid);
+}
+
 TAP_MAIN()
