@@ -21,6 +21,7 @@
 struct serve_opts {
     const char *bind;
     const char *port;
+    const char *socket_path;
     const char *freq;
     const char *output_dir;
     const char *state_dir;
@@ -42,6 +43,12 @@ static const struct gsp_opt OPTS[] = {
      .offset = offsetof(struct serve_opts, port),
      .arg = "N",
      .help = "Port to listen at, 8091 unless given; 0 is a free one."},
+    {.name = "socket",
+     .kind = GSP_OPT_FILE,
+     .offset = offsetof(struct serve_opts, socket_path),
+     .arg = "PATH",
+     .help = "Listen at a Unix socket too, which only this user can use, without a token: "
+             "`gsprof http-status unix:PATH`."},
     {.name = "freq",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct serve_opts, freq),
@@ -80,6 +87,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof serve --output-dir sessions", "Collect, and let sessions begin and end over HTTP"},
     {"gsprof serve --background --freq 1s", "In the background, a frame a second"},
     {"gsprof serve --bind 0.0.0.0 --token-file token", "For other machines too"},
+    {"gsprof serve --socket gsprof.sock", "For programs of this user that cannot use a port"},
     {"gsprof serve --allow-control", "Requests may take the stacks of processes"},
 };
 
@@ -93,6 +101,7 @@ static int apply_flags(const struct serve_opts *opts, struct gsp_settings *setti
     } flags[] = {
         {"bind", opts->bind},
         {"port", opts->port},
+        {"socket", opts->socket_path},
         {"sample_rate", opts->freq},
         {"output_dir", opts->output_dir},
         {"state_dir", opts->state_dir},
@@ -125,7 +134,7 @@ static int make_absolute(char path[GSP_SETTING_TEXT], struct gsp_err *err)
     else
         snprintf(whole, sizeof(whole), "%s/%s", here, path);
     if (strlen(whole) >= GSP_SETTING_TEXT)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the path of a folder is too long");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "a path is too long");
     memcpy(path, whole, strlen(whole) + 1);
     return GSP_OK;
 }
@@ -162,6 +171,8 @@ static int load(const struct serve_opts *opts, struct gsp_settings *settings, st
         rc = make_absolute(settings->state_dir, err);
     if (rc == GSP_OK)
         rc = make_absolute(settings->token_file, err);
+    if (rc == GSP_OK)
+        rc = make_absolute(settings->socket_path, err);
     return rc;
 }
 

@@ -41,7 +41,8 @@ static void hint_nobody(const struct gsp_hint_context *context, struct gsp_hint 
     put_port(context->server, port, sizeof(port));
     if (strncmp(context->server, "unix:", 5) == 0) {
         snprintf(out->why, sizeof(out->why), "no server has that socket");
-        gsp_hint_add(out, "starts one here, for TCP", "gsprof serve --background");
+        gsp_hint_add(out, "starts one", "gsprof serve --socket %s --background",
+                     context->server + strlen("unix:"));
         return;
     }
     if (is_near(context->server)) {

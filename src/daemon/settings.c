@@ -41,6 +41,8 @@ static const struct row ROWS[] = {
      0,
      65535,
      WHOLE},
+    {{"socket", "text", "", "path of a Unix socket to listen at too, for this user alone", false},
+     TEXT_AT(socket_path)},
     {{"output_dir", "text", ".", "folder of the sessions' files", false}, TEXT_AT(output_dir)},
     {{"state_dir", "text", "",
       "folder of the log of frames and the journal; "

@@ -37,7 +37,7 @@ enum gsp_setting_origin {
     GSP_FROM_REQUEST,
 };
 
-#define GSP_SETTING_COUNT 15U
+#define GSP_SETTING_COUNT 16U
 
 struct gsp_settings {
     int64_t port;
@@ -55,6 +55,7 @@ struct gsp_settings {
     char output_dir[GSP_SETTING_TEXT];
     char state_dir[GSP_SETTING_TEXT];
     char token_file[GSP_SETTING_TEXT];
+    char socket_path[GSP_SETTING_TEXT]; /* "": none */
     unsigned char origin[GSP_SETTING_COUNT]; /* enum gsp_setting_origin, by table row */
 };
 
