@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from serving import Daemon  # noqa: E402
 from support import (  # noqa: E402
     GSPROF,
     RING_WRITER,
@@ -29,6 +30,7 @@ PYTHONS, MISSING = find_pythons()
 StartTarget = Callable[..., Target]
 StartRunning = Callable[..., Running]
 StartWriter = Callable[..., Target]
+Serve = Callable[..., Daemon]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -135,3 +137,18 @@ def writer(runtime: Dict[str, str]) -> Iterator[StartWriter]:
     yield begin
     for target in started:
         target.end()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """serve("--freq", "1s", …): a daemon that answers; ended with the test."""
+    started: List[Daemon] = []
+
+    def begin(*args: object, **options: Any) -> Daemon:
+        daemon = Daemon(options.pop("folder", tmp_path), "--freq", "20ms", *args, **options)
+        started.append(daemon)
+        return daemon
+
+    yield begin
+    for daemon in started:
+        daemon.end()

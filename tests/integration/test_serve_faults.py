@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve when requests, clients, folders and the daemon itself go wrong."""
+"""gsprof serve when requests, clients and folders go wrong."""
 
 from __future__ import annotations
 
@@ -7,34 +7,16 @@ import json
 import os
 import random
 import shutil
-import signal
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Dict, List
 
 import pytest
-from conftest import StartTarget
+from conftest import Serve, StartTarget
 from serving import Daemon, check_error, names_of
 from support import PATIENCE_S
-
-Serve = Callable[..., Daemon]
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    started: List[Daemon] = []
-
-    def begin(*args: object, **options: Any) -> Daemon:
-        daemon = Daemon(options.pop("folder", tmp_path), "--freq", "20ms", *args, **options)
-        started.append(daemon)
-        return daemon
-
-    yield begin
-    for daemon in started:
-        daemon.end()
 
 
 def refused(daemon: Daemon, method: str, path: str, body: bytes, *expected: int) -> Any:
@@ -366,53 +348,6 @@ def test_output_folder_full_and_back(serve: Serve, tmp_path: Path) -> None:
         assert daemon.stop() == 0
     finally:
         subprocess.run(["umount", "-l", str(output)], check=False)
-
-
-# ------------------------------------------------------------------------------ kill
-
-
-def test_killed_under_load_nothing_acknowledged_is_lost(serve: Serve) -> None:
-    daemon = serve("--freq", "10ms")
-    rng = random.Random(7)
-    known: Dict[str, Optional[int]] = {}
-    for turn in range(8):
-        gone = threading.Event()
-
-        def load(worker: int, turn: int = turn, gone: threading.Event = gone) -> None:
-            for number in range(10000):
-                name = f"s{turn}-{worker}-{number}"
-                try:
-                    status, _ = daemon.ask("POST", "/profiling/start", {"name": name})
-                    assert status == 200
-                    known[name] = None
-                    if number % 2:
-                        stopped = daemon.post("/profiling/stop", {"name": name})["stopped"][0]
-                        known[name] = stopped["frame_count"]
-                except OSError:
-                    return
-                except Exception:  # an answer cut by the kill
-                    if gone.is_set():
-                        return
-                    raise
-
-        workers = [threading.Thread(target=load, args=(worker,)) for worker in range(3)]
-        for worker in workers:
-            worker.start()
-        time.sleep(rng.uniform(0.02, 0.15))  # a moment, not a sign: any will do
-        gone.set()
-        daemon.stop(signal.SIGKILL)
-        for worker in workers:
-            worker.join()
-        daemon.start()
-        listed = {row["name"]: row for row in daemon.get("/profiling/sessions")["sessions"]}
-        for name, frames in known.items():
-            assert name in listed, (turn, name)
-            if frames is not None:
-                assert not listed[name]["is_active"] and listed[name]["frame_count"] == frames
-                whole = json.loads((daemon.output / listed[name]["output_file"]).read_text())
-                assert len(whole["frames"]) == frames
-    daemon.post("/profiling/stop")
-    assert daemon.get("/profiling/sessions")["active_sessions"] == 0
 
 
 # --------------------------------------------------------------------------- OpenAPI

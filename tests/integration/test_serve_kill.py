@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof serve killed at any moment: what was acknowledged over HTTP is there afterwards."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Set
+
+from conftest import Serve
+from serving import Daemon
+from support import PATIENCE_S
+
+KILLS = 100
+WORKERS = 3
+# Most of a turn is another moment of the load; some are moments of the start.
+LOAD_S = 0.12
+
+
+@dataclass
+class Known:
+    """What the daemon has acknowledged.  Workers add to it; names are theirs alone."""
+
+    active: Set[str] = field(default_factory=set)
+    frames: Dict[str, int] = field(default_factory=dict)  # of stopped sessions
+    deleted: Set[str] = field(default_factory=set)
+    unsure: Set[str] = field(default_factory=set)  # asked for, not acknowledged
+    times: List[str] = field(default_factory=list)  # of frames that were told
+    frame_id: int = 0
+    faults: List[str] = field(default_factory=list)
+
+
+class Cut(Exception):
+    """The connection ended, as it does when its daemon is killed."""
+
+
+class Client:
+    """One connection that is kept; every request of a worker goes through it."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+
+    def ask(
+        self, method: str, path: str, body: Optional[Dict[str, Any]] = None, *allowed: int
+    ) -> Any:
+        try:
+            given = None if body is None else json.dumps(body).encode()
+            self.connection.request(method, path, body=given)
+            answer = self.connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise Cut() from error
+        assert answer.status in (200, *allowed), (method, path, answer.status, text)
+        return json.loads(text)
+
+
+def use_sessions(client: Client, known: Known, prefix: str) -> None:
+    """Starts sessions; stops most of them, deletes some of those."""
+    for number in range(100000):
+        name = f"{prefix}-{number}"
+        known.unsure.add(name)
+        client.ask("POST", "/profiling/start", {"name": name})
+        known.unsure.discard(name)
+        known.active.add(name)
+        if number % 4 == 0:
+            continue
+        known.active.discard(name)
+        known.unsure.add(name)
+        stopped = client.ask("POST", "/profiling/stop", {"name": name})["stopped"][0]
+        known.unsure.discard(name)
+        known.frames[name] = stopped["frame_count"]
+        if number % 4 == 1:
+            del known.frames[name]
+            known.unsure.add(name)
+            client.ask("DELETE", f"/profiling/sessions/{name}")
+            known.unsure.discard(name)
+            known.deleted.add(name)
+
+
+def read_frames(client: Client, known: Known) -> None:
+    """Remembers every frame that it is told of."""
+    while True:
+        # 503: the daemon has just begun.
+        frame = client.ask("GET", "/metrics/latest", None, 503).get("frame")
+        if frame and frame["frame_id"] > known.frame_id:
+            known.frame_id = frame["frame_id"]
+            known.times.append(frame["time"])
+
+
+def load(port: int, known: Known, work: int, turn: int) -> None:
+    client = Client(port)
+    try:
+        if work < WORKERS:
+            use_sessions(client, known, f"s{turn}-{work}")
+        else:
+            read_frames(client, known)
+    except Cut:
+        pass
+    except Exception as error:  # shown by the test; a thread has nobody to tell
+        known.faults.append(repr(error))
+    finally:
+        client.connection.close()
+
+
+def check_sessions(daemon: Daemon, known: Known) -> None:
+    """Everything of the turn is as it was acknowledged; forgets what cannot change any more."""
+    listed = {row["name"]: row for row in daemon.get("/profiling/sessions")["sessions"]}
+    for name in known.active:
+        assert name in listed and listed[name]["is_active"], name
+    for name, count in known.frames.items():
+        assert name in listed and not listed[name]["is_active"], name
+        assert listed[name]["frame_count"] == count, (listed[name], count)
+        whole = json.loads((daemon.output / listed[name]["output_file"]).read_text())
+        assert len(whole["frames"]) == count, name
+    for name in known.deleted:
+        assert name not in listed and not (daemon.output / f"{name}.json").exists(), name
+    # Whatever became of the others: a file that is there is whole.
+    for name in known.unsure & set(listed):
+        file = daemon.output / listed[name]["output_file"]
+        if file.exists():
+            json.loads(file.read_text())
+    assert daemon.get("/status")["frame_id_counter"] >= known.frame_id
+
+
+def test_killed_a_hundred_times_nothing_acknowledged_is_lost(serve: Serve) -> None:
+    daemon = serve("--freq", "10ms", env={"GSPROF_KEEP_SESSIONS": "100000"})
+    rng = random.Random(7)
+    daemon.post("/profiling/start", {"name": "whole"})
+    stopped: Dict[str, int] = {}
+    unsure: Set[str] = set()
+    known = Known()
+    for turn in range(KILLS):
+        threads = [
+            threading.Thread(target=load, args=(daemon.port, known, work, turn))
+            for work in range(WORKERS + 1)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(rng.uniform(0, LOAD_S))  # a moment, not a sign: any will do
+        os.killpg(daemon.pid, signal.SIGKILL)
+        daemon.stop(signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+        assert not known.faults, known.faults
+        daemon.start()
+        check_sessions(daemon, known)
+        stopped.update(known.frames)
+        unsure |= known.unsure
+        known = Known(active=known.active, times=known.times, frame_id=known.frame_id)
+    assert len(stopped) > KILLS and len(known.times) > KILLS, "the load was no load"
+    daemon.post("/profiling/stop")
+    # Stops that were not acknowledged are finished too.
+    every = daemon.get("/profiling/sessions")["sessions"]
+    late = [daemon.output / row["output_file"] for row in every if row["name"] in unsure]
+    daemon.until("/health", lambda _: all(file.exists() for file in late))
+    known = Known(frames=stopped, times=known.times, frame_id=known.frame_id)
+    check_sessions(daemon, known)
+    whole = json.loads((daemon.output / "whole.json").read_text())
+    there = {frame["time"] for frame in whole["frames"]}
+    assert not set(known.times) - there
