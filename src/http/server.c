@@ -210,22 +210,11 @@ static int open_all(struct gsp_http_server *server, struct gsp_err *err)
         rc = open_tcp(server, err);
     if (rc == GSP_OK && server->unix_path)
         rc = open_unix(server, err);
-    if (rc < 0)
-        return rc;
-    server->has_watcher = pthread_create(&server->watcher, NULL, gsp_http__watch, server) == 0;
-    if (server->tcp_fd >= 0)
-        server->tcp = start(server, server->tcp_fd);
-    if (server->local_fd >= 0)
-        server->local = start(server, server->local_fd);
-    if (!server->has_watcher || (server->tcp_fd >= 0 && !server->tcp) ||
-        (server->local_fd >= 0 && !server->local))
-        return gsp_err_set(err, GSP_E_IO, errno, "the HTTP server cannot start: %s",
-                           strerror(errno));
-    return GSP_OK;
+    return rc;
 }
 
-int gsp_http_serve(const struct gsp_http_options *options, struct gsp_http_server **out,
-                   struct gsp_err *err)
+int gsp_http_open(const struct gsp_http_options *options, struct gsp_http_server **out,
+                  struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_http_server *server = calloc(1, sizeof(*server));
@@ -255,6 +244,33 @@ int gsp_http_serve(const struct gsp_http_options *options, struct gsp_http_serve
     }
     *out = server;
     return GSP_OK;
+}
+
+int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err)
+{
+    server->has_watcher = pthread_create(&server->watcher, NULL, gsp_http__watch, server) == 0;
+    if (server->tcp_fd >= 0)
+        server->tcp = start(server, server->tcp_fd);
+    if (server->local_fd >= 0)
+        server->local = start(server, server->local_fd);
+    if (!server->has_watcher || (server->tcp_fd >= 0 && !server->tcp) ||
+        (server->local_fd >= 0 && !server->local))
+        return gsp_err_set(err, GSP_E_IO, errno, "the HTTP server cannot start: %s",
+                           strerror(errno));
+    return GSP_OK;
+}
+
+int gsp_http_serve(const struct gsp_http_options *options, struct gsp_http_server **out,
+                   struct gsp_err *err)
+{
+    int rc = gsp_http_open(options, out, err);
+    if (rc == GSP_OK)
+        rc = gsp_http_start(*out, err);
+    if (rc < 0) {
+        gsp_http_stop(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 uint16_t gsp_http_port(const struct gsp_http_server *server)

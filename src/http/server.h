@@ -76,7 +76,14 @@ struct gsp_http_options {
     void *ctx;
 };
 
-/* Fails with USAGE (an address without a token), EXISTS (the port is in use), PERM, NOMEM, IO. */
+/* Opens the port and answers nobody yet: whoever connects waits.  For a caller that wants to know
+ * whether it may have the port before it does anything else.
+ * Fails with USAGE (an address without a token), EXISTS (the port is in use), PERM, NOMEM, IO. */
+GSP_MUST_CHECK int gsp_http_open(const struct gsp_http_options *options,
+                                 struct gsp_http_server **out, struct gsp_err *err);
+/* Begins to answer, once.  On failure the server is still to be stopped. */
+GSP_MUST_CHECK int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err);
+/* Both. */
 GSP_MUST_CHECK int gsp_http_serve(const struct gsp_http_options *options,
                                   struct gsp_http_server **out, struct gsp_err *err);
 uint16_t gsp_http_port(const struct gsp_http_server *server);

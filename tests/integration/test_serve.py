@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any, Callable, Iterator, List
@@ -250,15 +251,26 @@ def test_background_prints_pid_and_url(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
-def test_wrong_flags_are_refused(tmp_path: Path) -> None:
-    for args in (
-        ["--port", "99999"],
-        ["--freq", "1ms"],
-        ["--bind", "0.0.0.0"],
-        ["--bind", "example.org"],
-        ["--token-file", "/dev/null"],
+def test_wrong_flags_are_refused_and_leave_nothing_behind(tmp_path: Path) -> None:
+    env = {
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+    }
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    taken.listen()
+    for args, status in (
+        (["--port", "99999"], EXIT_USAGE),
+        (["--freq", "1ms"], EXIT_USAGE),
+        (["--bind", "0.0.0.0"], EXIT_USAGE),
+        (["--bind", "example.org"], EXIT_USAGE),
+        (["--token-file", "/dev/null"], EXIT_USAGE),
+        (["--port", str(taken.getsockname()[1])], EXIT_NOWRITE),
     ):
-        assert gsprof("serve", *args, status=EXIT_USAGE, env={"XDG_STATE_HOME": str(tmp_path)})
+        folder = tmp_path / "sessions"
+        assert gsprof("serve", *args, "--output-dir", folder, status=status, env=env).err
+        assert not list(tmp_path.iterdir()), args
+    taken.close()
 
 
 def test_rings_are_there_for_query(serve: Serve) -> None:
