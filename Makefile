@@ -53,7 +53,7 @@ fuzz: deps-lint ## run every fuzz target for FUZZ_SECONDS (60)
 	@tools/fuzz.sh $(FUZZ_SECONDS)
 
 clean: ## remove everything that was built
-	@rm -rf build build-asan build-tsan build-fuzz build-lint-gcc build-lint-clang
+	@rm -rf build build-asan build-tsan build-fuzz build-aarch64
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -18,8 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable, Dict, List, Tuple
 
-ROOT = Path(__file__).resolve().parent.parent
-TIDY_CACHE = ROOT / "build-lint-clang" / "tidy-cache"
+import run_tests
+
+ROOT = run_tests.ROOT
+GCC_BUILD = run_tests.BUILD
+TIDY_CACHE = run_tests.ASAN_BUILD / "tidy-cache"
 JOBS = os.cpu_count() or 1
 
 Result = Tuple[bool, str]
@@ -136,29 +139,26 @@ def check_mypy() -> Result:
         # What the tests profile are specimens, some of them strange on purpose.
         if "/programs/" not in name and not RECORDED.match(name):
             folders.setdefault(os.path.dirname(name), []).append(name)
-    cache = str(ROOT / "build-lint-clang" / "mypy-cache")
+    cache = str(run_tests.ASAN_BUILD / "mypy-cache")
     command = [system_python(), "-m", "mypy", "--cache-dir", cache, "--no-error-summary"]
     return all_of([run(*command, *names) for names in folders.values()])
 
 
-def build(compiler: str) -> Result:
-    folder = f"build-lint-{compiler}"
-    if not (ROOT / folder / "build.ninja").exists():
-        setup = ["meson", "setup", folder, "-Dwerror=true"]
-        # Only gcc finds more when it optimizes.
-        setup += ["-Dbuildtype=debug"] if compiler == "clang" else []
-        ok, text = run("env", f"CC={compiler}", *setup)
-        if not ok:
-            return ok, text
-    return run("ninja", "--quiet", "-k0", "-C", folder)
+def build_strictly(folder: Path, setup: List[str], compiler: str) -> Result:
+    """In the folder that the tests take afterwards: nothing is compiled twice."""
+    if not (folder / "build.ninja").exists():
+        ok, text = run("env", f"CC={compiler}", *setup, "-Dwerror=true")
+    else:
+        ok, text = run("meson", "configure", str(folder), "-Dwerror=true")
+    return run("ninja", "--quiet", "-k0", "-C", str(folder)) if ok else (ok, text)
 
 
 def check_gcc() -> Result:
-    return build("gcc")
+    return build_strictly(GCC_BUILD, ["meson", "setup", str(GCC_BUILD)], "gcc")
 
 
 def check_clang() -> Result:
-    return build("clang")
+    return build_strictly(run_tests.ASAN_BUILD, run_tests.ASAN_SETUP, "clang")
 
 
 INCLUDE = re.compile(rb'^ *# *include *"([^"]+)"', re.MULTILINE)
@@ -187,7 +187,7 @@ def tidy_one(name: str, salt: bytes) -> Result:
     stamp = TIDY_CACHE / key
     if stamp.exists():
         return True, ""
-    command = ["clang-tidy", "--quiet", "-p", "build-lint-clang"]
+    command = ["clang-tidy", "--quiet", "-p", str(run_tests.ASAN_BUILD)]
     if name.startswith("tests/"):
         # Most of the time for little: a test that goes wrong fails, and runs under ASan.
         command.append("--checks=-clang-analyzer-*")
@@ -199,7 +199,7 @@ def tidy_one(name: str, salt: bytes) -> Result:
 
 def check_tidy() -> Result:
     """clang-tidy, with the compile commands of the clang build."""
-    database = ROOT / "build-lint-clang" / "compile_commands.json"
+    database = run_tests.ASAN_BUILD / "compile_commands.json"
     if not database.exists():
         ok, text = check_clang()
         if not ok:

@@ -54,6 +54,10 @@ cpu = 'aarch64'
 endian = 'little'
 """
 
+# clang's sanitizer runtime is not a shared library: symbols stay open until the program.
+ASAN_SETUP = ["meson", "setup", str(ASAN_BUILD), "-Db_sanitize=address,undefined"]
+ASAN_SETUP += ["-Db_lundef=false", "-Dbuildtype=debugoptimized"]
+
 ASAN_ENV = {
     "ASAN_OPTIONS": "detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1:"
     "allocator_may_return_null=1",
@@ -167,10 +171,7 @@ def plain() -> Counts:
 
 
 def asan() -> Counts:
-    setup = ["meson", "setup", str(ASAN_BUILD), "-Db_sanitize=address,undefined"]
-    # clang's sanitizer runtime is not a shared library: symbols stay open until the program.
-    setup += ["-Db_lundef=false", "-Dbuildtype=debugoptimized"]
-    if not (ASAN_BUILD / "build.ninja").exists() and not run_quiet(setup, {"CC": "clang"}):
+    if not (ASAN_BUILD / "build.ninja").exists() and not run_quiet(ASAN_SETUP, {"CC": "clang"}):
         return Counts(failed=1)
     return run_meson(ASAN_BUILD, ASAN_ENV)
 
