@@ -131,7 +131,8 @@ static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
     gsp_rows_out_init(&daemon->rows, gsp_frames_sink(daemon->frames), daemon->place_fd);
     daemon->has_rows = true;
     rc = gsp_sessions_open(&sessions, daemon->frames, &daemon->sessions, err);
-    return rc < 0 ? rc : gsp_targets_open(settings->output_dir, &daemon->targets, err);
+    return rc < 0 ? rc
+                  : gsp_targets_open(settings->output_dir, daemon->sessions, &daemon->targets, err);
 }
 
 static int init_lock(struct gsp_daemon *daemon, struct gsp_err *err)
@@ -181,8 +182,6 @@ static int open_all(struct gsp_daemon *daemon, struct gsp_err *err)
         rc = open_sources(daemon, err);
     if (rc == GSP_OK)
         rc = open_log(daemon, err);
-    if (rc == GSP_OK)
-        rc = gsp_http_start(daemon->server, err);
     return rc;
 }
 
@@ -211,7 +210,11 @@ int gsp_daemon_open(const struct gsp_settings *settings, struct gsp_daemon **out
 
 int gsp_daemon_start(struct gsp_daemon *daemon, struct gsp_err *err)
 {
+    gsp_targets_resume(daemon->targets, daemon->settings.allow_control);
     gsp_daemon__rewatch(daemon);
+    int rc = gsp_http_start(daemon->server, err);
+    if (rc < 0)
+        return rc;
     daemon->has_collector =
         pthread_create(&daemon->collector, NULL, gsp_daemon__collect, daemon) == 0;
     daemon->has_tender = pthread_create(&daemon->tender, NULL, gsp_daemon__tend, daemon) == 0;

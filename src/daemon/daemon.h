@@ -17,8 +17,9 @@
 
 struct gsp_daemon; /* opaque */
 
-/* Opens the log, the journal, the sources and the rings, and begins to listen; settings are
- * copied.  Paths in them are absolute.  Nothing is collected before gsp_daemon_start().
+/* Opens the port, then the log, the journal, the sources and the rings; settings are copied.
+ * Paths in them are absolute.  Nothing is answered or collected before gsp_daemon_start(), and
+ * nothing is written when the port cannot be had.
  * Fails with EXISTS (the port, or the state folder, is another daemon's), NOFILE, NOWRITE, USAGE,
  * PERM, NOMEM, IO. */
 GSP_MUST_CHECK int gsp_daemon_open(const struct gsp_settings *settings, struct gsp_daemon **out,

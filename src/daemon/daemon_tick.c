@@ -11,8 +11,11 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/daemon_internal.h"
+#include "ring/place.h"
 
 #define TEND_EVERY_NS    GSP_NS_PER_S
+/* Rings live for a day: to look for dead ones more often would find nothing. */
+#define RINGS_EVERY_NS   (600 * GSP_NS_PER_S)
 #define OVERHEAD_EVERY_S 10
 #define COLLECT_NICE     (-10)
 
@@ -251,9 +254,27 @@ void *gsp_daemon__collect(void *arg)
     return NULL;
 }
 
+/* Rings of processes that ended long ago, whoever made them: nobody else may ever look. */
+static void tend_rings(void)
+{
+    struct gsp_places places = {0};
+    struct gsp_err err = {0};
+    if (gsp_places_read(&places, &err) < 0) {
+        gsp_log_debug("daemon", "rings are not tended: %s", err.msg);
+        return;
+    }
+    for (size_t i = 0; i < places.count; i++) {
+        if (gsp_place_is_over(&places.at[i], GSP_PLACE_TTL_NS) &&
+            gsp_place_remove(&places.at[i], &err) < 0)
+            gsp_log_debug("daemon", "rings stay: %s", err.msg);
+    }
+    gsp_places_free(&places);
+}
+
 void *gsp_daemon__tend(void *arg)
 {
     struct gsp_daemon *daemon = arg;
+    int64_t rings_ns = gsp_now_ns();
     prctl(PR_SET_NAME, "gsprof-tend");
     pthread_mutex_lock(&daemon->lock);
     while (!daemon->stopping) {
@@ -264,6 +285,10 @@ void *gsp_daemon__tend(void *arg)
         gsp_sessions_tend(daemon->sessions, gsp_realtime_ns());
         gsp_targets_tend(daemon->targets);
         gsp_daemon__rewatch(daemon);
+        if (gsp_now_ns() >= rings_ns) {
+            tend_rings();
+            rings_ns = gsp_now_ns() + RINGS_EVERY_NS;
+        }
         pthread_mutex_lock(&daemon->lock);
     }
     pthread_mutex_unlock(&daemon->lock);

@@ -342,7 +342,10 @@ void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *a
         gsp_routes__fail(answer, &err, "pid is a number");
         return;
     }
-    if (!gsp_targets_file(call->daemon->targets, session, (int32_t)pid, file)) {
+    const bool found =
+        session ? gsp_sessions_stacks_file(call->daemon->sessions, session, (int32_t)pid, 0, file)
+                : gsp_targets_file(call->daemon->targets, (int32_t)pid, file);
+    if (!found) {
         gsp_http_fail(answer, 404, "NOFILE", "no such recording",
                       "POST /targets/PID/record makes one; GET /targets lists all");
         return;

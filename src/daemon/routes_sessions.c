@@ -9,13 +9,12 @@
 #include "base/file.h"
 #include "daemon/routes_internal.h"
 
-#define STACK_RATE_HZ 100.0
 /* Names of active sessions that an error lists. */
-#define NAMES_SHOWN   20U
+#define NAMES_SHOWN 20U
 
-void gsp_routes__session(struct gsp_json *json, const struct gsp_session *session)
+/* The members of an open object. */
+static void put_session(struct gsp_json *json, const struct gsp_session *session)
 {
-    gsp_json_obj_begin(json);
     gsp_json_put_str(json, "name", session->name);
     gsp_json_put_bool(json, "is_active", session->active);
     gsp_json_key(json, "start_time");
@@ -27,8 +26,16 @@ void gsp_routes__session(struct gsp_json *json, const struct gsp_session *sessio
         gsp_json_null(json);
     gsp_json_put_u64(json, "frame_count", session->frame_count);
     gsp_json_put_str(json, "output_file", session->file);
+    gsp_json_put_u64(json, "stack_files", session->stack_files);
+    gsp_json_put_u64(json, "stack_gaps", session->stack_gaps);
     gsp_json_put_bool(json, "failed", session->failed);
     gsp_json_put_str(json, "error", session->error[0] ? session->error : NULL);
+}
+
+void gsp_routes__session(struct gsp_json *json, const struct gsp_session *session)
+{
+    gsp_json_obj_begin(json);
+    put_session(json, session);
     gsp_json_obj_end(json);
 }
 
@@ -65,8 +72,6 @@ struct start {
     struct gsp_buf labels;
     struct gsp_body_ints pids;
     int32_t *pids32;
-    double rate_hz;
-    bool native;
 };
 
 static void start_free(struct start *start)
@@ -108,7 +113,7 @@ static int read_start(const struct gsp_body *body, struct start *out, struct gsp
     if (rc >= 0)
         rc = gsp_body_bool(body, "force", &out->order.force, err);
     if (rc >= 0)
-        rc = gsp_body_bool(body, "native", &out->native, err);
+        rc = gsp_body_bool(body, "native", &out->order.stack_native, err);
     if (rc < 0)
         return rc;
     out->order.labels = gsp_buf_sv(&out->labels);
@@ -128,22 +133,16 @@ static int read_start(const struct gsp_body *body, struct start *out, struct gsp
 static int record_stacks(struct gsp_daemon *daemon, const struct start *start,
                          const struct gsp_session *session, struct gsp_err *err)
 {
-    struct gsp_sv stem = gsp_sv_of(session->file);
-    if (gsp_sv_ends(stem, ".json"))
-        stem.len -= strlen(".json");
     for (size_t i = 0; i < start->order.pid_count; i++) {
         char name[320];
         char file[300];
         const int32_t pid = start->pids32[i];
-        if (start->order.pid_count == 1)
-            snprintf(name, sizeof(name), "%.*s", (int)stem.len, stem.p);
-        else
-            snprintf(name, sizeof(name), "%.*s.%d", (int)stem.len, stem.p, pid);
+        gsp_stacks_stem(session->file, start->order.pid_count, pid, name);
         const struct gsp_recording_order order = {.pid = pid,
-                                                  .rate_hz = start->rate_hz,
+                                                  .rate_hz = start->order.stack_rate_hz,
                                                   .session = session->name,
                                                   .stem = name,
-                                                  .native = start->native};
+                                                  .native = start->order.stack_native};
         int rc = gsp_targets_record(daemon->targets, &order, file, err);
         if (rc < 0)
             return rc;
@@ -185,11 +184,11 @@ static int begin(struct gsp_daemon *daemon, const struct start *start, struct gs
 void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
-    struct start start = {.rate_hz = STACK_RATE_HZ};
+    struct start start = {.order = {.stack_rate_hz = GSP_STACK_RATE_HZ}};
     struct gsp_session session;
     struct gsp_err err = {0};
     const char *hint = NULL;
-    if (!gsp_routes__number(call, "rate", 1, 10000, &start.rate_hz, answer))
+    if (!gsp_routes__number(call, "rate", 1, 10000, &start.order.stack_rate_hz, answer))
         return;
     int rc = read_start(call->body, &start, &err);
     if (rc == GSP_OK && start.order.stacks && !daemon->settings.allow_control) {
@@ -356,7 +355,20 @@ void gsp_route_session(struct gsp_route_call *call, struct gsp_http_answer *answ
     if (!find_session(call, &session, answer))
         return;
     gsp_json_init(&json, &answer->body);
-    gsp_routes__session(&json, &session);
+    gsp_json_obj_begin(&json);
+    put_session(&json, &session);
+    gsp_json_key(&json, "stacks");
+    gsp_sessions_stacks_json(call->daemon->sessions, session.name, &json);
+    gsp_json_obj_end(&json);
+}
+
+/* ?stacks=N: the N-th of the session's files of stacks. */
+static bool find_stacks(struct gsp_route_call *call, const char *name, const char *number,
+                        char file[300])
+{
+    int64_t n = 1;
+    return (!number[0] || gsp_parse_i64(number, 1, INT32_MAX, &n, NULL) == GSP_OK) &&
+           gsp_sessions_stacks_file(call->daemon->sessions, name, 0, (size_t)n, file);
 }
 
 void gsp_route_download(struct gsp_route_call *call, struct gsp_http_answer *answer)
@@ -367,9 +379,10 @@ void gsp_route_download(struct gsp_route_call *call, struct gsp_http_answer *ans
     if (!find_session(call, &session, answer))
         return;
     memcpy(file, session.file, sizeof(file));
-    const bool stacks = gsp_http_query(call->request, "stacks") != NULL;
-    if (stacks && !gsp_targets_file(call->daemon->targets, session.name, 0, file)) {
-        gsp_http_fail(answer, 404, "NOFILE", "no stacks of this session were recorded", NULL);
+    const char *stacks = gsp_http_query(call->request, "stacks");
+    if (stacks && !find_stacks(call, session.name, stacks, file)) {
+        gsp_http_fail(answer, 404, "NOFILE", "the session has no such file of stacks",
+                      "GET /profiling/sessions/NAME lists them");
         return;
     }
     if (session.active && !stacks) {

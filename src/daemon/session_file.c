@@ -75,6 +75,8 @@ static void put_metadata(const struct gsp_session_file *session, struct gsp_fram
     for (size_t i = 0; i < session->pid_count; i++)
         gsp_json_i64(json, session->pids[i]);
     gsp_json_arr_end(json);
+    gsp_json_key(json, "stacks");
+    gsp_json_raw(json, session->stacks.len ? session->stacks : gsp_sv_of("[]"));
     gsp_json_key(json, "first_frame");
     any ? gsp_json_u64(json, session->first_frame) : gsp_json_null(json);
     gsp_json_key(json, "last_frame");
@@ -209,6 +211,9 @@ static void put_tail(const struct gsp_session_file *session, const struct gsp_fr
     gsp_json_put_u64(&json, "frames_damaged", stats->damaged);
     gsp_json_put_u64(&json, "gaps", stats->gaps_total);
     gsp_json_put_u64(&json, "clock_steps_back", stats->clock_steps);
+    gsp_json_put_u64(&json, "stack_gaps", session->stack_gaps);
+    gsp_json_key(&json, "stack_gap_s");
+    gsp_json_fixed(&json, session->stack_gap_ns / GSP_NS_PER_MS, 3);
     gsp_json_obj_end(&json);
     gsp_buf_puts(&out->buf, ",\n\"gaps\":");
     gsp_json_init(&json, &out->buf);

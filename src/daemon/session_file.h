@@ -24,6 +24,9 @@ struct gsp_session_file {
     struct gsp_sv labels; /* a JSON object, or empty */
     const int32_t *pids;
     size_t pid_count;
+    struct gsp_sv stacks; /* a JSON array: files of stacks; or empty */
+    uint32_t stack_gaps;
+    int64_t stack_gap_ns;
     int64_t start_ns; /* CLOCK_REALTIME */
     int64_t end_ns;
     uint64_t first_frame;

@@ -107,6 +107,19 @@ void gsp_sessions_close(struct gsp_sessions *sessions)
     free(sessions);
 }
 
+static void describe_stacks(const struct session *s, struct gsp_session *out)
+{
+    struct stacks_sums sums;
+    if (!s->part_count)
+        return;
+    gsp_sessions__sum_parts(s, &sums);
+    out->stack_files = sums.files;
+    out->stack_gaps = sums.gaps;
+    if (sums.failed && !out->error[0])
+        snprintf(out->error, sizeof(out->error), "the stacks of process %d: %.180s",
+                 sums.failed->pid, sums.failed->error);
+}
+
 /* What callers see; called with the lock. */
 static void describe(const struct gsp_sessions *sessions, const struct session *s,
                      struct gsp_session *out)
@@ -121,6 +134,7 @@ static void describe(const struct gsp_sessions *sessions, const struct session *
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     snprintf(out->file, sizeof(out->file), "%s", s->file);
     snprintf(out->error, sizeof(out->error), "%s", s->error ? s->error : "");
+    describe_stacks(s, out);
     if (out->active) {
         out->frame_count = gsp_frames_count(sessions->frames, s->first_frame, UINT64_MAX);
         return;
@@ -170,6 +184,8 @@ static struct session *new_session(const struct gsp_session_start *start, const 
         memcpy(s->pids, start->pids, start->pid_count * sizeof(*s->pids));
     s->pid_count = (uint32_t)start->pid_count;
     s->stacks = start->stacks;
+    s->stack_native = start->stack_native;
+    s->stack_rate_hz = start->stack_rate_hz > 0 ? start->stack_rate_hz : GSP_STACK_RATE_HZ;
     s->force = start->force;
     s->start_ns = gsp_realtime_ns();
     return s;

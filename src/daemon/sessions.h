@@ -43,11 +43,14 @@ struct gsp_session_start {
     struct gsp_sv labels; /* a JSON object, or empty */
     const int32_t *pids;  /* watched for the session */
     size_t pid_count;
-    bool stacks; /* keep stack samples of pids */
-    bool force;  /* a finished session's file is replaced */
+    double stack_rate_hz; /* 0: GSP_STACK_RATE_HZ */
+    bool stacks;          /* keep stack samples of pids */
+    bool stack_native;
+    bool force; /* a finished session's file is replaced */
 };
 #define GSP_SESSION_LABELS_MAX (64U << 10) /* bytes */
 #define GSP_SESSION_PIDS_MAX   1024U
+#define GSP_STACK_RATE_HZ      100.0
 
 struct gsp_session {
     char name[256];
@@ -60,7 +63,9 @@ struct gsp_session {
     uint64_t first_frame;
     uint64_t last_frame; /* 0 while active */
     uint64_t frame_count;
-    char error[240];
+    uint32_t stack_files;
+    uint32_t stack_gaps; /* in them: while no daemon ran */
+    char error[240];     /* also when stacks could not be had */
 };
 
 /* Whether a name can be a session's: not empty, at most 200 bytes of UTF-8, no '/', no control

@@ -26,6 +26,19 @@ enum session_state {
     SESSION_STATES
 };
 
+/* A file of stacks; sessions_stacks.c. */
+struct stacks_part {
+    char *file;  /* in the output folder; "": none could be begun */
+    char *error; /* NULL: nothing went wrong */
+    uint64_t process_start;
+    int64_t start_ns;
+    int64_t end_ns;
+    int64_t samples; /* GSP_NULL_I64: not known */
+    int32_t pid;
+    char end;  /* GSP_STACKS_* */
+    bool kept; /* for the whole session: the next daemon goes on with it */
+};
+
 struct session {
     char *name;
     char *file;   /* in the output folder */
@@ -39,9 +52,13 @@ struct session {
     uint64_t last_frame; /* first_frame - 1: ended without a frame */
     uint64_t frame_count;
     int64_t retry_ns; /* not before */
+    struct stacks_part *parts;
+    size_t part_count;
+    double stack_rate_hz;
     uint32_t pid_count;
     enum session_state state;
     bool stacks;
+    bool stack_native;
     bool force;
     bool claimed; /* the journal has the file's name: a file of that name is ours */
     bool busy;    /* somebody writes its file, without the lock */
@@ -95,8 +112,25 @@ enum session_change {
 GSP_MUST_CHECK int gsp_sessions__note(struct gsp_sessions *sessions, enum session_change change,
                                       const struct session *s, uint64_t *mark, struct gsp_err *err);
 gsp_journal_reader gsp_sessions__replay;
+bool gsp_sessions__number(struct gsp_sv field, int64_t *out);
 /* Writes the journal anew when most of it is past. */
 void gsp_sessions__compact(struct gsp_sessions *sessions);
+
+/* sessions_stacks.c */
+void gsp_sessions__free_parts(struct session *s);
+/* A line of the journal, if it is about a file of stacks. */
+void gsp_sessions__replay_part(struct session *s, const struct gsp_sv *fields, size_t count);
+/* The session's files of stacks as lines; worth how many. */
+size_t gsp_sessions__put_parts(struct gsp_buf *out, const struct session *s);
+/* An array of them as JSON; called with the lock. */
+void gsp_sessions__parts_json(const struct session *s, struct gsp_json *json);
+struct stacks_sums {
+    uint32_t files;
+    uint32_t gaps; /* times that a process was not looked at while no daemon ran */
+    int64_t gap_ns;
+    const struct stacks_part *failed; /* the first with an error; NULL: none */
+};
+void gsp_sessions__sum_parts(const struct session *s, struct stacks_sums *out);
 
 /* sessions_tend.c */
 void gsp_sessions__path(const struct gsp_sessions *sessions, const char *file, struct gsp_buf *out);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +10,18 @@
 #include "daemon/sessions_internal.h"
 
 /* Lines, fields between tabs:
- *   S id first_frame start_ns flags file name labels pids     flags: f force, s stacks
+ *   S id first_frame start_ns flags file name labels pids     flags: f force, s stacks, n native,
+ *                                                             r and millionths of a hertz
  *   E id last_frame end_ns file
  *   A id
  *   W id frame_count
- *   D id                                                                              */
+ *   D id
+ *   R, P: sessions_stacks.c                                                           */
 #define NUMBER_BYTES 24U
 #define FIELDS_MAX   9U
-#define FLAGS_BYTES  4U
+#define FLAGS_BYTES  32U
+/* Rates are written as whole numbers. */
+#define RATE_UNIT    1e6
 /* Lines of the past that a journal may have, beside as many as there are sessions. */
 #define SPARE_LINES  1000U
 
@@ -45,7 +50,10 @@ static void make_line(struct line *line, enum session_change change, const struc
     case SESSION_STARTS:
         add_number(line, 1, (int64_t)s->first_frame);
         add_number(line, 2, s->start_ns);
-        snprintf(line->flags, FLAGS_BYTES, "%s%s", s->force ? "f" : "", s->stacks ? "s" : "");
+        snprintf(line->flags, FLAGS_BYTES, "%s", s->force ? "f" : "");
+        if (s->stacks)
+            snprintf(line->flags, FLAGS_BYTES, "%ss%sr%" PRId64, s->force ? "f" : "",
+                     s->stack_native ? "n" : "", (int64_t)llround(s->stack_rate_hz * RATE_UNIT));
         line->fields[line->count++] = gsp_sv_of(line->flags);
         line->fields[line->count++] = gsp_sv_of(s->file);
         line->fields[line->count++] = gsp_sv_of(s->name);
@@ -83,7 +91,7 @@ int gsp_sessions__note(struct gsp_sessions *sessions, enum session_change change
 
 /* Reading. */
 
-static bool number(struct gsp_sv field, int64_t *out)
+bool gsp_sessions__number(struct gsp_sv field, int64_t *out)
 {
     char text[NUMBER_BYTES];
     if (field.len == 0 || field.len >= sizeof(text))
@@ -104,7 +112,7 @@ static bool read_pids(struct session *s, struct gsp_sv field)
     struct gsp_sv part;
     while (s->pids && s->pid_count < GSP_SESSION_PIDS_MAX && gsp_sv_split(&field, ' ', &part)) {
         int64_t pid = 0;
-        if (!number(part, &pid) || pid > INT32_MAX)
+        if (!gsp_sessions__number(part, &pid) || pid > INT32_MAX)
             return false;
         s->pids[s->pid_count++] = (int32_t)pid;
     }
@@ -118,15 +126,31 @@ static bool file_ok(struct gsp_sv file)
            !memchr(file.p, '/', file.len) && !memchr(file.p, 0, file.len);
 }
 
+static void read_flags(struct session *s, struct gsp_sv flags)
+{
+    int64_t rate = 0;
+    s->stack_rate_hz = GSP_STACK_RATE_HZ;
+    for (; flags.len; flags.p++, flags.len--) {
+        s->force = s->force || *flags.p == 'f';
+        s->stacks = s->stacks || *flags.p == 's';
+        s->stack_native = s->stack_native || *flags.p == 'n';
+        if (*flags.p != 'r')
+            continue;
+        const struct gsp_sv digits = {flags.p + 1, flags.len - 1};
+        if (gsp_sessions__number(digits, &rate) && rate > 0)
+            s->stack_rate_hz = (double)rate / RATE_UNIT;
+        return;
+    }
+}
+
 static bool fill_started(struct session *s, const struct gsp_sv *f)
 {
     int64_t first = 0;
-    if (!number(f[2], &first) || !number(f[3], &s->start_ns) || !file_ok(f[5]) ||
-        gsp_session_name_check(f[6], NULL) != 0)
+    if (!gsp_sessions__number(f[2], &first) || !gsp_sessions__number(f[3], &s->start_ns) ||
+        !file_ok(f[5]) || gsp_session_name_check(f[6], NULL) != 0)
         return false;
     s->first_frame = (uint64_t)first;
-    s->force = f[4].len && memchr(f[4].p, 'f', f[4].len);
-    s->stacks = f[4].len && memchr(f[4].p, 's', f[4].len);
+    read_flags(s, f[4]);
     s->file = copy_field(f[5]);
     s->name = copy_field(f[6]);
     if (!s->file || !s->name)
@@ -165,7 +189,8 @@ static void replay_end(struct gsp_sessions *sessions, uint32_t slot, const struc
     int64_t last = 0;
     int64_t end_ns = 0;
     char file[sizeof(((struct gsp_session *)NULL)->file)];
-    if (!number(f[2], &last) || !number(f[3], &end_ns) || !file_ok(f[4]))
+    if (!gsp_sessions__number(f[2], &last) || !gsp_sessions__number(f[3], &end_ns) ||
+        !file_ok(f[4]))
         return;
     memcpy(file, f[4].p, f[4].len);
     file[f[4].len] = '\0';
@@ -182,7 +207,7 @@ void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
 {
     struct gsp_sessions *sessions = ctx;
     int64_t id = 0;
-    if (count < 2 || fields[0].len != 1 || !number(fields[1], &id))
+    if (count < 2 || fields[0].len != 1 || !gsp_sessions__number(fields[1], &id))
         return;
     if ((uint64_t)id >= sessions->next_id)
         sessions->next_id = (uint64_t)id + 1;
@@ -193,6 +218,7 @@ void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
         replay_start(sessions, id, fields);
     if (slot == SESSION_NONE || !sessions->slots[slot])
         return;
+    gsp_sessions__replay_part(sessions->slots[slot], fields, count);
     struct session *s = sessions->slots[slot];
     int64_t v = 0;
     if (kind == SESSION_ENDS && count == 5) {
@@ -201,7 +227,7 @@ void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
         gsp_sessions__set_state(sessions, s, SESSION_ACTIVE);
         s->end_ns = 0;
     } else if (kind == SESSION_IS_SAFE && count == 3 && s->state == SESSION_ENDED &&
-               number(fields[2], &v)) {
+               gsp_sessions__number(fields[2], &v)) {
         gsp_sessions__set_state(sessions, s, SESSION_DONE);
         s->frame_count = (uint64_t)v;
     } else if (kind == SESSION_FORGOTTEN) {
@@ -246,7 +272,7 @@ void gsp_sessions__compact(struct gsp_sessions *sessions)
     size_t lines = 0;
     for (size_t i = 0; i < n; i++) {
         put_change(&text, SESSION_STARTS, sorted[i]);
-        lines++;
+        lines += 1 + gsp_sessions__put_parts(&text, sorted[i]);
         if (sorted[i]->state != SESSION_ACTIVE) {
             put_change(&text, SESSION_ENDS, sorted[i]);
             lines++;

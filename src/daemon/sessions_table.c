@@ -16,6 +16,7 @@ void gsp_sessions__free_session(struct session *s)
     free(s->labels);
     free(s->error);
     free(s->pids);
+    gsp_sessions__free_parts(s);
     free(s);
 }
 

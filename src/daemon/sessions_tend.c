@@ -126,6 +126,22 @@ static int rename_session(struct gsp_sessions *sessions, struct session *s, stru
     return rc;
 }
 
+/* Recordings may end while the file is written, so what is told of them is taken before. */
+static void put_stacks(struct gsp_sessions *sessions, const struct session *s, struct gsp_buf *text,
+                       struct gsp_session_file *file)
+{
+    struct gsp_json json;
+    struct stacks_sums sums;
+    gsp_json_init(&json, text);
+    pthread_mutex_lock(&sessions->lock);
+    gsp_sessions__parts_json(s, &json);
+    gsp_sessions__sum_parts(s, &sums);
+    pthread_mutex_unlock(&sessions->lock);
+    file->stacks = gsp_buf_sv(text);
+    file->stack_gaps = sums.gaps;
+    file->stack_gap_ns = sums.gap_ns;
+}
+
 static int try_write(struct gsp_sessions *sessions, struct session *s, struct gsp_err *err)
 {
     struct gsp_session_file file = {.name = s->name,
@@ -138,9 +154,11 @@ static int try_write(struct gsp_sessions *sessions, struct session *s, struct gs
                                     .first_frame = s->first_frame,
                                     .last_frame = s->last_frame};
     gsp_auto_buf path = {0};
+    gsp_auto_buf stacks = {0};
+    put_stacks(sessions, s, &stacks, &file);
     gsp_sessions__path(sessions, s->file, &path);
     const char *text = gsp_buf_cstr(&path);
-    if (!text)
+    if (!text || stacks.failed)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
     struct stat st;
     /* Through a link the file could be anywhere. */

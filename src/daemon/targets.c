@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/time.h"
 #include "export/gsp_stream.h"
 #include "model/profile.h"
+#include "ring/live.h"
 #include "sample/record.h"
 
 #define SUFFIX_MAX 1000
@@ -40,12 +42,14 @@ struct recording {
     int64_t start_ns;
     _Atomic uint64_t samples;
     double rate_hz;
+    struct gsp_stacks_ticket ticket;
     char session[256];
     char file[FILE_MAX];
     char error[240]; /* written before ended is set */
 };
 
 struct gsp_targets {
+    struct gsp_sessions *sessions;
     char *output_dir;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -56,7 +60,8 @@ struct gsp_targets {
     bool stopping;
 };
 
-int gsp_targets_open(const char *output_dir, struct gsp_targets **out, struct gsp_err *err)
+int gsp_targets_open(const char *output_dir, struct gsp_sessions *sessions,
+                     struct gsp_targets **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_targets *targets = calloc(1, sizeof(*targets));
@@ -68,6 +73,7 @@ int gsp_targets_open(const char *output_dir, struct gsp_targets **out, struct gs
         free(pids);
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for targets");
     }
+    targets->sessions = sessions;
     targets->output_dir = copy;
     targets->pids = pids;
     pthread_mutex_init(&targets->lock, NULL);
@@ -233,6 +239,21 @@ static int beat(void *user, const struct gsp_record_stats *stats GSP_UNUSED, str
     return gsp_stream_flush(recording->stream, err);
 }
 
+/* A session's file has come to its end.  One that ends because the daemon does is gone on with. */
+static void tell_session(struct recording *recording, enum gsp_record_end why)
+{
+    struct gsp_targets *targets = recording->owner;
+    pthread_mutex_lock(&targets->lock);
+    const bool stopping = targets->stopping;
+    pthread_mutex_unlock(&targets->lock);
+    const struct gsp_stacks_end end = {
+        .how = stopping && why == GSP_RECORD_STOPPED ? GSP_STACKS_STOPPED : GSP_STACKS_ENDED,
+        .end_ns = gsp_realtime_ns(),
+        .samples = (int64_t)atomic_load(&recording->samples),
+        .error = recording->error};
+    gsp_sessions_stacks_end(targets->sessions, &recording->ticket, &end);
+}
+
 static void *run(void *arg)
 {
     struct recording *recording = arg;
@@ -244,6 +265,7 @@ static void *run(void *arg)
     recording->stream = NULL;
     if (rc < 0 || finished < 0)
         memcpy(recording->error, err.msg, sizeof(recording->error));
+    tell_session(recording, rc < 0 ? GSP_RECORD_EXITED : end);
     atomic_store(&recording->ended, true);
     return NULL;
 }
@@ -342,6 +364,19 @@ static int begin(struct gsp_targets *targets, struct recording *recording, struc
     return rc;
 }
 
+/* Where the session keeps it: before the thread is there, whose end may come at once. */
+static int note(struct gsp_targets *targets, const struct gsp_recording_order *order,
+                struct recording *recording, struct gsp_err *err)
+{
+    const struct gsp_stacks_begin begin = {.session = order->session,
+                                           .file = recording->file,
+                                           .pid = order->pid,
+                                           .kept = order->duration_ns == 0};
+    if (!order->session[0])
+        return GSP_OK;
+    return gsp_sessions_stacks_begin(targets->sessions, &begin, &recording->ticket, err);
+}
+
 int gsp_targets_record(struct gsp_targets *targets, const struct gsp_recording_order *order,
                        char file[300], struct gsp_err *err)
 {
@@ -355,15 +390,61 @@ int gsp_targets_record(struct gsp_targets *targets, const struct gsp_recording_o
     recording->start_ns = gsp_realtime_ns();
     snprintf(recording->session, sizeof(recording->session), "%s", order->session);
     int rc = prepare(targets, order, recording, err);
+    if (rc == GSP_OK)
+        rc = note(targets, order, recording, err);
     if (rc == GSP_OK) {
         memcpy(file, recording->file, FILE_MAX);
         rc = begin(targets, recording, err);
     }
     if (rc < 0) {
+        const struct gsp_stacks_end end = {.how = GSP_STACKS_ENDED,
+                                           .end_ns = recording->start_ns,
+                                           .error = "it could not be begun"};
+        gsp_sessions_stacks_end(targets->sessions, &recording->ticket, &end);
         remove_file(targets, recording);
         recording_free(recording);
     }
     return rc;
+}
+
+/* The pid can be another process's by now, which nobody asked us to look into. */
+static int resume(struct gsp_targets *targets, const struct gsp_stacks_wanted *wanted,
+                  bool allow_control, struct gsp_err *err)
+{
+    char file[FILE_MAX];
+    const struct gsp_recording_order order = {.pid = wanted->pid,
+                                              .rate_hz = wanted->rate_hz,
+                                              .session = wanted->session,
+                                              .stem = wanted->stem,
+                                              .native = wanted->native};
+    if (!allow_control)
+        return gsp_err_set(err, GSP_E_PERM, 0, "this daemon does not look into processes");
+    if (wanted->process_start && !gsp_live_is(wanted->pid, wanted->process_start, 0))
+        return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "it ended while no daemon ran");
+    return gsp_targets_record(targets, &order, file, err);
+}
+
+void gsp_targets_resume(struct gsp_targets *targets, bool allow_control)
+{
+    struct gsp_stacks_wanted *wanted = NULL;
+    size_t count = 0;
+    struct gsp_err err = {0};
+    if (gsp_sessions_stacks_wanted(targets->sessions, &wanted, &count, &err) < 0)
+        gsp_log_warn("daemon", "%s", err.msg);
+    for (size_t i = 0; i < count; i++) {
+        struct gsp_stacks_ticket ticket;
+        const struct gsp_stacks_begin begin = {
+            .session = wanted[i].session, .file = "", .pid = wanted[i].pid, .kept = true};
+        if (resume(targets, &wanted[i], allow_control, &err) == GSP_OK)
+            continue;
+        /* That no stacks come any more is part of what the session tells. */
+        const struct gsp_stacks_end end = {
+            .how = GSP_STACKS_ENDED, .end_ns = gsp_realtime_ns(), .error = err.msg};
+        if (gsp_sessions_stacks_begin(targets->sessions, &begin, &ticket, NULL) == GSP_OK)
+            gsp_sessions_stacks_end(targets->sessions, &ticket, &end);
+        gsp_log_warn("daemon", "no more stacks of process %d: %s", wanted[i].pid, err.msg);
+    }
+    free(wanted);
 }
 
 void gsp_targets_end_session(struct gsp_targets *targets, const char *session)
@@ -433,14 +514,13 @@ void gsp_targets_json(struct gsp_targets *targets, struct gsp_json *json)
     pthread_mutex_unlock(&targets->lock);
 }
 
-bool gsp_targets_file(struct gsp_targets *targets, const char *session, int32_t pid, char file[300])
+bool gsp_targets_file(struct gsp_targets *targets, int32_t pid, char file[300])
 {
     bool found = false;
     pthread_mutex_lock(&targets->lock);
     for (size_t i = targets->recording_count; i-- > 0 && !found;) {
         const struct recording *recording = targets->recordings[i];
-        found = (!session || strcmp(recording->session, session) == 0) &&
-                (!pid || recording->pid == pid);
+        found = !pid || recording->pid == pid;
         if (found)
             memcpy(file, recording->file, FILE_MAX);
     }

@@ -17,14 +17,16 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "daemon/sessions_stacks.h"
 
 #define GSP_TARGETS_MAX    1024U
 #define GSP_RECORDINGS_MAX 64U
 
 struct gsp_targets; /* opaque */
 
-GSP_MUST_CHECK int gsp_targets_open(const char *output_dir, struct gsp_targets **out,
-                                    struct gsp_err *err);
+/* Recordings that belong to a session are noted there; sessions outlive targets. */
+GSP_MUST_CHECK int gsp_targets_open(const char *output_dir, struct gsp_sessions *sessions,
+                                    struct gsp_targets **out, struct gsp_err *err);
 /* Ends the recordings; nothing new is begun. */
 void gsp_targets_stop(struct gsp_targets *targets);  /* NULL does nothing */
 void gsp_targets_close(struct gsp_targets *targets); /* NULL does nothing */
@@ -53,6 +55,9 @@ struct gsp_recording_order {
 GSP_MUST_CHECK int gsp_targets_record(struct gsp_targets *targets,
                                       const struct gsp_recording_order *order, char file[300],
                                       struct gsp_err *err);
+/* Goes on with what the daemon before was recording for sessions; what cannot go on is told by the
+ * session. */
+void gsp_targets_resume(struct gsp_targets *targets, bool allow_control);
 /* Ends the recordings of a session and waits until their files are whole. */
 void gsp_targets_end_session(struct gsp_targets *targets, const char *session);
 /* Now and then: forgets attached processes that have ended, and threads. */
@@ -60,6 +65,5 @@ void gsp_targets_tend(struct gsp_targets *targets);
 
 /* "targets": [...], "recordings": [...], as members of an open object. */
 void gsp_targets_json(struct gsp_targets *targets, struct gsp_json *json);
-/* The file of a session's recording, of pid or of any (0); false when there is none. */
-bool gsp_targets_file(struct gsp_targets *targets, const char *session, int32_t pid,
-                      char file[300]);
+/* The newest file of stacks, of pid or of any (0); false when there is none. */
+bool gsp_targets_file(struct gsp_targets *targets, int32_t pid, char file[300]);

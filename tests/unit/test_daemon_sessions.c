@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "daemon/session_file.h"
+#include "daemon/sessions_stacks.h"
 #include "daemon_fixture.h"
 #include "daemon_kills.h"
 #include "tap.h"
@@ -623,6 +624,78 @@ TAP_TEST(of_many_who_stop_a_session_one_does)
         snprintf(file, sizeof(file), "s%d.json", i);
         free(read_output(state, file));
     }
+    end_state(state);
+}
+
+static struct gsp_stacks_ticket begin_stacks(struct state *state, const char *file, int32_t pid,
+                                             bool kept)
+{
+    const struct gsp_stacks_begin begin = {.session = "s", .file = file, .pid = pid, .kept = kept};
+    struct gsp_stacks_ticket ticket;
+    tap_eq_int(gsp_sessions_stacks_begin(state->sessions, &begin, &ticket, NULL), 0);
+    return ticket;
+}
+
+TAP_TEST(recordings_that_were_cut_are_wanted_again)
+{
+    struct state *state = new_state();
+    const int32_t pids[] = {11, 22, 33};
+    const struct gsp_session_start with = {.name = "s",
+                                           .pids = pids,
+                                           .pid_count = 3,
+                                           .stacks = true,
+                                           .stack_native = true,
+                                           .stack_rate_hz = 49.5};
+    struct gsp_session s;
+    struct gsp_stacks_wanted *wanted = NULL;
+    size_t count = 0;
+    add_frames(state, 1);
+    tap_eq_int(gsp_sessions_start(state->sessions, &with, &s, NULL), 0);
+    begin_stacks(state, "s.11.gsp", 11, true);
+    begin_stacks(state, "asked.gsp", 11, false);
+    struct gsp_stacks_ticket ended = begin_stacks(state, "s.22.gsp", 22, true);
+    struct gsp_stacks_ticket stopped = begin_stacks(state, "s.33.gsp", 33, true);
+    const struct gsp_stacks_end end = {
+        .how = GSP_STACKS_ENDED, .end_ns = 5, .samples = 7, .error = "why\tnot"};
+    const struct gsp_stacks_end stop_end = {
+        .how = GSP_STACKS_STOPPED, .end_ns = 5, .samples = 7, .error = ""};
+    gsp_sessions_stacks_end(state->sessions, &ended, &end);
+    gsp_sessions_stacks_end(state->sessions, &stopped, &stop_end);
+    /* Once as it was written, once as it is written anew. */
+    for (int round = 0; round < 2; round++) {
+        close_state(state);
+        open_state(state);
+        tap_eq_int(gsp_sessions_stacks_wanted(state->sessions, &wanted, &count, NULL), 0);
+        tap_eq_int(count, 2);
+        tap_require(count == 2);
+        tap_eq_int(wanted[0].pid, 11);
+        tap_eq_str(wanted[0].stem, "s.11");
+        tap_eq_int(wanted[1].pid, 33);
+        tap_check(wanted[1].native && wanted[1].rate_hz > 49.4 && wanted[1].rate_hz < 49.6);
+        free(wanted);
+        for (int i = 0; i < 600; i++) {
+            tap_eq_int(start(state, "other", NULL), 0);
+            tap_eq_int(gsp_sessions_delete(state->sessions, "other", NULL), 0);
+        }
+        gsp_sessions_tend(state->sessions, gsp_realtime_ns());
+    }
+    begin_stacks(state, "s.33_2.gsp", 33, true);
+    tap_eq_int(gsp_sessions_find(state->sessions, "s", &s, NULL), 0);
+    tap_eq_int(s.stack_files, 5);
+    tap_eq_int(s.stack_gaps, 1);
+    tap_check(has(s.error, "process 11: its file is gone"));
+    char file[300];
+    tap_check(gsp_sessions_stacks_file(state->sessions, "s", 33, 0, file));
+    tap_eq_str(file, "s.33_2.gsp");
+    tap_check(!gsp_sessions_stacks_file(state->sessions, "s", 0, 6, file));
+    tap_eq_int(stop(state, "s", NULL), 0);
+    char *text = read_output(state, "s.json");
+    tap_check(has(text, "\"stack_gaps\":1,"));
+    tap_check(has(text, "\"error\":\"why\\tnot\""));
+    free(text);
+    struct gsp_stacks_ticket none;
+    const struct gsp_stacks_begin late = {.session = "s", .file = "s_3.gsp", .pid = 1};
+    tap_eq_int(gsp_sessions_stacks_begin(state->sessions, &late, &none, NULL), GSP_E_NOFILE);
     end_state(state);
 }
 
