@@ -56,7 +56,7 @@ struct gsp_control {
     _Atomic uint64_t serial;  /* odd while a writer is at it; grows by 2 with each change */
     _Atomic uint64_t applied; /* the serial that the agent has taken up */
     _Atomic uint32_t state;   /* GSP_CONTROL_* */
-    uint32_t pad;
+    _Atomic uint32_t writing; /* 1 + the setting that is being written; 0: none */
     char agent[32]; /* version of the agent */
     char value[GSP_CONTROL_MAX][GSP_CONTROL_VALUE];
 };
@@ -69,7 +69,7 @@ int gsp_setting_row_find(struct gsp_sv name);
 GSP_MUST_CHECK int gsp_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VALUE],
                                          struct gsp_err *err);
 
-/* Fills a new page with the fallbacks. */
+/* Fills a new page, of zeros, with the fallbacks. */
 void gsp_control_init(struct gsp_control *page, const char *agent_version);
 /* Whether the bytes are a page of this version; for readers in other processes. */
 bool gsp_control_ok(const struct gsp_control *page, size_t bytes);
@@ -77,5 +77,6 @@ bool gsp_control_ok(const struct gsp_control *page, size_t bytes);
 bool gsp_control_get(const struct gsp_control *page, enum gsp_setting_id id,
                      char out[GSP_CONTROL_VALUE]);
 /* Sets one value; the caller holds the file's lock and has checked the value.  The new serial.
- * A writer that died in the middle (serial odd) is made good. */
+ * A writer that died in the middle (serial odd) is made good: its half of a value is replaced by
+ * the fallback. */
 uint64_t gsp_control_set(struct gsp_control *page, enum gsp_setting_id id, const char *value);
