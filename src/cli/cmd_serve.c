@@ -237,6 +237,7 @@ static int serve(const struct gsp_parsed *parsed, const struct gsp_settings *set
     struct gsp_daemon *daemon = NULL;
     struct gsp_err err = {0};
     sigset_t signals;
+    gsp_cli_raise_descriptors();
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);

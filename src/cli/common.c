@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -129,4 +130,13 @@ int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...)
     gsp_hint_print(&hint, &term, &text);
     gsp_term_write(&term, &text);
     return gsp_err_exit_status(GSP_E_USAGE);
+}
+
+void gsp_cli_raise_descriptors(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
 }

@@ -128,3 +128,6 @@ GSP_MUST_CHECK int gsp_cli_put_text(const char *path, bool force, const struct g
 
 /* Tells a wrong use of the command, with the way to its help; gives the exit status. */
 int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...) GSP_PRINTF(2, 3);
+
+/* Lets this process open as many files as it ever may. */
+void gsp_cli_raise_descriptors(void);

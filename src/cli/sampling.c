@@ -2,7 +2,6 @@
 #include "cli/sampling.h"
 
 #include <string.h>
-#include <sys/resource.h>
 
 /* In the order of enum gsp_capture_choice. */
 static const char *const CAPTURES[] = {"auto", "stop", "perf"};
@@ -35,20 +34,11 @@ int gsp_sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err)
     return GSP_OK;
 }
 
-/* A tree of hundreds of processes takes some thousand descriptors. */
-static void raise_limits(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 struct gsp_record_opts gsp_sampling_begin(const struct gsp_sampling *sampling, pid_t pid,
                                           bool is_child)
 {
-    raise_limits();
+    /* A tree of hundreds of processes takes some thousand. */
+    gsp_cli_raise_descriptors();
     return (struct gsp_record_opts){
         .pid = pid,
         .rate_hz = sampling->rate_hz,

@@ -154,15 +154,18 @@ static int init_lock(struct gsp_daemon *daemon, struct gsp_err *err)
 
 static int open_port(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    const char *socket_path = daemon->settings.socket_path;
-    const struct gsp_http_options options = {.bind = daemon->settings.bind,
-                                             .port = (uint16_t)daemon->settings.port,
-                                             .unix_path = socket_path[0] ? socket_path : NULL,
-                                             .token = daemon->token,
-                                             .handle = gsp_routes_handle,
-                                             .is_slow = gsp_routes_is_slow,
-                                             .is_public = gsp_routes_is_public,
-                                             .ctx = daemon};
+    const struct gsp_settings *settings = &daemon->settings;
+    const bool local = settings->socket_path[0] != '\0';
+    const struct gsp_http_options options = {
+        .bind = settings->bind,
+        .port = (uint16_t)settings->port,
+        .unix_path = local ? settings->socket_path : NULL,
+        .token = daemon->token,
+        .timeout_s = (unsigned)(settings->request_timeout_ns / GSP_NS_PER_S),
+        .handle = gsp_routes_handle,
+        .is_slow = gsp_routes_is_slow,
+        .is_public = gsp_routes_is_public,
+        .ctx = daemon};
     return gsp_http_open(&options, &daemon->server, err);
 }
 

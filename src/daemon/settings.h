@@ -37,13 +37,14 @@ enum gsp_setting_origin {
     GSP_FROM_REQUEST,
 };
 
-#define GSP_SETTING_COUNT 16U
+#define GSP_SETTING_COUNT 17U
 
 struct gsp_settings {
     int64_t port;
     int64_t period_ns;
     int64_t keep_sessions;
     int64_t keep_ns;
+    int64_t request_timeout_ns;
     int64_t query_timeout_ns;
     int64_t query_rows;
     int64_t query_memory_mb;
@@ -55,7 +56,7 @@ struct gsp_settings {
     char output_dir[GSP_SETTING_TEXT];
     char state_dir[GSP_SETTING_TEXT];
     char token_file[GSP_SETTING_TEXT];
-    char socket_path[GSP_SETTING_TEXT]; /* "": none */
+    char socket_path[GSP_SETTING_TEXT];      /* "": none */
     unsigned char origin[GSP_SETTING_COUNT]; /* enum gsp_setting_origin, by table row */
 };
 

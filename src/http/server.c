@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -23,6 +24,11 @@
 #define BACKLOG             512
 /* For the head of a request and of its answer; a longer head is 431. */
 #define CONNECTION_BYTES    16384U
+
+/* Descriptors that are not for clients: files, libraries, other processes. */
+#define DESCRIPTORS_KEPT    128U
+/* A client takes a connection, and a file when that is its answer. */
+#define DESCRIPTORS_EACH    2U
 
 static int socket_failed(int sys, const char *what, struct gsp_err *err)
 {
@@ -213,6 +219,20 @@ static int open_all(struct gsp_http_server *server, struct gsp_err *err)
     return rc;
 }
 
+/* As many connections as the process has descriptors for: a client more must wait, which is better
+ * than a file that cannot be opened. */
+static unsigned limit_connections(unsigned wanted)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+        limit.rlim_cur >= (rlim_t)wanted * DESCRIPTORS_EACH + DESCRIPTORS_KEPT)
+        return wanted;
+    const rlim_t kept =
+        limit.rlim_cur > 2 * DESCRIPTORS_KEPT ? DESCRIPTORS_KEPT : limit.rlim_cur / 2;
+    const unsigned left = (unsigned)((limit.rlim_cur - kept) / DESCRIPTORS_EACH);
+    return left ? left : 1;
+}
+
 int gsp_http_open(const struct gsp_http_options *options, struct gsp_http_server **out,
                   struct gsp_err *err)
 {
@@ -227,6 +247,7 @@ int gsp_http_open(const struct gsp_http_options *options, struct gsp_http_server
         server->options.body_max = BODY_DEFAULT;
     if (!server->options.connections_max)
         server->options.connections_max = CONNECTIONS_DEFAULT;
+    server->options.connections_max = limit_connections(server->options.connections_max);
     if (!server->options.timeout_s)
         server->options.timeout_s = TIMEOUT_DEFAULT_S;
     if (!server->options.threads)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from support import GSPROF, PATIENCE_S, Lines
 
@@ -27,11 +27,13 @@ class Daemon:
         *args: object,
         env: Optional[Mapping[str, str]] = None,
         token: Optional[str] = None,
+        before: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.output = folder / "out"
         self.args = args
         self.token = token
+        self.before = before
         self.port = 0
         self.env = {
             **os.environ,
@@ -52,7 +54,7 @@ class Daemon:
         if "--port" not in given:
             given += ["--port", "0"]
         self.process = subprocess.Popen(
-            [str(GSPROF), "serve", *given],
+            [*self.before, str(GSPROF), "serve", *given],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

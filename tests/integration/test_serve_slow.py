@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof serve and clients that send slowly, do not read, or close one half: they are ended in
+time, others are served meanwhile, and nothing of them stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import socket
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Callable, Iterator, List, Set
+
+import pytest
+from conftest import Serve
+from serving import Daemon
+from support import PATIENCE_S
+
+LIMIT_S = 1
+HEAD = b"POST /profiling/start HTTP/1.1\r\nHost: localhost\r\nX-Filler: "
+BODY = HEAD + b"x\r\nContent-Length: 100000\r\n\r\n"
+
+
+def descriptors(daemon: Daemon) -> Set[str]:
+    """What the daemon has open that stays open: sockets by their names, the rest by paths."""
+    found = set()
+    for entry in Path(f"/proc/{daemon.pid}/fd").iterdir():
+        try:
+            found.add(os.readlink(entry))
+        except OSError:
+            pass  # closed since it was listed
+    return found
+
+
+def sockets(daemon: Daemon) -> int:
+    return sum(name.startswith("socket:") for name in descriptors(daemon))
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def connect(daemon: Daemon, first: bytes = b"", receive_bytes: int = 0) -> socket.socket:
+    client = socket.socket()
+    if receive_bytes:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    client.settimeout(PATIENCE_S)
+    client.connect(("127.0.0.1", daemon.port))
+    client.sendall(first)
+    return client
+
+
+def is_ended(client: socket.socket) -> bool:
+    """Whether the other side is gone; what it said is thrown away."""
+    if not select.select([client], [], [], 0)[0]:
+        return False
+    try:
+        return client.recv(65536) == b""
+    except OSError:
+        return True
+
+
+def drip(clients: List[socket.socket]) -> float:
+    """Sends a byte now and then through all, until the last is ended; how long that took."""
+    begin = time.monotonic()
+    left = list(clients)
+    while left:
+        assert time.monotonic() < begin + PATIENCE_S, len(left)
+        for client in list(left):
+            try:
+                client.sendall(b"x")
+                ended = is_ended(client)
+            except OSError:
+                ended = True
+            if ended:
+                left.remove(client)
+        time.sleep(0.02)
+    return time.monotonic() - begin
+
+
+@pytest.fixture
+def daemon(serve: Serve) -> Daemon:
+    return serve(env={"GSPROF_REQUEST_TIMEOUT": str(LIMIT_S)})
+
+
+@pytest.fixture
+def others(daemon: Daemon) -> Iterator[None]:
+    """Somebody who asks all the time, and is answered."""
+    done = threading.Event()
+    slowest: List[float] = []
+
+    def ask() -> None:
+        while not done.is_set():
+            begin = time.monotonic()
+            assert daemon.get("/health")["status"] == "ok"
+            slowest[:] = [max([time.monotonic() - begin, *slowest])]
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+    # Far less than any limit of slow clients: nobody waits for those.
+    assert slowest and slowest[0] < PATIENCE_S / 4, slowest
+
+
+def test_requests_that_come_byte_by_byte(daemon: Daemon, others: None) -> None:
+    before = sockets(daemon)
+    with ExitStack() as stack:
+        firsts = [b"", b"GET /", HEAD, BODY] * 10
+        clients = [stack.enter_context(connect(daemon, first)) for first in firsts]
+        assert drip(clients) >= LIMIT_S / 2
+        until(lambda: sockets(daemon) <= before + 1)  # of the others there is at most one
+    assert daemon.get("/profiling/sessions")["total_sessions"] == 0
+
+
+def test_requests_that_stay_half(daemon: Daemon, others: None) -> None:
+    before = sockets(daemon)
+    with ExitStack() as stack:
+        firsts = [b"", b"GET /sta", HEAD, BODY] * 2
+        clients = [stack.enter_context(connect(daemon, first)) for first in firsts]
+        for client in clients[:4]:
+            client.shutdown(socket.SHUT_WR)
+        for client in clients:
+            until(lambda client=client: is_ended(client))  # type: ignore[misc]
+        until(lambda: sockets(daemon) <= before + 1)
+    assert daemon.get("/profiling/sessions")["total_sessions"] == 0
+
+
+def test_answers_that_nobody_reads(daemon: Daemon, others: None) -> None:
+    daemon.post("/profiling/start", {"name": "big"})
+    daemon.post("/profiling/stop", {"name": "big"})
+    file = daemon.output / "big.json"
+    os.truncate(file, 64 << 20)  # more than any socket takes in
+    before = sockets(daemon)
+    ask = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    download = ask.format("/profiling/sessions/big/download").encode()
+    with ExitStack() as stack:
+        for request in (download, ask.format("/stream").encode()):
+            for half_closed in (False, True):
+                client = stack.enter_context(connect(daemon, request, 4096))
+                if half_closed:
+                    client.shutdown(socket.SHUT_WR)
+        until(lambda: str(file) in descriptors(daemon))
+        # The streams have not filled their sockets yet: they go when their clients do.
+        until(lambda: str(file) not in descriptors(daemon))
+    until(lambda: sockets(daemon) <= before + 1)
+
+
+def test_a_crowd_makes_room(serve: Serve) -> None:
+    """Whoever sends nothing is ended sooner when connections become few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < 2048:
+        pytest.skip(f"needs 2048 open files, may have {hard}")
+    daemon = serve()
+    before = sockets(daemon)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    try:
+        with ExitStack() as stack:
+            clients = [stack.enter_context(connect(daemon, HEAD)) for _ in range(1000)]
+            daemon.get("/health")
+            begin = time.monotonic()
+            until(lambda: sockets(daemon) <= before + 1)
+            assert time.monotonic() - begin < 20  # not the 30 s of quiet times
+            assert all(map(is_ended, clients))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_files_have_descriptors_whatever_clients_take(serve: Serve) -> None:
+    few = 100
+    limit = ["prlimit", f"--nofile={few}:{few}"]
+    daemon = serve(env={"GSPROF_REQUEST_TIMEOUT": str(LIMIT_S)}, before=limit)
+    before = sockets(daemon)
+    with ExitStack() as stack:
+        for _ in range(few * 4 // 5):  # most of these wait for the others, which make room
+            stack.enter_context(connect(daemon))
+        daemon.post("/profiling/start", {"name": "kept"})
+        daemon.frames(2)
+        assert len(descriptors(daemon)) < few
+        daemon.post("/profiling/stop", {"name": "kept"})
+        assert json.loads((daemon.output / "kept.json").read_text())["frames"]
+        assert daemon.ask("POST", "/query", {"sql": "SELECT 1 AS x"}) == (200, [{"x": 1}])
+    until(lambda: sockets(daemon) <= before + 1)
