@@ -8,7 +8,7 @@
 #include "wire/table.h"
 
 /* By kind; every other kind is one of native code. */
-static const char *kind_name(enum gsp_frame_kind kind)
+const char *gsp_frame_type_name(enum gsp_frame_kind kind)
 {
     static const char *const NAMES[] = {[GSP_FRAME_PYTHON] = "Python",
                                         [GSP_FRAME_NATIVE] = "Native",
@@ -27,9 +27,18 @@ static uint64_t hash_frame(const struct gsp_profile *profile, const struct gsp_f
     const struct gsp_sv name = gsp_profile_string_at(profile, frame->name);
     const struct gsp_sv file = gsp_profile_string_at(profile, frame->file);
     /* What the table shows, and no more. */
-    uint64_t h = gsp_hash_bytes(name.p, name.len, (uint64_t)kind_name(frame->kind)[0]);
+    uint64_t h = gsp_hash_bytes(name.p, name.len, (uint64_t)gsp_frame_type_name(frame->kind)[0]);
     h = gsp_hash_bytes(file.p, file.len, h);
     return gsp_mix64(h ^ frame->line);
+}
+
+int64_t gsp_profile_stack_id(const struct gsp_profile *profile, uint32_t stack, int64_t caller_id)
+{
+    const struct gsp_frame *frame =
+        gsp_profile_frame_at(profile, gsp_profile_stack_frame(profile, stack));
+    uint64_t h = gsp_profile_stack_caller(profile, stack) != GSP_NONE ? (uint64_t)caller_id : 0;
+    h = gsp_mix64(h + (frame ? hash_frame(profile, frame) : 0)) >> 1;
+    return h ? (int64_t)h : 1;
 }
 
 int gsp_profile_stack_ids(const struct gsp_profile *profile, int64_t **out, struct gsp_err *err)
@@ -43,11 +52,7 @@ int gsp_profile_stack_ids(const struct gsp_profile *profile, int64_t **out, stru
     /* A caller's node is always older than the node of whom it calls. */
     for (uint32_t i = 1; i <= count; i++) {
         const uint32_t caller = gsp_profile_stack_caller(profile, i);
-        const struct gsp_frame *frame =
-            gsp_profile_frame_at(profile, gsp_profile_stack_frame(profile, i));
-        uint64_t h = caller != GSP_NONE && caller < i ? (uint64_t)ids[caller] : 0;
-        h = gsp_mix64(h + (frame ? hash_frame(profile, frame) : 0)) >> 1;
-        ids[i] = h ? (int64_t)h : 1;
+        ids[i] = gsp_profile_stack_id(profile, i, caller < i ? ids[caller] : 0);
     }
     *out = ids;
     return GSP_OK;
@@ -214,7 +219,7 @@ static int put_frames(struct maker *maker, uint32_t stack, struct gsp_err *err)
         row.func = intern(maker->batch, gsp_profile_string_at(maker->profile, frame->name));
         row.file = intern(maker->batch, gsp_profile_string_at(maker->profile, frame->file));
         row.lineno = frame->line ? (int64_t)frame->line : GSP_NULL_I64;
-        row.frame_type = intern(maker->batch, gsp_sv_of(kind_name(frame->kind)));
+        row.frame_type = intern(maker->batch, gsp_sv_of(gsp_frame_type_name(frame->kind)));
         int rc = gsp_batch_append(maker->batch, &row, err);
         if (rc < 0)
             return rc;

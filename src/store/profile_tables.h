@@ -21,6 +21,12 @@
 #include "store/batch.h"
 #include "store/store.h"
 
+/* What the tables call a kind of frame: "Python", "Native", ... */
+const char *gsp_frame_type_name(enum gsp_frame_kind kind);
+
+/* The id of one stack, from that of its caller's stack (whatever it is for a root's). */
+int64_t gsp_profile_stack_id(const struct gsp_profile *profile, uint32_t stack, int64_t caller_id);
+
 /* The ids of all stacks of a profile, by the profile's own; [0] is GSP_NULL_I64.  The caller
  * frees *out.  Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_profile_stack_ids(const struct gsp_profile *profile, int64_t **out,
