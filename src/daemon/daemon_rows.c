@@ -30,6 +30,7 @@ void gsp_rows_out_free(struct gsp_rows_out *out)
     gsp_hmap_free(&out->index);
     gsp_buf_free(&out->coming.bytes);
     gsp_buf_free(&out->newest.bytes);
+    gsp_buf_free(&out->devices);
     pthread_mutex_destroy(&out->lock);
 }
 
@@ -124,6 +125,27 @@ static void translate(const struct gsp_rows_out *out, const struct gsp_table *ta
     }
 }
 
+static struct gsp_row_gpu_device *device_of(const struct gsp_rows_out *out, int64_t gpu)
+{
+    struct gsp_row_gpu_device *rows = (void *)out->devices.p;
+    for (size_t i = 0; i < out->devices.len / sizeof(*rows); i++) {
+        if (rows[i].gpu == gpu)
+            return &rows[i];
+    }
+    return NULL;
+}
+
+static void keep_device(struct gsp_rows_out *out, const struct gsp_row_gpu_device *row)
+{
+    pthread_mutex_lock(&out->lock);
+    struct gsp_row_gpu_device *old = device_of(out, row->gpu);
+    if (old)
+        *old = *row;
+    else
+        gsp_buf_put(&out->devices, row, sizeof(*row));
+    pthread_mutex_unlock(&out->lock);
+}
+
 static void take_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
 {
     struct gsp_rows_out *out = (struct gsp_rows_out *)sink;
@@ -140,6 +162,8 @@ static void take_row(struct gsp_sink *sink, enum gsp_table_id table, const void 
         out->frames->row(out->frames, table, copy);
     }
     gsp_rows_to_ring(out, table, row);
+    if (table == GSP_TABLE_gpu_device)
+        keep_device(out, row);
 }
 
 void gsp_rows_to_ring(struct gsp_rows_out *out, enum gsp_table_id table, const void *row)
@@ -195,6 +219,11 @@ const void *gsp_rows_each(const struct gsp_rows_out *out, size_t *at, enum gsp_t
     *at += sizeof(number) + about->row_bytes;
     *table = (enum gsp_table_id)number;
     return row;
+}
+
+const struct gsp_row_gpu_device *gsp_rows_gpu(const struct gsp_rows_out *out, int64_t gpu)
+{
+    return device_of(out, gpu);
 }
 
 struct gsp_sv gsp_rows_text(const struct gsp_rows_out *out, uint32_t id)

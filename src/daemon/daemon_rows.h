@@ -53,6 +53,7 @@ struct gsp_rows_out {
     struct gsp_row_set coming;
     pthread_mutex_t lock;
     struct gsp_row_set newest; /* under the lock */
+    struct gsp_buf devices;    /* rows of gpu.device, the newest of each; under the lock */
 };
 
 /* frames may be NULL. */
@@ -69,5 +70,8 @@ void gsp_rows_to_ring(struct gsp_rows_out *out, enum gsp_table_id table, const v
 void gsp_rows_lock(struct gsp_rows_out *out);
 void gsp_rows_unlock(struct gsp_rows_out *out);
 const void *gsp_rows_each(const struct gsp_rows_out *out, size_t *at, enum gsp_table_id *table);
+/* What is known of a GPU: its row comes once, not at every tick.  NULL: nothing.  Under the lock.
+ */
+const struct gsp_row_gpu_device *gsp_rows_gpu(const struct gsp_rows_out *out, int64_t gpu);
 /* The text of a STR column; {NULL, 0} for NULL. */
 struct gsp_sv gsp_rows_text(const struct gsp_rows_out *out, uint32_t id);

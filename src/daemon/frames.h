@@ -32,6 +32,9 @@
 
 struct gsp_frames; /* opaque */
 
+/* In the place of a GPU's name, where the driver does not tell it. */
+#define GSP_GPU_UNNAMED "GPU"
+
 struct gsp_frames_options {
     const char *folder;     /* the state folder; made when it is not there */
     uint64_t segment_bytes; /* 0: 64 MB */

@@ -57,7 +57,7 @@ double gsp_frames__disk_busiest(const struct gsp_frames *frames)
 
 void gsp_frames__gpu_id(const struct gsp_frames *frames, int64_t gpu, struct gsp_buf *out)
 {
-    const char *name = "GPU";
+    const char *name = GSP_GPU_UNNAMED;
     for (size_t i = 0; i < frames->gpu_count; i++)
         if (frames->gpus[i].index == gpu && frames->gpus[i].name)
             name = frames->strings.plain[frames->gpus[i].name - 1];

@@ -352,6 +352,10 @@ void gsp_frames__take_text(struct gsp_frames *frames, uint64_t frame_id)
         put_gpus(frames, json, "dram_bandwidth", GPU_BOTH);
         put_gpus(frames, json, "dram_bandwidth_rx", GPU_RX);
         put_gpus(frames, json, "dram_bandwidth_tx", GPU_TX);
+        /* Between pairs of GPUs: readers of such files expect the list, no driver tells it. */
+        gsp_json_key(json, "gpu_bandwidth");
+        gsp_json_arr_begin(json);
+        gsp_json_arr_end(json);
     }
     put_cpu(frames, json);
     put_memory(frames, json);

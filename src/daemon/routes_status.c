@@ -26,21 +26,19 @@ static size_t find_gpus(const struct gsp_rows_out *rows, struct gpu gpus[GPUS_MA
     size_t count = 0;
     for (const void *row = gsp_rows_each(rows, &at, &table); row;
          row = gsp_rows_each(rows, &at, &table)) {
-        int64_t gpu = -1;
-        if (table == GSP_TABLE_gpu_device)
-            gpu = ((const struct gsp_row_gpu_device *)row)->gpu;
-        else if (table == GSP_TABLE_gpu_metrics)
-            gpu = ((const struct gsp_row_gpu_metrics *)row)->gpu;
-        if (gpu < 0 || gpu >= (int64_t)GPUS_MAX)
+        const struct gsp_row_gpu_metrics *metrics = row;
+        if (table != GSP_TABLE_gpu_metrics || metrics->gpu < 0 || metrics->gpu >= (int64_t)GPUS_MAX)
             continue;
-        while (count <= (size_t)gpu)
-            gpus[count++] = (struct gpu){0};
-        if (table == GSP_TABLE_gpu_device)
-            gpus[gpu].device = row;
-        else
-            gpus[gpu].metrics = row;
+        for (; count <= (size_t)metrics->gpu; count++)
+            gpus[count] = (struct gpu){.device = gsp_rows_gpu(rows, (int64_t)count)};
+        gpus[metrics->gpu].metrics = row;
     }
     return count;
+}
+
+static struct gsp_sv gpu_name(const struct gsp_daemon *daemon, const struct gpu *gpu)
+{
+    return gpu->device ? gsp_rows_text(&daemon->rows, gpu->device->name) : (struct gsp_sv){NULL, 0};
 }
 
 /* "host:index:name", as frames have it. */
@@ -48,16 +46,15 @@ static void put_gpu_id(struct gsp_daemon *daemon, struct gsp_json *json, size_t 
                        const struct gpu *gpu)
 {
     gsp_auto_buf id = {0};
+    const struct gsp_sv name = gpu_name(daemon, gpu);
     gsp_buf_printf(&id, "%s:%zu:", daemon->host, index);
-    if (gpu->device)
-        gsp_buf_putsv(&id, gsp_rows_text(&daemon->rows, gpu->device->name));
+    gsp_buf_putsv(&id, name.p ? name : gsp_sv_of(GSP_GPU_UNNAMED));
     gsp_json_sv(json, gsp_buf_sv(&id));
 }
 
 static void put_gpu_name(struct gsp_daemon *daemon, struct gsp_json *json, const struct gpu *gpu)
 {
-    const struct gsp_sv name =
-        gpu->device ? gsp_rows_text(&daemon->rows, gpu->device->name) : (struct gsp_sv){NULL, 0};
+    const struct gsp_sv name = gpu_name(daemon, gpu);
     if (name.p)
         gsp_json_sv(json, name);
     else
