@@ -192,9 +192,12 @@ static void say_serving(const struct gsp_parsed *parsed, const struct gsp_settin
         return;
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     put_url(settings, port, url, sizeof(url));
-    gsp_term_line(&term, "Serving %s, a frame every %s; sessions go to %s.%s Control-C to stop.",
+    gsp_term_line(&term,
+                  "Serving %s, a frame every %s; sessions go to %s.%s%s%s%s Control-C to stop.",
                   url, gsp_fmt_duration(settings->period_ns, period, sizeof(period)),
-                  settings->output_dir, settings->token_file[0] ? " Requests need the token." : "");
+                  settings->output_dir, settings->token_file[0] ? " Requests need the token." : "",
+                  settings->socket_path[0] ? " Also at unix:" : "", settings->socket_path,
+                  settings->socket_path[0] ? "." : "");
 }
 
 /* The one that started us reads pid and URL and ends; from here on nobody listens to us. */

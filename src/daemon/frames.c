@@ -143,7 +143,12 @@ struct gsp_sink *gsp_frames_sink(struct gsp_frames *frames)
 
 void gsp_frames_set_period(struct gsp_frames *frames, int64_t period_ns)
 {
-    frames->period_ns = period_ns;
+    atomic_store(&frames->period_ns, period_ns);
+}
+
+int64_t gsp_frames_period(const struct gsp_frames *frames)
+{
+    return atomic_load(&frames->period_ns);
 }
 
 /* Removes what no session needs beyond the limits, the oldest first. */
@@ -354,6 +359,27 @@ void gsp_frames_keep_from(struct gsp_frames *frames, uint64_t frame_id)
     pthread_mutex_lock(&frames->lock);
     frames->keep_from = frame_id;
     pthread_mutex_unlock(&frames->lock);
+}
+
+int gsp_frames_stretches(struct gsp_frames *frames, struct gsp_frames_stretch **out, size_t *count,
+                         struct gsp_err *err)
+{
+    struct frames_segment *segments = NULL;
+    size_t n = 0;
+    *out = NULL;
+    *count = 0;
+    int rc = gsp_frames__snapshot(frames, 0, UINT64_MAX, &segments, &n, err);
+    struct gsp_frames_stretch *made = rc ? NULL : calloc(n + 1, sizeof(*made));
+    if (rc == 0 && !made)
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
+    for (size_t i = 0; i < n && rc == 0; i++)
+        made[i] = (struct gsp_frames_stretch){segments[i].first_id, segments[i].rows};
+    free(segments);
+    if (rc)
+        return rc;
+    *out = made;
+    *count = n;
+    return 0;
 }
 
 static int sync_segment(const struct gsp_frames *frames, uint64_t first_id, struct gsp_err *err)

@@ -56,6 +56,9 @@ GSP_MUST_CHECK int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err
  * two frames before. */
 void gsp_frames_set_period(struct gsp_frames *frames, int64_t period_ns);
 
+/* What was set last; 0: nothing. */
+int64_t gsp_frames_period(const struct gsp_frames *frames);
+
 uint64_t gsp_frames_next_id(struct gsp_frames *frames); /* the first is 1; never used twice */
 /* No frame from now on has a smaller id: the journal knows ids that a power cut took away. */
 void gsp_frames_advance(struct gsp_frames *frames, uint64_t next_id);
@@ -66,6 +69,16 @@ uint64_t gsp_frames_latest(struct gsp_frames *frames, struct gsp_buf *out);
 
 /* Frames from this id on are needed (0: none): older segments may go. */
 void gsp_frames_keep_from(struct gsp_frames *frames, uint64_t frame_id);
+
+/* A segment as it is now: what lies in it can be read from its file, also by another process and
+ * while more is written (frames_rows.h). */
+struct gsp_frames_stretch {
+    uint64_t first_id;
+    uint64_t count;
+};
+/* All there are, in order; the caller frees *out. */
+GSP_MUST_CHECK int gsp_frames_stretches(struct gsp_frames *frames, struct gsp_frames_stretch **out,
+                                        size_t *count, struct gsp_err *err);
 
 /* Frames become safe from a power cut; without it they are safe from a killed daemon. */
 GSP_MUST_CHECK int gsp_frames_sync(struct gsp_frames *frames, struct gsp_err *err);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -125,10 +126,10 @@ struct gsp_frames {
     struct frames_catalog catalog;
     struct frames_gpu gpus[FRAMES_GPUS_MAX];
     size_t gpu_count;
-    uint32_t gpu_generation; /* changes with a GPU's name */
-    uint32_t lost_pending;   /* since the newest frame */
-    int64_t period_ns;
-    int64_t zone_s; /* the second that zone_text is of */
+    uint32_t gpu_generation;   /* changes with a GPU's name */
+    uint32_t lost_pending;     /* since the newest frame */
+    _Atomic int64_t period_ns; /* others may read it */
+    int64_t zone_s;            /* the second that zone_text is of */
     char zone_text[40];
     struct gsp_buf line;
     struct gsp_buf row;

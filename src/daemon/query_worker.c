@@ -18,22 +18,21 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
-#include "daemon/sessions.h"
+#include "daemon/query_facts.h"
 #include "export/rows_arrow.h"
 #include "export/rows_csv.h"
 #include "export/rows_json.h"
 #include "ring/place.h"
-#include "store/batch.h"
 #include "store/store.h"
 
-#define ARGS_MAX       32U
-#define ERR_BYTES_MAX  ((size_t)64 << 10)
-#define SQL_BYTES_MAX  ((size_t)1 << 20)
+#define ARGS_MAX      32U
+#define ERR_BYTES_MAX ((size_t)64 << 10)
+#define SQL_BYTES_MAX ((size_t)1 << 20)
 /* A query's answer; a worker that writes more is ended by the kernel. */
-#define OUT_BYTES_MAX  ((rlim_t)512 << 20)
-#define SESSIONS_BYTES ((size_t)256 << 20)
+#define OUT_BYTES_MAX ((rlim_t)512 << 20)
+#define FACTS_BYTES   ((size_t)256 << 20)
 /* How long a worker may take beyond its own limit to tell so. */
-#define GRACE_NS       (2 * GSP_NS_PER_S)
+#define GRACE_NS      (2 * GSP_NS_PER_S)
 
 extern char **environ;
 
@@ -212,57 +211,38 @@ static void limit_self(const struct gsp_query_order *order)
         gsp_ignore(gsp_fd_write_all(fd, "1000", 4, NULL)); /* then it is not */
 }
 
-static int append_session(struct gsp_batch *batch, const struct gsp_session *session,
-                          struct gsp_err *err)
-{
-    const char *status = session->failed ? "failed" : "done";
-    const struct gsp_row_session_list row = {
-        .ts_ns = session->start_ns,
-        .mono_ns = GSP_NULL_I64,
-        .name = gsp_batch_intern(batch, gsp_sv_of(session->name)),
-        .status = gsp_batch_intern(batch, gsp_sv_of(session->active ? "active" : status)),
-        .end_ns = session->end_ns ? session->end_ns : GSP_NULL_I64,
-        .frames = (int64_t)session->frame_count,
-        .freq_ms = gsp_null_f64(),
-        .file = gsp_batch_intern(batch, gsp_sv_of(session->file)),
-        .labels = {NULL, 0},
-    };
-    return gsp_batch_append(batch, &row, err);
-}
-
-static int add_sessions(struct gsp_store *store, struct gsp_err *err)
+/* What the daemon told; *out stays NULL when it was started by hand, without the file. */
+static int read_facts(struct gsp_body **out, struct gsp_err *err)
 {
     gsp_auto_buf bytes = {0};
-    struct gsp_batch *batch = NULL;
-    char host[256] = "";
-    if (gsp_fd_read_all(GSP_WORKER_EXTRA_FD, SESSIONS_BYTES, &bytes, NULL) < 0)
-        return GSP_OK; /* started by hand, without the file */
-    gethostname(host, sizeof(host) - 1);
-    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_session_list), host, GSP_NULL_I64, GSP_NULL_I64,
-                           &batch, err);
-    for (size_t at = 0; rc == GSP_OK && at + sizeof(struct gsp_session) <= bytes.len;
-         at += sizeof(struct gsp_session)) {
-        struct gsp_session session;
-        memcpy(&session, bytes.p + at, sizeof(session));
-        rc = append_session(batch, &session, err);
-    }
-    if (rc < 0) {
-        gsp_batch_free(batch);
-        return rc;
-    }
-    return gsp_store_add_batch(store, batch, err);
+    if (gsp_fd_read_all(GSP_WORKER_EXTRA_FD, FACTS_BYTES, &bytes, NULL) < 0)
+        return GSP_OK;
+    return gsp_body_read(gsp_buf_sv(&bytes), out, err);
 }
 
-static int open_store(const struct gsp_query_order *order, struct gsp_store **out,
+/* A question to its end. */
+struct question {
+    struct gsp_buf sql;
+    struct gsp_body *facts; /* NULL: none */
+    struct gsp_param *params;
+    size_t param_count;
+    struct gsp_err trouble; /* with the log of frames */
+    struct gsp_store *store;
+    struct gsp_rows *rows;
+};
+
+static int open_store(const struct gsp_query_order *order, struct question *question,
                       struct gsp_err *err)
 {
+    struct gsp_store **out = &question->store;
     const struct gsp_store_options options = {.memory_bytes = order->memory_bytes,
                                               .timeout_ns = order->timeout_ns,
                                               .row_limit = order->row_limit};
     struct gsp_places places = {0};
     int rc = gsp_store_open(&options, out, err);
     if (rc == GSP_OK)
-        rc = add_sessions(*out, err);
+        rc = question->facts ? gsp_query_facts_add(question->facts, *out, &question->trouble, err)
+                             : GSP_OK;
     if (rc == GSP_OK)
         rc = gsp_places_read(&places, err);
     for (size_t i = 0; rc == GSP_OK && i < places.count; i++) {
@@ -289,23 +269,35 @@ static int write_rows(const struct gsp_query_order *order, struct gsp_rows *rows
     return rc < 0 ? rc : finished;
 }
 
+static int ask(const struct gsp_query_order *order, struct question *question,
+               struct gsp_sql_error *where, struct gsp_err *err)
+{
+    int rc = gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, &question->sql, err);
+    if (rc == GSP_OK)
+        rc = read_facts(&question->facts, err);
+    if (rc == GSP_OK && question->facts)
+        rc = gsp_query_params(question->facts, &question->params, &question->param_count, err);
+    if (rc == GSP_OK)
+        rc = open_store(order, question, err);
+    if (rc < 0)
+        return rc;
+    const struct gsp_params params = {question->params, question->param_count};
+    rc = gsp_store_query_with(question->store, gsp_buf_sv(&question->sql), &params, &question->rows,
+                              where, err);
+    return rc < 0 ? rc : write_rows(order, question->rows, err);
+}
+
 int gsp_query_worker_main(const struct gsp_query_order *order)
 {
-    gsp_auto_buf sql = {0};
-    struct gsp_store *store = NULL;
-    struct gsp_rows *rows = NULL;
+    struct question question = {0};
     struct gsp_sql_error where = {0};
     struct gsp_err err = {0};
     limit_self(order);
-    int rc = gsp_fd_read_all(STDIN_FILENO, SQL_BYTES_MAX, &sql, &err);
-    if (rc == GSP_OK)
-        rc = open_store(order, &store, &err);
-    if (rc == GSP_OK)
-        rc = gsp_store_query(store, gsp_buf_sv(&sql), &rows, &where, &err);
-    if (rc == GSP_OK)
-        rc = write_rows(order, rows, &err);
-    int status = rc < 0 ? worker_fail(&err, &where) : 0;
-    gsp_rows_free(rows);
-    gsp_store_close(store);
+    int status = ask(order, &question, &where, &err) < 0 ? worker_fail(&err, &where) : 0;
+    gsp_rows_free(question.rows);
+    gsp_store_close(question.store);
+    free(question.params);
+    gsp_body_free(question.facts);
+    gsp_buf_free(&question.sql);
     return status;
 }

@@ -44,6 +44,7 @@ struct gsp_query_order {
     uint64_t memory_bytes;
 };
 
-/* Reads SQL from stdin and the sessions from GSP_WORKER_EXTRA_FD, asks all rings there are, and
- * writes rows to stdout.  A failure is one line of JSON on stderr.  Worth an exit status. */
+/* Reads SQL from stdin and what the daemon told (query_facts.h) from GSP_WORKER_EXTRA_FD, asks all
+ * rings there are and the log of frames, and writes rows to stdout.  A failure is one line of JSON
+ * on stderr.  Worth an exit status. */
 int gsp_query_worker_main(const struct gsp_query_order *order);

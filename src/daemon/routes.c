@@ -23,6 +23,9 @@ static const char STOP_BODY[] = "{\"name\":{\"type\":\"string\"}}";
 static const char QUERY_BODY[] =
     "{\"sql\":{\"type\":\"string\"},"
     "\"format\":{\"type\":\"string\",\"enum\":[\"json\",\"csv\",\"arrow\"]},"
+    "\"params\":{\"type\":[\"array\",\"object\"],\"items\":{\"type\":[\"string\",\"number\","
+    "\"boolean\",\"null\"]},\"additionalProperties\":{\"type\":[\"string\",\"number\",\"boolean\","
+    "\"null\"]}},"
     "\"limit\":{\"type\":\"number\",\"minimum\":1}}";
 static const char RECORD_BODY[] =
     "{\"duration\":{\"type\":\"number\",\"minimum\":0.01,\"maximum\":86400},"

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/time.h"
+#include "daemon/query_facts.h"
 #include "daemon/query_worker.h"
 #include "daemon/routes_internal.h"
 #include "export/format.h"
@@ -394,11 +395,22 @@ static void query_failed(const struct gsp_worker_result *result, struct gsp_http
 /* What a query asks for. */
 struct question {
     struct gsp_sv sql;
+    struct gsp_buf params; /* JSON */
     char format[8];
     char rows[24];
     char memory[24];
     char timeout[32];
 };
+
+/* Looked at here, so that what cannot be a value costs no process. */
+static int read_params(const struct gsp_body *body, struct gsp_buf *out, struct gsp_err *err)
+{
+    struct gsp_param *params = NULL;
+    size_t count = 0;
+    int rc = gsp_query_params(body, &params, &count, err);
+    free(params);
+    return rc < 0 ? rc : gsp_body_json(body, "params", out, err);
+}
 
 static bool read_question(const struct gsp_route_call *call, const struct gsp_settings *settings,
                           struct question *out, struct gsp_http_answer *answer)
@@ -413,9 +425,8 @@ static bool read_question(const struct gsp_route_call *call, const struct gsp_se
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "sql is missing");
     if (rc > 0)
         rc = gsp_body_text(call->body, "format", &format, &err);
-    /* To leave them out in silence would answer another question. */
-    if (rc >= 0 && gsp_body_has(call->body, "params"))
-        rc = gsp_err_set(&err, GSP_E_USAGE, 0, "params are not supported: put values into sql");
+    if (rc >= 0)
+        rc = read_params(call->body, &out->params, &err);
     if (rc >= 0 && !gsp_sv_eq(format, gsp_sv_of("json")) && !gsp_sv_eq(format, gsp_sv_of("csv")) &&
         !gsp_sv_eq(format, gsp_sv_of("arrow")))
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "format must be json, csv or arrow");
@@ -439,24 +450,47 @@ static const char *type_of(const char *format)
                                         : "application/json";
 }
 
+static int tell_facts(struct gsp_daemon *daemon, const struct question *question,
+                      struct gsp_buf *out, struct gsp_err *err)
+{
+    struct gsp_session *sessions = NULL;
+    struct gsp_frames_stretch *stretches = NULL;
+    struct gsp_query_facts facts = {.host = daemon->host,
+                                    .state_dir = daemon->settings.state_dir,
+                                    .params = gsp_buf_sv(&question->params)};
+    /* The frames first: a session that they all lie in is not missing then. */
+    int rc = gsp_frames_stretches(daemon->frames, &stretches, &facts.stretch_count, err);
+    if (rc == GSP_OK)
+        rc = gsp_sessions_list(daemon->sessions, &sessions, &facts.session_count, err);
+    facts.sessions = sessions;
+    facts.stretches = stretches;
+    if (rc == GSP_OK)
+        gsp_query_facts_put(&facts, out);
+    if (rc == GSP_OK && out->failed)
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the query");
+    free(sessions);
+    free(stretches);
+    return rc;
+}
+
 static void ask(struct gsp_daemon *daemon, const struct question *question, int64_t timeout_ns,
                 struct gsp_http_answer *answer)
 {
-    struct gsp_session *all = NULL;
-    size_t count = 0;
+    gsp_auto_buf facts = {0};
     struct gsp_worker_result result;
     struct gsp_err err = {0};
     const char *const args[] = {"query-worker",    "--format", question->format, "--limit",
                                 question->rows,    "--memory", question->memory, "--timeout",
                                 question->timeout, NULL};
-    gsp_ignore(gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* then none */
+    if (tell_facts(daemon, question, &facts, &err) < 0) {
+        gsp_routes__fail(answer, &err, NULL);
+        return;
+    }
     const struct gsp_worker_order order = {.args = args,
                                            .input = question->sql,
-                                           .extra = {(const char *)all, count * sizeof(*all)},
+                                           .extra = gsp_buf_sv(&facts),
                                            .timeout_ns = timeout_ns};
-    int rc = gsp_worker_run(&order, &result, &err);
-    free(all);
-    if (rc < 0) {
+    if (gsp_worker_run(&order, &result, &err) < 0) {
         gsp_routes__fail(answer, &err, "ask for less, or raise gsprof.query_timeout");
         return;
     }
@@ -476,11 +510,12 @@ void gsp_route_query(struct gsp_route_call *call, struct gsp_http_answer *answer
     struct gsp_settings settings;
     struct question question = {0};
     gsp_routes__settings(daemon, &settings);
-    if (!read_question(call, &settings, &question, answer))
-        return;
-    if (atomic_fetch_add(&daemon->queries, 1) >= QUERIES_MAX)
-        gsp_http_fail(answer, 503, "BUSY", "other queries are running", "try again");
-    else
-        ask(daemon, &question, settings.query_timeout_ns, answer);
-    atomic_fetch_sub(&daemon->queries, 1);
+    if (read_question(call, &settings, &question, answer)) {
+        if (atomic_fetch_add(&daemon->queries, 1) >= QUERIES_MAX)
+            gsp_http_fail(answer, 503, "BUSY", "other queries are running", "try again");
+        else
+            ask(daemon, &question, settings.query_timeout_ns, answer);
+        atomic_fetch_sub(&daemon->queries, 1);
+    }
+    gsp_buf_free(&question.params);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/time.h"
 #include "daemon/routes_internal.h"
 
 /* Names of active sessions that an error lists. */
@@ -28,6 +29,13 @@ static void put_session(struct gsp_json *json, const struct gsp_session *session
     gsp_json_put_str(json, "output_file", session->file);
     gsp_json_put_u64(json, "stack_files", session->stack_files);
     gsp_json_put_u64(json, "stack_gaps", session->stack_gaps);
+    gsp_json_key(json, "freq_ms");
+    if (session->period_ns)
+        gsp_json_f64(json, (double)session->period_ns / (double)GSP_NS_PER_MS);
+    else
+        gsp_json_null(json);
+    gsp_json_key(json, "labels");
+    gsp_json_raw(json, session->labels.len ? session->labels : gsp_sv_of("{}"));
     gsp_json_put_bool(json, "failed", session->failed);
     gsp_json_put_str(json, "error", session->error[0] ? session->error : NULL);
 }
@@ -37,6 +45,13 @@ void gsp_routes__session(struct gsp_json *json, const struct gsp_session *sessio
     gsp_json_obj_begin(json);
     put_session(json, session);
     gsp_json_obj_end(json);
+}
+
+/* The labels of one session, in room. */
+static void add_labels(struct gsp_daemon *daemon, struct gsp_session *session, struct gsp_buf *room)
+{
+    gsp_sessions_labels(daemon->sessions, session->id, room);
+    session->labels = room->failed ? (struct gsp_sv){NULL, 0} : gsp_buf_sv(room);
 }
 
 void gsp_route_sessions(struct gsp_route_call *call, struct gsp_http_answer *answer)
@@ -202,6 +217,7 @@ void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer
     if (rc < 0) {
         gsp_routes__fail(answer, &err, hint);
     } else {
+        session.labels = start.order.labels;
         tell_started(&session, answer);
         gsp_daemon__rewatch(daemon);
     }
@@ -265,6 +281,7 @@ static void stop_named(struct gsp_daemon *daemon, const char *name, struct gsp_h
     struct gsp_json json;
     struct gsp_err err = {0};
     gsp_auto_buf message = {0};
+    gsp_auto_buf labels = {0};
     int rc = stop_one(daemon, name, &session, &err);
     if (rc == GSP_E_NOFILE) {
         tell_unknown(daemon, name, answer);
@@ -277,6 +294,7 @@ static void stop_named(struct gsp_daemon *daemon, const char *name, struct gsp_h
     gsp_buf_printf(&message, "Session %s has ended", name);
     gsp_json_init(&json, &answer->body);
     tell_stopped(&json, gsp_buf_cstr(&message), session.file);
+    add_labels(daemon, &session, &labels);
     gsp_routes__session(&json, &session);
     gsp_json_arr_end(&json);
     gsp_json_obj_end(&json);
@@ -295,10 +313,12 @@ static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
     }
     for (size_t i = 0; i < count; i++) {
         char name[sizeof(all[i].name)];
+        const struct gsp_sv labels = all[i].labels;
         if (!all[i].active)
             continue;
         memcpy(name, all[i].name, sizeof(name));
         int rc = stop_one(daemon, name, &all[stopped], &err);
+        all[stopped].labels = labels;
         if (rc == GSP_OK)
             stopped++;
         else if (rc != GSP_E_NOFILE && first.code == GSP_OK) /* else another was faster */
@@ -352,8 +372,10 @@ void gsp_route_session(struct gsp_route_call *call, struct gsp_http_answer *answ
 {
     struct gsp_session session;
     struct gsp_json json;
+    gsp_auto_buf labels = {0};
     if (!find_session(call, &session, answer))
         return;
+    add_labels(call->daemon, &session, &labels);
     gsp_json_init(&json, &answer->body);
     gsp_json_obj_begin(&json);
     put_session(&json, &session);

@@ -130,12 +130,15 @@ static void describe(const struct gsp_sessions *sessions, const struct session *
                                 .start_ns = s->start_ns,
                                 .end_ns = s->end_ns,
                                 .first_frame = s->first_frame,
+                                .period_ns = s->period_ns,
+                                .id = s->id,
                                 .frame_count = s->frame_count};
     snprintf(out->name, sizeof(out->name), "%s", s->name);
     snprintf(out->file, sizeof(out->file), "%s", s->file);
     snprintf(out->error, sizeof(out->error), "%s", s->error ? s->error : "");
     describe_stacks(s, out);
     if (out->active) {
+        out->period_ns = gsp_frames_period(sessions->frames);
         out->frame_count = gsp_frames_count(sessions->frames, s->first_frame, UINT64_MAX);
         return;
     }
@@ -289,6 +292,7 @@ static int end_session(struct gsp_sessions *sessions, uint32_t slot, uint64_t *m
         return rc;
     s->last_frame = gsp_frames_next_id(sessions->frames) - 1;
     s->end_ns = gsp_realtime_ns();
+    s->period_ns = gsp_frames_period(sessions->frames);
     rc = gsp_sessions__note(sessions, SESSION_ENDS, s, mark, err);
     if (rc) {
         s->last_frame = 0;
@@ -383,13 +387,43 @@ static int by_rank(const void *a, const void *b)
     return x->id > y->id ? -1 : x->id < y->id;
 }
 
+static size_t label_bytes(const struct session *s)
+{
+    return s->labels ? strlen(s->labels) : 0;
+}
+
+/* Room for all sessions, and behind it for their labels. */
+static struct gsp_session *new_list(const struct gsp_sessions *sessions)
+{
+    size_t bytes = (sessions->live + 1) * sizeof(struct gsp_session);
+    for (size_t i = 0; i < sessions->slot_count; i++)
+        if (sessions->slots[i])
+            bytes += label_bytes(sessions->slots[i]);
+    return malloc(bytes);
+}
+
+static void describe_all(const struct gsp_sessions *sessions, struct session *const *all, size_t n,
+                         struct gsp_session *out)
+{
+    char *labels = (char *)(out + n);
+    for (size_t i = 0; i < n; i++) {
+        const size_t len = label_bytes(all[i]);
+        describe(sessions, all[i], &out[i]);
+        if (!len)
+            continue;
+        memcpy(labels, all[i]->labels, len);
+        out[i].labels = (struct gsp_sv){labels, len};
+        labels += len;
+    }
+}
+
 int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out, size_t *count,
                       struct gsp_err *err)
 {
     *out = NULL;
     *count = 0;
     pthread_mutex_lock(&sessions->lock);
-    struct gsp_session *list = calloc(sessions->live + 1, sizeof(*list));
+    struct gsp_session *list = new_list(sessions);
     struct session **sorted = calloc(sessions->live + 1, sizeof(*sorted));
     size_t n = 0;
     for (size_t i = 0; i < sessions->slot_count && list && sorted; i++)
@@ -397,8 +431,8 @@ int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out, s
             sorted[n++] = sessions->slots[i];
     if (n > 1)
         qsort(sorted, n, sizeof(*sorted), by_rank);
-    for (size_t i = 0; i < n; i++)
-        describe(sessions, sorted[i], &list[i]);
+    if (n)
+        describe_all(sessions, sorted, n, list);
     pthread_mutex_unlock(&sessions->lock);
     bool enough = list && sorted;
     free(sorted);
@@ -422,6 +456,17 @@ int gsp_sessions_find(struct gsp_sessions *sessions, const char *name, struct gs
     pthread_mutex_unlock(&sessions->lock);
     return slot == SESSION_NONE ? gsp_err_set(err, GSP_E_NOFILE, 0, "no session '%.150s'", name)
                                 : 0;
+}
+
+void gsp_sessions_labels(struct gsp_sessions *sessions, uint64_t id, struct gsp_buf *out)
+{
+    pthread_mutex_lock(&sessions->lock);
+    for (size_t i = 0; i < sessions->slot_count; i++) {
+        const struct session *s = sessions->slots[i];
+        if (s && s->id == id && s->labels)
+            gsp_buf_puts(out, s->labels);
+    }
+    pthread_mutex_unlock(&sessions->lock);
 }
 
 size_t gsp_sessions_active_count(struct gsp_sessions *sessions)

@@ -64,8 +64,11 @@ struct gsp_session {
     uint64_t last_frame; /* 0 while active */
     uint64_t frame_count;
     uint32_t stack_files;
-    uint32_t stack_gaps; /* in them: while no daemon ran */
-    char error[240];     /* also when stacks could not be had */
+    uint32_t stack_gaps;  /* in them: while no daemon ran */
+    int64_t period_ns;    /* between two frames, now or at its end; 0: not known */
+    uint64_t id;          /* no other session has it */
+    struct gsp_sv labels; /* of gsp_sessions_list() alone: a part of what it gave; else empty */
+    char error[240];      /* also when stacks could not be had */
 };
 
 /* Whether a name can be a session's: not empty, at most 200 bytes of UTF-8, no '/', no control
@@ -93,6 +96,8 @@ GSP_MUST_CHECK int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_s
 /* The newest session of that name; fails with NOFILE. */
 GSP_MUST_CHECK int gsp_sessions_find(struct gsp_sessions *sessions, const char *name,
                                      struct gsp_session *out, struct gsp_err *err);
+/* The labels of the session with that id, appended; nothing when it has none or is gone. */
+void gsp_sessions_labels(struct gsp_sessions *sessions, uint64_t id, struct gsp_buf *out);
 size_t gsp_sessions_active_count(struct gsp_sessions *sessions);
 /* The processes that active sessions want watched, each once; the caller frees *out. */
 GSP_MUST_CHECK int gsp_sessions_pids(struct gsp_sessions *sessions, int32_t **out, size_t *count,

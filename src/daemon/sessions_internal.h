@@ -51,7 +51,8 @@ struct session {
     uint64_t first_frame;
     uint64_t last_frame; /* first_frame - 1: ended without a frame */
     uint64_t frame_count;
-    int64_t retry_ns; /* not before */
+    int64_t period_ns; /* when it ended; 0: not known */
+    int64_t retry_ns;  /* not before */
     struct stacks_part *parts;
     size_t part_count;
     double stack_rate_hz;

@@ -12,7 +12,7 @@
 /* Lines, fields between tabs:
  *   S id first_frame start_ns flags file name labels pids     flags: f force, s stacks, n native,
  *                                                             r and millionths of a hertz
- *   E id last_frame end_ns file
+ *   E id last_frame end_ns file period_ns
  *   A id
  *   W id frame_count
  *   D id
@@ -66,6 +66,7 @@ static void make_line(struct line *line, enum session_change change, const struc
         add_number(line, 1, (int64_t)s->last_frame);
         add_number(line, 2, s->end_ns);
         line->fields[line->count++] = gsp_sv_of(s->file);
+        add_number(line, 3, s->period_ns);
         break;
     case SESSION_IS_SAFE:
         add_number(line, 1, (int64_t)s->frame_count);
@@ -221,8 +222,11 @@ void gsp_sessions__replay(void *ctx, const struct gsp_sv *fields, size_t count)
     gsp_sessions__replay_part(sessions->slots[slot], fields, count);
     struct session *s = sessions->slots[slot];
     int64_t v = 0;
-    if (kind == SESSION_ENDS && count == 5) {
+    if (kind == SESSION_ENDS && (count == 5 || count == 6)) {
+        /* Journals of before have no period. */
         replay_end(sessions, slot, fields);
+        if (count == 6 && gsp_sessions__number(fields[5], &v))
+            s->period_ns = v;
     } else if (kind == SESSION_GOES_ON && s->state == SESSION_ENDED) {
         gsp_sessions__set_state(sessions, s, SESSION_ACTIVE);
         s->end_ns = 0;

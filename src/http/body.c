@@ -135,6 +135,18 @@ static bool whole_number(yyjson_val *value, int64_t min, int64_t max, int64_t *o
     return *out >= min && *out <= max;
 }
 
+int gsp_body_i64(const struct gsp_body *body, const char *name, int64_t *out, struct gsp_err *err)
+{
+    yyjson_val *value = find(body, name);
+    int64_t found = 0;
+    if (!value)
+        return 0;
+    if (!whole_number(value, INT64_MIN, INT64_MAX, &found))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be a whole number", name);
+    *out = found;
+    return 1;
+}
+
 int gsp_body_ints(const struct gsp_body *body, const char *name, int64_t min, int64_t max,
                   struct gsp_body_ints *out, struct gsp_err *err)
 {
@@ -218,6 +230,95 @@ int gsp_body_object(const struct gsp_body *body, const char *name, struct gsp_bu
     gsp_json_init(&json, out);
     write_object(&json, value);
     return out->failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", name) : 1;
+}
+
+int gsp_body_json(const struct gsp_body *body, const char *name, struct gsp_buf *out,
+                  struct gsp_err *err)
+{
+    struct gsp_json json;
+    yyjson_val *value = find(body, name);
+    if (!value)
+        return 0;
+    gsp_json_init(&json, out);
+    write_value(&json, value);
+    return out->failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", name) : 1;
+}
+
+/* False when the value is none that stands for itself. */
+static bool read_scalar(yyjson_val *value, struct gsp_body_scalar *out)
+{
+    if (yyjson_is_str(value)) {
+        out->kind = GSP_SCALAR_TEXT;
+        out->text = (struct gsp_sv){yyjson_get_str(value), yyjson_get_len(value)};
+    } else if (yyjson_is_bool(value)) {
+        out->kind = GSP_SCALAR_BOOL;
+        out->truth = yyjson_get_bool(value);
+    } else if (yyjson_is_int(value)) {
+        out->kind = GSP_SCALAR_I64;
+        return whole_number(value, INT64_MIN, INT64_MAX, &out->whole);
+    } else if (yyjson_is_num(value)) {
+        out->kind = GSP_SCALAR_F64;
+        out->number = yyjson_get_num(value);
+    } else {
+        out->kind = GSP_SCALAR_NULL;
+        return yyjson_is_null(value);
+    }
+    return true;
+}
+
+static const char SCALAR_RULE[] =
+    "a string, a boolean, null, or a number whose whole part 64 bits hold";
+
+static int each_of_array(yyjson_val *array, const char *name,
+                         int (*each)(void *ctx, const struct gsp_body_scalar *value), void *ctx,
+                         struct gsp_err *err)
+{
+    yyjson_arr_iter iter;
+    yyjson_arr_iter_init(array, &iter);
+    size_t place = 1;
+    for (yyjson_val *item = yyjson_arr_iter_next(&iter); item;
+         item = yyjson_arr_iter_next(&iter), place++) {
+        struct gsp_body_scalar value = {0};
+        if (!read_scalar(item, &value))
+            return gsp_err_set(err, GSP_E_USAGE, 0, "value %zu of %s must be %s", place, name,
+                               SCALAR_RULE);
+        int rc = each(ctx, &value);
+        if (rc < 0)
+            return rc;
+    }
+    return 1;
+}
+
+static int each_of_object(yyjson_val *object, const char *name,
+                          int (*each)(void *ctx, const struct gsp_body_scalar *value), void *ctx,
+                          struct gsp_err *err)
+{
+    yyjson_obj_iter iter;
+    yyjson_obj_iter_init(object, &iter);
+    for (yyjson_val *key = yyjson_obj_iter_next(&iter); key; key = yyjson_obj_iter_next(&iter)) {
+        struct gsp_body_scalar value = {.name = {yyjson_get_str(key), yyjson_get_len(key)}};
+        if (!read_scalar(yyjson_obj_iter_get_val(key), &value))
+            return gsp_err_set(err, GSP_E_USAGE, 0, "%.60s of %s must be %s", value.name.p, name,
+                               SCALAR_RULE);
+        int rc = each(ctx, &value);
+        if (rc < 0)
+            return rc;
+    }
+    return 1;
+}
+
+int gsp_body_scalars(const struct gsp_body *body, const char *name,
+                     int (*each)(void *ctx, const struct gsp_body_scalar *value), void *ctx,
+                     struct gsp_err *err)
+{
+    yyjson_val *value = find(body, name);
+    if (!value)
+        return 0;
+    if (yyjson_is_arr(value))
+        return each_of_array(value, name, each, ctx, err);
+    if (yyjson_is_obj(value))
+        return each_of_object(value, name, each, ctx, err);
+    return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an array or an object", name);
 }
 
 int gsp_body_each(const struct gsp_body *body, const char *name,

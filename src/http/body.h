@@ -45,12 +45,43 @@ GSP_MUST_CHECK int gsp_body_bool(const struct gsp_body *body, const char *name, 
                                  struct gsp_err *err);
 GSP_MUST_CHECK int gsp_body_f64(const struct gsp_body *body, const char *name, double *out,
                                 struct gsp_err *err);
+/* A whole number; ones that 64 bits with a sign cannot hold have another type. */
+GSP_MUST_CHECK int gsp_body_i64(const struct gsp_body *body, const char *name, int64_t *out,
+                                struct gsp_err *err);
 /* An array of whole numbers within [min, max]; out->at is the caller's to free. */
 GSP_MUST_CHECK int gsp_body_ints(const struct gsp_body *body, const char *name, int64_t min,
                                  int64_t max, struct gsp_body_ints *out, struct gsp_err *err);
 /* An object, as JSON text. */
 GSP_MUST_CHECK int gsp_body_object(const struct gsp_body *body, const char *name,
                                    struct gsp_buf *out, struct gsp_err *err);
+
+/* A member of any type, as JSON text. */
+GSP_MUST_CHECK int gsp_body_json(const struct gsp_body *body, const char *name, struct gsp_buf *out,
+                                 struct gsp_err *err);
+
+enum gsp_scalar_kind {
+    GSP_SCALAR_NULL,
+    GSP_SCALAR_BOOL,
+    GSP_SCALAR_I64,
+    GSP_SCALAR_F64,
+    GSP_SCALAR_TEXT,
+};
+
+struct gsp_body_scalar {
+    struct gsp_sv name; /* of an object's member; {NULL, 0}: an array's */
+    struct gsp_sv text; /* borrowed from the body, as name is */
+    int64_t whole;
+    double number;
+    enum gsp_scalar_kind kind;
+    bool truth;
+};
+
+/* Calls each for the values of an array, or of an object, in order, until one fails; what it fails
+ * with is the result.  1: found, 0: not there; fails with USAGE when it is neither, or one of its
+ * values is an array or an object or a whole number beyond 64 bits: the message says which. */
+GSP_MUST_CHECK int gsp_body_scalars(const struct gsp_body *body, const char *name,
+                                    int (*each)(void *ctx, const struct gsp_body_scalar *value),
+                                    void *ctx, struct gsp_err *err);
 
 /* Calls each for the objects of an array, in order, until one fails; what it fails with is the
  * result.  1: found, 0: not there; fails with USAGE when it is no array of objects. */

@@ -18,12 +18,18 @@
     X(array_type_child_type)                                                                       \
     X(array_vector_get_child)                                                                      \
     X(bind_add_result_column)                                                                      \
+    X(bind_boolean)                                                                                \
+    X(bind_double)                                                                                 \
     X(bind_get_extra_info)                                                                         \
     X(bind_get_named_parameter)                                                                    \
     X(bind_get_parameter)                                                                          \
+    X(bind_int64)                                                                                  \
+    X(bind_null)                                                                                   \
+    X(bind_parameter_index)                                                                        \
     X(bind_set_bind_data)                                                                          \
     X(bind_set_cardinality)                                                                        \
     X(bind_set_error)                                                                              \
+    X(bind_varchar_length)                                                                         \
     X(close)                                                                                       \
     X(column_count)                                                                                \
     X(column_logical_type)                                                                         \
@@ -80,7 +86,9 @@
     X(logical_type_get_alias)                                                                      \
     X(map_type_key_type)                                                                           \
     X(map_type_value_type)                                                                         \
+    X(nparams)                                                                                     \
     X(open_ext)                                                                                    \
+    X(parameter_name)                                                                              \
     X(pending_error)                                                                               \
     X(pending_execute_task)                                                                        \
     X(pending_prepared_streaming)                                                                  \

@@ -166,3 +166,14 @@ CREATE OR REPLACE MACRO gsprof.compare_runs(a_name, b_name) AS TABLE
         (SELECT max(ts_to) FROM gsprof.run WHERE name = a_name),
         (SELECT min(ts_from) FROM gsprof.run WHERE name = b_name),
         (SELECT max(ts_to) FROM gsprof.run WHERE name = b_name));
+
+-- Of several sessions with that name the newest; while it is active up to the newest frame.
+CREATE OR REPLACE MACRO gsprof.session_frames(the_session) AS TABLE
+    WITH the AS (
+        SELECT first_frame, coalesce(last_frame, 9223372036854775807) AS last_frame
+        FROM session.list
+        WHERE name = the_session
+        ORDER BY ts_ns DESC
+        LIMIT 1)
+    SELECT f.ts_ns, f.host, f.frame_id, f.metric, f.device, f.value
+    FROM session.frame AS f JOIN the ON f.frame_id BETWEEN the.first_frame AND the.last_frame;

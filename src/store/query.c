@@ -302,15 +302,19 @@ static int execute(struct statement *st, duckdb_result *result, struct gsp_err *
     return rc;
 }
 
-int gsp_store_query(struct gsp_store *store, struct gsp_sv sql, struct gsp_rows **out,
-                    struct gsp_sql_error *where, struct gsp_err *err)
+int gsp_store_query_with(struct gsp_store *store, struct gsp_sv sql,
+                         const struct gsp_params *params, struct gsp_rows **out,
+                         struct gsp_sql_error *where, struct gsp_err *err)
 {
     *out = NULL;
     struct statement st = {.store = store, .sql = sql, .where = where};
     int rc = begin(&st, true, err);
     if (rc == GSP_OK) {
         duckdb_result result;
-        rc = execute(&st, &result, err);
+        rc = gsp_store__bind(store->duck, st.prepared, params, err);
+        if (rc == GSP_OK) {
+            rc = execute(&st, &result, err);
+        }
         if (rc == GSP_OK) {
             rc = gsp_store__result_rows(store, &result, out, err);
         } else {
@@ -319,6 +323,12 @@ int gsp_store_query(struct gsp_store *store, struct gsp_sv sql, struct gsp_rows 
     }
     end_statement(&st);
     return rc;
+}
+
+int gsp_store_query(struct gsp_store *store, struct gsp_sv sql, struct gsp_rows **out,
+                    struct gsp_sql_error *where, struct gsp_err *err)
+{
+    return gsp_store_query_with(store, sql, NULL, out, where, err);
 }
 
 static int copy_out(struct statement *st, struct gsp_err *err)

@@ -234,7 +234,7 @@ static int limit_process(const struct gsp_store *store, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int check_open(const struct gsp_store *store, struct gsp_err *err)
+int gsp_store__check_open(const struct gsp_store *store, struct gsp_err *err)
 {
     return store->locked ? gsp_err_set(err, GSP_E_USAGE, 0, "the store is locked") : GSP_OK;
 }
@@ -243,7 +243,7 @@ int gsp_store_add_batch(struct gsp_store *store, struct gsp_batch *batch, struct
 {
     const struct gsp_table *table = gsp_batch_table(batch);
     struct gsp_view *view = NULL;
-    int rc = check_open(store, err);
+    int rc = gsp_store__check_open(store, err);
     if (rc == GSP_OK) {
         rc = gsp_store__view_get(&store->catalog, table->schema, table->name, &view, err);
     }
@@ -261,7 +261,7 @@ int gsp_store_add_live(struct gsp_store *store, const struct gsp_table *table,
                        void *ctx, struct gsp_err *err)
 {
     struct gsp_view *view = NULL;
-    int rc = check_open(store, err);
+    int rc = gsp_store__check_open(store, err);
     if (rc == GSP_OK) {
         rc = gsp_store__view_get(&store->catalog, table->schema, table->name, &view, err);
     }
@@ -291,7 +291,7 @@ static void put_locks(const struct gsp_store *store, struct gsp_buf *sql)
 
 int gsp_store_lock(struct gsp_store *store, struct gsp_err *err)
 {
-    int rc = check_open(store, err);
+    int rc = gsp_store__check_open(store, err);
     if (rc == GSP_OK) {
         rc = gsp_store__catalog_refresh(&store->catalog, err);
     }

@@ -62,6 +62,19 @@ GSP_MUST_CHECK int gsp_store_add_place_after(struct gsp_store *store, const stru
 /* Rows in memory; takes the batch, also on failure. */
 GSP_MUST_CHECK int gsp_store_add_batch(struct gsp_store *store, struct gsp_batch *batch,
                                        struct gsp_err *err);
+/* Rows that are worked out from their numbers when they are read: more than memory holds. */
+struct gsp_computed {
+    uint64_t rows;
+    /* Writes rows [from, from + n) of a column of the table: int64_t, double, or uint32_t (ids of
+     * the batch's strings).  The engine's threads call it, several at once. */
+    void (*read)(const void *ctx, uint32_t column, uint64_t from, size_t n, void *out);
+    void (*free)(void *ctx);
+    void *ctx; /* taken, also on failure */
+};
+/* The batch, which is taken too, has the table, its constants and its strings, and no rows.  The
+ * table has no TEXT and no BOOL columns. */
+GSP_MUST_CHECK int gsp_store_add_computed(struct gsp_store *store, struct gsp_batch *batch,
+                                          const struct gsp_computed *computed, struct gsp_err *err);
 /* Rows that are made when a query scans the table: once a query, by a thread of the engine while
  * the owner waits.  fill appends to an empty batch; its failure is the query's.  ctx is kept. */
 GSP_MUST_CHECK int gsp_store_add_live(struct gsp_store *store, const struct gsp_table *table,
@@ -97,6 +110,31 @@ struct gsp_sql_error {
 GSP_MUST_CHECK int gsp_store_query(struct gsp_store *store, struct gsp_sv sql,
                                    struct gsp_rows **out, struct gsp_sql_error *where,
                                    struct gsp_err *err);
+/* A value for a parameter of a statement. */
+enum gsp_param_kind {
+    GSP_PARAM_NULL,
+    GSP_PARAM_BOOL,
+    GSP_PARAM_I64,
+    GSP_PARAM_F64,
+    GSP_PARAM_TEXT,
+};
+struct gsp_param {
+    struct gsp_sv name; /* of $name; {NULL, 0}: by place, for ? and $1 */
+    struct gsp_sv text; /* UTF-8 */
+    int64_t whole;
+    double number;
+    enum gsp_param_kind kind;
+    bool truth;
+};
+struct gsp_params {
+    const struct gsp_param *at; /* all with names, or none */
+    size_t count;
+};
+/* The same for a statement with parameters; each must get exactly one value, which is never part
+ * of the text.  USAGE also says which one is missing or too many. */
+GSP_MUST_CHECK int gsp_store_query_with(struct gsp_store *store, struct gsp_sv sql,
+                                        const struct gsp_params *params, struct gsp_rows **out,
+                                        struct gsp_sql_error *where, struct gsp_err *err);
 /* The result as a Parquet file (zstd) under the path that was allowed. */
 GSP_MUST_CHECK int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql,
                                            struct gsp_sql_error *where, struct gsp_err *err);

@@ -53,6 +53,9 @@ void gsp_store__warn(struct gsp_store *store, const char *fmt, ...) GSP_PRINTF(2
 /* Runs statements of our own and forgets their result. */
 GSP_MUST_CHECK int gsp_store__run(struct gsp_store *store, const char *sql, struct gsp_err *err);
 
+/* Fails with USAGE once the store is locked: nothing can be added then. */
+GSP_MUST_CHECK int gsp_store__check_open(const struct gsp_store *store, struct gsp_err *err);
+
 /* Makes the views that are stale anew: those that the statement names, for making all takes
  * longer than many a query does; all when it may ask what there is. */
 GSP_MUST_CHECK int gsp_store__views(struct gsp_store *store, struct gsp_sv sql,
@@ -61,6 +64,10 @@ GSP_MUST_CHECK int gsp_store__views(struct gsp_store *store, struct gsp_sv sql,
 GSP_MUST_CHECK int gsp_store__all_views(struct gsp_store *store, bool *made, struct gsp_err *err);
 /* Comments on tables and columns: many statements, so only for queries that ask for them. */
 GSP_MUST_CHECK int gsp_store__comments(struct gsp_store *store, struct gsp_err *err);
+
+/* Gives the parameters of a prepared statement their values.  params may be NULL: none. */
+GSP_MUST_CHECK int gsp_store__bind(const struct gsp_duck *duck, duckdb_prepared_statement prepared,
+                                   const struct gsp_params *params, struct gsp_err *err);
 
 /* The statement that writes the result of a SELECT to the output's temporary name. */
 void gsp_store__copy_sql(const struct gsp_store *store, struct gsp_sv select, struct gsp_buf *out);

@@ -55,7 +55,7 @@ def test_bodies_that_are_no_such_object(serve: Serve) -> None:
     refused(daemon, "POST", "/profiling/start", b'{"name": "' + b"x" * (2 << 20) + b'"}', 413)
     refused(daemon, "POST", "/query", b"{}", 400)
     refused(daemon, "POST", "/query", b'{"sql": 5}', 400)
-    refused(daemon, "POST", "/query", b'{"sql": "SELECT $1", "params": [1]}', 400)
+    refused(daemon, "POST", "/query", b'{"sql": "SELECT $1", "params": [[1]]}', 400)
     refused(daemon, "POST", "/query", b'{"sql": "SELECT 1", "format": "xml"}', 400)
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 

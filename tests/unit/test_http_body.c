@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
+#include <string.h>
 
 #include "http/body.h"
 #include "tap.h"
@@ -130,6 +131,73 @@ TAP_TEST(objects_of_an_array_one_by_one)
     tap_eq_int(gsp_body_each(body, "mixed", add_x, &sum, NULL), GSP_E_USAGE);
     tap_eq_int(gsp_body_each(body, "no", add_x, &sum, NULL), GSP_E_USAGE);
     tap_eq_int(gsp_body_each(body, "bad", add_x, &sum, NULL), GSP_E_FORMAT);
+    gsp_body_free(body);
+}
+
+static int put_scalar(void *ctx, const struct gsp_body_scalar *value)
+{
+    struct gsp_buf *out = ctx;
+    gsp_buf_putsv(out, value->name);
+    switch (value->kind) {
+    case GSP_SCALAR_NULL:
+        gsp_buf_puts(out, "=null ");
+        break;
+    case GSP_SCALAR_BOOL:
+        gsp_buf_printf(out, "=%s ", value->truth ? "true" : "false");
+        break;
+    case GSP_SCALAR_I64:
+        gsp_buf_printf(out, "=%lld ", (long long)value->whole);
+        break;
+    case GSP_SCALAR_F64:
+        gsp_buf_printf(out, "=%g ", value->number);
+        break;
+    case GSP_SCALAR_TEXT:
+        gsp_buf_printf(out, "='%.*s' ", (int)value->text.len, value->text.p);
+        break;
+    }
+    return out->len > 200 ? GSP_E_LIMIT : GSP_OK;
+}
+
+static void check_scalars(const char *json, int wanted_rc, const char *wanted)
+{
+    gsp_auto_buf text = {0};
+    gsp_auto_buf out = {0};
+    struct gsp_err err = {0};
+    gsp_buf_printf(&text, "{\"p\": %s}", json);
+    struct gsp_body *body = read_ok(gsp_buf_cstr(&text));
+    tap_eq_int(gsp_body_scalars(body, "p", put_scalar, &out, &err), wanted_rc);
+    if (wanted_rc < 0)
+        tap_check(strstr(err.msg, wanted) != NULL);
+    else
+        tap_eq_str(gsp_buf_cstr(&out), wanted);
+    gsp_body_free(body);
+}
+
+TAP_TEST(scalars_by_place_and_by_name)
+{
+    check_scalars("[1, -2.5, \"a\", true, null, -9223372036854775808]", 1,
+                  "=1 =-2.5 ='a' =true =null =-9223372036854775808 ");
+    check_scalars("{\"a\": 1, \"b\": \"x\"}", 1, "a=1 b='x' ");
+    check_scalars("[]", 1, "");
+    check_scalars("null", 0, "");
+    check_scalars("[1, [2]]", GSP_E_USAGE, "value 2 of p");
+    check_scalars("[18446744073709551615]", GSP_E_USAGE, "value 1 of p");
+    check_scalars("{\"a\": {}}", GSP_E_USAGE, "a of p");
+    check_scalars("\"text\"", GSP_E_USAGE, "must be an array or an object");
+}
+
+TAP_TEST(whole_numbers_and_any_member)
+{
+    struct gsp_body *body = read_ok("{\"n\": 1794806770654089866, \"x\": 1.5, \"l\": [1, {}]}");
+    gsp_auto_buf out = {0};
+    int64_t n = 0;
+    tap_eq_int(gsp_body_i64(body, "n", &n, NULL), 1);
+    tap_eq_int(n, INT64_C(1794806770654089866));
+    tap_eq_int(gsp_body_i64(body, "no", &n, NULL), 0);
+    tap_eq_int(gsp_body_i64(body, "x", &n, NULL), GSP_E_USAGE);
+    tap_eq_int(gsp_body_json(body, "l", &out, NULL), 1);
+    tap_eq_str(gsp_buf_cstr(&out), "[1,{}]");
+    tap_eq_int(gsp_body_json(body, "no", &out, NULL), 0);
     gsp_body_free(body);
 }
 

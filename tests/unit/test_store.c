@@ -366,4 +366,117 @@ TAP_TEST(files_and_rows_are_one_table)
     tap_eq_int(rmdir(folder), 0);
 }
 
+/* The answer to a statement with parameters, as ask() gives it. */
+static const char *ask_with(struct gsp_store *store, const char *sql,
+                            const struct gsp_param *params, size_t count, struct gsp_buf *out)
+{
+    struct gsp_rows *rows = NULL;
+    struct gsp_err err = {0};
+    struct gsp_batch_view view;
+    gsp_buf_clear(out);
+    int rc = gsp_store_query_with(store, gsp_sv_of(sql), &(struct gsp_params){params, count}, &rows,
+                                  NULL, &err);
+    if (rc < 0)
+        gsp_buf_printf(out, "! %s %s", gsp_err_name(rc), err.msg);
+    else if (gsp_rows_next(rows, &view, NULL) == 1)
+        for (size_t c = 0; c < rows->column_count; c++) {
+            gsp_buf_puts(out, c ? "," : "");
+            put_value(out, &rows->columns[c], &view.values[c], 0);
+        }
+    gsp_rows_free(rows);
+    return gsp_buf_cstr(out);
+}
+
+TAP_TEST(parameters_are_values)
+{
+    struct gsp_store *store = trace_store();
+    gsp_auto_buf out = {0};
+    const struct gsp_param three[] = {{.kind = GSP_PARAM_I64, .whole = 7},
+                                      {.kind = GSP_PARAM_TEXT, .text = gsp_sv_of("' OR 1=1 --")},
+                                      {.kind = GSP_PARAM_NULL}};
+    const struct gsp_param named[] = {
+        {.name = gsp_sv_of("m"), .kind = GSP_PARAM_TEXT, .text = gsp_sv_of("alpha")},
+        {.name = gsp_sv_of("d"), .kind = GSP_PARAM_F64, .number = 0.5}};
+    const struct gsp_param truth = {.kind = GSP_PARAM_BOOL, .truth = true};
+    const struct gsp_param nul = {.kind = GSP_PARAM_TEXT, .text = {"a\0b", 3}};
+    tap_eq_str(ask_with(store, "SELECT ?, ?, ?", three, 3, &out), "7,' OR 1=1 --,NULL");
+    tap_eq_str(ask_with(store, "SELECT $2, $1, $1, $3", three, 3, &out), "' OR 1=1 --,7,7,NULL");
+    tap_eq_str(ask_with(store, "SELECT NOT ?", &truth, 1, &out), "false");
+    tap_eq_str(ask_with(store,
+                        "SELECT count(*) FROM python.torch_trace WHERE module = $m AND "
+                        "duration > $d",
+                        named, 2, &out),
+               "1");
+    tap_eq_str(ask_with(store, "SELECT ?, ?", three, 1, &out),
+               "! USAGE there is no value for the parameter $2");
+    tap_eq_str(ask_with(store, "SELECT ?", NULL, 0, &out),
+               "! USAGE there is no value for the parameter $1");
+    tap_eq_str(ask_with(store, "SELECT $3", three, 1, &out),
+               "! USAGE there is no $1: the parameters must be numbered without a gap");
+    tap_eq_str(ask_with(store, "SELECT ?", three, 3, &out),
+               "! USAGE the statement has 1 parameter, not 3");
+    tap_eq_str(ask_with(store, "SELECT $m", named, 2, &out),
+               "! USAGE the statement has no parameter $d");
+    tap_eq_str(ask_with(store, "SELECT $x", named, 1, &out),
+               "! USAGE the statement has no parameter $m");
+    tap_eq_str(ask_with(store, "SELECT $m", three, 1, &out),
+               "! USAGE there is no value for the parameter $m");
+    tap_eq_str(ask_with(store, "SELECT ?", &nul, 1, &out),
+               "! USAGE the value of the parameter $1 has a NUL in it");
+    tap_eq_str(ask_with(store, "SELECT 1", NULL, 0, &out), "1");
+    gsp_store_close(store);
+}
+
+static void read_squares(const void *ctx, uint32_t column, uint64_t from, size_t n, void *out)
+{
+    (void)ctx;
+    for (size_t i = 0; i < n; i++) {
+        const int64_t row = (int64_t)(from + i);
+        if (column == 6)
+            ((double *)out)[i] = row % 10 == 3 ? gsp_null_f64() : (double)(row * row);
+        else if (column >= 3)
+            ((uint32_t *)out)[i] = column == 4 ? (uint32_t)(row % 3) : GSP_NULL_STR;
+        else
+            ((int64_t *)out)[i] = row;
+    }
+}
+
+static void count_free(void *ctx)
+{
+    ++*(int *)ctx;
+}
+
+TAP_TEST(rows_that_are_worked_out)
+{
+    struct gsp_store *store = open_store(NULL);
+    struct gsp_batch *batch = NULL;
+    gsp_auto_buf out = {0};
+    int freed = 0;
+    tap_require(gsp_batch_new(gsp_table_at(GSP_TABLE_session_frame), "node1", GSP_NULL_I64,
+                              GSP_NULL_I64, &batch, NULL) == GSP_OK);
+    tap_eq_int(gsp_batch_intern(batch, gsp_sv_of("one")), 1);
+    tap_eq_int(gsp_batch_intern(batch, gsp_sv_of("two")), 2);
+    const struct gsp_computed squares = {1000000, read_squares, count_free, &freed};
+    tap_require(gsp_store_add_computed(store, batch, &squares, NULL) == GSP_OK);
+    lock_store(store);
+    tap_eq_str(ask(store,
+                   "SELECT count(*), count(value), sum(frame_id), max(value), min(host) "
+                   "FROM session.frame",
+                   &out),
+               "1000000,900000,499999500000,9.99998e+11,node1");
+    tap_eq_str(ask(store,
+                   "SELECT metric, count(*) FROM session.frame GROUP BY metric "
+                   "ORDER BY metric NULLS FIRST",
+                   &out),
+               "NULL,333334;one,333333;two,333333");
+    tap_eq_str(ask(store, "SELECT value FROM session.frame WHERE frame_id = 777", &out), "603729");
+    tap_eq_str(ask(store,
+                   "SELECT count(*), min(ts_ns), max(ts_ns) FROM "
+                   "gsprof_rows('session.frame', ts_from := 100, ts_to := 2000)",
+                   &out),
+               "1901,100,2000");
+    gsp_store_close(store);
+    tap_eq_int(freed, 1);
+}
+
 TAP_MAIN()

@@ -82,6 +82,36 @@ static void fill_runs(struct gsp_batch *batch, int64_t rank)
     tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
 }
 
+static void fill_sessions(struct gsp_batch *batch, int64_t rank)
+{
+    (void)rank;
+    for (int64_t i = 0; i < 3; i++) {
+        const bool is_second = i == 1;
+        const struct gsp_row_session_list row = {
+            .ts_ns = START + i * 100 * MS,
+            .name = gsp_batch_intern(batch, gsp_sv_of(i < 2 ? "epoch_5" : "all")),
+            .status = gsp_batch_intern(batch, gsp_sv_of(i < 2 ? "done" : "active")),
+            .first_frame = 2 * i + 1,
+            .last_frame = i == 2 ? GSP_NULL_I64 : 2 * i + (is_second ? 3 : 2),
+            .end_ns = i == 2 ? GSP_NULL_I64 : START + 900 * MS,
+            .freq_ms = 200};
+        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    }
+}
+
+static void fill_frames(struct gsp_batch *batch, int64_t rank)
+{
+    (void)rank;
+    for (int64_t i = 1; i <= 8; i++) {
+        const struct gsp_row_session_frame row = {
+            .ts_ns = START + i * 200 * MS,
+            .frame_id = i,
+            .metric = gsp_batch_intern(batch, gsp_sv_of("system.cpu.util_percent")),
+            .value = (double)i};
+        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    }
+}
+
 /* A sample each 10 ms for 2 s: two of three in load() below main(), else in main() alone.
  * In the second half all are in load(). */
 static struct gsp_profile *profile(void)
@@ -112,6 +142,8 @@ static struct gsp_store *open_store(void)
     add_batch(store, GSP_TABLE_python_torch_trace, 7, 0, fill_trace);
     add_batch(store, GSP_TABLE_gpu_metrics, GSP_NULL_I64, GSP_NULL_I64, fill_gpu);
     add_batch(store, GSP_TABLE_gsprof_run, GSP_NULL_I64, GSP_NULL_I64, fill_runs);
+    add_batch(store, GSP_TABLE_session_list, GSP_NULL_I64, GSP_NULL_I64, fill_sessions);
+    add_batch(store, GSP_TABLE_session_frame, GSP_NULL_I64, GSP_NULL_I64, fill_frames);
     struct gsp_profile *p = profile();
     tap_require(gsp_store_add_profile(store, p, &err) == GSP_OK);
     gsp_profile_free(p);
@@ -208,6 +240,9 @@ TAP_TEST(answers_are_right)
     check(store, "SELECT rank, steps, slowest FROM gsprof.stragglers()", "1 20 19\n0 20 1\n");
     check(store, "SELECT func, a_self_pct, b_self_pct FROM gsprof.compare_runs('before', 'after')",
           "load 66 100\nmain 34 0\n");
+    check(store, "SELECT frame_id FROM gsprof.session_frames('epoch_5') ORDER BY 1", "3\n4\n5\n");
+    check(store, "SELECT max(frame_id) FROM gsprof.session_frames('all')", "8\n");
+    check(store, "SELECT max(frame_id) FROM gsprof.session_frames('none')", "NULL\n");
     gsp_store_close(store);
 }
 

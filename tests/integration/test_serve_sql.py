@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a client sees of sessions and frames in SQL, and the ways to ask: values apart from the
+statement, a Unix socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Iterator, List, Tuple
+
+import pytest
+
+from serving import Daemon
+from support import EXIT_NOWRITE, EXIT_USAGE, PATIENCE_S, gsprof
+
+
+@pytest.fixture(name="daemon")
+def _daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    monkeypatch.delenv("GSPROF_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    daemon = Daemon(tmp_path, "--freq", "20ms", "--socket", tmp_path / "s")
+    yield daemon
+    daemon.end()
+
+
+def rows(daemon: Daemon, sql: str, params: object = None) -> List[Any]:
+    answer = daemon.post("/query", {"sql": sql, "params": params})
+    assert isinstance(answer, list)
+    return answer
+
+
+def test_frames_are_rows(daemon: Daemon) -> None:
+    daemon.post("/profiling/start", {"name": "outer", "labels": {"lr": "3e-4", "n": [1, 2]}})
+    daemon.frames(3)
+    daemon.post("/profiling/start", {"name": "inner"})
+    daemon.frames(3)
+    daemon.post("/profiling/stop", {"name": "inner"})
+    daemon.frames(2)
+    # A frame that is in the log when the question begins is in the answer.
+    newest = daemon.get("/status")["frame_id_counter"]
+    count = "count(DISTINCT frame_id) AS n, min(frame_id) AS low, max(frame_id) AS high"
+    whole = rows(daemon, f"SELECT {count} FROM session.frame")[0]
+    assert whole["low"] == 1 and whole["n"] == whole["high"] >= newest
+    inner = rows(daemon, f"SELECT {count} FROM gsprof.session_frames('inner')")[0]
+    both = rows(
+        daemon, f"SELECT {count} FROM session.frame WHERE sessions = ?", ['["inner","outer"]']
+    )
+    assert both == [inner]
+    # The same numbers as in the session's file.
+    made = json.loads((daemon.output / "inner.json").read_text(encoding="utf-8"))
+    assert inner["n"] == len(made["frames"])
+    asked = rows(
+        daemon,
+        "SELECT avg(value) AS mean, max(value) AS high FROM gsprof.session_frames(?)"
+        " WHERE metric = ? AND device IS NULL",
+        ["inner", "system.memory.used_bytes"],
+    )[0]
+    told = {row["metric"]: row for row in made["summary"] if row["device"] is None}
+    memory = told["system.memory.used_bytes"]
+    assert asked["mean"] == pytest.approx(memory["mean"]) and asked["high"] == memory["max"]
+    # Also after a restart: the log is what is asked.
+    assert daemon.stop() == 0
+    daemon.start()
+    again = rows(daemon, f"SELECT {count} FROM gsprof.session_frames('inner')")[0]
+    assert again == inner
+    table = gsprof("query", f"127.0.0.1:{daemon.port}", "SELECT max(frame_id) FROM session.frame")
+    assert "(1 row)" in table.out
+
+
+def test_sessions_show_labels_and_rate(daemon: Daemon) -> None:
+    labels = {"lr": "3e-4", "n": [1, {"deep": None}], "ä": "ö"}
+    started = daemon.post("/profiling/start", {"name": "a", "labels": labels})
+    daemon.post("/profiling/start", {"name": "plain"})
+    assert started["session"]["labels"] == labels and started["session"]["freq_ms"] == 20
+    for answer in (
+        daemon.get("/profiling/sessions")["sessions"],
+        daemon.get("/status")["active_sessions"],
+        [daemon.get("/profiling/sessions/plain"), daemon.get("/profiling/sessions/a")],
+    ):
+        assert [(s["name"], s["labels"], s["freq_ms"]) for s in answer] == [
+            ("plain", {}, 20),
+            ("a", labels, 20),
+        ]
+    assert daemon.ask("PUT", "/config", {"sample_rate": 0.05})[0] == 200
+    assert daemon.get("/profiling/sessions/plain")["freq_ms"] == 50
+    daemon.frames(2)
+    assert daemon.post("/profiling/stop", {"name": "a"})["stopped"][0]["labels"] == labels
+    assert daemon.ask("PUT", "/config", {"sample_rate": 0.02})[0] == 200
+    daemon.frames(2)
+    asked = "SELECT name, freq_ms, labels, status FROM session.list ORDER BY name"
+    first, second = rows(daemon, asked)
+    assert json.loads(first["labels"]) == labels and second["labels"] is None
+    assert (first["freq_ms"], second["freq_ms"]) == (50, 20)
+    # What was so at its end is still so for the next daemon.
+    daemon.stop()
+    daemon.start()
+    assert rows(daemon, asked)[0] == first
+    ended = daemon.post("/profiling/stop", {})["stopped"]
+    assert [s["name"] for s in ended] == ["plain"]
+
+
+def test_parameters(daemon: Daemon) -> None:
+    evil = "x'); DROP TABLE session.list; --"
+    assert rows(daemon, "SELECT ? AS a, ? AS b, ? AS c, ? AS d", [evil, 2**62, None, True]) == [
+        {"a": evil, "b": 2**62, "c": None, "d": True}
+    ]
+    assert rows(daemon, "SELECT $b || $a AS x", {"a": "1", "b": "2"}) == [{"x": "21"}]
+    assert rows(daemon, "SELECT $2 - $1 AS x", [1, 3.5]) == [{"x": 2.5}]
+    assert rows(daemon, "SELECT 1 AS x", []) == [{"x": 1}]
+    wrong: List[Tuple[str, object, str]] = [
+        ("SELECT ?, ?", [1], "$2"),
+        ("SELECT ?", None, "$1"),
+        ("SELECT ?", [1, 2], "has 1 parameter, not 2"),
+        ("SELECT $a", {"a": 1, "b": 2}, "$b"),
+        ("SELECT $a", {}, "$a"),
+        ("SELECT $a", [1], "$a"),
+        ("SELECT ?", [[1]], "value 1 of params"),
+        ("SELECT $a", {"a": {}}, "a of params"),
+        ("SELECT ?", [2**64 - 1], "value 1 of params"),
+        ("SELECT ?", 7, "params must be"),
+        ("SELECT ?", "x", "params must be"),
+        ("SELECT ?::INTEGER + 1", ["x"], "'x'"),
+        ("SELECT 1", [0] * 2000, "params has more than"),
+    ]
+    for sql, params, word in wrong:
+        status, answer = daemon.ask("POST", "/query", {"sql": sql, "params": params})
+        assert (status, word in answer["error"]["message"]) == (400, True), (sql, params, answer)
+
+
+def test_unix_socket(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    at = f"unix:{path}"
+    assert stat.S_ISSOCK(path.stat().st_mode) and path.stat().st_mode & 0o777 == 0o600
+    gsprof("http-profile", at, "--name", "x")
+    assert "x" in gsprof("http-sessions", at).out
+    assert "frame_id_counter" in gsprof("http-status", at).out
+    assert "sample_rate" in gsprof("config", at).out
+    assert json.loads(gsprof("query", at, "SELECT name FROM session.list", "-f", "json").out) == [
+        {"name": "x"}
+    ]
+    assert json.loads(gsprof(at, "query", "SELECT 1 AS n", "-f", "json").out) == [{"n": 1}]
+    gsprof("http-stop", at, "--name", "x")
+    # One that is in use is another's; one that a killed daemon left is ours.
+    refused = gsprof(
+        "serve",
+        "--port",
+        "0",
+        "--socket",
+        path,
+        status=EXIT_NOWRITE,
+        env={"XDG_STATE_HOME": str(tmp_path / "other")},
+    )
+    assert "in use" in refused.err
+    daemon.end()
+    assert path.exists()
+    daemon.start()
+    gsprof("http-status", at)
+    assert daemon.stop() == 0 and not path.exists()
+    assert "serve --socket" in gsprof("http-status", at, status=None).err
+    long = tmp_path / ("x" * 120)
+    gsprof(
+        "serve",
+        "--port",
+        "0",
+        "--socket",
+        long,
+        status=EXIT_USAGE,
+        env={"XDG_STATE_HOME": str(tmp_path / "o")},
+    )
+
+
+# Asks as another user; the folder lets it.
+STRANGER = """
+import os, socket, sys
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.sendall(b"GET /status HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
+print(s.recv(100).split()[1].decode())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_is_refused(daemon: Daemon, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_mode & 0o001 == 0:
+            folder.chmod(folder.stat().st_mode | 0o001)
+    ask = [sys.executable, "-c", STRANGER, str(path)]
+    said = subprocess.run(ask, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert "PermissionError" in said.stderr
+    # Not by the mode alone: who opens it up does not let others in.
+    path.chmod(0o666)
+    said = subprocess.run(ask, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert said.stdout.strip() == "403", said
+    assert daemon.get("/health")["status"] == "ok"
