@@ -135,31 +135,51 @@ static void put_losses(struct gsp_daemon *daemon, struct gsp_json *json)
     gsp_json_obj_end(json);
 }
 
-static void put_sessions(struct gsp_json *json, const struct gsp_session *all, size_t count)
+/* The sessions that an answer shows. */
+struct shown {
+    struct gsp_session *first;
+    size_t first_count;
+    struct gsp_session *failed;
+    size_t failed_count;
+    struct gsp_sessions_counts counts;
+};
+
+static void shown_fill(struct gsp_sessions *sessions, struct shown *out)
 {
-    size_t active = 0;
-    size_t failed = 0;
-    for (size_t i = 0; i < count; i++) {
-        active += all[i].active;
-        failed += all[i].failed;
-    }
-    gsp_json_put_bool(json, "is_profiling", active > 0);
-    gsp_json_put_str(json, "output_filename", active ? all[0].file : "");
-    gsp_json_put_u64(json, "total_sessions", count);
-    gsp_json_put_u64(json, "active_session_count", active);
+    *out = (struct shown){.first = calloc(SESSIONS_SHOWN, sizeof(*out->first))};
+    /* Without memory they are counted, and none is shown. */
+    out->first_count = gsp_sessions_first(sessions, false, out->first,
+                                          out->first ? SESSIONS_SHOWN : 0, &out->counts);
+    if (out->counts.failed)
+        out->failed = calloc(SESSIONS_SHOWN, sizeof(*out->failed));
+    if (out->failed)
+        out->failed_count =
+            gsp_sessions_first(sessions, true, out->failed, SESSIONS_SHOWN, &out->counts);
+}
+
+static void shown_free(struct shown *shown)
+{
+    free(shown->first);
+    free(shown->failed);
+}
+
+static void put_sessions(struct gsp_json *json, const struct shown *shown)
+{
+    const struct gsp_sessions_counts *counts = &shown->counts;
+    const bool any = shown->first_count && shown->first[0].active;
+    gsp_json_put_bool(json, "is_profiling", counts->active > 0);
+    gsp_json_put_str(json, "output_filename", any ? shown->first[0].file : "");
+    gsp_json_put_u64(json, "total_sessions", counts->total);
+    gsp_json_put_u64(json, "active_session_count", counts->active);
     gsp_json_key(json, "active_sessions");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < active && i < SESSIONS_SHOWN; i++)
-        gsp_routes__session(json, &all[i]);
+    for (size_t i = 0; i < shown->first_count && shown->first[i].active; i++)
+        gsp_routes__session(json, &shown->first[i]);
     gsp_json_arr_end(json);
     gsp_json_key(json, "failed_sessions");
     gsp_json_arr_begin(json);
-    for (size_t i = 0, shown = 0; i < count && shown < failed && shown < SESSIONS_SHOWN; i++) {
-        if (!all[i].failed)
-            continue;
-        gsp_routes__session(json, &all[i]);
-        shown++;
-    }
+    for (size_t i = 0; i < shown->failed_count; i++)
+        gsp_routes__session(json, &shown->failed[i]);
     gsp_json_arr_end(json);
 }
 
@@ -194,7 +214,7 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_json *json)
 }
 
 /* Makes the answer to /status anew; under the daemon's lock. */
-static void make_status(struct gsp_daemon *daemon, const struct gsp_session *all, size_t count)
+static void make_status(struct gsp_daemon *daemon, const struct shown *shown)
 {
     struct gsp_json json;
     gsp_buf_clear(&daemon->status);
@@ -202,7 +222,7 @@ static void make_status(struct gsp_daemon *daemon, const struct gsp_session *all
     gsp_json_obj_begin(&json);
     put_self(daemon, &json);
     put_gpus(daemon, &json);
-    put_sessions(&json, all, count);
+    put_sessions(&json, shown);
     put_sources(daemon, &json);
     put_losses(daemon, &json);
     gsp_json_obj_end(&json);
@@ -214,37 +234,35 @@ void gsp_route_status(struct gsp_route_call *call, struct gsp_http_answer *answe
 {
     struct gsp_daemon *daemon = call->daemon;
     const uint64_t serial = atomic_load(&daemon->serial) + 1;
-    struct gsp_session *all = NULL;
-    size_t count = 0;
+    struct shown shown = {.first = NULL};
     pthread_mutex_lock(&daemon->lock);
     if (daemon->status_serial != serial) {
         pthread_mutex_unlock(&daemon->lock);
-        gsp_ignore(gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* then none */
+        shown_fill(daemon->sessions, &shown);
         pthread_mutex_lock(&daemon->lock);
-        make_status(daemon, all, count);
+        make_status(daemon, &shown);
         daemon->status_serial = serial;
     }
     gsp_buf_put(&answer->body, daemon->status.p, daemon->status.len);
     pthread_mutex_unlock(&daemon->lock);
-    free(all);
+    shown_free(&shown);
 }
 
 void gsp_route_root(struct gsp_route_call *call, struct gsp_http_answer *answer)
 {
     struct gsp_daemon *daemon = call->daemon;
-    struct gsp_session *all = NULL;
-    size_t count = 0;
+    struct shown shown;
     struct gsp_buf *out = &answer->body;
     const char *token = gsp_http_query(call->request, "token");
-    gsp_ignore(gsp_sessions_list(daemon->sessions, &all, &count, NULL)); /* then none */
+    shown_fill(daemon->sessions, &shown);
     gsp_buf_puts(out, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">"
                       "<meta name=\"viewport\" content=\"width=device-width\">"
                       "<title>gsprof</title><style>body{font:16px/1.5 system-ui,sans-serif;"
                       "margin:2em auto;max-width:60em;padding:0 1em}td,th{text-align:left;"
                       "padding:.2em 1em .2em 0}</style>\n<h1>gsprof on ");
     gsp_buf_xml(out, gsp_sv_of(daemon->host));
-    gsp_buf_printf(out, "</h1>\n<p>%zu sessions, %zu of them active; %llu frames.</p>\n<p>", count,
-                   gsp_sessions_active_count(daemon->sessions),
+    gsp_buf_printf(out, "</h1>\n<p>%zu sessions, %zu of them active; %llu frames.</p>\n<p>",
+                   shown.counts.total, shown.counts.active,
                    (unsigned long long)(gsp_frames_next_id(daemon->frames) - 1));
     static const char *const links[] = {
         "/status", "/profiling/sessions", "/metrics/latest", "/metrics", "/targets",
@@ -258,16 +276,17 @@ void gsp_route_root(struct gsp_route_call *call, struct gsp_http_answer *answer)
         gsp_buf_printf(out, "\">%s</a> ", links[i]);
     }
     gsp_buf_puts(out, "</p>\n<table><tr><th>session<th>state<th>frames<th>file</tr>\n");
-    for (size_t i = 0; i < count && i < SESSIONS_SHOWN; i++) {
+    for (size_t i = 0; i < shown.first_count; i++) {
+        const struct gsp_session *session = &shown.first[i];
         gsp_buf_puts(out, "<tr><td>");
-        gsp_buf_xml(out, gsp_sv_of(all[i].name));
-        gsp_buf_printf(out, "<td>%s<td>%llu<td>", all[i].active ? "active" : "done",
-                       (unsigned long long)all[i].frame_count);
-        gsp_buf_xml(out, gsp_sv_of(all[i].file));
+        gsp_buf_xml(out, gsp_sv_of(session->name));
+        gsp_buf_printf(out, "<td>%s<td>%llu<td>", session->active ? "active" : "done",
+                       (unsigned long long)session->frame_count);
+        gsp_buf_xml(out, gsp_sv_of(session->file));
         gsp_buf_puts(out, "</tr>\n");
     }
     gsp_buf_puts(out, "</table>\n");
-    free(all);
+    shown_free(&shown);
 }
 
 void gsp_route_clients(struct gsp_route_call *call, struct gsp_http_answer *answer)

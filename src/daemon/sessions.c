@@ -107,6 +107,11 @@ void gsp_sessions_close(struct gsp_sessions *sessions)
     free(sessions);
 }
 
+static bool has_failed(const struct session *s)
+{
+    return s->state == SESSION_ENDED && s->error;
+}
+
 static void describe_stacks(const struct session *s, struct gsp_session *out)
 {
     struct stacks_sums sums;
@@ -126,7 +131,7 @@ static void describe(const struct gsp_sessions *sessions, const struct session *
 {
     *out = (struct gsp_session){.active = s->state == SESSION_ACTIVE,
                                 .stacks = s->stacks,
-                                .failed = s->state == SESSION_ENDED && s->error,
+                                .failed = has_failed(s),
                                 .start_ns = s->start_ns,
                                 .end_ns = s->end_ns,
                                 .first_frame = s->first_frame,
@@ -443,6 +448,45 @@ int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out, s
     *out = list;
     *count = n;
     return 0;
+}
+
+/* Puts a session to its place among the first; worth how many those are then. */
+static size_t rank_in(const struct session **first, size_t count, size_t max,
+                      const struct session *s)
+{
+    size_t at = count;
+    while (at > 0 && by_rank(&s, &first[at - 1]) < 0)
+        at--;
+    if (at == max)
+        return count;
+    count += count < max;
+    memmove(&first[at + 1], &first[at], (count - at - 1) * sizeof(const struct session *));
+    first[at] = s;
+    return count;
+}
+
+size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp_session *out,
+                          size_t max, struct gsp_sessions_counts *counts)
+{
+    const struct session **first = calloc(max + 1, sizeof(const struct session *));
+    size_t n = 0;
+    pthread_mutex_lock(&sessions->lock);
+    *counts = (struct gsp_sessions_counts){.total = sessions->live,
+                                           .active = sessions->counts[SESSION_ACTIVE]};
+    /* New ones are mostly at the end, so most of the others need one comparison. */
+    for (size_t i = sessions->slot_count; i-- > 0 && first;) {
+        const struct session *s = sessions->slots[i];
+        if (!s)
+            continue;
+        counts->failed += has_failed(s);
+        if (!failed || has_failed(s))
+            n = rank_in(first, n, max, s);
+    }
+    for (size_t i = 0; i < n; i++)
+        describe(sessions, first[i], &out[i]);
+    pthread_mutex_unlock(&sessions->lock);
+    free(first);
+    return n;
 }
 
 int gsp_sessions_find(struct gsp_sessions *sessions, const char *name, struct gsp_session *out,

@@ -93,6 +93,15 @@ GSP_MUST_CHECK int gsp_sessions_delete(struct gsp_sessions *sessions, const char
 /* A copy of all, active ones first, then the newest; the caller frees *out. */
 GSP_MUST_CHECK int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out,
                                      size_t *count, struct gsp_err *err);
+struct gsp_sessions_counts {
+    size_t total;
+    size_t active;
+    size_t failed;
+};
+/* The first max of that list, or of the failed ones alone, and how many there are: what is asked
+ * for often must not cost more with every session.  Worth how many are in out. */
+size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp_session *out,
+                          size_t max, struct gsp_sessions_counts *counts);
 /* The newest session of that name; fails with NOFILE. */
 GSP_MUST_CHECK int gsp_sessions_find(struct gsp_sessions *sessions, const char *name,
                                      struct gsp_session *out, struct gsp_err *err);

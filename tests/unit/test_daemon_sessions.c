@@ -636,6 +636,37 @@ static struct gsp_stacks_ticket begin_stacks(struct state *state, const char *fi
     return ticket;
 }
 
+TAP_TEST(the_first_are_those_of_the_whole_list)
+{
+    struct state *state = new_state();
+    struct gsp_session first[8];
+    struct gsp_session *list = NULL;
+    struct gsp_sessions_counts counts;
+    size_t n = 0;
+    for (int i = 0; i < 30; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "s%d", i);
+        tap_eq_int(start(state, name, NULL), 0);
+        if (i % 4 == 3)
+            tap_eq_int(gsp_sessions_delete(state->sessions, name, NULL), 0);
+        if (i % 4 == 2)
+            tap_eq_int(stop(state, name, NULL), 0);
+    }
+    tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
+    tap_eq_int(n, 23);
+    for (size_t max = 0; max <= GSP_COUNT(first); max++) {
+        tap_eq_int(gsp_sessions_first(state->sessions, false, first, max, &counts), max);
+        for (size_t i = 0; i < max; i++)
+            tap_eq_str(first[i].name, list[i].name);
+    }
+    tap_eq_int(counts.total, 23);
+    tap_eq_int(counts.active, 16);
+    tap_eq_int(counts.failed, 0);
+    tap_eq_int(gsp_sessions_first(state->sessions, true, first, GSP_COUNT(first), &counts), 0);
+    free(list);
+    end_state(state);
+}
+
 TAP_TEST(recordings_that_were_cut_are_wanted_again)
 {
     struct state *state = new_state();
