@@ -128,8 +128,7 @@ static struct gsp_lane *take_free(struct gsp_ring *ring, uint32_t tid)
     return NULL;
 }
 
-/* The file behind ring->fd, unless the process has closed the descriptor under us. */
-static bool is_our_file(const struct gsp_ring *ring)
+bool gsp_ring__is_our_file(const struct gsp_ring *ring)
 {
     struct stat st;
     return fstat(ring->fd, &st) == 0 && st.st_dev == ring->dev && st.st_ino == ring->ino;
@@ -138,7 +137,8 @@ static bool is_our_file(const struct gsp_ring *ring)
 static bool map_lane(struct gsp_ring *ring, uint32_t index, uint32_t tid)
 {
     const uint64_t off = ring->lanes_off + index * ring->lane_bytes;
-    if (!is_our_file(ring) || gsp_ring__reserve(ring->fd, off, ring->lane_bytes, NULL) != 0) {
+    if (!gsp_ring__is_our_file(ring) ||
+        gsp_ring__reserve(ring->fd, off, ring->lane_bytes, NULL) != 0) {
         return false;
     }
     char *base =

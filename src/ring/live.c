@@ -113,3 +113,24 @@ bool gsp_live_is(pid_t pid, uint64_t start_time, uint64_t pid_ns)
     }
     return is_running_inside(pid, start_time) || ours != PID_NS_FIRST;
 }
+
+bool gsp_live_is_mapped(const char *name, ino_t ino)
+{
+    char line[4096];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (!maps) {
+        return true;
+    }
+    while (!found && fgets(line, sizeof(line), maps)) {
+        /* start-end perms offset major:minor inode path */
+        const char *p = line;
+        for (int field = 0; field < 4 && p; field++) {
+            p = strchr(p, ' ');
+            p = p ? p + 1 : NULL;
+        }
+        found = p && strtoull(p, NULL, 10) == ino && strstr(p, name);
+    }
+    fclose(maps);
+    return found;
+}

@@ -61,3 +61,6 @@ GSP_MUST_CHECK int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct 
  * LIMIT or NOMEM.  leave waits for threads that are ending now. */
 GSP_MUST_CHECK int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err);
 void gsp_ring__leave(struct gsp_ring *ring);
+
+/* Whether the file is still behind ring->fd: the process may have closed the descriptor. */
+bool gsp_ring__is_our_file(const struct gsp_ring *ring);

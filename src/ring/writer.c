@@ -222,29 +222,6 @@ static int open_temporary(int folder_fd, const char *name, char *tmp, size_t cap
     return -1;
 }
 
-/* Whether this process has the file mapped: some ring of it is being written, perhaps by another
- * copy of this code. */
-static bool is_mapped_here(const char *name, ino_t ino)
-{
-    char line[4096];
-    bool found = false;
-    FILE *maps = fopen("/proc/self/maps", "re");
-    if (!maps) {
-        return true;
-    }
-    while (!found && fgets(line, sizeof(line), maps)) {
-        /* start-end perms offset major:minor inode path */
-        const char *p = line;
-        for (int field = 0; field < 4 && p; field++) {
-            p = strchr(p, ' ');
-            p = p ? p + 1 : NULL;
-        }
-        found = p && strtoull(p, NULL, 10) == ino && strstr(p, name);
-    }
-    fclose(maps);
-    return found;
-}
-
 /* Whether the name is taken by a ring that this very process has made and does not write any
  * more: it closed it, or made it before it called exec(). */
 static bool is_left_over(const struct gsp_ring *ring, int folder_fd, const char *name)
@@ -256,7 +233,7 @@ static bool is_left_over(const struct gsp_ring *ring, int folder_fd, const char 
            pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
            memcmp(head.magic, GSP_RING_MAGIC, sizeof(head.magic)) == 0 &&
            head.pid == ring->head->pid && head.start_time == ring->head->start_time &&
-           !is_mapped_here(name, st.st_ino);
+           !gsp_live_is_mapped(name, st.st_ino);
 }
 
 static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tmp, const char *name,
@@ -322,7 +299,11 @@ void gsp_ring_abandon(struct gsp_ring *ring)
     if (ring->head) {
         munmap(ring->head, ring->lanes_off);
     }
-    gsp_fd_close(&ring->fd);
+    /* A program that becomes a daemon closes all descriptors, and the number may be another file's
+     * since. */
+    if (gsp_ring__is_our_file(ring)) {
+        gsp_fd_close(&ring->fd);
+    }
     free(ring);
 }
 
@@ -354,6 +335,16 @@ void gsp_ring_close(struct gsp_ring *ring)
         atomic_fetch_or_explicit(&ring->head->status, GSP_RING_CLOSED, memory_order_relaxed);
     }
     gsp_ring_abandon(ring);
+}
+
+void gsp_ring_set_rank(struct gsp_ring *ring, int64_t rank)
+{
+    __atomic_store_n(&ring->head->rank, rank, __ATOMIC_RELAXED);
+}
+
+void gsp_ring_lose(struct gsp_ring *ring, uint64_t rows)
+{
+    atomic_fetch_add_explicit(&ring->head->rows_lost, rows, memory_order_relaxed);
 }
 
 /* Not in the middle of a character. */

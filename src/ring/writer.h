@@ -62,6 +62,11 @@ void gsp_ring_close(struct gsp_ring *ring); /* NULL does nothing */
 /* In a child after fork: forgets the parent's ring without touching its bytes. */
 void gsp_ring_abandon(struct gsp_ring *ring); /* NULL does nothing */
 
+/* Says the rank of the process when it becomes known later than the ring. */
+void gsp_ring_set_rank(struct gsp_ring *ring, int64_t rank);
+/* Counts rows that were lost before they came to the ring. */
+void gsp_ring_lose(struct gsp_ring *ring, uint64_t rows);
+
 /* This thread's lane, claimed on first use and kept until the thread ends.  A signal handler
  * that interrupts an append gets another one.  NULL when there is no room (the row is counted as
  * lost) or in a child after fork. */

@@ -57,7 +57,7 @@ struct gsp_control {
     _Atomic uint64_t applied; /* the serial that the agent has taken up */
     _Atomic uint32_t state;   /* GSP_CONTROL_* */
     _Atomic uint32_t writing; /* 1 + the setting that is being written; 0: none */
-    char agent[32]; /* version of the agent */
+    char agent[32];           /* version of the agent */
     char value[GSP_CONTROL_MAX][GSP_CONTROL_VALUE];
 };
 

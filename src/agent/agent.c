@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/gate.h"
+#include "agent/page.h"
+#include "agent/settings.h"
+#include "base/file.h"
+#include "ring/append.h"
+#include "ring/place.h"
+
+/* Rows of a ring by default, and of the trace where there is room: a small model has thousands of
+ * rows a second. */
+#define ROWS_DEFAULT     GSP_RING_ROWS_DEFAULT
+#define TRACE_ROWS       100000U
+#define TRACE_ROOM_BYTES (UINT64_C(1) << 30) /* free where the rings are */
+#define ROWS_ENV         "GSPROF_RING_ROWS"
+#define ROWS_MAX         10000000
+/* Starting takes milliseconds; longer means that the starting thread does not run. */
+#define START_WAITS      500
+#define START_WAIT_NS    1000000L
+/* A ring that was being made while the agent stopped is seen in the next round. */
+#define STOP_ROUNDS      4
+
+enum phase {
+    OFF,
+    STARTING,
+    ON,
+    STOPPING,
+    FORKED, /* the parent was on: the next call starts */
+    QUIET,  /* there is no place for rings */
+};
+
+enum making { NOT_MADE, BEING_MADE, CANNOT_BE };
+
+/* All words by which threads meet are atomics that are never waited for: a fork at any moment
+ * leaves nothing held, and a thread that finds one taken goes without its row. */
+static struct {
+    _Atomic uint32_t phase;
+    _Atomic uint32_t generation;
+    _Atomic int64_t rank;
+    _Atomic(struct gsp_ring *) ring[GSP_TABLE_COUNT];
+    _Atomic uint32_t making[GSP_TABLE_COUNT];
+    _Atomic uint32_t lost[GSP_TABLE_COUNT]; /* rows that came while the ring was being made */
+    /* Written by the thread that starts, before ON. */
+    struct gsp_ring *parents[GSP_TABLE_COUNT];
+    uint32_t rows; /* of a ring; 0: not said */
+    dev_t folder_dev;
+    ino_t folder_ino;
+    char folder[256];
+} agent = {.rank = GSP_NULL_I64};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ----------------------------------------------------------------------------- start and fork */
+
+/* In a child, in the thread that forked: the others are gone, wherever they were. */
+static void forget(void)
+{
+    const uint32_t phase = atomic_load(&agent.phase);
+    if (phase == OFF || phase == QUIET) {
+        return;
+    }
+    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+        struct gsp_ring *ring = atomic_exchange(&agent.ring[i], NULL);
+        agent.parents[i] = ring ? ring : agent.parents[i];
+        atomic_store(&agent.making[i], NOT_MADE);
+        atomic_store(&agent.lost[i], 0);
+    }
+    gsp_agent__gate_forget();
+    gsp_agent__page_forget();
+    gsp_agent__settings_forget();
+    atomic_fetch_add(&agent.generation, 1);
+    atomic_store(&agent.phase, phase == STOPPING ? OFF : FORKED);
+}
+
+static void init_once(void)
+{
+    /* Without it a child loses its rows; nothing else comes of it. */
+    gsp_ignore(pthread_atfork(NULL, NULL, forget) != 0);
+}
+
+/* The parent's rings in a child.  A signal handler that forks inside an append leaves this thread
+ * with a pointer to one: then they stay mapped. */
+static void drop_parents(void)
+{
+    const bool safe = !gsp_agent__gate_is_nested();
+    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+        if (safe) {
+            gsp_ring_abandon(agent.parents[i]);
+        }
+        agent.parents[i] = NULL;
+    }
+}
+
+/* Keeps where the folder is, not a descriptor: programs close those they do not know. */
+static bool keep_folder(int fd)
+{
+    char link[64];
+    struct stat st;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, agent.folder, sizeof(agent.folder) - 1);
+    agent.folder[n > 0 ? n : 0] = '\0';
+    if (n <= 0 || (size_t)n == sizeof(agent.folder) - 1 || fstat(fd, &st) != 0) {
+        return false;
+    }
+    agent.folder_dev = st.st_dev;
+    agent.folder_ino = st.st_ino;
+    return true;
+}
+
+static int open_folder(void)
+{
+    struct stat st;
+    const int fd = open(agent.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 &&
+        (fstat(fd, &st) != 0 || st.st_dev != agent.folder_dev || st.st_ino != agent.folder_ino)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static enum gsp_agent_rc begin(void)
+{
+    pthread_once(&once, init_once);
+    drop_parents();
+    int64_t rows = 0;
+    const char *text = secure_getenv(ROWS_ENV);
+    agent.rows = text && gsp_parse_i64(text, 1, ROWS_MAX, &rows, NULL) == 0 ? (uint32_t)rows : 0;
+    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+        atomic_store(&agent.making[i], NOT_MADE);
+    }
+    int made = -1;
+    const struct gsp_place_about about = {.pid = (int32_t)getpid(),
+                                          .rank = atomic_load(&agent.rank)};
+    const int rc = gsp_place_make(&about, &made, NULL);
+    gsp_auto_fd fd = made;
+    if (rc != 0 || !keep_folder(fd)) {
+        gsp_agent__page_local(true, GSP_CONTROL_QUIET);
+        return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_PLACE;
+    }
+    return gsp_agent__page_make(fd);
+}
+
+/* Whether the caller may go from the present phase to that of its work; the phase it was. */
+static bool take_phase(uint32_t work, uint32_t *was)
+{
+    const struct timespec pause = {0, START_WAIT_NS};
+    for (int i = 0; i < START_WAITS; i++) {
+        *was = atomic_load(&agent.phase);
+        const bool is_done = work == STARTING ? *was == ON : *was == OFF;
+        if (is_done) {
+            return false;
+        }
+        if (*was != STARTING && *was != STOPPING) {
+            if (atomic_compare_exchange_strong(&agent.phase, was, work)) {
+                return true;
+            }
+            continue;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+enum gsp_agent_rc gsp_agent_start(void)
+{
+    const int saved_errno = errno;
+    enum gsp_agent_rc rc = GSP_AGENT_OK;
+    uint32_t was = 0;
+    if (take_phase(STARTING, &was)) {
+        rc = begin();
+        atomic_fetch_add(&agent.generation, 1);
+        atomic_store(&agent.phase, rc == GSP_AGENT_OK ? ON : QUIET);
+        if (rc == GSP_AGENT_OK) {
+            gsp_agent__settings_put();
+        }
+    }
+    errno = saved_errno;
+    return rc;
+}
+
+/* The first call in a child. */
+static void start_in_child(void)
+{
+    if (gsp_unlikely(atomic_load_explicit(&agent.phase, memory_order_acquire) == FORKED)) {
+        gsp_agent_start();
+    }
+}
+
+/* --------------------------------------------------------------------------------------- stop */
+
+/* Takes all rings out of use; the number that there were. */
+static size_t take_rings(struct gsp_ring *taken[GSP_TABLE_COUNT])
+{
+    size_t count = 0;
+    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+        taken[i] = atomic_exchange(&agent.ring[i], NULL);
+        count += taken[i] != NULL;
+    }
+    return count;
+}
+
+static void end(void)
+{
+    struct gsp_ring *taken[GSP_TABLE_COUNT];
+    atomic_fetch_add(&agent.generation, 1);
+    size_t count = take_rings(taken);
+    for (int round = 0; round < STOP_ROUNDS && (round < 2 || count > 0); round++) {
+        const bool empty = gsp_agent__gate_wait();
+        for (size_t i = 0; i < GSP_TABLE_COUNT && empty; i++) {
+            gsp_ring_close(taken[i]);
+        }
+        count = take_rings(taken);
+    }
+    gsp_agent_mark(GSP_CONTROL_EJECTED, ~GSP_CONTROL_EJECTED);
+    gsp_agent__page_local(false, GSP_CONTROL_EJECTED);
+}
+
+void gsp_agent_stop(void)
+{
+    const int saved_errno = errno;
+    uint32_t was = 0;
+    if (take_phase(STOPPING, &was)) {
+        if (was == ON) {
+            end();
+        } else if (was == FORKED) {
+            drop_parents();
+            gsp_agent__page_local(false, GSP_CONTROL_EJECTED);
+        }
+        atomic_store(&agent.phase, OFF);
+    }
+    errno = saved_errno;
+}
+
+bool gsp_agent_is_on(void)
+{
+    const uint32_t phase = atomic_load_explicit(&agent.phase, memory_order_relaxed);
+    return phase == ON || phase == FORKED;
+}
+
+const char *gsp_agent_version(void)
+{
+    return GSP_VERSION;
+}
+
+/* ----------------------------------------------------------------------------------- settings */
+
+const _Atomic uint64_t *gsp_agent_serial(void)
+{
+    start_in_child();
+    return &gsp_agent__page()->serial;
+}
+
+bool gsp_agent_setting(enum gsp_setting_id id, char out[GSP_CONTROL_VALUE])
+{
+    start_in_child();
+    return gsp_control_get(gsp_agent__page(), id, out);
+}
+
+bool gsp_agent_set(enum gsp_setting_id id, const char *value)
+{
+    const int saved_errno = errno;
+    char checked[GSP_CONTROL_VALUE];
+    start_in_child();
+    const bool done = gsp_setting_row_check((size_t)id, gsp_sv_of(value), checked, NULL) == 0 &&
+                      gsp_agent__page_set(agent.folder, id, checked);
+    if (done) {
+        gsp_agent__settings_put();
+    }
+    errno = saved_errno;
+    return done;
+}
+
+void gsp_agent_applied(uint64_t serial)
+{
+    start_in_child();
+    /* Partner: the load of whoever waits for it, in another process. */
+    if (atomic_exchange_explicit(&gsp_agent__page()->applied, serial, memory_order_release) !=
+        serial) {
+        gsp_agent__settings_put();
+    }
+}
+
+void gsp_agent_mark(uint32_t set, uint32_t clear)
+{
+    start_in_child();
+    struct gsp_control *page = gsp_agent__page();
+    uint32_t now = atomic_load_explicit(&page->state, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&page->state, &now, (now & ~clear) | set,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
+/* --------------------------------------------------------------------------------------- rows */
+
+static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
+{
+    struct statvfs fs;
+    if (agent.rows != 0) {
+        return agent.rows;
+    }
+    const bool has_room = table == GSP_TABLE_python_torch_trace && fstatvfs(folder_fd, &fs) == 0 &&
+                          (uint64_t)fs.f_bavail * fs.f_frsize >= TRACE_ROOM_BYTES;
+    return has_room ? TRACE_ROWS : ROWS_DEFAULT;
+}
+
+static struct gsp_ring *make_ring(enum gsp_table_id table)
+{
+    struct gsp_ring *ring = NULL;
+    gsp_auto_fd fd = open_folder();
+    struct gsp_ring_spec spec = {
+        .table = gsp_table_at(table),
+        .row_capacity = fd >= 0 ? rows_of(table, fd) : 0,
+        .rank = atomic_load(&agent.rank),
+    };
+    if (table == GSP_TABLE_gsprof_setting) {
+        gsp_agent__settings_spec(&spec);
+    }
+    if (fd < 0 || gsp_ring_create(fd, &spec, &ring, NULL) != 0) {
+        gsp_agent_mark(GSP_CONTROL_QUIET, 0);
+        return NULL;
+    }
+    return ring;
+}
+
+/* A ring is for all to see, unless the agent was stopped while it was made. */
+static struct gsp_ring *publish(enum gsp_table_id table, struct gsp_ring *ring, uint32_t generation)
+{
+    if (atomic_load(&agent.generation) != generation) {
+        gsp_ring_close(ring);
+        return NULL;
+    }
+    gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
+    atomic_store(&agent.ring[table], ring);
+    /* Said between the making and now. */
+    gsp_ring_set_rank(ring, atomic_load(&agent.rank));
+    return ring;
+}
+
+/* The table's first row.  The thread is inside its gate. */
+static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id table)
+{
+    const int saved_errno = errno;
+    uint32_t not_made = NOT_MADE;
+    struct gsp_ring *ring = NULL;
+    start_in_child();
+    const uint32_t generation = atomic_load(&agent.generation);
+    if ((unsigned)table >= GSP_TABLE_COUNT || atomic_load(&agent.phase) != ON) {
+        return NULL;
+    }
+    if (atomic_compare_exchange_strong(&agent.making[table], &not_made, BEING_MADE)) {
+        ring = atomic_load(&agent.ring[table]);
+        const bool is_there = ring != NULL;
+        if (!is_there) {
+            ring = make_ring(table);
+        }
+        const uint32_t then = ring ? NOT_MADE : CANNOT_BE;
+        if (ring && !is_there) {
+            ring = publish(table, ring, generation);
+        }
+        atomic_store(&agent.making[table], then);
+    } else {
+        atomic_fetch_add_explicit(&agent.lost[table], 1, memory_order_relaxed);
+    }
+    errno = saved_errno;
+    return ring;
+}
+
+static inline struct gsp_ring *ring_of(enum gsp_table_id table)
+{
+    /* Partner: the store in publish(). */
+    struct gsp_ring *ring = (unsigned)table < GSP_TABLE_COUNT
+                                ? atomic_load_explicit(&agent.ring[table], memory_order_acquire)
+                                : NULL;
+    return gsp_likely(ring != NULL) ? ring : ring_slowly(table);
+}
+
+bool gsp_agent_put(enum gsp_table_id table, const void *row)
+{
+    struct gsp_agent__gate *gate = gsp_agent__gate_in();
+    if (!gate) {
+        return false;
+    }
+    struct gsp_ring *ring = ring_of(table);
+    const bool done = ring && gsp_ring_append(ring, row);
+    gsp_agent__gate_out(gate);
+    return done;
+}
+
+bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *row)
+{
+    struct gsp_agent__gate *gate = gsp_agent__gate_in();
+    if (gsp_unlikely(!gate)) {
+        return false;
+    }
+    struct gsp_ring *ring = ring_of(GSP_TABLE_python_torch_trace);
+    struct gsp_lane *lane = gsp_likely(ring != NULL) ? gsp_ring_lane(ring) : NULL;
+    if (gsp_likely(lane != NULL)) {
+        gsp_append_python_torch_trace(lane, row);
+    }
+    gsp_agent__gate_out(gate);
+    return lane != NULL;
+}
+
+uint32_t gsp_agent_intern(enum gsp_table_id table, struct gsp_sv text)
+{
+    struct gsp_agent__gate *gate = gsp_agent__gate_in();
+    if (!gate) {
+        return GSP_NULL_STR;
+    }
+    struct gsp_ring *ring = ring_of(table);
+    const uint32_t id = ring ? gsp_ring_intern(ring, text) : GSP_NULL_STR;
+    gsp_agent__gate_out(gate);
+    return id;
+}
+
+const _Atomic uint32_t *gsp_agent_generation(void)
+{
+    return &agent.generation;
+}
+
+void gsp_agent_set_rank(int64_t rank)
+{
+    start_in_child();
+    atomic_store(&agent.rank, rank);
+    struct gsp_agent__gate *gate = gsp_agent__gate_in();
+    for (size_t i = 0; i < GSP_TABLE_COUNT && gate; i++) {
+        struct gsp_ring *ring = atomic_load(&agent.ring[i]);
+        if (ring) {
+            gsp_ring_set_rank(ring, rank);
+        }
+    }
+    if (gate) {
+        gsp_agent__gate_out(gate);
+    }
+}

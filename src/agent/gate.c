@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/gate.h"
+
+#include <errno.h>
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Threads that are inside now and then at the same time; those beyond lose their rows. */
+#define GATES_MAX 4096U
+/* Longer than any thread is kept from running. */
+#define WAITS_MAX 2000U
+#define WAIT_NS   1000000L
+
+_Thread_local struct gsp_agent__gate *gsp_agent__my_gate __attribute__((tls_model("initial-exec")));
+
+static struct gsp_agent__gate gates[GATES_MAX];
+static _Atomic uint32_t gate_count; /* the first so many were claimed once */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t end_key;
+static int end_key_error = -1;
+
+static void end_thread(void *arg)
+{
+    struct gsp_agent__gate *gate = arg;
+    gsp_agent__my_gate = NULL;
+    /* Partner: the exchange in take(). */
+    atomic_store_explicit(&gate->owner, 0, memory_order_release);
+}
+
+static void init_once(void)
+{
+    end_key_error = pthread_key_create(&end_key, end_thread);
+}
+
+static struct gsp_agent__gate *take(uint32_t tid)
+{
+    for (uint32_t i = 0; i < GATES_MAX; i++) {
+        uint32_t free_owner = 0;
+        /* Partner of acquire: the store in end_thread(). */
+        if (atomic_compare_exchange_strong_explicit(&gates[i].owner, &free_owner, tid,
+                                                    memory_order_acquire, memory_order_relaxed)) {
+            uint32_t count = atomic_load(&gate_count);
+            while (count <= i && !atomic_compare_exchange_weak(&gate_count, &count, i + 1)) {
+            }
+            return &gates[i];
+        }
+    }
+    return NULL;
+}
+
+struct gsp_agent__gate *gsp_agent__gate_claim(void)
+{
+    pthread_once(&once, init_once);
+    if (end_key_error != 0) {
+        return NULL;
+    }
+    const int saved_errno = errno;
+    struct gsp_agent__gate *gate = take((uint32_t)gettid());
+    if (gate && pthread_setspecific(end_key, gate) != 0) {
+        atomic_store_explicit(&gate->owner, 0, memory_order_release);
+        gate = NULL;
+    }
+    errno = saved_errno;
+    gsp_agent__my_gate = gate;
+    return gate;
+}
+
+/* Every thread of the process passes a full barrier.  Registering costs milliseconds, so it is
+ * left for when it is needed. */
+static bool order_all(void)
+{
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
+        syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) {
+        return true;
+    }
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0;
+}
+
+static bool wait_for(const struct gsp_agent__gate *gate)
+{
+    const struct timespec pause = {0, WAIT_NS};
+    /* A thread that is never seen outside comes in anew: then it has other pointers, but that
+     * cannot be told from here. */
+    for (unsigned i = 0; i < WAITS_MAX; i++) {
+        /* Partner: the store in gate_out(). */
+        for (unsigned spins = 0; spins < 1000; spins++) {
+            if (atomic_load_explicit(&gate->inside, memory_order_acquire) == 0) {
+                return true;
+            }
+        }
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+bool gsp_agent__gate_wait(void)
+{
+    if (!order_all()) {
+        return false;
+    }
+    const uint32_t count = atomic_load(&gate_count);
+    bool empty = true;
+    for (uint32_t i = 0; i < count && empty; i++) {
+        empty = wait_for(&gates[i]);
+    }
+    return empty;
+}
+
+bool gsp_agent__gate_is_nested(void)
+{
+    const struct gsp_agent__gate *gate = gsp_agent__my_gate;
+    return gate && atomic_load_explicit(&gate->inside, memory_order_relaxed) > 1;
+}
+
+void gsp_agent__gate_forget(void)
+{
+    const uint32_t count = atomic_load(&gate_count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (&gates[i] != gsp_agent__my_gate) {
+            atomic_store_explicit(&gates[i].inside, 0, memory_order_relaxed);
+            atomic_store_explicit(&gates[i].owner, 0, memory_order_relaxed);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gate.h -- who is among the rings at this moment, so that they are not unmapped under anybody.
+ *
+ * Each thread has a word of its own that says how deep it is inside.  Coming in is a plain store:
+ * who wants to unmap makes the pointers NULL, has the kernel order the memory of all threads
+ * (membarrier), and waits for the words to become 0.
+ *
+ * Used by: agent.c.
+ * Threads: all.
+ * Signal-safe: yes, but for the first time of a thread.
+ * Allocates: once for each thread, at most.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+
+struct gsp_agent__gate {
+    _Atomic uint32_t inside; /* depth: a signal handler may come in while its thread is inside */
+    _Atomic uint32_t owner;  /* thread; 0: free */
+    char pad[56];            /* a cache line each */
+};
+
+/* In the static block, so that access calls no allocator. */
+extern _Thread_local struct gsp_agent__gate *gsp_agent__my_gate
+    __attribute__((tls_model("initial-exec")));
+
+/* The thread's word, claimed; NULL when there are none left. */
+struct gsp_agent__gate *gsp_agent__gate_claim(void);
+
+/* NULL: not inside. */
+static inline struct gsp_agent__gate *gsp_agent__gate_in(void)
+{
+    struct gsp_agent__gate *gate = gsp_agent__my_gate;
+    if (gsp_unlikely(!gate)) {
+        gate = gsp_agent__gate_claim();
+        if (!gate) {
+            return NULL;
+        }
+    }
+    const uint32_t depth = atomic_load_explicit(&gate->inside, memory_order_relaxed);
+    atomic_store_explicit(&gate->inside, depth + 1, memory_order_relaxed);
+    /* To the machine this is no fence: its part is done by membarrier() in gate_wait(). */
+    atomic_signal_fence(memory_order_seq_cst);
+    return gate;
+}
+
+static inline void gsp_agent__gate_out(struct gsp_agent__gate *gate)
+{
+    const uint32_t depth = atomic_load_explicit(&gate->inside, memory_order_relaxed);
+    /* Partner: the load in gate_wait(). */
+    atomic_store_explicit(&gate->inside, depth - 1, memory_order_release);
+}
+
+/* Waits until everybody has been outside since the call; false when that does not come about, and
+ * nothing may be unmapped. */
+bool gsp_agent__gate_wait(void);
+/* Whether this thread is inside more than once: below a signal handler. */
+bool gsp_agent__gate_is_nested(void);
+/* In a child after fork: the other threads are not there. */
+void gsp_agent__gate_forget(void);

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/page.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "ring/live.h"
+
+/* Others hold a lock for microseconds; one who is stopped meanwhile is not waited for. */
+#define LOCK_TRIES 100
+#define LOCK_NS    500000L
+
+static _Atomic(struct gsp_control *) home;
+static struct gsp_control no_memory; /* where even the first pages cannot be had */
+static _Atomic uint32_t writing;     /* 1: a thread of this process changes the page */
+/* The file that is mapped; guarded by writing. */
+static dev_t file_dev;
+static ino_t file_ino;
+static bool has_file;
+
+static size_t page_bytes(void)
+{
+    const size_t unit = (size_t)sysconf(_SC_PAGESIZE);
+    return (sizeof(struct gsp_control) + unit - 1) / unit * unit;
+}
+
+struct gsp_control *gsp_agent__page(void)
+{
+    struct gsp_control *page = atomic_load_explicit(&home, memory_order_acquire);
+    if (page) {
+        return page;
+    }
+    struct gsp_control *fresh =
+        mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED) {
+        return &no_memory;
+    }
+    gsp_control_init(fresh, GSP_VERSION);
+    /* Partner: the load above. */
+    if (!atomic_compare_exchange_strong_explicit(&home, &page, fresh, memory_order_acq_rel,
+                                                 memory_order_acquire)) {
+        munmap(fresh, page_bytes());
+        return page;
+    }
+    return fresh;
+}
+
+static bool lock(void)
+{
+    const struct timespec pause = {0, LOCK_NS};
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (atomic_exchange_explicit(&writing, 1, memory_order_acquire) == 0) {
+            return true;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+static void unlock(void)
+{
+    /* Partner: the exchange in lock(). */
+    atomic_store_explicit(&writing, 0, memory_order_release);
+}
+
+/* The values of one page to another that nobody else sees yet. */
+static void copy_values(const struct gsp_control *from, struct gsp_control *to)
+{
+    for (unsigned i = 0; i < GSP_SET_COUNT; i++) {
+        char value[GSP_CONTROL_VALUE];
+        if (gsp_control_get(from, (enum gsp_setting_id)i, value)) {
+            gsp_control_set(to, (enum gsp_setting_id)i, value);
+        }
+    }
+}
+
+/* Makes ready what will lie over the page: its serial goes on, so that whoever looks at that word
+ * sees a change. */
+static void fill(struct gsp_control *fresh, bool keep_values, uint32_t state)
+{
+    const struct gsp_control *old = gsp_agent__page();
+    gsp_control_init(fresh, GSP_VERSION);
+    if (keep_values) {
+        copy_values(old, fresh);
+    }
+    const uint64_t serial = atomic_load_explicit(&old->serial, memory_order_relaxed);
+    atomic_store_explicit(&fresh->serial, (serial | 1) + 1, memory_order_relaxed);
+    atomic_store_explicit(&fresh->applied, (serial | 1) + 1, memory_order_relaxed);
+    atomic_store_explicit(&fresh->state, state, memory_order_relaxed);
+}
+
+void gsp_agent__page_local(bool keep_values, uint32_t state)
+{
+    struct gsp_control *page = gsp_agent__page();
+    if (page == &no_memory || !lock()) {
+        return;
+    }
+    struct gsp_control *fresh =
+        mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh != MAP_FAILED) {
+        fill(fresh, keep_values, state);
+        if (mremap(fresh, page_bytes(), page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, page) ==
+            MAP_FAILED) {
+            munmap(fresh, page_bytes());
+        } else {
+            has_file = false;
+        }
+    }
+    unlock();
+}
+
+/* Whether the folder's page is written by another agent of this process: another copy of this
+ * library.  One that nobody has mapped was left by a program before exec(). */
+static bool is_anothers(int fd)
+{
+    char magic[sizeof(GSP_CONTROL_MAGIC) - 1];
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
+        (has_file && st.st_dev == file_dev && st.st_ino == file_ino) ||
+        pread(fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic) ||
+        memcmp(magic, GSP_CONTROL_MAGIC, sizeof(magic)) != 0) {
+        return false;
+    }
+    uint32_t state = 0;
+    return pread(fd, &state, sizeof(state), offsetof(struct gsp_control, state)) ==
+               (ssize_t)sizeof(state) &&
+           (state & GSP_CONTROL_LOADED) != 0 && gsp_live_is_mapped("/" GSP_CONTROL_FILE, st.st_ino);
+}
+
+/* A file for the page, with its content, mapped somewhere; NULL when there is no room. */
+static struct gsp_control *make_file(int folder_fd, const char *tmp)
+{
+    struct stat st;
+    unlinkat(folder_fd, tmp, 0);
+    gsp_auto_fd fd =
+        openat(folder_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    /* Reserved first: a full file system is an error here, not a SIGBUS later. */
+    if (fd < 0 || posix_fallocate(fd, 0, (off_t)page_bytes()) != 0 || fstat(fd, &st) != 0) {
+        return NULL;
+    }
+    struct gsp_control *page = mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) {
+        return NULL;
+    }
+    fill(page, true, GSP_CONTROL_LOADED);
+    file_dev = st.st_dev;
+    file_ino = st.st_ino;
+    return page;
+}
+
+static enum gsp_agent_rc make(int folder_fd)
+{
+    struct gsp_control *to = gsp_agent__page();
+    if (to == &no_memory) {
+        return GSP_AGENT_NO_MEMORY;
+    }
+    gsp_auto_fd before =
+        openat(folder_fd, GSP_CONTROL_FILE, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (before >= 0 && is_anothers(before)) {
+        return GSP_AGENT_OTHER;
+    }
+    char tmp[64];
+    snprintf(tmp, sizeof(tmp), ".%s.%d.tmp", GSP_CONTROL_FILE, (int)getpid());
+    struct gsp_control *page = make_file(folder_fd, tmp);
+    if (page && renameat(folder_fd, tmp, folder_fd, GSP_CONTROL_FILE) == 0) {
+        if (mremap(page, page_bytes(), page_bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, to) !=
+            MAP_FAILED) {
+            has_file = true;
+            return GSP_AGENT_OK;
+        }
+        unlinkat(folder_fd, GSP_CONTROL_FILE, 0);
+    }
+    if (page) {
+        munmap(page, page_bytes());
+    }
+    unlinkat(folder_fd, tmp, 0);
+    return GSP_AGENT_NO_PLACE;
+}
+
+enum gsp_agent_rc gsp_agent__page_make(int folder_fd)
+{
+    if (!lock()) {
+        return GSP_AGENT_NO_PLACE;
+    }
+    const enum gsp_agent_rc rc = make(folder_fd);
+    unlock();
+    if (rc != GSP_AGENT_OK) {
+        gsp_agent__page_local(true, GSP_CONTROL_QUIET);
+    }
+    return rc;
+}
+
+/* The page's file, locked against writers of other processes; -1 when there is none, and the
+ * process's own lock has to do. */
+static int lock_file(const char *folder)
+{
+    char path[512];
+    struct stat st;
+    const struct timespec pause = {0, LOCK_NS};
+    if (!has_file || snprintf(path, sizeof(path), "%s/%s", folder, GSP_CONTROL_FILE) < 0) {
+        return -1;
+    }
+    const int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == file_dev && st.st_ino == file_ino) {
+        for (int i = 0; i < LOCK_TRIES; i++) {
+            if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+                return fd;
+            }
+            nanosleep(&pause, NULL);
+        }
+    }
+    gsp_fd_close(&fd);
+    return -1;
+}
+
+bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char *value)
+{
+    struct gsp_control *page = gsp_agent__page();
+    if (page == &no_memory || !lock()) {
+        return false;
+    }
+    const int fd = lock_file(folder);
+    const bool can = fd >= 0 || !has_file;
+    if (can) {
+        gsp_control_set(page, id, value);
+    }
+    if (fd >= 0) {
+        /* A child that was forked meanwhile has the descriptor too: closing would not do. */
+        flock(fd, LOCK_UN);
+        gsp_fd_close(&fd);
+    }
+    unlock();
+    return can;
+}
+
+void gsp_agent__page_forget(void)
+{
+    unlock();
+}
