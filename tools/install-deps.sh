@@ -17,6 +17,7 @@ packages() {
         ninja-build             cmd:ninja
         pkg-config              cmd:pkg-config
         python3                 cmd:python3
+        python3-dev             pc:python3
         xz-utils                cmd:xz
         libelf-dev              pc:libelf
         libdw-dev               pc:libdw

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof: marks in a program, and switching the profiler on from within.
+
+    import gsprof
+
+    gsprof.enable_torch_profiling(rate=0.1)
+    with gsprof.span("load", phase="data"):
+        ...
+    gsprof.step()
+
+Nothing is recorded before the agent is on: GSPROF=1 in the environment, enable(),
+enable_torch_profiling(), or gsprof inject PID from outside.  Marks cost some tens of nanoseconds
+until then."""
+
+from __future__ import annotations
+
+from ._api import (
+    config,
+    disable,
+    disable_torch_profiling,
+    enable,
+    enable_torch_profiling,
+    is_enabled,
+    query,
+    step,
+)
+from ._gsprof import Span, current_span, event, span
+from ._gsprof import set_callback as _set_callback
+from ._gsprof import version as __version__
+from ._spans import wrap as _wrap
+
+_set_callback("wrap", _wrap)
+
+__all__ = [
+    "Span",
+    "__version__",
+    "config",
+    "current_span",
+    "disable",
+    "disable_torch_profiling",
+    "enable",
+    "enable_torch_profiling",
+    "event",
+    "is_enabled",
+    "query",
+    "span",
+    "step",
+]

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of our own never reach the program: they are swallowed, and told with GSPROF_DEBUG=1."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Callable
+
+
+def tell(error: BaseException) -> None:
+    if os.environ.get("GSPROF_DEBUG") not in (None, "", "0") and sys.stderr is not None:
+        try:
+            print(f"gsprof: {type(error).__name__}: {error}", file=sys.stderr)
+        except (OSError, ValueError):
+            pass
+
+
+def quietly(function: Callable[..., Any], *args: Any) -> Any:
+    """The function's answer; None when it raised."""
+    try:
+        return function(*args)
+    except Exception as error:
+        tell(error)
+        return None

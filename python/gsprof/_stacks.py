@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stacks that an event takes: the end of a span, an exception, a slow step, a long garbage
+collection.  Rows of python.backtrace, with the event as trigger."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+import time
+from collections import deque
+from types import FrameType, TracebackType
+from typing import Any, Deque, Dict, List, Optional, Pattern, Tuple
+
+from . import _gsprof
+from ._quiet import quietly, tell
+
+DEPTH_MAX = 256
+LOCALS_MAX = 64
+TEXT_MAX = 80
+# Events can come thick and fast; what they cost is bounded by leaving some out.
+PAUSE_S = 0.01
+STEPS_KEPT = 64
+STEPS_NEEDED = 8
+
+
+class _State:
+    """The settings as they were taken up last, and the steps that were told."""
+
+    span: Optional[Pattern[str]] = None
+    exception = False
+    slow_step = 0.0
+    with_locals = False
+    next_s = 0.0
+    steps: Deque[float] = deque(maxlen=STEPS_KEPT)
+
+
+def short(value: object) -> str:
+    """A value in a few characters, running no code of the program: no repr() of its types."""
+    kind = type(value)
+    if kind in (int, float, bool, str, bytes, complex, type(None)):
+        if kind is int and int(value).bit_length() > 256:  # type: ignore[call-overload]
+            return "int"
+        text = repr(value[:TEXT_MAX] if isinstance(value, (str, bytes)) else value)
+        return text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + "..."
+    if kind in (list, tuple, dict, set, frozenset):
+        return f"{kind.__name__}[{len(value)}]"  # type: ignore[arg-type]
+    if kind.__module__.partition(".")[0] in ("torch", "numpy") and hasattr(value, "shape"):
+        return f"{kind.__name__}{tuple(value.shape)}"
+    return kind.__name__
+
+
+def _locals(frame: FrameType) -> Optional[str]:
+    if not _State.with_locals:
+        return None
+    found: Dict[str, str] = {}
+    for name, value in list(frame.f_locals.items())[:LOCALS_MAX]:
+        try:
+            found[str(name)] = short(value)
+        except Exception:
+            found[str(name)] = "?"
+    return json.dumps(found)
+
+
+def _thread_name(ident: int) -> Optional[str]:
+    # Not threading.current_thread(): it would make an object for a thread it does not know.
+    thread = threading._active.get(ident)  # type: ignore[attr-defined]
+    return thread.name if thread is not None else None
+
+
+def _put(frames: List[Tuple[FrameType, int]], ident: int, tid: Optional[int], why: str) -> None:
+    ts_ns = time.time_ns()
+    mono_ns = time.monotonic_ns()
+    name = _thread_name(ident)
+    for depth, (frame, lineno) in enumerate(frames[:DEPTH_MAX]):
+        code = frame.f_code
+        row: Dict[str, Any] = {
+            "ts_ns": ts_ns,
+            "mono_ns": mono_ns,
+            "thread_id": tid,
+            "thread_name": name,
+            "depth": depth,
+            "func": getattr(code, "co_qualname", code.co_name),
+            "file": code.co_filename,
+            "lineno": lineno,
+            "frame_type": "Python",
+            "locals": _locals(frame),
+            "trigger": why,
+        }
+        _gsprof.put("python.backtrace", row)
+
+
+def _outwards(frame: Optional[FrameType]) -> List[Tuple[FrameType, int]]:
+    frames: List[Tuple[FrameType, int]] = []
+    while frame is not None and len(frames) < DEPTH_MAX:
+        frames.append((frame, frame.f_lineno or 0))
+        frame = frame.f_back
+    return frames
+
+
+def _of_error(trace: TracebackType) -> List[Tuple[FrameType, int]]:
+    """Where it was raised, and by whom that was called."""
+    inner: List[Tuple[FrameType, int]] = []
+    outer = _outwards(trace.tb_frame.f_back)
+    step: Optional[TracebackType] = trace
+    while step is not None:
+        inner.append((step.tb_frame, step.tb_lineno or 0))
+        step = step.tb_next
+    return inner[::-1] + outer
+
+
+def _may() -> bool:
+    now_s = time.monotonic()
+    if now_s < _State.next_s or not _gsprof.is_on():
+        return False
+    _State.next_s = now_s + PAUSE_S
+    return True
+
+
+def take(why: str, frame: Optional[FrameType] = None) -> None:
+    """The stack of this thread."""
+    if _may():
+        frames = _outwards(frame if frame is not None else sys._getframe(1))
+        _put(frames, threading.get_ident(), _gsprof.thread_id(), why)
+
+
+def take_error(trace: Optional[TracebackType]) -> None:
+    """The stack of an exception that leaves a span or a module."""
+    if _State.exception and trace is not None and _may():
+        _put(_of_error(trace), threading.get_ident(), _gsprof.thread_id(), "exception")
+
+
+def take_all(why: str) -> None:
+    """The stacks of all threads."""
+    if not _may():
+        return
+    own = threading.get_ident()
+    for ident, frame in sys._current_frames().items():
+        thread = threading._active.get(ident)  # type: ignore[attr-defined]
+        tid = _gsprof.thread_id() if ident == own else getattr(thread, "native_id", None)
+        _put(_outwards(frame), ident, tid, why)
+
+
+def step_took(took_s: float) -> None:
+    """One more step; if it lasted much longer than others do, the stacks are taken."""
+    steps = _State.steps
+    if _State.slow_step > 0 and len(steps) >= STEPS_NEEDED:
+        if took_s > _State.slow_step * sorted(steps)[len(steps) // 2]:
+            take_all("slow step")
+    steps.append(took_s)
+
+
+def _on_span(name: str, took_ns: int, error: object, trace: object) -> None:
+    if _State.span is not None and _State.span.search(name):
+        take("span", sys._getframe(1))
+    elif isinstance(trace, TracebackType):
+        take_error(trace)
+
+
+def _on_slow_gc(took_ns: int) -> None:
+    take("gc", sys._getframe(1))
+
+
+def _pattern(text: str) -> Optional[Pattern[str]]:
+    try:
+        return re.compile(text) if text else None
+    except re.error as error:
+        tell(error)
+        return None
+
+
+def _read() -> None:
+    _State.span = _pattern(_gsprof.get("stack.span"))
+    _State.exception = _gsprof.get("stack.exception") == "on"
+    _State.slow_step = float(_gsprof.get("stack.slow_step"))
+    _State.with_locals = _gsprof.get("stack.locals") == "on"
+    wanted = _State.span is not None or _State.exception
+    _gsprof.set_callback("span", _on_span if wanted else None)
+
+
+def _changed() -> None:
+    quietly(_read)
+
+
+def install() -> None:
+    _gsprof.set_callback("slow_gc", _on_slow_gc)
+    _gsprof.set_callback("change", _changed)
+    _changed()
+
+
+def uninstall() -> None:
+    for name in ("slow_gc", "change", "span"):
+        _gsprof.set_callback(name, None)

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "agent/agent.h"
+#include "pyext/pyapi.h"
+
+struct gsp_pyext *gsp_pyext__state(PyObject *module)
+{
+    return PyModule_GetState(module);
+}
+
+static PyObject *start(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyLong_FromLong((long)gsp_agent_start());
+}
+
+static PyObject *stop(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    /* It may wait for threads that are just writing a row, which never need the interpreter. */
+    gsp_agent_stop();
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_on(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(gsp_agent_is_on());
+}
+
+static PyObject *rank(PyObject *module, PyObject *number)
+{
+    (void)module;
+    const long long value = PyLong_AsLongLong(number);
+    if (value == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    gsp_agent_set_rank(value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *mark(PyObject *module, PyObject *args)
+{
+    (void)module;
+    unsigned int set = 0;
+    unsigned int clear = 0;
+    if (!PyArg_ParseTuple(args, "II:mark", &set, &clear)) {
+        return NULL;
+    }
+    gsp_agent_mark(set, clear);
+    Py_RETURN_NONE;
+}
+
+static PyObject *allow_tracing(PyObject *module, PyObject *number)
+{
+    (void)module;
+    const long pid = PyLong_AsLong(number);
+    if (pid == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    /* Where the Yama module is not there it fails, and nothing need be allowed. */
+    return PyBool_FromLong(prctl(PR_SET_PTRACER, (unsigned long)pid, 0, 0, 0) == 0);
+}
+
+static PyMethodDef functions[] = {
+    {"start", start, METH_NOARGS,
+     "start() -> int\n\nMakes the folder and the control page; 0: ok."},
+    {"stop", stop, METH_NOARGS, "stop()\n\nNothing is recorded any more."},
+    {"is_on", is_on, METH_NOARGS, "is_on() -> bool"},
+    {"rank", rank, METH_O, "rank(n)\n\nThe rank of this process, for the rows to come."},
+    {"mark", mark, METH_VARARGS, "mark(set, clear)\n\nBits of the control page's state."},
+    {"allow_tracing", allow_tracing, METH_O,
+     "allow_tracing(pid) -> bool\n\nLets that process (-1: any of this user) look at this one."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int add_parts(PyObject *module)
+{
+    memset(gsp_pyext__state(module), 0, sizeof(struct gsp_pyext));
+    if (PyModule_AddFunctions(module, functions) != 0 ||
+        PyModule_AddStringConstant(module, "version", gsp_agent_version()) != 0 ||
+        PyModule_AddIntConstant(module, "LOADED", GSP_CONTROL_LOADED) != 0 ||
+        PyModule_AddIntConstant(module, "PYTHON", GSP_CONTROL_PYTHON) != 0 ||
+        PyModule_AddIntConstant(module, "TORCH", GSP_CONTROL_TORCH) != 0) {
+        return -1;
+    }
+    static int (*const parts[])(PyObject *) = {
+        gsp_pyext__rows_add,
+        gsp_pyext__settings_add,
+        gsp_pyext__span_add,
+    };
+    for (size_t i = 0; i < GSP_COUNT(parts); i++) {
+        if (parts[i](module) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static int visit_state(PyObject *module, visitproc visit, void *arg)
+{
+    const struct gsp_pyext *state = PyModule_GetState(module);
+    if (state) {
+        Py_VISIT(state->span_type);
+        Py_VISIT(state->current);
+        Py_VISIT(state->wrap);
+        Py_VISIT(state->on_span);
+        Py_VISIT(state->on_change);
+        Py_VISIT(state->on_slow_gc);
+    }
+    return 0;
+}
+
+static int clear_state(PyObject *module)
+{
+    struct gsp_pyext *state = PyModule_GetState(module);
+    if (!state) {
+        return 0;
+    }
+    Py_CLEAR(state->span_type);
+    Py_CLEAR(state->current);
+    Py_CLEAR(state->wrap);
+    Py_CLEAR(state->on_span);
+    Py_CLEAR(state->on_change);
+    Py_CLEAR(state->on_slow_gc);
+    for (size_t i = 0; i < GSP_COUNT(state->names); i++) {
+        Py_CLEAR(state->names[i].text);
+    }
+    return 0;
+}
+
+static void free_state(void *module)
+{
+    (void)clear_state(module);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, GSP_PY_SLOT(add_parts)},
+#ifdef GSP_FREE_THREADED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    /* Interpreters with a lock of their own (3.12 and later) refuse a module that does not say
+     * that it can be there, and 3.8 refuses one that says it. */
+    {0, NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_gsprof",
+    .m_doc = "The Python half of the agent: settings, rows and spans.",
+    .m_size = sizeof(struct gsp_pyext),
+    .m_slots = slots,
+    .m_traverse = visit_state,
+    .m_clear = clear_state,
+    .m_free = free_state,
+};
+
+PyMODINIT_FUNC PyInit__gsprof(void);
+
+PyMODINIT_FUNC PyInit__gsprof(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+
+#include "agent/agent.h"
+#include "base/time.h"
+#include "pyext/pyapi.h"
+
+static double number_of(enum gsp_setting_id id)
+{
+    char text[GSP_CONTROL_VALUE];
+    return gsp_agent_setting(id, text) ? PyOS_string_to_double(text, NULL, NULL) : 0;
+}
+
+static bool is_set(enum gsp_setting_id id)
+{
+    char text[GSP_CONTROL_VALUE];
+    return gsp_agent_setting(id, text) && strcmp(text, "on") == 0;
+}
+
+/* Calls what Python left for us; what it raises is its own affair and not the program's. */
+static void call_quietly(PyObject *callable)
+{
+    PyObject *type = NULL;
+    PyObject *value = NULL;
+    PyObject *trace = NULL;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *result = PyObject_CallObject(callable, NULL);
+    Py_XDECREF(result);
+    PyErr_Restore(type, value, trace);
+}
+
+void gsp_pyext__refresh(PyObject *module, struct gsp_pyext *state)
+{
+    (void)module;
+    /* Relaxed: a change is seen a little later, no other bytes hang on it. */
+    const uint64_t serial = atomic_load_explicit(gsp_agent_serial(), memory_order_relaxed);
+    if (gsp_likely(serial == atomic_load_explicit(&state->serial, memory_order_relaxed)) ||
+        (serial & 1U)) {
+        return;
+    }
+    atomic_store_explicit(&state->serial, serial, memory_order_relaxed);
+    atomic_store_explicit(&state->spans_on, is_set(GSP_SET_spans), memory_order_relaxed);
+    const double gc_ms = number_of(GSP_SET_stack_gc);
+    state->gc_limit_ns = gc_ms > 0 && gc_ms < 1e9 ? (int64_t)(gc_ms * GSP_NS_PER_MS) : 0;
+    if (state->on_change) {
+        PyObject *callable = state->on_change;
+        Py_INCREF(callable);
+        call_quietly(callable);
+        Py_DECREF(callable);
+    }
+    gsp_agent_applied(serial);
+}
+
+/* The setting of that name; raises KeyError. */
+static int find(PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    if (!text) {
+        return -1;
+    }
+    const int id = gsp_setting_row_find(gsp_sv_of(text));
+    if (id < 0) {
+        PyErr_SetObject(PyExc_KeyError, name);
+    }
+    return id;
+}
+
+static PyObject *get(PyObject *module, PyObject *name)
+{
+    (void)module;
+    const int id = find(name);
+    if (id < 0) {
+        return NULL;
+    }
+    char text[GSP_CONTROL_VALUE];
+    if (!gsp_agent_setting((enum gsp_setting_id)id, text)) {
+        return PyUnicode_FromString(gsp_setting_row((size_t)id)->fallback);
+    }
+    return PyUnicode_FromString(text);
+}
+
+static PyObject *set(PyObject *module, PyObject *args)
+{
+    PyObject *name = NULL;
+    const char *value = NULL;
+    if (!PyArg_ParseTuple(args, "Us:set", &name, &value)) {
+        return NULL;
+    }
+    const int id = find(name);
+    if (id < 0) {
+        return NULL;
+    }
+    char canonical[GSP_CONTROL_VALUE];
+    struct gsp_err err = {0};
+    if (gsp_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
+        PyErr_SetString(PyExc_ValueError, err.msg);
+        return NULL;
+    }
+    const bool done = gsp_agent_set((enum gsp_setting_id)id, canonical);
+    gsp_pyext__refresh(module, gsp_pyext__state(module));
+    return PyBool_FromLong(done);
+}
+
+static PyObject *settings(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    const struct gsp_setting_row *row = NULL;
+    for (size_t i = 0; list && (row = gsp_setting_row(i)); i++) {
+        static const char *const types[] = {[GSP_SETTING_BOOL] = "bool",
+                                            [GSP_SETTING_NUMBER] = "number",
+                                            [GSP_SETTING_TEXT] = "text"};
+        PyObject *one = Py_BuildValue("ssss", row->name, types[row->type], row->fallback, row->doc);
+        if (!one || PyList_Append(list, one) != 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(one);
+    }
+    return list;
+}
+
+static PyObject *serial(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(
+        atomic_load_explicit(gsp_agent_serial(), memory_order_relaxed));
+}
+
+static PyObject *refresh(PyObject *module, PyObject *unused)
+{
+    (void)unused;
+    gsp_pyext__refresh(module, gsp_pyext__state(module));
+    Py_RETURN_NONE;
+}
+
+static void replace(PyObject **place, PyObject *callable)
+{
+    PyObject *old = *place;
+    Py_XINCREF(callable);
+    *place = callable;
+#ifdef GSP_FREE_THREADED
+    /* Another thread may be about to call it: it stays, there are few. */
+    (void)old;
+#else
+    Py_XDECREF(old);
+#endif
+}
+
+/* Python's side of what happens here: on_change(), on_span(...), on_slow_gc(ns), wrap(...). */
+static PyObject *set_callback(PyObject *module, PyObject *args)
+{
+    const char *name = NULL;
+    PyObject *callable = NULL;
+    if (!PyArg_ParseTuple(args, "sO:set_callback", &name, &callable)) {
+        return NULL;
+    }
+    struct gsp_pyext *state = gsp_pyext__state(module);
+    const struct {
+        const char *name;
+        PyObject **place;
+    } places[] = {
+        {"change", &state->on_change},
+        {"span", &state->on_span},
+        {"slow_gc", &state->on_slow_gc},
+        {"wrap", &state->wrap},
+    };
+    for (size_t i = 0; i < GSP_COUNT(places); i++) {
+        if (strcmp(name, places[i].name) == 0) {
+            replace(places[i].place, callable == Py_None ? NULL : callable);
+            Py_RETURN_NONE;
+        }
+    }
+    PyErr_SetString(PyExc_KeyError, name);
+    return NULL;
+}
+
+/* For gc.callbacks: also the one place that a program passes now and then whatever it does, so
+ * settings are taken up here. */
+static PyObject *gc_callback(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    struct gsp_pyext *state = gsp_pyext__state(module);
+    gsp_pyext__refresh(module, state);
+    if (state->gc_limit_ns == 0 || count < 1) {
+        state->gc_began_ns = 0;
+        Py_RETURN_NONE;
+    }
+    PyObject *keep = NULL;
+    const struct gsp_sv phase = gsp_pyext__text(args[0], &keep);
+    if (gsp_sv_starts(phase, "start")) {
+        state->gc_began_ns = gsp_now_ns();
+    } else if (state->gc_began_ns) {
+        const int64_t took_ns = gsp_now_ns() - state->gc_began_ns;
+        state->gc_began_ns = 0;
+        if (took_ns >= state->gc_limit_ns && state->on_slow_gc) {
+            PyObject *result = PyObject_CallFunction(state->on_slow_gc, "L", (long long)took_ns);
+            if (!result) {
+                PyErr_Clear();
+            }
+            Py_XDECREF(result);
+        }
+    }
+    Py_XDECREF(keep);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"get", get, METH_O, "get(name) -> str\n\nThe present value of a setting."},
+    {"set", set, METH_VARARGS, "set(name, value) -> bool\n\nFalse: there is no page."},
+    {"settings", settings, METH_NOARGS, "settings() -> [(name, type, fallback, what it does)]"},
+    {"serial", serial, METH_NOARGS, "serial() -> int\n\nChanges whenever a setting does."},
+    {"refresh", refresh, METH_NOARGS, "refresh()\n\nTakes up settings that have changed."},
+    {"set_callback", set_callback, METH_VARARGS, "set_callback(name, callable)"},
+    {"gc_callback", GSP_PY_METHOD(gc_callback), METH_FASTCALL, "gc_callback(phase, info)"},
+    {NULL, NULL, 0, NULL},
+};
+
+int gsp_pyext__settings_add(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}
