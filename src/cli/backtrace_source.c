@@ -8,22 +8,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
-#include "proc/task.h"
+#include "flight/follow.h"
 #include "sample/dump.h"
 #include "wire/table.h"
-
-/* Digits of a rank. */
-#define RANK_MAX 10U
-
-static int64_t rank_of(pid_t pid)
-{
-    gsp_auto_buf value = {0};
-    int64_t rank = 0;
-    if (!gsp_proc_env(pid, "RANK", &value) || value.len == 0 || value.len > RANK_MAX ||
-        gsp_parse_i64(gsp_buf_cstr(&value), 0, INT32_MAX, &rank, NULL) != GSP_OK)
-        return GSP_NULL_I64;
-    return rank;
-}
 
 static void put_locals(const struct gsp_dump_frame *frame, struct gsp_buf *out)
 {
@@ -79,7 +66,7 @@ int gsp_backtrace_source_fill(void *source, struct gsp_batch *batch, struct gsp_
     struct gsp_row_python_backtrace row = {.ts_ns = gsp_realtime_ns(),
                                            .mono_ns = gsp_now_ns(),
                                            .pid = from->pid,
-                                           .rank = rank_of(from->pid)};
+                                           .rank = gsp_follow_rank(from->pid)};
     int rc = gsp_dump_take(from->pid, &opts, &dump, err);
     if (rc < 0)
         return rc;

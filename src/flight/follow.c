@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "flight/follow.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "collect/collect.h"
+#include "flight/ring_sink.h"
+#include "flight/stack_rows.h"
+#include "proc/task.h"
+#include "ring/place.h"
+#include "sample/record.h"
+#include "wire/control.h"
+#include "wire/table.h"
+
+#define BEAT_NS      (250 * GSP_NS_PER_MS)
+#define METRICS_NS   GSP_NS_PER_S
+#define OVERHEAD_NS  (10 * GSP_NS_PER_S)
+/* Between two tries to find an interpreter that may be read. */
+#define RETRY_MIN_NS GSP_NS_PER_S
+#define RETRY_MAX_NS (30 * GSP_NS_PER_S)
+/* A profile that has grown beyond this is left for a new one. */
+#define STACKS_MAX   100000U
+#define PERIOD_MIN_S 0.0001
+#define PERIOD_MAX_S (1.0 / GSP_RATE_MIN_HZ)
+/* Digits of a rank. */
+#define RANK_MAX     10U
+
+struct follow {
+    const struct gsp_follow_opts *opts;
+    int folder_fd;
+    struct gsp_watch *watch;
+    struct gsp_stack_rows *rows;
+    struct gsp_collect *collect;
+    struct gsp_ring_sink sink;
+    const struct gsp_profile *profile; /* of the record that runs; NULL */
+    volatile sig_atomic_t halt;        /* ends the record that runs */
+    double period_s;                   /* in force */
+    uint64_t serial;                   /* of the control page that period_s is from */
+    int64_t next_metrics_ns;
+    int64_t next_overhead_ns;
+    int64_t next_try_ns;
+    int64_t retry_ns;
+    int64_t begin_ns;
+    int64_t begin_cpu_ns;
+    uint64_t ticks_before;  /* of the records that have ended */
+    struct gsp_losses told; /* of the record that runs, as rows have them */
+    struct gsp_follow_result result;
+};
+
+int64_t gsp_follow_rank(pid_t pid)
+{
+    gsp_auto_buf value = {0};
+    int64_t rank = 0;
+    if (!gsp_proc_env(pid, "RANK", &value) || value.len == 0 || value.len > RANK_MAX ||
+        gsp_parse_i64(gsp_buf_cstr(&value), 0, INT32_MAX, &rank, NULL) != GSP_OK)
+        return GSP_NULL_I64;
+    return rank;
+}
+
+/* ---------------------------------------------------------------------------------- settings */
+
+/* A copy of the control page that no writer was at; read and not mapped, so that nothing can take
+ * it away under our hands. */
+static bool read_page(int folder_fd, struct gsp_control *page)
+{
+    uint64_t again = 0;
+    gsp_auto_fd fd = openat(folder_fd, GSP_CONTROL_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    const ssize_t n = pread(fd, page, sizeof(*page), 0);
+    return n == (ssize_t)sizeof(*page) && gsp_control_ok(page, sizeof(*page)) &&
+           pread(fd, &again, sizeof(again), offsetof(struct gsp_control, serial)) ==
+               (ssize_t)sizeof(again) &&
+           again == atomic_load(&page->serial) && again % 2 == 0;
+}
+
+static double parse_period(const char *text, double fallback)
+{
+    double period_s = 0;
+    if (gsp_parse_f64(text, 0, PERIOD_MAX_S, &period_s, NULL) < 0)
+        return fallback;
+    return period_s > 0 && period_s < PERIOD_MIN_S ? PERIOD_MIN_S : period_s;
+}
+
+/* Whether there is another period now. */
+static bool take_settings(struct follow *follow)
+{
+    char value[GSP_CONTROL_VALUE];
+    struct gsp_control page;
+    if (follow->opts->period_s >= 0 || !read_page(follow->folder_fd, &page) ||
+        atomic_load(&page.serial) == follow->serial ||
+        !gsp_control_get(&page, GSP_SET_sample_rate, value))
+        return false;
+    const double period_s = parse_period(value, follow->period_s);
+    const bool is_other = period_s < follow->period_s || period_s > follow->period_s;
+    follow->serial = atomic_load(&page.serial);
+    follow->period_s = period_s;
+    return is_other;
+}
+
+/* ------------------------------------------------------------------------------------- rows */
+
+static void put_event(struct follow *follow, const char *kind, const struct gsp_ending *ending)
+{
+    const struct gsp_row_process_event row = {
+        .ts_ns = gsp_realtime_ns(),
+        .mono_ns = gsp_now_ns(),
+        .pid = follow->sink.pid,
+        .rank = follow->sink.rank,
+        .kind = gsp_ring_sink_intern(&follow->sink, GSP_TABLE_process_event, gsp_sv_of(kind)),
+        .detail = gsp_sv_of(ending->detail),
+        .signal = ending->signal,
+        .exit_status = ending->exit_status,
+    };
+    gsp_ring_sink_row(&follow->sink, GSP_TABLE_process_event, &row);
+}
+
+static void put_loss(struct follow *follow, const char *cause, uint64_t count)
+{
+    if (count == 0)
+        return;
+    const struct gsp_row_gsprof_loss row = {
+        .ts_ns = gsp_realtime_ns(),
+        .mono_ns = gsp_now_ns(),
+        .pid = follow->sink.pid,
+        .rank = follow->sink.rank,
+        .source = gsp_ring_sink_intern(&follow->sink, GSP_TABLE_gsprof_loss, gsp_sv_of("sampler")),
+        .cause = gsp_ring_sink_intern(&follow->sink, GSP_TABLE_gsprof_loss, gsp_sv_of(cause)),
+        .count = (int64_t)(count & INT64_MAX),
+    };
+    gsp_ring_sink_row(&follow->sink, GSP_TABLE_gsprof_loss, &row);
+}
+
+/* What was lost since it was told last. */
+static void put_losses(struct follow *follow, const struct gsp_losses *losses)
+{
+    put_loss(follow, "torn", losses->torn - follow->told.torn);
+    put_loss(follow, "late", losses->late - follow->told.late);
+    put_loss(follow, "failed", losses->failed - follow->told.failed);
+    follow->told = *losses;
+}
+
+static void put_overhead(struct follow *follow, int64_t now_ns)
+{
+    const int64_t wall_ns = now_ns - follow->begin_ns;
+    follow->result.cpu_ns = gsp_cputime_ns() - follow->begin_cpu_ns;
+    if (wall_ns <= 0)
+        return;
+    const double percent = 100.0 * (double)follow->result.cpu_ns / (double)wall_ns;
+    const struct gsp_row_gsprof_overhead row = {
+        .ts_ns = gsp_realtime_ns(),
+        .mono_ns = now_ns,
+        .pid = follow->sink.pid,
+        .rank = follow->sink.rank,
+        .source =
+            gsp_ring_sink_intern(&follow->sink, GSP_TABLE_gsprof_overhead, gsp_sv_of("sampler")),
+        .percent = percent,
+        .low_percent = percent, /* counted by the kernel, not measured */
+        .high_percent = percent,
+        .samples = (int64_t)(follow->result.ticks & INT64_MAX),
+    };
+    gsp_ring_sink_row(&follow->sink, GSP_TABLE_gsprof_overhead, &row);
+}
+
+/* A few times a second, whether stacks are looked at or not. */
+static void beat(struct follow *follow)
+{
+    const int64_t now_ns = gsp_now_ns();
+    if (*follow->opts->stop || gsp_watch_has_ended(follow->watch) || take_settings(follow) ||
+        (follow->profile && gsp_profile_stack_count(follow->profile) > STACKS_MAX))
+        follow->halt = 1;
+    if (now_ns >= follow->next_metrics_ns) {
+        const struct gsp_tick tick = {gsp_realtime_ns(), now_ns};
+        follow->next_metrics_ns = now_ns + METRICS_NS - BEAT_NS / 2;
+        gsp_collect_read(follow->collect, &tick, &follow->sink.sink);
+    }
+    if (now_ns >= follow->next_overhead_ns) {
+        follow->next_overhead_ns = now_ns + OVERHEAD_NS;
+        put_overhead(follow, now_ns);
+    }
+}
+
+/* ------------------------------------------------------------------------------------- stacks */
+
+static int take_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
+{
+    struct follow *follow = user;
+    follow->result.samples++;
+    return gsp_stack_rows_add(follow->rows, sample, err);
+}
+
+static void note_change(void *user, uint32_t index)
+{
+    (void)user;
+    (void)index; /* rows have names as they are when they are written */
+}
+
+static int take_beat(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
+{
+    struct follow *follow = user;
+    (void)err;
+    put_losses(follow, &stats->losses);
+    follow->result.ticks = follow->ticks_before + stats->ticks;
+    beat(follow);
+    return GSP_OK;
+}
+
+/* Looks at the stacks until something changes. */
+static int record(struct follow *follow, struct gsp_err *err)
+{
+    const struct gsp_record_sink sink = {.user = follow,
+                                         .sample = take_sample,
+                                         .thread_changed = note_change,
+                                         .process_changed = note_change,
+                                         .beat = take_beat};
+    const struct gsp_record_opts opts = {.pid = follow->opts->pid,
+                                         .rate_hz = 1.0 / follow->period_s,
+                                         .idle = true,
+                                         .is_child = follow->opts->is_child,
+                                         .beat_ns = BEAT_NS};
+    struct gsp_profile *profile = NULL;
+    struct gsp_record *rec = NULL;
+    enum gsp_record_end end = GSP_RECORD_STOPPED;
+    int rc = gsp_profile_new(false, &profile, err);
+    if (rc == GSP_OK)
+        rc = gsp_record_new(&opts, profile, &sink, &rec, err);
+    if (rc == GSP_OK) {
+        follow->profile = profile;
+        follow->told = (struct gsp_losses){0};
+        gsp_stack_rows_set_profile(follow->rows, profile);
+        rc = gsp_record_run(rec, &follow->halt, &end, err);
+        gsp_stack_rows_set_profile(follow->rows, NULL);
+        follow->profile = NULL;
+        put_losses(follow, &gsp_record_stats(rec)->losses);
+        follow->ticks_before += gsp_record_stats(rec)->ticks;
+        follow->result.ticks = follow->ticks_before;
+    }
+    gsp_record_free(rec);
+    gsp_profile_free(profile);
+    return rc;
+}
+
+/* Stacks may be had later: when the process is Python, or lets itself be looked at. */
+static void put_off(struct follow *follow, const struct gsp_err *why)
+{
+    follow->retry_ns = follow->retry_ns ? follow->retry_ns * 2 : RETRY_MIN_NS;
+    if (follow->retry_ns > RETRY_MAX_NS)
+        follow->retry_ns = RETRY_MAX_NS;
+    follow->next_try_ns = gsp_now_ns() + follow->retry_ns;
+    follow->result.stacks_err = *why;
+}
+
+static void go_on(struct follow *follow)
+{
+    struct gsp_err err = {0};
+    follow->halt = 0;
+    beat(follow);
+    if (follow->halt)
+        return;
+    if (follow->period_s > 0 && gsp_now_ns() >= follow->next_try_ns) {
+        if (record(follow, &err) < 0) {
+            put_off(follow, &err);
+        } else {
+            follow->retry_ns = 0;
+            follow->result.stacks_err = (struct gsp_err){0};
+        }
+    } else {
+        gsp_ignore(gsp_watch_wait(follow->watch, BEAT_NS));
+    }
+}
+
+/* --------------------------------------------------------------------------------------- life */
+
+static int open_all(struct follow *follow, struct gsp_err *err)
+{
+    const pid_t pid = follow->opts->pid;
+    const struct gsp_collect_env env = gsp_collect_env_here();
+    struct gsp_procinfo info;
+    const int32_t watched = pid;
+    int rc = gsp_proc_info(pid, &info, err);
+    if (rc == GSP_OK)
+        rc = gsp_watch_open(pid, &follow->watch, err);
+    if (rc < 0)
+        return rc;
+    const struct gsp_place_about about = {
+        .pid = pid, .start_time = info.start_ticks, .rank = gsp_follow_rank(pid)};
+    rc = gsp_place_make(&about, &follow->folder_fd, err);
+    if (rc < 0)
+        return rc;
+    if (flock(follow->folder_fd, LOCK_EX | LOCK_NB) != 0)
+        return gsp_err_set(err, GSP_E_EXISTS, errno, "process %d is followed already", (int)pid);
+    follow->sink.folder_fd = follow->folder_fd;
+    follow->sink.pid = pid;
+    follow->sink.start_time = info.start_ticks;
+    follow->sink.rank = about.rank;
+    gsp_ring_sink_init(&follow->sink);
+    const struct gsp_stack_rows_spec spec = {.folder_fd = follow->folder_fd,
+                                             .pid = pid,
+                                             .start_time = info.start_ticks,
+                                             .rank = about.rank};
+    rc = gsp_stack_rows_open(&spec, &follow->rows, err);
+    if (rc == GSP_OK)
+        rc = gsp_collect_open(&env, &follow->collect, err);
+    if (rc == GSP_OK)
+        gsp_collect_watch(follow->collect, &watched, 1);
+    return rc;
+}
+
+static void close_all(struct follow *follow)
+{
+    gsp_stack_rows_close(follow->rows);
+    gsp_collect_close(follow->collect);
+    gsp_ring_sink_close(&follow->sink);
+    gsp_watch_close(follow->watch);
+    gsp_fd_close(&follow->folder_fd);
+}
+
+static void follow_on(struct follow *follow)
+{
+    const struct gsp_ending begin = {
+        .signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64, .detail = "from outside"};
+    put_event(follow, "followed", &begin);
+    if (follow->opts->ready)
+        follow->opts->ready(follow->opts->user);
+    while (!gsp_watch_has_ended(follow->watch) && !*follow->opts->stop)
+        go_on(follow);
+    follow->result.has_ended = gsp_watch_has_ended(follow->watch);
+    put_overhead(follow, gsp_now_ns());
+    if (follow->result.has_ended) {
+        gsp_watch_tell(follow->watch, &follow->result.ending);
+        put_event(follow, "end", &follow->result.ending);
+    }
+}
+
+int gsp_follow_run(const struct gsp_follow_opts *opts, struct gsp_follow_result *result,
+                   struct gsp_err *err)
+{
+    struct follow *follow = calloc(1, sizeof(*follow));
+    if (!follow)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    follow->opts = opts;
+    follow->folder_fd = -1;
+    follow->begin_ns = gsp_now_ns();
+    follow->begin_cpu_ns = gsp_cputime_ns();
+    follow->next_overhead_ns = follow->begin_ns + OVERHEAD_NS;
+    follow->period_s = opts->period_s >= 0
+                           ? opts->period_s
+                           : parse_period(gsp_setting_row(GSP_SET_sample_rate)->fallback, 0);
+    const int rc = open_all(follow, err);
+    if (rc == GSP_OK) {
+        gsp_ignore(take_settings(follow));
+        follow_on(follow);
+    }
+    if (result)
+        *result = follow->result;
+    close_all(follow);
+    free(follow);
+    return rc;
+}

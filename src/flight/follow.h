@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * follow.h -- the flight recorder: looks at a process from outside until it ends, and writes what
+ * it sees into the process's own rings.
+ *
+ * Gives:   python.stack_sample and python.stack as often as gsprof.sample_rate says; each second
+ *          process.metrics and the tables of the machine; process.event, gsprof.loss,
+ *          gsprof.overhead.  What was written is there however the process ends.
+ * Used by: cli/ (follow, run).
+ * Threads: one owner; runs in the calling thread.
+ */
+#pragma once
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "flight/ending.h"
+
+struct gsp_follow_opts {
+    pid_t pid;
+    double period_s; /* between two looks at the stacks, 0 for none; negative: as the control page
+                      * of the process says, also when that changes */
+    bool is_child;   /* our own child: it may not be a Python process yet */
+    /* Called once when the process has its folder and rings; may be NULL. */
+    void (*ready)(void *user);
+    void *user;
+    const volatile sig_atomic_t *stop; /* looked at a few times a second */
+};
+
+struct gsp_follow_result {
+    bool has_ended;            /* the process; else *stop was set */
+    struct gsp_ending ending;  /* when it has */
+    uint64_t samples;          /* stacks seen */
+    uint64_t ticks;            /* looks */
+    int64_t cpu_ns;            /* that this cost */
+    struct gsp_err stacks_err; /* why there were no stacks, last; code 0: there were */
+};
+
+/* Follows until the process ends or *stop is set; result may be NULL.  That its stacks cannot be
+ * read is no failure.  Fails with NOPROC, EXISTS (another one follows it already), NOWRITE (no
+ * rings can be made), PERM, NOTSUP, NOMEM. */
+GSP_MUST_CHECK int gsp_follow_run(const struct gsp_follow_opts *opts,
+                                  struct gsp_follow_result *result, struct gsp_err *err);
+
+/* The rank that the environment of a process tells (RANK); GSP_NULL_I64 without one. */
+int64_t gsp_follow_rank(pid_t pid);
