@@ -184,3 +184,19 @@ uint64_t gsp_mem_calls(const struct gsp_mem *mem)
 {
     return mem->calls;
 }
+
+int gsp_mem_write_pid(pid_t pid, gsp_raddr addr, const void *from, size_t len)
+{
+    union {
+        const void *from;
+        void *base;
+    } ours = {from}; /* only read */
+    struct iovec here = {ours.base, len};
+    struct iovec there = {(void *)(uintptr_t)addr, len}; /* NOLINT(performance-no-int-to-ptr) */
+    ssize_t n = process_vm_writev(pid, &here, 1, &there, 1, 0);
+    if (n == (ssize_t)len)
+        return GSP_OK;
+    if (n < 0 && errno == ESRCH)
+        return GSP_E_NOPROC;
+    return n < 0 && errno == EPERM ? GSP_E_PERM : GSP_E_FAULT;
+}

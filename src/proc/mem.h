@@ -64,3 +64,7 @@ GSP_MUST_CHECK int gsp_mem_read_u64(struct gsp_mem *mem, gsp_raddr addr, uint64_
 
 /* System calls made so far: for tests and `gsprof doctor`. */
 uint64_t gsp_mem_calls(const struct gsp_mem *mem);
+
+/* Writes to the memory of a live process, all len bytes or a failure: FAULT, NOPROC or PERM.  Only
+ * what is injected by request does this. */
+GSP_MUST_CHECK int gsp_mem_write_pid(pid_t pid, gsp_raddr addr, const void *from, size_t len);

@@ -266,6 +266,55 @@ int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
     return rc;
 }
 
+int gsp_stop_signal(const struct gsp_stop *stop)
+{
+    return stop->count > 0 ? stop->items[0].signal : 0;
+}
+
+void gsp_stop_set_signal(struct gsp_stop *stop, int signal)
+{
+    if (stop->count > 0)
+        stop->items[0].signal = signal;
+}
+
+/* Waits for the one thread that was let run; NOPROC when it is there no more. */
+static int wait_one(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *err)
+{
+    int64_t running_ns = stop->running_ns;
+    int rc = wait_all(stop, deadline_ns, err);
+    stop->running_ns = running_ns; /* it works for us, not for itself */
+    if (rc == GSP_OK && stop->count == 0)
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "the thread has ended");
+    return rc;
+}
+
+int gsp_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal, struct gsp_err *err)
+{
+    int64_t deadline_ns = gsp_now_ns() + limit_ns;
+    *signal = 0;
+    if (stop->count != 1 || !stop->items[0].stopped)
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "no thread is held");
+    /* The whole process being stopped is no signal: this thread works on. */
+    while (*signal == 0) {
+        stop->items[0].stopped = false;
+        stop->items[0].signal = 0;
+        ptrace(PTRACE_CONT, stop->items[0].tid, 0, 0);
+        int rc = wait_one(stop, deadline_ns, err);
+        if (rc == GSP_E_TIMEOUT) {
+            ptrace(PTRACE_INTERRUPT, stop->items[0].tid, 0, 0);
+            rc = wait_one(stop, gsp_now_ns() + RELEASE_NS, err);
+            if (rc != GSP_OK)
+                return gsp_err_set(err, GSP_E_NOPROC, 0, "the thread does not stop any more");
+            return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the call did not end in time");
+        }
+        if (rc != GSP_OK)
+            return rc;
+        *signal = stop->items[0].signal;
+    }
+    stop->items[0].signal = 0;
+    return GSP_OK;
+}
+
 /* A thread that is seized but not stopped cannot be detached: it has to stop first.  False when
  * it has not done so. */
 static bool let_go(struct held *held, bool is_child)

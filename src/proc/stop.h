@@ -39,6 +39,15 @@ struct gsp_stop_regs {
 /* Stops one thread alone and tells its registers; fails as gsp_stop_hold() does. */
 GSP_MUST_CHECK int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
                                       struct gsp_stop_regs *regs, struct gsp_err *err);
+/* The signal that is on its way to the one thread that is held, and reaches it when it is released;
+ * 0 when there is none. */
+int gsp_stop_signal(const struct gsp_stop *stop);
+void gsp_stop_set_signal(struct gsp_stop *stop, int signal);
+/* Lets the one thread that is held run until a signal, which is kept from it and told in *signal.
+ * Fails with TIMEOUT, and then holds it wherever it is; with NOPROC when it has ended, and when it
+ * did not even stop at the end of the time: then nothing is held. */
+GSP_MUST_CHECK int gsp_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal,
+                                struct gsp_err *err);
 /* When the last of the threads that are held was still seen running: from then on, at most, it
  * stands still. */
 int64_t gsp_stop_running_ns(const struct gsp_stop *stop);

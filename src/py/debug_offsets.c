@@ -14,6 +14,10 @@
 #define BOUND_MAX         (64U << 20U)
 /* How far beyond twice its usual place a field may be: keeps what readers copy small. */
 #define FAR_BYTES         4096U
+/* The first version that runs files it is told (PEP 768), and what their names may take. */
+#define REMOTE_EXEC_MINOR 14U
+#define REMOTE_PATH_MIN   64U
+#define REMOTE_PATH_MAX   4096U
 #define PY_MAJOR(version) ((version) >> 24U)
 
 /* A copy of _Py_DebugOffsets and what is known of its form. */
@@ -188,5 +192,50 @@ int gsp_py_debug_offsets_read(const void *bytes, size_t len, struct gsp_py_layou
     /* What the runtime calls the size of a code object counts one instruction. */
     layout.code_size = layout.code_code_adaptive;
     *out = layout;
+    return 0;
+}
+
+/* The last struct of _Py_DebugOffsets in all versions that have it. */
+enum {
+    EXEC_EVAL_BREAKER,
+    EXEC_SUPPORT,
+    EXEC_ENABLED,
+    EXEC_PENDING,
+    EXEC_PATH,
+    EXEC_PATH_SIZE,
+    EXEC_WORDS
+};
+
+int gsp_py_remote_exec_read(const void *bytes, size_t len, struct gsp_py_remote_exec *out,
+                            struct gsp_err *err)
+{
+    struct source src = {0};
+    int rc = find_source(bytes, len, &src, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (src.table->minor < REMOTE_EXEC_MINOR) {
+        return gsp_err_set(err, GSP_E_VERSION, 0, "CPython 3.%u runs no files that it is told",
+                           (unsigned)src.table->minor);
+    }
+    uint64_t words[EXEC_WORDS];
+    memcpy(words, src.bytes + src.table->size - sizeof(words), sizeof(words));
+    const uint64_t thread = src.known->tstate_size;
+    const uint64_t path = words[EXEC_SUPPORT] + words[EXEC_PATH];
+    const uint64_t pending = words[EXEC_SUPPORT] + words[EXEC_PENDING];
+    /* Builds differ in size, not in kind: twice what the headers say is no thread state. */
+    if (words[EXEC_SUPPORT] > 2 * thread || words[EXEC_PATH] > thread ||
+        words[EXEC_PENDING] > thread || words[EXEC_EVAL_BREAKER] % sizeof(uint64_t) != 0 ||
+        words[EXEC_EVAL_BREAKER] >= thread || pending % sizeof(int32_t) != 0 || path <= pending ||
+        words[EXEC_PATH_SIZE] < REMOTE_PATH_MIN || words[EXEC_PATH_SIZE] > REMOTE_PATH_MAX ||
+        path + words[EXEC_PATH_SIZE] > 2 * thread || words[EXEC_ENABLED] % sizeof(int32_t) != 0 ||
+        words[EXEC_ENABLED] > 2ULL * src.known->interp_size) {
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the offsets of remote execution make no sense");
+    }
+    *out = (struct gsp_py_remote_exec){.eval_breaker = (uint32_t)words[EXEC_EVAL_BREAKER],
+                                       .pending = (uint32_t)pending,
+                                       .path = (uint32_t)path,
+                                       .path_size = (uint32_t)words[EXEC_PATH_SIZE],
+                                       .enabled = (uint32_t)words[EXEC_ENABLED]};
     return 0;
 }

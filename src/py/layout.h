@@ -206,3 +206,16 @@ const struct gsp_py_layout *gsp_py_layout_find(uint32_t minor, bool free_threade
  * Fails with FORMAT (no cookie, or it does not validate) or VERSION. */
 GSP_MUST_CHECK int gsp_py_debug_offsets_read(const void *bytes, size_t len,
                                              struct gsp_py_layout *out, struct gsp_err *err);
+
+/* Where 3.14 and later take the name of a file that they are to run (PEP 768). */
+struct gsp_py_remote_exec {
+    uint32_t eval_breaker; /* in the thread state: uintptr_t, of which one bit asks it to stop */
+    uint32_t pending;      /* in the thread state: int32_t, 1 when there is a file to run */
+    uint32_t path;         /* in the thread state: its name */
+    uint32_t path_size;    /* bytes there */
+    uint32_t enabled;      /* in the interpreter state: int, 0 when it was switched off */
+};
+
+/* The same bytes, as little believed.  Fails with FORMAT, or VERSION before 3.14. */
+GSP_MUST_CHECK int gsp_py_remote_exec_read(const void *bytes, size_t len,
+                                           struct gsp_py_remote_exec *out, struct gsp_err *err);

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/inject.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "base/time.h"
+#include "inject/linker.h"
+#include "inject/remote.h"
+#include "inject/state.h"
+#include "native/unwind.h"
+#include "proc/perm.h"
+#include "proc/task.h"
+
+#define LIMIT_NS      (2 * GSP_NS_PER_S)
+#define STOP_LIMIT_NS (50 * GSP_NS_PER_MS) /* longer is uninterruptible sleep */
+#define CALL_LIMIT_NS (5 * GSP_NS_PER_S)
+#define NAP_NS        (300 * GSP_NS_PER_US)
+/* So many looks at threads that run before their place need not be the eval loop; and so many
+ * rounds before a call is made to fail with EINTR. */
+#define EVAL_TRIES    24U
+#define POLITE_ROUNDS 4U
+#define ROOM_MIN      (96U << 10)
+#define CANDIDATES    8U
+#define LIBRARY_MAX   (64U << 20)
+#define STATUS_MAX    16384U
+#define ERROR_CHARS   160U
+#define EVAL_SYMBOL   "_PyEval_EvalFrameDefault"
+
+/* One request under way. */
+struct job {
+    const struct gsp_inject_request *request;
+    struct gsp_inject_result *result;
+    struct gsp_mem *mem;
+    struct gsp_maps *maps;
+    struct gsp_linker linker;
+    struct gsp_native *native; /* for the eval loop; NULL until it is asked for */
+    struct gsp_native_ranges eval;
+    bool eval_tried;
+    struct gsp_stop *stop;
+    struct gsp_remote *remote;
+    unsigned rounds;
+    unsigned running_tries;
+};
+
+/* A thread that may do. */
+struct candidate {
+    pid_t tid;
+    enum gsp_inject_state state;
+    struct gsp_inject_call_at at;
+};
+
+/* ---------------------------------------------------------------------------- before anything */
+
+static long status_number(const struct gsp_buf *status, const char *key)
+{
+    struct gsp_sv rest = gsp_buf_sv(status);
+    struct gsp_sv line;
+    size_t len = strlen(key);
+    while (gsp_sv_split(&rest, '\n', &line)) {
+        char digits[24];
+        if (line.len <= len || memcmp(line.p, key, len) != 0 || line.len - len >= sizeof(digits))
+            continue;
+        memcpy(digits, line.p + len, line.len - len);
+        digits[line.len - len] = '\0';
+        return strtol(digits, NULL, 10);
+    }
+    return -1;
+}
+
+static long status_of(pid_t pid, const char *key)
+{
+    gsp_auto_buf status = {0};
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    return gsp_file_read(path, STATUS_MAX, &status, NULL) == GSP_OK ? status_number(&status, key)
+                                                                    : -1;
+}
+
+/* What a filter forbids cannot be seen, and breaking it may be deadly.  One that holds for us too
+ * (a container's) allows what we do ourselves. */
+static int check_seccomp(pid_t pid, bool force, struct gsp_err *err)
+{
+    long mode = status_of(pid, "Seccomp:");
+    if (mode == 1)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0,
+                           "it is in seccomp's strict mode, where loading a library is deadly");
+    if (mode != 2 || force)
+        return GSP_OK;
+    long theirs = status_of(pid, "Seccomp_filters:");
+    long ours = status_of(getpid(), "Seccomp_filters:");
+    if (theirs >= 0 && ours >= 0 && theirs <= ours)
+        return GSP_OK;
+    return gsp_err_set(err, GSP_E_NOTSUP, 0,
+                       "it has restricted itself by a seccomp filter, which may end it for "
+                       "loading a library");
+}
+
+int gsp_inject_check(pid_t pid, bool force, struct gsp_err *err)
+{
+    struct gsp_perm perm;
+    gsp_perm_look("", pid, &perm);
+    if (!perm.exists || perm.state == 'Z' || perm.state == 'X')
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)pid);
+    if (pid == getpid())
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "process %d is this program itself", (int)pid);
+    if (perm.tracer > 0)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0,
+                           "it is being traced by process %d, and only one tracer is allowed",
+                           (int)perm.tracer);
+    if (perm.state == 'T' || perm.state == 't')
+        return gsp_err_set(err, GSP_E_NOTSUP, 0,
+                           "it is stopped (SIGSTOP, or Ctrl-Z), and nothing can run in it");
+    int rc = gsp_perm_try(pid, err);
+    return rc == GSP_OK ? check_seccomp(pid, force, err) : rc;
+}
+
+/* ------------------------------------------------------------------------------ which thread */
+
+static enum gsp_inject_state look_at(pid_t pid, pid_t tid, struct gsp_inject_call_at *at)
+{
+    char path[64];
+    char text[256];
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/syscall", (int)pid, (int)tid);
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, text, sizeof(text)) : 0;
+    return gsp_inject_state_of((struct gsp_sv){text, len > 0 ? (size_t)len : 0}, at);
+}
+
+static bool is_usable(const struct job *job, const struct candidate *one)
+{
+    if (one->state == GSP_INJECT_UNSAFE)
+        return false;
+    if (one->state == GSP_INJECT_RUNS)
+        return true;
+    const struct gsp_map *map = gsp_maps_find(job->maps, one->at.pc);
+    if (map && gsp_inject_is_linker(map))
+        return false;
+    if (one->state == GSP_INJECT_INTERRUPTS && !gsp_inject_is_endless(&one->at) &&
+        job->rounds < POLITE_ROUNDS)
+        return false;
+    return gsp_inject_room(job->maps, one->at.sp) >= ROOM_MIN;
+}
+
+/* Puts one into the list, which is kept in the order of choice. */
+static size_t insert(struct candidate *list, size_t count, const struct candidate *one)
+{
+    size_t at = count;
+    while (at > 0 && list[at - 1].state > one->state)
+        at--;
+    if (at == CANDIDATES)
+        return count;
+    size_t kept = count < CANDIDATES ? count : CANDIDATES - 1;
+    memmove(&list[at + 1], &list[at], (kept - at) * sizeof(*list));
+    list[at] = *one;
+    return kept + 1;
+}
+
+static int choose(const struct job *job, struct candidate *list, size_t *count, struct gsp_err *err)
+{
+    pid_t pid = job->request->pid;
+    struct gsp_task *tasks;
+    size_t task_count;
+    *count = 0;
+    int rc = gsp_proc_tasks(pid, &tasks, &task_count, err);
+    if (rc != GSP_OK)
+        return rc;
+    for (size_t i = 0; i < task_count; i++) {
+        struct candidate one = {.tid = tasks[i].tid};
+        one.state = look_at(pid, one.tid, &one.at);
+        if (is_usable(job, &one))
+            *count = insert(list, *count, &one);
+    }
+    free(tasks);
+    return GSP_OK;
+}
+
+/* The eval loop is looked for when a thread must be caught running: it takes milliseconds. */
+static void find_eval(struct job *job)
+{
+    if (job->eval_tried)
+        return;
+    job->eval_tried = true;
+    if (gsp_native_open(job->request->pid, job->mem, &job->native, NULL) != GSP_OK)
+        return;
+    if (!gsp_native_range(job->native, EVAL_SYMBOL, &job->eval))
+        job->eval.count = 0;
+}
+
+static bool is_safe_place(const struct job *job, uint64_t pc)
+{
+    for (size_t i = 0; i < job->eval.count; i++) {
+        if (pc >= job->eval.items[i].start && pc < job->eval.items[i].end)
+            return true;
+    }
+    const struct gsp_map *map = gsp_maps_find(job->maps, pc);
+    return job->running_tries > EVAL_TRIES && map && gsp_inject_is_plain_text(map);
+}
+
+/* ---------------------------------------------------------------------------------- the calls */
+
+static bool is_visible(pid_t pid, const char *path)
+{
+    char theirs[4200];
+    struct stat ours_st;
+    struct stat theirs_st;
+    snprintf(theirs, sizeof(theirs), "/proc/%d/root%s", (int)pid, path);
+    return stat(path, &ours_st) == 0 && stat(theirs, &theirs_st) == 0 &&
+           ours_st.st_dev == theirs_st.st_dev && ours_st.st_ino == theirs_st.st_ino;
+}
+
+static int raw_call(struct job *job, const uint64_t args[GSP_MACHINE_ARGS], int64_t *value,
+                    struct gsp_err *err)
+{
+    uint64_t word;
+    if (!job->linker.raw_call)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "its C library has no syscall()");
+    int rc = gsp_remote_call(job->remote, job->linker.raw_call, args, CALL_LIMIT_NS, &word, err);
+    *value = (int64_t)word;
+    return rc;
+}
+
+/* Hands the bytes of the library over by a file in memory; *fd is the target's. */
+static int hand_over(struct job *job, int64_t *fd, struct gsp_err *err)
+{
+    gsp_auto_buf bytes = {0};
+    gsp_raddr name;
+    char path[64];
+    int rc = gsp_file_read(job->request->library, LIBRARY_MAX, &bytes, err);
+    if (rc == GSP_OK)
+        rc = gsp_remote_string(job->remote, "gsprof-agent", &name, err);
+    if (rc == GSP_OK)
+        rc = raw_call(job, (uint64_t[]){SYS_memfd_create, name, MFD_CLOEXEC, 0}, fd, err);
+    if (rc != GSP_OK)
+        return rc;
+    if (*fd < 0)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "it cannot make a file in memory");
+    snprintf(path, sizeof(path), "/proc/%d/fd/%lld", (int)job->request->pid, (long long)*fd);
+    gsp_auto_fd file = open(path, O_WRONLY | O_CLOEXEC);
+    if (file < 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", path, strerror(errno));
+    job->result->by_memfd = true;
+    return gsp_fd_write_all(file, bytes.p, bytes.len, err);
+}
+
+/* What the target's linker says went wrong. */
+static int refused(struct job *job, struct gsp_err *err)
+{
+    char text[ERROR_CHARS] = "";
+    uint64_t addr = 0;
+    const uint64_t none[GSP_MACHINE_ARGS] = {0};
+    if (job->linker.error && !job->remote->failed &&
+        gsp_remote_call(job->remote, job->linker.error, none, CALL_LIMIT_NS, &addr, NULL) ==
+            GSP_OK &&
+        addr != 0) {
+        /* A string may end right before a page that is not there. */
+        size_t len = sizeof(text) - 1;
+        while (len > 8 && gsp_mem_read(job->mem, addr, text, len) != GSP_OK)
+            len /= 2;
+        text[len] = '\0';
+    }
+    return gsp_err_set(err, GSP_E_FORMAT, 0, "its linker refuses the library: %s",
+                       text[0] ? text : "no reason given");
+}
+
+static int load(struct job *job, uint64_t *handle, struct gsp_err *err)
+{
+    char path[64];
+    const char *name = job->request->library;
+    int64_t fd = -1;
+    gsp_raddr text;
+    int rc = GSP_OK;
+    if (!is_visible(job->request->pid, name)) {
+        rc = hand_over(job, &fd, err);
+        snprintf(path, sizeof(path), "/proc/self/fd/%lld", (long long)fd);
+        name = path;
+    }
+    if (rc == GSP_OK)
+        rc = gsp_remote_string(job->remote, name, &text, err);
+    if (rc == GSP_OK)
+        rc = gsp_remote_call(job->remote, job->linker.open,
+                             (uint64_t[]){text, (unsigned)job->linker.open_flags, 0, 0},
+                             CALL_LIMIT_NS, handle, err);
+    if (rc == GSP_OK && *handle == 0)
+        rc = refused(job, err);
+    if (fd >= 0 && !job->remote->failed) {
+        int64_t ignored;
+        gsp_ignore(raw_call(job, (uint64_t[]){SYS_close, (uint64_t)fd, 0, 0}, &ignored, NULL));
+    }
+    return rc;
+}
+
+static int find_function(struct job *job, gsp_raddr *function, struct gsp_err *err)
+{
+    uint64_t handle;
+    gsp_raddr name;
+    *function = job->linker.loaded;
+    job->result->was_loaded = *function != 0;
+    if (*function)
+        return GSP_OK;
+    int rc = load(job, &handle, err);
+    if (rc == GSP_OK)
+        rc = gsp_remote_string(job->remote, job->request->symbol, &name, err);
+    if (rc == GSP_OK)
+        rc = gsp_remote_call(job->remote, job->linker.find, (uint64_t[]){handle, name, 0, 0},
+                             CALL_LIMIT_NS, function, err);
+    if (rc == GSP_OK && *function == 0)
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "the library has no function %s",
+                         job->request->symbol);
+    return rc;
+}
+
+static int make_calls(struct job *job, struct gsp_err *err)
+{
+    gsp_raddr function;
+    uint64_t args[GSP_MACHINE_ARGS];
+    uint64_t value = 0;
+    int rc = find_function(job, &function, err);
+    for (size_t i = 0; rc == GSP_OK && i < GSP_INJECT_ARGS_MAX; i++)
+        rc = gsp_remote_string(job->remote, job->request->args[i], &args[i], err);
+    if (rc == GSP_OK)
+        rc = gsp_remote_call(job->remote, function, args, CALL_LIMIT_NS, &value, err);
+    job->result->value = (int)value;
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------- the moment */
+
+/* Takes a thread that is held, if it is where it may be taken.  TORN: it is not. */
+static int use_held(struct job *job, const struct candidate *one, struct gsp_err *err)
+{
+    if (gsp_stop_signal(job->stop) != 0 || !gsp_linker_is_calm(&job->linker, job->mem))
+        return gsp_err_set(err, GSP_E_TORN, 0, "thread %d is busy", (int)one->tid);
+    job->remote->tid = one->tid;
+    int rc = gsp_remote_open(job->remote, &one->at, err);
+    if (rc != GSP_OK)
+        return rc;
+    if (one->state == GSP_INJECT_RUNS &&
+        (!is_safe_place(job, gsp_machine_pc(&job->remote->kept)) ||
+         gsp_inject_room(job->maps, gsp_machine_sp(&job->remote->kept)) < ROOM_MIN))
+        rc = gsp_err_set(err, GSP_E_TORN, 0, "thread %d may hold a lock", (int)one->tid);
+    if (rc == GSP_OK)
+        rc = make_calls(job, err);
+    int closed = gsp_remote_close(job->remote, rc == GSP_OK ? err : NULL);
+    return rc == GSP_OK ? closed : rc;
+}
+
+/* Whoever ends us by a signal waits until the target has all its own again. */
+static int try_one(struct job *job, const struct candidate *one, struct gsp_err *err)
+{
+    sigset_t all;
+    sigset_t before;
+    struct gsp_stop_regs regs;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    job->result->tries++;
+    job->running_tries += one->state == GSP_INJECT_RUNS;
+    int rc = gsp_stop_hold_task(job->stop, one->tid, STOP_LIMIT_NS, &regs, err);
+    if (rc == GSP_OK) {
+        rc = use_held(job, one, err);
+        gsp_stop_release(job->stop);
+        job->result->stopped_ns += gsp_now_ns() - gsp_stop_running_ns(job->stop);
+        job->result->tid = one->tid;
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+/* Whether another moment or another thread may do. */
+static bool is_passing(int rc)
+{
+    return rc == GSP_E_TORN || rc == GSP_E_TIMEOUT;
+}
+
+static int find_moment(struct job *job, struct gsp_err *err)
+{
+    const struct gsp_inject_request *request = job->request;
+    int64_t deadline_ns = gsp_now_ns() + (request->limit_ns ? request->limit_ns : LIMIT_NS);
+    struct candidate list[CANDIDATES];
+    for (; gsp_now_ns() < deadline_ns; job->rounds++) {
+        size_t count;
+        int rc = choose(job, list, &count, err);
+        if (rc != GSP_OK)
+            return rc;
+        for (size_t i = 0; i < count; i++) {
+            if (list[i].state == GSP_INJECT_RUNS)
+                find_eval(job);
+            rc = try_one(job, &list[i], err);
+            if (rc == GSP_OK || job->remote->failed || !is_passing(rc))
+                return rc;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        if (job->rounds % CANDIDATES == CANDIDATES - 1) {
+            struct gsp_maps *maps;
+            if (gsp_maps_read(request->pid, &maps, NULL) == GSP_OK) {
+                gsp_maps_free(job->maps);
+                job->maps = maps;
+            }
+        }
+    }
+    return gsp_err_set(err, GSP_E_TIMEOUT, 0, "no thread came to a place where it can be used");
+}
+
+static int begin(struct job *job, struct gsp_err *err)
+{
+    const struct gsp_inject_request *request = job->request;
+    const struct gsp_linker_want want = {request->library, request->symbol};
+    if (access(request->library, R_OK) != 0)
+        return gsp_err_set(err, GSP_E_NOFILE, errno, "%s: %s", request->library, strerror(errno));
+    job->remote = calloc(1, sizeof(*job->remote));
+    if (!job->remote)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    int rc = gsp_inject_check(request->pid, request->force, err);
+    if (rc == GSP_OK)
+        rc = gsp_mem_open_pid(request->pid, &job->mem, err);
+    if (rc == GSP_OK)
+        rc = gsp_maps_read(request->pid, &job->maps, err);
+    if (rc == GSP_OK)
+        rc = gsp_linker_find(request->pid, job->mem, job->maps, &want, &job->linker, err);
+    if (rc == GSP_OK)
+        rc = gsp_stop_new(request->pid, &job->stop, err);
+    if (rc == GSP_OK) {
+        job->remote->stop = job->stop;
+        job->remote->pid = request->pid;
+    }
+    return rc;
+}
+
+int gsp_inject_call(const struct gsp_inject_request *request, struct gsp_inject_result *out,
+                    struct gsp_err *err)
+{
+    *out = (struct gsp_inject_result){0};
+    struct job job = {.request = request, .result = out};
+    int rc = begin(&job, err);
+    if (rc == GSP_OK) {
+        gsp_stop_be_prompt();
+        rc = find_moment(&job, err);
+    }
+    gsp_stop_free(job.stop);
+    gsp_native_close(job.native);
+    gsp_maps_free(job.maps);
+    gsp_mem_free(job.mem);
+    free(job.remote);
+    return rc;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/machine.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#ifndef NT_ARM_SYSTEM_CALL
+#define NT_ARM_SYSTEM_CALL 0x404
+#endif
+#ifndef NT_ARM_SVE
+#define NT_ARM_SVE 0x405
+#endif
+
+#define ALIGN_BYTES   16U
+#define RED_ZONE      128U
+#define DIRECTION     0x400U /* flags of x86-64 that a function may rely on to be clear */
+#define SINGLE_STEP   0x100U
+#define PSTATE_BTYPE  (3UL << 10U) /* aarch64: what kind of jump is under way */
+#define SYSCALL_BYTES 2U
+#define SVC_BYTES     4U
+
+static bool get_set(pid_t tid, int kind, void *to, size_t *len)
+{
+    struct iovec iov = {to, *len};
+    if (ptrace(PTRACE_GETREGSET, tid, (void *)(intptr_t)kind, &iov) != 0)
+        return false;
+    *len = iov.iov_len;
+    return true;
+}
+
+static bool put_set(pid_t tid, int kind, const void *from, size_t len)
+{
+    union {
+        const void *from;
+        void *to;
+    } bytes = {from}; /* the kernel only reads it */
+    struct iovec iov = {bytes.to, len};
+    return ptrace(PTRACE_SETREGSET, tid, (void *)(intptr_t)kind, &iov) == 0;
+}
+
+static bool keep_wide(pid_t tid, struct gsp_machine *out)
+{
+#if defined(__x86_64__)
+    static const int kinds[] = {NT_X86_XSTATE, NT_PRFPREG};
+#else
+    static const int kinds[] = {NT_ARM_SVE, NT_PRFPREG};
+#endif
+    for (size_t i = 0; i < GSP_COUNT(kinds); i++) {
+        out->wide_len = sizeof(out->wide);
+        if (get_set(tid, kinds[i], out->wide, &out->wide_len) && out->wide_len > 0) {
+            out->wide_kind = kinds[i];
+            /* A full buffer may have been too small: put back it would be refused or torn. */
+            return out->wide_len < sizeof(out->wide);
+        }
+    }
+    return false;
+}
+
+bool gsp_machine_keep(pid_t tid, struct gsp_machine *out)
+{
+    size_t len = sizeof(out->regs);
+    out->call_number = -1;
+    if (!get_set(tid, NT_PRSTATUS, &out->regs, &len) || len != sizeof(out->regs) ||
+        !keep_wide(tid, out))
+        return false;
+#if defined(__aarch64__)
+    len = sizeof(out->call_number);
+    if (!get_set(tid, NT_ARM_SYSTEM_CALL, &out->call_number, &len))
+        return false;
+#endif
+    return ptrace(PTRACE_GETSIGMASK, tid, (void *)sizeof(out->mask), &out->mask) == 0;
+}
+
+static bool put_call_number(pid_t tid, int number)
+{
+#if defined(__aarch64__)
+    return put_set(tid, NT_ARM_SYSTEM_CALL, &number, sizeof(number));
+#else
+    (void)tid;
+    (void)number;
+    return true; /* it is one of the registers */
+#endif
+}
+
+bool gsp_machine_put_back(pid_t tid, const struct gsp_machine *kept)
+{
+    uint64_t mask = kept->mask;
+    bool wide = put_set(tid, kept->wide_kind, kept->wide, kept->wide_len);
+    bool blocked = ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0;
+    bool call = put_call_number(tid, kept->call_number);
+    /* Each of them, whatever became of the others. */
+    return put_set(tid, NT_PRSTATUS, &kept->regs, sizeof(kept->regs)) && wide && blocked && call;
+}
+
+bool gsp_machine_block_signals(pid_t tid)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
+    uint64_t mask = UINT64_MAX;
+    for (size_t i = 0; i < GSP_COUNT(faults); i++)
+        mask &= ~(UINT64_C(1) << (unsigned)(faults[i] - 1));
+    return ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0;
+}
+
+uint64_t gsp_machine_below(const struct gsp_machine *kept, size_t bytes)
+{
+    return (gsp_machine_sp(kept) - RED_ZONE - bytes) & ~(uint64_t)(ALIGN_BYTES - 1);
+}
+
+#if defined(__x86_64__)
+
+uint64_t gsp_machine_sp(const struct gsp_machine *kept)
+{
+    return kept->regs.rsp;
+}
+
+uint64_t gsp_machine_pc(const struct gsp_machine *kept)
+{
+    return kept->regs.rip;
+}
+
+bool gsp_machine_is_in_call(const struct gsp_machine *kept, uint64_t pc, uint64_t sp)
+{
+    return kept->regs.rip == pc && kept->regs.rsp == sp && (int64_t)kept->regs.orig_rax >= 0;
+}
+
+void gsp_machine_again(struct gsp_machine *kept)
+{
+    if (kept->regs.rax != (unsigned long long)-EINTR || (int64_t)kept->regs.orig_rax < 0)
+        return;
+    kept->regs.rax = kept->regs.orig_rax;
+    kept->regs.rip -= SYSCALL_BYTES;
+    kept->regs.orig_rax = (unsigned long long)-1;
+}
+
+void gsp_machine_resume_sleep(struct gsp_machine *kept)
+{
+    (void)kept;
+}
+
+bool gsp_machine_prepare(pid_t tid, const struct gsp_machine *kept,
+                         const struct gsp_machine_call *call)
+{
+    struct user_regs_struct regs = kept->regs;
+    regs.rip = call->function;
+    regs.rsp = call->sp;
+    regs.rdi = call->args[0];
+    regs.rsi = call->args[1];
+    regs.rdx = call->args[2];
+    regs.rcx = call->args[3];
+    regs.rax = 0; /* no vector registers among variable arguments */
+    regs.rbp = 0; /* the outermost frame */
+    regs.eflags &= ~(unsigned long long)(DIRECTION | SINGLE_STEP);
+    /* Else the kernel takes the stop for one in a system call and sets the thread back to it. */
+    regs.orig_rax = (unsigned long long)-1;
+    return put_set(tid, NT_PRSTATUS, &regs, sizeof(regs));
+}
+
+bool gsp_machine_returned(pid_t tid, uint64_t *value)
+{
+    struct user_regs_struct regs;
+    size_t len = sizeof(regs);
+    if (!get_set(tid, NT_PRSTATUS, &regs, &len))
+        return false;
+    *value = regs.rax;
+    return regs.rip == GSP_MACHINE_TRAP;
+}
+
+#elif defined(__aarch64__)
+
+uint64_t gsp_machine_sp(const struct gsp_machine *kept)
+{
+    return kept->regs.sp;
+}
+
+uint64_t gsp_machine_pc(const struct gsp_machine *kept)
+{
+    return kept->regs.pc;
+}
+
+/* The kernel has set a thread back to the call already when it is seen stopped in one. */
+bool gsp_machine_is_in_call(const struct gsp_machine *kept, uint64_t pc, uint64_t sp)
+{
+    return (kept->regs.pc == pc || kept->regs.pc == pc - SVC_BYTES) && kept->regs.sp == sp;
+}
+
+void gsp_machine_again(struct gsp_machine *kept)
+{
+    /* What the first argument was is overwritten by the result. */
+    (void)kept;
+}
+
+void gsp_machine_resume_sleep(struct gsp_machine *kept)
+{
+    if (kept->regs.regs[8] == SYS_nanosleep || kept->regs.regs[8] == SYS_clock_nanosleep)
+        kept->regs.regs[8] = SYS_restart_syscall;
+}
+
+bool gsp_machine_prepare(pid_t tid, const struct gsp_machine *kept,
+                         const struct gsp_machine_call *call)
+{
+    struct user_regs_struct regs = kept->regs;
+    regs.pc = call->function;
+    regs.sp = call->sp;
+    for (size_t i = 0; i < GSP_MACHINE_ARGS; i++)
+        regs.regs[i] = call->args[i];
+    regs.regs[29] = 0;
+    regs.regs[30] = GSP_MACHINE_TRAP;
+    regs.pstate &= ~PSTATE_BTYPE;
+    return put_call_number(tid, -1) && put_set(tid, NT_PRSTATUS, &regs, sizeof(regs));
+}
+
+bool gsp_machine_returned(pid_t tid, uint64_t *value)
+{
+    struct user_regs_struct regs;
+    size_t len = sizeof(regs);
+    if (!get_set(tid, NT_PRSTATUS, &regs, &len))
+        return false;
+    *value = regs.regs[0];
+    return regs.pc == GSP_MACHINE_TRAP;
+}
+
+#else
+#error "registers of this machine are not known"
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/state.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "base/attr.h"
+
+#define TEXT_MAX 512U
+#define NO_LIMIT (UINT32_MAX) /* -1 of an int */
+#define OP_MASK  (~(unsigned)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME))
+
+/* Calls that the kernel does again by itself after a stop, without any of the target's functions
+ * noticing.  Not among them: connect (done again it fails), and what frees or maps memory. */
+static const short RESTARTS[] = {
+    SYS_read,    SYS_readv,    SYS_recvfrom,      SYS_recvmsg,         SYS_accept,
+    SYS_accept4, SYS_wait4,    SYS_waitid,        SYS_nanosleep,       SYS_clock_nanosleep,
+    SYS_ppoll,   SYS_pselect6, SYS_rt_sigsuspend, SYS_restart_syscall, SYS_flock,
+    SYS_write,   SYS_sendto,   SYS_sendmsg,       SYS_writev,
+#ifdef SYS_poll
+    SYS_poll,    SYS_select,   SYS_pause,
+#endif
+};
+
+/* Calls that end with EINTR after any stop (signal(7)). */
+static const short INTERRUPTS[] = {
+    SYS_epoll_pwait,  SYS_rt_sigtimedwait, SYS_semop, SYS_semtimedop, SYS_io_getevents,
+#ifdef SYS_epoll_pwait2
+    SYS_epoll_pwait2,
+#endif
+#ifdef SYS_epoll_wait
+    SYS_epoll_wait,
+#endif
+};
+
+static bool is_in(const short *list, size_t count, long number)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (list[i] == number)
+            return true;
+    }
+    return false;
+}
+
+/* "number six arguments sp pc"; false for any other text. */
+static bool parse(struct gsp_sv text, struct gsp_inject_call_at *at)
+{
+    char copy[TEXT_MAX];
+    if (text.len == 0 || text.len >= sizeof(copy) || text.p[0] < '0' || text.p[0] > '9')
+        return false;
+    memcpy(copy, text.p, text.len);
+    copy[text.len] = '\0';
+    char *end;
+    errno = 0;
+    at->number = strtol(copy, &end, 10);
+    uint64_t words[GSP_COUNT(at->args) + 2];
+    for (size_t i = 0; i < GSP_COUNT(words); i++) {
+        const char *from = end;
+        words[i] = strtoull(from, &end, 16);
+        if (end == from)
+            return false;
+    }
+    memcpy(at->args, words, sizeof(at->args));
+    at->sp = words[GSP_COUNT(at->args)];
+    at->pc = words[GSP_COUNT(at->args) + 1];
+    return errno == 0 && at->sp != 0 && at->pc != 0;
+}
+
+/* Locks of the C library wait by FUTEX_WAIT; conditions, semaphores and so the interpreter's lock
+ * by FUTEX_WAIT_BITSET. */
+static bool is_condition(const struct gsp_inject_call_at *at)
+{
+    return ((unsigned)at->args[1] & OP_MASK) == FUTEX_WAIT_BITSET;
+}
+
+enum gsp_inject_state gsp_inject_state_of(struct gsp_sv text, struct gsp_inject_call_at *at)
+{
+    *at = (struct gsp_inject_call_at){.number = -1};
+    if (text.len >= 7 && memcmp(text.p, "running", 7) == 0)
+        return GSP_INJECT_RUNS;
+    if (!parse(text, at)) {
+        *at = (struct gsp_inject_call_at){.number = -1};
+        return GSP_INJECT_UNSAFE;
+    }
+    if (at->number == SYS_futex)
+        return is_condition(at) ? GSP_INJECT_RESTARTS : GSP_INJECT_UNSAFE;
+    if (is_in(RESTARTS, GSP_COUNT(RESTARTS), at->number))
+        return GSP_INJECT_RESTARTS;
+    return is_in(INTERRUPTS, GSP_COUNT(INTERRUPTS), at->number) ? GSP_INJECT_INTERRUPTS
+                                                                : GSP_INJECT_UNSAFE;
+}
+
+bool gsp_inject_is_endless(const struct gsp_inject_call_at *at)
+{
+#ifdef SYS_epoll_wait
+    if (at->number == SYS_epoll_wait)
+        return (uint32_t)at->args[3] == NO_LIMIT;
+#endif
+    return at->number == SYS_epoll_pwait && (uint32_t)at->args[3] == NO_LIMIT;
+}
+
+bool gsp_inject_is_span(const struct gsp_inject_call_at *at)
+{
+    return at->number == SYS_nanosleep || (at->number == SYS_clock_nanosleep && at->args[1] == 0);
+}
+
+static bool name_begins(const struct gsp_map *map, const char *const *names, size_t count)
+{
+    struct gsp_sv name = gsp_sv_basename(gsp_sv_of(map->path));
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(names[i]);
+        if (name.len >= len && memcmp(name.p, names[i], len) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool gsp_inject_is_linker(const struct gsp_map *map)
+{
+    static const char *const names[] = {"ld-", "ld.so", "ld64."};
+    return name_begins(map, names, GSP_COUNT(names));
+}
+
+bool gsp_inject_is_plain_text(const struct gsp_map *map)
+{
+    static const char *const names[] = {
+        "libc.",     "libc-",        "libpthread",  "libdl",       "libgcc_s",
+        "libunwind", "libstdc++",    "libjemalloc", "libtcmalloc", "libmimalloc",
+        "libhoard",  "libtbbmalloc", "libasan",     "libtsan",     "liblsan",
+        "libubsan",  "libhwasan",    "librt",       "libnss_",
+    };
+    return map->exec && map->inode != 0 && map->path[0] == '/' && !gsp_inject_is_linker(map) &&
+           !name_begins(map, names, GSP_COUNT(names));
+}
+
+size_t gsp_inject_room(const struct gsp_maps *maps, uint64_t sp)
+{
+    const struct gsp_map *map = gsp_maps_find(maps, sp);
+    if (!map || !map->writable)
+        return 0;
+    return strcmp(map->path, "[stack]") == 0 ? SIZE_MAX : (size_t)(sp - map->start);
+}
