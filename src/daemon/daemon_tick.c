@@ -275,6 +275,7 @@ void *gsp_daemon__tend(void *arg)
 {
     struct gsp_daemon *daemon = arg;
     int64_t rings_ns = gsp_now_ns();
+    uint64_t seen = UINT64_MAX;
     prctl(PR_SET_NAME, "gsprof-tend");
     pthread_mutex_lock(&daemon->lock);
     while (!daemon->stopping) {
@@ -283,8 +284,12 @@ void *gsp_daemon__tend(void *arg)
             continue;
         pthread_mutex_unlock(&daemon->lock);
         gsp_sessions_tend(daemon->sessions, gsp_realtime_ns());
-        gsp_targets_tend(daemon->targets);
-        gsp_daemon__rewatch(daemon);
+        const bool forgotten = gsp_targets_tend(daemon->targets);
+        /* Thousands of sessions are looked at when one changed, not each second. */
+        const uint64_t changes = gsp_sessions_changes(daemon->sessions);
+        if (forgotten || changes != seen)
+            gsp_daemon__rewatch(daemon);
+        seen = changes;
         if (gsp_now_ns() >= rings_ns) {
             tend_rings();
             rings_ns = gsp_now_ns() + RINGS_EVERY_NS;

@@ -219,7 +219,8 @@ void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer
     } else {
         session.labels = start.order.labels;
         tell_started(&session, answer);
-        gsp_daemon__rewatch(daemon);
+        if (start.order.pid_count)
+            gsp_daemon__rewatch(daemon);
     }
     gsp_daemon__touch(daemon);
     start_free(&start);

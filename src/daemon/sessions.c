@@ -521,6 +521,14 @@ size_t gsp_sessions_active_count(struct gsp_sessions *sessions)
     return n;
 }
 
+uint64_t gsp_sessions_changes(struct gsp_sessions *sessions)
+{
+    pthread_mutex_lock(&sessions->lock);
+    const uint64_t n = sessions->changes;
+    pthread_mutex_unlock(&sessions->lock);
+    return n;
+}
+
 static int by_pid(const void *a, const void *b)
 {
     int32_t x = 0;

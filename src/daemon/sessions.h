@@ -108,6 +108,8 @@ GSP_MUST_CHECK int gsp_sessions_find(struct gsp_sessions *sessions, const char *
 /* The labels of the session with that id, appended; nothing when it has none or is gone. */
 void gsp_sessions_labels(struct gsp_sessions *sessions, uint64_t id, struct gsp_buf *out);
 size_t gsp_sessions_active_count(struct gsp_sessions *sessions);
+/* Grows whenever a session comes, goes, begins or ends. */
+uint64_t gsp_sessions_changes(struct gsp_sessions *sessions);
 /* The processes that active sessions want watched, each once; the caller frees *out. */
 GSP_MUST_CHECK int gsp_sessions_pids(struct gsp_sessions *sessions, int32_t **out, size_t *count,
                                      struct gsp_err *err);

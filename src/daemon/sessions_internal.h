@@ -79,6 +79,7 @@ struct gsp_sessions {
     size_t slot_cap;
     size_t live; /* slots in use */
     size_t counts[SESSION_STATES];
+    uint64_t changes;
     bool moved;            /* a session came, went or changed its state since the last look */
     int64_t forget_ns;     /* nothing is too old before */
     struct gsp_hmap names; /* hash of the name -> slot of the newest; SESSION_NONE: none */

@@ -106,6 +106,7 @@ uint32_t gsp_sessions__insert(struct gsp_sessions *sessions, struct session *s)
     sessions->live++;
     sessions->counts[s->state]++;
     sessions->moved = true;
+    sessions->changes++;
     return slot;
 }
 
@@ -116,6 +117,7 @@ void gsp_sessions__remove(struct gsp_sessions *sessions, uint32_t slot)
     sessions->live--;
     sessions->counts[s->state]--;
     sessions->moved = true;
+    sessions->changes++;
     uint32_t *file = find(&sessions->files, s->file);
     if (file && *file == slot)
         *file = SESSION_NONE;
@@ -139,6 +141,7 @@ void gsp_sessions__set_state(struct gsp_sessions *sessions, struct session *s,
     sessions->counts[state]++;
     s->state = state;
     sessions->moved = true;
+    sessions->changes++;
 }
 
 bool gsp_sessions__set_file(struct gsp_sessions *sessions, uint32_t slot, const char *file)

@@ -465,15 +465,17 @@ void gsp_targets_end_session(struct gsp_targets *targets, const char *session)
     pthread_mutex_unlock(&targets->lock);
 }
 
-void gsp_targets_tend(struct gsp_targets *targets)
+bool gsp_targets_tend(struct gsp_targets *targets)
 {
     pthread_mutex_lock(&targets->lock);
+    const size_t before = targets->pid_count;
     for (size_t i = 0; i < targets->pid_count;) {
         if (runs(targets->pids[i]))
             i++;
         else
             remove_at(targets, i);
     }
+    const bool forgotten = targets->pid_count != before;
     for (size_t i = 0; i < targets->recording_count; i++) {
         struct recording *recording = targets->recordings[i];
         if (atomic_load(&recording->ended) && !recording->joined && !recording->joining) {
@@ -482,6 +484,7 @@ void gsp_targets_tend(struct gsp_targets *targets)
         }
     }
     pthread_mutex_unlock(&targets->lock);
+    return forgotten;
 }
 
 static void recording_json(const struct recording *recording, struct gsp_json *json)

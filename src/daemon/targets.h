@@ -60,8 +60,9 @@ GSP_MUST_CHECK int gsp_targets_record(struct gsp_targets *targets,
 void gsp_targets_resume(struct gsp_targets *targets, bool allow_control);
 /* Ends the recordings of a session and waits until their files are whole. */
 void gsp_targets_end_session(struct gsp_targets *targets, const char *session);
-/* Now and then: forgets attached processes that have ended, and threads. */
-void gsp_targets_tend(struct gsp_targets *targets);
+/* Now and then: forgets attached processes that have ended, and threads.  True when a process was
+ * forgotten. */
+bool gsp_targets_tend(struct gsp_targets *targets);
 
 /* "targets": [...], "recordings": [...], as members of an open object. */
 void gsp_targets_json(struct gsp_targets *targets, struct gsp_json *json);
