@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "cli/config_target.h"
 #include "cli/remote.h"
 
 #define SETTINGS_MAX 32U
@@ -14,7 +15,7 @@ struct config_opts {
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_SWITCH(struct config_opts, json, "json", 0, false,
-                   "For programs: the answer as it came."),
+                   "For programs: the answer of a server as it came; of a process an object."),
     GSP_OPT_TOKEN(struct config_opts),
     GSP_OPT_TOKEN_FILE(struct config_opts),
 };
@@ -24,6 +25,8 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof config localhost:8091 gsprof.sample_rate", "One, or all whose names begin so"},
     {"gsprof config localhost:8091 gsprof.sample_rate=0.1", "Change one"},
     {"gsprof localhost:8091 config gsprof.sample_rate=0.1", "The other order of words"},
+    {"gsprof config 4242", "What the agent in a process can be told"},
+    {"gsprof config 4242 gsprof.torch=on gsprof.torch.rate=0.1", "Trace one step in ten"},
 };
 
 /* Numbers and truths as such, all else as text. */
@@ -74,6 +77,8 @@ static int run(const struct gsp_parsed *parsed)
     /* "gsprof config KEY=VALUE" is this machine's. */
     if (words[0] && !strchr(words[0], '='))
         address = *words++;
+    if (address && address[strspn(address, "0123456789")] == '\0')
+        return gsp_config_target(parsed, address, words, opts->json);
     const char *prefix = words[0] && !strchr(words[0], '=') ? words[0] : NULL;
     if (prefix && words[1])
         return gsp_cli_misuse(parsed, "one KEY to look at, or KEY=VALUE to change");
@@ -91,10 +96,13 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_config = {
     .name = "config",
-    .summary = "Show or change the settings of a server that runs",
-    .synopsis = "[HOST:PORT] [KEY | KEY=VALUE...]",
+    .summary = "Show or change the settings of a process or of a server",
+    .synopsis = "[PID | HOST:PORT] [KEY | KEY=VALUE...]",
     .about = "HOST:PORT is localhost:8091 when it is left out. What is changed holds until the "
-             "server ends or reads its configuration again.",
+             "server ends or reads its configuration again.\n"
+             "PID is a process that the agent is in. A change is taken up with its next step and "
+             "holds until it ends; the command waits for that, a second at most, and says "
+             "whether it came.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct config_opts),

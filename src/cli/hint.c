@@ -314,6 +314,8 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
 {
     const char *path = scene->context->path;
     set_what(out, "%s", scene->err->msg);
+    if (!path && scene->err->code == GSP_E_NOFILE && scene->context->pid > 0)
+        gsp_hint_add(out, "loads the agent into it", "gsprof inject %d", (int)scene->context->pid);
     if (!path)
         return;
     if (scene->err->code == GSP_E_EXISTS) {
