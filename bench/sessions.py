@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sessions cost: the stop of a long one, many at once, and kills of their daemon."""
+"""What sessions cost: the stop of a long one, its summary, many at once, and kills of their
+daemon."""
 
 from __future__ import annotations
 
+import http.client
 import json
+import re
 import shutil
 import subprocess
+import threading
+import time
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
-from common import Bench, Row
+from common import Bench, Row, median, need, run, shown
+from serving import Daemon
+from serving_http import cpu_s
+from small import peak_kb
 from support import GSPROF
 
 TOOL = Path(GSPROF).parent.parent.parent / "tests" / "tools" / "session_load"
@@ -21,15 +29,26 @@ MANY_FRAMES = 20000
 CPU_MAX = 1.1
 # Of a process that does nothing else: what one frame may leave behind in memory.
 LEFT_MAX_BYTES = 1.0
+# More often than it would be, so that there are many frames in little time.
+SERVED_PERIOD = "10ms"
+SERVED_WINDOWS = 5
+SERVED_WINDOW_S = 3.0
+STARTERS = 16
+MEMORY_MAX = 1.2
 KILLS = 100
 
 
-def load(bench: Bench, *words: object) -> Tuple[Dict[str, float], str]:
+def load(
+    bench: Bench, *words: object, then: Optional[Callable[[Path], None]] = None
+) -> Tuple[Dict[str, float], str]:
+    """What session_load says; then() sees its folder before that is gone."""
     folder = bench.fresh(".sessions")
     folder.mkdir()
     argv = [str(TOOL), str(words[0]), str(folder), *map(str, words[1:])]
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, check=True, timeout=900)
+        if then:
+            then(folder)
     finally:
         shutil.rmtree(folder)
     lines = done.stdout.decode().splitlines()
@@ -39,9 +58,34 @@ def load(bench: Bench, *words: object) -> Tuple[Dict[str, float], str]:
     return json.loads(lines[-1]), command
 
 
+def summary(bench: Bench, folder: Path, rows: List[Row]) -> None:
+    """gsprof stat over the session that was stopped."""
+    (path,) = folder.rglob("day.json")
+    what = "day" if not bench.quick else "third of a day"
+    picture = folder / "day.svg"
+    for words in (["stat", str(path)], ["stat", str(path), "--plot", str(picture)]):
+        argv = [str(GSPROF), *words]
+        cost = need(run(argv), argv)
+        drawn = ", drawn" if "--plot" in words else ""
+        picture.unlink(missing_ok=True)
+        peak_mb = peak_kb(argv, quiet=True) / 1024
+        rows.append(
+            Row(
+                "sessions",
+                f"gsprof stat of that {what}{drawn}",
+                cost.wall_s,
+                "s",
+                command=shown(argv),
+                note=f"{cost.cpu_s:.2f} s of CPU, {peak_mb:.0f} MB at most, "
+                f"a file of {path.stat().st_size / 1e6:.0f} MB",
+            )
+        )
+
+
 def day(bench: Bench) -> None:
     frames = bench.rounds(DAY_FRAMES)
-    got, command = load(bench, "day", frames)
+    rows: List[Row] = []
+    got, command = load(bench, "day", frames, then=lambda folder: summary(bench, folder, rows))
     share = frames / DAY_FRAMES
     note = (
         f"{got['frames']:.0f} frames, a file of {got['file_mb']:.0f} MB, "
@@ -70,6 +114,8 @@ def day(bench: Bench) -> None:
             command,
         )
     )
+    for row in rows:
+        bench.add(row)
 
 
 def many(bench: Bench) -> None:
@@ -124,6 +170,133 @@ def many(bench: Bench) -> None:
     )
 
 
+def start_some(daemon: Daemon, first: int, end: int) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
+    for i in range(first, end):
+        body = json.dumps({"name": f"session_{i}"})
+        connection.request("POST", "/profiling/start", body)
+        answer = connection.getresponse()
+        answer.read()
+        if answer.status != 200:
+            break
+    connection.close()
+
+
+def start_sessions(daemon: Daemon, count: int) -> None:
+    """By requests, of many clients at once."""
+    step = max(1, count // STARTERS)
+    threads = [
+        threading.Thread(target=start_some, args=(daemon, i, min(i + step, count)))
+        for i in range(0, count, step)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    active = daemon.get("/status")["active_session_count"]
+    if active != count:
+        raise RuntimeError(f"{active} of {count} sessions have begun")
+
+
+class Meter:
+    """What a daemon takes for a frame.  It is asked at the beginning and at the end, for an answer
+    takes longer than a frame."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self.cpu: List[float] = []
+        self.ticks = self.count()
+        self.rss = self.resident()
+        self.cpu_s = cpu_s(daemon.pid)
+
+    def count(self) -> int:
+        return int(self.daemon.get("/status")["ticks"])
+
+    def resident(self) -> int:
+        status = Path(f"/proc/{self.daemon.pid}/status").read_text(encoding="ascii")
+        found = re.search(r"VmRSS:\s+(\d+)", status)
+        assert found
+        return int(found[1]) * 1024
+
+    def window(self) -> None:
+        now = cpu_s(self.daemon.pid)
+        self.cpu.append(now - self.cpu_s)
+        self.cpu_s = now
+
+    def end(self) -> None:
+        self.end_rss = self.resident()
+        self.frames = self.count() - self.ticks
+        self.frame_us = 1e6 * sum(self.cpu) / self.frames
+        self.frame_bytes = (self.end_rss - self.rss) / self.frames
+
+
+def served(bench: Bench) -> None:
+    """Two daemons side by side, which the machine's other work hits alike."""
+    meters: List[Meter] = []
+    daemons: List[Daemon] = []
+    try:
+        for count in (1, MANY):
+            folder = bench.fresh(".serve")
+            folder.mkdir()
+            daemons.append(Daemon(folder, "--freq", SERVED_PERIOD))
+            start_sessions(daemons[-1], count)
+        for daemon in daemons:
+            daemon.frames(50)  # what is done once is done
+            meters.append(Meter(daemon))
+        for _ in range(SERVED_WINDOWS):
+            time.sleep(bench.seconds(SERVED_WINDOW_S))
+            for meter in meters:
+                meter.window()
+        for meter in meters:
+            meter.end()
+    finally:
+        for daemon in daemons:
+            daemon.end()
+    one, all_of_them = meters
+    # Frames come at the same rate to both, so the ratio of a window is that of its frames.
+    cpu = median([many / alone for alone, many in zip(one.cpu, all_of_them.cpu)])
+    memory = all_of_them.frame_bytes / one.frame_bytes
+    resident = all_of_them.end_rss / one.end_rss
+    command = f"gsprof serve --freq {SERVED_PERIOD}, {MANY:,} x POST /profiling/start"
+    bench.add(
+        Row(
+            "sessions",
+            f"gsprof serve: CPU of a frame, {MANY:,} sessions of one",
+            cpu,
+            "x",
+            f"<= {CPU_MAX:g}",
+            cpu <= CPU_MAX,
+            command,
+            f"{one.frame_us:.0f} and {all_of_them.frame_us:.0f} us a frame, of "
+            f"{one.frames} and {all_of_them.frames}",
+        )
+    )
+    bench.add(
+        Row(
+            "sessions",
+            "  memory of a frame, the same way",
+            memory,
+            "x",
+            f"<= {MEMORY_MAX:g}",
+            memory <= MEMORY_MAX,
+            command,
+            f"resident memory grows by {one.frame_bytes:.0f} and "
+            f"{all_of_them.frame_bytes:.0f} bytes a frame: rings and the log, as mapped",
+        )
+    )
+    bench.add(
+        Row(
+            "sessions",
+            "  resident memory of the process, the same way",
+            resident,
+            "x",
+            command=command,
+            note=f"{one.end_rss / 1e6:.1f} and {all_of_them.end_rss / 1e6:.1f} MB: "
+            f"{(all_of_them.end_rss - one.end_rss) / MANY:.0f} bytes a session",
+        )
+    )
+
+
 def kills(bench: Bench) -> None:
     got, command = load(bench, "kills", bench.rounds(KILLS))
     bench.add(
@@ -146,4 +319,5 @@ def main(bench: Bench) -> None:
         raise RuntimeError(f"no {TOOL}: build all targets")
     day(bench)
     many(bench)
+    served(bench)
     kills(bench)

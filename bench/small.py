@@ -56,10 +56,11 @@ def waiting(bench: Bench) -> None:
     )
 
 
-def peak_kb(argv: Sequence[str]) -> int:
+def peak_kb(argv: Sequence[str], quiet: bool = False) -> int:
     """The most memory that a run had resident, as far as it was seen."""
     peak = 0
-    with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:
+    out = subprocess.DEVNULL if quiet else None
+    with subprocess.Popen(argv, stdout=out, stderr=subprocess.DEVNULL) as process:
         status = Path(f"/proc/{process.pid}/status")
         while process.poll() is None:
             found = re.search(r"VmHWM:\s+(\d+)", status.read_text())
