@@ -13,25 +13,30 @@
 
 #define TYPE_JSON "application/json"
 
+/* The properties of bodies; null is the same as not there. */
 static const char START_BODY[] =
-    "{\"name\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":200},"
-    "\"labels\":{\"type\":\"object\"},"
-    "\"pids\":{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":1}},"
-    "\"stacks\":{\"type\":\"boolean\"},\"rate\":{\"type\":\"number\",\"minimum\":1,"
-    "\"maximum\":10000},\"native\":{\"type\":\"boolean\"},\"force\":{\"type\":\"boolean\"}}";
-static const char STOP_BODY[] = "{\"name\":{\"type\":\"string\"}}";
+    "{\"name\":{\"type\":[\"string\",\"null\"],\"minLength\":1,\"maxLength\":200},"
+    "\"labels\":{\"type\":[\"object\",\"null\"]},"
+    "\"pids\":{\"type\":[\"array\",\"null\"],\"maxItems\":1024,"
+    "\"items\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":2147483647}},"
+    "\"stacks\":{\"type\":[\"boolean\",\"null\"]},"
+    "\"rate\":{\"type\":[\"number\",\"null\"],\"minimum\":1,\"maximum\":10000},"
+    "\"native\":{\"type\":[\"boolean\",\"null\"]},\"force\":{\"type\":[\"boolean\",\"null\"]}}";
+static const char STOP_BODY[] =
+    "{\"name\":{\"type\":[\"string\",\"null\"],\"minLength\":1,\"maxLength\":200}}";
 static const char QUERY_BODY[] =
-    "{\"sql\":{\"type\":\"string\"},"
-    "\"format\":{\"type\":\"string\",\"enum\":[\"json\",\"csv\",\"arrow\"]},"
-    "\"params\":{\"type\":[\"array\",\"object\"],\"items\":{\"type\":[\"string\",\"number\","
-    "\"boolean\",\"null\"]},\"additionalProperties\":{\"type\":[\"string\",\"number\",\"boolean\","
-    "\"null\"]}},"
-    "\"limit\":{\"type\":\"number\",\"minimum\":1}}";
+    "{\"sql\":{\"type\":\"string\",\"minLength\":1},"
+    "\"format\":{\"type\":[\"string\",\"null\"],\"enum\":[\"json\",\"csv\",\"arrow\",null]},"
+    "\"params\":{\"type\":[\"array\",\"object\",\"null\"],\"items\":{\"type\":[\"string\","
+    "\"number\",\"boolean\",\"null\"]},\"additionalProperties\":{\"type\":[\"string\",\"number\","
+    "\"boolean\",\"null\"]}},"
+    "\"limit\":{\"type\":[\"number\",\"null\"],\"minimum\":1}}";
 static const char RECORD_BODY[] =
-    "{\"duration\":{\"type\":\"number\",\"minimum\":0.01,\"maximum\":86400},"
-    "\"rate\":{\"type\":\"number\",\"minimum\":1,\"maximum\":10000},"
-    "\"name\":{\"type\":\"string\"},\"session\":{\"type\":\"string\"},"
-    "\"native\":{\"type\":\"boolean\"},\"subprocesses\":{\"type\":\"boolean\"}}";
+    "{\"duration\":{\"type\":[\"number\",\"null\"],\"minimum\":0.01,\"maximum\":86400},"
+    "\"rate\":{\"type\":[\"number\",\"null\"],\"minimum\":1,\"maximum\":10000},"
+    "\"name\":{\"type\":[\"string\",\"null\"]},\"session\":{\"type\":[\"string\",\"null\"]},"
+    "\"native\":{\"type\":[\"boolean\",\"null\"]},"
+    "\"subprocesses\":{\"type\":[\"boolean\",\"null\"]}}";
 static const char SESSIONS_SCHEMA[] =
     "{\"type\":\"object\",\"required\":[\"total_sessions\",\"active_sessions\",\"sessions\"],"
     "\"properties\":{\"total_sessions\":{\"type\":\"integer\"},"

@@ -7,17 +7,17 @@ outside the tree, once.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence
+from typing import List, Mapping, Optional
 
 import pytest
 
+from peers import install, install_wheels
 from support import PATIENCE_S, ROOT, Json
 
 READER = ROOT / "tests" / "arrow"
@@ -40,41 +40,6 @@ ROWS = [
 ]
 
 
-def install(kind: str, lock: str, argv: Sequence[str]) -> Path:
-    """The folder into which a package manager put what the lock file names; skips, with its
-    reason, where it cannot.  A wrong checksum is no reason to skip."""
-    content = (READER / lock).read_bytes()
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsprof"
-    folder = cache / f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}"
-    if folder.is_dir():
-        return folder
-    # Another run may do the same: each in its own folder, the first to end gives it its name.
-    making = folder.with_name(f"{folder.name}.{os.getpid()}")
-    shutil.rmtree(making, ignore_errors=True)
-    shutil.copytree(READER, making)
-    try:
-        done = subprocess.run(
-            argv,
-            cwd=making,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=5 * PATIENCE_S,
-            check=False,
-            text=True,
-        )
-        assert "EINTEGRITY" not in done.stdout, done.stdout
-        assert "DO NOT MATCH" not in done.stdout, done.stdout
-        if done.returncode:
-            pytest.skip(f"{argv[0]} could not install {kind}: {done.stdout.strip()[-300:]}")
-        try:
-            making.rename(folder)
-        except OSError:
-            assert folder.is_dir()
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
-    return folder
-
-
 def read(argv: List[str], env: Optional[Mapping[str, str]] = None) -> Json:
     """Runs a reader and takes the JSON that it prints."""
     done = subprocess.run(
@@ -95,17 +60,14 @@ def read_npm(path: Path) -> Json:
     if not shutil.which("npm") or not shutil.which("node"):
         pytest.skip("no npm: tools/install-deps.sh test installs it")
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    folder = install("apache-arrow", "package-lock.json", command)
+    folder = install("apache-arrow", READER / "package-lock.json", command)
     return read(["node", str(READER / "read.mjs"), str(folder), str(path)])
 
 
 def read_pyarrow(path: Path) -> Json:
     """What pyarrow makes of a stream, every value checked by it; the same form."""
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "site"]
-    pip += ["--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", "requirements.txt"]
-    folder = install("pyarrow", "requirements.txt", pip)
     # -S: the system's NumPy may be too old for it, and it can do without.
-    env = {"PYTHONPATH": str(folder / "site")}
+    env = {"PYTHONPATH": str(install_wheels("pyarrow", READER / "requirements.txt"))}
     return read([sys.executable, "-S", str(READER / "read.py"), str(path)], env)
 
 

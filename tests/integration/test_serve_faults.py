@@ -9,7 +9,7 @@ import random
 import socket
 import threading
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, List
 
 from conftest import Serve, StartTarget
 from serving import Daemon, check_error, names_of
@@ -301,84 +301,3 @@ def test_bytes_that_are_no_http(serve: Serve) -> None:
             client.sendall(rng.randbytes(rng.randrange(1, 3000)))
             client.sendall(b"\r\n\r\n")
     assert daemon.get("/health")["status"] == "ok"
-
-
-# --------------------------------------------------------------------------- OpenAPI
-
-
-class Maker:
-    """Values of a schema, and values that are not of it."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-
-    def junk(self) -> Any:
-        return self.rng.choice(
-            [
-                None,
-                True,
-                -1,
-                0,
-                1e308,
-                2**63,
-                "",
-                "x" * 300,
-                "\0",
-                "\N{SNOWMAN}",
-                [],
-                [[]],
-                {"a": {}},
-            ]
-        )
-
-    def value(self, schema: Dict[str, Any]) -> Any:
-        if self.rng.random() < 0.3:
-            return self.junk()
-        kind = schema.get("type")
-        if "enum" in schema:
-            return self.rng.choice(schema["enum"])
-        if kind == "string":
-            return self.rng.choice(["a", "b c", "SELECT 1", "FROM session.list", "é" * 20])
-        if kind == "integer":
-            return self.rng.randrange(4194305, 4200000)
-        if kind == "number":
-            return self.rng.choice([schema.get("minimum", 0), 1, 0.5, schema.get("maximum", 10)])
-        if kind == "boolean":
-            return self.rng.random() < 0.5
-        if kind == "array":
-            return [self.value(schema.get("items", {})) for _ in range(self.rng.randrange(3))]
-        if kind == "object":
-            some = schema.get("properties", {}).items()
-            return {key: self.value(value) for key, value in some if self.rng.random() < 0.6}
-        return self.junk()
-
-
-def test_requests_made_from_the_description(serve: Serve) -> None:
-    daemon = serve("--allow-control")
-    daemon.frames(1)
-    described = daemon.get("/openapi.json")
-    assert described["openapi"].startswith("3.")
-    maker = Maker(11)
-    for path, operations in described["paths"].items():
-        for method, operation in operations.items():
-            if path == "/stream":
-                continue  # has no end
-            # A query starts a process each time.
-            for _ in range(6 if path in ("/query", "/targets/{pid}/dump") else 25):
-                target = path.replace("{name}", maker.rng.choice(["a", "b%20c", "%00", "no"]))
-                target = target.replace("{pid}", maker.rng.choice(["4194305", "0", "x", "1e3"]))
-                body = None
-                if "requestBody" in operation:
-                    schema = operation["requestBody"]["content"]["application/json"]["schema"]
-                    made = maker.value(schema)
-                    body = json.dumps(made).encode()
-                status, headers, text = daemon.raw(method.upper(), target, body)
-                assert str(status) in operation["responses"], (method, target, body, status, text)
-                kind = headers["Content-Type"].split(";")[0]
-                if path != "/query" or status >= 400:
-                    assert kind in operation["responses"][str(status)]["content"], (path, kind)
-                if kind == "application/json":
-                    answer = json.loads(text)
-                    if status >= 400:
-                        check_error(answer)
-    assert daemon.stop() == 0
