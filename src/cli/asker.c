@@ -11,19 +11,23 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "cli/query_remote.h"
 
 #define AGAIN_S 1U
 
 /* What the handlers work on: there is one query at a time in a program. */
 static struct gsp_store *volatile asked;
 static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t asked_far; /* a server: it sees interrupts by itself */
 
 static void on_interrupt(int number)
 {
     (void)number;
     struct gsp_store *store = asked;
-    if (interrupts++ > 0 || !store)
+    if (interrupts++ > 0 || (!store && !asked_far))
         _exit(gsp_err_exit_status(GSP_E_INTR));
+    if (!store)
+        return;
     gsp_store_interrupt(store);
     alarm(AGAIN_S);
 }
@@ -87,6 +91,9 @@ int gsp_asker_open(struct gsp_asker *asker, const char *word,
                    const struct gsp_store_options *options, const char *output)
 {
     struct gsp_err err = {0};
+    if (gsp_query_is_remote(word))
+        return gsp_query_remote_open(&asker->remote, asker->parsed, word, &asker->remote_opts,
+                                     options->timeout_ns);
     int rc = gsp_endpoint_find(word, &asker->endpoint, &err);
     if (rc == GSP_OK)
         rc = gsp_store_open(options, &asker->store, &err);
@@ -107,6 +114,7 @@ void gsp_asker_close(struct gsp_asker *asker)
 {
     gsp_store_close(asker->store);
     asker->store = NULL;
+    gsp_remote_close(&asker->remote);
 }
 
 struct old_handlers {
@@ -120,6 +128,7 @@ static void catch_interrupts(struct gsp_store *store, struct old_handlers *old)
     const struct sigaction again = {.sa_handler = on_alarm};
     interrupts = 0;
     asked = store;
+    asked_far = store == NULL;
     sigaction(SIGALRM, &again, &old->alarm);
     sigaction(SIGINT, &interrupt, &old->interrupt);
 }
@@ -130,6 +139,7 @@ static void release_interrupts(const struct old_handlers *old)
     alarm(0);
     sigaction(SIGALRM, &old->alarm, NULL);
     asked = NULL;
+    asked_far = 0;
 }
 
 /* The rows of another, and the time that they took: a pager's user takes some too. */
@@ -164,7 +174,7 @@ static int ask(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sql_error 
         timed->took_ns = gsp_now_ns() - start_ns;
         return done;
     }
-    int rc = gsp_store_query(asker->store, sql, &timed->inner, where, err);
+    int rc = gsp_store_query_with(asker->store, sql, &asker->params, &timed->inner, where, err);
     timed->took_ns = gsp_now_ns() - start_ns;
     if (rc < 0)
         return rc;
@@ -186,8 +196,24 @@ static void tell_end(const struct gsp_asker *asker, bool truncated, int64_t took
         gsp_term_line(&term, "Time: %s", gsp_fmt_duration(took_ns, text, sizeof(text)));
 }
 
+static int ask_far(struct gsp_asker *asker, struct gsp_sv sql)
+{
+    struct old_handlers old;
+    const int64_t start_ns = gsp_now_ns();
+    catch_interrupts(NULL, &old);
+    asker->remote.cancel = &interrupts;
+    int status = gsp_query_remote_ask(&asker->remote, sql, &asker->params, &asker->dest);
+    asker->remote.cancel = NULL;
+    release_interrupts(&old);
+    if (status == 0)
+        tell_end(asker, false, gsp_now_ns() - start_ns);
+    return status;
+}
+
 int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
 {
+    if (!asker->store)
+        return ask_far(asker, sql);
     struct gsp_err err = {0};
     struct gsp_sql_error where = {0};
     struct old_handlers old;
@@ -216,5 +242,6 @@ int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
 int gsp_asker_rows(struct gsp_asker *asker, const char *sql, struct gsp_rows **out,
                    struct gsp_err *err)
 {
-    return gsp_store_query(asker->store, gsp_sv_of(sql), out, NULL, err);
+    return asker->store ? gsp_store_query(asker->store, gsp_sv_of(sql), out, NULL, err)
+                        : gsp_query_remote_rows(&asker->remote, gsp_sv_of(sql), out, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * asker.h -- asks a store and shows its answers and its errors; what query and tables share.
+ * asker.h -- asks a store, or a server, and shows its answers and its errors; what query and
+ * tables share.
  *
  * Ctrl-C ends the query that runs; a second one ends the program.
  * Threads: one owner, one at a time in a program (signals).
@@ -16,13 +17,17 @@
 #include "base/str.h"
 #include "cli/endpoint.h"
 #include "cli/options.h"
+#include "cli/remote.h"
 #include "cli/rows_out.h"
 #include "store/store.h"
 
 struct gsp_asker {
-    const struct gsp_parsed *parsed; /* borrowed */
+    const struct gsp_parsed *parsed;    /* borrowed */
+    struct gsp_remote_opts remote_opts; /* for servers */
     struct gsp_endpoint endpoint;
-    struct gsp_store *store;
+    struct gsp_store *store;   /* NULL: a server is asked */
+    struct gsp_remote remote;  /* the server */
+    struct gsp_params params;  /* of each statement; borrowed */
     struct gsp_rows_dest dest; /* where answers go */
     size_t warned;             /* warnings of the store that were told */
     bool timing;               /* say how long each took */

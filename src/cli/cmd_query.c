@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 
 struct query_opts {
     struct gsp_remote_opts remote;
+    struct gsp_opt_list params;
     const char *format;
     const char *output;
     const char *file;
@@ -45,6 +47,12 @@ static const struct gsp_opt OPTS[] = {
      .offset = offsetof(struct query_opts, file),
      .arg = "FILE",
      .help = "Read the statement from a file."},
+    {.name = "param",
+     .kind = GSP_OPT_LIST,
+     .offset = offsetof(struct query_opts, params),
+     .arg = "[NAME=]VALUE",
+     .help = "A value for the next ? of the statement, or for its $NAME; a number when it reads as "
+             "one, else text. A VALUE that looks like NAME=VALUE needs another = before it."},
     {.name = "limit",
      .kind = GSP_OPT_INT,
      .offset = offsetof(struct query_opts, limit),
@@ -84,8 +92,58 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof query runs/today 'FROM gsprof.slow_steps()' -f json", "For a program to read"},
     {"gsprof query 4242 'FROM python.torch_trace' -o trace.parquet", "Rows to keep"},
     {"gsprof query localhost:8091 'FROM session.list'", "What a server has"},
+    {"gsprof query localhost:8091 'FROM session.list WHERE name = ?' --param epoch_5",
+     "A value apart from the statement"},
     {"gsprof query 4242", "A prompt with history and completion"},
 };
+
+/* What --param says, as values. */
+struct values {
+    struct gsp_param at[GSP_OPT_LIST_MAX];
+    size_t count;
+};
+
+static bool is_name(struct gsp_sv text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        const char c = text.p[i];
+        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+        if (!letter && (i == 0 || c < '0' || c > '9'))
+            return false;
+    }
+    return text.len > 0;
+}
+
+static struct gsp_param read_value(const char *text)
+{
+    struct gsp_param param = {.kind = GSP_PARAM_TEXT, .text = gsp_sv_of(text)};
+    if (gsp_parse_i64(text, INT64_MIN, INT64_MAX, &param.whole, NULL) == GSP_OK)
+        param.kind = GSP_PARAM_I64;
+    else if (gsp_parse_f64(text, -DBL_MAX, DBL_MAX, &param.number, NULL) == GSP_OK)
+        param.kind = GSP_PARAM_F64;
+    return param;
+}
+
+/* False when some have names and some have none. */
+static bool read_values(const struct gsp_opt_list *list, struct values *out)
+{
+    *out = (struct values){0};
+    for (size_t i = 0; i < list->count; i++) {
+        const char *text = list->at[i];
+        const char *equals = strchr(text, '=');
+        const struct gsp_sv name = {text, equals ? (size_t)(equals - text) : 0};
+        const bool named = is_name(name);
+        struct gsp_param *param = &out->at[out->count++];
+        if (named)
+            *param = read_value(equals + 1);
+        else
+            *param = read_value(equals == text ? text + 1 : text);
+        param->name = named ? name : (struct gsp_sv){NULL, 0};
+        if (named != (out->at[0].name.p != NULL))
+            return false;
+    }
+    return true;
+}
 
 /* The statement: an argument, a file, or stdin. */
 static int read_sql(const struct gsp_parsed *parsed, struct gsp_buf *out, struct gsp_err *err)
@@ -161,19 +219,19 @@ static int run_statement(struct gsp_asker *asker, const struct gsp_store_options
 }
 
 /* A statement for a server: it has the tables, and the engine. */
-static int run_remote(const struct gsp_parsed *parsed, const struct gsp_rows_dest *dest)
+static int run_remote(const struct gsp_parsed *parsed, const struct gsp_rows_dest *dest,
+                      const struct gsp_params *params)
 {
     const struct query_opts *opts = parsed->opts;
     struct gsp_err err = {0};
     gsp_auto_buf sql = {0};
-    if (parsed->arg_count < 2 && !opts->file && isatty(STDIN_FILENO))
-        return gsp_cli_misuse(parsed, "a server needs a statement to answer");
     if (read_sql(parsed, &sql, &err) < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->file}, &err);
     const struct gsp_query_remote query = {.parsed = parsed,
                                            .remote = opts->remote,
                                            .dest = *dest,
                                            .sql = gsp_buf_sv(&sql),
+                                           .params = *params,
                                            .timeout_ns = opts->timeout_ns};
     return gsp_query_remote_run(&query);
 }
@@ -183,7 +241,9 @@ static int run(const struct gsp_parsed *parsed)
     const struct query_opts *opts = parsed->opts;
     struct gsp_store_options options;
     struct gsp_err err = {0};
-    struct gsp_asker asker = {.parsed = parsed, .timing = opts->timing};
+    struct gsp_asker asker = {
+        .parsed = parsed, .timing = opts->timing, .remote_opts = opts->remote};
+    struct values values;
     asker.dest = (struct gsp_rows_dest){
         .path = opts->output, .color = parsed->globals.color, .force = opts->force};
     bool has_sql = parsed->arg_count > 1 || opts->file;
@@ -194,15 +254,21 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_misuse(parsed, "%s", err.msg);
     if (asker.dest.format == GSP_ROWS_PARQUET && (!opts->output || strcmp(opts->output, "-") == 0))
         return gsp_cli_misuse(parsed, "parquet needs a file to write: --output FILE");
-    if (gsp_query_is_remote(parsed->args[0]))
-        return run_remote(parsed, &asker.dest);
+    if (!read_values(&opts->params, &values))
+        return gsp_cli_misuse(parsed, "--param: all have names, or none has");
+    if (values.count && asker.dest.format == GSP_ROWS_PARQUET)
+        return gsp_cli_misuse(parsed, "--param is not for parquet: put the values into the SQL");
+    asker.params = (struct gsp_params){values.at, values.count};
     int status = 0;
     if (!has_sql && isatty(STDIN_FILENO)) {
-        if (opts->output)
-            return gsp_cli_misuse(parsed, "--output needs a statement");
+        if (opts->output || values.count)
+            return gsp_cli_misuse(parsed, "%s needs a statement",
+                                  opts->output ? "--output" : "--param");
         status = gsp_asker_open(&asker, parsed->args[0], &options, NULL);
         if (status == 0)
             status = gsp_prompt_run(&asker);
+    } else if (gsp_query_is_remote(parsed->args[0])) {
+        status = run_remote(parsed, &asker.dest, &asker.params);
     } else {
         status = run_statement(&asker, &options);
     }

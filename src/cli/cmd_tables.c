@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -11,6 +12,7 @@
 #include "wire/table.h"
 
 struct tables_opts {
+    struct gsp_remote_opts remote;
     bool columns;
     bool json;
 };
@@ -24,12 +26,15 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct tables_opts, json),
      .help = "For programs: an array of objects."},
+    GSP_OPT_TOKEN(struct tables_opts),
+    GSP_OPT_TOKEN_FILE(struct tables_opts),
 };
 
 static const struct gsp_example EXAMPLES[] = {
     {"gsprof tables 4242", "The tables of a process, and how many rows they have"},
     {"gsprof tables 4242 --columns", "What the columns mean"},
     {"gsprof tables profile.gsp --json", "For a program to read"},
+    {"gsprof tables localhost:8091", "The tables of a server"},
 };
 
 static const struct gsp_rows_column TABLES[] = {
@@ -92,23 +97,53 @@ static void put_quoted(struct gsp_sv name, struct gsp_buf *out)
     gsp_buf_putc(out, '"');
 }
 
-/* INT64_MIN, which shows as NULL, when they cannot be counted: a process that may not be read. */
-static int64_t count_rows(struct gsp_asker *asker, const struct entry *entry)
+static void put_count(const struct entry *entry, size_t place, struct gsp_buf *sql)
 {
-    gsp_auto_buf sql = {0};
+    gsp_buf_printf(sql, "SELECT %zu AS place, count(*) AS n FROM ", place);
+    put_quoted(entry->part[0], sql);
+    gsp_buf_putc(sql, '.');
+    put_quoted(entry->part[1], sql);
+}
+
+/* Rows of place and number into counts[]; false when the statement fails. */
+static bool read_counts(struct gsp_asker *asker, struct gsp_buf *sql, int64_t *counts, size_t count)
+{
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
-    int64_t count = INT64_MIN;
-    gsp_buf_puts(&sql, "SELECT count(*) FROM ");
-    put_quoted(entry->part[0], &sql);
-    gsp_buf_putc(&sql, '.');
-    put_quoted(entry->part[1], &sql);
-    const char *text = gsp_buf_cstr(&sql);
-    if (text && gsp_asker_rows(asker, text, &rows, NULL) == GSP_OK &&
-        gsp_rows_next(rows, &batch, NULL) == 1 && batch.row_count == 1)
-        count = ((const int64_t *)batch.values[0].data)[0];
+    const char *text = gsp_buf_cstr(sql);
+    int rc = text ? gsp_asker_rows(asker, text, &rows, NULL) : GSP_E_NOMEM;
+    while (rc >= 0 && (rc = gsp_rows_next(rows, &batch, NULL)) == 1) {
+        for (size_t i = 0; i < batch.row_count && rows->column_count == 2; i++) {
+            gsp_auto_buf place = {0};
+            int64_t at = 0;
+            gsp_cell_put(&rows->columns[0], &batch.values[0], i, &place);
+            const char *number = gsp_buf_cstr(&place);
+            if (number && gsp_parse_i64(number, 0, (int64_t)count - 1, &at, NULL) == GSP_OK)
+                counts[at] = ((const int64_t *)batch.values[1].data)[i];
+        }
+    }
     gsp_rows_free(rows);
-    return count;
+    return rc >= 0;
+}
+
+/* All in one statement, for each costs a server a process; each for itself when that fails: of a
+ * process that may not be read some cannot be counted.  INT64_MIN, which shows as NULL, then. */
+static void count_rows(struct gsp_asker *asker, const struct entry *entries, int64_t *counts,
+                       size_t count)
+{
+    gsp_auto_buf sql = {0};
+    for (size_t i = 0; i < count; i++) {
+        counts[i] = INT64_MIN;
+        gsp_buf_puts(&sql, i ? " UNION ALL " : "");
+        put_count(&entries[i], i, &sql);
+    }
+    if (read_counts(asker, &sql, counts, count))
+        return;
+    for (size_t i = 0; i < count; i++) {
+        gsp_buf_clear(&sql);
+        put_count(&entries[i], i, &sql);
+        read_counts(asker, &sql, counts, count);
+    }
 }
 
 static void put_text(struct gsp_made_rows *made, const char *text)
@@ -116,18 +151,16 @@ static void put_text(struct gsp_made_rows *made, const char *text)
     gsp_made_text(made, text && text[0] ? gsp_sv_of(text) : (struct gsp_sv){NULL, 0});
 }
 
-static void add_entry(struct gsp_asker *asker, const struct entry *entry,
-                      struct gsp_made_rows *made)
+static void add_entry(const struct entry *entry, const int64_t *rows, struct gsp_made_rows *made)
 {
-    const struct tables_opts *opts = asker->parsed->opts;
     gsp_auto_buf name = {0};
     gsp_buf_putsv(&name, entry->part[0]);
     gsp_buf_putc(&name, '.');
     gsp_buf_putsv(&name, entry->part[1]);
     gsp_made_text(made, gsp_buf_sv(&name));
-    if (!opts->columns) {
+    if (rows) {
         const struct gsp_table *table = find_table(entry);
-        gsp_made_i64(made, count_rows(asker, entry));
+        gsp_made_i64(made, *rows);
         put_text(made, table ? table->doc : NULL);
         return;
     }
@@ -170,6 +203,25 @@ static int read_entries(struct gsp_asker *asker, size_t parts, struct gsp_buf *b
     return rc;
 }
 
+static int add_entries(struct gsp_asker *asker, struct gsp_sv names, size_t count,
+                       struct gsp_made_rows *made, struct gsp_err *err)
+{
+    const struct tables_opts *opts = asker->parsed->opts;
+    const size_t parts = opts->columns ? 4 : 2;
+    gsp_auto_free struct entry *entries = calloc(count + 1, sizeof(*entries));
+    gsp_auto_free int64_t *counts = opts->columns ? NULL : calloc(count + 1, sizeof(*counts));
+    if (!entries || (!counts && !opts->columns))
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of tables");
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < parts; k++)
+            gsp_sv_split(&names, '\0', &entries[i].part[k]);
+    if (counts && count)
+        count_rows(asker, entries, counts, count);
+    for (size_t i = 0; i < count; i++)
+        add_entry(&entries[i], counts ? &counts[i] : NULL, made);
+    return GSP_OK;
+}
+
 static int show(struct gsp_asker *asker, struct gsp_err *err)
 {
     const struct tables_opts *opts = asker->parsed->opts;
@@ -183,14 +235,9 @@ static int show(struct gsp_asker *asker, struct gsp_err *err)
                            : gsp_made_rows_new(TABLES, GSP_COUNT(TABLES), &made, err);
     if (rc < 0)
         return rc;
-    struct gsp_sv rest = gsp_buf_sv(&bytes);
-    for (size_t i = 0; i < count; i++) {
-        struct entry entry = {0};
-        for (size_t k = 0; k < parts; k++)
-            gsp_sv_split(&rest, '\0', &entry.part[k]);
-        add_entry(asker, &entry, made);
-    }
-    rc = gsp_cli_put_rows(gsp_made_rows_get(made), &asker->dest, err);
+    rc = add_entries(asker, gsp_buf_sv(&bytes), count, made, err);
+    if (rc == GSP_OK)
+        rc = gsp_cli_put_rows(gsp_made_rows_get(made), &asker->dest, err);
     gsp_rows_free(gsp_made_rows_get(made));
     return rc;
 }
@@ -199,7 +246,7 @@ static int run(const struct gsp_parsed *parsed)
 {
     const struct tables_opts *opts = parsed->opts;
     struct gsp_err err = {0};
-    struct gsp_asker asker = {.parsed = parsed};
+    struct gsp_asker asker = {.parsed = parsed, .remote_opts = opts->remote};
     asker.dest = (struct gsp_rows_dest){.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
                                         .color = parsed->globals.color};
     int status = gsp_asker_open(&asker, parsed->args[0], &(struct gsp_store_options){0}, NULL);
@@ -214,9 +261,10 @@ const struct gsp_command gsp_cmd_tables = {
     .name = "tables",
     .summary = "Show the tables that can be asked, their rows and columns",
     .synopsis = "ENDPOINT [--columns] [--json]",
-    .about = "ENDPOINT is what query takes: a pid, the folder of a run, a Parquet file or a "
-             "profile. Every table of gsprof is there, without rows when nothing has filled it. "
-             "The rows of python.backtrace are the frames at this moment.",
+    .about =
+        "ENDPOINT is what query takes: a pid, the folder of a run, a Parquet file, a "
+        "profile or a server. Every table of gsprof is there, without rows when nothing has filled it. "
+        "The rows of python.backtrace are the frames at this moment.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct tables_opts),

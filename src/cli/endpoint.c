@@ -87,10 +87,6 @@ static int find_path(struct gsp_endpoint *out, struct gsp_err *err)
             out->kind = GSP_ENDPOINT_FOLDER; /* several recordings, to be compared */
             return GSP_OK;
         }
-        if (gsp_endpoint_is_address(out->text))
-            return gsp_err_set(err, GSP_E_USAGE, 0,
-                               "%.100s: a server is asked by query alone, with a statement",
-                               out->text);
         return gsp_err_set(err, code, errno, "cannot open %.180s: %s", out->text, strerror(errno));
     }
     if (S_ISDIR(st.st_mode))

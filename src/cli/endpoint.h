@@ -44,7 +44,7 @@ bool gsp_endpoint_looks(const char *word);
 bool gsp_endpoint_is_address(const char *word);
 
 /* Finds out what a word means, and sees that it is there.  Fails with NOPROC (neither a process
- * nor rings of one), NOFILE, USAGE (host:port), PERM. */
+ * nor rings of one), NOFILE, USAGE (no number of a process), PERM. */
 GSP_MUST_CHECK int gsp_endpoint_find(const char *word, struct gsp_endpoint *out,
                                      struct gsp_err *err);
 /* Gives the store what the endpoint has; it must live until the store is closed. */

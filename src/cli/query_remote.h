@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * query_remote.h -- a statement asked of a server.
+ * query_remote.h -- statements asked of a server.
  *
  * Threads: one owner.
  */
@@ -9,10 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/attr.h"
+#include "base/err.h"
 #include "base/str.h"
 #include "cli/options.h"
 #include "cli/remote.h"
 #include "cli/rows_out.h"
+#include "model/rows.h"
+#include "store/store.h"
 
 /* Whether a word means a server: host:port, http://..., unix:..., and no file has that name. */
 bool gsp_query_is_remote(const char *word);
@@ -22,8 +26,20 @@ struct gsp_query_remote {
     struct gsp_remote_opts remote;
     struct gsp_rows_dest dest;
     struct gsp_sv sql;
+    struct gsp_params params;
     int64_t timeout_ns;
 };
 
 /* Asks and writes the rows; tells its errors.  Worth 0 or an exit status. */
 int gsp_query_remote_run(const struct gsp_query_remote *query);
+
+/* Opens a server for several statements, and sees that it is there and that we may ask it; tells
+ * its errors.  Worth 0 or an exit status.  Close it in any case. */
+int gsp_query_remote_open(struct gsp_remote *remote, const struct gsp_parsed *parsed,
+                          const char *word, const struct gsp_remote_opts *opts, int64_t timeout_ns);
+/* One of them; the same. */
+int gsp_query_remote_ask(struct gsp_remote *remote, struct gsp_sv sql,
+                         const struct gsp_params *params, const struct gsp_rows_dest *dest);
+/* One of our own, whose rows the caller frees with gsp_rows_free(). */
+GSP_MUST_CHECK int gsp_query_remote_rows(struct gsp_remote *remote, struct gsp_sv sql,
+                                         struct gsp_rows **out, struct gsp_err *err);

@@ -52,19 +52,32 @@ int gsp_remote_fail(const struct gsp_remote *remote, const struct gsp_err *err)
     return fail(remote, &(struct gsp_client_refusal){0}, err);
 }
 
-int gsp_remote_ask(struct gsp_remote *remote, const char *method, const char *path,
-                   struct gsp_sv body)
+static int ask(struct gsp_remote *remote, const char *method, const char *path, struct gsp_sv body,
+               struct gsp_client_refusal *refusal, struct gsp_err *err)
 {
-    struct gsp_client_refusal refusal = {0};
-    struct gsp_err err = {0};
     const struct gsp_client_call call = {.endpoint = remote->endpoint.p,
                                          .token = remote->token.len ? remote->token.p : NULL,
                                          .method = method,
                                          .path = path,
                                          .body = body,
-                                         .timeout_ns = remote->timeout_ns};
+                                         .timeout_ns = remote->timeout_ns,
+                                         .cancel = remote->cancel};
     gsp_buf_clear(&remote->answer);
-    if (gsp_client_ask(&call, &remote->answer, &refusal, &err) == GSP_OK)
+    return gsp_client_ask(&call, &remote->answer, refusal, err);
+}
+
+int gsp_remote_try(struct gsp_remote *remote, const char *method, const char *path,
+                   struct gsp_sv body, struct gsp_err *err)
+{
+    return ask(remote, method, path, body, NULL, err);
+}
+
+int gsp_remote_ask(struct gsp_remote *remote, const char *method, const char *path,
+                   struct gsp_sv body)
+{
+    struct gsp_client_refusal refusal = {0};
+    struct gsp_err err = {0};
+    if (ask(remote, method, path, body, &refusal, &err) == GSP_OK)
         return 0;
     return fail(remote, &refusal, &err);
 }

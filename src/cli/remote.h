@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdint.h>
 
 #include "base/attr.h"
@@ -40,8 +41,9 @@ struct gsp_remote {
     const struct gsp_parsed *parsed; /* borrowed */
     struct gsp_buf endpoint;         /* NUL-terminated, as all three */
     struct gsp_buf token;
-    struct gsp_buf answer; /* the body of the last answer */
-    int64_t timeout_ns;    /* of a question; 0: the default */
+    struct gsp_buf answer;               /* the body of the last answer */
+    int64_t timeout_ns;                  /* of a question; 0: the default */
+    const volatile sig_atomic_t *cancel; /* as http/client.h has it */
 };
 
 /* Finds the address that word means (NULL: this machine) and the token for it.  Tells its errors:
@@ -53,8 +55,11 @@ void gsp_remote_close(struct gsp_remote *remote); /* {0} does nothing */
 /* Asks, and keeps the answer in remote->answer; tells its errors. */
 int gsp_remote_ask(struct gsp_remote *remote, const char *method, const char *path,
                    struct gsp_sv body);
-/* The same, for an answer that is a JSON object: *out is the caller's, to be freed with
- * gsp_body_free(). */
+/* The same, and tells nothing: fails as gsp_client_ask() does. */
+GSP_MUST_CHECK int gsp_remote_try(struct gsp_remote *remote, const char *method, const char *path,
+                                  struct gsp_sv body, struct gsp_err *err);
+/* The same as the first, for an answer that is a JSON object: *out is the caller's, to be freed
+ * with gsp_body_free(). */
 int gsp_remote_ask_object(struct gsp_remote *remote, const char *method, const char *path,
                           struct gsp_sv body, struct gsp_body **out);
 

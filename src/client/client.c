@@ -117,7 +117,8 @@ int gsp_client_ask(const struct gsp_client_call *call, struct gsp_buf *out,
                                        .token = call->token && call->token[0] ? call->token : NULL,
                                        .body = call->body,
                                        .timeout_ns = call->timeout_ns,
-                                       .answer_max = call->answer_max};
+                                       .answer_max = call->answer_max,
+                                       .cancel = call->cancel};
     struct gsp_http_reply reply;
     int rc = gsp_http_request(&http, &reply, err);
     if (rc < 0)

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,8 +44,9 @@ struct gsp_client_call {
     const char *method;
     const char *path;
     struct gsp_sv body;
-    int64_t timeout_ns; /* 0: the default of http/client.h */
-    size_t answer_max;  /* 0: the same */
+    int64_t timeout_ns;                  /* 0: the default of http/client.h */
+    size_t answer_max;                   /* 0: the same */
+    const volatile sig_atomic_t *cancel; /* as http/client.h has it */
 };
 
 /* What a daemon said besides the message when it refused. */

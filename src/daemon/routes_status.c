@@ -141,6 +141,7 @@ struct shown {
     size_t first_count;
     struct gsp_session *failed;
     size_t failed_count;
+    struct gsp_buf labels[2]; /* of both */
     struct gsp_sessions_counts counts;
 };
 
@@ -148,19 +149,22 @@ static void shown_fill(struct gsp_sessions *sessions, struct shown *out)
 {
     *out = (struct shown){.first = calloc(SESSIONS_SHOWN, sizeof(*out->first))};
     /* Without memory they are counted, and none is shown. */
-    out->first_count = gsp_sessions_first(sessions, false, out->first,
-                                          out->first ? SESSIONS_SHOWN : 0, &out->counts);
+    out->first_count =
+        gsp_sessions_first(sessions, false, out->first, out->first ? SESSIONS_SHOWN : 0,
+                           &out->counts, &out->labels[0]);
     if (out->counts.failed)
         out->failed = calloc(SESSIONS_SHOWN, sizeof(*out->failed));
     if (out->failed)
-        out->failed_count =
-            gsp_sessions_first(sessions, true, out->failed, SESSIONS_SHOWN, &out->counts);
+        out->failed_count = gsp_sessions_first(sessions, true, out->failed, SESSIONS_SHOWN,
+                                               &out->counts, &out->labels[1]);
 }
 
 static void shown_free(struct shown *shown)
 {
     free(shown->first);
     free(shown->failed);
+    gsp_buf_free(&shown->labels[0]);
+    gsp_buf_free(&shown->labels[1]);
 }
 
 static void put_sessions(struct gsp_json *json, const struct shown *shown)

@@ -465,8 +465,20 @@ static size_t rank_in(const struct session **first, size_t count, size_t max,
     return count;
 }
 
+static void add_labels(const struct session *const *all, size_t n, struct gsp_session *out,
+                       struct gsp_buf *labels)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++)
+        gsp_buf_put(labels, all[i]->labels ? all[i]->labels : "", label_bytes(all[i]));
+    for (size_t i = 0; i < n && labels->len && !labels->failed; i++) {
+        out[i].labels = (struct gsp_sv){labels->p + at, label_bytes(all[i])};
+        at += label_bytes(all[i]);
+    }
+}
+
 size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp_session *out,
-                          size_t max, struct gsp_sessions_counts *counts)
+                          size_t max, struct gsp_sessions_counts *counts, struct gsp_buf *labels)
 {
     const struct session **first = calloc(max + 1, sizeof(const struct session *));
     size_t n = 0;
@@ -484,6 +496,8 @@ size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp
     }
     for (size_t i = 0; i < n; i++)
         describe(sessions, first[i], &out[i]);
+    if (labels)
+        add_labels(first, n, out, labels);
     pthread_mutex_unlock(&sessions->lock);
     free(first);
     return n;

@@ -67,7 +67,7 @@ struct gsp_session {
     uint32_t stack_gaps;  /* in them: while no daemon ran */
     int64_t period_ns;    /* between two frames, now or at its end; 0: not known */
     uint64_t id;          /* no other session has it */
-    struct gsp_sv labels; /* of gsp_sessions_list() alone: a part of what it gave; else empty */
+    struct gsp_sv labels; /* of gsp_sessions_list() and _first(): borrowed; else empty */
     char error[240];      /* also when stacks could not be had */
 };
 
@@ -99,9 +99,10 @@ struct gsp_sessions_counts {
     size_t failed;
 };
 /* The first max of that list, or of the failed ones alone, and how many there are: what is asked
- * for often must not cost more with every session.  Worth how many are in out. */
+ * for often must not cost more with every session.  Worth how many are in out; their labels lie in
+ * labels (may be NULL: none), which must be empty. */
 size_t gsp_sessions_first(struct gsp_sessions *sessions, bool failed, struct gsp_session *out,
-                          size_t max, struct gsp_sessions_counts *counts);
+                          size_t max, struct gsp_sessions_counts *counts, struct gsp_buf *labels);
 /* The newest session of that name; fails with NOFILE. */
 GSP_MUST_CHECK int gsp_sessions_find(struct gsp_sessions *sessions, const char *name,
                                      struct gsp_session *out, struct gsp_err *err);

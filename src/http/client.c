@@ -68,6 +68,26 @@ static int set_address(const struct gsp_http_call *call, struct gsp_buf *url,
     return gsp_buf_cstr(url) ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to ask");
 }
 
+static int is_cancelled(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+                        curl_off_t up)
+{
+    const struct gsp_http_call *call = user;
+    (void)down_all;
+    (void)down;
+    (void)up_all;
+    (void)up;
+    return *call->cancel != 0;
+}
+
+static void set_cancel(const struct gsp_curl *lib, CURL *curl, const struct gsp_http_call *call)
+{
+    if (!call->cancel)
+        return;
+    lib->easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    lib->easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, is_cancelled);
+    lib->easy_setopt(curl, CURLOPT_XFERINFODATA, call);
+}
+
 static int failed(const struct gsp_curl *lib, CURLcode code, const struct gsp_http_call *call,
                   const struct sink *sink, struct gsp_err *err)
 {
@@ -75,6 +95,8 @@ static int failed(const struct gsp_curl *lib, CURLcode code, const struct gsp_ht
     if (sink->too_long)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the answer of %s is longer than %zu bytes",
                            call->endpoint, sink->max);
+    if (code == CURLE_ABORTED_BY_CALLBACK)
+        return gsp_err_set(err, GSP_E_INTR, 0, "interrupted");
     if (code == CURLE_OPERATION_TIMEDOUT)
         return gsp_err_set(err, GSP_E_TIMEOUT, 0, "%s did not answer in time", call->endpoint);
     if (code == CURLE_COULDNT_CONNECT)
@@ -139,6 +161,7 @@ static int perform(const struct gsp_curl *lib, CURL *curl, const struct gsp_http
         lib->easy_setopt(curl, CURLOPT_PROXY, "");
     if (socket_path)
         lib->easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, socket_path);
+    set_cancel(lib, curl, call);
     set_body(lib, curl, call);
     CURLcode code = lib->easy_perform(curl);
     if (code != CURLE_OK)

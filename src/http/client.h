@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdint.h>
 
 #include "base/attr.h"
@@ -23,6 +24,9 @@ struct gsp_http_call {
     struct gsp_sv body;   /* JSON, or empty */
     int64_t timeout_ns;   /* 0: 30 s */
     size_t answer_max;    /* 0: 64 MB; more fails with LIMIT */
+    /* When a signal handler makes it other than 0, the call fails with INTR within a second or so;
+     * NULL: nothing does. */
+    const volatile sig_atomic_t *cancel;
 };
 
 struct gsp_http_reply {
@@ -31,6 +35,6 @@ struct gsp_http_reply {
 };
 
 /* An answer of any status is success.  Fails with NOPROC (nobody listens), TIMEOUT, LIMIT,
- * USAGE (the endpoint), IO. */
+ * USAGE (the endpoint), INTR, IO. */
 GSP_MUST_CHECK int gsp_http_request(const struct gsp_http_call *call, struct gsp_http_reply *out,
                                     struct gsp_err *err);

@@ -19,6 +19,7 @@ from typing import Callable, Dict, Iterator, List
 import pytest
 
 from conftest import StartWriter
+from serving import Daemon
 from support import GSPROF, PATIENCE_S
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
@@ -226,3 +227,43 @@ def test_no_statement_for_a_file(runtime: Dict[str, str], writer: StartWriter) -
     session.until("needs a statement")
     assert session.leave() == 64
     session.end()
+
+
+@pytest.fixture(name="daemon")
+def _daemon(tmp_path: Path) -> Iterator[Daemon]:
+    daemon = Daemon(tmp_path, "--freq", "20ms")
+    yield daemon
+    daemon.end()
+
+
+def wait_for_worker(pid: int) -> None:
+    """Until the daemon has a process that works on a query."""
+    deadline = time.monotonic() + PATIENCE_S
+    children = Path(f"/proc/{pid}/task")
+    while not any((task / "children").read_text() for task in children.iterdir()):
+        assert time.monotonic() < deadline, "no worker"
+        time.sleep(0.01)
+
+
+def test_a_server_is_asked(daemon: Daemon) -> None:
+    session = Session(["query", f"127.0.0.1:{daemon.port}"], {**daemon.env, "PAGER": "cat"})
+    try:
+        session.until(PROMPT)
+        assert "42" in session.ask("SELECT 40 + 2 AS answer;")
+        assert "first_frame" in session.ask("\\d session.list")
+        assert "nosuch" in session.ask("SELECT nosuch FROM session.list;")
+        assert "Timing is on" in session.ask("\\timing")
+        assert "Time:" in session.ask("SELECT count(*) FROM session.frame;")
+        session.key("SELECT count(*) AS n FROM session.fra\t")
+        session.until("me ")
+        assert "(1 row)" in session.ask(";")
+        # The query outlives the test's patience unless it is ended here.
+        session.type("SELECT count(*) FROM range(1000000000) a, range(1000000000) b;\n")
+        session.until("b;")
+        wait_for_worker(daemon.pid)
+        session.type("\x03")
+        assert "interrupted" in session.until(PROMPT)
+        session.type("\\q\n")
+        assert session.leave() == 0
+    finally:
+        session.end()

@@ -131,6 +131,27 @@ def test_parameters(daemon: Daemon) -> None:
         assert (status, word in answer["error"]["message"]) == (400, True), (sql, params, answer)
 
 
+def test_tables_and_values_from_the_command_line(daemon: Daemon) -> None:
+    at = f"127.0.0.1:{daemon.port}"
+    daemon.frames(3)
+    listed = {row["table"]: row["rows"] for row in json.loads(gsprof("tables", at, "--json").out)}
+    assert listed["session.frame"] > 0 and listed["system.cpu"] > 0
+    assert listed["session.list"] == 0 and listed["python.backtrace"] == 0
+    columns = gsprof("tables", at, "--columns").out
+    assert "first_frame" in columns and "names of the sessions" in columns
+    for endpoint in (at, str(os.getpid())):
+        asked = gsprof(
+            *("query", endpoint, "SELECT ? AS a, ? AS b, ? AS c", "-f", "json"),
+            *("--param", "5", "--param", "=x=y", "--param", "1e3"),
+        )
+        assert json.loads(asked.out) == [{"a": 5, "b": "x=y", "c": 1000}]
+        asked = gsprof("query", endpoint, "SELECT $a AS a", "--param", "a=b=c", "-f", "json")
+        assert json.loads(asked.out) == [{"a": "b=c"}]
+        assert "$2" in gsprof("query", endpoint, "SELECT ?, ?", "--param", "1", status=None).err
+    gsprof("query", at, "SELECT 1", "--param", "a=1", "--param", "2", status=EXIT_USAGE)
+    assert "nobody listens" in gsprof("tables", "127.0.0.1:1", status=None).err
+
+
 def test_unix_socket(daemon: Daemon, tmp_path: Path) -> None:
     path = tmp_path / "s"
     at = f"unix:{path}"

@@ -655,14 +655,15 @@ TAP_TEST(the_first_are_those_of_the_whole_list)
     tap_eq_int(gsp_sessions_list(state->sessions, &list, &n, NULL), 0);
     tap_eq_int(n, 23);
     for (size_t max = 0; max <= GSP_COUNT(first); max++) {
-        tap_eq_int(gsp_sessions_first(state->sessions, false, first, max, &counts), max);
+        tap_eq_int(gsp_sessions_first(state->sessions, false, first, max, &counts, NULL), max);
         for (size_t i = 0; i < max; i++)
             tap_eq_str(first[i].name, list[i].name);
     }
     tap_eq_int(counts.total, 23);
     tap_eq_int(counts.active, 16);
     tap_eq_int(counts.failed, 0);
-    tap_eq_int(gsp_sessions_first(state->sessions, true, first, GSP_COUNT(first), &counts), 0);
+    tap_eq_int(gsp_sessions_first(state->sessions, true, first, GSP_COUNT(first), &counts, NULL),
+               0);
     free(list);
     end_state(state);
 }
