@@ -3,7 +3,7 @@
  * live.h -- whether the process that wrote a ring still runs.
  *
  * Reads:   /proc.
- * Used by: place.c, writer.c, the agent.
+ * Used by: place.c, writer.c, the agent; daemon/ (whether a recording can go on).
  * Threads: no state.
  * Signal-safe: no.
  * Allocates: gsp_live_is_mapped() does.
