@@ -199,6 +199,7 @@ int gsp_daemon_open(const struct gsp_settings *settings, struct gsp_daemon **out
     daemon->lock_fd = -1;
     daemon->place_fd = -1;
     daemon->start_ns = gsp_realtime_ns();
+    daemon->start_mono_ns = gsp_now_ns();
     daemon->settings_changed = true;
     if (gethostname(daemon->host, sizeof(daemon->host) - 1) < 0)
         snprintf(daemon->host, sizeof(daemon->host), "localhost");

@@ -44,6 +44,7 @@ struct gsp_daemon {
     int lock_fd;                 /* of the state folder */
     int place_fd;                /* of the rings; -1: none */
     int64_t start_ns;            /* CLOCK_REALTIME */
+    int64_t start_mono_ns;       /* the same moment, of a clock that nobody sets */
     struct gsp_collect *collect; /* the collecting thread's */
     struct gsp_frames *frames;
     struct gsp_sessions *sessions;

@@ -101,7 +101,7 @@ static void put_settings(struct gsp_daemon *daemon, const struct gsp_tick *tick)
 static void put_overhead(struct gsp_daemon *daemon, const struct gsp_tick *tick)
 {
     struct gsp_rows_out *rows = &daemon->rows;
-    const int64_t wall_ns = tick->ts_ns - daemon->start_ns;
+    const int64_t wall_ns = tick->mono_ns - daemon->start_mono_ns;
     const enum gsp_table_id table = GSP_TABLE_gsprof_overhead;
     if (wall_ns <= 0)
         return;

@@ -326,6 +326,46 @@ int gsp_frames__snapshot(struct gsp_frames *frames, uint64_t first, uint64_t las
     return 0;
 }
 
+/* When a frame was made, by the monotonic clock of which boot; false when it is not there. */
+static bool frame_time(struct gsp_frames *frames, uint64_t id, int64_t *mono_ns,
+                       unsigned char boot[FRAMES_BOOT_BYTES])
+{
+    struct frames_segment *segments = NULL;
+    struct frames_head head = {0};
+    struct frames_row row;
+    size_t n = 0;
+    uint64_t count = 0;
+    int opened = -1;
+    int rc = gsp_frames__snapshot(frames, id, id, &segments, &n, NULL);
+    uint64_t at = n ? gsp_frames__clip(&segments[0], id, id, &count) : 0;
+    if (rc == 0 && count)
+        rc = gsp_frames__segment_open(frames, segments[0].first_id, &head, &opened, NULL);
+    gsp_auto_fd fd = opened;
+    if (rc == 0 && count)
+        rc =
+            gsp_frames__pread(fd, &row, sizeof(row), head.header_bytes + at * head.row_bytes, NULL);
+    const bool found = rc == 0 && count;
+    if (found) {
+        *mono_ns = row.mono_ns;
+        memcpy(boot, head.boot, FRAMES_BOOT_BYTES);
+    }
+    gsp_frames__head_free(&head);
+    free(segments);
+    return found;
+}
+
+int64_t gsp_frames_elapsed_ns(struct gsp_frames *frames, uint64_t first, uint64_t last)
+{
+    unsigned char boots[2][FRAMES_BOOT_BYTES];
+    int64_t from_ns = 0;
+    int64_t to_ns = 0;
+    if (!frame_time(frames, first, &from_ns, boots[0]) ||
+        !frame_time(frames, last, &to_ns, boots[1]) ||
+        memcmp(boots[0], boots[1], FRAMES_BOOT_BYTES) != 0 || to_ns < from_ns)
+        return 0;
+    return to_ns - from_ns;
+}
+
 int gsp_frames__pread(int fd, void *out, size_t n, uint64_t offset, struct gsp_err *err)
 {
     char *p = out;

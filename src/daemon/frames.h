@@ -64,6 +64,9 @@ uint64_t gsp_frames_next_id(struct gsp_frames *frames); /* the first is 1; never
 void gsp_frames_advance(struct gsp_frames *frames, uint64_t next_id);
 /* How many frames of [first, last] there are. */
 uint64_t gsp_frames_count(struct gsp_frames *frames, uint64_t first, uint64_t last);
+/* Time from one frame to another, whatever the wall clock did meanwhile; 0: not known, for one is
+ * not there or the machine was started between them. */
+int64_t gsp_frames_elapsed_ns(struct gsp_frames *frames, uint64_t first, uint64_t last);
 /* The newest frame's JSON object, appended; and its id (0: none yet). */
 uint64_t gsp_frames_latest(struct gsp_frames *frames, struct gsp_buf *out);
 

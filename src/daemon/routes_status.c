@@ -190,7 +190,7 @@ static void put_sessions(struct gsp_json *json, const struct shown *shown)
 /* Under the daemon's lock. */
 static void put_self(struct gsp_daemon *daemon, struct gsp_json *json)
 {
-    const int64_t uptime_ns = gsp_realtime_ns() - daemon->start_ns;
+    const int64_t uptime_ns = gsp_now_ns() - daemon->start_mono_ns;
     gsp_json_put_str(json, "version", GSP_VERSION);
     gsp_json_put_i64(json, "pid", getpid());
     gsp_json_put_str(json, "hostname", daemon->host);

@@ -52,6 +52,16 @@ static int64_t find_period(const struct gsp_session_file *session, struct gsp_fr
     return period;
 }
 
+/* By the wall clock, from the request to the request; not less than what lies between the frames,
+ * which is known also when that clock was set back. */
+static int64_t find_duration(const struct gsp_session_file *session, struct gsp_frames *frames)
+{
+    const int64_t wall_ns = session->end_ns - session->start_ns;
+    const int64_t frames_ns =
+        gsp_frames_elapsed_ns(frames, session->first_frame, session->last_frame);
+    return wall_ns > frames_ns ? wall_ns : frames_ns;
+}
+
 static void put_metadata(const struct gsp_session_file *session, struct gsp_frames *frames,
                          struct gsp_json *json)
 {
@@ -63,7 +73,7 @@ static void put_metadata(const struct gsp_session_file *session, struct gsp_fram
     put_time(json, "start_time", session->start_ns);
     put_time(json, "end_time", session->end_ns);
     gsp_json_put_f64(json, "duration_s",
-                     (double)(session->end_ns - session->start_ns) / (double)GSP_NS_PER_S);
+                     (double)find_duration(session, frames) / (double)GSP_NS_PER_S);
     gsp_json_put_f64(json, "frequency_ms",
                      period > 0 ? (double)period / (double)GSP_NS_PER_MS : (double)NAN);
     gsp_json_put_u64(json, "format", FORMAT_VERSION);

@@ -270,7 +270,9 @@ static int by_end(const void *a, const void *b)
 static void forget_old(struct gsp_sessions *sessions, int64_t now_ns)
 {
     size_t finished = sessions->counts[SESSION_DONE];
-    if (!finished || (finished <= sessions->keep_max && now_ns < sessions->forget_ns))
+    /* As with retries: the clock may have been set back. */
+    const bool early = now_ns < sessions->forget_ns && sessions->forget_ns <= now_ns + FORGET_NS;
+    if (!finished || (finished <= sessions->keep_max && early))
         return;
     sessions->forget_ns = now_ns + FORGET_NS;
     struct session **done = calloc(sessions->live + 1, sizeof(*done));

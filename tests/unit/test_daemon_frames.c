@@ -235,6 +235,10 @@ TAP_TEST(gaps_are_found_and_not_integrated)
     tap_eq_int(stats.gaps[0].after_count, 11);
     tap_eq_str(stats.gaps[0].cause, "late");
     tap_eq_int(stats.clock_steps, 1);
+    tap_eq_int(gsp_frames_elapsed_ns(frames, 1, 31), made.step_ns + 30 * MADE_PERIOD_NS);
+    tap_eq_int(gsp_frames_elapsed_ns(frames, 5, 5), 0);
+    tap_eq_int(gsp_frames_elapsed_ns(frames, 1, 32), 0);
+    tap_eq_int(gsp_frames_elapsed_ns(frames, 1, 0), 0);
     const struct gsp_metric_stats *m = metric(&stats, "gpu.metrics.power_watts", "gpu 0");
     tap_check(fabs(m->integral_s - 29 * 0.2) < 1e-9);
     tap_check(fabs(m->integral - 100 * 29 * 0.2) < 1e-6);

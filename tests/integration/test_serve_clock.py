@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof serve while somebody sets the wall clock."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Serve
+from serving import Daemon
+from support import GSPROF
+
+# Of the same build: <build>/src/cli/gsprof is resolved.
+LIBRARY = GSPROF.parent.parent.parent / "tests" / "tools" / "libclock_shift.so"
+HOUR_NS = 3600 * 10**9
+
+
+class Clock:
+    """The wall clock of a daemon, off by what set() says."""
+
+    def __init__(self, file: Path) -> None:
+        file.write_bytes(bytes(8))
+        with file.open("r+b") as opened:
+            self.memory = mmap.mmap(opened.fileno(), 8)
+        self.env = {"LD_PRELOAD": str(LIBRARY), "GSPROF_TEST_CLOCK": str(file)}
+
+    def set(self, shift_ns: int) -> None:
+        self.memory[:] = struct.pack("=q", shift_ns)
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Clock:
+    if not LIBRARY.exists():
+        pytest.skip(f"no {LIBRARY}: ninja builds it")
+    return Clock(tmp_path / "clock")
+
+
+def stop(daemon: Daemon, name: str) -> Any:
+    stopped = daemon.post("/profiling/stop", {"name": name})["stopped"][0]
+    whole = json.loads((daemon.output / stopped["output_file"]).read_text())
+    assert len(whole["frames"]) == stopped["frame_count"]
+    return whole
+
+
+def test_set_back_in_the_middle_of_a_session(serve: Serve, clock: Clock) -> None:
+    daemon = serve(env=clock.env)
+    daemon.post("/profiling/start", {"name": "kept"})
+    daemon.frames(3)
+    before = daemon.get("/metrics/latest")["frame"]["time"]
+    clock.set(-HOUR_NS)
+    daemon.until("/metrics/latest", lambda now: bool(now["frame"]["time"] < before))
+    daemon.frames(5)  # it goes on at once, and does not wait for the old time
+    whole = stop(daemon, "kept")
+    assert whole["losses"]["clock_steps_back"] == 1
+    assert all(gap["cause"] == "late" for gap in whole["gaps"])  # of a busy machine
+    assert daemon.get("/status")["uptime_s"] >= 0
+    assert 0 < whole["metadata"]["duration_s"] < 600
+    numbers = [frame["frame_id"] for frame in whole["frames"]]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert daemon.stop() == 0
+
+
+def test_set_back_while_a_file_waits_for_its_folder(serve: Serve, clock: Clock) -> None:
+    daemon = serve(env=clock.env)
+    daemon.post("/profiling/start", {"name": "kept"})
+    daemon.frames(2)
+    shutil.rmtree(daemon.output)
+    assert daemon.ask("POST", "/profiling/stop", {"name": "kept"})[0] == 500
+    clock.set(-24 * HOUR_NS)
+    daemon.output.mkdir()
+    daemon.until("/status", lambda now: not now["failed_sessions"])
+    assert json.loads((daemon.output / "kept.json").read_text())["frames"]
+
+
+def test_set_back_between_two_daemons(serve: Serve, clock: Clock) -> None:
+    daemon = serve(env=clock.env)
+    daemon.post("/profiling/start", {"name": "kept"})
+    daemon.post("/profiling/start", {"name": "done"})
+    daemon.frames(3)
+    daemon.post("/profiling/stop", {"name": "done"})
+    assert daemon.stop() == 0
+    clock.set(-24 * HOUR_NS)
+    daemon.start()
+    assert not daemon.get("/profiling/sessions/done")["is_active"]
+    daemon.frames(3)
+    whole = stop(daemon, "kept")
+    assert whole["losses"]["clock_steps_back"] == 1
+    assert 0 < whole["metadata"]["duration_s"] < 600
+    # Names by time are not taken twice, though the time is.
+    names = {daemon.post("/profiling/start")["name"] for _ in range(3)}
+    assert len(names) == 3
+    assert daemon.stop() == 0
