@@ -93,6 +93,7 @@ static int add_parts(PyObject *module)
         gsp_pyext__rows_add,
         gsp_pyext__settings_add,
         gsp_pyext__span_add,
+        gsp_pyext__torch_add,
     };
     for (size_t i = 0; i < GSP_COUNT(parts); i++) {
         if (parts[i](module) != 0) {

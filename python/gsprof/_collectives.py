@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives of torch.distributed: how long, how many bytes, in which group.
+
+What PyTorch starts from C++ (the reducer of DistributedDataParallel) does not pass here."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from . import _gsprof
+from ._quiet import quietly
+
+# Of each operation, the argument whose bytes are sent: its place and its name.
+_OPERATIONS: Dict[str, Tuple[int, str]] = {
+    "all_reduce": (0, "tensor"),
+    "all_gather": (1, "tensor"),
+    "all_gather_into_tensor": (1, "input_tensor"),
+    "_all_gather_base": (1, "input_tensor"),
+    "all_gather_object": (-1, ""),
+    "all_to_all": (1, "input_tensor_list"),
+    "all_to_all_single": (1, "input"),
+    "barrier": (-1, ""),
+    "broadcast": (0, "tensor"),
+    "broadcast_object_list": (-1, ""),
+    "gather": (0, "tensor"),
+    "gather_object": (-1, ""),
+    "irecv": (0, "tensor"),
+    "isend": (0, "tensor"),
+    "monitored_barrier": (-1, ""),
+    "recv": (0, "tensor"),
+    "reduce": (0, "tensor"),
+    "reduce_scatter": (1, "input_list"),
+    "reduce_scatter_tensor": (1, "input"),
+    "_reduce_scatter_base": (1, "input"),
+    "scatter": (1, "scatter_list"),
+    "send": (0, "tensor"),
+}
+_ASYNC = ("isend", "irecv")
+
+
+class _State:
+    on = False
+    installed = False
+    distributed: Any = None
+
+
+_calling = threading.local()
+
+
+def set_on(on: bool) -> None:
+    _State.on = on
+
+
+def _bytes(value: Any) -> Optional[int]:
+    if isinstance(value, (list, tuple)):
+        sizes = [_bytes(item) for item in value]
+        return sum(size for size in sizes if size is not None) if sizes else None
+    if hasattr(value, "numel") and hasattr(value, "element_size"):
+        return int(value.numel()) * int(value.element_size())
+    return None
+
+
+def _group(group: Any) -> Tuple[str, Optional[int]]:
+    """Its name and its size."""
+    distributed = _State.distributed
+    size = quietly(distributed.get_world_size, group)
+    world = getattr(getattr(distributed, "group", None), "WORLD", None)
+    if group is None or group is world:
+        return "default", size
+    name = getattr(group, "group_name", None)
+    if not name:
+        names = getattr(distributed.distributed_c10d, "_pg_names", {})
+        name = names.get(group) if isinstance(names, dict) else None
+    return str(name or "unnamed"), size
+
+
+def _put(op: str, args: Tuple[Any, ...], kwargs: Dict[str, Any], seconds: float) -> None:
+    place, word = _OPERATIONS[op]
+    payload = kwargs.get(word, args[place] if 0 <= place < len(args) else None)
+    group = kwargs.get("group")
+    if group is None:
+        group = next((arg for arg in args if "ProcessGroup" in type(arg).__name__), None)
+    name, size = _group(group)
+    _gsprof.put(
+        "python.collective",
+        {
+            "op": op,
+            "bytes": _bytes(payload),
+            "group_name": name,
+            "group_size": size,
+            "duration": seconds,
+            "step": _gsprof.torch_step_now(),
+            "async": op in _ASYNC or bool(kwargs.get("async_op")),
+            "thread_id": _gsprof.thread_id(),
+        },
+    )
+
+
+def _wrap(op: str, original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Any:
+    @functools.wraps(original)
+    def collective(*args: Any, **kwargs: Any) -> Any:
+        # One collective may be made of others: the outer one is told.
+        if is_compiling() or not _State.on or getattr(_calling, "inside", False):
+            return original(*args, **kwargs)
+        _calling.inside = True
+        began_ns = time.monotonic_ns()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            ended_ns = time.monotonic_ns()
+            _calling.inside = False
+            quietly(_put, op, args, kwargs, (ended_ns - began_ns) / 1e9)
+
+    return collective
+
+
+def _tell_rank() -> None:
+    distributed = _State.distributed
+    if distributed.is_initialized():
+        _gsprof.rank(int(distributed.get_rank()))
+
+
+def _wrap_init(original: Callable[..., Any]) -> Any:
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        quietly(_tell_rank)
+        return result
+
+    return init_process_group
+
+
+def install(torch: Any, is_compiling: Callable[[], bool]) -> None:
+    """Wraps what there is, once; set_on() says whether rows are written."""
+    distributed = getattr(torch, "distributed", None)
+    if _State.installed or distributed is None or not distributed.is_available():
+        return
+    _State.installed = True
+    _State.distributed = distributed
+    inner = distributed.distributed_c10d
+    for op in _OPERATIONS:
+        original = getattr(inner, op, None)
+        if original is None:
+            continue
+        wrapped = _wrap(op, original, is_compiling)
+        for holder in (inner, distributed):
+            if getattr(holder, op, None) is original:
+                setattr(holder, op, wrapped)
+    original = inner.init_process_group
+    wrapped = _wrap_init(original)
+    for holder in (inner, distributed):
+        if getattr(holder, "init_process_group", None) is original:
+            setattr(holder, "init_process_group", wrapped)
+    quietly(_tell_rank)

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hooks of PyTorch: modules, steps, the backward pass.  PyTorch is imported by the program, never
+from here; the calls themselves are timed in C (src/pyext/torch_call.c)."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from typing import Any, Callable, List, Optional
+
+from . import _collectives, _gsprof, _imports, _stacks, _torch_backward, _torch_names
+from ._quiet import quietly
+from ._torch_gpu import CudaEvents, Recorder
+from ._torch_overhead import Measure
+from ._torch_vars import Watch
+
+_EVAL_FRAME = "torch._dynamo.eval_frame"
+
+
+class _State:
+    """What is in place in this process."""
+
+    torch: Any = None
+    original: Any = None  # Module.__call__
+    installed: Any = None  # what stands there now
+    wrapper: Any = None
+    undo: List[Callable[[], None]] = []
+    hooked = False  # optimizers and the backward pass
+    on = False
+    sees_through = False  # forms that torch.compile can look into
+    vars = ""
+    watch: Optional[Watch] = None
+    gpu: Optional[Recorder] = None
+    sync = False
+    measure = Measure()
+
+
+def _is_compiling() -> Callable[[], bool]:
+    """torch.compiler.is_compiling(), or its like in versions that have no compiler."""
+    compiler = getattr(_State.torch, "compiler", None)
+    found: Optional[Callable[[], bool]] = getattr(compiler, "is_compiling", None)
+    return found or (lambda: False)
+
+
+# ------------------------------------------------------------------------ compile
+
+
+def _make_transparent(
+    original: Callable[..., Any], wrapper: Callable[..., Any], is_compiling: Callable[[], bool]
+) -> Callable[..., Any]:
+    """A wrapper in Python: the compiler sees the original in it, where one in C would end the
+    graph."""
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_compiling():
+            return original(self, *args, **kwargs)
+        return wrapper(self, *args, **kwargs)
+
+    return call
+
+
+def _see_through() -> None:
+    """Something is about to be compiled: from now on everything is Python at the border."""
+    if _State.sees_through or _State.wrapper is None:
+        return
+    _State.sees_through = True
+    if _State.installed is None:
+        return
+    module = _State.torch.nn.Module
+    if module.__dict__.get("__call__") is _State.installed:
+        _place(module)
+    if _State.hooked:
+        _hook_optimizers()
+
+
+def _place(module: Any) -> None:
+    if _State.sees_through:
+        _State.installed = _make_transparent(_State.original, _State.wrapper, _is_compiling())
+    else:
+        _State.installed = _State.wrapper
+    module.__call__ = _State.installed
+
+
+def _watch_compile() -> None:
+    """torch._dynamo comes with the first optimizer; what matters is the first context that
+    compiles."""
+    frames = sys.modules.get(_EVAL_FRAME)
+    context = getattr(frames, "OptimizeContext", None)
+    made = getattr(frames, "cached_backends", None)
+    if context is None or made is None or any(backend is not None for backend in made.values()):
+        _see_through()
+        return
+    original = context.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        quietly(_see_through)
+        original(self, *args, **kwargs)
+
+    context.__init__ = init
+
+
+# --------------------------------------------------------------------- optimizers
+
+
+def _transparent_hook(hook: Callable[..., None]) -> Callable[..., None]:
+    is_compiling = _is_compiling()
+
+    def call(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not is_compiling():
+            hook(optimizer, args, kwargs)
+
+    return call
+
+
+def _undo_optimizers() -> None:
+    while _State.undo:
+        quietly(_State.undo.pop())
+
+
+def _hook_optimizers() -> None:
+    module = sys.modules["torch.optim.optimizer"]  # torch.optim does not show it
+    _undo_optimizers()
+    pre, post = _gsprof.torch_step_pre, _gsprof.torch_step_post
+    if hasattr(module, "register_optimizer_step_post_hook"):
+        if _State.sees_through:
+            pre, post = _transparent_hook(pre), _transparent_hook(post)
+        handles = (
+            module.register_optimizer_step_pre_hook(pre),
+            module.register_optimizer_step_post_hook(post),
+        )
+        _State.undo.extend(handle.remove for handle in handles)
+        return
+    # PyTorch before 2.0: each class has its step(), also one that comes later.
+    rest = [module.Optimizer]
+    while rest:
+        found: Any = rest.pop()
+        rest.extend(found.__subclasses__())
+        _wrap_step(found)
+
+
+_stepping = threading.local()
+
+
+def _wrap_step(optimizer: Any) -> None:
+    original = optimizer.__dict__.get("step")
+    if original is None or hasattr(original, "__gsprof__"):
+        return
+
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(_stepping, "inside", False):
+            return original(self, *args, **kwargs)
+        _stepping.inside = True
+        try:
+            _gsprof.torch_step_pre(self, args, kwargs)
+            result = original(self, *args, **kwargs)
+        finally:
+            _stepping.inside = False
+        _gsprof.torch_step_post(self, args, kwargs)
+        return result
+
+    step.__gsprof__ = True  # type: ignore[attr-defined]
+    optimizer.step = step
+
+
+def _wrap_optimizer_init(optimizer: Any) -> None:
+    original = optimizer.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if _State.installed is not None:
+            _gsprof.torch_optimizer()
+            if _State.hooked and not _State.undo:
+                for found in type(self).__mro__:
+                    quietly(_wrap_step, found)
+
+    optimizer.__init__ = init
+
+
+# ----------------------------------------------------------------------- settings
+
+
+def _on_step(step: int, seconds: float, sampled: bool) -> None:
+    """At the end of each step, if somebody wants to know."""
+    if sampled and _State.watch is not None:
+        _State.watch.take(step)
+    if seconds > 0:
+        _stacks.step_took(seconds)
+    if _State.gpu is not None:
+        _State.gpu.settle(step)
+    elif _has_gpu() and _State.torch.cuda.is_initialized():
+        use_gpu(CudaEvents(_State.torch))
+
+
+def _has_gpu() -> bool:
+    version = _State.torch.version
+    return bool(getattr(version, "cuda", None) or getattr(version, "hip", None))
+
+
+def use_gpu(events: Any) -> None:
+    """From now on durations are the GPU's; events is a CudaEvents or what stands for one."""
+    _State.gpu = Recorder(events, _State.sync)
+    if _State.watch is not None:
+        _State.watch.gpu = events
+    _gsprof.torch_callback("gpu", _State.gpu)
+    _gsprof.torch_callback("on_step", _on_step)
+
+
+def _hook_first() -> None:
+    """What is only needed once tracing has been asked for."""
+    if _State.hooked:
+        return
+    _State.hooked = True
+    _hook_optimizers()
+    autograd = _State.torch.autograd
+    if not hasattr(autograd.backward, "__wrapped__"):
+        autograd.backward = _torch_backward.wrap(autograd.backward, _is_compiling())
+    _collectives.install(_State.torch, _is_compiling())
+
+
+def _on_settings(
+    layers: str,
+    modules: str,
+    variables: str,
+    on: bool,
+    backward: bool,
+    sync: bool,
+    collectives: bool,
+    adaptive: float,
+) -> None:
+    """The extension has seen that settings changed."""
+    _torch_names.set_filters(layers, modules)
+    _State.on = on
+    _State.sync = sync
+    if _State.gpu is not None:
+        _State.gpu.sync = sync
+    if variables != _State.vars:
+        _State.vars = variables
+        gpu = _State.gpu.events if _State.gpu is not None else None
+        _State.watch = Watch(variables, gpu) if variables else None
+    _State.measure.limit_percent = adaptive
+    _collectives.set_on(on and collectives)
+    if on:
+        _hook_first()
+    slow = float(_gsprof.get("stack.slow_step") or 0) > 0
+    wants_steps = bool(_State.watch) or slow or _State.gpu is not None or _has_gpu()
+    _gsprof.torch_callback("on_step", _on_step if wants_steps else None)
+    _gsprof.torch_callback("after_forward", _torch_backward.after_forward if backward else None)
+
+
+# --------------------------------------------------------------------- the package
+
+
+def install() -> None:
+    """Puts the hooks in place; called when torch is there.  Settings say what they do."""
+    torch = sys.modules["torch"]
+    module: Any = torch.nn.Module
+    if _State.installed is not None and module.__dict__.get("__call__") is _State.installed:
+        _gsprof.torch_refresh()
+        return
+    first = _State.torch is None
+    _State.torch = torch
+    _State.original = module.__dict__["__call__"]
+    _State.wrapper = _gsprof.torch_install(_State.original)
+    _gsprof.torch_callback("name_module", _torch_names.name_module)
+    _gsprof.torch_callback("is_wanted", _torch_names.is_wanted)
+    _gsprof.torch_callback("on_settings", lambda *settings: quietly(_on_settings, *settings))
+    _gsprof.torch_callback("on_measure", _State.measure)
+    _place(module)
+    if first:
+        _wrap_optimizer_init(torch.optim.Optimizer)
+        _imports.when_imported(_EVAL_FRAME, _watch_compile)
+    _gsprof.mark(_gsprof.TORCH, 0)
+    _gsprof.torch_refresh()
+
+
+def uninstall() -> None:
+    """Takes the hooks away; calls that run just now end as they began."""
+    if _State.installed is None:
+        return
+    module = _State.torch.nn.Module
+    if module.__dict__.get("__call__") is _State.installed:
+        module.__call__ = _State.original
+    _State.installed = None
+    _undo_optimizers()
+    _State.hooked = False
+    _collectives.set_on(False)
+    if _State.gpu is not None:
+        quietly(_State.gpu.flush)
+    _gsprof.mark(0, _gsprof.TORCH)
+
+
+def step(number: Optional[int] = None, batch_size: Optional[int] = None) -> None:
+    """The program says where a step ends, and so that it will say it each time."""
+    _gsprof.torch_step_mark(-1 if number is None else int(number), int(batch_size or 0))

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "pyext/torch.h"
+
+/* Named in the headers since 3.12, 3.9 and 3.9; the bits are those of 3.8. */
+#define HAVE_VECTORCALL   (1UL << 11U)
+#define METHOD_DESCRIPTOR (1UL << 17U)
+#define OFFSET_BIT        ((size_t)1 << (8 * sizeof(size_t) - 1))
+
+/* One call of so many is looked at closely, for python.torch_step.overhead_ns. */
+#define CLOSE_LOOK        16
+/* More than a hook takes: the kernel had the thread stopped, or a module was new. */
+#define COST_MAX_NS       20000
+
+#define T                 gsp_pyext__torch
+
+typedef PyObject *(*vectorcall_fn)(PyObject *, PyObject *const *, size_t, PyObject *);
+
+struct wrapper {
+    PyObject_HEAD vectorcall_fn vectorcall;
+};
+
+/* The arguments of one call of a module, in whichever way they came. */
+struct call {
+    PyObject *module;
+    PyObject *const *args; /* args[0] is the module; NULL: tuple and dict */
+    size_t nargsf;
+    PyObject *names;
+    PyObject *tuple;
+    PyObject *dict;
+};
+
+static PyObject *go(const struct call *call)
+{
+    return call->args ? T.vectorcall(T.original, call->args, call->nargsf, call->names)
+                      : PyObject_Call(T.original, call->tuple, call->dict);
+}
+
+/* ------------------------------------------------------------------------------ what a module is
+ */
+
+/* Has the package learn the module: where it is in the model that is being called. */
+static struct gsp_torch_module *learn(const struct gsp_torch_thread *thread, PyObject *module)
+{
+    const int32_t up = thread->depth - 1;
+    PyObject *parent = up >= 0 && up < GSP_TORCH_DEPTH ? thread->stack[up] : NULL;
+    /* What is in the table is alive. */
+    if (!parent || !gsp_pyext__modules_find(parent)) {
+        parent = Py_None;
+    }
+    PyObject *result = gsp_pyext__torch_ask(T.name_module, Py_BuildValue("(OO)", module, parent));
+    if (!result) {
+        return NULL;
+    }
+    Py_DECREF(result);
+    struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    if (!known) {
+        /* Our own fault; the module must not be asked for at each call. */
+        known = gsp_pyext__modules_put(module, gsp_sv_of("?"), gsp_sv_of(""), gsp_sv_of(""));
+        PyErr_Clear();
+    }
+    return known;
+}
+
+/* What is known of the module, with filters as they are now.  NULL: nothing; with an exception
+ * set, it is the program's. */
+static struct gsp_torch_module *know(const struct gsp_torch_thread *thread, PyObject *module)
+{
+    struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    const uint32_t filters = atomic_load_explicit(&T.filters, memory_order_relaxed);
+    if (gsp_likely(known && known->filters == filters)) {
+        return known;
+    }
+    if (!known) {
+        known = T.name_module ? learn(thread, module) : NULL;
+    }
+    if (!known || known->filters == filters) {
+        return known;
+    }
+    known->wanted = true;
+    if (T.is_wanted) {
+        PyObject *result =
+            gsp_pyext__torch_ask(T.is_wanted, Py_BuildValue("(Os)", module, known->path));
+        if (!result) {
+            return NULL;
+        }
+        known->wanted = result != Py_False;
+        Py_DECREF(result);
+    }
+    known->filters = filters;
+    return known;
+}
+
+/* --------------------------------------------------------------------------------- a traced call
+ */
+
+/* The row goes to the package, which writes it when the GPU has come so far. */
+static int put_by_gpu(PyObject *token, struct gsp_torch_module *known,
+                      struct gsp_row_python_torch_trace *row)
+{
+    gsp_pyext__torch_ids(known, row);
+    PyObject *result = gsp_pyext__torch_ask(
+        T.gpu, Py_BuildValue("(Oy#)", token, (const char *)row, (Py_ssize_t)sizeof(*row)));
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+static int hook_tensors(const struct call *call, const struct gsp_torch_module *known,
+                        PyObject *output)
+{
+    PyObject *inputs = NULL;
+    if (call->args) {
+        const Py_ssize_t count = (Py_ssize_t)(call->nargsf & ~OFFSET_BIT);
+        inputs = PyTuple_New(count);
+        for (Py_ssize_t i = 0; inputs && i < count; i++) {
+            Py_INCREF(call->args[i]);
+            (void)PyTuple_SetItem(inputs, i, call->args[i]);
+        }
+    } else {
+        inputs = call->tuple;
+        Py_INCREF(inputs);
+    }
+    if (!inputs) {
+        PyErr_Clear();
+        return 0;
+    }
+    PyObject *args = Py_BuildValue("(NOss)", inputs, output, known->path, known->class_name);
+    PyObject *result = gsp_pyext__torch_ask(T.after_forward, args);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* Rows, once the module has returned or raised.  0, or -1 with an exception that is the program's.
+ */
+static int finish(const struct call *call, struct gsp_torch_module *known, PyObject *output,
+                  struct gsp_row_python_torch_trace *row, PyObject *token)
+{
+    row->stage = gsp_pyext__torch_stage(GSP_STAGE_FORWARD);
+    int rc = 0;
+    if (token) {
+        rc = put_by_gpu(token, known, row);
+    } else {
+        gsp_pyext__torch_ids(known, row);
+        gsp_agent_put_torch(row);
+    }
+    if (rc == 0 && T.after_forward && output) {
+        rc = hook_tensors(call, known, output);
+    }
+    return rc;
+}
+
+/* Learns what a call costs: a moving mean of those that are looked at closely. */
+static void note_cost(int64_t own_ns)
+{
+    const int64_t mean_ns = atomic_load_explicit(&T.hook_ns, memory_order_relaxed);
+    if (own_ns < COST_MAX_NS) {
+        const int64_t next_ns = mean_ns ? mean_ns + (own_ns - mean_ns) / 8 : own_ns;
+        atomic_store_explicit(&T.hook_ns, next_ns, memory_order_relaxed);
+    }
+}
+
+static PyObject *timed(const struct call *call, struct gsp_torch_thread *thread,
+                       struct gsp_torch_module *known, int64_t entered_ns)
+{
+    PyObject *token = NULL;
+    if (gsp_unlikely(T.gpu != NULL)) {
+        token = gsp_pyext__torch_ask(T.gpu, PyTuple_New(0));
+        if (!token) {
+            return NULL;
+        }
+    }
+    const int64_t seq = gsp_pyext__torch_seq(thread);
+    const int64_t step = thread->step;
+    const int64_t began_ns = gsp_now_ns();
+    PyObject *output = go(call);
+    const int64_t ended_ns = gsp_now_ns();
+
+    struct gsp_row_python_torch_trace row;
+    gsp_pyext__torch_row(&row, thread, ended_ns);
+    row.step = step;
+    row.seq = seq;
+    row.duration = (double)(ended_ns - began_ns) / GSP_NS_PER_S;
+    const int rc = finish(call, known, output, &row, token);
+    Py_XDECREF(token);
+    if (entered_ns) {
+        note_cost(began_ns - entered_ns + gsp_now_ns() - ended_ns);
+    }
+    if (gsp_unlikely(rc != 0)) {
+        Py_CLEAR(output);
+    }
+    return output;
+}
+
+static PyObject *watched(const struct call *call)
+{
+    struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
+    if (thread->busy) {
+        return go(call);
+    }
+    const int64_t entered_ns = thread->calls++ % CLOSE_LOOK == 0 ? gsp_now_ns() : 0;
+    const int32_t depth = thread->depth;
+    struct gsp_torch_module *known = know(thread, call->module);
+    if (gsp_unlikely(!known)) {
+        return PyErr_Occurred() ? NULL : go(call);
+    }
+    if (depth == 0 && known->is_root && gsp_pyext__torch_outermost(known) != 0) {
+        return NULL;
+    }
+    if (depth < GSP_TORCH_DEPTH) {
+        thread->stack[depth] = call->module;
+    }
+    thread->depth = depth + 1;
+    const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
+    PyObject *output = (mode & GSP_TORCH_TRACE) && known->wanted
+                           ? timed(call, thread, known, entered_ns)
+                           : go(call);
+    /* As it was, not one less: what a coroutine or a signal left behind is put right. */
+    thread->depth = depth;
+    return output;
+}
+
+static inline PyObject *enter(const struct call *call)
+{
+    if (gsp_unlikely(gsp_pyext__torch_stale())) {
+        gsp_pyext__torch_refresh();
+    }
+    if (gsp_likely(atomic_load_explicit(&T.mode, memory_order_relaxed) == 0)) {
+        return go(call);
+    }
+    return watched(call);
+}
+
+static PyObject *call_vector(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    (void)self;
+    const struct call call = {
+        .module = (nargsf & ~OFFSET_BIT) ? args[0] : NULL,
+        .args = args,
+        .nargsf = nargsf,
+        .names = names,
+    };
+    return gsp_likely(call.module != NULL) ? enter(&call) : go(&call);
+}
+
+static PyObject *call_tuple(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    (void)self;
+    const struct call call = {
+        .module = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL,
+        .tuple = args,
+        .dict = kwargs,
+    };
+    return gsp_likely(call.module != NULL) ? enter(&call) : go(&call);
+}
+
+/* ------------------------------------------------------------------------------ the wrapper type
+ */
+
+static PyObject *method_type; /* types.MethodType */
+
+/* As a function: on an object it is a bound method. */
+static PyObject *bind(PyObject *self, PyObject *object, PyObject *type)
+{
+    (void)type;
+    if (!object || object == Py_None) {
+        Py_INCREF(self);
+        return self;
+    }
+    return PyObject_CallFunctionObjArgs(method_type, self, object, NULL);
+}
+
+/* Everything else is as the original has it: its name, signature, documentation. */
+static PyObject *get_attribute(PyObject *self, PyObject *name)
+{
+    if (PyUnicode_CompareWithASCIIString(name, "__wrapped__") == 0) {
+        Py_INCREF(T.original);
+        return T.original;
+    }
+    const bool own = PyUnicode_CompareWithASCIIString(name, "__class__") == 0 ||
+                     PyUnicode_CompareWithASCIIString(name, "__get__") == 0 ||
+                     PyUnicode_CompareWithASCIIString(name, "__call__") == 0;
+    return own ? PyObject_GenericGetAttr(self, name) : PyObject_GetAttr(T.original, name);
+}
+
+static int set_attribute(PyObject *self, PyObject *name, PyObject *value)
+{
+    (void)self;
+    return PyObject_SetAttr(T.original, name, value);
+}
+
+/* PyMemberDef, which moved from one header to another with 3.12. */
+static const struct {
+    const char *name;
+    int type;
+    Py_ssize_t offset;
+    int flags;
+    const char *doc;
+} members[] = {
+    {"__vectorcalloffset__", 19 /* Py_ssize_t */, offsetof(struct wrapper, vectorcall),
+     1 /* read-only */, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_call, GSP_PY_SLOT(call_tuple)},
+    {Py_tp_descr_get, GSP_PY_SLOT(bind)},
+    {Py_tp_getattro, GSP_PY_SLOT(get_attribute)},
+    {Py_tp_setattro, GSP_PY_SLOT(set_attribute)},
+    {Py_tp_members, GSP_PY_SLOT((uintptr_t)members)},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "_gsprof.ModuleCall",
+    .basicsize = sizeof(struct wrapper),
+    .flags = Py_TPFLAGS_DEFAULT | METHOD_DESCRIPTOR,
+    .slots = slots,
+};
+
+/* How the original is called without making a tuple; NULL where it cannot be. */
+static vectorcall_fn find_vectorcall(void)
+{
+    const PyObject *version = PySys_GetObject("hexversion");
+    const long hex = version ? PyLong_AsLong((PyObject *)(uintptr_t)version) : 0;
+    if (hex < 0x03090000) {
+        return NULL; /* types that are made at run time can have one since 3.9 */
+    }
+    /* The first since 3.11, the second until 3.12 and for functions only. */
+    void *found = dlsym(RTLD_DEFAULT, "PyObject_Vectorcall");
+    if (!found && PyObject_HasAttrString(T.original, "__code__")) {
+        found = dlsym(RTLD_DEFAULT, "_PyFunction_Vectorcall");
+    }
+    vectorcall_fn function = NULL;
+    memcpy(&function, &found, sizeof(function));
+    return function;
+}
+
+static PyObject *make_wrapper(void)
+{
+    static PyObject *made;
+    if (made) {
+        Py_INCREF(made);
+        return made;
+    }
+    T.vectorcall = find_vectorcall();
+    spec.flags |= T.vectorcall ? HAVE_VECTORCALL : 0;
+    if (!T.vectorcall) {
+        slots[GSP_COUNT(slots) - 2] = (PyType_Slot){0, NULL}; /* 3.8 does not know the member */
+    }
+    PyObject *types = PyImport_ImportModule("types");
+    method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
+    Py_XDECREF(types);
+    PyObject *type = method_type ? PyType_FromSpec(&spec) : NULL;
+    struct wrapper *wrapper = type ? PyObject_New(struct wrapper, (PyTypeObject *)type) : NULL;
+    Py_XDECREF(type);
+    if (wrapper) {
+        wrapper->vectorcall = call_vector;
+        made = (PyObject *)wrapper;
+        Py_INCREF(made);
+    }
+    return made;
+}
+
+/* ---------------------------------------------------------------------------------- for Python */
+
+static PyObject *install(PyObject *self, PyObject *original)
+{
+    (void)self;
+    if (T.original && T.original != original && !PyObject_HasAttrString(original, "__code__")) {
+        PyErr_SetString(PyExc_TypeError, "not a function");
+        return NULL;
+    }
+    if (T.original != original) {
+        /* The one before may be running: it is kept. */
+        Py_INCREF(original);
+        T.original = original;
+        T.serial_word = gsp_agent_serial();
+        T.generation_word = gsp_agent_generation();
+        /* Nothing has been taken up yet: serials are even. */
+        atomic_store_explicit(&T.serial, 1, memory_order_relaxed);
+    }
+    return make_wrapper();
+}
+
+/* torch_callback(name, callable or None) */
+static PyObject *set_callback(PyObject *self, PyObject *args)
+{
+    (void)self;
+    static const struct {
+        const char *name;
+        PyObject **at;
+    } places[] = {
+        {"name_module", &T.name_module},     {"is_wanted", &T.is_wanted},
+        {"after_forward", &T.after_forward}, {"gpu", &T.gpu},
+        {"on_settings", &T.on_settings},     {"on_step", &T.on_step},
+        {"on_measure", &T.on_measure},
+    };
+    const char *name = NULL;
+    PyObject *callable = NULL;
+    if (!PyArg_ParseTuple(args, "sO:torch_callback", &name, &callable)) {
+        return NULL;
+    }
+    for (size_t i = 0; i < GSP_COUNT(places); i++) {
+        if (strcmp(places[i].name, name) == 0) {
+            /* What is replaced may be in use by another thread, once in a program's life: it is
+             * kept. */
+            Py_INCREF(callable);
+            *places[i].at = callable == Py_None ? NULL : callable;
+            Py_RETURN_NONE;
+        }
+    }
+    PyErr_Format(PyExc_ValueError, "no callback is called %s", name);
+    return NULL;
+}
+
+/* torch_name(module, path, class, device, is_root, has_children) */
+static PyObject *set_name(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *module = NULL;
+    PyObject *words[3] = {NULL, NULL, NULL};
+    int is_root = 0;
+    int has_children = 0;
+    if (!PyArg_ParseTuple(args, "OUUUpp:torch_name", &module, &words[0], &words[1], &words[2],
+                          &is_root, &has_children)) {
+        return NULL;
+    }
+    PyObject *keep[3] = {NULL, NULL, NULL};
+    struct gsp_sv texts[3];
+    for (size_t i = 0; i < GSP_COUNT(texts); i++) {
+        texts[i] = gsp_pyext__text(words[i], &keep[i]);
+    }
+    struct gsp_torch_module *known = gsp_pyext__modules_put(module, texts[0], texts[1], texts[2]);
+    for (size_t i = 0; i < GSP_COUNT(keep); i++) {
+        Py_XDECREF(keep[i]);
+    }
+    if (!known) {
+        return NULL;
+    }
+    known->is_root = known->is_root || is_root;
+    known->has_children = has_children;
+    Py_RETURN_NONE;
+}
+
+/* torch_path(module) -> str or None */
+static PyObject *path_of(PyObject *self, PyObject *module)
+{
+    (void)self;
+    const struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    if (!known) {
+        Py_RETURN_NONE;
+    }
+    return PyUnicode_DecodeUTF8(known->path, (Py_ssize_t)strlen(known->path), "replace");
+}
+
+static PyObject *refresh(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (T.original && gsp_pyext__torch_stale()) {
+        gsp_pyext__torch_refresh();
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"torch_install", install, METH_O,
+     "torch_install(original) -> callable\n\nWhat stands for Module.__call__."},
+    {"torch_callback", set_callback, METH_VARARGS, "torch_callback(name, callable or None)"},
+    {"torch_name", set_name, METH_VARARGS,
+     "torch_name(module, path, class, device, is_root, has_children)"},
+    {"torch_path", path_of, METH_O, "torch_path(module) -> str or None"},
+    {"torch_refresh", refresh, METH_NOARGS, "torch_refresh()\n\nTakes up changed settings."},
+    {NULL, NULL, 0, NULL},
+};
+
+int gsp_pyext__torch_add(PyObject *module)
+{
+    if (PyModule_AddFunctions(module, functions) != 0) {
+        return -1;
+    }
+    const int rc = gsp_pyext__torch_step_add(module);
+    return rc == 0 ? gsp_pyext__torch_rows_add(module) : rc;
+}

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "pyext/torch.h"
+
+#define PPM           1000000
+/* Outermost calls after which an optimizer that was made is taken to be never used. */
+#define FORWARDS_MAX  64
+/* Steps whose duration says nothing yet: allocators and caches fill. */
+#define WARM_UP_STEPS 3
+#define MEASURE_NS    (2 * GSP_NS_PER_S)
+
+struct gsp_torch gsp_pyext__torch = {.thin = 1, .filters = 1};
+
+#define T gsp_pyext__torch
+
+static double number_of(enum gsp_setting_id id, double min, double max)
+{
+    char text[GSP_CONTROL_VALUE];
+    double value = min;
+    return gsp_agent_setting(id, text) && gsp_parse_f64(text, min, max, &value, NULL) == 0 ? value
+                                                                                           : min;
+}
+
+static bool is_set(enum gsp_setting_id id)
+{
+    char text[GSP_CONTROL_VALUE];
+    return gsp_agent_setting(id, text) && strcmp(text, "on") == 0;
+}
+
+/* "4:1"; anything else is none. */
+static void take_shadow(void)
+{
+    char text[GSP_CONTROL_VALUE];
+    T.shadow_n = 0;
+    T.shadow_m = 0;
+    if (!gsp_agent_setting(GSP_SET_torch_shadow, text)) {
+        return;
+    }
+    char *colon = strchr(text, ':');
+    int64_t n = 0;
+    int64_t m = 0;
+    if (!colon) {
+        return;
+    }
+    *colon = '\0';
+    if (gsp_parse_i64(text, 1, PPM, &n, NULL) == 0 &&
+        gsp_parse_i64(colon + 1, 1, PPM, &m, NULL) == 0) {
+        T.shadow_n = n;
+        T.shadow_m = m;
+    }
+}
+
+/* Evenly spaced, step 0 first; by the number of the step alone, so that all ranks agree. */
+static bool is_sampled(int64_t step)
+{
+    if (T.shadow_m > 0 && step % (T.shadow_n + T.shadow_m) >= T.shadow_n) {
+        return false;
+    }
+    const int64_t before = (step * T.rate_ppm + PPM - 1) / PPM;
+    const int64_t after = ((step + 1) * T.rate_ppm + PPM - 1) / PPM;
+    return after != before && before % T.thin == 0;
+}
+
+/* An optimizer was made and has not made a step yet. */
+static bool is_waiting(void)
+{
+    return T.border == GSP_BORDER_OPTIMIZER && !T.leader;
+}
+
+/* What this step's calls do. */
+static void decide(void)
+{
+    uint32_t mode = 0;
+    if (T.on) {
+        mode =
+            is_sampled(atomic_load_explicit(&T.step, memory_order_relaxed)) ? GSP_TORCH_TRACE : 0U;
+        mode |= T.border == GSP_BORDER_FORWARD || is_waiting() ? GSP_TORCH_WATCH : 0U;
+    }
+    T.realtime_ns = gsp_realtime_ns() - gsp_now_ns();
+    atomic_store_explicit(&T.mode, mode, memory_order_relaxed);
+}
+
+static PyObject *texts_of_settings(void)
+{
+    static const enum gsp_setting_id ids[] = {GSP_SET_torch_layers, GSP_SET_torch_modules,
+                                              GSP_SET_torch_vars};
+    PyObject *args = PyTuple_New((Py_ssize_t)GSP_COUNT(ids) + 5);
+    for (size_t i = 0; args && i < GSP_COUNT(ids); i++) {
+        char text[GSP_CONTROL_VALUE];
+        const char *have = gsp_agent_setting(ids[i], text) ? text : "";
+        PyObject *value = PyUnicode_DecodeUTF8(have, (Py_ssize_t)strlen(have), "replace");
+        if (!value) {
+            Py_CLEAR(args);
+            break;
+        }
+        (void)PyTuple_SetItem(args, (Py_ssize_t)i, value);
+    }
+    if (!args) {
+        return NULL;
+    }
+    Py_ssize_t at = (Py_ssize_t)GSP_COUNT(ids);
+    (void)PyTuple_SetItem(args, at++, PyBool_FromLong(T.on));
+    (void)PyTuple_SetItem(args, at++, PyBool_FromLong(is_set(GSP_SET_torch_backward)));
+    (void)PyTuple_SetItem(args, at++, PyBool_FromLong(is_set(GSP_SET_torch_sync)));
+    (void)PyTuple_SetItem(args, at++, PyBool_FromLong(is_set(GSP_SET_collectives)));
+    PyObject *adaptive = PyFloat_FromDouble(number_of(GSP_SET_torch_adaptive, 0, 100));
+    (void)PyTuple_SetItem(args, at, adaptive);
+    return args;
+}
+
+void gsp_pyext__torch_refresh(void)
+{
+    static atomic_flag refreshing = ATOMIC_FLAG_INIT;
+    struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
+    if (thread->busy || atomic_flag_test_and_set(&refreshing)) {
+        return;
+    }
+    T.serial_word = gsp_agent_serial();
+    const uint64_t serial = atomic_load_explicit(T.serial_word, memory_order_relaxed);
+    if (!(serial & 1U)) {
+        const uint32_t generation = atomic_load_explicit(T.generation_word, memory_order_relaxed);
+        atomic_store_explicit(&T.serial, serial, memory_order_relaxed);
+        atomic_store_explicit(&T.generation, generation, memory_order_relaxed);
+        T.on = gsp_agent_is_on() && is_set(GSP_SET_torch);
+        T.rate_ppm = (int64_t)(number_of(GSP_SET_torch_rate, 0, 1) * PPM + 0.5);
+        take_shadow();
+        if (T.on_settings) {
+            PyObject *result = gsp_pyext__torch_ask(T.on_settings, texts_of_settings());
+            if (!result) {
+                /* Ctrl-C in our own code: it must not be lost. */
+                PyErr_Clear();
+                PyErr_SetInterrupt();
+            }
+            Py_XDECREF(result);
+        }
+        atomic_fetch_add_explicit(&T.filters, 1, memory_order_relaxed);
+        decide();
+        gsp_agent_applied(serial);
+    }
+    atomic_flag_clear(&refreshing);
+}
+
+/* ------------------------------------------------------------------------------------- borders */
+
+static void keep(struct gsp_torch_window *window, double seconds)
+{
+    window->s[window->count % GSP_TORCH_WINDOW] = seconds;
+    window->count++;
+}
+
+static void put_step(int64_t step, int64_t now_ns, bool sampled, int64_t batch)
+{
+    const bool known = T.step_began_ns != 0;
+    const double seconds = (double)(now_ns - T.step_began_ns) / GSP_NS_PER_S;
+    const int64_t hook_ns = atomic_load_explicit(&T.hook_ns, memory_order_relaxed);
+    /* Of the thread that ends the step; others' calls are not counted here. */
+    const struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
+    const int64_t calls = thread->step == step ? thread->seq : 0;
+    const struct gsp_row_python_torch_step row = {
+        .ts_ns = now_ns + T.realtime_ns,
+        .mono_ns = now_ns,
+        .step = step,
+        .duration = known ? seconds : gsp_null_f64(),
+        .sampled = sampled,
+        .samples_per_sec =
+            known && batch > 0 && seconds > 0 ? (double)batch / seconds : gsp_null_f64(),
+        .overhead_ns = hook_ns || !sampled ? hook_ns * calls * sampled : GSP_NULL_I64,
+    };
+    gsp_agent_put(GSP_TABLE_python_torch_step, &row);
+    if (known && step >= WARM_UP_STEPS) {
+        keep(sampled ? &T.traced : &T.plain, seconds);
+    }
+}
+
+static PyObject *floats_of(const struct gsp_torch_window *window)
+{
+    const uint32_t count = window->count < GSP_TORCH_WINDOW ? window->count : GSP_TORCH_WINDOW;
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (uint32_t i = 0; list && i < count; i++) {
+        PyObject *value = PyFloat_FromDouble(window->s[i]);
+        if (!value || PyList_SetItem(list, (Py_ssize_t)i, value) != 0) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+/* Of all steps, those that are traced. */
+static double share_traced(void)
+{
+    const double whole = (double)(T.shadow_n + T.shadow_m);
+    const double rate = (double)T.rate_ppm / PPM / (double)T.thin;
+    return whole > 0 ? rate * (double)T.shadow_n / whole : rate;
+}
+
+/* on_measure(plain, traced, share) says of how many sampled steps one is to be taken. */
+static bool measure(int64_t now_ns)
+{
+    T.measured_ns = now_ns;
+    PyObject *plain = floats_of(&T.plain);
+    PyObject *traced = floats_of(&T.traced);
+    PyObject *args = plain && traced ? Py_BuildValue("(OOd)", plain, traced, share_traced()) : NULL;
+    Py_XDECREF(plain);
+    Py_XDECREF(traced);
+    PyObject *result = gsp_pyext__torch_ask(T.on_measure, args);
+    const long thin = result && PyLong_Check(result) ? PyLong_AsLong(result) : 0;
+    if (thin > 0 && thin <= PPM && thin != T.thin) {
+        T.thin = thin;
+        T.plain.count = 0;
+        T.traced.count = 0;
+    }
+    Py_XDECREF(result);
+    return result != NULL;
+}
+
+int gsp_pyext__torch_border(int64_t batch)
+{
+    if (gsp_unlikely(gsp_pyext__torch_stale())) {
+        gsp_pyext__torch_refresh();
+    }
+    if (!T.on) {
+        return 0;
+    }
+    const int64_t now_ns = gsp_now_ns();
+    const int64_t step = atomic_load_explicit(&T.step, memory_order_relaxed);
+    const bool sampled = is_sampled(step);
+    const double seconds = T.step_began_ns ? (double)(now_ns - T.step_began_ns) / GSP_NS_PER_S : 0;
+    put_step(step, now_ns, sampled, batch);
+    bool fine = true;
+    if (T.on_step) {
+        PyObject *result =
+            gsp_pyext__torch_ask(T.on_step, Py_BuildValue("(LdO)", (long long)step, seconds,
+                                                          sampled ? Py_True : Py_False));
+        fine = result != NULL;
+        Py_XDECREF(result);
+    }
+    if (fine && T.on_measure && now_ns - T.measured_ns > MEASURE_NS) {
+        fine = measure(now_ns);
+    }
+    atomic_store_explicit(&T.step, step + 1, memory_order_relaxed);
+    decide();
+    /* What was done here is no step's. */
+    T.step_began_ns = T.on_step || T.measured_ns == now_ns ? gsp_now_ns() : now_ns;
+    return fine ? 0 : -1;
+}
+
+int gsp_pyext__torch_outermost(struct gsp_torch_module *module)
+{
+    const int64_t step = atomic_load_explicit(&T.step, memory_order_relaxed);
+    int rc = 0;
+    if (module->last_step == step) {
+        T.forwards += is_waiting();
+        if (T.forwards > FORWARDS_MAX) {
+            T.border = GSP_BORDER_FORWARD;
+        }
+        rc = T.border == GSP_BORDER_FORWARD ? gsp_pyext__torch_border(0) : 0;
+    }
+    if (!T.step_began_ns) {
+        T.step_began_ns = gsp_now_ns();
+    }
+    module->last_step = atomic_load_explicit(&T.step, memory_order_relaxed);
+    if (module->has_children) {
+        (void)snprintf(T.root_path, sizeof(T.root_path), "%s", module->path);
+        (void)snprintf(T.root_class, sizeof(T.root_class), "%s", module->class_name);
+    }
+    return rc;
+}
+
+/* torch_optimizer(): one was made, so steps will be its. */
+static PyObject *optimizer_made(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    if (T.border == GSP_BORDER_FORWARD && T.forwards == 0) {
+        T.border = GSP_BORDER_OPTIMIZER;
+        decide();
+    }
+    Py_RETURN_NONE;
+}
+
+static _Thread_local int64_t optimizer_began_ns;
+
+/* torch_step_pre(optimizer, args, kwargs): a hook of PyTorch. */
+static PyObject *step_pre(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    (void)self;
+    (void)args;
+    (void)count;
+    optimizer_began_ns = T.on ? gsp_now_ns() : 0;
+    Py_RETURN_NONE;
+}
+
+/* Several optimizers take turns: a step ends with the one that was there first. */
+static bool is_leader(PyObject *optimizer)
+{
+    PyObject *leader = T.leader ? PyObject_CallObject(T.leader, NULL) : NULL;
+    const bool is_first = !leader || leader == Py_None;
+    const bool is_it = leader == optimizer;
+    Py_XDECREF(leader);
+    if (is_first) {
+        PyObject *old = T.leader;
+        T.leader = PyWeakref_NewRef(optimizer, NULL);
+        Py_XDECREF(old);
+    }
+    PyErr_Clear();
+    return is_first || is_it;
+}
+
+static void put_optimizer_row(PyObject *optimizer)
+{
+    PyObject *type = (PyObject *)Py_TYPE(optimizer);
+    PyObject *name = PyObject_GetAttrString(type, "__name__");
+    const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    if (text) {
+        gsp_pyext__torch_put_stage(GSP_STAGE_STEP, text, text, optimizer_began_ns, gsp_now_ns());
+    }
+    PyErr_Clear();
+    Py_XDECREF(name);
+}
+
+/* torch_step_post(optimizer, args, kwargs): a hook of PyTorch. */
+static PyObject *step_post(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    (void)self;
+    const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
+    /* An optimizer whose step() calls that of its base class ends once. */
+    if (count < 1 || !optimizer_began_ns || gsp_pyext__torch_thread()->busy) {
+        Py_RETURN_NONE;
+    }
+    if (mode & GSP_TORCH_TRACE) {
+        put_optimizer_row(args[0]);
+    }
+    optimizer_began_ns = 0;
+    if (T.border != GSP_BORDER_PROGRAM && is_leader(args[0])) {
+        T.border = GSP_BORDER_OPTIMIZER;
+        if (gsp_pyext__torch_border(0) != 0) {
+            return NULL;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+/* torch_step_mark(number, batch): the program says that this step ends here; -1: the next one in
+ * turn, 0 samples: not known. */
+static PyObject *step_mark(PyObject *self, PyObject *args)
+{
+    (void)self;
+    long long number = 0;
+    long long batch = 0;
+    if (!PyArg_ParseTuple(args, "LL:torch_step_mark", &number, &batch)) {
+        return NULL;
+    }
+    T.border = GSP_BORDER_PROGRAM;
+    if (number >= 0) {
+        atomic_store_explicit(&T.step, number, memory_order_relaxed);
+    }
+    if (gsp_pyext__torch_border(batch) != 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* torch_backward_begin() -> int: now, or 0 when this step is not traced. */
+static PyObject *backward_begin(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
+    return PyLong_FromLongLong((mode & GSP_TORCH_TRACE) ? gsp_now_ns() : 0);
+}
+
+static PyObject *backward_end(PyObject *self, PyObject *began)
+{
+    (void)self;
+    const long long began_ns = PyLong_AsLongLong(began);
+    if (began_ns == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    gsp_pyext__torch_put_stage(GSP_STAGE_BACKWARD, T.root_path, T.root_class, began_ns,
+                               gsp_now_ns());
+    Py_RETURN_NONE;
+}
+
+static PyObject *step_now(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromLongLong(atomic_load_explicit(&T.step, memory_order_relaxed));
+}
+
+/* torch_state() -> dict: for tests and /status. */
+static PyObject *state(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return Py_BuildValue(
+        "{s:L,s:i,s:I,s:n,s:L}", "step",
+        (long long)atomic_load_explicit(&T.step, memory_order_relaxed), "border", (int)T.border,
+        "mode", (unsigned int)atomic_load_explicit(&T.mode, memory_order_relaxed), "modules",
+        (Py_ssize_t)gsp_pyext__modules_count(), "thin", (long long)T.thin);
+}
+
+static PyMethodDef functions[] = {
+    {"torch_optimizer", optimizer_made, METH_NOARGS, "torch_optimizer()\n\nOne was made."},
+    {"torch_step_pre", GSP_PY_METHOD(step_pre), METH_FASTCALL,
+     "torch_step_pre(optimizer, args, kwargs)"},
+    {"torch_step_post", GSP_PY_METHOD(step_post), METH_FASTCALL,
+     "torch_step_post(optimizer, args, kwargs)"},
+    {"torch_step_mark", step_mark, METH_VARARGS,
+     "torch_step_mark(number, batch)\n\nThe program says that a step ends."},
+    {"torch_backward_begin", backward_begin, METH_NOARGS,
+     "torch_backward_begin() -> int\n\nNow, or 0 when this step is not traced."},
+    {"torch_backward_end", backward_end, METH_O, "torch_backward_end(began)"},
+    {"torch_step_now", step_now, METH_NOARGS, "torch_step_now() -> int"},
+    {"torch_state", state, METH_NOARGS, "torch_state() -> dict"},
+    {NULL, NULL, 0, NULL},
+};
+
+int gsp_pyext__torch_step_add(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}
