@@ -200,28 +200,28 @@ static void start_in_child(void)
 
 /* --------------------------------------------------------------------------------------- stop */
 
-/* Takes all rings out of use; the number that there were. */
-static size_t take_rings(struct gsp_ring *taken[GSP_TABLE_COUNT])
+/* Takes all rings out of use; whether there were any. */
+static bool take_rings(struct gsp_ring *taken[GSP_TABLE_COUNT])
 {
-    size_t count = 0;
+    bool some = false;
     for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
         taken[i] = atomic_exchange(&agent.ring[i], NULL);
-        count += taken[i] != NULL;
+        some = some || taken[i] != NULL;
     }
-    return count;
+    return some;
 }
 
 static void end(void)
 {
     struct gsp_ring *taken[GSP_TABLE_COUNT];
     atomic_fetch_add(&agent.generation, 1);
-    size_t count = take_rings(taken);
-    for (int round = 0; round < STOP_ROUNDS && (round < 2 || count > 0); round++) {
+    bool more = take_rings(taken);
+    for (int round = 0; round < STOP_ROUNDS && (round == 0 || more); round++) {
         const bool empty = gsp_agent__gate_wait();
         for (size_t i = 0; i < GSP_TABLE_COUNT && empty; i++) {
             gsp_ring_close(taken[i]);
         }
-        count = take_rings(taken);
+        more = take_rings(taken);
     }
     gsp_agent_mark(GSP_CONTROL_EJECTED, ~GSP_CONTROL_EJECTED);
     gsp_agent__page_local(false, GSP_CONTROL_EJECTED);

@@ -80,19 +80,20 @@ static bool order_all(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) == 0;
 }
 
+/* Until the thread is outside, or has been since the first look. */
 static bool wait_for(const struct gsp_agent__gate *gate)
 {
     const struct timespec pause = {0, WAIT_NS};
-    /* A thread that is never seen outside comes in anew: then it has other pointers, but that
-     * cannot be told from here. */
+    /* Partner: the store in gate_out(). */
+    const uint64_t first = atomic_load_explicit(&gate->word, memory_order_acquire);
+    uint64_t now = first;
     for (unsigned i = 0; i < WAITS_MAX; i++) {
-        /* Partner: the store in gate_out(). */
-        for (unsigned spins = 0; spins < 1000; spins++) {
-            if (atomic_load_explicit(&gate->inside, memory_order_acquire) == 0) {
-                return true;
-            }
+        if ((now & GSP_AGENT__DEPTH) == 0 ||
+            (now & ~(uint64_t)GSP_AGENT__DEPTH) != (first & ~(uint64_t)GSP_AGENT__DEPTH)) {
+            return true;
         }
         nanosleep(&pause, NULL);
+        now = atomic_load_explicit(&gate->word, memory_order_acquire);
     }
     return false;
 }
@@ -113,7 +114,7 @@ bool gsp_agent__gate_wait(void)
 bool gsp_agent__gate_is_nested(void)
 {
     const struct gsp_agent__gate *gate = gsp_agent__my_gate;
-    return gate && atomic_load_explicit(&gate->inside, memory_order_relaxed) > 1;
+    return gate && (atomic_load_explicit(&gate->word, memory_order_relaxed) & GSP_AGENT__DEPTH) > 1;
 }
 
 void gsp_agent__gate_forget(void)
@@ -121,7 +122,7 @@ void gsp_agent__gate_forget(void)
     const uint32_t count = atomic_load(&gate_count);
     for (uint32_t i = 0; i < count; i++) {
         if (&gates[i] != gsp_agent__my_gate) {
-            atomic_store_explicit(&gates[i].inside, 0, memory_order_relaxed);
+            atomic_store_explicit(&gates[i].word, 0, memory_order_relaxed);
             atomic_store_explicit(&gates[i].owner, 0, memory_order_relaxed);
         }
     }

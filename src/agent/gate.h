@@ -2,9 +2,9 @@
 /*
  * gate.h -- who is among the rings at this moment, so that they are not unmapped under anybody.
  *
- * Each thread has a word of its own that says how deep it is inside.  Coming in is a plain store:
- * who wants to unmap makes the pointers NULL, has the kernel order the memory of all threads
- * (membarrier), and waits for the words to become 0.
+ * Each thread has a word of its own that says how deep it is inside and how often it has left.
+ * Coming in is a plain store: who wants to unmap makes the pointers NULL, has the kernel order the
+ * memory of all threads (membarrier), and waits until each is outside or has been.
  *
  * Used by: agent.c.
  * Threads: all.
@@ -20,10 +20,14 @@
 
 #include "base/attr.h"
 
+/* Low byte: how deep; a signal handler may come in while its thread is inside.  The rest: how often
+ * the thread came to be outside. */
+#define GSP_AGENT__DEPTH 0xffU
+
 struct gsp_agent__gate {
-    _Atomic uint32_t inside; /* depth: a signal handler may come in while its thread is inside */
-    _Atomic uint32_t owner;  /* thread; 0: free */
-    char pad[56];            /* a cache line each */
+    _Atomic uint64_t word;
+    _Atomic uint32_t owner; /* thread; 0: free */
+    char pad[52];           /* a cache line each */
 };
 
 /* In the static block, so that access calls no allocator. */
@@ -43,8 +47,8 @@ static inline struct gsp_agent__gate *gsp_agent__gate_in(void)
             return NULL;
         }
     }
-    const uint32_t depth = atomic_load_explicit(&gate->inside, memory_order_relaxed);
-    atomic_store_explicit(&gate->inside, depth + 1, memory_order_relaxed);
+    const uint64_t word = atomic_load_explicit(&gate->word, memory_order_relaxed);
+    atomic_store_explicit(&gate->word, word + 1, memory_order_relaxed);
     /* To the machine this is no fence: its part is done by membarrier() in gate_wait(). */
     atomic_signal_fence(memory_order_seq_cst);
     return gate;
@@ -52,9 +56,10 @@ static inline struct gsp_agent__gate *gsp_agent__gate_in(void)
 
 static inline void gsp_agent__gate_out(struct gsp_agent__gate *gate)
 {
-    const uint32_t depth = atomic_load_explicit(&gate->inside, memory_order_relaxed);
+    const uint64_t word = atomic_load_explicit(&gate->word, memory_order_relaxed);
+    const uint64_t left = (word & GSP_AGENT__DEPTH) == 1 ? GSP_AGENT__DEPTH + 1 : 0;
     /* Partner: the load in gate_wait(). */
-    atomic_store_explicit(&gate->inside, depth - 1, memory_order_release);
+    atomic_store_explicit(&gate->word, word - 1 + left, memory_order_release);
 }
 
 /* Waits until everybody has been outside since the call; false when that does not come about, and

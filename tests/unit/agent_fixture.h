@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agent_fixture.h -- an agent whose rings are in a folder of the test's own, and what is in them.
+ */
+#pragma once
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "agent/agent.h"
+#include "ring/live.h"
+#include "ring/place.h"
+#include "ring_fixture.h"
+#include "wire/control_file.h"
+
+#define SETTING_FILE "gsprof.setting.ring"
+
+static char agent_root[64];
+
+/* Rings go there from now on. */
+static inline void agent_room(void)
+{
+    snprintf(agent_root, sizeof(agent_root), "%s/gsprof-agent-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    tap_require(mkdtemp(agent_root) != NULL);
+    setenv("XDG_RUNTIME_DIR", agent_root, 1);
+    unsetenv("GSPROF_RING_ROWS");
+}
+
+static inline void agent_remove_tree(const char *path)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf -- '%s'", path);
+    tap_eq_int(system(command), 0);
+}
+
+static inline void agent_room_remove(void)
+{
+    agent_remove_tree(agent_root);
+}
+
+/* The folder of a process's rings; -1: there is none. */
+static inline int agent_folder(pid_t pid)
+{
+    struct gsp_place place;
+    int fd = -1;
+    if (gsp_place_find(pid, &place, NULL) != 0 || gsp_place_open(&place, &fd, NULL) != 0)
+        return -1;
+    return fd;
+}
+
+struct agent_rows {
+    uint64_t rows; /* ever published */
+    uint64_t lost;
+    uint64_t torn;
+    int64_t rank;
+    uint32_t capacity;
+    uint32_t status;
+};
+
+/* What a ring of torch_trace holds; rows are those of ring_row(). */
+static inline struct agent_rows agent_read(pid_t pid, const char *file)
+{
+    struct agent_rows out = {.rank = GSP_NULL_I64};
+    struct gsp_ring_view *view = NULL;
+    struct gsp_ring_state state;
+    const int folder = agent_folder(pid);
+    if (folder >= 0 && gsp_ring_open(folder, file, &view, NULL) == 0) {
+        struct ring_seen seen = {0};
+        gsp_ring_state(view, &state);
+        if (strcmp(file, RING_FILE) == 0)
+            ring_check(view, &seen);
+        out = (struct agent_rows){.rows = state.rows,
+                                  .lost = state.rows_lost,
+                                  .torn = seen.torn,
+                                  .rank = gsp_ring_info(view)->rank,
+                                  .capacity = gsp_ring_info(view)->row_capacity,
+                                  .status = state.status};
+        gsp_ring_view_close(view);
+    }
+    if (folder >= 0)
+        close(folder);
+    return out;
+}
+
+static inline uint64_t agent_put_rows(uint64_t writer, uint64_t count)
+{
+    uint64_t done = 0;
+    for (uint64_t n = 0; n < count; n++) {
+        const struct gsp_row_python_torch_trace row = ring_row(writer, n);
+        done += gsp_agent_put_torch(&row);
+    }
+    return done;
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent's library takes from the process that it is loaded into, and what it gives.
+
+    agent_symbols.py libgsprof_agent.so
+
+A name that is not in the list below is a decision: the library must not print, end the process,
+or handle its signals.
+"""
+
+import subprocess
+import sys
+from typing import List, Set
+
+EXPORTED = "gsp_agent_"
+NEEDED = {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+WEAK = {"_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__gmon_start__"}
+# What the compiler asks for.
+COMPILER = """__cxa_finalize __errno_location __stack_chk_fail __stack_chk_guard __tls_get_addr
+__memcpy_chk __memset_chk __snprintf_chk __vsnprintf_chk __asprintf_chk __read_chk
+__pread_chk __pread64_chk __readlink_chk __fgets_chk __openat64_2 __open64_2 __open_2
+__openat_2 __vasprintf_chk __isoc23_strtoll __isoc23_strtoull __isoc23_strtol"""
+MEMORY = """calloc free malloc realloc mmap mmap64 mremap munmap madvise memchr memcmp memcpy memmove
+memset"""
+TEXT = """asprintf vasprintf snprintf vsnprintf strchr strcmp strdup strerror strlen strncmp strnlen
+strrchr strspn strstr strtol strtoll strtoull"""
+# fopen and fgets read /proc/self/maps.
+FILES = """access close faccessat fchmod fclose fcntl fcntl64 fdatasync fgets flock fopen fopen64 fstat
+fstat64 fstatvfs fstatvfs64 linkat lstat lstat64 mkdir mkdirat open open64 openat openat64
+poll posix_fallocate posix_fallocate64 pread pread64 read readlink realpath rename renameat
+renameat2 stat stat64 unlink unlinkat write"""
+PROCESS = """clock_gettime geteuid gethostname getpid gettid nanosleep sched_yield secure_getenv syscall
+sysconf"""
+# sigfillset and pthread_sigmask: the thread that an injector starts takes no signals.
+THREADS = """__pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next
+__register_atfork __sigsetjmp pthread_attr_destroy pthread_attr_init
+pthread_attr_setdetachstate pthread_create pthread_key_create pthread_mutex_init
+pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setspecific pthread_sigmask
+sigfillset"""
+LOADER = "dl_iterate_phdr dlclose dlopen dlsym"
+ALLOWED = WEAK.union(
+    *(text.split() for text in (COMPILER, MEMORY, TEXT, FILES, PROCESS, THREADS, LOADER))
+)
+
+
+def lines_of(*command: str) -> List[str]:
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.splitlines()
+
+
+def names_of(library: str, *options: str) -> Set[str]:
+    lines = lines_of("nm", "-D", *options, library)
+    return {line.split()[-1].split("@")[0] for line in lines if line.strip()}
+
+
+def check(number: int, what: str, wrong: Set[str]) -> bool:
+    """One line of TAP."""
+    for name in sorted(wrong):
+        print(f"# {name}")
+    print(f"{'not ok' if wrong else 'ok'} {number} {what}")
+    return not wrong
+
+
+def main() -> int:
+    library = sys.argv[1]
+    print("1..3")
+    needed = {
+        line.split("[")[1].rstrip("]")
+        for line in lines_of("readelf", "-d", library)
+        if "(NEEDED)" in line
+    }
+    exported = names_of(library, "--defined-only")
+    good = check(1, "links the C library alone", needed - NEEDED)
+    good &= check(2, "takes nothing else from the process", names_of(library, "-u") - ALLOWED)
+    wrong = {name for name in exported if not name.startswith(EXPORTED) or "__" in name}
+    good &= check(
+        3, "exports its own functions alone", wrong or (set() if exported else {"nothing"})
+    )
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

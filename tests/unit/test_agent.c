@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent in one process: rows, settings, and what it does where there is no room. */
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+#include "agent_fixture.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/time.h"
+
+TAP_TEST(starting_makes_a_page_and_shows_the_settings)
+{
+    agent_room();
+    tap_check(!gsp_agent_is_on());
+    tap_eq_str(gsp_agent_version(), GSP_VERSION);
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_check(gsp_agent_is_on());
+    static struct gsp_control page;
+    const int folder = agent_folder(getpid());
+    tap_require(folder >= 0);
+    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    close(folder);
+    tap_eq_int(atomic_load(&page.state), GSP_CONTROL_LOADED);
+    tap_eq_int(atomic_load(&page.applied), atomic_load(&page.serial));
+    tap_eq_str(page.agent, GSP_VERSION);
+    tap_eq_int(agent_read(getpid(), SETTING_FILE).rows, GSP_SET_COUNT);
+    gsp_agent_mark(GSP_CONTROL_PYTHON | GSP_CONTROL_TORCH, 0);
+    gsp_agent_mark(0, GSP_CONTROL_TORCH);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(nothing_happens_before_the_start)
+{
+    agent_room();
+    char value[GSP_CONTROL_VALUE];
+    const uint64_t serial = atomic_load(gsp_agent_serial());
+    tap_eq_int(agent_put_rows(1, 10), 0);
+    tap_eq_int(gsp_agent_intern(GSP_TABLE_python_span, gsp_sv_of("x")), GSP_NULL_STR);
+    tap_check(gsp_agent_set(GSP_SET_torch, "yes"));
+    tap_check(!gsp_agent_set(GSP_SET_torch, "maybe"));
+    tap_check(!gsp_agent_set((enum gsp_setting_id)GSP_SET_COUNT, "on"));
+    tap_check(atomic_load(gsp_agent_serial()) != serial);
+    gsp_agent_stop();
+    tap_eq_int(agent_folder(getpid()), -1);
+    /* What was set before is what the page begins with. */
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_check(gsp_agent_setting(GSP_SET_torch, value));
+    tap_eq_str(value, "on");
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(rows_and_strings_arrive)
+{
+    agent_room();
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_eq_int(agent_put_rows(1, 1000), 1000);
+    const struct agent_rows seen = agent_read(getpid(), RING_FILE);
+    tap_eq_int(seen.rows, 1000);
+    tap_eq_int(seen.torn, 0);
+    tap_eq_int(seen.lost, 0);
+    const struct gsp_row_python_span span = {
+        .ts_ns = 1,
+        .mono_ns = 1,
+        .name = gsp_agent_intern(GSP_TABLE_python_span, gsp_sv_of("load")),
+        .start_ns = 1,
+    };
+    tap_check(span.name != GSP_NULL_STR);
+    tap_eq_int(gsp_agent_intern(GSP_TABLE_python_span, gsp_sv_of("load")), span.name);
+    tap_check(gsp_agent_put(GSP_TABLE_python_span, &span));
+    tap_eq_int(agent_read(getpid(), "python.span.ring").rows, 1);
+    tap_check(!gsp_agent_put((enum gsp_table_id)GSP_TABLE_COUNT, &span));
+    tap_eq_int(gsp_agent_intern((enum gsp_table_id)9999, gsp_sv_of("x")), GSP_NULL_STR);
+    gsp_agent_stop();
+    tap_eq_int(agent_read(getpid(), RING_FILE).rows, 1000);
+    tap_check(agent_read(getpid(), RING_FILE).status & GSP_RING_CLOSED);
+    tap_eq_int(agent_put_rows(1, 10), 0);
+    agent_room_remove();
+}
+
+TAP_TEST(the_environment_says_how_many_rows)
+{
+    agent_room();
+    setenv("GSPROF_RING_ROWS", "123", 1);
+    gsp_agent_start();
+    agent_put_rows(1, 1);
+    tap_eq_int(agent_read(getpid(), RING_FILE).capacity, 123);
+    gsp_agent_stop();
+    setenv("GSPROF_RING_ROWS", "many", 1);
+    gsp_agent_start();
+    const struct gsp_row_python_torch_step step = {.ts_ns = 1};
+    gsp_agent_put(GSP_TABLE_python_torch_step, &step);
+    tap_eq_int(agent_read(getpid(), "python.torch_step.ring").capacity, GSP_RING_ROWS_DEFAULT);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(settings_change_from_outside_and_inside)
+{
+    agent_room();
+    gsp_agent_start();
+    const _Atomic uint64_t *word = gsp_agent_serial();
+    const uint64_t before = atomic_load(word);
+    const struct gsp_control_change change = {GSP_SET_torch_rate, "0.25"};
+    uint64_t serial = 0;
+    const int folder = agent_folder(getpid());
+    tap_eq_int(gsp_control_write(folder, &change, 1, &serial, NULL), 0);
+    tap_check(atomic_load(word) != before);
+    tap_eq_int(atomic_load(word), serial);
+    char value[GSP_CONTROL_VALUE];
+    tap_check(gsp_agent_setting(GSP_SET_torch_rate, value));
+    tap_eq_str(value, "0.25");
+    static struct gsp_control page;
+    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_check(atomic_load(&page.applied) < serial);
+    gsp_agent_applied(serial);
+    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(atomic_load(&page.applied), serial);
+    tap_eq_int(agent_read(getpid(), SETTING_FILE).rows, GSP_SET_COUNT + 1);
+    tap_check(gsp_agent_set(GSP_SET_torch_layers, "encoder"));
+    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_str(page.value[GSP_SET_torch_layers], "encoder");
+    tap_eq_int(agent_read(getpid(), SETTING_FILE).rows, GSP_SET_COUNT + 2);
+    close(folder);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(a_stop_is_told_and_the_next_start_is_a_new_one)
+{
+    agent_room();
+    static struct gsp_control page;
+    char value[GSP_CONTROL_VALUE];
+    gsp_agent_start();
+    const _Atomic uint64_t *word = gsp_agent_serial();
+    const uint32_t generation = atomic_load(gsp_agent_generation());
+    gsp_agent_set(GSP_SET_torch, "on");
+    const uint64_t serial = atomic_load(word);
+    agent_put_rows(1, 10);
+    gsp_agent_stop();
+    gsp_agent_stop();
+    tap_check(!gsp_agent_is_on());
+    tap_check(atomic_load(gsp_agent_generation()) != generation);
+    const int folder = agent_folder(getpid());
+    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(atomic_load(&page.state), GSP_CONTROL_EJECTED);
+    /* Hooks that still look at the word see that something changed, and find all as at first. */
+    tap_check(atomic_load(word) != serial);
+    tap_check(gsp_agent_setting(GSP_SET_torch, value));
+    tap_eq_str(value, "off");
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_check(gsp_agent_serial() == word);
+    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(atomic_load(&page.state), GSP_CONTROL_LOADED);
+    tap_eq_int(agent_put_rows(1, 7), 7);
+    tap_eq_int(agent_read(getpid(), RING_FILE).rows, 7);
+    close(folder);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(the_rank_comes_later)
+{
+    agent_room();
+    gsp_agent_start();
+    agent_put_rows(1, 1);
+    tap_eq_int(agent_read(getpid(), RING_FILE).rank, GSP_NULL_I64);
+    gsp_agent_set_rank(5);
+    tap_eq_int(agent_read(getpid(), RING_FILE).rank, 5);
+    const struct gsp_row_python_torch_step step = {.ts_ns = 1};
+    gsp_agent_put(GSP_TABLE_python_torch_step, &step);
+    tap_eq_int(agent_read(getpid(), "python.torch_step.ring").rank, 5);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+/* A page that says it has an agent; mapped, it is another copy's in this process. */
+static void plant_page(bool keep_mapped)
+{
+    uint64_t start_time = 0;
+    char state = 0;
+    char path[192];
+    int folder = -1;
+    const struct gsp_place_about about = {.pid = getpid(), .rank = GSP_NULL_I64};
+    tap_require(gsp_live_start_time(getpid(), &start_time, &state));
+    tap_require(gsp_place_make(&about, &folder, NULL) == 0);
+    snprintf(path, sizeof(path), "%s/gsprof/%d-%llu/control", agent_root, (int)getpid(),
+             (unsigned long long)start_time);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    tap_require(fd >= 0 && ftruncate(fd, sizeof(struct gsp_control)) == 0);
+    struct gsp_control *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    tap_require(page != MAP_FAILED);
+    gsp_control_init(page, "0.0.9");
+    atomic_store(&page->state, GSP_CONTROL_LOADED);
+    if (!keep_mapped)
+        munmap(page, sizeof(*page));
+    close(fd);
+    close(folder);
+}
+
+TAP_TEST(another_copy_in_this_process_is_left_alone)
+{
+    agent_room();
+    plant_page(true);
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OTHER);
+    tap_check(!gsp_agent_is_on());
+    tap_eq_int(agent_put_rows(1, 1), 0);
+    agent_room_remove();
+}
+
+TAP_TEST(a_page_from_before_exec_is_replaced)
+{
+    agent_room();
+    plant_page(false);
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_eq_int(agent_put_rows(1, 1), 1);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(a_program_may_close_all_descriptors)
+{
+    agent_room();
+    gsp_agent_start();
+    agent_put_rows(1, 1);
+    for (int fd = 3; fd < 64; fd++)
+        close(fd);
+    /* Their numbers are the program's own files now. */
+    int mine[16];
+    for (size_t i = 0; i < GSP_COUNT(mine); i++)
+        mine[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    tap_eq_int(agent_put_rows(1, 10), 10);
+    const struct gsp_row_python_torch_step step = {.ts_ns = 1};
+    tap_check(gsp_agent_put(GSP_TABLE_python_torch_step, &step));
+    tap_check(gsp_agent_set(GSP_SET_torch, "on"));
+    gsp_agent_stop();
+    for (size_t i = 0; i < GSP_COUNT(mine); i++)
+        tap_check(fcntl(mine[i], F_GETFD) >= 0);
+    agent_room_remove();
+}
+
+TAP_TEST(errno_stays_what_it_was)
+{
+    agent_room();
+    errno = 4711;
+    gsp_agent_start();
+    agent_put_rows(1, 1);
+    gsp_agent_intern(GSP_TABLE_python_span, gsp_sv_of("x"));
+    gsp_agent_set(GSP_SET_torch, "on");
+    gsp_agent_applied(atomic_load(gsp_agent_serial()));
+    gsp_agent_set_rank(1);
+    gsp_agent_stop();
+    gsp_agent_enter(NULL, NULL);
+    tap_eq_int(errno, 4711);
+}
+
+/* ----------------------------------------------------------------------------------------- room */
+
+/* A /dev/shm of this test's own, and no other place for rings. */
+static void small_room(const char *size, unsigned long flags)
+{
+    unsetenv("XDG_RUNTIME_DIR");
+    unsetenv("GSPROF_RING_ROWS");
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", "/dev/shm", "tmpfs", flags, size) != 0)
+        tap_skip("a small /dev/shm cannot be mounted: not root");
+}
+
+static void check_quiet(enum gsp_agent_rc want)
+{
+    char value[GSP_CONTROL_VALUE];
+    errno = 4711;
+    tap_eq_int(gsp_agent_start(), want);
+    tap_eq_int(agent_put_rows(1, 100), 0);
+    /* The program goes on, and what it sets holds in it. */
+    tap_check(gsp_agent_set(GSP_SET_torch, "on"));
+    tap_check(gsp_agent_setting(GSP_SET_torch, value));
+    tap_eq_str(value, "on");
+    tap_eq_int(errno, 4711);
+}
+
+TAP_TEST(a_place_without_a_byte)
+{
+    small_room("size=4k,nr_inodes=4", 0);
+    check_quiet(GSP_AGENT_NO_PLACE);
+    tap_check(!gsp_agent_is_on());
+}
+
+TAP_TEST(a_place_that_is_read_only)
+{
+    small_room("size=64m", MS_RDONLY);
+    check_quiet(GSP_AGENT_NO_PLACE);
+    /* It may get better. */
+    tap_require(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=64m") == 0);
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_eq_int(agent_put_rows(1, 10), 10);
+}
+
+TAP_TEST(a_place_with_room_for_the_page_alone)
+{
+    small_room("size=800k", 0);
+    check_quiet(GSP_AGENT_OK);
+    static struct gsp_control page;
+    const int folder = agent_folder(getpid());
+    tap_require(folder >= 0);
+    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_check(atomic_load(&page.state) & GSP_CONTROL_QUIET);
+}
+
+/* --------------------------------------------------------------------------------------- entering
+ */
+
+static bool wait_for_file(const char *path, struct gsp_buf *out)
+{
+    const int64_t end_ns = gsp_now_ns() + 15 * GSP_NS_PER_S;
+    while (gsp_now_ns() < end_ns) {
+        gsp_buf_clear(out);
+        if (gsp_file_read(path, 4096, out, NULL) == 0)
+            return true;
+        sched_yield();
+    }
+    return false;
+}
+
+TAP_TEST(entering_a_process_without_python)
+{
+    agent_room();
+    gsp_auto_buf said = {0};
+    char path[128];
+    snprintf(path, sizeof(path), "%s/outcome", agent_root);
+    tap_eq_int(gsp_agent_enter("/nowhere.py", path), 0);
+    tap_require(wait_for_file(path, &said));
+    tap_eq_str(gsp_buf_cstr(&said), "error no Python in this process\n");
+    tap_check(gsp_agent_is_on());
+    unlink(path);
+    tap_eq_int(gsp_agent_enter(NULL, path), 0);
+    tap_require(wait_for_file(path, &said));
+    tap_eq_str(gsp_buf_cstr(&said), "ok\n");
+    unlink(path);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_MAIN()

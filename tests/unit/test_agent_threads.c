@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent among threads, forks, signals and sudden ends. */
+#include <sched.h>
+
+#include "agent_fixture.h"
+#include "base/time.h"
+
+#define THREADS 8U
+/* Where each round waits for all of them, on a machine that may be busy. */
+#define FEW     3U
+#define BUSY_NS (2 * GSP_NS_PER_S)
+#define LEAST   3
+#define MANY    4200 /* more threads than can be inside at once */
+#ifdef GSP_RING_BYTEWISE
+#define ROWS   2000U /* the sanitizer is slow */
+#define ROUNDS 5
+#else
+#define ROWS   20000U
+#define ROUNDS 100
+#endif
+
+struct crowd {
+    unsigned count;
+    pthread_t threads[THREADS];
+    atomic_bool stop;
+    _Atomic uint64_t puts[THREADS]; /* that were said to have arrived */
+    _Atomic uint64_t tries[THREADS];
+};
+
+struct member {
+    struct crowd *crowd;
+    unsigned index;
+};
+
+static struct member members[THREADS];
+
+static void *put_for_ever(void *arg)
+{
+    const struct member *member = arg;
+    struct crowd *crowd = member->crowd;
+    for (uint64_t n = 0; !atomic_load_explicit(&crowd->stop, memory_order_relaxed); n++) {
+        const struct gsp_row_python_torch_trace row = ring_row(member->index + 1, n);
+        if (gsp_agent_put_torch(&row))
+            atomic_fetch_add_explicit(&crowd->puts[member->index], 1, memory_order_relaxed);
+        /* Another table now and then: rings are made while the others put. */
+        if (n % 64 == member->index) {
+            const struct gsp_row_python_torch_step step = {.ts_ns = (int64_t)n};
+            gsp_agent_put(GSP_TABLE_python_torch_step, &step);
+            gsp_agent_intern(GSP_TABLE_python_span, gsp_sv_of("a name"));
+        }
+        atomic_fetch_add_explicit(&crowd->tries[member->index], 1, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+static struct crowd *crowd_start(unsigned count)
+{
+    struct crowd *crowd = calloc(1, sizeof(*crowd));
+    tap_require(crowd != NULL);
+    crowd->count = count;
+    for (unsigned i = 0; i < count; i++) {
+        members[i] = (struct member){crowd, i};
+        tap_require(pthread_create(&crowd->threads[i], NULL, put_for_ever, &members[i]) == 0);
+    }
+    return crowd;
+}
+
+/* Until every thread has tried so many times more. */
+static void crowd_wait(struct crowd *crowd, uint64_t tries)
+{
+    for (unsigned i = 0; i < crowd->count; i++) {
+        const uint64_t want = atomic_load(&crowd->tries[i]) + tries;
+        while (atomic_load(&crowd->tries[i]) < want)
+            sched_yield();
+    }
+}
+
+static uint64_t crowd_end(struct crowd *crowd)
+{
+    uint64_t puts = 0;
+    atomic_store(&crowd->stop, true);
+    for (unsigned i = 0; i < crowd->count; i++) {
+        pthread_join(crowd->threads[i], NULL);
+        puts += atomic_load(&crowd->puts[i]);
+    }
+    free(crowd);
+    return puts;
+}
+
+/* As many rounds as there is time for. */
+static bool go_on(int round, int64_t end_ns)
+{
+    return round < LEAST || (round < ROUNDS && gsp_now_ns() < end_ns);
+}
+
+TAP_TEST(eight_threads)
+{
+    agent_room();
+    gsp_agent_start();
+    struct crowd *crowd = crowd_start(THREADS);
+    crowd_wait(crowd, ROWS);
+    const uint64_t puts = crowd_end(crowd);
+    const struct agent_rows seen = agent_read(getpid(), RING_FILE);
+    tap_eq_int(seen.rows, puts);
+    tap_eq_int(seen.torn, 0);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(stop_and_start_while_threads_put)
+{
+    agent_room();
+    setenv("GSPROF_RING_ROWS", "500", 1);
+    struct crowd *crowd = crowd_start(FEW);
+    const int64_t end_ns = gsp_now_ns() + BUSY_NS;
+    for (int round = 0; go_on(round, end_ns); round++) {
+        tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+        crowd_wait(crowd, 5);
+        gsp_agent_stop();
+        tap_check(!gsp_agent_is_on());
+        tap_check(agent_read(getpid(), RING_FILE).status & GSP_RING_CLOSED);
+    }
+    crowd_end(crowd);
+    tap_check(!gsp_live_is_mapped("torch_trace", 0));
+    agent_room_remove();
+}
+
+/* In a child: rows of its own, in a ring of its own; worth 0 when all is well. */
+static int child_puts(uint32_t parents_generation)
+{
+    char value[GSP_CONTROL_VALUE];
+    if (atomic_load(gsp_agent_generation()) == parents_generation)
+        return 1;
+    if (agent_put_rows(99, 100) != 100)
+        return 2;
+    const struct agent_rows seen = agent_read(getpid(), RING_FILE);
+    if (seen.rows != 100 || seen.torn != 0 || seen.rank != 3)
+        return 3;
+    if (!gsp_agent_setting(GSP_SET_torch, value) || strcmp(value, "on") != 0)
+        return 4;
+    if (!gsp_agent_set(GSP_SET_torch, "off") || !gsp_agent_set(GSP_SET_spans, "off"))
+        return 5;
+    return 0;
+}
+
+TAP_TEST(fork_while_threads_put)
+{
+    agent_room();
+    setenv("GSPROF_RING_ROWS", "500", 1);
+    gsp_agent_start();
+    gsp_agent_set(GSP_SET_torch, "on");
+    gsp_agent_set_rank(3);
+    struct crowd *crowd = crowd_start(FEW);
+    crowd_wait(crowd, 10);
+    const int64_t end_ns = gsp_now_ns() + BUSY_NS;
+    for (int round = 0; go_on(round, end_ns); round++) {
+        const uint32_t generation = atomic_load(gsp_agent_generation());
+        int status = -1;
+        const pid_t pid = fork();
+        if (pid == 0)
+            _exit(child_puts(generation));
+        tap_require(pid > 0);
+        waitpid(pid, &status, 0);
+        tap_eq_int(status, 0);
+    }
+    const uint64_t puts = crowd_end(crowd);
+    const struct agent_rows seen = agent_read(getpid(), RING_FILE);
+    tap_eq_int(seen.rows, puts);
+    tap_eq_int(seen.torn, 0);
+    char value[GSP_CONTROL_VALUE];
+    tap_check(gsp_agent_setting(GSP_SET_torch, value));
+    tap_eq_str(value, "on");
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(a_child_of_a_child)
+{
+    agent_room();
+    gsp_agent_start();
+    gsp_agent_set(GSP_SET_torch, "on");
+    gsp_agent_set_rank(3);
+    agent_put_rows(1, 10);
+    const uint32_t generation = atomic_load(gsp_agent_generation());
+    int status = -1;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        /* Says nothing itself. */
+        const pid_t grandchild = fork();
+        if (grandchild == 0)
+            _exit(child_puts(generation));
+        waitpid(grandchild, &status, 0);
+        gsp_agent_stop();
+        _exit(status == 0 && agent_folder(getpid()) < 0 ? 0 : 1);
+    }
+    waitpid(pid, &status, 0);
+    tap_eq_int(status, 0);
+    tap_eq_int(agent_read(getpid(), RING_FILE).rows, 10);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(fork_while_others_start_and_stop)
+{
+    agent_room();
+    setenv("GSPROF_RING_ROWS", "100", 1);
+    struct crowd *crowd = crowd_start(FEW);
+    const int64_t end_ns = gsp_now_ns() + BUSY_NS;
+    for (int round = 0; go_on(round, end_ns); round++) {
+        gsp_agent_start();
+        crowd_wait(crowd, 1);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            gsp_agent_start();
+            _exit(agent_put_rows(99, 10) == 10 ? 0 : 1);
+        }
+        gsp_agent_stop();
+        int status = -1;
+        waitpid(pid, &status, 0);
+        tap_eq_int(status, 0);
+    }
+    crowd_end(crowd);
+    agent_room_remove();
+}
+
+TAP_TEST(after_kill_9_the_rows_are_there)
+{
+    agent_room();
+    _Atomic uint64_t *acked =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    tap_require(acked != MAP_FAILED);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        gsp_agent_start();
+        for (uint64_t n = 0;; n++) {
+            const struct gsp_row_python_torch_trace row = ring_row(1, n);
+            if (gsp_agent_put_torch(&row))
+                atomic_store(acked, n + 1);
+        }
+    }
+    while (atomic_load(acked) < 1000)
+        sched_yield();
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    const struct agent_rows seen = agent_read(pid, RING_FILE);
+    /* One may have been published and not said. */
+    tap_check(seen.rows == atomic_load(acked) || seen.rows == atomic_load(acked) + 1);
+    tap_eq_int(seen.torn, 0);
+    agent_room_remove();
+}
+
+static _Atomic uint64_t handled;
+
+static void put_in_handler(int number)
+{
+    (void)number;
+    const struct gsp_row_python_torch_trace row = ring_row(77, atomic_load(&handled));
+    if (gsp_agent_put_torch(&row))
+        atomic_fetch_add(&handled, 1);
+}
+
+TAP_TEST(a_signal_handler_puts_too)
+{
+    agent_room();
+    gsp_agent_start();
+    agent_put_rows(1, 1);
+    const struct sigaction action = {.sa_handler = put_in_handler};
+    const struct itimerspec often = {.it_interval = {0, 50000}, .it_value = {0, 50000}};
+    timer_t timer;
+    sigaction(SIGALRM, &action, NULL);
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
+    tap_require(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    tap_require(timer_settime(timer, 0, &often, NULL) == 0);
+    uint64_t puts = 1;
+    for (int round = 0; round < 1000 && (round < 20 || atomic_load(&handled) < 20); round++)
+        puts += agent_put_rows(1, ROWS / 10);
+    timer_delete(timer);
+    const struct agent_rows seen = agent_read(getpid(), RING_FILE);
+    tap_eq_int(seen.rows, puts + atomic_load(&handled));
+    tap_eq_int(seen.torn, 0);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+static void *put_once(void *arg)
+{
+    (void)arg;
+    agent_put_rows(1, 1);
+    return NULL;
+}
+
+TAP_TEST(threads_that_end_give_their_place_back)
+{
+    agent_room();
+    setenv("GSPROF_RING_ROWS", "100", 1);
+    gsp_agent_start();
+    for (int i = 0; i < MANY; i++) {
+        pthread_t thread;
+        tap_require(pthread_create(&thread, NULL, put_once, NULL) == 0);
+        pthread_join(thread, NULL);
+    }
+    tap_eq_int(agent_read(getpid(), RING_FILE).rows, MANY);
+    tap_eq_int(agent_read(getpid(), RING_FILE).lost, 0);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_MAIN()
