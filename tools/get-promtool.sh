@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# get-promtool.sh [DIR] -- prints the path of promtool, which checks what Prometheus will read:
+# the one that is installed, else the one of Debian's package, unpacked into DIR (default
+# $XDG_CACHE_HOME/gsprof/promtool).
+#
+# The package (20 MB) is not installed: that would start a server.  apt checks its signature.
+set -eu
+
+die() {
+    echo "get-promtool: $*" >&2
+    exit 1
+}
+
+case ${1:-} in
+-h | --help)
+    sed -n '4,/^set/{s/^# \{0,1\}//p;}' "$0"
+    exit 0
+    ;;
+-*) die "unknown option $1" ;;
+esac
+if command -v promtool; then
+    exit 0
+fi
+dir=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/gsprof/promtool}
+tool=$dir/usr/bin/promtool
+if [ -x "$tool" ]; then
+    echo "$tool"
+    exit 0
+fi
+command -v apt-get >/dev/null || die "needs apt-get"
+command -v dpkg-deb >/dev/null || die "needs dpkg-deb"
+
+# Made under another name: two runs at once, or one that is stopped, leave no half of it.
+mkdir -p "$(dirname "$dir")"
+work=$(mktemp -d "$dir.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+(cd "$work" && apt-get -q download prometheus >&2) || die "apt-get cannot download prometheus"
+dpkg-deb -x "$work"/prometheus_*.deb "$work/root"
+mv -T "$work/root" "$dir" 2>/dev/null || [ -x "$tool" ] || die "cannot make $dir"
+echo "$tool"
