@@ -400,6 +400,22 @@ static const struct {
     {GSP_E_NOTSUP, hint_file},     {GSP_E_NOEXEC, hint_noexec},
 };
 
+/* Whether a command that goes into a process failed at that; who it may look into is the same for
+ * all commands. */
+static bool is_entering(const struct scene *scene)
+{
+    static const char *const names[] = {"inject", "eject", "eval"};
+    const int code = scene->err->code;
+    if (code == GSP_E_PERM || code == GSP_E_NOPROC || code == GSP_E_NOTPY ||
+        code == GSP_E_VERSION || code == GSP_E_STARTING)
+        return false;
+    for (size_t i = 0; i < GSP_COUNT(names); i++) {
+        if (strcmp(scene->command, names[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *context,
                    struct gsp_hint *out)
 {
@@ -427,6 +443,10 @@ void gsp_hint_make(const struct gsp_err *err, const struct gsp_hint_context *con
     }
     if (strcmp(scene.command, "serve") == 0) {
         gsp_hint__serve(err, out);
+        return;
+    }
+    if (is_entering(&scene)) {
+        gsp_hint__inject(err, context, out);
         return;
     }
     for (size_t i = 0; i < GSP_COUNT(MAKERS); i++) {

@@ -73,6 +73,9 @@ void gsp_hint__query(const struct gsp_err *err, const struct gsp_hint_context *c
 /* The hint for an error of a server: hint_http.c. */
 void gsp_hint__http(const struct gsp_err *err, const struct gsp_hint_context *context,
                     struct gsp_hint *out);
+/* The hint for an error of inject, eject and eval that is none of rights: hint_inject.c. */
+void gsp_hint__inject(const struct gsp_err *err, const struct gsp_hint_context *context,
+                      struct gsp_hint *out);
 /* Appends a word as a shell reads it back; nothing in it can harm a terminal. */
 void gsp_hint_word(struct gsp_buf *out, struct gsp_sv word);
 /* Appends the hint in its form: "gsprof: what", then why, try, or, more. */

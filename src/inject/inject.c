@@ -45,12 +45,12 @@ struct job {
     struct gsp_inject_result *result;
     struct gsp_mem *mem;
     struct gsp_maps *maps;
-    struct gsp_linker linker;
+    struct gsp_inject__linker linker;
     struct gsp_native *native; /* for the eval loop; NULL until it is asked for */
     struct gsp_native_ranges eval;
     bool eval_tried;
     struct gsp_stop *stop;
-    struct gsp_remote *remote;
+    struct gsp_inject__remote *remote;
     unsigned rounds;
     unsigned running_tries;
 };
@@ -227,7 +227,8 @@ static int raw_call(struct job *job, const uint64_t args[GSP_MACHINE_ARGS], int6
     uint64_t word;
     if (!job->linker.raw_call)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "its C library has no syscall()");
-    int rc = gsp_remote_call(job->remote, job->linker.raw_call, args, CALL_LIMIT_NS, &word, err);
+    int rc =
+        gsp_inject__remote_call(job->remote, job->linker.raw_call, args, CALL_LIMIT_NS, &word, err);
     *value = (int64_t)word;
     return rc;
 }
@@ -240,7 +241,7 @@ static int hand_over(struct job *job, int64_t *fd, struct gsp_err *err)
     char path[64];
     int rc = gsp_file_read(job->request->library, LIBRARY_MAX, &bytes, err);
     if (rc == GSP_OK)
-        rc = gsp_remote_string(job->remote, "gsprof-agent", &name, err);
+        rc = gsp_inject__remote_string(job->remote, "gsprof-agent", &name, err);
     if (rc == GSP_OK)
         rc = raw_call(job, (uint64_t[]){SYS_memfd_create, name, MFD_CLOEXEC, 0}, fd, err);
     if (rc != GSP_OK)
@@ -262,7 +263,7 @@ static int refused(struct job *job, struct gsp_err *err)
     uint64_t addr = 0;
     const uint64_t none[GSP_MACHINE_ARGS] = {0};
     if (job->linker.error && !job->remote->failed &&
-        gsp_remote_call(job->remote, job->linker.error, none, CALL_LIMIT_NS, &addr, NULL) ==
+        gsp_inject__remote_call(job->remote, job->linker.error, none, CALL_LIMIT_NS, &addr, NULL) ==
             GSP_OK &&
         addr != 0) {
         /* A string may end right before a page that is not there. */
@@ -288,11 +289,11 @@ static int load(struct job *job, uint64_t *handle, struct gsp_err *err)
         name = path;
     }
     if (rc == GSP_OK)
-        rc = gsp_remote_string(job->remote, name, &text, err);
+        rc = gsp_inject__remote_string(job->remote, name, &text, err);
     if (rc == GSP_OK)
-        rc = gsp_remote_call(job->remote, job->linker.open,
-                             (uint64_t[]){text, (unsigned)job->linker.open_flags, 0, 0},
-                             CALL_LIMIT_NS, handle, err);
+        rc = gsp_inject__remote_call(job->remote, job->linker.open,
+                                     (uint64_t[]){text, (unsigned)job->linker.open_flags, 0, 0},
+                                     CALL_LIMIT_NS, handle, err);
     if (rc == GSP_OK && *handle == 0)
         rc = refused(job, err);
     if (fd >= 0 && !job->remote->failed) {
@@ -312,10 +313,11 @@ static int find_function(struct job *job, gsp_raddr *function, struct gsp_err *e
         return GSP_OK;
     int rc = load(job, &handle, err);
     if (rc == GSP_OK)
-        rc = gsp_remote_string(job->remote, job->request->symbol, &name, err);
+        rc = gsp_inject__remote_string(job->remote, job->request->symbol, &name, err);
     if (rc == GSP_OK)
-        rc = gsp_remote_call(job->remote, job->linker.find, (uint64_t[]){handle, name, 0, 0},
-                             CALL_LIMIT_NS, function, err);
+        rc =
+            gsp_inject__remote_call(job->remote, job->linker.find, (uint64_t[]){handle, name, 0, 0},
+                                    CALL_LIMIT_NS, function, err);
     if (rc == GSP_OK && *function == 0)
         rc = gsp_err_set(err, GSP_E_FORMAT, 0, "the library has no function %s",
                          job->request->symbol);
@@ -329,9 +331,9 @@ static int make_calls(struct job *job, struct gsp_err *err)
     uint64_t value = 0;
     int rc = find_function(job, &function, err);
     for (size_t i = 0; rc == GSP_OK && i < GSP_INJECT_ARGS_MAX; i++)
-        rc = gsp_remote_string(job->remote, job->request->args[i], &args[i], err);
+        rc = gsp_inject__remote_string(job->remote, job->request->args[i], &args[i], err);
     if (rc == GSP_OK)
-        rc = gsp_remote_call(job->remote, function, args, CALL_LIMIT_NS, &value, err);
+        rc = gsp_inject__remote_call(job->remote, function, args, CALL_LIMIT_NS, &value, err);
     job->result->value = (int)value;
     return rc;
 }
@@ -341,19 +343,19 @@ static int make_calls(struct job *job, struct gsp_err *err)
 /* Takes a thread that is held, if it is where it may be taken.  TORN: it is not. */
 static int use_held(struct job *job, const struct candidate *one, struct gsp_err *err)
 {
-    if (gsp_stop_signal(job->stop) != 0 || !gsp_linker_is_calm(&job->linker, job->mem))
+    if (gsp_stop_signal(job->stop) != 0 || !gsp_inject__linker_is_calm(&job->linker, job->mem))
         return gsp_err_set(err, GSP_E_TORN, 0, "thread %d is busy", (int)one->tid);
     job->remote->tid = one->tid;
-    int rc = gsp_remote_open(job->remote, &one->at, err);
+    int rc = gsp_inject__remote_open(job->remote, &one->at, err);
     if (rc != GSP_OK)
         return rc;
     if (one->state == GSP_INJECT_RUNS &&
-        (!is_safe_place(job, gsp_machine_pc(&job->remote->kept)) ||
-         gsp_inject_room(job->maps, gsp_machine_sp(&job->remote->kept)) < ROOM_MIN))
+        (!is_safe_place(job, gsp_inject__pc(&job->remote->kept)) ||
+         gsp_inject_room(job->maps, gsp_inject__sp(&job->remote->kept)) < ROOM_MIN))
         rc = gsp_err_set(err, GSP_E_TORN, 0, "thread %d may hold a lock", (int)one->tid);
     if (rc == GSP_OK)
         rc = make_calls(job, err);
-    int closed = gsp_remote_close(job->remote, rc == GSP_OK ? err : NULL);
+    int closed = gsp_inject__remote_close(job->remote, rc == GSP_OK ? err : NULL);
     return rc == GSP_OK ? closed : rc;
 }
 
@@ -416,7 +418,7 @@ static int find_moment(struct job *job, struct gsp_err *err)
 static int begin(struct job *job, struct gsp_err *err)
 {
     const struct gsp_inject_request *request = job->request;
-    const struct gsp_linker_want want = {request->library, request->symbol};
+    const struct gsp_inject__want want = {request->library, request->symbol};
     if (access(request->library, R_OK) != 0)
         return gsp_err_set(err, GSP_E_NOFILE, errno, "%s: %s", request->library, strerror(errno));
     job->remote = calloc(1, sizeof(*job->remote));
@@ -428,7 +430,7 @@ static int begin(struct job *job, struct gsp_err *err)
     if (rc == GSP_OK)
         rc = gsp_maps_read(request->pid, &job->maps, err);
     if (rc == GSP_OK)
-        rc = gsp_linker_find(request->pid, job->mem, job->maps, &want, &job->linker, err);
+        rc = gsp_inject__linker_find(request->pid, job->mem, job->maps, &want, &job->linker, err);
     if (rc == GSP_OK)
         rc = gsp_stop_new(request->pid, &job->stop, err);
     if (rc == GSP_OK) {

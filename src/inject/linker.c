@@ -18,7 +18,7 @@ static bool begins(struct gsp_sv name, const char *with)
     return name.len >= len && memcmp(name.p, with, len) == 0;
 }
 
-enum gsp_linker_file gsp_linker_file_of(const char *path)
+enum gsp_inject__file gsp_inject__linker_file_of(const char *path)
 {
     struct gsp_sv name = gsp_sv_basename(gsp_sv_of(path));
     if (begins(name, "ld-musl") || begins(name, "libc.musl"))
@@ -37,7 +37,7 @@ static void take(gsp_raddr *slot, struct gsp_image *image, const char *name)
         *slot = gsp_image_dynsym(image, name);
 }
 
-static void take_libc(struct gsp_linker *out, struct gsp_image *image)
+static void take_libc(struct gsp_inject__linker *out, struct gsp_image *image)
 {
     take(&out->open, image, "dlopen");
     take(&out->find, image, "dlsym");
@@ -46,7 +46,7 @@ static void take_libc(struct gsp_linker *out, struct gsp_image *image)
 }
 
 /* glibc before 2.34 has the public functions in a library that need not be there. */
-static void take_private(struct gsp_linker *out, struct gsp_image *image)
+static void take_private(struct gsp_inject__linker *out, struct gsp_image *image)
 {
     if (out->open && out->find)
         return;
@@ -64,8 +64,9 @@ static bool is_library(const char *path, const char *library)
 }
 
 /* One file of the target; what it has goes to *out. */
-static void look_at(const struct gsp_linker_want *want, enum gsp_linker_file kind,
-                    const struct gsp_map *map, struct gsp_image *image, struct gsp_linker *out)
+static void look_at(const struct gsp_inject__want *want, enum gsp_inject__file kind,
+                    const struct gsp_map *map, struct gsp_image *image,
+                    struct gsp_inject__linker *out)
 {
     if (kind == GSP_LINKER_LIBC || kind == GSP_LINKER_LIBDL) {
         take_libc(out, image);
@@ -77,14 +78,15 @@ static void look_at(const struct gsp_linker_want *want, enum gsp_linker_file kin
         take(&out->loaded, image, want->symbol);
 }
 
-int gsp_linker_find(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps,
-                    const struct gsp_linker_want *want, struct gsp_linker *out, struct gsp_err *err)
+int gsp_inject__linker_find(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps,
+                            const struct gsp_inject__want *want, struct gsp_inject__linker *out,
+                            struct gsp_err *err)
 {
-    *out = (struct gsp_linker){.open_flags = RTLD_NOW};
+    *out = (struct gsp_inject__linker){.open_flags = RTLD_NOW};
     bool musl = false;
     for (size_t i = 0; i < gsp_maps_count(maps); i++) {
         const struct gsp_map *map = gsp_maps_at(maps, i);
-        enum gsp_linker_file kind = gsp_linker_file_of(map->path);
+        enum gsp_inject__file kind = gsp_inject__linker_file_of(map->path);
         struct gsp_image *image;
         musl = musl || kind == GSP_LINKER_MUSL;
         if (map->offset != 0 || map->inode == 0 ||
@@ -100,7 +102,7 @@ int gsp_linker_find(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps,
     for (size_t i = 0; i < gsp_maps_count(maps) && !(out->open && out->find); i++) {
         const struct gsp_map *map = gsp_maps_at(maps, i);
         struct gsp_image *image;
-        if (map->offset != 0 || gsp_linker_file_of(map->path) != GSP_LINKER_LIBC ||
+        if (map->offset != 0 || gsp_inject__linker_file_of(map->path) != GSP_LINKER_LIBC ||
             gsp_image_open(pid, mem, map, &image, NULL) != GSP_OK)
             continue;
         take_private(out, image);
@@ -112,7 +114,7 @@ int gsp_linker_find(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps,
     return GSP_OK;
 }
 
-bool gsp_linker_is_calm(const struct gsp_linker *linker, struct gsp_mem *mem)
+bool gsp_inject__linker_is_calm(const struct gsp_inject__linker *linker, struct gsp_mem *mem)
 {
     int state;
     if (linker->state == 0)

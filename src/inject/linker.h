@@ -15,7 +15,7 @@
 #include "proc/maps.h"
 #include "proc/mem.h"
 
-struct gsp_linker {
+struct gsp_inject__linker {
     gsp_raddr open;     /* dlopen() or what the C library itself uses */
     gsp_raddr find;     /* dlsym() */
     gsp_raddr error;    /* dlerror(); 0 when there is none */
@@ -26,24 +26,25 @@ struct gsp_linker {
 };
 
 /* What is to be looked for: a library by the name of its file, and a function in it. */
-struct gsp_linker_want {
+struct gsp_inject__want {
     const char *library;
     const char *symbol;
 };
 
 /* Fails with NOTSUP (no dlopen: a static program, another C library), NOPROC, PERM, NOMEM. */
-GSP_MUST_CHECK int gsp_linker_find(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps,
-                                   const struct gsp_linker_want *want, struct gsp_linker *out,
-                                   struct gsp_err *err);
+GSP_MUST_CHECK int gsp_inject__linker_find(pid_t pid, struct gsp_mem *mem,
+                                           const struct gsp_maps *maps,
+                                           const struct gsp_inject__want *want,
+                                           struct gsp_inject__linker *out, struct gsp_err *err);
 /* Whether nobody is adding or removing libraries at this moment. */
-bool gsp_linker_is_calm(const struct gsp_linker *linker, struct gsp_mem *mem);
+bool gsp_inject__linker_is_calm(const struct gsp_inject__linker *linker, struct gsp_mem *mem);
 
 /* What kind of file a mapping is of, by its name. */
-enum gsp_linker_file {
+enum gsp_inject__file {
     GSP_LINKER_OTHER,
     GSP_LINKER_LIBC,
     GSP_LINKER_LIBDL,
     GSP_LINKER_LD,
     GSP_LINKER_MUSL,
 };
-enum gsp_linker_file gsp_linker_file_of(const char *path);
+enum gsp_inject__file gsp_inject__linker_file_of(const char *path);

@@ -42,7 +42,7 @@ static bool put_set(pid_t tid, int kind, const void *from, size_t len)
     return ptrace(PTRACE_SETREGSET, tid, (void *)(intptr_t)kind, &iov) == 0;
 }
 
-static bool keep_wide(pid_t tid, struct gsp_machine *out)
+static bool keep_wide(pid_t tid, struct gsp_inject__machine *out)
 {
 #if defined(__x86_64__)
     static const int kinds[] = {NT_X86_XSTATE, NT_PRFPREG};
@@ -60,7 +60,7 @@ static bool keep_wide(pid_t tid, struct gsp_machine *out)
     return false;
 }
 
-bool gsp_machine_keep(pid_t tid, struct gsp_machine *out)
+bool gsp_inject__keep(pid_t tid, struct gsp_inject__machine *out)
 {
     size_t len = sizeof(out->regs);
     out->call_number = -1;
@@ -86,7 +86,7 @@ static bool put_call_number(pid_t tid, int number)
 #endif
 }
 
-bool gsp_machine_put_back(pid_t tid, const struct gsp_machine *kept)
+bool gsp_inject__put_back(pid_t tid, const struct gsp_inject__machine *kept)
 {
     uint64_t mask = kept->mask;
     bool wide = put_set(tid, kept->wide_kind, kept->wide, kept->wide_len);
@@ -96,7 +96,7 @@ bool gsp_machine_put_back(pid_t tid, const struct gsp_machine *kept)
     return put_set(tid, NT_PRSTATUS, &kept->regs, sizeof(kept->regs)) && wide && blocked && call;
 }
 
-bool gsp_machine_block_signals(pid_t tid)
+bool gsp_inject__block_signals(pid_t tid)
 {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS};
     uint64_t mask = UINT64_MAX;
@@ -105,29 +105,29 @@ bool gsp_machine_block_signals(pid_t tid)
     return ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0;
 }
 
-uint64_t gsp_machine_below(const struct gsp_machine *kept, size_t bytes)
+uint64_t gsp_inject__below(const struct gsp_inject__machine *kept, size_t bytes)
 {
-    return (gsp_machine_sp(kept) - RED_ZONE - bytes) & ~(uint64_t)(ALIGN_BYTES - 1);
+    return (gsp_inject__sp(kept) - RED_ZONE - bytes) & ~(uint64_t)(ALIGN_BYTES - 1);
 }
 
 #if defined(__x86_64__)
 
-uint64_t gsp_machine_sp(const struct gsp_machine *kept)
+uint64_t gsp_inject__sp(const struct gsp_inject__machine *kept)
 {
     return kept->regs.rsp;
 }
 
-uint64_t gsp_machine_pc(const struct gsp_machine *kept)
+uint64_t gsp_inject__pc(const struct gsp_inject__machine *kept)
 {
     return kept->regs.rip;
 }
 
-bool gsp_machine_is_in_call(const struct gsp_machine *kept, uint64_t pc, uint64_t sp)
+bool gsp_inject__is_in_call(const struct gsp_inject__machine *kept, uint64_t pc, uint64_t sp)
 {
     return kept->regs.rip == pc && kept->regs.rsp == sp && (int64_t)kept->regs.orig_rax >= 0;
 }
 
-void gsp_machine_again(struct gsp_machine *kept)
+void gsp_inject__again(struct gsp_inject__machine *kept)
 {
     if (kept->regs.rax != (unsigned long long)-EINTR || (int64_t)kept->regs.orig_rax < 0)
         return;
@@ -136,13 +136,13 @@ void gsp_machine_again(struct gsp_machine *kept)
     kept->regs.orig_rax = (unsigned long long)-1;
 }
 
-void gsp_machine_resume_sleep(struct gsp_machine *kept)
+void gsp_inject__resume_sleep(struct gsp_inject__machine *kept)
 {
     (void)kept;
 }
 
-bool gsp_machine_prepare(pid_t tid, const struct gsp_machine *kept,
-                         const struct gsp_machine_call *call)
+bool gsp_inject__prepare(pid_t tid, const struct gsp_inject__machine *kept,
+                         const struct gsp_inject__machine_call *call)
 {
     struct user_regs_struct regs = kept->regs;
     regs.rip = call->function;
@@ -159,7 +159,7 @@ bool gsp_machine_prepare(pid_t tid, const struct gsp_machine *kept,
     return put_set(tid, NT_PRSTATUS, &regs, sizeof(regs));
 }
 
-bool gsp_machine_returned(pid_t tid, uint64_t *value)
+bool gsp_inject__returned(pid_t tid, uint64_t *value)
 {
     struct user_regs_struct regs;
     size_t len = sizeof(regs);
@@ -171,36 +171,36 @@ bool gsp_machine_returned(pid_t tid, uint64_t *value)
 
 #elif defined(__aarch64__)
 
-uint64_t gsp_machine_sp(const struct gsp_machine *kept)
+uint64_t gsp_inject__sp(const struct gsp_inject__machine *kept)
 {
     return kept->regs.sp;
 }
 
-uint64_t gsp_machine_pc(const struct gsp_machine *kept)
+uint64_t gsp_inject__pc(const struct gsp_inject__machine *kept)
 {
     return kept->regs.pc;
 }
 
 /* The kernel has set a thread back to the call already when it is seen stopped in one. */
-bool gsp_machine_is_in_call(const struct gsp_machine *kept, uint64_t pc, uint64_t sp)
+bool gsp_inject__is_in_call(const struct gsp_inject__machine *kept, uint64_t pc, uint64_t sp)
 {
     return (kept->regs.pc == pc || kept->regs.pc == pc - SVC_BYTES) && kept->regs.sp == sp;
 }
 
-void gsp_machine_again(struct gsp_machine *kept)
+void gsp_inject__again(struct gsp_inject__machine *kept)
 {
     /* What the first argument was is overwritten by the result. */
     (void)kept;
 }
 
-void gsp_machine_resume_sleep(struct gsp_machine *kept)
+void gsp_inject__resume_sleep(struct gsp_inject__machine *kept)
 {
     if (kept->regs.regs[8] == SYS_nanosleep || kept->regs.regs[8] == SYS_clock_nanosleep)
         kept->regs.regs[8] = SYS_restart_syscall;
 }
 
-bool gsp_machine_prepare(pid_t tid, const struct gsp_machine *kept,
-                         const struct gsp_machine_call *call)
+bool gsp_inject__prepare(pid_t tid, const struct gsp_inject__machine *kept,
+                         const struct gsp_inject__machine_call *call)
 {
     struct user_regs_struct regs = kept->regs;
     regs.pc = call->function;
@@ -213,7 +213,7 @@ bool gsp_machine_prepare(pid_t tid, const struct gsp_machine *kept,
     return put_call_number(tid, -1) && put_set(tid, NT_PRSTATUS, &regs, sizeof(regs));
 }
 
-bool gsp_machine_returned(pid_t tid, uint64_t *value)
+bool gsp_inject__returned(pid_t tid, uint64_t *value)
 {
     struct user_regs_struct regs;
     size_t len = sizeof(regs);

@@ -21,7 +21,7 @@
 /* Of vector registers; what processors have today takes less than 12 KB. */
 #define GSP_MACHINE_WIDE 16384U
 
-struct gsp_machine {
+struct gsp_inject__machine {
     struct user_regs_struct regs;
     uint64_t mask;   /* of blocked signals */
     int wide_kind;   /* NT_*; 0: none were kept */
@@ -31,31 +31,31 @@ struct gsp_machine {
 };
 
 /* A call to be made.  The stack pointer is below everything that the thread has on its stack. */
-struct gsp_machine_call {
+struct gsp_inject__machine_call {
     gsp_raddr function;
     gsp_raddr sp; /* where the return address goes on machines that have it on the stack */
     uint64_t args[GSP_MACHINE_ARGS];
 };
 
-uint64_t gsp_machine_sp(const struct gsp_machine *kept);
-uint64_t gsp_machine_pc(const struct gsp_machine *kept);
+uint64_t gsp_inject__sp(const struct gsp_inject__machine *kept);
+uint64_t gsp_inject__pc(const struct gsp_inject__machine *kept);
 /* The highest aligned address for strings, so many bytes below what the thread uses. */
-uint64_t gsp_machine_below(const struct gsp_machine *kept, size_t bytes);
+uint64_t gsp_inject__below(const struct gsp_inject__machine *kept, size_t bytes);
 
 /* False when the thread is gone or its registers cannot be had. */
-bool gsp_machine_keep(pid_t tid, struct gsp_machine *out);
-bool gsp_machine_put_back(pid_t tid, const struct gsp_machine *kept);
+bool gsp_inject__keep(pid_t tid, struct gsp_inject__machine *out);
+bool gsp_inject__put_back(pid_t tid, const struct gsp_inject__machine *kept);
 /* Whether the thread is still in the system call that ends at pc with this stack. */
-bool gsp_machine_is_in_call(const struct gsp_machine *kept, uint64_t pc, uint64_t sp);
+bool gsp_inject__is_in_call(const struct gsp_inject__machine *kept, uint64_t pc, uint64_t sp);
 /* Makes the system call that ended with EINTR begin again, as if the stop had not been. */
-void gsp_machine_again(struct gsp_machine *kept);
+void gsp_inject__again(struct gsp_inject__machine *kept);
 /* A sleep goes on for what is left of it; x86-64 does so by itself. */
-void gsp_machine_resume_sleep(struct gsp_machine *kept);
+void gsp_inject__resume_sleep(struct gsp_inject__machine *kept);
 
 /* Sets the thread up to make the call when it runs. */
-bool gsp_machine_prepare(pid_t tid, const struct gsp_machine *kept,
-                         const struct gsp_machine_call *call);
+bool gsp_inject__prepare(pid_t tid, const struct gsp_inject__machine *kept,
+                         const struct gsp_inject__machine_call *call);
 /* Whether it has returned, and with what. */
-bool gsp_machine_returned(pid_t tid, uint64_t *value);
+bool gsp_inject__returned(pid_t tid, uint64_t *value);
 /* Blocks all signals of the thread but those that faults make. */
-bool gsp_machine_block_signals(pid_t tid);
+bool gsp_inject__block_signals(pid_t tid);

@@ -10,8 +10,8 @@
 
 #define WORD 8U
 
-static int write_to(const struct gsp_remote *remote, gsp_raddr addr, const void *from, size_t len,
-                    struct gsp_err *err)
+static int write_to(const struct gsp_inject__remote *remote, gsp_raddr addr, const void *from,
+                    size_t len, struct gsp_err *err)
 {
     int rc = gsp_mem_write_pid(remote->pid, addr, from, len);
     if (rc != GSP_OK)
@@ -20,45 +20,45 @@ static int write_to(const struct gsp_remote *remote, gsp_raddr addr, const void 
     return GSP_OK;
 }
 
-int gsp_remote_open(struct gsp_remote *remote, const struct gsp_inject_call_at *at,
-                    struct gsp_err *err)
+int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_inject_call_at *at,
+                            struct gsp_err *err)
 {
     remote->used = 0;
     remote->later = 0;
     remote->failed = false;
-    if (!gsp_machine_keep(remote->tid, &remote->kept))
+    if (!gsp_inject__keep(remote->tid, &remote->kept))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the registers of thread %d cannot be read",
                            (int)remote->tid);
     if (at->number >= 0) {
-        if (!gsp_machine_is_in_call(&remote->kept, at->pc, at->sp))
+        if (!gsp_inject__is_in_call(&remote->kept, at->pc, at->sp))
             return gsp_err_set(err, GSP_E_TORN, 0, "thread %d has gone on", (int)remote->tid);
         if (gsp_inject_is_endless(at))
-            gsp_machine_again(&remote->kept);
+            gsp_inject__again(&remote->kept);
         if (gsp_inject_is_span(at))
-            gsp_machine_resume_sleep(&remote->kept);
+            gsp_inject__resume_sleep(&remote->kept);
     }
-    remote->scratch = gsp_machine_below(&remote->kept, GSP_REMOTE_SCRATCH);
-    if (!gsp_machine_block_signals(remote->tid))
+    remote->scratch = gsp_inject__below(&remote->kept, GSP_REMOTE_SCRATCH);
+    if (!gsp_inject__block_signals(remote->tid))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the signals of thread %d cannot be blocked",
                            (int)remote->tid);
     remote->is_open = true;
     return GSP_OK;
 }
 
-int gsp_remote_close(struct gsp_remote *remote, struct gsp_err *err)
+int gsp_inject__remote_close(struct gsp_inject__remote *remote, struct gsp_err *err)
 {
     if (!remote->is_open)
         return GSP_OK;
     remote->is_open = false;
-    if (!gsp_machine_put_back(remote->tid, &remote->kept))
+    if (!gsp_inject__put_back(remote->tid, &remote->kept))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the registers of thread %d cannot be set",
                            (int)remote->tid);
     gsp_stop_set_signal(remote->stop, remote->later);
     return GSP_OK;
 }
 
-int gsp_remote_string(struct gsp_remote *remote, const char *text, gsp_raddr *out,
-                      struct gsp_err *err)
+int gsp_inject__remote_string(struct gsp_inject__remote *remote, const char *text, gsp_raddr *out,
+                              struct gsp_err *err)
 {
     *out = 0;
     if (!text)
@@ -82,12 +82,12 @@ static bool is_fault(pid_t tid)
     return ptrace(PTRACE_GETSIGINFO, tid, 0, &info) == 0 && info.si_code > 0;
 }
 
-int gsp_remote_call(struct gsp_remote *remote, gsp_raddr function,
-                    const uint64_t args[GSP_MACHINE_ARGS], int64_t limit_ns, uint64_t *value,
-                    struct gsp_err *err)
+int gsp_inject__remote_call(struct gsp_inject__remote *remote, gsp_raddr function,
+                            const uint64_t args[GSP_MACHINE_ARGS], int64_t limit_ns,
+                            uint64_t *value, struct gsp_err *err)
 {
     /* A function begins as if it had just been called: one word off the alignment. */
-    struct gsp_machine_call call = {.function = function, .sp = remote->scratch - WORD};
+    struct gsp_inject__machine_call call = {.function = function, .sp = remote->scratch - WORD};
     const uint64_t trap = GSP_MACHINE_TRAP;
     *value = 0;
 #if defined(__x86_64__)
@@ -100,7 +100,7 @@ int gsp_remote_call(struct gsp_remote *remote, gsp_raddr function,
     if (rc != GSP_OK)
         return rc;
     memcpy(call.args, args, sizeof(call.args));
-    if (!gsp_machine_prepare(remote->tid, &remote->kept, &call))
+    if (!gsp_inject__prepare(remote->tid, &remote->kept, &call))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "thread %d cannot be set up",
                            (int)remote->tid);
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
@@ -109,7 +109,7 @@ int gsp_remote_call(struct gsp_remote *remote, gsp_raddr function,
         rc = gsp_stop_run(remote->stop, deadline_ns - gsp_now_ns(), &signal, err);
         if (rc != GSP_OK)
             break;
-        if (gsp_machine_returned(remote->tid, value))
+        if (gsp_inject__returned(remote->tid, value))
             return GSP_OK;
         if (is_fault(remote->tid)) {
             rc = gsp_err_set(err, GSP_E_FAULT, 0, "the call ended with signal %d (%s)", signal,

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "proc/task.h"
-#include "py/locate.h"
 
+#define MINOR_MIN        14U
 #define THREADS_MAX      4096U
 #define INTERPRETERS_MAX 1024U
 /* _PY_EVAL_PLEASE_STOP_BIT of pycore_ceval.h, 3.14 and 3.15 */
@@ -93,50 +93,36 @@ static int arm_thread(pid_t pid, struct gsp_mem *mem, const struct gsp_py_remote
     return rc == GSP_OK ? GSP_OK : gsp_err_set(err, rc, 0, "the thread state cannot be written");
 }
 
-static int arm(pid_t pid, struct gsp_mem *mem, const char *path, struct gsp_inject_armed *out,
-               struct gsp_err *err)
+int gsp_inject_arm(const struct gsp_py_place *place, const struct gsp_py_runtime *runtime,
+                   const char *path, struct gsp_inject_armed *out, struct gsp_err *err)
 {
     unsigned char bytes[GSP_PY_DEBUG_OFFSETS_MAX];
-    struct gsp_py_runtime runtime;
+    struct gsp_mem *mem = place->mem;
     struct gsp_py_remote_exec exec;
     gsp_raddr interp;
     int32_t enabled;
-    int rc = gsp_py_locate(pid, mem, &runtime, err);
-    if (rc != GSP_OK)
-        return rc;
-    if (GSP_PY_MINOR(runtime.layout.version) < 14U)
+    *out = (struct gsp_inject_armed){0};
+    if (GSP_PY_MINOR(runtime->layout.version) < MINOR_MIN)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "Python %s runs no files that it is told",
-                           runtime.version);
-    if (gsp_mem_read(mem, runtime.addr, bytes, sizeof(bytes)) != GSP_OK)
+                           runtime->version);
+    if (gsp_mem_read(mem, runtime->addr, bytes, sizeof(bytes)) != GSP_OK)
         return gsp_err_set(err, GSP_E_FAULT, 0, "the runtime cannot be read");
-    rc = gsp_py_remote_exec_read(bytes, sizeof(bytes), &exec, err);
+    int rc = gsp_py_remote_exec_read(bytes, sizeof(bytes), &exec, err);
     if (rc != GSP_OK)
         return rc;
     if (strlen(path) + 1 > exec.path_size)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the file's name is too long: %.200s", path);
-    if (find_main(mem, &runtime, &interp) != GSP_OK ||
+    if (find_main(mem, runtime, &interp) != GSP_OK ||
         gsp_mem_read(mem, interp + exec.enabled, &enabled, sizeof(enabled)) != GSP_OK)
         return gsp_err_set(err, GSP_E_FAULT, 0, "the main interpreter cannot be read");
     if (enabled != 1)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "remote execution is switched off in it");
-    gsp_raddr thread = find_thread(pid, mem, &runtime.layout, interp);
+    gsp_raddr thread = find_thread(place->pid, mem, &runtime->layout, interp);
     if (!thread)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "no thread of it runs");
-    rc = arm_thread(pid, mem, &exec, thread, path, err);
+    rc = arm_thread(place->pid, mem, &exec, thread, path, err);
     if (rc == GSP_OK)
-        *out = (struct gsp_inject_armed){pid, thread + exec.pending};
-    return rc;
-}
-
-int gsp_inject_arm(pid_t pid, const char *path, struct gsp_inject_armed *out, struct gsp_err *err)
-{
-    struct gsp_mem *mem;
-    *out = (struct gsp_inject_armed){0};
-    int rc = gsp_mem_open_pid(pid, &mem, err);
-    if (rc != GSP_OK)
-        return rc;
-    rc = arm(pid, mem, path, out, err);
-    gsp_mem_free(mem);
+        *out = (struct gsp_inject_armed){place->pid, thread + exec.pending};
     return rc;
 }
 

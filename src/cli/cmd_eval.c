@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "cli/term.h"
+#include "cli/visit.h"
+#include "proc/perm.h"
+#include "proc/task.h"
+
+#define RAISED    1 /* exit status when the code raised */
+#define CODE_MAX  (1U << 20)
+#define CMD_SHOWN 60U
+
+struct eval_opts {
+    int64_t limit_ns;
+    bool yes;
+    bool force;
+};
+
+static const struct gsp_opt OPTS[] = {
+    GSP_OPT_SWITCH(struct eval_opts, yes, "yes", 'y', false, "Do not ask."),
+    {.name = "timeout",
+     .kind = GSP_OPT_DURATION,
+     .offset = offsetof(struct eval_opts, limit_ns),
+     .arg = "DURATION",
+     .fallback = "10s",
+     .help = "How long the code may take; it is not ended then, only waited for no longer."},
+    GSP_OPT_SWITCH(struct eval_opts, force, "force", 0, true,
+                   "Also if a seccomp filter of the process may end it for this."),
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof eval 4242 'len(gc.get_objects())' --yes", "The value of an expression"},
+    {"gsprof eval 4242 'import gc; print(gc.get_count())'", "What some lines print"},
+    {"gsprof eval 4242 - --yes", "Lines from standard input"},
+};
+
+/* Someone has to have said yes: by the option, or now. */
+static int confirm(const struct gsp_parsed *parsed, pid_t pid)
+{
+    const struct eval_opts *opts = parsed->opts;
+    struct gsp_term term;
+    gsp_auto_buf cmdline = {0};
+    gsp_auto_buf shown = {0};
+    char answer[16] = "";
+    if (opts->yes)
+        return 0;
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        return gsp_cli_misuse(parsed, "code is not run in a process unasked: say --yes");
+    gsp_proc_cmdline(pid, &cmdline);
+    struct gsp_sv words = gsp_buf_sv(&cmdline);
+    words.len = words.len < CMD_SHOWN ? words.len : CMD_SHOWN;
+    gsp_buf_term(&shown, words);
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_term_line(&term, "Run this code in process %d (%s)? [y/N]", (int)pid,
+                  shown.failed ? "" : gsp_buf_cstr(&shown));
+    ssize_t len = read(STDIN_FILENO, answer, sizeof(answer) - 1);
+    if (len > 0 && (answer[0] == 'y' || answer[0] == 'Y'))
+        return 0;
+    gsp_term_line(&term, "Nothing was run.");
+    return RAISED;
+}
+
+/* Code is for one's own processes, root's too: what it may do is the process's owner's matter. */
+static int check_owner(pid_t pid, struct gsp_err *err)
+{
+    struct gsp_perm perm;
+    gsp_perm_look("", pid, &perm);
+    if (!perm.exists)
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)pid);
+    if (perm.target_uid != perm.euid)
+        return gsp_err_set(err, GSP_E_PERM, 0,
+                           "process %d belongs to user %lld, this is user %lld: code is run in "
+                           "one's own processes only",
+                           (int)pid, (long long)perm.target_uid, (long long)perm.euid);
+    return GSP_OK;
+}
+
+static int put_line(int fd, struct gsp_sv text)
+{
+    gsp_auto_buf line = {0};
+    gsp_buf_putsv(&line, text);
+    if (text.len > 0 && text.p[text.len - 1] != '\n')
+        gsp_buf_putc(&line, '\n');
+    return gsp_fd_write_all(fd, line.p, line.len, NULL);
+}
+
+static int show(const struct gsp_visit_result *result)
+{
+    int rc = gsp_fd_write_all(STDOUT_FILENO, result->printed.p, result->printed.len, NULL);
+    if (rc == GSP_OK)
+        rc = put_line(STDOUT_FILENO, result->value);
+    if (rc == GSP_OK)
+        rc = put_line(STDERR_FILENO, result->trace);
+    return rc == GSP_OK && result->raised ? RAISED : gsp_err_exit_status(rc);
+}
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct eval_opts *opts = parsed->opts;
+    struct gsp_visit visit = {.what = "eval", .limit_ns = opts->limit_ns, .force = opts->force};
+    struct gsp_visit_result result = {0};
+    struct gsp_err err = {0};
+    gsp_auto_buf list = {0};
+    gsp_auto_buf code = {0};
+    int rc = gsp_visit_find(parsed->args[0], &visit.pid, &list, &err);
+    if (rc == GSP_OK)
+        rc = check_owner(visit.pid, &err);
+    if (rc == GSP_OK && strcmp(parsed->args[1], "-") == 0)
+        rc = gsp_fd_read_all(STDIN_FILENO, CODE_MAX, &code, &err);
+    else if (rc == GSP_OK)
+        gsp_buf_puts(&code, parsed->args[1]);
+    const struct gsp_hint_context context = {.pid = err.code == GSP_E_PERM ? 0 : visit.pid};
+    if (rc != GSP_OK)
+        return gsp_cli_fail(parsed, &context, &err);
+    int status = confirm(parsed, visit.pid);
+    if (status != 0)
+        return status;
+    visit.code = gsp_buf_cstr(&code);
+    gsp_visit_look_there(visit.pid);
+    rc = gsp_visit(&visit, &result, &err);
+    status = rc == GSP_OK ? show(&result) : gsp_cli_fail(parsed, &context, &err);
+    gsp_visit_result_free(&result);
+    return status;
+}
+
+const struct gsp_command gsp_cmd_eval = {
+    .name = "eval",
+    .summary = "Run Python code in a process of yours",
+    .synopsis = "PID|NAME CODE",
+    .about = "Prints what the code printed, and the value of its last expression. It runs in the "
+             "namespace of __main__, in a thread of its own or in one that is running; a traceback "
+             "goes to stderr and the exit status is 1. CODE - reads it from standard input.\n"
+             "On a terminal it asks first; elsewhere it needs --yes.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct eval_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .args_min = 2,
+    .args_max = 2,
+    .takes_endpoint = true,
+    .run = run,
+};

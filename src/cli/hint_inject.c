@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/hint.h"
+#include "proc/perm.h"
+
+static void set_why(struct gsp_hint *out, const char *text)
+{
+    snprintf(out->why, sizeof(out->why), "%s", text);
+}
+
+static void not_possible(const struct gsp_err *err, const struct gsp_hint_context *context,
+                         struct gsp_hint *out)
+{
+    struct gsp_perm perm;
+    const int pid = (int)context->pid;
+    set_why(out, err->msg);
+    gsp_perm_look(context->root, context->pid, &perm);
+    if (perm.tracer > 0)
+        gsp_hint_add(out, "who it is", "ps -o pid,user,args -p %d", (int)perm.tracer);
+    else if (perm.state == 'T')
+        gsp_hint_add(out, "lets it go on", "kill -CONT %d", pid);
+    else if (strstr(err->msg, "seccomp filter"))
+        gsp_hint_add(out, "if the filter allows it", "gsprof %s --force %d", context->command, pid);
+    else if (strstr(err->msg, "container"))
+        gsp_hint_add(out, "inside of it", "nsenter -t %d -a gsprof %s PID", pid, context->command);
+    if (strcmp(context->command, "inject") == 0)
+        gsp_hint_add(out, "its stacks, from outside", "gsprof record --pid %d", pid);
+}
+
+void gsp_hint__inject(const struct gsp_err *err, const struct gsp_hint_context *context,
+                      struct gsp_hint *out)
+{
+    const int pid = (int)context->pid;
+    switch (err->code) {
+    case GSP_E_NOTSUP:
+    case GSP_E_FORMAT:
+    case GSP_E_FAULT:
+        snprintf(out->what, sizeof(out->what), "cannot enter process %d", pid);
+        not_possible(err, context, out);
+        return;
+    case GSP_E_TIMEOUT:
+        snprintf(out->what, sizeof(out->what), "process %d was not entered in time", pid);
+        set_why(out, err->msg);
+        gsp_hint_add(out, "what its threads do", "gsprof dump --native --pid %d", pid);
+        return;
+    case GSP_E_EXISTS:
+        gsp_hint_add(out, "takes the other one out first", "gsprof eject %d", pid);
+        break;
+    case GSP_E_NOFILE:
+        if (pid > 0)
+            gsp_hint_add(out, "loads it", "gsprof inject %d", pid);
+        break;
+    default:
+        break;
+    }
+    snprintf(out->what, sizeof(out->what), "%s", err->msg[0] ? err->msg : gsp_err_text(err->code));
+}
