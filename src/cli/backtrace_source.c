@@ -12,7 +12,7 @@
 #include "sample/dump.h"
 #include "wire/table.h"
 
-static void put_locals(const struct gsp_dump_frame *frame, struct gsp_buf *out)
+void gsp_backtrace_locals(const struct gsp_dump_frame *frame, struct gsp_buf *out)
 {
     struct gsp_json json;
     gsp_buf_clear(out);
@@ -48,7 +48,7 @@ static int put_thread(const struct gsp_backtrace_source *source,
             gsp_batch_intern(batch, gsp_sv_of(frame->is_native ? "Native" : "Python"));
         row->locals = (struct gsp_sv){NULL, 0};
         if (source->locals && !frame->is_native) {
-            put_locals(frame, &locals);
+            gsp_backtrace_locals(frame, &locals);
             row->locals = gsp_buf_sv(&locals);
         }
         int rc = gsp_batch_append(batch, row, err);

@@ -11,7 +11,9 @@
 #include <sys/types.h>
 
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/err.h"
+#include "sample/dump.h"
 #include "store/store.h"
 
 /* A process whose stacks are shown; its owner keeps it until the store is closed. */
@@ -29,3 +31,6 @@ GSP_MUST_CHECK int gsp_backtrace_source_add(struct gsp_store *store,
 /* Appends the rows: what the store calls. */
 GSP_MUST_CHECK int gsp_backtrace_source_fill(void *source, struct gsp_batch *batch,
                                              struct gsp_err *err);
+
+/* The local variables of a frame as a JSON object, in the place of what out had. */
+void gsp_backtrace_locals(const struct gsp_dump_frame *frame, struct gsp_buf *out);

@@ -2,11 +2,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/made_rows.h"
 #include "cli/rows_out.h"
+#include "flight/ending.h"
 #include "ring/place.h"
 #include "wire/table.h"
 
@@ -49,6 +51,7 @@ static const struct gsp_rows_column JSON_COLUMNS[] = {
     {"rank", "BIGINT", NULL, 0, GSP_CELL_I64},
     {"path", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     {"command", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"end", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
 };
 
 static const struct gsp_rows_column TABLE_COLUMNS[] = {
@@ -57,6 +60,32 @@ static const struct gsp_rows_column TABLE_COLUMNS[] = {
     {"last write", "VARCHAR", NULL, 0, GSP_CELL_TEXT}, {"rank", "BIGINT", NULL, 0, GSP_CELL_I64},
     {"command", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
 };
+
+/* How the process ended, where somebody followed it. */
+static bool find_end(const struct gsp_place *place, struct gsp_ending *out)
+{
+    int folder_fd = -1;
+    if (place->live || gsp_place_open(place, &folder_fd, NULL) < 0)
+        return false;
+    const bool is_there = gsp_ending_read(folder_fd, out);
+    gsp_fd_close(&folder_fd);
+    return is_there;
+}
+
+static void put_state(const struct gsp_place *place, char *out, size_t cap)
+{
+    struct gsp_ending end;
+    if (place->live)
+        snprintf(out, cap, "live");
+    else if (!find_end(place, &end))
+        snprintf(out, cap, "ended");
+    else if (end.signal != GSP_NULL_I64)
+        snprintf(out, cap, "ended: signal %d", (int)end.signal);
+    else if (end.exit_status != GSP_NULL_I64)
+        snprintf(out, cap, "ended: status %d", (int)end.exit_status);
+    else
+        snprintf(out, cap, "ended");
+}
 
 static void add_for_programs(struct gsp_made_rows *made, const struct gsp_place *place)
 {
@@ -69,6 +98,8 @@ static void add_for_programs(struct gsp_made_rows *made, const struct gsp_place 
     gsp_made_i64(made, place->rank);
     gsp_made_text(made, gsp_sv_of(place->path));
     gsp_made_text(made, gsp_sv_of(place->cmdline));
+    struct gsp_ending end;
+    gsp_made_text(made, find_end(place, &end) ? gsp_sv_of(end.detail) : (struct gsp_sv){NULL, 0});
 }
 
 static void add_for_people(struct gsp_made_rows *made, const struct gsp_place *place,
@@ -77,11 +108,13 @@ static void add_for_people(struct gsp_made_rows *made, const struct gsp_place *p
     char size[32];
     char age[32];
     char ago[40];
+    char state[40];
     snprintf(size, sizeof(size), "%.1f MB", (double)place->bytes / 1e6);
     int64_t since = now_ns - place->last_write_ns;
     snprintf(ago, sizeof(ago), "%s ago", gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
     gsp_made_i64(made, place->pid);
-    gsp_made_text(made, gsp_sv_of(place->live ? "live" : "ended"));
+    put_state(place, state, sizeof(state));
+    gsp_made_text(made, gsp_sv_of(state));
     gsp_made_i64(made, place->rings);
     gsp_made_text(made, gsp_sv_of(size));
     gsp_made_text(made, gsp_sv_of(ago));

@@ -4,6 +4,7 @@
 
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "cli/report_process.h"
 #include "report/report.h"
 
 #define ROWS_DEFAULT 20U
@@ -87,6 +88,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof report profile.json --sort total --top 50", "With what they called, fifty rows"},
     {"gsprof report profile.gsp --tree --min-percent 5", "The call tree, branches above 5 %"},
     {"gsprof report profile.gsp --lines", "The lines that took the most time"},
+    {"gsprof report 4242", "What a process does, or did before it ended"},
     {"gsprof report profile.gsp --json -o report.json", "For a program to read"},
 };
 
@@ -125,11 +127,16 @@ static int run(const struct gsp_parsed *parsed)
     const struct report_opts *opts = parsed->opts;
     const char *input = opts->input ? opts->input : parsed->args[0];
     if (!input)
-        return gsp_cli_misuse(parsed, "report needs a profile to read: FILE");
+        return gsp_cli_misuse(parsed, "report needs a profile to read, or a process: FILE or PID");
     if (opts->json + opts->csv + opts->markdown > 1)
         return gsp_cli_misuse(parsed, "--json, --csv and --markdown exclude each other");
     if (opts->tree && (opts->csv || opts->markdown))
         return gsp_cli_misuse(parsed, "--tree is text or --json");
+    if (!opts->input && !opts->from && gsp_report_is_process(input)) {
+        if (opts->csv || opts->markdown || opts->tree || opts->output)
+            return gsp_cli_misuse(parsed, "the report of a process is text or --json, to stdout");
+        return gsp_report_process(parsed, input, opts->json);
+    }
     gsp_auto_buf text = {0};
     struct gsp_err err = {0};
     struct gsp_profile *profile = NULL;
@@ -151,15 +158,19 @@ static int run(const struct gsp_parsed *parsed)
 
 const struct gsp_command gsp_cmd_report = {
     .name = "report",
-    .summary = "Show the hottest functions or the call tree of a profile",
-    .synopsis = "FILE [OPTIONS]",
+    .summary = "Show where a profile's time went, or what a process did",
+    .synopsis = "FILE | PID [OPTIONS]",
     .about = "Reads a profile in any readable format. \"own\" is what a function did itself, "
-             "\"total\" includes what it called. Losses are told in the summary.",
+             "\"total\" includes what it called. Losses are told in the summary.\n"
+             "Of a process, live or ended, it tells what its tables have: how it ended, its last "
+             "step, the slow modules, the last spans, memory and CPU, and the last stacks of its "
+             "threads.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct report_opts),
     .examples = EXAMPLES,
     .example_count = GSP_COUNT(EXAMPLES),
     .args_max = 1,
+    .takes_endpoint = true,
     .run = run,
 };

@@ -91,6 +91,7 @@ extern const struct gsp_command gsp_cmd_serve;
 extern const struct gsp_command gsp_cmd_query_worker;
 extern const struct gsp_command gsp_cmd_list;
 extern const struct gsp_command gsp_cmd_follow;
+extern const struct gsp_command gsp_cmd_backtrace;
 extern const struct gsp_command gsp_cmd_http_profile;
 extern const struct gsp_command gsp_cmd_http_stop;
 extern const struct gsp_command gsp_cmd_http_status;

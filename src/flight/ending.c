@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "base/time.h"
+#include "ring/reader.h"
 #include "wire/table.h"
 
 #define STAT_BYTES_MAX   2048U
@@ -264,7 +265,7 @@ void gsp_ending_of_status(int status, bool was_oom, struct gsp_ending *out)
         const int sig = WTERMSIG(status);
         const char *name = sigabbrev_np(sig);
         out->signal = sig;
-        snprintf(out->detail, sizeof(out->detail), "killed by signal %d (SIG%s)%s%s", sig,
+        snprintf(out->detail, sizeof(out->detail), "was killed by signal %d (SIG%s)%s%s", sig,
                  name ? name : "?", WCOREDUMP(status) ? ", core dumped" : "",
                  was_oom ? ": the kernel was out of memory" : "");
         return;
@@ -288,6 +289,57 @@ void gsp_watch_tell(struct gsp_watch *watch, struct gsp_ending *out)
     *out = (struct gsp_ending){
         .signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64, .was_oom = was_oom};
     snprintf(out->detail, sizeof(out->detail), "%s",
-             was_oom ? "killed by the kernel, which was out of memory"
+             was_oom ? "was killed by the kernel, which was out of memory"
                      : "ended; how was known to its parent alone");
+}
+
+/* The number of a column of a ring; -1 when it has none of that name and type. */
+static int column_of(const struct gsp_ring_info *info, const char *name, enum gsp_type type)
+{
+    for (uint32_t i = 0; i < info->column_count; i++) {
+        if (strcmp(info->columns[i].name, name) == 0 && info->columns[i].type == (uint32_t)type)
+            return (int)i;
+    }
+    return -1;
+}
+
+static bool read_last(struct gsp_ring_view *view, struct gsp_ending *out)
+{
+    struct gsp_ring_span span;
+    struct gsp_ring_dict dict = {0};
+    const struct gsp_ring_info *info = gsp_ring_info(view);
+    const int kind = column_of(info, "kind", GSP_STR);
+    const int sig = column_of(info, "signal", GSP_I64);
+    const int status = column_of(info, "exit_status", GSP_I64);
+    const int detail = column_of(info, "detail", GSP_TEXT);
+    uint32_t id = 0;
+    uint64_t ref = 0;
+    bool is_null = true;
+    gsp_auto_buf text = {0};
+    if (kind < 0 || sig < 0 || status < 0 || detail < 0 ||
+        gsp_ring_spans(view, &span, 1, NULL) != 1 || span.to == span.from)
+        return false;
+    const uint64_t row = span.to - 1;
+    gsp_ring_copy(view, span.lane, (uint32_t)kind, row, 1, &id);
+    gsp_ring_copy(view, span.lane, (uint32_t)sig, row, 1, &out->signal);
+    gsp_ring_copy(view, span.lane, (uint32_t)status, row, 1, &out->exit_status);
+    gsp_ring_copy(view, span.lane, (uint32_t)detail, row, 1, &ref);
+    if (gsp_ring_text(view, span.lane, ref, &text, &is_null) && text.len)
+        snprintf(out->detail, sizeof(out->detail), "%.*s", (int)text.len, text.p);
+    if (gsp_ring_dict_read(view, &dict, NULL) < 0)
+        return false;
+    const bool is_end = id < dict.count && gsp_sv_eq(dict.strings[id], gsp_sv_of("end"));
+    gsp_ring_dict_free(&dict);
+    return is_end;
+}
+
+bool gsp_ending_read(int folder_fd, struct gsp_ending *out)
+{
+    struct gsp_ring_view *view = NULL;
+    *out = (struct gsp_ending){.signal = GSP_NULL_I64, .exit_status = GSP_NULL_I64};
+    if (gsp_ring_open(folder_fd, "process.event.ring", &view, NULL) < 0)
+        return false;
+    const bool is_there = read_last(view, out);
+    gsp_ring_view_close(view);
+    return is_there;
 }

@@ -31,10 +31,14 @@ struct gsp_ending {
     int64_t signal;      /* that ended it; GSP_NULL_I64: none, or not known */
     int64_t exit_status; /* GSP_NULL_I64: it did not call exit(), or not known */
     bool was_oom;        /* the kernel killed it for want of memory */
-    char detail[200];    /* in words: "killed by signal 9 (Killed)" */
+    char detail[200];    /* in words: "was killed by signal 9 (SIGKILL)" */
 };
 /* After the end. */
 void gsp_watch_tell(struct gsp_watch *watch, struct gsp_ending *out);
+
+/* How a process ended, as the newest row of process.event in its folder says; false when there is
+ * none. */
+bool gsp_ending_read(int folder_fd, struct gsp_ending *out);
 
 /* What a status of wait() says, in words. */
 void gsp_ending_of_status(int status, bool was_oom, struct gsp_ending *out);

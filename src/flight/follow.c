@@ -25,7 +25,7 @@
 
 #define BEAT_NS      (250 * GSP_NS_PER_MS)
 #define METRICS_NS   GSP_NS_PER_S
-#define OVERHEAD_NS  (10 * GSP_NS_PER_S)
+#define COST_NS      (10 * GSP_NS_PER_S)
 /* Between two tries to find an interpreter that may be read. */
 #define RETRY_MIN_NS GSP_NS_PER_S
 #define RETRY_MAX_NS (30 * GSP_NS_PER_S)
@@ -48,7 +48,7 @@ struct follow {
     double period_s;                   /* in force */
     uint64_t serial;                   /* of the control page that period_s is from */
     int64_t next_metrics_ns;
-    int64_t next_overhead_ns;
+    int64_t next_cost_ns;
     int64_t next_try_ns;
     int64_t retry_ns;
     int64_t begin_ns;
@@ -151,26 +151,22 @@ static void put_losses(struct follow *follow, const struct gsp_losses *losses)
     follow->told = *losses;
 }
 
-static void put_overhead(struct follow *follow, int64_t now_ns)
+static void put_cost(struct follow *follow, int64_t now_ns)
 {
     const int64_t wall_ns = now_ns - follow->begin_ns;
     follow->result.cpu_ns = gsp_cputime_ns() - follow->begin_cpu_ns;
-    if (wall_ns <= 0)
-        return;
-    const double percent = 100.0 * (double)follow->result.cpu_ns / (double)wall_ns;
-    const struct gsp_row_gsprof_overhead row = {
+    const struct gsp_row_gsprof_sampler row = {
         .ts_ns = gsp_realtime_ns(),
         .mono_ns = now_ns,
         .pid = follow->sink.pid,
         .rank = follow->sink.rank,
-        .source =
-            gsp_ring_sink_intern(&follow->sink, GSP_TABLE_gsprof_overhead, gsp_sv_of("sampler")),
-        .percent = percent,
-        .low_percent = percent, /* counted by the kernel, not measured */
-        .high_percent = percent,
-        .samples = (int64_t)(follow->result.ticks & INT64_MAX),
+        .period_s = follow->period_s,
+        .looks = (int64_t)(follow->result.ticks & INT64_MAX),
+        .samples = (int64_t)(follow->result.samples & INT64_MAX),
+        .cpu_percent =
+            wall_ns > 0 ? 100.0 * (double)follow->result.cpu_ns / (double)wall_ns : gsp_null_f64(),
     };
-    gsp_ring_sink_row(&follow->sink, GSP_TABLE_gsprof_overhead, &row);
+    gsp_ring_sink_row(&follow->sink, GSP_TABLE_gsprof_sampler, &row);
 }
 
 /* A few times a second, whether stacks are looked at or not. */
@@ -185,9 +181,9 @@ static void beat(struct follow *follow)
         follow->next_metrics_ns = now_ns + METRICS_NS - BEAT_NS / 2;
         gsp_collect_read(follow->collect, &tick, &follow->sink.sink);
     }
-    if (now_ns >= follow->next_overhead_ns) {
-        follow->next_overhead_ns = now_ns + OVERHEAD_NS;
-        put_overhead(follow, now_ns);
+    if (now_ns >= follow->next_cost_ns) {
+        follow->next_cost_ns = now_ns + COST_NS;
+        put_cost(follow, now_ns);
     }
 }
 
@@ -336,7 +332,7 @@ static void follow_on(struct follow *follow)
     while (!gsp_watch_has_ended(follow->watch) && !*follow->opts->stop)
         go_on(follow);
     follow->result.has_ended = gsp_watch_has_ended(follow->watch);
-    put_overhead(follow, gsp_now_ns());
+    put_cost(follow, gsp_now_ns());
     if (follow->result.has_ended) {
         gsp_watch_tell(follow->watch, &follow->result.ending);
         put_event(follow, "end", &follow->result.ending);
@@ -353,7 +349,7 @@ int gsp_follow_run(const struct gsp_follow_opts *opts, struct gsp_follow_result 
     follow->folder_fd = -1;
     follow->begin_ns = gsp_now_ns();
     follow->begin_cpu_ns = gsp_cputime_ns();
-    follow->next_overhead_ns = follow->begin_ns + OVERHEAD_NS;
+    follow->next_cost_ns = follow->begin_ns + COST_NS;
     follow->period_s = opts->period_s >= 0
                            ? opts->period_s
                            : parse_period(gsp_setting_row(GSP_SET_sample_rate)->fallback, 0);

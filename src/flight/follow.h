@@ -5,9 +5,9 @@
  *
  * Gives:   python.stack_sample and python.stack as often as gsprof.sample_rate says; each second
  *          process.metrics and the tables of the machine; process.event, gsprof.loss,
- *          gsprof.overhead.  What was written is there however the process ends.
- * Used by: cli/ (follow, run).
- * Threads: one owner; runs in the calling thread.
+ *          gsprof.sampler.  No other table: those are the agent's, and a ring has one writer.  What
+ * was written is there however the process ends. Used by: cli/ (follow, run). Threads: one owner;
+ * runs in the calling thread.
  */
 #pragma once
 

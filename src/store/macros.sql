@@ -177,3 +177,19 @@ CREATE OR REPLACE MACRO gsprof.session_frames(the_session) AS TABLE
         LIMIT 1)
     SELECT f.ts_ns, f.host, f.frame_id, f.metric, f.device, f.value
     FROM session.frame AS f JOIN the ON f.frame_id BETWEEN the.first_frame AND the.last_frame;
+
+-- Threads that were seen within the last seconds before the newest sample of their process.
+CREATE OR REPLACE MACRO gsprof.last_stacks() AS TABLE
+    WITH seen AS (
+        SELECT host, pid, rank, thread_id, max(ts_ns) AS ts_ns,
+            arg_max(thread_name, ts_ns) AS thread_name, arg_max(on_cpu, ts_ns) AS on_cpu,
+            arg_max(has_gil, ts_ns) AS has_gil, arg_max(stack_id, ts_ns) AS stack_id
+        FROM python.stack_sample
+        GROUP BY host, pid, rank, thread_id),
+    lately AS (
+        SELECT *, max(ts_ns) OVER (PARTITION BY host, pid) AS newest_ns FROM seen)
+    SELECT ts_ns, host, pid, rank, thread_id, thread_name, on_cpu, has_gil, func, file, lineno,
+        depth, frame_type
+    FROM lately JOIN (SELECT DISTINCT * FROM python.stack) USING (stack_id)
+    WHERE newest_ns - ts_ns <= 2500000000
+    ORDER BY host, pid, thread_id, depth;

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/str.h"
+#include "base/time.h"
+#include "cli/asker.h"
+#include "cli/backtrace_source.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "cli/made_rows.h"
+#include "cli/query_remote.h"
+#include "cli/remote.h"
+#include "cli/rows_out.h"
+#include "sample/dump.h"
+
+#define REMOTE_TIMEOUT_NS (30 * GSP_NS_PER_S)
+#define LAST_STACKS                                                                                \
+    "SELECT pid, thread_id, thread_name, func, file, lineno, depth, frame_type "                   \
+    "FROM gsprof.last_stacks()"
+
+struct backtrace_opts {
+    struct gsp_remote_opts remote;
+    bool locals;
+    bool native;
+    bool json;
+};
+
+static const struct gsp_opt OPTS[] = {
+    GSP_OPT_SWITCH(struct backtrace_opts, locals, "locals", 'l', false, "Local variables too."),
+    GSP_OPT_NATIVE_AT(struct backtrace_opts, native, 'n'),
+    GSP_OPT_SWITCH(struct backtrace_opts, json, "json", 0, false,
+                   "For programs: an array of frames."),
+    GSP_OPT_TOKEN(struct backtrace_opts),
+    GSP_OPT_TOKEN_FILE(struct backtrace_opts),
+};
+
+static const struct gsp_example EXAMPLES[] = {
+    {"gsprof backtrace 4242",
+     "The frames of all threads, or the last ones of a process that ended"},
+    {"gsprof backtrace 4242 4245 --locals", "One thread, with its local variables"},
+    {"gsprof 4242 backtrace --json", "For a program to read; the other order of words"},
+    {"gsprof backtrace localhost:8091", "The last stacks of the processes that a server sees"},
+};
+
+static const struct gsp_rows_column COLUMNS[] = {
+    {"pid", "BIGINT", NULL, 0, GSP_CELL_I64},
+    {"thread_id", "BIGINT", NULL, 0, GSP_CELL_I64},
+    {"thread_name", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"func", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"file", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"lineno", "BIGINT", NULL, 0, GSP_CELL_I64},
+    {"depth", "BIGINT", NULL, 0, GSP_CELL_I64},
+    {"frame_type", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"locals", "VARCHAR", NULL, 0, GSP_CELL_TEXT}, /* last: left out unless asked for */
+};
+
+static void add_text(struct gsp_made_rows *made, struct gsp_sv text)
+{
+    gsp_made_text(made, text.len ? text : (struct gsp_sv){NULL, 0});
+}
+
+static void add_thread(struct gsp_made_rows *made, const struct gsp_dump *dump,
+                       const struct gsp_dump_thread *thread, bool locals)
+{
+    gsp_auto_buf text = {0};
+    const uint64_t id = thread->os_id ? thread->os_id : thread->python_id;
+    for (size_t i = 0; i < thread->frame_count; i++) {
+        const struct gsp_dump_frame *frame = &thread->frames[i];
+        gsp_made_i64(made, dump->pid);
+        gsp_made_i64(made, id ? (int64_t)(id & INT64_MAX) : INT64_MIN);
+        add_text(made, thread->name);
+        add_text(made, frame->name);
+        add_text(made, frame->file);
+        gsp_made_i64(made, frame->line ? (int64_t)frame->line : INT64_MIN);
+        gsp_made_i64(made, (int64_t)i);
+        gsp_made_text(made, gsp_sv_of(frame->is_native ? "Native" : "Python"));
+        if (!locals)
+            continue;
+        gsp_backtrace_locals(frame, &text);
+        gsp_made_text(made, frame->is_native ? (struct gsp_sv){NULL, 0} : gsp_buf_sv(&text));
+    }
+}
+
+static bool is_wanted(const struct gsp_dump_thread *thread, int64_t tid)
+{
+    return tid == 0 || thread->os_id == (uint64_t)tid || thread->python_id == (uint64_t)tid;
+}
+
+/* The process as it is now. */
+static int show_live(const struct gsp_parsed *parsed, pid_t pid, int64_t tid,
+                     const struct gsp_rows_dest *dest, struct gsp_err *err)
+{
+    const struct backtrace_opts *opts = parsed->opts;
+    const struct gsp_dump_opts how = {.locals = opts->locals, .native = opts->native};
+    struct gsp_made_rows *made = NULL;
+    struct gsp_dump *dump = NULL;
+    size_t found = 0;
+    int rc = gsp_dump_take(pid, &how, &dump, err);
+    if (rc == GSP_OK)
+        rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS) - (opts->locals ? 0 : 1), &made, err);
+    for (size_t i = 0; rc == GSP_OK && i < dump->thread_count; i++) {
+        if (!is_wanted(&dump->threads[i], tid))
+            continue;
+        found++;
+        add_thread(made, dump, &dump->threads[i], opts->locals);
+    }
+    if (rc == GSP_OK && tid && found == 0)
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "process %d has no Python thread %" PRId64, (int)pid,
+                         tid);
+    if (rc == GSP_OK)
+        rc = gsp_cli_put_rows(gsp_made_rows_get(made), dest, err);
+    if (made)
+        gsp_rows_free(gsp_made_rows_get(made));
+    gsp_dump_free(dump);
+    return rc;
+}
+
+static void put_sql(int64_t tid, struct gsp_buf *sql)
+{
+    gsp_buf_puts(sql, LAST_STACKS);
+    if (tid)
+        gsp_buf_printf(sql, " WHERE thread_id = %" PRId64, tid);
+}
+
+/* What was seen of it last. */
+static int show_last(const struct gsp_parsed *parsed, int64_t tid, const struct gsp_rows_dest *dest)
+{
+    const struct gsp_store_options options = {0};
+    struct gsp_asker asker = {.parsed = parsed, .dest = *dest};
+    gsp_auto_buf sql = {0};
+    put_sql(tid, &sql);
+    int status = gsp_asker_open(&asker, parsed->args[0], &options, NULL);
+    if (status == 0)
+        status = gsp_asker_ask(&asker, gsp_buf_sv(&sql));
+    gsp_asker_close(&asker);
+    return status;
+}
+
+static int show_remote(const struct gsp_parsed *parsed, int64_t tid,
+                       const struct gsp_rows_dest *dest)
+{
+    const struct backtrace_opts *opts = parsed->opts;
+    gsp_auto_buf sql = {0};
+    put_sql(tid, &sql);
+    const struct gsp_query_remote query = {.parsed = parsed,
+                                           .remote = opts->remote,
+                                           .dest = *dest,
+                                           .sql = gsp_buf_sv(&sql),
+                                           .timeout_ns = REMOTE_TIMEOUT_NS};
+    return gsp_query_remote_run(&query);
+}
+
+static int run(const struct gsp_parsed *parsed)
+{
+    const struct backtrace_opts *opts = parsed->opts;
+    const char *word = parsed->args[0];
+    const struct gsp_rows_dest dest = {.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
+                                       .color = parsed->globals.color};
+    struct gsp_endpoint endpoint;
+    struct gsp_err err = {0};
+    int64_t tid = 0;
+    if (parsed->arg_count > 1 && gsp_parse_i64(parsed->args[1], 1, INT64_MAX, &tid, &err) < 0)
+        return gsp_cli_misuse(parsed, "%s", err.msg);
+    const bool is_remote = gsp_query_is_remote(word);
+    if (!is_remote && gsp_endpoint_find(word, &endpoint, &err) < 0)
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = word}, &err);
+    const bool is_live = !is_remote && endpoint.kind == GSP_ENDPOINT_PID && endpoint.is_live;
+    if (!is_live && (opts->locals || opts->native))
+        return gsp_cli_misuse(parsed,
+                              "--locals and --native need a process that runs on this machine");
+    if (is_remote)
+        return show_remote(parsed, tid, &dest);
+    if (!is_live)
+        return show_last(parsed, tid, &dest);
+    const int rc = show_live(parsed, endpoint.pid, tid, &dest, &err);
+    if (rc == GSP_E_USAGE)
+        return gsp_cli_misuse(parsed, "%s", err.msg);
+    if (rc < 0)
+        return gsp_cli_fail(
+            parsed, &(struct gsp_hint_context){.command = "backtrace", .pid = endpoint.pid}, &err);
+    return 0;
+}
+
+const struct gsp_command gsp_cmd_backtrace = {
+    .name = "backtrace",
+    .summary = "Show the frames of a process as a table, also after its end",
+    .synopsis = "ENDPOINT [TID] [--locals] [--native] [--json]",
+    .about = "Of a process that runs, its stacks as they are now; of one that has ended, a "
+             "recording or a server (HOST:PORT), the last ones that were seen (`gsprof follow`). "
+             "TID is the kernel's id of a thread, or Python's. `gsprof dump PID` shows the same "
+             "for reading.",
+    .opts = OPTS,
+    .opt_count = GSP_COUNT(OPTS),
+    .opts_size = sizeof(struct backtrace_opts),
+    .examples = EXAMPLES,
+    .example_count = GSP_COUNT(EXAMPLES),
+    .args_min = 1,
+    .args_max = 2,
+    .takes_endpoint = true,
+    .lesser = true,
+    .run = run,
+};

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * report_process.h -- what a process does, or did before it ended, from its rings.
+ *
+ * Used by: cmd_report.c.
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "cli/options.h"
+
+/* Whether a word means a process and no file. */
+bool gsp_report_is_process(const char *word);
+
+/* Writes the report to stdout; tells its errors.  Worth 0 or an exit status. */
+int gsp_report_process(const struct gsp_parsed *parsed, const char *word, bool json);
