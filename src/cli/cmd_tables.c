@@ -203,23 +203,17 @@ static int read_entries(struct gsp_asker *asker, size_t parts, struct gsp_buf *b
     return rc;
 }
 
-static int add_entries(struct gsp_asker *asker, struct gsp_sv names, size_t count,
-                       struct gsp_made_rows *made, struct gsp_err *err)
+/* counts is NULL when columns are wanted. */
+static void add_entries(struct gsp_asker *asker, struct gsp_sv names, struct entry *entries,
+                        int64_t *counts, size_t count, struct gsp_made_rows *made)
 {
-    const struct tables_opts *opts = asker->parsed->opts;
-    const size_t parts = opts->columns ? 4 : 2;
-    gsp_auto_free struct entry *entries = calloc(count + 1, sizeof(*entries));
-    gsp_auto_free int64_t *counts = opts->columns ? NULL : calloc(count + 1, sizeof(*counts));
-    if (!entries || (!counts && !opts->columns))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of tables");
     for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < parts; k++)
+        for (size_t k = 0; k < (counts ? 2U : 4U); k++)
             gsp_sv_split(&names, '\0', &entries[i].part[k]);
     if (counts && count)
         count_rows(asker, entries, counts, count);
     for (size_t i = 0; i < count; i++)
         add_entry(&entries[i], counts ? &counts[i] : NULL, made);
-    return GSP_OK;
 }
 
 static int show(struct gsp_asker *asker, struct gsp_err *err)
@@ -235,7 +229,14 @@ static int show(struct gsp_asker *asker, struct gsp_err *err)
                            : gsp_made_rows_new(TABLES, GSP_COUNT(TABLES), &made, err);
     if (rc < 0)
         return rc;
-    rc = add_entries(asker, gsp_buf_sv(&bytes), count, made, err);
+    struct entry *entries = calloc(count + 1, sizeof(*entries));
+    int64_t *counts = opts->columns ? NULL : calloc(count + 1, sizeof(*counts));
+    if (entries && (counts || opts->columns))
+        add_entries(asker, gsp_buf_sv(&bytes), entries, counts, count, made);
+    else
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of tables");
+    free(entries);
+    free(counts);
     if (rc == GSP_OK)
         rc = gsp_cli_put_rows(gsp_made_rows_get(made), &asker->dest, err);
     gsp_rows_free(gsp_made_rows_get(made));

@@ -320,16 +320,18 @@ static int find_sessions(const struct gsp_frames_log *log, struct rows *rows,
 {
     gsp_auto_buf room = {0};
     const size_t most = 2 * log->session_count + 1;
-    gsp_auto_free uint64_t *borders = calloc(most, sizeof(*borders));
+    uint64_t *borders = calloc(most, sizeof(*borders));
     rows->stretches = calloc(most, sizeof(*rows->stretches));
-    if (!borders || !rows->stretches)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the sessions of frames");
-    rows->stretch_count = find_borders(log, rows, borders);
+    const bool enough = borders && rows->stretches;
+    if (enough)
+        rows->stretch_count = find_borders(log, rows, borders);
     for (size_t i = 0; i < rows->stretch_count; i++)
         rows->stretches[i] =
             (struct stretch){borders[i], names_at(log, borders[i], strings, &room)};
-    return room.failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of sessions")
-                       : GSP_OK;
+    free(borders);
+    return enough && !room.failed
+               ? GSP_OK
+               : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the sessions of frames");
 }
 
 int gsp_frames_add_rows(const struct gsp_frames_log *log, struct gsp_store *store,
