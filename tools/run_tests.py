@@ -28,7 +28,8 @@ BUILD = ROOT / "build"
 ASAN_BUILD = ROOT / "build-asan"
 TSAN_BUILD = ROOT / "build-tsan"
 # Unit tests in which threads share memory.
-TSAN_TESTS = ["ring", "ring_stress", "daemon_sessions", "daemon_threads"]
+TSAN_TESTS = ["ring", "ring_stress", "daemon_sessions", "daemon_threads", "wire_control"]
+TSAN_TESTS += ["agent", "agent_threads"]
 ARM_BUILD = ROOT / "build-aarch64"
 # Integration tests that may get a second try; more than that is no accident.
 AGAIN_MAX = 4

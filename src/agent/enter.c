@@ -46,19 +46,28 @@ static const char *start_fault(enum gsp_agent_rc rc)
 }
 
 /* Whoever waits sees the whole line or no file. */
+static void write_outcome(const char *path, const char *line, size_t len)
+{
+    struct gsp_newfile file;
+    if (gsp_newfile_open(&file, path, true, NULL) != 0) {
+        return;
+    }
+    file.lazy = true;
+    if (gsp_fd_write_all(file.fd, line, len, NULL) == 0) {
+        /* There is nobody to tell. */
+        gsp_ignore(gsp_newfile_commit(&file, NULL));
+        return;
+    }
+    gsp_newfile_abort(&file);
+}
+
 static void tell(void *arg)
 {
     struct visit *visit = arg;
-    struct gsp_newfile file;
-    if (visit->outcome && gsp_newfile_open(&file, visit->outcome, true, NULL) == 0) {
-        file.lazy = true;
+    if (visit->outcome) {
         const size_t len = strlen(visit->said);
         visit->said[len] = '\n';
-        if (gsp_fd_write_all(file.fd, visit->said, len + 1, NULL) == 0) {
-            gsp_ignore(gsp_newfile_commit(&file, NULL));
-        } else {
-            gsp_newfile_abort(&file);
-        }
+        write_outcome(visit->outcome, visit->said, len + 1);
     }
     free_visit(visit);
 }

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/attr.h"
+
 /* Python.h: Py_file_input */
 #define FILE_INPUT 257
 #define PATH_CAP   2048
@@ -15,26 +17,50 @@ struct object; /* PyObject */
 
 /* What is used of the interpreter: all of it is in the stable ABI since 3.2, but for
  * PyUnicode_AsUTF8, which all versions export. */
-#define FUNCTIONS(X)                                                                               \
-    X(int, Py_IsInitialized, (void))                                                               \
-    X(int, PyGILState_Ensure, (void))                                                              \
-    X(void, PyGILState_Release, (int))                                                             \
-    X(struct object *, Py_CompileString, (const char *, const char *, int))                        \
-    X(struct object *, PyEval_EvalCode, (struct object *, struct object *, struct object *))       \
-    X(struct object *, PyDict_New, (void))                                                         \
-    X(int, PyDict_SetItemString, (struct object *, const char *, struct object *))                 \
-    X(struct object *, PyDict_GetItemString, (struct object *, const char *))                      \
-    X(struct object *, PyImport_ImportModule, (const char *))                                      \
-    X(struct object *, PyUnicode_DecodeFSDefault, (const char *))                                  \
-    X(const char *, PyUnicode_AsUTF8, (struct object *))                                           \
-    X(void, PyErr_Clear, (void))                                                                   \
-    X(void, Py_DecRef, (struct object *))
-
 struct python {
-#define MEMBER(result, name, args) result(*name) args;
-    FUNCTIONS(MEMBER)
-#undef MEMBER
-    int (*is_finalizing)(void); /* NULL: cannot be asked */
+    int (*Py_IsInitialized)(void);
+    int (*PyGILState_Ensure)(void);
+    void (*PyGILState_Release)(int state);
+    struct object *(*Py_CompileString)(const char *text, const char *file, int start);
+    struct object *(*PyEval_EvalCode)(struct object *code, struct object *globals,
+                                      struct object *locals);
+    struct object *(*PyDict_New)(void);
+    int (*PyDict_SetItemString)(struct object *dict, const char *key, struct object *value);
+    struct object *(*PyDict_GetItemString)(struct object *dict, const char *key); /* borrowed */
+    struct object *(*PyImport_ImportModule)(const char *name);
+    struct object *(*PyUnicode_DecodeFSDefault)(const char *text);
+    const char *(*PyUnicode_AsUTF8)(struct object *text); /* borrowed */
+    void (*PyErr_Clear)(void);
+    void (*Py_DecRef)(struct object *object);
+    int (*Py_IsFinalizing)(void);  /* since 3.13; NULL before */
+    int (*_Py_IsFinalizing)(void); /* before 3.13; NULL since */
+};
+
+#define FUNCTION(name, may_be_missing)                                                             \
+    {                                                                                              \
+#name, offsetof(struct python, name), may_be_missing                                       \
+    }
+
+static const struct {
+    const char *name;
+    size_t offset;
+    bool may_be_missing;
+} FUNCTIONS[] = {
+    FUNCTION(Py_IsInitialized, false),
+    FUNCTION(PyGILState_Ensure, false),
+    FUNCTION(PyGILState_Release, false),
+    FUNCTION(Py_CompileString, false),
+    FUNCTION(PyEval_EvalCode, false),
+    FUNCTION(PyDict_New, false),
+    FUNCTION(PyDict_SetItemString, false),
+    FUNCTION(PyDict_GetItemString, false),
+    FUNCTION(PyImport_ImportModule, false),
+    FUNCTION(PyUnicode_DecodeFSDefault, false),
+    FUNCTION(PyUnicode_AsUTF8, false),
+    FUNCTION(PyErr_Clear, false),
+    FUNCTION(Py_DecRef, false),
+    FUNCTION(Py_IsFinalizing, true),
+    FUNCTION(_Py_IsFinalizing, true),
 };
 
 /* Nothing of the script reaches the program: no traceback on its stderr, no SystemExit. */
@@ -50,21 +76,20 @@ static const char DRIVER[] = "try:\n"
 /* Whether the object behind a handle has all functions. */
 static bool find_functions(void *handle, struct python *out)
 {
-    void *address = NULL;
-#define FIND(result, name, args)                                                                   \
-    address = dlsym(handle, #name);                                                                \
-    if (!address) {                                                                                \
-        return false;                                                                              \
-    }                                                                                              \
-    memcpy(&out->name, &address, sizeof(address));
-    FUNCTIONS(FIND)
-#undef FIND
-    address = dlsym(handle, "Py_IsFinalizing");
-    if (!address) {
-        address = dlsym(handle, "_Py_IsFinalizing");
+    for (size_t i = 0; i < GSP_COUNT(FUNCTIONS); i++) {
+        void *address = dlsym(handle, FUNCTIONS[i].name);
+        if (!address && !FUNCTIONS[i].may_be_missing) {
+            return false;
+        }
+        memcpy((char *)out + FUNCTIONS[i].offset, &address, sizeof(address));
     }
-    memcpy(&out->is_finalizing, &address, sizeof(address));
     return true;
+}
+
+static bool is_finalizing(const struct python *py)
+{
+    int (*ask)(void) = py->Py_IsFinalizing ? py->Py_IsFinalizing : py->_Py_IsFinalizing;
+    return ask && ask();
 }
 
 /* The path of the n-th loaded object. */
@@ -157,7 +182,7 @@ void gsp_agent__python_run(const char *script, char *said, size_t cap)
         snprintf(said, cap, "error the interpreter has not started, or has ended");
         return;
     }
-    if (py.is_finalizing && py.is_finalizing()) {
+    if (is_finalizing(&py)) {
         snprintf(said, cap, "error the interpreter is shutting down");
         return;
     }

@@ -20,8 +20,7 @@
 static int open_page(int folder_fd, int flags, struct gsp_err *err)
 {
     struct stat st;
-    gsp_auto_fd fd =
-        openat(folder_fd, GSP_CONTROL_FILE, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const int fd = openat(folder_fd, GSP_CONTROL_FILE, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
         const int code = errno == ENOENT                     ? GSP_E_NOFILE
                          : errno == EACCES || errno == EPERM ? GSP_E_PERM
@@ -31,11 +30,10 @@ static int open_page(int folder_fd, int flags, struct gsp_err *err)
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
         st.st_size < (off_t)sizeof(struct gsp_control)) {
+        gsp_fd_close(&fd);
         return gsp_err_set(err, GSP_E_FORMAT, 0, "the control page is none");
     }
-    const int kept = fd;
-    fd = -1;
-    return kept;
+    return fd;
 }
 
 static uint64_t serial_of(const struct gsp_control *page)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <errno.h>
+#include <ftw.h>
 #include <pthread.h>
 
 #include "agent/agent.h"
@@ -27,16 +28,18 @@ static inline void agent_room(void)
     unsetenv("GSPROF_RING_ROWS");
 }
 
-static inline void agent_remove_tree(const char *path)
+static inline int agent_remove_one(const char *path, const struct stat *st, int kind,
+                                   struct FTW *place)
 {
-    char command[128];
-    snprintf(command, sizeof(command), "rm -rf -- '%s'", path);
-    tap_eq_int(system(command), 0);
+    (void)st;
+    (void)kind;
+    (void)place;
+    return remove(path);
 }
 
 static inline void agent_room_remove(void)
 {
-    agent_remove_tree(agent_root);
+    tap_eq_int(nftw(agent_root, agent_remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 /* The folder of a process's rings; -1: there is none. */

@@ -18,25 +18,26 @@ WEAK = {"_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__gmon_star
 # What the compiler asks for.
 COMPILER = """__cxa_finalize __errno_location __stack_chk_fail __stack_chk_guard __tls_get_addr
 __memcpy_chk __memset_chk __snprintf_chk __vsnprintf_chk __asprintf_chk __read_chk
-__pread_chk __pread64_chk __readlink_chk __fgets_chk __openat64_2 __open64_2 __open_2
-__openat_2 __vasprintf_chk __isoc23_strtoll __isoc23_strtoull __isoc23_strtol"""
-MEMORY = """calloc free malloc realloc mmap mmap64 mremap munmap madvise memchr memcmp memcpy memmove
-memset"""
-TEXT = """asprintf vasprintf snprintf vsnprintf strchr strcmp strdup strerror strlen strncmp strnlen
-strrchr strspn strstr strtol strtoll strtoull"""
+__pread_chk __pread64_chk __readlink_chk __fgets_chk __openat64_2 __open64_2
+__open_2 __openat_2 __vasprintf_chk __isoc23_strtoll __isoc23_strtoull
+__isoc23_strtol"""
+MEMORY = """calloc free malloc realloc mmap mmap64 mremap munmap madvise memchr memcmp memcpy
+memmove memset"""
+TEXT = """asprintf vasprintf snprintf vsnprintf strchr strcmp strdup strerror strlen strncmp
+strnlen strrchr strspn strstr strtol strtoll strtoull"""
 # fopen and fgets read /proc/self/maps.
-FILES = """access close faccessat fchmod fclose fcntl fcntl64 fdatasync fgets flock fopen fopen64 fstat
-fstat64 fstatvfs fstatvfs64 linkat lstat lstat64 mkdir mkdirat open open64 openat openat64
-poll posix_fallocate posix_fallocate64 pread pread64 read readlink realpath rename renameat
-renameat2 stat stat64 unlink unlinkat write"""
-PROCESS = """clock_gettime geteuid gethostname getpid gettid nanosleep sched_yield secure_getenv syscall
-sysconf"""
+FILES = """access close faccessat fchmod fclose fcntl fcntl64 fdatasync fgets flock fopen
+fopen64 fstat fstat64 fstatvfs fstatvfs64 linkat lstat lstat64 mkdir mkdirat open
+open64 openat openat64 poll posix_fallocate posix_fallocate64 pread pread64 read
+readlink realpath rename renameat renameat2 stat stat64 unlink unlinkat write"""
+PROCESS = """clock_gettime geteuid gethostname getpid gettid nanosleep sched_yield secure_getenv
+syscall sysconf"""
 # sigfillset and pthread_sigmask: the thread that an injector starts takes no signals.
 THREADS = """__pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next
 __register_atfork __sigsetjmp pthread_attr_destroy pthread_attr_init
 pthread_attr_setdetachstate pthread_create pthread_key_create pthread_mutex_init
-pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setspecific pthread_sigmask
-sigfillset"""
+pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setspecific
+pthread_sigmask sigfillset"""
 LOADER = "dl_iterate_phdr dlclose dlopen dlsym"
 ALLOWED = WEAK.union(
     *(text.split() for text in (COMPILER, MEMORY, TEXT, FILES, PROCESS, THREADS, LOADER))

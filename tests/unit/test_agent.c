@@ -242,21 +242,6 @@ TAP_TEST(a_program_may_close_all_descriptors)
     agent_room_remove();
 }
 
-TAP_TEST(errno_stays_what_it_was)
-{
-    agent_room();
-    errno = 4711;
-    gsp_agent_start();
-    agent_put_rows(1, 1);
-    gsp_agent_intern(GSP_TABLE_python_span, gsp_sv_of("x"));
-    gsp_agent_set(GSP_SET_torch, "on");
-    gsp_agent_applied(atomic_load(gsp_agent_serial()));
-    gsp_agent_set_rank(1);
-    gsp_agent_stop();
-    gsp_agent_enter(NULL, NULL);
-    tap_eq_int(errno, 4711);
-}
-
 /* ----------------------------------------------------------------------------------------- room */
 
 /* A /dev/shm of this test's own, and no other place for rings. */
@@ -340,6 +325,27 @@ TAP_TEST(entering_a_process_without_python)
     tap_require(wait_for_file(path, &said));
     tap_eq_str(gsp_buf_cstr(&said), "ok\n");
     unlink(path);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(errno_stays_what_it_was)
+{
+    agent_room();
+    errno = 4711;
+    gsp_agent_start();
+    agent_put_rows(1, 1);
+    gsp_agent_intern(GSP_TABLE_python_span, gsp_sv_of("x"));
+    gsp_agent_set(GSP_SET_torch, "on");
+    gsp_agent_applied(atomic_load(gsp_agent_serial()));
+    gsp_agent_set_rank(1);
+    gsp_agent_stop();
+    gsp_auto_buf said = {0};
+    char path[128];
+    snprintf(path, sizeof(path), "%s/outcome", agent_root);
+    gsp_agent_enter(NULL, path);
+    tap_eq_int(errno, 4711);
+    tap_require(wait_for_file(path, &said));
     gsp_agent_stop();
     agent_room_remove();
 }
