@@ -380,10 +380,12 @@ static int try_one(struct job *job, const struct candidate *one, struct gsp_err 
     return rc;
 }
 
-/* Whether another moment or another thread may do. */
-static bool is_passing(int rc)
+/* Whether another moment or another thread may do: the thread went on or ended, or its stack has no
+ * page yet where it is to be written. */
+static bool is_passing(const struct job *job, int rc)
 {
-    return rc == GSP_E_TORN || rc == GSP_E_TIMEOUT;
+    return !job->remote->failed &&
+           (rc == GSP_E_TORN || rc == GSP_E_TIMEOUT || rc == GSP_E_NOPROC || rc == GSP_E_FAULT);
 }
 
 static int find_moment(struct job *job, struct gsp_err *err)
@@ -400,7 +402,7 @@ static int find_moment(struct job *job, struct gsp_err *err)
             if (list[i].state == GSP_INJECT_RUNS)
                 find_eval(job);
             rc = try_one(job, &list[i], err);
-            if (rc == GSP_OK || job->remote->failed || !is_passing(rc))
+            if (rc == GSP_OK || !is_passing(job, rc))
                 return rc;
         }
         nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);

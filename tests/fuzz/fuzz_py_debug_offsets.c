@@ -15,5 +15,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         (layout.tstate_next >= layout.tstate_size || layout.interp_next >= layout.interp_size)) {
         abort();
     }
+    struct gsp_py_remote_exec exec;
+    if (gsp_py_remote_exec_read(data, len, &exec, &err) == 0 &&
+        (exec.pending >= exec.path || exec.path_size > 4096)) {
+        abort();
+    }
     return 0;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A target that notices when its registers change by themselves: in a tight loop, in a sleep and in
- * reading a pipe, as its argument says.  Says "ready", then, when its standard input ends, how many
- * rounds it made and what went wrong. */
-#include <errno.h>
+/* A target that notices when its registers change by themselves, or calls fail that should not: in
+ * a tight loop, in a sleep, reading a pipe and waiting for it by epoll, as its argument says.  Says
+ * "ready", then, when its standard input ends, how many rounds it made and what went wrong. */
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -76,7 +76,7 @@ static uint64_t spin(uint64_t rounds)
 
 #endif
 
-/* A sleep of a millisecond, which no stop may shorten or end. */
+/* A short sleep, which no stop may shorten or end. */
 static bool nap(void)
 {
     struct timespec from;
@@ -89,6 +89,30 @@ static bool nap(void)
     return (to.tv_sec - from.tv_sec) * 1000000000L + to.tv_nsec - from.tv_nsec >= length.tv_nsec;
 }
 
+/* Waits for the end of standard input; how often that was interrupted. */
+static uint64_t wait_by_epoll(void)
+{
+    uint64_t interrupted = 0;
+    struct epoll_event event = {.events = EPOLLIN};
+    int poller = epoll_create1(EPOLL_CLOEXEC);
+    if (poller < 0 || epoll_ctl(poller, EPOLL_CTL_ADD, STDIN_FILENO, &event) != 0)
+        return 1;
+    while (epoll_wait(poller, &event, 1, -1) < 0)
+        interrupted++;
+    close(poller);
+    return interrupted;
+}
+
+static uint64_t wait_by_read(void)
+{
+    uint64_t interrupted = 0;
+    char byte;
+    ssize_t n;
+    while ((n = read(STDIN_FILENO, &byte, 1)) != 0)
+        interrupted += n < 0;
+    return interrupted;
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "spin";
@@ -97,19 +121,15 @@ int main(int argc, char **argv)
     uint64_t interrupted = 0;
     puts("ready");
     fflush(stdout);
-    if (strcmp(how, "read") == 0) {
-        char byte;
-        ssize_t n;
-        while ((n = read(STDIN_FILENO, &byte, 1)) != 0) {
-            rounds++;
-            interrupted += n < 0 && errno == EINTR;
-        }
-    }
-    while (strcmp(how, "read") != 0 && !input_ended()) {
+    if (strcmp(how, "read") == 0)
+        interrupted = wait_by_read();
+    else if (strcmp(how, "epoll") == 0)
+        interrupted = wait_by_epoll();
+    while (!input_ended()) {
         if (strcmp(how, "sleep") == 0)
             interrupted += !nap();
         else
-            bad |= spin(20000000);
+            bad |= spin(2000000);
         rounds++;
     }
     printf("{\"rounds\": %llu, \"bad\": %llu, \"interrupted\": %llu}\n", (unsigned long long)rounds,

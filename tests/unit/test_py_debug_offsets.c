@@ -207,4 +207,25 @@ TAP_TEST(any_byte_may_change)
     tap_check(refused > 500);
 }
 
+/* Where a file to run is told: inside of a thread state, or refused. */
+TAP_TEST(remote_execution_from_3_14_on)
+{
+    static const char *const versions[] = {"3.14", "3.14t", "3.15", "3.15t"};
+    struct gsp_py_remote_exec exec;
+    const struct image old = load("3.13");
+    tap_eq_int(gsp_py_remote_exec_read(old.bytes, old.len, &exec, NULL), GSP_E_VERSION);
+    for (size_t i = 0; i < GSP_COUNT(versions); i++) {
+        const struct image good = load(versions[i]);
+        tap_eq_int(gsp_py_remote_exec_read(good.bytes, good.len, &exec, NULL), GSP_OK);
+        tap_eq_int(exec.path_size, 512);
+        tap_eq_int(exec.path - exec.pending, 4);
+        size_t end = i < 2 ? 760 : 888;
+        for (size_t at = end - 48; at < end; at += 8) {
+            struct image image = good;
+            poke(&image, at, UINT64_C(1) << 40U);
+            tap_eq_int(gsp_py_remote_exec_read(image.bytes, image.len, &exec, NULL), GSP_E_FORMAT);
+        }
+    }
+}
+
 TAP_MAIN()

@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof inject, eject and eval: into interpreters of all versions in all their states, into
+programs that notice when something of theirs changes, and into those that cannot be entered."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import pytest
+
+from conftest import StartTarget
+from support import (
+    EXIT_NOFILE,
+    EXIT_NOPROC,
+    EXIT_PERM,
+    EXIT_USAGE,
+    GSPROF,
+    PATIENCE_S,
+    Json,
+    Lines,
+    Python,
+    gsprof,
+    main_python,
+    state_of,
+)
+
+TOOLS = GSPROF.parent.parent.parent / "tests" / "tools"
+PROBE = TOOLS / "libinject_probe.so"
+STATES = ["sleep", "loop", "sort", "zlib", "threads", "epoll", "read"]
+EXIT_TIMEOUT = 75
+EXIT_RAISED = 1
+PTRACE_SEIZE = 0x4206
+
+# Nobody follows these targets: their stacks are not looked at here.
+ALONE = {"GSPROF_FOLLOW": "0"}
+
+
+@pytest.fixture(autouse=True)
+def rings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rings of these tests are apart from all others."""
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+
+
+def call(pid: int, symbol: str, *args: object, status: Optional[int] = 0) -> Json:
+    """A function of the probe, called in the process."""
+    done = subprocess.run(
+        [str(TOOLS / "inject_call"), str(pid), str(PROBE), symbol, *(str(arg) for arg in args)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE_S,
+        check=False,
+        text=True,
+    )
+    assert status is None or done.returncode == status, f"{done.returncode}: {done.stderr}"
+    return {**json.loads(done.stdout), "error": done.stderr, "status": done.returncode}
+
+
+class Checker:
+    """tests/tools/regcheck while it runs."""
+
+    def __init__(self, how: str, name: str = "regcheck") -> None:
+        self.process = subprocess.Popen(
+            [str(TOOLS / name), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.process.stdout is not None
+        self.pid = self.process.pid
+        self.lines = Lines(self.process.stdout.fileno())
+        assert self.lines.next() == "ready"
+
+    def finish(self) -> Json:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        said: Json = json.loads(self.lines.next() or "{}")
+        self.process.wait(PATIENCE_S)
+        return said
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+StartChecker = Callable[..., Checker]
+
+
+@pytest.fixture
+def check() -> Iterator[StartChecker]:
+    made: List[Checker] = []
+
+    def begin(*args: str) -> Checker:
+        made.append(Checker(*args))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.end()
+
+
+def eval_in(pid: int, code: str, **more: Any) -> str:
+    return gsprof("eval", pid, code, "--yes", **more).out
+
+
+# -------------------------------------------------------------------- all versions
+
+
+def test_every_state_can_be_entered(python: Python, start: StartTarget, tmp_path: Path) -> None:
+    """The library is loaded in the first state, which differs from version to version, and
+    entered again in all others."""
+    first = STATES[sum(python.version) % len(STATES)]
+    target = start("inject_states.py", first, python=python, env=ALONE)
+    for number in range(len(STATES)):
+        said = call(target.pid, "probe_enter", tmp_path / "said", target.facts["state"])
+        assert said["value"] == 42, (target.facts, said)
+        assert said["was_loaded"] == (number > 0)
+        assert target.go()["bad"] == []
+    text = (tmp_path / "said").read_text(encoding="utf-8")
+    assert sorted(line.split()[0] for line in text.splitlines()) == sorted(STATES)
+
+
+def test_in_asked_and_out_again(python: Python, start: StartTarget, tmp_path: Path) -> None:
+    target = start("inject_states.py", "loop", python=python, env=ALONE)
+    said = json.loads(gsprof("inject", target.pid, "-D", "sample_rate=0", "--json").out)
+    newer = python.version >= (3, 14)
+    assert said["state"] == "in" and said["by"] == ("interpreter" if newer else "library"), said
+    assert newer == (said["stopped_ms"] == 0)
+    assert "already in process" in gsprof("inject", target.pid).out
+    assert gsprof("config", target.pid, "sample_rate").out.strip() != ""
+    assert eval_in(target.pid, "import sys; 'gsprof' in sys.modules") == "True\n"
+    target.go()
+    assert "out of process" in gsprof("eject", target.pid).out
+    assert "there is no agent" in gsprof("eject", target.pid, status=EXIT_NOFILE).err
+    assert json.loads(gsprof("inject", target.pid, "--json").out)["state"] == "in"
+    assert target.go()["bad"] == []
+    # Nothing of what was run is left behind.
+    assert [str(path) for path in tmp_path.rglob("visit-*")] == []
+
+
+def test_an_interpreter_that_is_told_not_to(start: StartTarget, python: Python) -> None:
+    """PYTHON_DISABLE_REMOTE_DEBUG is respected; the library is another way."""
+    if python.version < (3, 14):
+        return
+    env = {**ALONE, "PYTHON_DISABLE_REMOTE_DEBUG": "1"}
+    target = start("inject_states.py", "loop", python=python, env=env)
+    assert json.loads(gsprof("inject", target.pid, "--json").out)["by"] == "library"
+    assert target.go()["bad"] == []
+
+
+# ------------------------------------------------------- nothing of the target changes
+
+
+@pytest.mark.parametrize("how", ["spin", "sleep", "read", "epoll"])
+def test_registers_and_calls_are_as_they_were(
+    how: str, check: StartChecker, tmp_path: Path
+) -> None:
+    checker = check(how)
+    for _ in range(20):
+        assert call(checker.pid, "probe_enter", tmp_path / "said", how)["value"] == 42
+    said = checker.finish()
+    assert (said["bad"], said["interrupted"]) == (0, 0), said
+    assert len((tmp_path / "said").read_text(encoding="utf-8").splitlines()) == 20
+
+
+def test_a_call_that_crashes_does_not_end_the_target(check: StartChecker, tmp_path: Path) -> None:
+    checker = check("read")
+    said = call(checker.pid, "probe_crash", tmp_path, status=None)
+    assert said["status"] == EXIT_TIMEOUT and "signal 4" in said["error"], said
+    assert call(checker.pid, "probe_enter", tmp_path / "said", "x")["value"] == 42
+    assert checker.finish()["interrupted"] == 0
+
+
+def test_signals_wait_and_arrive(start: StartTarget, some_python: Python) -> None:
+    """What is sent while the target is entered is not lost."""
+    target = start("inject_states.py", "sleep", python=some_python, env=ALONE)
+    # signal.signal() is for the main thread alone, so the handler is one of C.
+    code = "import faulthandler, signal; faulthandler.register(signal.SIGUSR1, open('/dev/null'))"
+    assert eval_in(target.pid, code) == ""
+    for _ in range(5):
+        os.kill(target.pid, signal.SIGUSR1)
+        assert eval_in(target.pid, "1") == "1\n"
+    assert target.go()["bad"] == []
+
+
+# ------------------------------------------------------------------------- refused
+
+
+def test_no_python(check: StartChecker) -> None:
+    checker = check("read")
+    assert "is not Python" in gsprof("inject", checker.pid, status=EXIT_NOPROC).err
+    assert checker.finish()["interrupted"] == 0
+
+
+def test_a_static_program(check: StartChecker, tmp_path: Path) -> None:
+    checker = check("read", "regcheck_static")
+    said = call(checker.pid, "probe_enter", tmp_path / "said", status=EXIT_NOPROC)
+    assert "no dlopen" in said["error"], said
+    assert checker.finish()["interrupted"] == 0
+
+
+def test_stopped_and_going_on(start: StartTarget, some_python: Python) -> None:
+    target = start("inject_states.py", python=some_python, env=ALONE)
+    os.kill(target.pid, signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE_S
+    while state_of(target.pid) != "T" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
+    assert "it is stopped" in err and f"kill -CONT {target.pid}" in err
+    assert state_of(target.pid) == "T"
+    os.kill(target.pid, signal.SIGCONT)
+    assert eval_in(target.pid, "2 + 2") == "4\n"
+
+
+def test_traced_by_another(start: StartTarget, some_python: Python) -> None:
+    target = start("inject_states.py", python=some_python, env=ALONE)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(PTRACE_SEIZE, target.pid, None, None) != 0:
+        pytest.skip("this user may trace nobody")
+    err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
+    assert f"traced by process {os.getpid()}" in err and "ps -o" in err
+    target.end()
+
+
+FILTER = """
+import ctypes, struct
+libc = ctypes.CDLL(None, use_errno=True)
+rule = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0x7fff0000))
+prog = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 1, ctypes.addressof(rule)))
+libc.prctl(38, 1, 0, 0, 0)
+if libc.prctl(22, 2, prog, 0, 0) != 0:
+    raise OSError(ctypes.get_errno(), "seccomp")
+"""
+
+
+def test_a_program_that_restricts_itself(start: StartTarget, some_python: Python) -> None:
+    """A filter cannot be looked at, so it is not tried out; one that allows all allows us."""
+    target = start("inject_states.py", python=some_python, env=ALONE)
+    done = gsprof("eval", target.pid, FILTER, "--yes", status=None)
+    if "OSError" in done.err:
+        pytest.skip("no seccomp here")
+    # The filter is of the thread that set it, so the whole process has to take it.
+    sync = FILTER.replace("libc.prctl(22, 2, prog, 0, 0)", "libc.syscall(317, 1, 1, prog)")
+    assert gsprof("eval", target.pid, sync, "--yes").status == 0
+    err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
+    assert "seccomp filter" in err and "--force" in err
+    assert "in process" in gsprof("inject", target.pid, "--force").out
+
+
+@pytest.mark.needs_root
+def test_other_users(start: StartTarget, some_python: Python, tmp_path: Path) -> None:
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    target = start("inject_states.py", python=some_python, env=ALONE)
+    err = gsprof("inject", target.pid, before=as_nobody, status=EXIT_PERM).err
+    assert "belongs to user root" in err
+    err = gsprof("eval", target.pid, "1", "--yes", before=as_nobody, status=EXIT_PERM).err
+    assert "one's own processes only" in err
+
+
+@pytest.mark.needs_root
+def test_root_enters_a_process_of_another_user(tmp_path: Path) -> None:
+    """What is made for it is that user's, and found where that user looks."""
+    argv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", main_python()]
+    env = {**os.environ, **ALONE, "XDG_RUNTIME_DIR": ""}
+    package = GSPROF.parent.parent.parent / "python"
+    if any(not os.stat(folder).st_mode & 0o001 for folder in (package, *package.parents)):
+        pytest.skip("that user cannot see this build folder")
+    process = subprocess.Popen(
+        [*argv, "-c", "import sys; print('ready', flush=True); sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=env,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        assert "in process" in gsprof("inject", process.pid).out
+        folders = list(Path("/dev/shm/gsprof-65534").glob(f"{process.pid}-*"))
+        assert len(folders) == 1 and folders[0].stat().st_uid == 65534
+        assert "one's own" in gsprof("eval", process.pid, "1", "-y", status=EXIT_PERM).err
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.needs_root
+def test_a_target_that_does_not_see_the_library(check: StartChecker, tmp_path: Path) -> None:
+    """In another mount namespace the library's bytes are handed over."""
+    hidden = f"mount -t tmpfs none {TOOLS} && exec {main_python()} -u -c '{WAIT}'"
+    process = subprocess.Popen(
+        ["unshare", "-m", "--propagation", "private", "sh", "-c", hidden],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline() != b"ready\n":
+            pytest.skip("no mount namespaces here")
+        said = call(process.pid, "probe_enter", tmp_path / "said", "far")
+        assert said["value"] == 42 and said["by_memfd"], said
+        fds = [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
+        assert not [name for name in fds if "memfd" in name]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+WAIT = 'import sys; print("ready"); sys.stdin.read()'
+
+
+# --------------------------------------------------------------------- at its end
+
+
+def test_targets_that_end_meanwhile(some_python: Python) -> None:
+    """However it goes, the target ends as it wants to and nothing is left stopped."""
+    outcomes: Dict[int, int] = {}
+    for number in range(6):
+        script = f"import time; print('ready', flush=True); time.sleep({number * 0.01})"
+        process = subprocess.Popen(
+            [some_python.path, "-c", script], stdout=subprocess.PIPE, env={**os.environ, **ALONE}
+        )
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        done = gsprof("inject", process.pid, status=None)
+        outcomes[done.status] = outcomes.get(done.status, 0) + 1
+        process.stdout.close()
+        assert process.wait(PATIENCE_S) == 0, done
+    assert set(outcomes) <= {0, EXIT_NOPROC, EXIT_TIMEOUT, EXIT_PERM}, outcomes
+
+
+# ----------------------------------------------------------------------- eval, names
+
+
+def test_eval_says_what_the_code_said(start: StartTarget, some_python: Python) -> None:
+    target = start("inject_states.py", python=some_python, env=ALONE)
+    assert eval_in(target.pid, "print('a'); print('b'); {'k': 'ä'}") == "a\nb\n{'k': 'ä'}\n"
+    assert eval_in(target.pid, "kept = [1]") == ""
+    assert eval_in(target.pid, "kept.append(2); [x for x in kept]") == "[1, 2]\n"
+    assert eval_in(target.pid, "STATES[0]") == "'sleep'\n"
+    done = gsprof("eval", target.pid, "print('before'); 1 / 0", "--yes", status=EXIT_RAISED)
+    assert done.out == "before\n" and "ZeroDivisionError" in done.err
+    assert "visit" not in done.err
+    assert "SyntaxError" in gsprof("eval", target.pid, "1 +", "-y", status=EXIT_RAISED).err
+    assert "SystemExit" in gsprof("eval", target.pid, "exit(3)", "-y", status=EXIT_RAISED).err
+    done = gsprof(target.pid, "eval", "-", "--yes", stdin=b"for i in range(3):\n  print(i)\n")
+    assert done.out == "0\n1\n2\n"
+    assert "--yes" in gsprof("eval", target.pid, "1", status=EXIT_USAGE).err
+    code = "import time; time.sleep(30)"
+    err = gsprof("eval", target.pid, code, "-y", "--timeout", "0.3", status=EXIT_TIMEOUT).err
+    assert "still runs" in err
+    assert target.go()["bad"] == []
+
+
+def test_by_a_word_of_the_command_line(start: StartTarget, some_python: Python) -> None:
+    word = f"unique-{os.getpid()}-{time.monotonic_ns()}"
+    first = start("inject_states.py", "sleep", word, python=some_python, env=ALONE)
+    assert eval_in_by_name(word) == f"{first.pid}\n"
+    second = start("inject_states.py", "sleep", word, python=some_python, env=ALONE)
+    err = gsprof("inject", word, status=EXIT_USAGE).err
+    assert str(first.pid) in err and str(second.pid) in err and "2 Python processes" in err
+    assert "no Python process" in gsprof("inject", word + "-not", status=EXIT_NOPROC).err
+
+
+def eval_in_by_name(word: str) -> str:
+    return gsprof("eval", word, "import os; os.getpid()", "-y").out
+
+
+def test_settings_are_looked_at_first(some_python: Python) -> None:
+    err = gsprof("inject", os.getpid(), "-D", "torch.rat=1", status=EXIT_USAGE).err
+    assert "no setting 'torch.rat'" in err and "torch.rate=VALUE" in err
+    assert "KEY=VALUE" in gsprof("inject", os.getpid(), "-D", "torch", status=EXIT_USAGE).err
+    assert gsprof("inject", os.getpid(), "-D", "torch=perhaps", status=EXIT_USAGE).err
+    assert "which process" in gsprof("inject", status=EXIT_USAGE).err
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    gsprof("inject", gone.stdout.strip(), status=EXIT_NOPROC)

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <linux/futex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+
+#include "inject/linker.h"
+#include "inject/state.h"
+#include "proc/maps.h"
+#include "tap.h"
+
+/* The line of /proc for a thread that waits in a call. */
+static enum gsp_inject_state state_of(long number, uint64_t second, uint64_t fourth,
+                                      struct gsp_inject_call_at *at)
+{
+    char text[200];
+    snprintf(text, sizeof(text),
+             "%ld 0x1 0x%llx 0x3 0x%llx 0x5 0x6 0x7ffd00001000 0x7f0000002000\n", number,
+             (unsigned long long)second, (unsigned long long)fourth);
+    return gsp_inject_state_of(gsp_sv_of(text), at);
+}
+
+TAP_TEST(calls_that_the_kernel_begins_again_come_first)
+{
+    static const long calls[] = {SYS_read,     SYS_ppoll,  SYS_pselect6, SYS_clock_nanosleep,
+                                 SYS_recvfrom, SYS_accept, SYS_wait4,    SYS_restart_syscall};
+    struct gsp_inject_call_at at;
+    for (size_t i = 0; i < GSP_COUNT(calls); i++)
+        tap_eq_int(state_of(calls[i], 2, 4, &at), GSP_INJECT_RESTARTS);
+    tap_eq_int(at.number, SYS_restart_syscall);
+    tap_check(at.sp == 0x7ffd00001000 && at.pc == 0x7f0000002000);
+    tap_check(at.args[0] == 1 && at.args[5] == 6);
+}
+
+TAP_TEST(a_lock_of_the_c_library_is_no_condition)
+{
+    struct gsp_inject_call_at at;
+    tap_eq_int(state_of(SYS_futex, FUTEX_WAIT_PRIVATE, 0, &at), GSP_INJECT_UNSAFE);
+    tap_eq_int(state_of(SYS_futex, FUTEX_LOCK_PI_PRIVATE, 0, &at), GSP_INJECT_UNSAFE);
+    tap_eq_int(state_of(SYS_futex, FUTEX_WAIT_BITSET_PRIVATE, 0, &at), GSP_INJECT_RESTARTS);
+    tap_eq_int(state_of(SYS_futex, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &at),
+               GSP_INJECT_RESTARTS);
+}
+
+TAP_TEST(calls_that_map_memory_are_not_safe)
+{
+    static const long calls[] = {SYS_mmap, SYS_munmap, SYS_brk, SYS_madvise, SYS_openat, SYS_clone};
+    struct gsp_inject_call_at at;
+    for (size_t i = 0; i < GSP_COUNT(calls); i++)
+        tap_eq_int(state_of(calls[i], 2, 4, &at), GSP_INJECT_UNSAFE);
+}
+
+TAP_TEST(epoll_ends_with_eintr_and_can_be_begun_again_if_it_waits_for_ever)
+{
+    struct gsp_inject_call_at at;
+    tap_eq_int(state_of(SYS_epoll_pwait, 2, 0xffffffff, &at), GSP_INJECT_INTERRUPTS);
+    tap_check(gsp_inject_is_endless(&at));
+    tap_eq_int(state_of(SYS_epoll_pwait, 2, 1000, &at), GSP_INJECT_INTERRUPTS);
+    tap_check(!gsp_inject_is_endless(&at));
+    tap_eq_int(state_of(SYS_read, 2, 0xffffffff, &at), GSP_INJECT_RESTARTS);
+    tap_check(!gsp_inject_is_endless(&at));
+}
+
+TAP_TEST(sleeps_for_a_span_are_told_from_those_until_a_time)
+{
+    struct gsp_inject_call_at at;
+    tap_eq_int(state_of(SYS_clock_nanosleep, 0, 0, &at), GSP_INJECT_RESTARTS);
+    tap_check(gsp_inject_is_span(&at));
+    tap_eq_int(state_of(SYS_clock_nanosleep, 1, 0, &at), GSP_INJECT_RESTARTS);
+    tap_check(!gsp_inject_is_span(&at));
+}
+
+TAP_TEST(texts_that_say_nothing_are_not_safe)
+{
+    static const char *const texts[] = {"",
+                                        "-1 0x7ffd 0x7f00\n",
+                                        "0 0x1 0x2\n",
+                                        "0 0x1 0x2 0x3 0x4 0x5 0x6 0x0 0x0\n",
+                                        "0 a b c d e f g h\n",
+                                        "0 0x1 0x2 0x3 0x4 0x5 0x6 0xfffffffffffffffffff 0x1\n",
+                                        "\n"};
+    struct gsp_inject_call_at at;
+    for (size_t i = 0; i < GSP_COUNT(texts); i++) {
+        tap_eq_int(gsp_inject_state_of(gsp_sv_of(texts[i]), &at), GSP_INJECT_UNSAFE);
+        tap_eq_int(at.number, -1);
+    }
+    tap_eq_int(gsp_inject_state_of(gsp_sv_of("running\n"), &at), GSP_INJECT_RUNS);
+    tap_eq_int(at.number, -1);
+}
+
+static const char MAPS[] =
+    "555500000000-555500001000 r-xp 00000000 08:01 11 /usr/bin/python3.11\n"
+    "555600000000-555600021000 rw-p 00000000 00:00 0 [heap]\n"
+    "7f0000000000-7f0000100000 r-xp 00000000 08:01 12 /usr/lib/libc.so.6\n"
+    "7f0000200000-7f0000300000 r-xp 00000000 08:01 13 /usr/lib/ld-linux-x86-64.so.2\n"
+    "7f0000400000-7f0000500000 r-xp 00000000 08:01 14 /usr/lib/libz.so.1\n"
+    "7f0000600000-7f0000700000 r-xp 00000000 08:01 15 /usr/lib/libjemalloc.so.2\n"
+    "7f0000800000-7f0000900000 r-xp 00000000 00:00 0\n"
+    "7f0000a00000-7f0000b00000 rw-p 00000000 00:00 0\n"
+    "7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0 [stack]\n";
+
+static struct gsp_maps *read_maps(void)
+{
+    struct gsp_maps *maps;
+    tap_eq_int(gsp_maps_parse(gsp_sv_of(MAPS), &maps, NULL), GSP_OK);
+    return maps;
+}
+
+TAP_TEST(code_that_never_holds_a_lock_is_known_by_its_file)
+{
+    static const struct {
+        uint64_t addr;
+        bool plain;
+    } rows[] = {{0x555500000000, true},  {0x555600000000, false}, {0x7f0000000000, false},
+                {0x7f0000200000, false}, {0x7f0000400000, true},  {0x7f0000600000, false},
+                {0x7f0000800000, false}};
+    struct gsp_maps *maps = read_maps();
+    for (size_t i = 0; i < GSP_COUNT(rows); i++) {
+        const struct gsp_map *map = gsp_maps_find(maps, rows[i].addr);
+        tap_check(map && gsp_inject_is_plain_text(map) == rows[i].plain);
+        tap_check(map && gsp_inject_is_linker(map) == (rows[i].addr == 0x7f0000200000));
+    }
+    gsp_maps_free(maps);
+}
+
+TAP_TEST(a_stack_without_room_is_seen)
+{
+    struct gsp_maps *maps = read_maps();
+    tap_check(gsp_inject_room(maps, 0x7f0000a10000) == 0x10000);
+    tap_check(gsp_inject_room(maps, 0x7f0000000000) == 0);
+    tap_check(gsp_inject_room(maps, 0x1000) == 0);
+    tap_check(gsp_inject_room(maps, 0x7ffd00010000) > 1U << 20);
+    gsp_maps_free(maps);
+}
+
+TAP_TEST(c_libraries_are_known_by_their_names)
+{
+    tap_eq_int(gsp_inject__linker_file_of("/lib/x86_64-linux-gnu/libc.so.6"), GSP_LINKER_LIBC);
+    tap_eq_int(gsp_inject__linker_file_of("/lib/x86_64-linux-gnu/libc-2.31.so"), GSP_LINKER_LIBC);
+    tap_eq_int(gsp_inject__linker_file_of("/lib/libdl-2.31.so"), GSP_LINKER_LIBDL);
+    tap_eq_int(gsp_inject__linker_file_of("/lib64/ld-linux-x86-64.so.2"), GSP_LINKER_LD);
+    tap_eq_int(gsp_inject__linker_file_of("/lib/ld-musl-x86_64.so.1"), GSP_LINKER_MUSL);
+    tap_eq_int(gsp_inject__linker_file_of("/usr/lib/libcrypt.so.1"), GSP_LINKER_OTHER);
+    tap_eq_int(gsp_inject__linker_file_of(""), GSP_LINKER_OTHER);
+}
+
+TAP_MAIN()
