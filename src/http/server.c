@@ -26,7 +26,7 @@
 #define CONNECTION_BYTES    16384U
 
 /* Descriptors that are not for clients: files, libraries, other processes. */
-#define DESCRIPTORS_KEPT    128U
+#define DESCRIPTORS_KEPT    ((rlim_t)128)
 /* A client takes a connection, and a file when that is its answer. */
 #define DESCRIPTORS_EACH    2U
 
