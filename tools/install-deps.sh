@@ -49,6 +49,7 @@ packages() {
         python3-pytest          py:pytest
         python3-requests        py:requests
         python3-numpy           py:numpy
+        python3-torch           py:torch
         golang-go               cmd:go
         gdb                     cmd:gcore
         python3-greenlet        py:greenlet

@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains and calls models of every kind with tracing off and on, and says of each check whether it
+held; the rows are looked at from outside.  One process, for importing PyTorch takes seconds."""
+
+import copy
+import gc
+import hashlib
+import json
+import os
+import pickle
+import sys
+import threading
+import traceback
+
+import gsprof
+import torch
+from gsprof import _gsprof, _torch, _torch_overhead
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, Dataset
+
+MANY = 5000
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+def digest(values):
+    text = json.dumps([value.detach().double().tolist() for value in values])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Translator(nn.Module):
+    """A small transformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(32, 16)
+        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.1, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2)
+        self.head = nn.Linear(16, 32)
+
+    def forward(self, words):
+        return self.head(self.encoder(self.embed(words)))
+
+
+class Perceptron(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(4, width), nn.ReLU(), nn.Linear(width, 2))
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def train(steps=4):
+    """A seeded run: losses and weights, as one number."""
+    torch.manual_seed(7)
+    model, lost = Translator(), nn.CrossEntropyLoss()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    losses = []
+    for _ in range(steps):
+        words = torch.randint(0, 32, (4, 6))
+        optimizer.zero_grad()
+        loss = lost(model(words).transpose(1, 2), words)
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss)
+    return digest([*losses, *model.state_dict().values()])
+
+
+@check
+def results_stay_the_same(plain):
+    assert train() == plain, "with forward tracing"
+    gsprof.enable_torch_profiling(backward=True)
+    try:
+        assert train() == plain, "with backward tracing"
+    finally:
+        gsprof.enable_torch_profiling(backward=False)
+
+
+@check
+def exceptions_pass(_plain):
+    class Fails(nn.Module):
+        def __init__(self, error):
+            super().__init__()
+            self.inner = nn.Identity()
+            self.error = error
+
+        def forward(self, x):
+            self.inner(x)
+            raise self.error
+
+    for error in (ValueError("mine"), KeyboardInterrupt(), SystemExit(3)):
+        try:
+            Fails(error)(torch.zeros(1))
+        except BaseException as caught:
+            assert caught is error
+            assert caught.__context__ is None
+        else:
+            raise AssertionError("nothing was raised")
+
+
+@check
+def modes_and_scripts(_plain):
+    model = Perceptron().eval()
+    x = torch.ones(3, 4)
+    with torch.no_grad():
+        want = model(x)
+        assert torch.equal(model(x=x), want)
+        scripted, traced = torch.jit.script(model), torch.jit.trace(model, x)
+        assert torch.equal(scripted(x), want) and torch.equal(traced(x), want)
+        assert torch.equal(model.__call__(x), want)
+        assert torch.equal(nn.Module.__call__(model, x), want)
+    try:
+        model(1, 2, 3)
+    except TypeError:
+        pass
+    else:
+        raise AssertionError("too many arguments were taken")
+
+
+@check
+def models_are_copied_and_stored(_plain):
+    model = Perceptron()
+    before = sorted(vars(model))
+    x = torch.ones(3, 4)
+    want = model(x)
+    assert sorted(vars(model)) == before, "something was stored on the module"
+    assert torch.equal(pickle.loads(pickle.dumps(model))(x), want)
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin(x), want)
+    assert _gsprof.torch_path(model) != _gsprof.torch_path(twin)
+    assert nn.Module.__call__.__name__ in ("_call_impl", "_wrapped_call_impl")
+
+
+@check
+def names_are_paths(_plain):
+    class Grows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleDict({"层é😀": nn.Linear(4, 4), "\ud800": nn.Identity()})
+            self.loose = [nn.Identity()]
+
+        def forward(self, x):
+            for part in self.parts.values():
+                x = part(x)
+            if hasattr(self, "later"):
+                x = self.later(x)
+            return self.loose[0](x)
+
+    model = Grows()
+    model(torch.ones(1, 4))
+    model.later = Perceptron()
+    model(torch.ones(1, 4))
+    base = _gsprof.torch_path(model.parts)[: -len("parts")]
+    assert _gsprof.torch_path(model) == "Grows"
+    assert _gsprof.torch_path(model.parts["层é😀"]) == base + "parts.层é😀"
+    assert _gsprof.torch_path(model.later.body[0]) == base + "later.body.0"
+    assert _gsprof.torch_path(model.loose[0]) == base + "Identity"
+
+    class Holds(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            return self.inner(x)
+
+    outer = Holds(model)
+    outer(torch.ones(1, 4))
+    assert _gsprof.torch_path(model.later).endswith("inner.later"), "the larger model names it"
+
+
+@check
+def wrappers_are_stripped(_plain):
+    class Wrapped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.fc(x)
+
+    model = Wrapped()
+    nn.DataParallel(model)(torch.ones(2, 4))
+    path = _gsprof.torch_path(model.fc)
+    assert path in ("fc", "Wrapped.fc"), path
+    assert _gsprof.torch_path(model) == "Wrapped"
+
+
+@check
+def checkpoints_recompute(_plain):
+    model = Perceptron()
+    x = torch.ones(3, 4, requires_grad=True)
+    for reentrant in (True, False):
+        x.grad = None
+        checkpoint(model, x, use_reentrant=reentrant).sum().backward()
+        assert x.grad is not None
+
+
+@check
+def many_modules_and_depth(_plain):
+    class Many(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList(nn.Identity() for _ in range(MANY))
+
+        def forward(self, x):
+            for part in self.parts:
+                x = part(x)
+            return x
+
+    class Deep(nn.Module):
+        def forward(self, n):
+            return self(n - 1) if n else 0
+
+    gc.collect()
+    before = _gsprof.torch_state()["modules"]
+    model = Many()
+    model(torch.ones(1))
+    assert _gsprof.torch_state()["modules"] >= before + MANY
+    del model
+    gc.collect()
+    assert _gsprof.torch_state()["modules"] <= before + 1, "modules that are gone are remembered"
+    assert Deep()(150) == 0
+
+
+@check
+def threads_count_for_themselves(_plain):
+    class Shared(nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    model, wrong = Shared(), []
+
+    def work():
+        for _ in range(200):
+            if not torch.equal(model(torch.zeros(1)), torch.ones(1)):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+class Numbers(Dataset):
+    """Calls a module in the worker."""
+
+    def __init__(self):
+        self.model = Perceptron()
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        with torch.no_grad():
+            return self.model(torch.full((4,), float(i)))
+
+
+@check
+def forks_in_the_middle(_plain):
+    class Forks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Identity()
+
+        def forward(self, x):
+            child = os.fork()
+            if child == 0:
+                self.inner(x)
+            return child, self.inner(x)
+
+    child, _ = Forks()(torch.ones(1))
+    if child == 0:
+        # Here as well: the call that was running at the fork has ended.
+        ours = all(row["module"] for row in gsprof.query("SELECT module FROM python.torch_trace"))
+        os._exit(0 if ours else 9)
+    assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 0
+    assert len(list(DataLoader(Numbers(), batch_size=2, num_workers=2))) == 4
+
+
+@check
+def filters_choose(_plain):
+    class Filtered(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Sequential(nn.Identity())
+            self.b = nn.Identity()
+
+        def forward(self, x):
+            return self.b(self.a(x))
+
+    model = Filtered()
+    for settings in ({"modules": "leaf"}, {"modules": "depth:0"}, {"layers": r"a\.0$"}):
+        gsprof.enable_torch_profiling(**settings)
+        gsprof.event("filter", **settings)
+        model(torch.ones(1))
+        gsprof.enable_torch_profiling(modules="all", layers="")
+    gsprof.event("filter end")
+
+
+@check
+def a_gpu_stand_in_is_read_later(_plain):
+    class Events:
+        """In the place of torch.cuda: a clock that counts what was recorded."""
+
+        def __init__(self):
+            self.now, self.passed, self.waited = 0, -1, 0
+
+        def record(self):
+            self.now += 1
+            return self.now
+
+        def done(self, event):
+            return event <= self.passed
+
+        def seconds(self, begin, end):
+            return float(end - begin)
+
+        def wait(self):
+            self.waited += 1
+
+        def memory(self):
+            return 1.0, 2.0, 3.0
+
+    class OnGpu(nn.Module):
+        def forward(self, x):
+            return x
+
+    events, model = Events(), OnGpu()
+    _torch.use_gpu(events)
+    try:
+        model(torch.ones(1))
+        for _ in range(4):
+            gsprof.step()
+        assert len(_torch._State.gpu._waiting) == 1, "it was read before the GPU had passed"
+        events.passed = events.now
+        gsprof.step()
+        assert not _torch._State.gpu._waiting and not events.waited
+        _torch._State.gpu.sync = True
+        model(torch.ones(1))
+        assert events.waited == 2
+    finally:
+        _torch._State.gpu = None
+        _gsprof.torch_callback("gpu", None)
+
+
+@check
+def overhead_is_estimated(_plain):
+    plain = [1.0 + 0.001 * i for i in range(16)]
+    assert _torch_overhead.estimate(plain[:4], plain) is None
+    assert _torch_overhead.estimate(plain, plain[:15]) is None
+    found = _torch_overhead.estimate(plain, [1.1 * x for x in plain] + [50.0])
+    assert 9 < found.percent < 12 and found.low < found.percent < found.high
+    measure = _torch_overhead.Measure()
+    slow = [1.1 * x for x in plain]
+    assert measure(plain, slow, 1.0) == 1
+    measure.limit_percent = 5.0
+    assert [measure(plain, slow, 1.0), measure(plain, slow, 0.5)] == [2, 4]
+    assert [measure(plain, plain, 0.25) for _ in range(3)] == [2, 1, 1]
+
+
+@check
+def compiled_models_keep_one_graph(_plain):
+    if not hasattr(torch, "compile"):
+        return
+    from torch._dynamo.utils import counters
+
+    model, eager = Perceptron(), nn.Tanh()
+    x = torch.ones(3, 4)
+    want = model(x)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    counters.clear()
+    for _ in range(3):
+        assert torch.equal(compiled(x), want)
+        eager(x)
+    assert counters["stats"]["unique_graphs"] == 1, dict(counters["stats"])
+    assert not counters["graph_break"], dict(counters["graph_break"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    compiled(x).sum().backward()
+    optimizer.step()
+
+
+def main():
+    plain = train()
+    assert gsprof.enable_torch_profiling(shadow="off", vars="loss@train")
+    failed = {}
+    only = sys.argv[1:]
+    for function in CHECKS:
+        if only and function.__name__ not in only:
+            continue
+        try:
+            function(plain)
+        except BaseException:
+            failed[function.__name__] = traceback.format_exc()
+    gsprof.disable_torch_profiling()
+    if train() != plain:
+        failed["off again"] = "other results"
+    print(json.dumps({"pid": os.getpid(), "failed": failed, "torch": torch.__version__}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tracing of PyTorch: Debian's 1.13 and a current one, each in few processes with many checks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Dict, List, Set
+
+import pytest
+
+from support import GSPROF, Json, gsprof, program
+
+# Importing PyTorch takes seconds, and more on a machine that is busy.
+PATIENCE_TORCH_S = 300.0
+DEBIAN = "/usr/bin/python3"
+PACKAGE = GSPROF.parent.parent.parent / "python"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gsprof"
+
+PYTHONS = {
+    "debian": DEBIAN,
+    "current": str(CACHE / "bench-torch" / "bin" / "python"),
+}
+MISSING = {
+    "debian": "python3-torch is not installed: tools/install-deps.sh test",
+    "current": "no current PyTorch in the cache folder: make bench gets it",
+}
+
+
+def find_python(which: str) -> str:
+    python = PYTHONS[which]
+    script = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    try:
+        found = subprocess.run([python, "-c", script], check=False).returncode == 0
+    except OSError:
+        found = False
+    if not found:
+        pytest.skip(MISSING[which])
+    if not list((PACKAGE / "gsprof").glob("_gsprof.*.so")):
+        pytest.skip("the package was built without headers of Python")
+    return python
+
+
+def run_program(python: str, folder: Path, name: str, *args: str) -> List[Json]:
+    """What a program says, a line of JSON each."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(PACKAGE),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "GSPROF_FOLLOW": "off",
+        "GSPROF_PROGRAM": str(GSPROF),
+    }
+    done = subprocess.run(
+        [python, "-W", "ignore", program(name), *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        cwd=folder,
+        timeout=PATIENCE_TORCH_S,
+        check=False,
+    )
+    text = done.stdout.decode() + done.stderr.decode()
+    assert done.returncode == 0, text
+    return [json.loads(line) for line in done.stdout.decode().splitlines() if line[:1] == "{"]
+
+
+def rows(pid: int, sql: str) -> List[Json]:
+    found: List[Json] = json.loads(gsprof("query", pid, sql, "--format", "json").out)
+    return found
+
+
+def check_transformer(trace: List[Json]) -> None:
+    """The rows of the run that is traced forward only: steps 0 to 3."""
+    for step in range(4):
+        mine = [row for row in trace if row["step"] == step]
+        stages = Counter(row["stage"] for row in mine)
+        assert stages["backward"] == 1 and stages["step"] == 1, (step, stages)
+        paths = {row["module"] for row in mine if row["stage"] == "forward"}
+        assert {
+            "Translator",
+            "embed",
+            "encoder.layers.1.self_attn",
+            "head",
+            "CrossEntropyLoss",
+        } <= paths
+        assert sorted(row["seq"] for row in mine) == list(range(len(mine)))
+        inner = sum(
+            row["duration"] for row in mine if row["module"] in ("embed", "encoder", "head")
+        )
+        whole = next(row for row in mine if row["module"] == "Translator")
+        assert 0 < inner <= whole["duration"]
+        assert whole["device"] == "cpu" and whole["allocated"] is None
+    assert any(row["class"] == "Adam" and row["stage"] == "step" for row in trace)
+
+
+def check_backward(trace: List[Json]) -> None:
+    """Steps 4 to 7 have the backward pass of modules too."""
+    mine = [row for row in trace if row["step"] in range(4, 8) and row["stage"] == "backward"]
+    paths = {row["module"] for row in mine}
+    assert {"head", "encoder.layers.0.linear1"} <= paths, paths
+    assert all(row["duration"] >= 0 for row in mine)
+
+
+def check_filters(trace: List[Json], events: List[Json]) -> None:
+    """Which modules were seen between the events that the program marked."""
+    times = sorted(row["ts_ns"] for row in events)
+    seen: Dict[int, Set[str]] = defaultdict(set)
+    for row in trace:
+        for i, (begin, end) in enumerate(zip(times, times[1:])):
+            if begin <= row["ts_ns"] < end:
+                seen[i].add(row["module"].split("Filtered.")[-1])
+    assert seen == {0: {"a.0", "b"}, 1: {"Filtered"}, 2: {"a.0"}}, seen
+
+
+@pytest.mark.parametrize("which", sorted(PYTHONS))
+def test_models_are_traced_and_stay_what_they_are(which: str, tmp_path: Path) -> None:
+    python = find_python(which)
+    said = run_program(python, tmp_path, "torch_checks.py")[-1]
+    for name, why in said["failed"].items():
+        raise AssertionError(f"{name} with PyTorch {said['torch']}:\n{why}")
+    pid = said["pid"]
+    trace = rows(pid, "SELECT * FROM python.torch_trace")
+    check_transformer(trace)
+    check_backward(trace)
+    check_filters(trace, rows(pid, "SELECT ts_ns FROM python.span WHERE name LIKE 'filter%'"))
+    classes = Counter(row["class"] for row in trace)
+    assert classes["Fails"] == 3, "a call that raises has its row"
+    assert classes["Deep"] == 151 and classes["Many"] == 1
+    assert any("层é😀" in row["module"] for row in trace)
+    shared = [row for row in trace if row["class"] == "Shared"]
+    assert len(shared) == 800 and len({row["thread_id"] for row in shared}) == 4
+    gpu = [row for row in trace if row["class"] == "OnGpu"]
+    assert [(row["duration"], row["cached"]) for row in gpu] == [(1.0, 3.0)] * 2
+    steps = rows(pid, "SELECT * FROM python.torch_step ORDER BY ts_ns")
+    assert [row["step"] for row in steps[:8]] == list(range(8))
+    assert all(row["sampled"] and row["duration"] > 0 for row in steps[:8])
+    losses = rows(pid, "SELECT * FROM python.variables WHERE name = 'loss'")
+    assert {row["step"] for row in losses} >= set(range(8))
+    assert all(float(row["value"]) > 0 and row["func"] == "train" for row in losses)
+    if which == "current":
+        assert classes["Tanh"] == 3, "eager modules beside a compiled one"
+
+
+@pytest.mark.parametrize("which", sorted(PYTHONS))
+def test_ranks_and_their_collectives(which: str, tmp_path: Path) -> None:
+    python = find_python(which)
+    said = run_program(python, tmp_path, "torch_ranks.py", str(tmp_path / "store"))
+    if "missing" in said[0]:
+        pytest.skip(said[0]["missing"])
+    assert sorted(rank["rank"] for rank in said) == [0, 1]
+    sampled = []
+    for rank in said:
+        assert not rank["why"], rank["why"]
+        found = rows(rank["pid"], "SELECT * FROM python.collective ORDER BY ts_ns")
+        assert all(row["rank"] == rank["rank"] and row["group_size"] == 2 for row in found), found
+        told = [(row["op"], row["bytes"], row["async"]) for row in found]
+        assert told[:3] == [
+            ("all_reduce", 32, False),
+            ("all_gather", 32, False),
+            ("broadcast", 32, False),
+        ]
+        assert ("all_reduce", 32, True) in told and ("barrier", None, False) in told
+        assert all(row["duration"] > 0 for row in found)
+        groups = {row["group_name"] for row in found}
+        assert "default" in groups and len(groups) == 2
+        steps = rows(rank["pid"], "SELECT step, sampled FROM python.torch_step ORDER BY step")
+        assert [row["step"] for row in steps] == list(range(6))
+        sampled.append([row["sampled"] for row in steps])
+        traced = rows(rank["pid"], "SELECT DISTINCT step FROM python.torch_trace ORDER BY step")
+        assert [row["step"] for row in traced] == [0, 2, 4]
+    assert sampled == [[True, False] * 3] * 2, "the same steps on all ranks"
