@@ -2,13 +2,14 @@
 /*
  * ring.c -- what appending a row costs the thread that does it.
  *
- *   ring append KIND THREADS ROWS CLOCK   KIND: lane, mutex or floor; CLOCK: 0 or 1 (reads both
- *                                         clocks for each row)
+ *   ring append KIND THREADS ROWS CLOCK   KIND: lane, agent, mutex or floor; CLOCK: 0 or 1 (reads
+ *                                         both clocks for each row)
  *   ring scan ROUNDS ROWS                 a writer of 100,000 rows a second, alone and beside a
  *                                         reader that copies its ring ten times a second
  *
  * Rows are those of python.torch_trace: 14 columns, 100 bytes.  "floor" stores the same values
- * to arrays of its own and publishes nothing; "mutex" is one ring for all threads behind a lock.
+ * to arrays of its own and publishes nothing; "mutex" is one ring for all threads behind a lock;
+ * "agent" is gsp_agent_put_torch(), as hooks call it.
  * Prints JSON; times are CPU time of the writing threads.
  */
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "base/time.h"
 #include "ring/append.h"
 #include "ring/reader.h"
@@ -30,7 +32,7 @@
 #define RATE_HZ     100000
 #define SCAN_HZ     10
 
-enum kind { LANE, MUTEX, FLOOR };
+enum kind { LANE, AGENT, MUTEX, FLOOR };
 
 struct job {
     pthread_t thread;
@@ -111,6 +113,19 @@ static void append_lanes(const struct job *job)
     }
 }
 
+static void append_agent(const struct job *job)
+{
+    struct gsp_row_python_torch_trace row = {.allocated = 1, .thread_id = 7};
+    for (int64_t n = 0; n < job->rows; n++) {
+        fill_row(&row, n);
+        if (job->clock) {
+            row.ts_ns = gsp_realtime_ns();
+            row.mono_ns = gsp_now_ns();
+        }
+        gsp_agent_put_torch(&row);
+    }
+}
+
 static void append_mutex(const struct job *job)
 {
     struct gsp_row_python_torch_trace row = {.allocated = 1, .thread_id = 7};
@@ -147,6 +162,8 @@ static void run_kind(const struct job *job)
 {
     if (job->kind == LANE) {
         append_lanes(job);
+    } else if (job->kind == AGENT) {
+        append_agent(job);
     } else if (job->kind == MUTEX) {
         append_mutex(job);
     } else {
@@ -168,6 +185,23 @@ static void *run_job(void *arg)
     return NULL;
 }
 
+static enum kind kind_of(const char *name)
+{
+    static const char *const NAMES[] = {"lane", "agent", "mutex"};
+    size_t i = 0;
+    while (i < GSP_COUNT(NAMES) && strcmp(name, NAMES[i]) != 0)
+        i++;
+    return (enum kind)i;
+}
+
+/* Rings of the same size as the others'; XDG_RUNTIME_DIR says where. */
+static void start_agent(void)
+{
+    setenv("GSPROF_RING_ROWS", "10000", 1);
+    if (gsp_agent_start() != GSP_AGENT_OK)
+        exit(73);
+}
+
 static int bench_append(const char *kind, int threads, int64_t rows, int clock)
 {
     struct job jobs[THREADS_MAX];
@@ -175,19 +209,18 @@ static int bench_append(const char *kind, int threads, int64_t rows, int clock)
     if (threads < 1 || threads > THREADS_MAX)
         return 64;
     make_lane(&shared_lane);
+    if (kind_of(kind) == AGENT)
+        start_agent();
     pthread_barrier_init(&barrier, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++) {
-        jobs[i] = (struct job){.kind = strcmp(kind, "lane") == 0    ? LANE
-                                       : strcmp(kind, "mutex") == 0 ? MUTEX
-                                                                    : FLOOR,
-                               .clock = clock,
-                               .rows = rows / threads};
+        jobs[i] = (struct job){.kind = kind_of(kind), .clock = clock, .rows = rows / threads};
         pthread_create(&jobs[i].thread, NULL, run_job, &jobs[i]);
     }
     for (int i = 0; i < threads; i++) {
         pthread_join(jobs[i].thread, NULL);
         cpu_ns += jobs[i].cpu_ns;
     }
+    gsp_agent_stop();
     printf("{\"ns\": %.3f}\n", (double)cpu_ns / (double)(rows / threads * threads));
     return 0;
 }

@@ -9,6 +9,7 @@ import os
 import re
 import statistics
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -16,19 +17,21 @@ from common import ROOT, Bench, Row
 from support import GSPROF, Json
 
 APPEND_BAR_NS = 12.0
+# A hook's call of the agent: the row comes by memory, and a word says who is among the rings.
+AGENT_BAR_NS = 20.0
 FLAT_BAR = 1.3
 SCAN_BAR_PCT = 1.0
 TORN_ROWS = 100_000_000
 KILLS = 500
 THREADS = (1, 2, 8)
-KINDS = ("floor", "lane", "mutex")
+KINDS = ("floor", "lane", "agent", "mutex")
 
 
 def build(bench: Bench) -> Path:
     """The benchmark with the ring's own sources, at the optimisation that users get."""
     exe = bench.folder / "ring"
     sources = [ROOT / "bench" / "ring.c"]
-    for folder in ("ring", "wire", "base"):
+    for folder in ("agent", "ring", "wire", "base"):
         sources += sorted((ROOT / "src" / folder).glob("*.c"))
     flags = ["-std=c11", "-O2", "-D_GNU_SOURCE", '-DGSP_VERSION="bench"', "-pthread"]
     files = [str(path) for path in sources]
@@ -38,7 +41,11 @@ def build(bench: Bench) -> Path:
 
 
 def ask(exe: Path, *args: object) -> Json:
-    done = subprocess.run([exe, *map(str, args)], stdout=subprocess.PIPE, check=True)
+    """What the benchmark says; rings of the agent are in a folder that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="gsprof-bench-", dir="/dev/shm") as place:
+        env = {**os.environ, "XDG_RUNTIME_DIR": place}
+        command = [exe, *map(str, args)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=env)
     said: Json = json.loads(done.stdout)
     return said
 
@@ -63,15 +70,15 @@ def appends(bench: Bench, exe: Path) -> None:
             with_clock = best[kind, threads, 1]
             # What reading the clocks costs is seen where nothing else is done.
             clock_ns = best["floor", threads, 1] - best["floor", threads, 0]
-            bar = kind == "lane"
+            bar = {"lane": APPEND_BAR_NS, "agent": AGENT_BAR_NS}.get(kind)
             bench.add(
                 Row(
                     "ring",
                     f"append, {kind}, {threads} threads",
                     ns,
                     "ns CPU",
-                    f"<= {APPEND_BAR_NS:g}" if bar else "",
-                    ns <= APPEND_BAR_NS if bar else None,
+                    f"<= {bar:g}" if bar else "",
+                    ns <= bar if bar else None,
                     f"ring append {kind} {threads} 10000000 0",
                 )
             )
@@ -81,8 +88,8 @@ def appends(bench: Bench, exe: Path) -> None:
                     f"append, {kind}, {threads} threads, reading two clocks",
                     with_clock,
                     "ns CPU",
-                    f"<= {APPEND_BAR_NS + clock_ns:.0f}" if bar else "",
-                    with_clock <= APPEND_BAR_NS + clock_ns if bar else None,
+                    f"<= {bar + clock_ns:.0f}" if bar else "",
+                    with_clock <= bar + clock_ns if bar else None,
                     f"ring append {kind} {threads} 2000000 1",
                 )
             )

@@ -388,20 +388,20 @@ static inline struct gsp_ring *ring_of(enum gsp_table_id table)
 
 bool gsp_agent_put(enum gsp_table_id table, const void *row)
 {
-    struct gsp_agent__gate *gate = gsp_agent__gate_in();
-    if (!gate) {
+    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    if (!stay.gate) {
         return false;
     }
     struct gsp_ring *ring = ring_of(table);
     const bool done = ring && gsp_ring_append(ring, row);
-    gsp_agent__gate_out(gate);
+    gsp_agent__gate_out(stay);
     return done;
 }
 
 bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *row)
 {
-    struct gsp_agent__gate *gate = gsp_agent__gate_in();
-    if (gsp_unlikely(!gate)) {
+    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    if (gsp_unlikely(!stay.gate)) {
         return false;
     }
     struct gsp_ring *ring = ring_of(GSP_TABLE_python_torch_trace);
@@ -409,19 +409,19 @@ bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *row)
     if (gsp_likely(lane != NULL)) {
         gsp_append_python_torch_trace(lane, row);
     }
-    gsp_agent__gate_out(gate);
+    gsp_agent__gate_out(stay);
     return lane != NULL;
 }
 
 uint32_t gsp_agent_intern(enum gsp_table_id table, struct gsp_sv text)
 {
-    struct gsp_agent__gate *gate = gsp_agent__gate_in();
-    if (!gate) {
+    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    if (!stay.gate) {
         return GSP_NULL_STR;
     }
     struct gsp_ring *ring = ring_of(table);
     const uint32_t id = ring ? gsp_ring_intern(ring, text) : GSP_NULL_STR;
-    gsp_agent__gate_out(gate);
+    gsp_agent__gate_out(stay);
     return id;
 }
 
@@ -434,14 +434,14 @@ void gsp_agent_set_rank(int64_t rank)
 {
     start_in_child();
     atomic_store(&agent.rank, rank);
-    struct gsp_agent__gate *gate = gsp_agent__gate_in();
-    for (size_t i = 0; i < GSP_TABLE_COUNT && gate; i++) {
+    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    for (size_t i = 0; i < GSP_TABLE_COUNT && stay.gate; i++) {
         struct gsp_ring *ring = atomic_load(&agent.ring[i]);
         if (ring) {
             gsp_ring_set_rank(ring, rank);
         }
     }
-    if (gate) {
-        gsp_agent__gate_out(gate);
+    if (stay.gate) {
+        gsp_agent__gate_out(stay);
     }
 }

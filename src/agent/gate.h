@@ -37,29 +37,34 @@ extern _Thread_local struct gsp_agent__gate *gsp_agent__my_gate
 /* The thread's word, claimed; NULL when there are none left. */
 struct gsp_agent__gate *gsp_agent__gate_claim(void);
 
-/* NULL: not inside. */
-static inline struct gsp_agent__gate *gsp_agent__gate_in(void)
+/* One stay inside. */
+struct gsp_agent__stay {
+    struct gsp_agent__gate *gate; /* NULL: not inside */
+    uint64_t word;                /* as it was outside */
+};
+
+static inline struct gsp_agent__stay gsp_agent__gate_in(void)
 {
     struct gsp_agent__gate *gate = gsp_agent__my_gate;
     if (gsp_unlikely(!gate)) {
         gate = gsp_agent__gate_claim();
         if (!gate) {
-            return NULL;
+            return (struct gsp_agent__stay){NULL, 0};
         }
     }
     const uint64_t word = atomic_load_explicit(&gate->word, memory_order_relaxed);
     atomic_store_explicit(&gate->word, word + 1, memory_order_relaxed);
     /* To the machine this is no fence: its part is done by membarrier() in gate_wait(). */
     atomic_signal_fence(memory_order_seq_cst);
-    return gate;
+    return (struct gsp_agent__stay){gate, word};
 }
 
-static inline void gsp_agent__gate_out(struct gsp_agent__gate *gate)
+/* A handler that came meanwhile has left the word as it was. */
+static inline void gsp_agent__gate_out(struct gsp_agent__stay stay)
 {
-    const uint64_t word = atomic_load_explicit(&gate->word, memory_order_relaxed);
-    const uint64_t left = (word & GSP_AGENT__DEPTH) == 1 ? GSP_AGENT__DEPTH + 1 : 0;
+    const uint64_t left = (stay.word & GSP_AGENT__DEPTH) == 0 ? GSP_AGENT__DEPTH + 1 : 0;
     /* Partner: the load in gate_wait(). */
-    atomic_store_explicit(&gate->word, word - 1 + left, memory_order_release);
+    atomic_store_explicit(&stay.gate->word, stay.word + left, memory_order_release);
 }
 
 /* Waits until everybody has been outside since the call; false when that does not come about, and
