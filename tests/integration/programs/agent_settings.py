@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Has the agent, without its Python half, and takes up its settings: at each byte on stdin, or all
+the time when a second argument is there.  Says which value gsprof.torch.rate has."""
+
+import ctypes
+import json
+import os
+import select
+import sys
+
+library = ctypes.CDLL(sys.argv[1])
+library.gsp_agent_serial.restype = ctypes.POINTER(ctypes.c_uint64)
+library.gsp_agent_applied.argtypes = [ctypes.c_uint64]
+library.gsp_agent_set.argtypes = [ctypes.c_int, ctypes.c_char_p]
+assert library.gsp_agent_start() == 0
+serial = library.gsp_agent_serial()
+value = ctypes.create_string_buffer(256)
+RATE = 2
+
+
+def take_up():
+    library.gsp_agent_applied(serial[0])
+    library.gsp_agent_setting(RATE, value)
+    return {"pid": os.getpid(), "rate": value.value.decode()}
+
+
+print(json.dumps(take_up()), flush=True)
+while True:
+    if select.select([0], [], [], 0.001 if len(sys.argv) > 2 else None)[0]:
+        if not os.read(0, 1):
+            break
+        print(json.dumps(take_up()), flush=True)
+    else:
+        take_up()
+library.gsp_agent_stop()

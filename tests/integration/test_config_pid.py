@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof config PID: what the agent in a process is told, and whether it has heard."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from conftest import StartTarget
+from support import EXIT_NOFILE, EXIT_NOPROC, EXIT_USAGE, GSPROF, Json, Target, gsprof
+
+# <build>/src/cli/gsprof and <build>/src/agent/libgsprof_agent.so.
+AGENT = GSPROF.parent.parent / "agent" / "libgsprof_agent.so"
+
+pytestmark = pytest.mark.skipif(not AGENT.exists(), reason="this build has no agent to load")
+
+
+@pytest.fixture(autouse=True)
+def fixture_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+
+@pytest.fixture(name="target")
+def fixture_target(start: StartTarget) -> Target:
+    """Takes settings up when it is told to go on."""
+    return start("agent_settings.py", AGENT)
+
+
+@pytest.fixture(name="eager")
+def fixture_eager(start: StartTarget) -> Target:
+    """Takes settings up at once."""
+    return start("agent_settings.py", AGENT, "eager")
+
+
+def settings_of(said: Json) -> Json:
+    return {row["name"]: row for row in said["settings"]}
+
+
+def test_all_settings_with_their_meaning(target: Target) -> None:
+    said = json.loads(gsprof("config", target.pid, "--json").out)
+    assert (said["pid"], said["state"], said["applied"]) == (target.pid, ["loaded"], True)
+    rows = settings_of(said)
+    rate = rows["gsprof.torch.rate"]
+    assert (rate["value"], rate["type"], rate["default"]) == ("1", "number", "1")
+    assert all(row["description"] for row in rows.values())
+    table = gsprof("config", target.pid).out
+    assert all(name in table for name in rows)
+    some = gsprof(target.pid, "config", "gsprof.torch.r").out
+    assert "gsprof.torch.rate" in some and "gsprof.torch.layers" not in some
+
+
+def test_a_change_that_is_heard(eager: Target) -> None:
+    changed = gsprof(eager.pid, "config", "gsprof.torch=yes", "torch.rate=0.250")
+    assert "has taken it up" in changed.err
+    said = json.loads(gsprof("config", eager.pid, "--json").out)
+    rows = settings_of(said)
+    assert rows["gsprof.torch"]["value"] == "on"
+    assert rows["gsprof.torch.rate"]["value"] == "0.25"
+    assert eager.go()["rate"] == "0.25"
+    query = "SELECT value FROM gsprof.setting WHERE name = 'gsprof.torch.rate' ORDER BY ts_ns"
+    found = json.loads(gsprof("query", eager.pid, query, "-f", "json").out)
+    assert [row["value"] for row in found] == ["1", "0.25"]
+
+
+def test_a_change_that_has_to_wait(target: Target) -> None:
+    changed = gsprof("config", target.pid, "torch.rate=0.5", "--json")
+    assert "has not taken it up" in changed.err
+    said = json.loads(changed.out)
+    assert said["applied"] is False and list(settings_of(said)) == ["gsprof.torch.rate"]
+    assert target.go()["rate"] == "0.5"
+    assert json.loads(gsprof("config", target.pid, "--json").out)["applied"] is True
+
+
+def test_what_cannot_be_set(target: Target) -> None:
+    wrong = gsprof("config", target.pid, "spans=off", "torch.rat=1", status=EXIT_USAGE)
+    assert f"gsprof config {target.pid} gsprof.torch.rate" in wrong.err
+    for word in ("torch.rate=1.5", "torch=maybe", "torch.modules=none", "=1", "torch.rate=1 x"):
+        gsprof("config", target.pid, word, status=EXIT_USAGE)
+    gsprof("config", target.pid, "torch", "spans=off", status=EXIT_USAGE)
+    gsprof("config", target.pid, "nosuch", status=EXIT_USAGE)
+    # Of several, none is set when one is wrong.
+    rows = settings_of(json.loads(gsprof("config", target.pid, "--json").out))
+    assert rows["gsprof.spans"]["value"] == "on"
+
+
+def test_processes_without_an_agent(target: Target) -> None:
+    none = gsprof("config", os.getpid(), status=EXIT_NOFILE)
+    assert f"gsprof inject {os.getpid()}" in none.err
+    os.kill(target.pid, signal.SIGKILL)
+    target.process.wait()
+    ended = gsprof("config", target.pid, "torch=on", status=EXIT_NOPROC)
+    assert "has ended" in ended.err
+    gsprof("config", 2**30, status=EXIT_NOPROC)
