@@ -18,6 +18,7 @@ from typing import Callable, Dict
 import accuracy
 import collect
 import cost
+import inject
 import native
 import ring
 import sessions
@@ -45,6 +46,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "sql": sql.main,
     "collect": collect.main,
     "http": serving_http.main,
+    "inject": inject.main,
 }
 
 

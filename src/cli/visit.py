@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 REQUEST: Dict[str, Any] = {}
 
+HASTE_S = 2e-5
 # Only one of two ways in may run it, and nobody once it was given up.
 CLAIM_FLAGS = ("O_CREAT", "O_EXCL", "O_WRONLY", "O_CLOEXEC")
 
@@ -107,12 +108,24 @@ def visit(request: Dict[str, Any]) -> None:
             trace = "".join(traceback.format_exception(type(error), error, kept))
         return ("error" if trace else "ok"), "".join(printed), value, trace
 
-    outcome, *texts = run()
-    parts = [text.encode("utf-8", "backslashreplace") for text in texts]
-    head = " ".join([outcome, *(str(len(part)) for part in parts)]) + "\n"
-    with open(request["answer"] + ".new", "wb") as file:
-        file.write(head.encode("ascii") + b"".join(parts))
-    os.rename(request["answer"] + ".new", request["answer"])
+    def answer() -> None:
+        outcome, *texts = run()
+        parts = [text.encode("utf-8", "backslashreplace") for text in texts]
+        head = " ".join([outcome, *(str(len(part)) for part in parts)]) + "\n"
+        with open(request["answer"] + ".new", "wb") as file:
+            file.write(head.encode("ascii") + b"".join(parts))
+        os.rename(request["answer"] + ".new", request["answer"])
+
+    # Each file that an import looks for gives the interpreter's lock away, and a thread that
+    # computes gives it back after this long.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(HASTE_S)
+    haste = sys.getswitchinterval()
+    try:
+        answer()
+    finally:
+        if sys.getswitchinterval() == haste:
+            sys.setswitchinterval(before)
 
 
 visit(REQUEST)
