@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from types import ModuleType
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 from ._quiet import quietly
 
@@ -57,10 +57,13 @@ class _Finder(MetaPathFinder):
 
 
 _waiting: Dict[str, List[Callback]] = {}
+# Modules whose code has run, though the interpreter still takes them to be importing.
+_ran: Set[str] = set()
 _finder = _Finder()
 
 
 def _call(name: str) -> None:
+    _ran.add(name)
     for callback in _waiting.pop(name, []):
         quietly(callback)
 
@@ -92,7 +95,7 @@ def when_imported(name: str, callback: Callback) -> None:
         _waiting.setdefault(name, []).append(callback)
         if _finder not in sys.meta_path:
             sys.meta_path.insert(0, _finder)
-    elif _is_importing(module):
+    elif _is_importing(module) and name not in _ran:
         _wait_for(module, callback)
     else:
         quietly(callback)

@@ -46,17 +46,21 @@ void gsp_pyext__torch_row(struct gsp_row_python_torch_trace *row, struct gsp_tor
         thread->thread_id = gsp_pyext__thread_id();
     }
     const double none = gsp_null_f64();
-    *row = (struct gsp_row_python_torch_trace){
-        .ts_ns = now_ns + gsp_pyext__torch.realtime_ns,
-        .mono_ns = now_ns,
-        .step = thread->step,
-        .allocated = none,
-        .max_allocated = none,
-        .cached = none,
-        .duration = none,
-        .thread_id = thread->thread_id,
-        .flops = none,
-    };
+    /* One by one: compilers clear the whole struct before they fill it by an initializer. */
+    row->ts_ns = now_ns + gsp_pyext__torch.realtime_ns;
+    row->mono_ns = now_ns;
+    row->step = thread->step;
+    row->seq = 0;
+    row->module = GSP_NULL_STR;
+    row->stage = GSP_NULL_STR;
+    row->allocated = none;
+    row->max_allocated = none;
+    row->cached = none;
+    row->duration = none;
+    row->thread_id = thread->thread_id;
+    row->device = GSP_NULL_STR;
+    row->class = GSP_NULL_STR;
+    row->flops = none;
 }
 
 void gsp_pyext__torch_ids(struct gsp_torch_module *module, struct gsp_row_python_torch_trace *row)

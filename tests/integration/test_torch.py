@@ -8,11 +8,11 @@ import os
 import subprocess
 from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Dict, List, Set
+from typing import Dict, List, Mapping, Optional, Set
 
 import pytest
 
-from support import GSPROF, Json, gsprof, program
+from support import GSPROF, Json, Python, gsprof, program
 
 # Importing PyTorch takes seconds, and more on a machine that is busy.
 PATIENCE_TORCH_S = 300.0
@@ -44,10 +44,13 @@ def find_python(which: str) -> str:
     return python
 
 
-def run_program(python: str, folder: Path, name: str, *args: str) -> List[Json]:
+def run_program(
+    python: str, folder: Path, name: str, *args: str, env: Optional[Mapping[str, str]] = None
+) -> List[Json]:
     """What a program says, a line of JSON each."""
-    env = {
+    whole = {
         **os.environ,
+        **(env or {}),
         "PYTHONPATH": str(PACKAGE),
         "PYTHONDONTWRITEBYTECODE": "1",
         "GSPROF_FOLLOW": "off",
@@ -57,7 +60,7 @@ def run_program(python: str, folder: Path, name: str, *args: str) -> List[Json]:
         [python, "-W", "ignore", program(name), *args],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=env,
+        env=whole,
         cwd=folder,
         timeout=PATIENCE_TORCH_S,
         check=False,
@@ -142,6 +145,21 @@ def test_models_are_traced_and_stay_what_they_are(which: str, tmp_path: Path) ->
     assert all(float(row["value"]) > 0 and row["func"] == "train" for row in losses)
     if which == "current":
         assert classes["Tanh"] == 3, "eager modules beside a compiled one"
+
+
+def test_the_wrapper_in_every_interpreter(python: Python, tmp_path: Path) -> None:
+    said = run_program(python.path, tmp_path, "torch_standin.py")[-1]
+    found = rows(said["pid"], "SELECT module, count(*) AS n FROM python.torch_trace GROUP BY ALL")
+    counts = {row["module"]: row["n"] for row in found}
+    assert counts["Fails"] == 1 and counts["Again"] == 101, counts
+    assert counts["b.c"] > 3000, counts
+
+
+def test_the_environment_switches_it_on(tmp_path: Path) -> None:
+    """Hooks are in place when the import of torch is over, before the program's next line."""
+    env = {"GSPROF_TORCH_PROFILING": "rate=0.25,modules=leaf"}
+    said = run_program(find_python("debian"), tmp_path, "torch_env.py", env=env)[-1]
+    assert said == {"call": "ModuleCall", "rate": "0.25", "modules": "leaf", "threads": 1}
 
 
 @pytest.mark.parametrize("which", sorted(PYTHONS))
