@@ -61,6 +61,7 @@ static const struct section SECTIONS[] = {
      "round(avg(cpu_percent), 1) AS mean_cpu_percent, arg_max(threads, ts_ns) AS threads, "
      "arg_max(state::VARCHAR, ts_ns) AS state, round(($T - max(ts_ns)) / 1e9, 3) AS ago_s "
      "FROM process.metrics WHERE ts_ns > (SELECT max(ts_ns) FROM process.metrics) - 10000000000 "
+     "AND state IS DISTINCT FROM 'Z' "
      "HAVING count(*) > 0"},
     {"machine", "Memory of the machine, or of the group",
      "SELECT round(used_bytes / 1e6, 1) AS used_mb, round(available_bytes / 1e6, 1) AS "

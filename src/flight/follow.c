@@ -176,7 +176,8 @@ static void beat(struct follow *follow)
     if (*follow->opts->stop || gsp_watch_has_ended(follow->watch) || take_settings(follow) ||
         (follow->profile && gsp_profile_stack_count(follow->profile) > STACKS_MAX))
         follow->halt = 1;
-    if (now_ns >= follow->next_metrics_ns) {
+    /* A zombie has no memory any more: its last row is one of when it had. */
+    if (now_ns >= follow->next_metrics_ns && !gsp_watch_wait(follow->watch, 0)) {
         const struct gsp_tick tick = {gsp_realtime_ns(), now_ns};
         follow->next_metrics_ns = now_ns + METRICS_NS - BEAT_NS / 2;
         gsp_collect_read(follow->collect, &tick, &follow->sink.sink);
