@@ -47,7 +47,10 @@ static inline int agent_folder(pid_t pid)
 {
     struct gsp_place place;
     int fd = -1;
-    if (gsp_place_find(pid, &place, NULL) != 0 || gsp_place_open(&place, &fd, NULL) != 0)
+    /* An earlier process with this number may have left some elsewhere. */
+    if (gsp_place_find(pid, &place, NULL) != 0 ||
+        strncmp(place.path, agent_root, strlen(agent_root)) != 0 ||
+        gsp_place_open(&place, &fd, NULL) != 0)
         return -1;
     return fd;
 }
