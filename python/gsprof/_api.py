@@ -16,6 +16,8 @@ from ._spec import torch_settings
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
+    if isinstance(value, float):
+        return format(value, ".12f").rstrip("0").rstrip(".")
     if isinstance(value, (list, tuple)):
         return ",".join(str(item) for item in value)
     return str(value)

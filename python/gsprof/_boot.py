@@ -115,7 +115,7 @@ def _start_follower() -> None:
         if int(name) > 2:
             actions.append((os.POSIX_SPAWN_CLOSE, int(name)))
     env = {key: text for key, text in os.environ.items() if key != "LD_PRELOAD"}
-    command = ["sh", "-c", '"$0" "$@" &', program, "follow", str(os.getpid())]
+    command = ["sh", "-c", '"$0" "$@" &', program, "follow", str(os.getpid()), "--detach"]
     child = os.posix_spawn("/bin/sh", command, env, file_actions=actions, setpgroup=0)
     try:
         os.waitpid(child, 0)
@@ -164,6 +164,7 @@ def start(settings: Mapping[str, str], follow: bool = True) -> bool:
     if follow:
         quietly(_start_follower)
     _imports.when_imported("torch", _install_torch)
+    quietly(_tell_run)
     return True
 
 
@@ -226,6 +227,17 @@ def _from_environment() -> None:
     if spec:
         settings.update(quietly(torch_settings, spec) or {})
     start(settings, follow=os.environ.get("GSPROF_FOLLOWED") != str(os.getppid()))
+
+
+def _tell_run() -> None:
+    """Lets `gsprof run`, somewhere above, know that this process has rings."""
+    path = os.environ.get("GSPROF_RUN_FILE")
+    if path:
+        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            os.write(fd, b"%d\n" % os.getpid())
+        finally:
+            os.close(fd)
 
 
 def from_environment() -> None:

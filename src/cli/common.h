@@ -79,6 +79,7 @@
         .help = "Format of the output if its extension does not tell; --format=help lists them."   \
     }
 
+extern const struct gsp_command gsp_cmd_run;
 extern const struct gsp_command gsp_cmd_record;
 extern const struct gsp_command gsp_cmd_top;
 extern const struct gsp_command gsp_cmd_dump;

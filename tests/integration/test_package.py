@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python package: marks, switching on by the environment, and what must never hurt."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import pytest
+from conftest import StartTarget
+from support import GSPROF, PATIENCE_S, Json, Python, gsprof, is_root, main_python
+
+# <build>/src/cli/gsprof and <build>/python.
+PACKAGE = GSPROF.parent.parent.parent / "python"
+
+pytestmark = pytest.mark.skipif(
+    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
+    reason="this build has no Python extension",
+)
+
+
+def rows(pid: int, sql: str, env: Mapping[str, str]) -> List[Json]:
+    found: List[Json] = json.loads(gsprof("query", pid, sql, "-f", "json", env=env).out)
+    return found
+
+
+def quiet(env: Mapping[str, str], **more: str) -> Dict[str, str]:
+    """Without a follower: what it writes is tested elsewhere."""
+    return {**env, "GSPROF_FOLLOW": "off", "GSPROF_DEBUG": "1", **more}
+
+
+def run(
+    code: str,
+    env: Mapping[str, str],
+    python: Optional[str] = None,
+    args: Sequence[str] = (),
+    cwd: Optional[Path] = None,
+) -> str:
+    """What a program says on its streams; it must end well."""
+    whole = {**os.environ, **env}
+    done = subprocess.run(
+        [python or main_python(), *args, "-c", code] if code else [python or main_python(), *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=whole,
+        cwd=cwd,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    said = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, said
+    return said
+
+
+# ------------------------------------------------------------------------- marks
+
+
+def check_spans(spans: List[Json]) -> None:
+    by_name: Dict[str, List[Json]] = {}
+    for span in spans:
+        by_name.setdefault(span["name"], []).append(span)
+    one: Dict[str, Json] = {name: found[0] for name, found in by_name.items()}
+
+    def parent_of(name: str) -> Optional[str]:
+        parent = one[name]["parent"]
+        return next((s["name"] for s in spans if s["span_id"] == parent), None)
+
+    assert "off" not in by_name and "in child" not in by_name
+    for name in ("plain", "coroutine", "generator", "async generator", "static", "class"):
+        assert name in by_name, sorted(by_name)
+    assert one["coroutine"]["phase"] == "async"
+    assert parent_of("inner") == "outer" and parent_of("event") == "inner"
+    assert parent_of("inner a") == "task a" and parent_of("inner b") == "task b"
+    assert one["task a"]["parent"] is None and one["task b"]["parent"] is None
+    assert one["event"]["duration_ns"] == 0 and one["event"]["attributes"] == {
+        "items": [1, "two", None]
+    }
+    outer = one["outer"]
+    assert outer["phase"] == "data" and outer["parent"] is None
+    assert outer["attributes"] == {
+        "n": 1,
+        "share": 0.5,
+        "on": True,
+        "text": "?é",
+        "bad": "Bad",
+        "later": {"a": 1},
+    }
+    assert outer["start_ns"] <= one["inner"]["start_ns"]
+    assert outer["duration_ns"] >= one["inner"]["duration_ns"] >= 0
+    assert one["error"]["attributes"] == {"error": "ValueError"}
+    assert one["interrupt"]["attributes"] == {"error": "KeyboardInterrupt"}
+    assert len(by_name["thread"]) == 4
+    assert len({span["thread_id"] for span in by_name["thread"] + by_name["main"]}) >= 2
+    assert all(span["thread_id"] != one["main"]["thread_id"] for span in by_name["thread"])
+    assert len(by_name["deep"]) == 51 and len(by_name["before fork"]) == 1
+    assert len(by_name["reused"]) == 3
+    assert len({span["span_id"] for span in spans}) == len(spans)
+
+
+def check_stacks(frames: List[Json]) -> None:
+    triggers: Dict[str, List[Json]] = {}
+    for frame in frames:
+        triggers.setdefault(frame["trigger"], []).append(frame)
+    assert set(triggers) == {"span", "exception", "gc"}
+    for trigger, found in triggers.items():
+        found.sort(key=lambda frame: int(frame["depth"]))
+        assert found[0]["func"] == "stacks", (trigger, found[0])
+        assert found[-1]["func"] == "<module>"
+        assert found[0]["locals"]["marker"] == "17"
+        assert found[0]["frame_type"] == "Python" and found[0]["lineno"] > 0
+
+
+def test_marks(start: StartTarget, python: Python, runtime: Dict[str, str]) -> None:
+    """Spans as context managers and decorators; threads, tasks, fork, errors, stacks, shutdown."""
+    if "t-" in python.label and not list((PACKAGE / "gsprof").glob("*t-*.so")):
+        pytest.skip("this build has no extension for free-threaded interpreters")
+    env = quiet(runtime, PYTHONPATH=str(PACKAGE), RANK="3")
+    target = start("package_marks.py", python=python, env=env)
+    target.process.stdin.write(b"x")  # type: ignore[union-attr]
+    target.process.stdin.flush()  # type: ignore[union-attr]
+    assert target.process.wait(PATIENCE_S) == 0
+    pid = target.pid
+    spans = rows(
+        pid,
+        "SELECT span_id, name, phase, start_ns, duration_ns, parent, thread_id, rank, "
+        "attributes::JSON AS attributes FROM python.span WHERE name <> 'daemon'",
+        runtime,
+    )
+    for span in spans:
+        if isinstance(span["attributes"], str):
+            span["attributes"] = json.loads(span["attributes"])
+        assert span["rank"] == 3
+    check_spans(spans)
+    assert "last" in {span["name"] for span in spans}
+    steps = rows(pid, "SELECT * FROM python.torch_step ORDER BY ts_ns", runtime)
+    assert [step["step"] for step in steps] == [0, 1, 2]
+    assert steps[0]["duration"] is None and steps[1]["duration"] > 0
+    assert steps[1]["samples_per_sec"] == pytest.approx(8 / steps[1]["duration"])
+    frames = rows(
+        pid,
+        "SELECT depth, func, lineno, frame_type, trigger, locals::JSON AS locals "
+        "FROM python.backtrace",
+        runtime,
+    )
+    for frame in frames:
+        if isinstance(frame["locals"], str):
+            frame["locals"] = json.loads(frame["locals"])
+    check_stacks(frames)
+    children = rows(target.facts["child"], "SELECT name FROM python.span", runtime)
+    assert [child["name"] for child in children] == ["in child"]
+
+
+SUBINTERPRETER = """
+import sys
+try:
+    import _interpreters as low
+    make = lambda: low.create("legacy")
+    own = lambda: low.create("isolated")
+except (ImportError, TypeError):
+    try:
+        import _xxsubinterpreters as low
+    except ImportError:
+        import _testcapi
+        sys.exit(_testcapi.run_in_subinterp("import gsprof\\nwith gsprof.span('sub'): pass"))
+    make = lambda: low.create(isolated=False) if sys.version_info >= (3, 9) else low.create()
+    own = lambda: low.create(isolated=True) if sys.version_info >= (3, 12) else None
+import gsprof
+assert gsprof.enable()
+code = "import gsprof\\nwith gsprof.span('sub'): pass\\n"
+for _ in range(3):
+    one = make()
+    failed = low.run_string(one, code)
+    assert not failed, failed
+    low.destroy(one)
+one = own()
+if one is not None:
+    # With a lock of its own: refused by the interpreter, which goes on.
+    try:
+        low.run_string(one, "try:\\n  import gsprof\\nexcept ImportError:\\n  pass\\n")
+    except Exception as error:
+        print("refused", type(error).__name__)
+    low.destroy(one)
+with gsprof.span("main"):
+    pass
+print("fine")
+"""
+
+
+def test_subinterpreters(python: Python, runtime: Dict[str, str]) -> None:
+    if "t-" in python.label:
+        pytest.skip("free-threaded interpreters are tested by test_marks")
+    said = run(SUBINTERPRETER, quiet(runtime, PYTHONPATH=str(PACKAGE)), python.path)
+    assert said.splitlines()[-1:] == ["fine"] or said == "", said
+
+
+# --------------------------------------------------------------------- switching
+
+
+TELL = (
+    "import sys; m = sys.modules.get('gsprof._gsprof'); "
+    "print('on' if m and m.is_on() else 'loaded' if m else 'off')"
+)
+
+
+@pytest.mark.parametrize("said", ["0", "off", "", "regex:nothing", "other.py"])
+def test_environment_off(said: str, runtime: Dict[str, str], tmp_path: Path) -> None:
+    assert start_script(tmp_path, "train.py", said, runtime)["on"] is False
+
+
+@pytest.mark.parametrize("said", ["1", "followed", "2", "nested", "train.py", "regex:^tr.*n"])
+def test_environment_on(said: str, runtime: Dict[str, str], tmp_path: Path) -> None:
+    """Each form, by sitecustomize as `gsprof run` hands it over; and whether children follow."""
+    facts = start_script(tmp_path, "train.py", said, runtime)
+    assert facts["on"] is True
+    child = {"1": False, "followed": False, "2": True, "nested": True}
+    assert facts["child"] == ("on" if child.get(said) else "off")
+
+
+def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str]) -> Json:
+    """A program that tells whether the agent is in it, and in a child of it that runs -c."""
+    script = folder / name
+    script.write_text(
+        "import json, subprocess, sys\n"
+        "m = sys.modules.get('gsprof._gsprof')\n"
+        f"child = subprocess.check_output([sys.executable, '-c', {TELL!r}])\n"
+        "print(json.dumps({'on': bool(m and m.is_on()), 'child': child.decode().strip()}))\n"
+    )
+    env = quiet(runtime, GSPROF=said, PYTHONPATH=str(PACKAGE / "start"))
+    facts: Json = json.loads(run("", env, args=[str(script)]))
+    return facts
+
+
+def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The installed .pth; a filter on what -m runs; torch alone waits for torch."""
+    site = f"import site; site.addsitedir({str(PACKAGE)!r}); "
+    assert run(site + TELL, quiet(runtime)).strip() == "off"
+    assert run(site + TELL, quiet(runtime, GSPROF="1")).strip() == "on"
+    assert run(site + TELL, quiet(runtime, GSPROF_TORCH_PROFILING="off")).strip() == "loaded"
+    torch = site + "import sys; sys.path.insert(0, '.'); " + TELL + "; import torch; " + TELL
+    (tmp_path / "torch.py").write_text("import sys\nassert __spec__.loader and __loader__\n")
+    said = run(torch, quiet(runtime, GSPROF_TORCH_PROFILING="rate=0.5"), cwd=tmp_path)
+    # The stand-in for torch has no modules to trace: that is told, and nothing else happens.
+    assert [line for line in said.splitlines() if not line.startswith("gsprof:")] == [
+        "loaded",
+        "on",
+    ]
+    (tmp_path / "tool.py").write_text(TELL)
+    start_dir = str(PACKAGE / "start")
+    env = quiet(runtime, GSPROF="tool.py", PYTHONPATH=start_dir)
+    assert run("", env, args=["-m", "tool"], cwd=tmp_path).strip() == "on"
+
+
+def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The user's own has its turn, as if ours were not there; also when it fails."""
+    (tmp_path / "sitecustomize.py").write_text("print('mine', __name__)\n")
+    path = f"{PACKAGE / 'start'}{os.pathsep}{tmp_path}"
+    show = "import sitecustomize, sys; print(sitecustomize.__file__); "
+    for env in (quiet(runtime, GSPROF="1"), quiet(runtime)):
+        words = run(show + TELL, {**env, "PYTHONPATH": path}).split()
+        assert words[:3] == ["mine", "sitecustomize", str(tmp_path / "sitecustomize.py")]
+        assert words[3] == ("on" if "GSPROF" in env else "off")
+    (tmp_path / "sitecustomize.py").write_text("raise ValueError('theirs')\n")
+    said = run("print('goes on')", {**quiet(runtime, GSPROF="1"), "PYTHONPATH": path})
+    assert "ValueError: theirs" in said and said.endswith("goes on\n")
+
+
+def test_pythons_without_a_sitecustomize(runtime: Dict[str, str]) -> None:
+    """Also those that are too old for the package: nothing is said, nothing fails."""
+    versions = Path.home() / ".pyenv" / "versions"
+    found = [*versions.glob("2.7*/bin/python"), *versions.glob("3.[6789].*/bin/python3")]
+    if not found:
+        pytest.skip("no interpreter of pyenv here")
+    env = quiet(runtime, GSPROF="1", PYTHONPATH=str(PACKAGE / "start"))
+    for python in found:
+        old = "/2." in str(python) or "/3.6" in str(python) or "/3.7" in str(python)
+        assert run(TELL, env, str(python)) == ("off\n" if old else "on\n")
+
+
+SPECS = """
+from gsprof._spec import torch_settings as parse
+assert parse("on") == {"torch": "on"} and parse("off") == parse("0") == {"torch": "off"}
+assert parse("0.25") == parse("random:0.25") == {"torch": "on", "torch.rate": "0.25"}
+assert parse("rate=0.5,layers=a{1,2}|b,backward=on,vars=loss@step,x@f") == {
+    "torch": "on", "torch.rate": "0.5", "torch.layers": "a{1,2}|b",
+    "torch.backward": "on", "torch.vars": "loss@step,x@f"}
+assert parse("on,adaptive=on,shadow=off")["torch.adaptive"] == "5"
+for wrong in ("fast", "0", "2", "-1", "rate=", "what=1", "on,what=1"):
+    try:
+        found = parse(wrong)
+    except ValueError:
+        continue
+    assert wrong in ("0", "rate="), (wrong, found)
+import gsprof
+assert gsprof.enable_torch_profiling(rate=0.5, layers="enc", backward=True)
+have = gsprof.config()
+assert (have["torch"], have["torch.rate"], have["torch.layers"]) == ("on", "0.5", "enc"), have
+assert have["torch.backward"] == "on"
+try:
+    gsprof.enable_torch_profiling(what=1)
+except (TypeError, ValueError):
+    pass
+else:
+    raise AssertionError
+gsprof.disable_torch_profiling()
+assert gsprof.config()["torch"] == "off"
+with gsprof.span("asked"):
+    pass
+assert gsprof.query("SELECT name FROM python.span") == [{"name": "asked"}]
+try:
+    gsprof.query("SELECT nothing FROM nowhere")
+except RuntimeError as error:
+    assert "nowhere" in str(error)
+else:
+    raise AssertionError
+from gsprof import _boot
+_boot.detach()
+assert not gsprof.is_enabled()
+with gsprof.span("not kept"):
+    pass
+assert _boot.attach({"spans": "on", "unknown": "1"}) and gsprof.is_enabled()
+print("fine")
+"""
+
+
+def test_specifications_and_calls(runtime: Dict[str, str]) -> None:
+    said = run(SPECS, quiet(runtime, PYTHONPATH=str(PACKAGE)))
+    assert said.splitlines()[-1] == "fine", said
+
+
+# ----------------------------------------------------------------------- trouble
+
+
+QUIET = """
+import gsprof, sys
+ok = gsprof.enable()
+with gsprof.span("x", a=1):
+    gsprof.event("y")
+gsprof.step(); gsprof.step()
+assert gsprof.config()["spans"] == "on"
+print(ok)
+"""
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("options", ["ro", "size=4k", "size=128k"])
+def test_no_room_for_rings(options: str, tmp_path: Path) -> None:
+    """Shared memory that is read-only, or full: the program runs on."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    code = tmp_path / "quiet.py"
+    code.write_text(QUIET)
+    # Both places where rings can be.
+    mount = " && ".join(f"mount -t tmpfs -o {options} none {at}" for at in (folder, "/dev/shm"))
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"{mount} && exec {main_python()} {code}"],
+        env={**os.environ, **quiet({"XDG_RUNTIME_DIR": str(folder), "PYTHONPATH": str(PACKAGE)})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    said = done.stdout.decode()
+    if "unshare" in said or "mount:" in said:
+        pytest.skip(f"no mount here: {said.strip()}")
+    assert done.returncode == 0, said
+    assert said.strip() == ("True" if options == "size=128k" else "False")
+    assert is_root()
+
+
+def test_faults_of_ours_stay_ours(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """A package that cannot be loaded, a setting that cannot be: one line, and only on request."""
+    broken = tmp_path / "python"
+    (broken / "gsprof").mkdir(parents=True)
+    (broken / "start").mkdir()
+    (broken / "gsprof" / "__init__.py").write_text("raise OSError('broken')\n")
+    hook = (PACKAGE / "start" / "sitecustomize.py").read_text()
+    (broken / "start" / "sitecustomize.py").write_text(hook)
+    env: Dict[str, Any] = {**runtime, "GSPROF": "1", "PYTHONPATH": str(broken / "start")}
+    assert run("print('fine')", env) == "fine\n"
+    said = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
+    assert said.splitlines() == ["gsprof: the package cannot be loaded: broken", "fine"]
+    env = quiet(runtime, GSPROF="1", GSPROF_STACK_GC="soon", PYTHONPATH=str(PACKAGE / "start"))
+    said = run(TELL, env)
+    assert said.startswith("gsprof: ValueError") and said.endswith("on\n")
