@@ -83,32 +83,26 @@ static void decide(void)
     atomic_store_explicit(&T.mode, mode, memory_order_relaxed);
 }
 
-static PyObject *texts_of_settings(void)
+static PyObject *text_of(enum gsp_setting_id id)
 {
-    static const enum gsp_setting_id ids[] = {GSP_SET_torch_layers, GSP_SET_torch_modules,
-                                              GSP_SET_torch_vars};
-    PyObject *args = PyTuple_New((Py_ssize_t)GSP_COUNT(ids) + 5);
-    for (size_t i = 0; args && i < GSP_COUNT(ids); i++) {
-        char text[GSP_CONTROL_VALUE];
-        const char *have = gsp_agent_setting(ids[i], text) ? text : "";
-        PyObject *value = PyUnicode_DecodeUTF8(have, (Py_ssize_t)strlen(have), "replace");
-        if (!value) {
-            Py_CLEAR(args);
-            break;
-        }
-        (void)PyTuple_SetItem(args, (Py_ssize_t)i, value);
-    }
-    if (!args) {
-        return NULL;
-    }
-    Py_ssize_t at = (Py_ssize_t)GSP_COUNT(ids);
-    (void)PyTuple_SetItem(args, at++, PyBool_FromLong(T.on));
-    (void)PyTuple_SetItem(args, at++, PyBool_FromLong(is_set(GSP_SET_torch_backward)));
-    (void)PyTuple_SetItem(args, at++, PyBool_FromLong(is_set(GSP_SET_torch_sync)));
-    (void)PyTuple_SetItem(args, at++, PyBool_FromLong(is_set(GSP_SET_collectives)));
-    PyObject *adaptive = PyFloat_FromDouble(number_of(GSP_SET_torch_adaptive, 0, 100));
-    (void)PyTuple_SetItem(args, at, adaptive);
-    return args;
+    char text[GSP_CONTROL_VALUE];
+    const char *have = gsp_agent_setting(id, text) ? text : "";
+    return PyUnicode_DecodeUTF8(have, (Py_ssize_t)strlen(have), "replace");
+}
+
+static PyObject *truth_of(bool value)
+{
+    return PyBool_FromLong(value);
+}
+
+/* The arguments of on_settings; NULL with an exception set. */
+static PyObject *settings_for_python(void)
+{
+    return Py_BuildValue(
+        "(NNNNNNNd)", text_of(GSP_SET_torch_layers), text_of(GSP_SET_torch_modules),
+        text_of(GSP_SET_torch_vars), truth_of(T.on), truth_of(is_set(GSP_SET_torch_backward)),
+        truth_of(is_set(GSP_SET_torch_sync)), truth_of(is_set(GSP_SET_collectives)),
+        number_of(GSP_SET_torch_adaptive, 0, 100));
 }
 
 void gsp_pyext__torch_refresh(void)
@@ -128,7 +122,7 @@ void gsp_pyext__torch_refresh(void)
         T.rate_ppm = (int64_t)(number_of(GSP_SET_torch_rate, 0, 1) * PPM + 0.5);
         take_shadow();
         if (T.on_settings) {
-            PyObject *result = gsp_pyext__torch_ask(T.on_settings, texts_of_settings());
+            PyObject *result = gsp_pyext__torch_ask(T.on_settings, settings_for_python());
             if (!result) {
                 /* Ctrl-C in our own code: it must not be lost. */
                 PyErr_Clear();
@@ -180,9 +174,10 @@ static PyObject *floats_of(const struct gsp_torch_window *window)
     const uint32_t count = window->count < GSP_TORCH_WINDOW ? window->count : GSP_TORCH_WINDOW;
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (uint32_t i = 0; list && i < count; i++) {
-        PyObject *value = PyFloat_FromDouble(window->s[i]);
-        if (!value || PyList_SetItem(list, (Py_ssize_t)i, value) != 0) {
-            Py_CLEAR(list);
+        /* It takes the reference, and refuses NULL. */
+        if (PyList_SetItem(list, (Py_ssize_t)i, PyFloat_FromDouble(window->s[i])) != 0) {
+            Py_DECREF(list);
+            return NULL;
         }
     }
     return list;
