@@ -45,9 +45,11 @@ def _find(functions: List[str]) -> Dict[str, FrameType]:
         if not _is_library(frame):
             caller = caller or frame
             code = frame.f_code
-            for name in (code.co_name, getattr(code, "co_qualname", code.co_name)):
-                if name in functions:
-                    found.setdefault(name, frame)
+            if code.co_name in functions:
+                found.setdefault(code.co_name, frame)
+            qualified = getattr(code, "co_qualname", "")
+            if qualified in functions:
+                found.setdefault(qualified, frame)
         frame = frame.f_back
     if caller is not None and STEP in functions:
         found.setdefault(STEP, caller)
