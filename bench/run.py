@@ -20,6 +20,7 @@ import collect
 import cost
 import inject
 import native
+import package
 import ring
 import sessions
 import serving_http
@@ -34,6 +35,7 @@ from support import GSPROF
 
 PARTS: Dict[str, Callable[[Bench], None]] = {
     "small": small.main,
+    "package": package.main,
     "accuracy": accuracy.main,
     "torn": torn.main,
     "cost": cost.main,

@@ -198,31 +198,35 @@ static int start(struct session *session, struct gsp_err *err)
 
 /* -------------------------------------------------------------------------------- end */
 
-/* Those that told us, and the program itself; each once. */
+static size_t add_pid(pid_t pids[PIDS_MAX], size_t count, pid_t pid)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (pids[i] == pid)
+            return count;
+    }
+    if (count < PIDS_MAX)
+        pids[count++] = pid;
+    return count;
+}
+
+/* Those that told us, in that order, and the program itself; each once. */
 static size_t read_pids(const struct session *session, pid_t pids[PIDS_MAX])
 {
     gsp_auto_buf text = {0};
     size_t count = 0;
-    pids[count++] = session->pid;
     if (gsp_file_read(session->pids_path, (size_t)1 << 20, &text, NULL) < 0)
-        return count;
+        gsp_buf_clear(&text);
     struct gsp_sv rest = gsp_buf_sv(&text);
     struct gsp_sv line;
-    while (count < PIDS_MAX && gsp_sv_split(&rest, '\n', &line)) {
-        char word[16];
+    while (rest.p && gsp_sv_split(&rest, '\n', &line)) {
+        char word[16] = "";
         int64_t pid = 0;
-        bool is_new = line.len > 0 && line.len < sizeof(word);
-        if (is_new) {
+        if (line.len > 0 && line.len < sizeof(word))
             memcpy(word, line.p, line.len);
-            word[line.len] = '\0';
-            is_new = gsp_parse_i64(word, 1, INT32_MAX, &pid, NULL) == GSP_OK;
-        }
-        for (size_t i = 0; is_new && i < count; i++)
-            is_new = pids[i] != pid;
-        if (is_new)
-            pids[count++] = (pid_t)pid;
+        if (gsp_parse_i64(word, 1, INT32_MAX, &pid, NULL) == GSP_OK)
+            count = add_pid(pids, count, (pid_t)pid);
     }
-    return count;
+    return add_pid(pids, count, session->pid);
 }
 
 /* The process to ask next: the first that has rings. */

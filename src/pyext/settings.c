@@ -101,23 +101,30 @@ static PyObject *set(PyObject *module, PyObject *args)
     return PyBool_FromLong(done);
 }
 
+static PyObject *describe(const struct gsp_setting_row *row)
+{
+    static const char *const types[] = {
+        [GSP_SETTING_BOOL] = "bool", [GSP_SETTING_NUMBER] = "number", [GSP_SETTING_TEXT] = "text"};
+    return Py_BuildValue("ssss", row->name, types[row->type], row->fallback, row->doc);
+}
+
 static PyObject *settings(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
     PyObject *list = PyList_New(0);
     const struct gsp_setting_row *row = NULL;
-    for (size_t i = 0; list && (row = gsp_setting_row(i)); i++) {
-        static const char *const types[] = {[GSP_SETTING_BOOL] = "bool",
-                                            [GSP_SETTING_NUMBER] = "number",
-                                            [GSP_SETTING_TEXT] = "text"};
-        PyObject *one = Py_BuildValue("ssss", row->name, types[row->type], row->fallback, row->doc);
-        if (!one || PyList_Append(list, one) != 0) {
-            Py_CLEAR(list);
-        }
+    bool ok = list != NULL;
+    for (size_t i = 0; ok && (row = gsp_setting_row(i)); i++) {
+        PyObject *one = describe(row);
+        ok = one && PyList_Append(list, one) == 0;
         Py_XDECREF(one);
     }
-    return list;
+    if (ok) {
+        return list;
+    }
+    Py_XDECREF(list);
+    return NULL;
 }
 
 static PyObject *serial(PyObject *module, PyObject *unused)

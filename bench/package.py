@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the Python package costs: its .pth when nothing is asked for, and a mark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from typing import Dict, List
+
+from common import Bench, Row, median
+from support import GSPROF, main_python
+
+PACKAGE = GSPROF.parent.parent.parent / "python"
+
+PTH = """
+import os, sys, time
+line = open(sys.argv[1]).read()
+os.environ.pop("GSPROF", None)
+took = []
+for _ in range(200):
+    began = time.perf_counter_ns()
+    exec(compile(line, "gsprof.pth", "exec"))
+    took.append(time.perf_counter_ns() - began)
+print(max(took[0], sorted(took)[100]) / 1e6)
+"""
+
+MARK = """
+import sys, time, gsprof
+def marks(n):
+    mark = gsprof.span("hot")
+    for _ in range(n):
+        with mark:
+            pass
+def empty(n):
+    for _ in range(n):
+        pass
+def best(f, n=50000):
+    f(n)
+    times = []
+    for _ in range(9):
+        began = time.thread_time_ns()
+        f(n)
+        times.append((time.thread_time_ns() - began) / n)
+    return min(times)
+off = best(marks) - best(empty)
+assert gsprof.enable()
+on = best(marks) - best(empty)
+print(off / 2, on / 2)
+"""
+
+
+def said(code: str, env: Dict[str, str], *args: str) -> List[float]:
+    done = subprocess.run(
+        [main_python(), "-c", code, *args],
+        env={**os.environ, **env},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return [float(word) for word in done.stdout.split()]
+
+
+def main(bench: Bench) -> None:
+    pth = str(PACKAGE / "gsprof.pth")
+    value = median([said(PTH, {}, pth)[0] for _ in range(9)])
+    bench.add(
+        Row("package", "gsprof.pth, GSPROF unset", value, "ms", "<= 1 ms", value <= 1, "exec of it")
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        env = {"PYTHONPATH": str(PACKAGE), "XDG_RUNTIME_DIR": folder, "GSPROF_FOLLOW": "off"}
+        off, on = said(MARK, env)
+    text = "with gsprof.span(...)"
+    name = "begin or end of a span"
+    bench.add(Row("package", name + ", agent off", off, "ns", "<= 100 ns", off <= 100, text))
+    bench.add(Row("package", name, on, "ns", "<= 250 ns", on <= 250, text))
