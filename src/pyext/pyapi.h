@@ -65,9 +65,11 @@ struct gsp_pyext {
 
 struct gsp_pyext *gsp_pyext__state(PyObject *module); /* never NULL */
 
+int gsp_pyext__memory_add(PyObject *module);
 int gsp_pyext__rows_add(PyObject *module);
 int gsp_pyext__settings_add(PyObject *module);
 int gsp_pyext__span_add(PyObject *module);
+int gsp_pyext__timer_add(PyObject *module);
 int gsp_pyext__torch_add(PyObject *module);
 
 /* The bytes of a str, lone surrogates replaced.  *keep is a new reference to what holds them, or

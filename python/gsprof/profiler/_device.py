@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where times and memory of a GPU come from: PyTorch if the program has it, else NVIDIA's driver,
+else there is none and the host's clock serves."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+import warnings
+from collections import deque
+from typing import Any, Deque, List, NamedTuple, Optional, Tuple
+
+from .._torch_gpu import CudaEvents
+
+HOST = "host"
+TORCH = "torch.cuda"
+DRIVER = "cuda driver"
+
+# So many measurements may wait for the GPU before the oldest are asked for.
+_WAITING_MAX = 1024
+
+_Pointer = ctypes.c_void_p
+
+
+class DriverError(RuntimeError):
+    """The driver refused a call."""
+
+
+class Driver:
+    """The few functions of libcuda.so.1 that are used here, on one device's primary context."""
+
+    def __init__(self, device: int) -> None:
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.pid = os.getpid()
+        self.call("cuInit", 0)
+        count = ctypes.c_int(0)
+        self.call("cuDeviceGetCount", ctypes.byref(count))
+        if count.value == 0:
+            raise DriverError("the driver knows no device")
+        if not 0 <= device < count.value:
+            raise ValueError(f"device {device}: there are {count.value}, counted from 0")
+        handle = ctypes.c_int(0)
+        self.call("cuDeviceGet", ctypes.byref(handle), device)
+        self.context = _Pointer()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), handle)
+
+    def call(self, name: str, *args: Any) -> None:
+        code = getattr(self.library, name)(*args)
+        if code != 0:
+            raise DriverError(f"{name} gave error {code}")
+
+    def enter(self) -> None:
+        """Contexts belong to threads; one that has none gets ours."""
+        current = _Pointer()
+        self.call("cuCtxGetCurrent", ctypes.byref(current))
+        if not current.value:
+            self.call("cuCtxSetCurrent", self.context)
+
+    def memory(self) -> Tuple[int, int]:
+        """Bytes in use on the device, by whomever, and all that it has."""
+        self.enter()
+        free, total = ctypes.c_size_t(0), ctypes.c_size_t(0)
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return total.value - free.value, total.value
+
+    def address(self, name: str) -> int:
+        return ctypes.cast(getattr(self.library, name), _Pointer).value or 0
+
+    def new_stream(self) -> int:
+        self.enter()
+        stream = _Pointer()
+        self.call("cuStreamCreate", ctypes.byref(stream), 0)
+        return stream.value or 0
+
+
+class DriverEvents:
+    """Events by the driver, with the members that CudaEvents has for PyTorch."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    def record(self, stream: int = 0) -> "_Event":
+        self.driver.enter()
+        event = _Event(self.driver)
+        self.driver.call("cuEventRecord", event.handle, _Pointer(stream))
+        return event
+
+    def done(self, event: "_Event") -> bool:
+        return bool(self.driver.library.cuEventQuery(event.handle) == 0)
+
+    def seconds(self, begin: "_Event", end: "_Event") -> float:
+        took_ms = ctypes.c_float(0)
+        self.driver.call("cuEventElapsedTime", ctypes.byref(took_ms), begin.handle, end.handle)
+        return took_ms.value / 1e3
+
+    def wait(self) -> None:
+        self.driver.enter()
+        self.driver.call("cuCtxSynchronize")
+
+
+class _Event:
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.handle = _Pointer()
+        driver.call("cuEventCreate", ctypes.byref(self.handle), 0)
+
+    def __del__(self) -> None:
+        # A child after fork has no device whose events it could end.
+        if self.handle.value and os.getpid() == self.driver.pid:
+            self.driver.library.cuEventDestroy_v2(self.handle)
+
+
+def torch_cuda() -> Optional[Any]:
+    """torch.cuda, if the program uses PyTorch and there is a device; never imports it."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    try:
+        return torch if cuda is not None and cuda.is_available() else None
+    except Exception:  # a module that is half imported, or a broken driver
+        return None
+
+
+def find_driver(device: int = 0) -> Optional[Driver]:
+    """The driver, if there is one with a device."""
+    try:
+        return Driver(device)
+    except (OSError, AttributeError, DriverError):
+        return None
+
+
+def find_events(device: int = 0) -> Tuple[str, Any]:
+    """Which clock there is, and what takes its events; None for the host's."""
+    torch = torch_cuda()
+    if torch is not None:
+        return TORCH, CudaEvents(torch)
+    driver = find_driver(device)
+    if driver is not None:
+        return DRIVER, DriverEvents(driver)
+    return HOST, None
+
+
+class _Waiting(NamedTuple):
+    name: str
+    begin: Any
+    end: Any
+    began_ns: int
+
+
+class EventClock:
+    """What the extension asks when a measurement begins and ends on a device."""
+
+    def __init__(self, events: Any, synchronize: bool) -> None:
+        self.events = events
+        self.synchronize = synchronize
+        self.failed = False
+        self._pid = os.getpid()
+        self._waiting: Deque[_Waiting] = deque()
+        self._known: List[Tuple[str, float, int]] = []
+
+    def usable(self) -> bool:
+        """A device cannot be used in a child after fork, nor after it has failed."""
+        return not self.failed and os.getpid() == self._pid
+
+    def _give_up(self, error: Exception) -> None:
+        self.failed = True
+        self._waiting.clear()
+        warnings.warn(f"the host's clock from here on: {error}", RuntimeWarning, stacklevel=3)
+
+    def begin(self) -> Any:
+        if not self.usable():
+            return None
+        try:
+            if self.synchronize:
+                self.events.wait()
+            return self.events.record()
+        except RuntimeError as error:
+            self._give_up(error)
+            return None
+
+    def end(self, name: str, begin: Any, began_ns: int) -> Optional[float]:
+        """Milliseconds, or None when they are not known yet."""
+        host_ms = (time.monotonic_ns() - began_ns) / 1e6
+        if begin is None or not self.usable():
+            return host_ms
+        try:
+            end = self.events.record()
+            if self.synchronize:
+                self.events.wait()
+                return float(self.events.seconds(begin, end)) * 1e3
+            self._waiting.append(_Waiting(name, begin, end, began_ns))
+            if len(self._waiting) > _WAITING_MAX:
+                self._settle(len(self._waiting) - _WAITING_MAX // 2)
+            return None
+        except RuntimeError as error:
+            self._give_up(error)
+            return host_ms
+
+    def _settle(self, count: int) -> None:
+        for _ in range(count):
+            first = self._waiting.popleft()
+            if not self.events.done(first.end):
+                self.events.wait()
+            took_ms = self.events.seconds(first.begin, first.end) * 1e3
+            self._known.append((first.name, took_ms, first.began_ns))
+
+    def settle(self) -> List[Tuple[str, float, int]]:
+        """Name, milliseconds and beginning of all that had to wait."""
+        try:
+            if self.usable():
+                self._settle(len(self._waiting))
+        except RuntimeError as error:
+            self._give_up(error)
+        known, self._known = self._known, []
+        return known

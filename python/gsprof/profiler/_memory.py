@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of the device, if there is one, and of the process, always."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from .. import _gsprof
+from . import _device, _text
+
+PROCESS = "process"
+
+
+class _Sample(NamedTuple):
+    """As the extension gives them; bytes, None: not known."""
+
+    at_ns: int
+    resident: Optional[int]
+    reserved: Optional[int]
+    device: Optional[int]
+
+
+def _greatest(*numbers: Optional[int]) -> Optional[int]:
+    known = [number for number in numbers if number is not None]
+    return max(known) if known else None
+
+
+def _change(first: Optional[int], last: Optional[int]) -> Optional[int]:
+    return None if first is None or last is None else last - first
+
+
+class _TorchMemory:
+    """PyTorch's own account of what it allocated on the device."""
+
+    def __init__(self, torch: Any, device: int) -> None:
+        self._cuda = torch.cuda
+        self._device = device
+        self._first_count = 0
+
+    def begin(self) -> None:
+        self._cuda.reset_peak_memory_stats(self._device)
+        self._first_count = self._allocations()
+
+    def _allocations(self) -> int:
+        stats = self._cuda.memory_stats(self._device)
+        return int(stats.get("allocation.all.allocated", 0))
+
+    def allocated(self) -> int:
+        return int(self._cuda.memory_allocated(self._device))
+
+    def reserved(self) -> int:
+        return int(self._cuda.memory_reserved(self._device))
+
+    def peak_allocated(self) -> int:
+        return int(self._cuda.max_memory_allocated(self._device))
+
+    def peak_reserved(self) -> int:
+        return int(self._cuda.max_memory_reserved(self._device))
+
+    def count(self) -> int:
+        return self._allocations() - self._first_count
+
+
+class MemoryTracker:
+    """Follows memory while it is entered.
+
+    >>> tracker = MemoryTracker(interval=10)
+    >>> with tracker:
+    ...     block = bytearray(32 << 20)
+    >>> stats = tracker.get_stats()
+    >>> stats["peak_allocated"] >= 32 << 20
+    True
+    >>> [event["action"] for event in tracker.get_allocation_timeline()][0]
+    'start'
+
+    `source` says whose memory it is: "torch.cuda" (what PyTorch allocated on the device),
+    "cuda driver" (what is in use on the device, by whomever) or "process": resident memory is then
+    what is allocated, writable memory that was asked for is what is reserved.  What the process has
+    is under names that begin with process_ in any case.
+
+    track_timeline samples every `interval` ms by a thread that never needs the interpreter; without
+    it only the beginning and the end are known.  track_allocations makes of the samples the events
+    of get_allocation_timeline()."""
+
+    def __init__(
+        self,
+        track_allocations: bool = True,
+        track_timeline: bool = True,
+        interval: float = 100,
+        *,
+        device: int = 0,
+    ) -> None:
+        if isinstance(interval, bool) or not isinstance(interval, (int, float)):
+            raise TypeError(f"interval is a number of ms, not {type(interval).__name__}")
+        if not (math.isfinite(interval) and 0 < interval <= 3600000):
+            raise ValueError(f"interval is more than 0 ms and at most an hour, not {interval}")
+        self.track_allocations = bool(track_allocations)
+        self.track_timeline = bool(track_timeline)
+        self.interval = interval
+        self._depth = 0
+        self._torch: Optional[_TorchMemory] = None
+        torch = _device.torch_cuda()
+        driver = _device.find_driver(device)
+        self.source = PROCESS
+        if torch is not None:
+            self._torch = _TorchMemory(torch, device)
+            self.source = _device.TORCH
+        elif driver is not None:
+            self.source = _device.DRIVER
+        self._driver = driver
+        self._sampler = self._new_sampler()
+        self._started = False
+        self._start_allocated: Optional[int] = None
+        self._end: Dict[str, Optional[int]] = {}
+
+    def _new_sampler(self) -> _gsprof.MemorySampler:
+        if self._driver is None:
+            return _gsprof.MemorySampler(self.interval)
+        self._driver.enter()
+        return _gsprof.MemorySampler(
+            self.interval,
+            self._driver.address("cuCtxSetCurrent"),
+            self._driver.address("cuMemGetInfo_v2"),
+            self._driver.context.value or 0,
+        )
+
+    def start(self) -> "MemoryTracker":
+        """Begins, as `with` does; what was seen before is forgotten."""
+        self._depth += 1
+        if self._depth == 1:
+            if self._torch is not None:
+                self._torch.begin()
+                self._start_allocated = self._torch.allocated()
+            self._started = True
+            self._sampler.start(self.track_timeline)
+        return self
+
+    def stop(self) -> None:
+        """Ends; ValueError when it was not started."""
+        if self._depth == 0:
+            raise ValueError("stop() without start()")
+        self._depth -= 1
+        if self._depth == 0:
+            self._sampler.stop()
+            if self._torch is not None:
+                self._end = self._torch_now()
+
+    def __enter__(self) -> "MemoryTracker":
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def _torch_now(self) -> Dict[str, Optional[int]]:
+        assert self._torch is not None
+        return {
+            "peak_allocated": self._torch.peak_allocated(),
+            "peak_reserved": self._torch.peak_reserved(),
+            "current_allocated": self._torch.allocated(),
+            "current_reserved": self._torch.reserved(),
+            "count": self._torch.count(),
+        }
+
+    def _samples(self) -> List[_Sample]:
+        if not self._started:
+            raise RuntimeError("nothing was tracked yet: use `with tracker:` around the code")
+        samples = [_Sample(*sample) for sample in self._sampler.samples()]
+        if self._depth > 0:
+            at_ns, resident, reserved, _ = _gsprof.memory_now()
+            device = self._driver.memory()[0] if self._driver is not None else None
+            samples.append(_Sample(at_ns, resident, reserved, device))
+        return samples
+
+    def _allocated(self, sample: _Sample) -> Optional[int]:
+        return sample.resident if self.source == PROCESS else sample.device
+
+    def _reserved(self, sample: _Sample) -> Optional[int]:
+        return sample.reserved if self.source == PROCESS else sample.device
+
+    def get_stats(self) -> Dict[str, Any]:
+        """Bytes: peak_allocated, peak_reserved, current_allocated, current_reserved,
+        start_allocated, change (from the start to now or to the end) and process_*; count of
+        allocations (PyTorch's own; otherwise rises that the samples show, None when there are
+        none); source, samples and duration_ms."""
+        samples = self._samples()
+        first, last = samples[0], samples[-1]
+        peak = _Sample(*self._sampler.peak())
+        found: Dict[str, Any] = {
+            "source": self.source,
+            "peak_allocated": _greatest(self._allocated(peak), self._allocated(last)),
+            "peak_reserved": _greatest(self._reserved(peak), self._reserved(last)),
+            "current_allocated": self._allocated(last),
+            "current_reserved": self._reserved(last),
+            "start_allocated": self._allocated(first),
+            "count": self._rises(samples) if self.track_allocations else None,
+        }
+        if self._torch is not None:
+            found.update(self._torch_now() if self._depth else self._end)
+            found["start_allocated"] = self._start_allocated
+        found["change"] = _change(found["start_allocated"], found["current_allocated"])
+        found["process_peak"] = _greatest(peak.resident, last.resident)
+        found["process_current"] = last.resident
+        found["process_start"] = first.resident
+        found["samples"] = len(samples)
+        found["duration_ms"] = (last.at_ns - first.at_ns) / 1e6
+        return found
+
+    def _rises(self, samples: List[_Sample]) -> int:
+        sizes = [size for size in map(self._allocated, samples) if size is not None]
+        return sum(1 for before, after in zip(sizes, sizes[1:]) if after > before)
+
+    def get_timeline(self) -> List[Dict[str, Any]]:
+        """Every sample: time_ms since the start, allocated, reserved and process, in bytes."""
+        samples = self._samples()
+        return [
+            {
+                "time_ms": (sample.at_ns - samples[0].at_ns) / 1e6,
+                "allocated": self._allocated(sample),
+                "reserved": self._reserved(sample),
+                "process": sample.resident,
+            }
+            for sample in samples
+        ]
+
+    def get_allocation_timeline(self) -> List[Dict[str, Any]]:
+        """What was taken and given back, as samples show it: each with time_ms, action ("start",
+        "alloc", "free"), size and what was allocated and reserved then.  Without
+        track_allocations the samples as they are."""
+        timeline = self.get_timeline()
+        if not self.track_allocations:
+            return timeline
+        events: List[Dict[str, Any]] = []
+        before: Optional[int] = None
+        for sample in timeline:
+            size = _change(before, sample["allocated"])
+            if not events or size:
+                action = "start" if not events else "alloc" if (size or 0) > 0 else "free"
+                events.append({**sample, "action": action, "size": abs(size or 0)})
+            before = sample["allocated"] if sample["allocated"] is not None else before
+        return events
+
+    def clear(self) -> None:
+        """Forgets what was seen; RuntimeError while it is entered."""
+        if self._depth:
+            raise RuntimeError("the tracker is entered")
+        self._sampler = self._new_sampler()
+        self._started = False
+
+    def summary(self) -> str:
+        stats = self.get_stats()
+        rows = []
+        for key in (
+            "peak_allocated",
+            "peak_reserved",
+            "current_allocated",
+            "current_reserved",
+            "change",
+            "process_peak",
+            "process_current",
+        ):
+            rows.append([key.replace("_", " "), _text.byte_count(stats[key])])
+        rows.append(["allocations", "-" if stats["count"] is None else str(stats["count"])])
+        took = _text.milliseconds(stats["duration_ms"])
+        head = f"memory ({stats['source']}), {stats['samples']} samples in {took}"
+        return "\n".join([head, *_text.table(("what", "bytes"), rows)])
+
+    def print_summary(self) -> None:
+        print(self.summary())

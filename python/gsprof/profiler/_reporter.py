@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a collector has, as files and as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any, Dict, List, Tuple
+
+from . import _html, _series, _text
+from ._compare import compare_runs
+from ._metrics import MetricsCollector
+
+
+class Reporter:
+    """Writes what a collector has.
+
+    >>> import os, tempfile
+    >>> collector = MetricsCollector()
+    >>> with collector.measure_time("forward_pass"):
+    ...     pass
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "profile.json")
+    ...     Reporter(collector).save_json(path)
+    ...     "forward_pass" in open(path).read()
+    True
+
+    A file appears whole or not at all; OSError tells the path that cannot be written."""
+
+    def __init__(self, collector: MetricsCollector) -> None:
+        if not isinstance(collector, MetricsCollector):
+            raise TypeError(f"a MetricsCollector is wanted, not {type(collector).__name__}")
+        self.collector = collector
+
+    def save_json(self, path: _text.Path, values: bool = False) -> None:
+        """timing, memory and throughput, and metrics if there are any; with values, every value
+        that was kept too, by which compare_runs() can test.  NaN and infinities are null; how many
+        a metric had is its "nonfinite"."""
+        report = self.collector.generate_report()
+        whole: Dict[str, Any] = dict(report)
+        if values:
+            for section in ("timing", "metrics"):
+                for name, stats in whole.get(section, {}).items():
+                    stats["values"] = report.values_by_name[name]
+        text = json.dumps(_text.finite(whole), indent=2, allow_nan=False, ensure_ascii=False)
+        # A lone surrogate in a name would be no UTF-8.
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+        _text.write_whole(path, text + "\n")
+
+    def _samples(self) -> List[Tuple[int, str, str, float]]:
+        rows = []
+        for kind, label in ((_series.TIMES, "time"), (_series.VALUES, "metric")):
+            for name in self.collector._names(kind):
+                for at_ns, value in self.collector._samples(kind, name):
+                    rows.append((at_ns, label, name, value))
+        rows.sort(key=lambda row: row[0])
+        return rows
+
+    def save_csv(self, path: _text.Path) -> None:
+        """A row for each value that was kept: time_s after the first, kind ("time" or "metric"),
+        name, value and unit ("ms" of times)."""
+        rows = self._samples()
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(("time_s", "kind", "name", "value", "unit"))
+        for at_ns, kind, name, value in rows:
+            unit = "ms" if kind == "time" else ""
+            shown = name.encode("utf-8", "backslashreplace").decode("utf-8")
+            writer.writerow((f"{(at_ns - rows[0][0]) / 1e9:.9f}", kind, shown, repr(value), unit))
+        _text.write_whole(path, out.getvalue())
+
+    def save_html(self, path: _text.Path, baseline: Any = None) -> None:
+        """One file that needs no network: figures, charts, tables and the timeline; with a
+        baseline, whatever compare_runs() takes, the comparison with it too."""
+        comparison = None if baseline is None else compare_runs(baseline, self.collector)
+        _text.write_whole(path, _html.page(self.collector, comparison))
+
+    def print_summary(self) -> None:
+        """Tables of times and metrics, and where the time goes."""
+        print(self.collector.summary())
+        found = self.collector.analyze_bottlenecks()
+        if found["bottleneck"] is not None:
+            print(f"bottleneck: {found['reasons'][0]}")

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pyext/memwatch.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+
+#define STATM_MAX    256
+#define STATM_FIELDS 7
+#define FIRST_CAP    64
+
+struct gsp_memwatch {
+    struct gsp_memwatch_device device;
+    int64_t interval_ns;
+    pthread_mutex_t mutex; /* of all that follows */
+    pthread_cond_t stopped;
+    pthread_t thread;
+    pid_t pid; /* that started it: a child after fork has no thread */
+    bool has_thread;
+    bool is_on;
+    int64_t step_ns; /* between samples, as of now */
+    struct gsp_memory peak;
+    struct gsp_memory *samples;
+    size_t count;
+    size_t cap;
+};
+
+/* Pages, as the kernel counts them: size, resident, shared, text, 0, data and stack, 0. */
+static bool read_statm(int64_t pages[STATM_FIELDS])
+{
+    /* Opened each time: a descriptor kept over fork would still be the parent's. */
+    gsp_auto_fd fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    char text[STATM_MAX];
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0) {
+        return false;
+    }
+    text[n] = '\0';
+    char *at = text;
+    for (int i = 0; i < STATM_FIELDS; i++) {
+        char *end = at;
+        pages[i] = strtoll(at, &end, 10);
+        if (end == at) {
+            return false;
+        }
+        at = end;
+    }
+    return true;
+}
+
+void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_memory *out)
+{
+    *out = (struct gsp_memory){gsp_now_ns(), -1, -1, -1};
+    int64_t pages[STATM_FIELDS];
+    if (read_statm(pages)) {
+        const int64_t page_bytes = sysconf(_SC_PAGESIZE);
+        out->resident_bytes = pages[1] * page_bytes;
+        out->reserved_bytes = pages[5] * page_bytes;
+    }
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    if (device && device->get_info && device->get_info(&free_bytes, &total_bytes) == 0 &&
+        free_bytes <= total_bytes) {
+        out->device_bytes = (int64_t)(total_bytes - free_bytes);
+    }
+}
+
+static int64_t greater(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* With the mutex held. */
+static void add_sample(struct gsp_memwatch *watch, const struct gsp_memory *sample)
+{
+    watch->peak.resident_bytes = greater(watch->peak.resident_bytes, sample->resident_bytes);
+    watch->peak.reserved_bytes = greater(watch->peak.reserved_bytes, sample->reserved_bytes);
+    watch->peak.device_bytes = greater(watch->peak.device_bytes, sample->device_bytes);
+    if (watch->count == GSP_MEMWATCH_KEPT) {
+        for (size_t i = 0; i < watch->count / 2; i++) {
+            watch->samples[i] = watch->samples[i * 2];
+        }
+        watch->count /= 2;
+        watch->step_ns *= 2;
+    }
+    if (watch->count == watch->cap) {
+        const size_t cap = watch->cap ? watch->cap * 2 : FIRST_CAP;
+        struct gsp_memory *grown = realloc(watch->samples, cap * sizeof(*grown));
+        if (!grown) {
+            return;
+        }
+        watch->samples = grown;
+        watch->cap = cap;
+    }
+    watch->samples[watch->count++] = *sample;
+}
+
+static void *run(void *arg)
+{
+    struct gsp_memwatch *watch = arg;
+    if (watch->device.set_context) {
+        (void)watch->device.set_context(watch->device.context);
+    }
+    int64_t due_ns = gsp_now_ns();
+    pthread_mutex_lock(&watch->mutex);
+    while (watch->is_on) {
+        due_ns = greater(due_ns + watch->step_ns, gsp_now_ns());
+        const struct timespec until = {due_ns / GSP_NS_PER_S, due_ns % GSP_NS_PER_S};
+        if (pthread_cond_timedwait(&watch->stopped, &watch->mutex, &until) == 0) {
+            continue;
+        }
+        pthread_mutex_unlock(&watch->mutex);
+        struct gsp_memory now;
+        gsp_pyext__memory_now(&watch->device, &now);
+        pthread_mutex_lock(&watch->mutex);
+        if (watch->is_on) {
+            add_sample(watch, &now);
+        }
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    return NULL;
+}
+
+static void make_locks(struct gsp_memwatch *watch)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&watch->mutex, NULL);
+    pthread_cond_init(&watch->stopped, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+/* In a child the thread is gone, and may have held the mutex. */
+static void after_fork(struct gsp_memwatch *watch)
+{
+    if (watch->pid != getpid()) {
+        watch->pid = getpid();
+        watch->is_on = false;
+        watch->has_thread = false;
+        make_locks(watch);
+    }
+}
+
+struct gsp_memwatch *gsp_pyext__memwatch_new(int64_t interval_ns,
+                                             const struct gsp_memwatch_device *device)
+{
+    struct gsp_memwatch *watch = calloc(1, sizeof(*watch));
+    if (!watch) {
+        return NULL;
+    }
+    watch->interval_ns = interval_ns > 0 ? interval_ns : GSP_NS_PER_MS;
+    watch->pid = getpid();
+    if (device) {
+        watch->device = *device;
+    }
+    make_locks(watch);
+    return watch;
+}
+
+/* With the mutex held: the thread waits for it. */
+static bool start_thread(struct gsp_memwatch *watch)
+{
+    /* Signals are for the threads of the program. */
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    watch->has_thread = pthread_create(&watch->thread, NULL, run, watch) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return watch->has_thread;
+}
+
+bool gsp_pyext__memwatch_start(struct gsp_memwatch *watch, bool with_thread)
+{
+    gsp_pyext__memwatch_stop(watch);
+    struct gsp_memory now;
+    gsp_pyext__memory_now(&watch->device, &now);
+    bool ok = true;
+    pthread_mutex_lock(&watch->mutex);
+    /* Another thread may have been faster. */
+    if (!watch->is_on) {
+        watch->count = 0;
+        watch->peak = (struct gsp_memory){0, -1, -1, -1};
+        watch->step_ns = watch->interval_ns;
+        add_sample(watch, &now);
+        watch->is_on = true;
+        ok = !with_thread || start_thread(watch);
+    }
+    pthread_mutex_unlock(&watch->mutex);
+    return ok;
+}
+
+void gsp_pyext__memwatch_stop(struct gsp_memwatch *watch)
+{
+    after_fork(watch);
+    pthread_mutex_lock(&watch->mutex);
+    const bool was_on = watch->is_on;
+    const bool has_thread = watch->has_thread;
+    if (was_on) {
+        struct gsp_memory now;
+        gsp_pyext__memory_now(&watch->device, &now);
+        add_sample(watch, &now);
+    }
+    watch->is_on = false;
+    watch->has_thread = false;
+    pthread_cond_signal(&watch->stopped);
+    pthread_mutex_unlock(&watch->mutex);
+    if (has_thread) {
+        pthread_join(watch->thread, NULL);
+    }
+}
+
+bool gsp_pyext__memwatch_is_on(struct gsp_memwatch *watch)
+{
+    after_fork(watch);
+    pthread_mutex_lock(&watch->mutex);
+    const bool is_on = watch->is_on;
+    pthread_mutex_unlock(&watch->mutex);
+    return is_on;
+}
+
+struct gsp_memory *gsp_pyext__memwatch_samples(struct gsp_memwatch *watch, size_t *count,
+                                               struct gsp_memory *peak)
+{
+    after_fork(watch);
+    pthread_mutex_lock(&watch->mutex);
+    struct gsp_memory *copy = malloc((watch->count + 1) * sizeof(*copy));
+    if (copy && watch->count > 0) {
+        memcpy(copy, watch->samples, watch->count * sizeof(*copy));
+    }
+    *count = watch->count;
+    *peak = watch->peak;
+    pthread_mutex_unlock(&watch->mutex);
+    return copy;
+}
+
+void gsp_pyext__memwatch_free(struct gsp_memwatch *watch)
+{
+    if (!watch) {
+        return;
+    }
+    gsp_pyext__memwatch_stop(watch);
+    pthread_mutex_destroy(&watch->mutex);
+    pthread_cond_destroy(&watch->stopped);
+    free(watch->samples);
+    free(watch);
+}

@@ -1,0 +1,790 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What gsprof.profiler measures with: a Recorder keeps series by name, times in milliseconds and
+ * plain values apart; a Timing is one measurement, entered and left.
+ *
+ * Classes of the package derive from Recorder and give its methods their public names, so that a
+ * call of theirs is a call into C.  A Timing knows its series and not its recorder: it may be kept
+ * as an attribute of one without a cycle.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "pyext/pyapi.h"
+#include "pyext/series.h"
+
+#define NS_PER_MS 1e6
+/* Starts of one name that nothing has stopped; more is a program that never stops. */
+#define OPEN_MAX  10000
+
+enum kind { TIMES, VALUES, KINDS };
+
+#ifdef GSP_FREE_THREADED
+typedef PyMutex series_lock;
+#define LOCK(mutex)   PyMutex_Lock(mutex)
+#define UNLOCK(mutex) PyMutex_Unlock(mutex)
+#else
+/* The interpreter's lock is enough. */
+typedef char series_lock;
+#define LOCK(mutex)   ((void)(mutex))
+#define UNLOCK(mutex) ((void)(mutex))
+#endif
+
+struct timing;
+
+struct named {
+    PyObject_HEAD PyObject *name;
+    PyObject *clock; /* of a device, or NULL */
+    PyObject *timing_type;
+    uint64_t owner; /* the recorder's number */
+    struct gsp_series series;
+    struct timing **open; /* started and not stopped, oldest first */
+    size_t open_count;
+    size_t open_cap;
+    uint32_t thread; /* that times were taken in; 0: none yet */
+    bool several;    /* threads */
+    series_lock mutex;
+};
+
+/* Times within times: whose, and what they took so far. */
+struct within {
+    uint64_t owner;
+    double inner_ms;
+};
+
+struct timing {
+    PyObject_HEAD struct named *named;
+    PyObject *token; /* what the device's clock gave at the beginning */
+    struct within outside;
+    int64_t began_ns;
+    double elapsed_ms; /* NaN: not known */
+    uint32_t thread;
+    uint32_t depth; /* how often it is entered */
+};
+
+struct recorder {
+    PyObject_HEAD PyObject *series[KINDS]; /* dict: name to named */
+    PyObject *named_type;
+    PyObject *timing_type;
+    PyObject *clock;
+    uint64_t number;
+    series_lock mutex;
+};
+
+static _Atomic uint64_t last_recorder;
+static _Atomic uint32_t last_thread;
+static __thread uint32_t this_thread;
+static __thread struct within innermost;
+
+static uint32_t thread_number(void)
+{
+    if (gsp_unlikely(this_thread == 0)) {
+        /* Relaxed: numbers are only to differ. */
+        this_thread = atomic_fetch_add_explicit(&last_thread, 1, memory_order_relaxed) + 1;
+    }
+    return this_thread;
+}
+
+/* ------------------------------------------------------------------------------ the series */
+
+static struct named *as_named(PyObject *object)
+{
+    return (struct named *)(void *)object;
+}
+
+static void named_free(PyObject *self)
+{
+    struct named *named = as_named(self);
+    PyTypeObject *type = Py_TYPE(self);
+    for (size_t i = 0; i < named->open_count; i++) {
+        Py_DECREF((PyObject *)named->open[i]);
+    }
+    free(named->open);
+    gsp_pyext__series_clear(&named->series);
+    Py_XDECREF(named->name);
+    Py_XDECREF(named->clock);
+    Py_XDECREF(named->timing_type);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *refuse(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    (void)type;
+    (void)args;
+    (void)kwargs;
+    PyErr_SetString(PyExc_TypeError, "measurements are made by a recorder");
+    return NULL;
+}
+
+static PyType_Slot named_slots[] = {
+    {Py_tp_new, GSP_PY_SLOT(refuse)},
+    {Py_tp_dealloc, GSP_PY_SLOT(named_free)},
+    {0, NULL},
+};
+
+static PyType_Spec named_spec = {
+    .name = "gsprof._gsprof.Series",
+    .basicsize = sizeof(struct named),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = named_slots,
+};
+
+/* ------------------------------------------------------------------------ one measurement */
+
+static struct timing *as_timing(PyObject *object)
+{
+    return (struct timing *)(void *)object;
+}
+
+static PyObject *timing_new(struct named *named)
+{
+    struct timing *timing = PyObject_New(struct timing, (PyTypeObject *)(void *)named->timing_type);
+    if (timing) {
+        Py_INCREF((PyObject *)named);
+        timing->named = named;
+        timing->token = NULL;
+        timing->elapsed_ms = (double)NAN;
+        timing->depth = 0;
+    }
+    return (PyObject *)timing;
+}
+
+static int timing_begin(struct timing *timing)
+{
+    struct named *named = timing->named;
+    timing->thread = thread_number();
+    if (gsp_unlikely(named->clock != NULL)) {
+        PyObject *token = PyObject_CallMethod(named->clock, "begin", NULL);
+        if (!token) {
+            return -1;
+        }
+        PyObject *old = timing->token;
+        timing->token = token;
+        Py_XDECREF(old);
+    }
+    timing->outside = innermost;
+    innermost = (struct within){.owner = named->owner};
+    timing->depth = 1;
+    timing->began_ns = gsp_now_ns();
+    return 0;
+}
+
+static void add_time(struct named *named, const struct timing *timing, double ms, double inner_ms)
+{
+    LOCK(&named->mutex);
+    const int64_t end_ns = timing->began_ns + (int64_t)(ms * NS_PER_MS);
+    gsp_pyext__series_add(&named->series, ms, timing->began_ns, end_ns);
+    named->series.self_sum += inner_ms < ms ? ms - inner_ms : 0;
+    if (timing->outside.owner != named->owner) {
+        named->series.outer_sum += ms;
+    }
+    named->several |= named->thread != 0 && named->thread != timing->thread;
+    named->thread = timing->thread;
+    UNLOCK(&named->mutex);
+}
+
+/* The device's time, when it is known already.  -1 with an exception. */
+static int ask_clock(struct timing *timing, double *ms)
+{
+    struct named *named = timing->named;
+    PyObject *result = PyObject_CallMethod(named->clock, "end", "OOL", named->name, timing->token,
+                                           (long long)timing->began_ns);
+    Py_CLEAR(timing->token);
+    if (!result) {
+        return -1;
+    }
+    *ms = result == Py_None ? (double)NAN : PyFloat_AsDouble(result);
+    Py_DECREF(result);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int timing_end(struct timing *timing)
+{
+    const int64_t end_ns = gsp_now_ns();
+    struct named *named = timing->named;
+    const struct within inside = innermost;
+    timing->depth = 0;
+    innermost = timing->outside;
+    double ms = (double)(end_ns - timing->began_ns) / NS_PER_MS;
+    const double inner_ms = inside.owner == named->owner ? inside.inner_ms : 0;
+    if (innermost.owner == named->owner) {
+        innermost.inner_ms += ms;
+    }
+    if (gsp_unlikely(named->clock != NULL) && ask_clock(timing, &ms) != 0) {
+        return -1;
+    }
+    timing->elapsed_ms = ms;
+    if (!isnan(ms)) {
+        add_time(named, timing, ms, inner_ms);
+    }
+    return 0;
+}
+
+static PyObject *timing_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct timing *timing = as_timing(self);
+    if (timing->depth > 0) {
+        timing->depth++;
+    } else if (timing_begin(timing) != 0) {
+        return NULL;
+    }
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *timing_exit(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    (void)args;
+    (void)count;
+    struct timing *timing = as_timing(self);
+    if (timing->depth > 1) {
+        timing->depth--;
+    } else if (timing->depth == 1 && timing_end(timing) != 0) {
+        return NULL;
+    }
+    Py_RETURN_FALSE;
+}
+
+static PyObject *timing_again(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return timing_new(as_timing(self)->named);
+}
+
+static PyObject *timing_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *function = NULL;
+    if ((kwargs && PyDict_Size(kwargs) > 0) || !PyArg_ParseTuple(args, "O", &function)) {
+        PyErr_SetString(PyExc_TypeError, "a measurement decorates one function");
+        return NULL;
+    }
+    PyObject *spans = PyImport_ImportModule("gsprof._spans");
+    PyObject *result = spans ? PyObject_CallMethod(spans, "wrap", "OO", self, function) : NULL;
+    Py_XDECREF(spans);
+    return result;
+}
+
+static PyObject *timing_name(PyObject *self, void *unused)
+{
+    (void)unused;
+    PyObject *name = as_timing(self)->named->name;
+    Py_INCREF(name);
+    return name;
+}
+
+static PyObject *timing_elapsed(PyObject *self, void *unused)
+{
+    (void)unused;
+    const double ms = as_timing(self)->elapsed_ms;
+    if (isnan(ms)) {
+        Py_RETURN_NONE;
+    }
+    return PyFloat_FromDouble(ms);
+}
+
+static void timing_free(PyObject *self)
+{
+    struct timing *timing = as_timing(self);
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(timing->token);
+    Py_DECREF((PyObject *)timing->named);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyMethodDef timing_methods[] = {
+    {"__enter__", timing_enter, METH_NOARGS, NULL},
+    {"__exit__", GSP_PY_METHOD(timing_exit), METH_FASTCALL, NULL},
+    {"again", timing_again, METH_NOARGS, "again() -> Timing\n\nA fresh one of the same name."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef timing_fields[] = {
+    {"name", timing_name, NULL, NULL, NULL},
+    {"elapsed", timing_elapsed, NULL, "Milliseconds; None while they are not known.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot timing_slots[] = {
+    {Py_tp_new, GSP_PY_SLOT(refuse)},
+    {Py_tp_dealloc, GSP_PY_SLOT(timing_free)},
+    {Py_tp_methods, timing_methods},
+    {Py_tp_getset, timing_fields},
+    {Py_tp_call, GSP_PY_SLOT(timing_call)},
+    {Py_tp_doc, (char[]){"One measurement: a context manager and a decorator."}},
+    {0, NULL},
+};
+
+static PyType_Spec timing_spec = {
+    .name = "gsprof._gsprof.Timing",
+    .basicsize = sizeof(struct timing),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = timing_slots,
+};
+
+/* ---------------------------------------------------------------------------- the recorder */
+
+static struct recorder *as_recorder(PyObject *object)
+{
+    return (struct recorder *)(void *)object;
+}
+
+static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    (void)args; /* for __init__ of who derives from it */
+    (void)kwargs;
+    const allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *self = alloc(type, 0);
+    if (!self) {
+        return NULL;
+    }
+    struct recorder *recorder = as_recorder(self);
+    recorder->series[TIMES] = PyDict_New();
+    recorder->series[VALUES] = PyDict_New();
+    recorder->named_type = PyObject_GetAttrString((PyObject *)type, "_series_type");
+    recorder->timing_type = PyObject_GetAttrString((PyObject *)type, "_timing_type");
+    recorder->number = atomic_fetch_add_explicit(&last_recorder, 1, memory_order_relaxed) + 1;
+    if (!recorder->series[TIMES] || !recorder->series[VALUES] || !recorder->named_type ||
+        !recorder->timing_type) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return self;
+}
+
+/* Lets go of a dictionary of series, and of what was started and not stopped: that holds its
+ * series, which holds it. */
+static void drop_series(PyObject *series)
+{
+    PyObject *all = series ? PyDict_Values(series) : NULL;
+    for (Py_ssize_t i = 0; all && i < PyList_Size(all); i++) {
+        struct named *named = as_named(PyList_GetItem(all, i));
+        while (named->open_count > 0) {
+            Py_DECREF((PyObject *)named->open[--named->open_count]);
+        }
+    }
+    Py_XDECREF(all);
+    Py_XDECREF(series);
+}
+
+static void recorder_free(PyObject *self)
+{
+    struct recorder *recorder = as_recorder(self);
+    PyTypeObject *type = Py_TYPE(self);
+    drop_series(recorder->series[TIMES]);
+    drop_series(recorder->series[VALUES]);
+    Py_XDECREF(recorder->named_type);
+    Py_XDECREF(recorder->timing_type);
+    Py_XDECREF(recorder->clock);
+    const freefunc release = (freefunc)(uintptr_t)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF((PyObject *)type);
+}
+
+/* A new series, in the dictionary too. */
+static PyObject *make_named(struct recorder *recorder, PyObject *series, PyObject *name)
+{
+    struct named *named = PyObject_New(struct named, (PyTypeObject *)(void *)recorder->named_type);
+    if (!named) {
+        return NULL;
+    }
+    memset((char *)named + offsetof(struct named, name), 0,
+           sizeof(*named) - offsetof(struct named, name));
+    named->name = name;
+    named->clock = recorder->clock;
+    named->timing_type = recorder->timing_type;
+    named->owner = recorder->number;
+    Py_INCREF(name);
+    Py_XINCREF(named->clock);
+    Py_INCREF(named->timing_type);
+    if (PyDict_SetItem(series, name, (PyObject *)named) != 0) {
+        Py_DECREF((PyObject *)named);
+        return NULL;
+    }
+    return (PyObject *)named;
+}
+
+/* A new reference to the series of that name; with make, to a new one when there is none.  NULL
+ * with an exception, or without one when there is none. */
+static struct named *find(struct recorder *recorder, enum kind kind, PyObject *name, bool make)
+{
+    if (gsp_unlikely(!PyUnicode_Check(name))) {
+        PyErr_SetString(PyExc_TypeError, "a name is a str");
+        return NULL;
+    }
+    LOCK(&recorder->mutex);
+    PyObject *found = PyDict_GetItemWithError(recorder->series[kind], name);
+    Py_XINCREF(found);
+    if (gsp_unlikely(!found) && make && !PyErr_Occurred()) {
+        found = make_named(recorder, recorder->series[kind], name);
+    }
+    UNLOCK(&recorder->mutex);
+    return as_named(found);
+}
+
+static PyObject *measure(PyObject *self, PyObject *name)
+{
+    struct named *named = find(as_recorder(self), TIMES, name, true);
+    if (!named) {
+        return NULL;
+    }
+    PyObject *timing = timing_new(named);
+    Py_DECREF((PyObject *)named);
+    return timing;
+}
+
+static PyObject *record(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_Format(PyExc_TypeError, "record(name, value) takes 2 arguments, not %zd", count);
+        return NULL;
+    }
+    const double value = PyFloat_AsDouble(args[1]);
+    if (value == -1.0 && PyErr_Occurred()) {
+        return NULL;
+    }
+    struct named *named = find(as_recorder(self), VALUES, args[0], true);
+    if (!named) {
+        return NULL;
+    }
+    const int64_t now_ns = gsp_now_ns();
+    LOCK(&named->mutex);
+    gsp_pyext__series_add(&named->series, value, now_ns, now_ns);
+    UNLOCK(&named->mutex);
+    Py_DECREF((PyObject *)named);
+    Py_RETURN_NONE;
+}
+
+/* Keeps the reference to the timing when it succeeds. */
+static int push(struct named *named, struct timing *timing)
+{
+    if (named->open_count == named->open_cap) {
+        const size_t cap = named->open_cap ? named->open_cap * 2 : 4;
+        struct timing **grown = realloc(named->open, cap * sizeof(struct timing *));
+        if (!grown) {
+            return -1;
+        }
+        named->open = grown;
+        named->open_cap = cap;
+    }
+    named->open[named->open_count++] = timing;
+    return 0;
+}
+
+static PyObject *start(PyObject *self, PyObject *name)
+{
+    struct named *named = find(as_recorder(self), TIMES, name, true);
+    PyObject *timing = named ? timing_new(named) : NULL;
+    if (!timing) {
+        Py_XDECREF((PyObject *)named);
+        return NULL;
+    }
+    int rc = -1;
+    if (named->open_count >= OPEN_MAX) {
+        PyErr_Format(PyExc_ValueError, "%R was started %d times and never stopped", name, OPEN_MAX);
+    } else if (timing_begin(as_timing(timing)) == 0) {
+        LOCK(&named->mutex);
+        rc = push(named, as_timing(timing));
+        UNLOCK(&named->mutex);
+        if (rc != 0) {
+            PyErr_NoMemory();
+        }
+    }
+    if (rc == 0) {
+        Py_DECREF((PyObject *)named);
+        Py_RETURN_NONE;
+    }
+    Py_DECREF(timing);
+    Py_DECREF((PyObject *)named);
+    return NULL;
+}
+
+/* The latest that this thread has started, out of the list; NULL: none. */
+static struct timing *pop(struct named *named)
+{
+    const uint32_t thread = thread_number();
+    struct timing *found = NULL;
+    LOCK(&named->mutex);
+    size_t i = named->open_count;
+    while (i > 0 && named->open[i - 1]->thread != thread) {
+        i--;
+    }
+    if (i > 0) {
+        found = named->open[i - 1];
+        memmove(named->open + i - 1, named->open + i,
+                (named->open_count - i) * sizeof(struct timing *));
+        named->open_count--;
+    }
+    UNLOCK(&named->mutex);
+    return found;
+}
+
+static PyObject *stop(PyObject *self, PyObject *name)
+{
+    struct named *named = find(as_recorder(self), TIMES, name, false);
+    if (!named && PyErr_Occurred()) {
+        return NULL;
+    }
+    struct timing *timing = named ? pop(named) : NULL;
+    if (!timing) {
+        PyErr_Format(PyExc_ValueError, "stop(%R) without start(%R) in this thread", name, name);
+        Py_XDECREF((PyObject *)named);
+        return NULL;
+    }
+    const int rc = timing_end(timing);
+    PyObject *result = rc == 0 ? timing_elapsed((PyObject *)timing, NULL) : NULL;
+    Py_DECREF((PyObject *)timing);
+    Py_DECREF((PyObject *)named);
+    return result;
+}
+
+static PyObject *add(PyObject *self, PyObject *args)
+{
+    PyObject *name = NULL;
+    double ms = 0;
+    long long began_ns = 0;
+    if (!PyArg_ParseTuple(args, "UdL", &name, &ms, &began_ns)) {
+        return NULL;
+    }
+    struct named *named = find(as_recorder(self), TIMES, name, true);
+    if (!named) {
+        return NULL;
+    }
+    add_time(named, &(struct timing){.began_ns = began_ns, .thread = thread_number()}, ms, 0);
+    Py_DECREF((PyObject *)named);
+    Py_RETURN_NONE;
+}
+
+/* --------------------------------------------------------------------- what was recorded */
+
+static int parse(PyObject *args, struct recorder *recorder, struct named **out)
+{
+    int kind = 0;
+    PyObject *name = NULL;
+    if (!PyArg_ParseTuple(args, "iU", &kind, &name)) {
+        return -1;
+    }
+    if (kind < 0 || kind >= KINDS) {
+        PyErr_SetString(PyExc_ValueError, "no such kind");
+        return -1;
+    }
+    *out = find(recorder, (enum kind)kind, name, false);
+    if (!*out && !PyErr_Occurred()) {
+        PyErr_SetObject(PyExc_KeyError, name);
+    }
+    return *out ? 0 : -1;
+}
+
+static PyObject *names(PyObject *self, PyObject *number)
+{
+    const long kind = PyLong_AsLong(number);
+    if (kind < 0 || kind >= KINDS) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_ValueError, "no such kind");
+        }
+        return NULL;
+    }
+    return PyDict_Keys(as_recorder(self)->series[kind]);
+}
+
+static PyObject *stats(PyObject *self, PyObject *args)
+{
+    struct named *named = NULL;
+    if (parse(args, as_recorder(self), &named) != 0) {
+        return NULL;
+    }
+    LOCK(&named->mutex);
+    struct gsp_series series = named->series;
+    const size_t open_count = named->open_count;
+    const uint32_t thread = named->thread;
+    const bool several = named->several;
+    UNLOCK(&named->mutex);
+    Py_DECREF((PyObject *)named);
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:L,s:L,s:n,s:I,s:O}", "count",
+        (unsigned long long)series.count, "nonfinite", (unsigned long long)series.nonfinite, "lost",
+        (unsigned long long)series.lost, "sum", series.sum, "mean", series.mean, "std",
+        gsp_pyext__series_std(&series), "min", series.min, "max", series.max, "last", series.last,
+        "self", series.self_sum, "outer", series.outer_sum, "first_ns", (long long)series.first_ns,
+        "last_ns", (long long)series.last_ns, "open", (Py_ssize_t)open_count, "thread",
+        (unsigned int)thread, "several", several ? Py_True : Py_False);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const int64_t x = ((const struct gsp_sample *)a)->at_ns;
+    const int64_t y = ((const struct gsp_sample *)b)->at_ns;
+    return (x > y) - (x < y);
+}
+
+static PyObject *samples(PyObject *self, PyObject *args)
+{
+    struct named *named = NULL;
+    if (parse(args, as_recorder(self), &named) != 0) {
+        return NULL;
+    }
+    LOCK(&named->mutex);
+    const size_t count = named->series.kept_count;
+    struct gsp_sample *copy = malloc((count + 1) * sizeof(*copy));
+    if (copy && count > 0) {
+        memcpy(copy, named->series.kept, count * sizeof(*copy));
+    }
+    UNLOCK(&named->mutex);
+    Py_DECREF((PyObject *)named);
+    if (!copy) {
+        return PyErr_NoMemory();
+    }
+    /* Nested times are added when they end, and a choice of values has no order at all. */
+    qsort(copy, count, sizeof(*copy), by_time);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        PyObject *pair = Py_BuildValue("Ld", (long long)copy[i].at_ns, copy[i].value);
+        if (!pair || PyList_SetItem(list, (Py_ssize_t)i, pair) != 0) {
+            Py_DECREF(list);
+            list = NULL;
+        }
+    }
+    free(copy);
+    return list;
+}
+
+/* A fresh dictionary in the place of the old one; what is measured just now ends in the old. */
+static PyObject *clear(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    struct recorder *recorder = as_recorder(self);
+    for (int kind = 0; kind < KINDS; kind++) {
+        PyObject *fresh = PyDict_New();
+        if (!fresh) {
+            return NULL;
+        }
+        LOCK(&recorder->mutex);
+        PyObject *old = recorder->series[kind];
+        recorder->series[kind] = fresh;
+        UNLOCK(&recorder->mutex);
+        drop_series(old);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_clock(PyObject *self, PyObject *clock)
+{
+    struct recorder *recorder = as_recorder(self);
+    PyObject *old = recorder->clock;
+    recorder->clock = clock == Py_None ? NULL : clock;
+    Py_XINCREF(recorder->clock);
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef recorder_methods[] = {
+    {"_measure", measure, METH_O, "measure(name) -> Timing\n\nA context manager and decorator."},
+    {"_record", GSP_PY_METHOD(record), METH_FASTCALL, "record(name, value)\n\nOne more number."},
+    {"_start", start, METH_O, "start(name)\n\nThe measurement of that name begins."},
+    {"_stop", stop, METH_O, "stop(name) -> float\n\nIt ends; milliseconds."},
+    {"_add", add, METH_VARARGS, "_add(name, ms, began_ns)\n\nA time that was taken elsewhere."},
+    {"_names", names, METH_O, "_names(kind) -> list\n\nAll, in the order of their first use."},
+    {"_stats", stats, METH_VARARGS, "_stats(kind, name) -> dict"},
+    {"_samples", samples, METH_VARARGS, "_samples(kind, name) -> list\n\n(ns, value), by time."},
+    {"_clear", clear, METH_NOARGS, "_clear()\n\nForgets everything."},
+    {"_set_clock", set_clock, METH_O, "_set_clock(clock)\n\nFor names that come new."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot recorder_slots[] = {
+    {Py_tp_new, GSP_PY_SLOT(recorder_new)},
+    {Py_tp_dealloc, GSP_PY_SLOT(recorder_free)},
+    {Py_tp_methods, recorder_methods},
+    {Py_tp_doc, (char[]){"Series of times and values by name."}},
+    {0, NULL},
+};
+
+static PyType_Spec recorder_spec = {
+    .name = "gsprof._gsprof.Recorder",
+    .basicsize = sizeof(struct recorder),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = recorder_slots,
+};
+
+/* ------------------------------------------------------------------------ two runs compared */
+
+/* The numbers of a list, or NULL with an exception. */
+static double *numbers_of(PyObject *list, size_t *count)
+{
+    const Py_ssize_t len = PyList_Size(list);
+    if (len < 0) {
+        return NULL;
+    }
+    double *numbers = malloc(((size_t)len + 1) * sizeof(*numbers));
+    if (!numbers) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < len; i++) {
+        numbers[i] = PyFloat_AsDouble(PyList_GetItem(list, i));
+    }
+    if (PyErr_Occurred()) {
+        free(numbers);
+        return NULL;
+    }
+    *count = (size_t)len;
+    return numbers;
+}
+
+static PyObject *contrast(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *lists[2] = {NULL, NULL};
+    Py_ssize_t rounds = 0;
+    double confidence = 0;
+    if (!PyArg_ParseTuple(args, "OOnd", &lists[0], &lists[1], &rounds, &confidence)) {
+        return NULL;
+    }
+    size_t counts[2] = {0, 0};
+    double *first = numbers_of(lists[0], &counts[0]);
+    double *second = first ? numbers_of(lists[1], &counts[1]) : NULL;
+    PyObject *result = NULL;
+    if (second && (counts[0] < 2 || counts[1] < 2 || rounds < 1)) {
+        PyErr_SetString(PyExc_ValueError, "two values on either side are the least");
+    } else if (second) {
+        struct gsp_contrast out = {0};
+        const double *const values[2] = {first, second};
+        PyThreadState *state = PyEval_SaveThread();
+        const bool ok =
+            gsp_pyext__series_contrast(values, counts, (size_t)rounds, confidence, &out);
+        PyEval_RestoreThread(state);
+        PyObject *exact = out.is_exact ? Py_True : Py_False;
+        result = ok ? Py_BuildValue("(dddO)", out.low, out.high, out.p, exact) : PyErr_NoMemory();
+    }
+    free(first);
+    free(second);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"contrast", contrast, METH_VARARGS,
+     "contrast(a, b, rounds, confidence) -> (low, high, p, exact)\n\nThe difference of two means."},
+    {NULL, NULL, 0, NULL},
+};
+
+int gsp_pyext__timer_add(PyObject *module)
+{
+    PyObject *recorder = PyType_FromSpec(&recorder_spec);
+    PyObject *timing = PyType_FromSpec(&timing_spec);
+    PyObject *series = PyType_FromSpec(&named_spec);
+    int rc = -1;
+    if (recorder && timing && series && PyModule_AddFunctions(module, functions) == 0 &&
+        PyObject_SetAttrString(recorder, "_series_type", series) == 0 &&
+        PyObject_SetAttrString(recorder, "_timing_type", timing) == 0 &&
+        PyObject_SetAttrString(module, "Timing", timing) == 0) {
+        rc = PyObject_SetAttrString(module, "Recorder", recorder);
+    }
+    Py_XDECREF(recorder);
+    Py_XDECREF(timing);
+    Py_XDECREF(series);
+    return rc;
+}
