@@ -19,9 +19,9 @@ line = open(sys.argv[1]).read()
 os.environ.pop("GSPROF", None)
 took = []
 for _ in range(200):
-    began = time.perf_counter_ns()
+    began = time.thread_time_ns()
     exec(compile(line, "gsprof.pth", "exec"))
-    took.append(time.perf_counter_ns() - began)
+    took.append(time.thread_time_ns() - began)
 print(max(took[0], sorted(took)[100]) / 1e6)
 """
 

@@ -80,6 +80,15 @@ static uint32_t name_id(struct gsp_pyext *state, PyObject *text, uint32_t genera
 #endif
 }
 
+/* The innermost of these that has not ended; borrowed. */
+static struct span *open_one(struct span *span)
+{
+    while (span && span->depth == 0) {
+        span = span->parent;
+    }
+    return span;
+}
+
 /* A new reference to the innermost span of this context that has not ended; NULL: none. */
 static struct span *innermost(struct gsp_pyext *state)
 {
@@ -92,13 +101,9 @@ static struct span *innermost(struct gsp_pyext *state)
         Py_DECREF(value);
         return NULL;
     }
-    struct span *span = (struct span *)(void *)value;
-    while (span && span->depth == 0) {
-        struct span *parent = span->parent;
-        Py_XINCREF((PyObject *)parent);
-        Py_DECREF((PyObject *)span);
-        span = parent;
-    }
+    struct span *span = open_one((struct span *)(void *)value);
+    Py_XINCREF((PyObject *)span);
+    Py_XDECREF(value);
     return span;
 }
 
@@ -161,6 +166,16 @@ static PyObject *span_enter(PyObject *self, PyObject *unused)
     return self;
 }
 
+static void forget_parent(struct span *span)
+{
+#ifdef GSP_FREE_THREADED
+    /* A thread that has inherited the context may just be looking for its own. */
+    (void)span;
+#else
+    Py_CLEAR(span->parent);
+#endif
+}
+
 /* What leaves a span by an exception says so. */
 static void note_error(struct span *span, PyObject *type)
 {
@@ -198,14 +213,13 @@ static PyObject *span_exit(PyObject *self, PyObject *const *args, Py_ssize_t cou
     struct gsp_pyext *state = gsp_pyext__state(span->module);
     PyObject *current = NULL;
     if (PyContextVar_Get(state->current, NULL, &current) == 0 && current == self) {
-        struct span *outer = innermost(state);
-        make_innermost(state, outer);
-        Py_XDECREF((PyObject *)outer);
-        Py_CLEAR(span->parent);
+        make_innermost(state, open_one(span->parent));
+        forget_parent(span);
     }
     PyErr_Clear();
     Py_XDECREF(current);
-    if (span->generation == generation_now() && spans_on(span->module, state)) {
+    /* A row that nobody wants any more is refused by the agent. */
+    if (span->generation == generation_now()) {
         PyObject *const *error = count == 3 && args[0] != Py_None ? args : NULL;
         if (error) {
             note_error(span, error[0]);

@@ -183,11 +183,14 @@ def main():
         pass
     print(json.dumps({"pid": os.getpid(), "child": child, "file": gsprof.__file__}), flush=True)
 
-    # A thread that writes on while the interpreter goes down.
+    # A thread that writes on while the interpreter goes down.  It may have got the place of one
+    # that has ended, whose rows it must not push out.
     def on():
-        while True:
+        for _ in range(2000):
             with gsprof.span("daemon"):
                 pass
+        while True:
+            gsprof.current_span()
 
     threading.Thread(target=on, daemon=True).start()
     sys.stdin.read(1)
