@@ -67,11 +67,22 @@ static int show(const struct gsp_remote *remote, const struct gsp_body *body, co
     return rc < 0 ? gsp_remote_fail(remote, &err) : 0;
 }
 
+/* Of "KEY=VALUE" alone, the key: what was changed is shown, and not all the rest. */
+static const char *key_of(char *const *words, struct gsp_buf *key)
+{
+    const char *equals = words[0] && !words[1] ? strchr(words[0], '=') : NULL;
+    if (!equals)
+        return NULL;
+    gsp_buf_put(key, words[0], (size_t)(equals - words[0]));
+    return gsp_buf_cstr(key);
+}
+
 static int run(const struct gsp_parsed *parsed)
 {
     const struct config_opts *opts = parsed->opts;
     struct gsp_remote remote = {0};
     struct gsp_body *answer = NULL;
+    gsp_auto_buf key = {0};
     char *const *words = parsed->args;
     const char *address = NULL;
     /* "gsprof config KEY=VALUE" is this machine's. */
@@ -88,7 +99,8 @@ static int run(const struct gsp_parsed *parsed)
     else if (status == 0)
         status = change(&remote, words, &answer);
     if (status == 0)
-        status = opts->json ? gsp_remote_put_json(&remote) : show(&remote, answer, prefix);
+        status = opts->json ? gsp_remote_put_json(&remote)
+                            : show(&remote, answer, prefix ? prefix : key_of(words, &key));
     gsp_body_free(answer);
     gsp_remote_close(&remote);
     return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -145,11 +146,26 @@ static int make_start(const struct http_opts *opts, struct gsp_buf *out, struct 
     return rc;
 }
 
+/* A mistyped pid would else be seen when the session is over. */
+static void warn_missing(const struct gsp_remote *remote, const struct gsp_body *body)
+{
+    struct gsp_body_ints pids = {0};
+    struct gsp_term term;
+    gsp_term_init(&term, STDERR_FILENO, remote->parsed->globals.color);
+    if (gsp_body_ints(body, "missing_pids", 1, INT32_MAX, &pids, NULL) == 1) {
+        for (size_t i = 0; i < pids.count; i++)
+            gsp_term_line(&term, "gsprof: warning: there is no process %d, so no values of it",
+                          (int)pids.at[i]);
+    }
+    free(pids.at);
+}
+
 /* What the server says it did, and the file, on lines for people. */
 static int say_done(const struct gsp_remote *remote, const struct gsp_body *body)
 {
     struct gsp_sv message = {0};
     struct gsp_sv file = {0};
+    struct gsp_sv folder = {0};
     struct gsp_err err = {0};
     gsp_auto_buf text = {0};
     if (remote->parsed->globals.quiet)
@@ -163,10 +179,15 @@ static int say_done(const struct gsp_remote *remote, const struct gsp_body *body
     if (has_file == 1 && file.len &&
         !(message.len >= file.len && memmem(message.p, message.len, file.p, file.len))) {
         gsp_buf_puts(&text, ": ");
+        if (gsp_body_text(body, "output_dir", &folder, NULL) == 1 && folder.len) {
+            gsp_buf_term(&text, folder);
+            gsp_buf_putc(&text, '/');
+        }
         gsp_buf_term(&text, file);
     }
     gsp_buf_putc(&text, '\n');
     int rc = gsp_cli_put_text(NULL, false, &text, &err);
+    warn_missing(remote, body);
     if (rc == GSP_OK)
         rc = gsp_remote_show_sessions(remote, body, "stopped", &err);
     return rc < 0 ? gsp_remote_fail(remote, &err) : 0;

@@ -96,26 +96,27 @@ static int apply_flags(const struct serve_opts *opts, struct gsp_settings *setti
                        struct gsp_err *err)
 {
     const struct {
+        const char *name;
         const char *setting;
         const char *value;
     } flags[] = {
-        {"bind", opts->bind},
-        {"port", opts->port},
-        {"socket", opts->socket_path},
-        {"sample_rate", opts->freq},
-        {"output_dir", opts->output_dir},
-        {"state_dir", opts->state_dir},
-        {"token_file", opts->token_file},
-        {"allow_control", opts->allow_control ? "true" : NULL},
+        {"bind", "bind", opts->bind},
+        {"port", "port", opts->port},
+        {"socket", "socket", opts->socket_path},
+        {"freq", "sample_rate", opts->freq},
+        {"output-dir", "output_dir", opts->output_dir},
+        {"state-dir", "state_dir", opts->state_dir},
+        {"token-file", "token_file", opts->token_file},
+        {"allow-control", "allow_control", opts->allow_control ? "true" : NULL},
     };
     for (size_t i = 0; i < GSP_COUNT(flags); i++) {
         int row = gsp_setting_find(gsp_sv_of(flags[i].setting));
         if (!flags[i].value || row < 0)
             continue;
-        int rc =
-            gsp_setting_set(settings, (size_t)row, gsp_sv_of(flags[i].value), GSP_FROM_FLAG, err);
-        if (rc < 0)
-            return rc;
+        struct gsp_err why = {0};
+        if (gsp_setting_set(settings, (size_t)row, gsp_sv_of(flags[i].value), GSP_FROM_FLAG, &why) <
+            0)
+            return gsp_err_set(err, GSP_E_USAGE, 0, "--%s: %.200s", flags[i].name, why.msg);
     }
     return GSP_OK;
 }
@@ -228,7 +229,9 @@ static void wait_for_end(const struct gsp_parsed *parsed, struct gsp_daemon *dae
         struct gsp_err err = {0};
         if (sigwait(signals, &number) != 0 || number != SIGHUP)
             return;
-        if (load(parsed->opts, &settings, &err) == GSP_OK)
+        int rc = load(parsed->opts, &settings, &err);
+        gsp_daemon_note_settings(daemon, rc < 0 ? err.msg : "");
+        if (rc == GSP_OK)
             gsp_daemon_reload(daemon, &settings);
         else
             gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);

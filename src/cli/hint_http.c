@@ -57,8 +57,13 @@ static void hint_nobody(const struct gsp_hint_context *context, struct gsp_hint 
                  "gsprof serve --bind 0.0.0.0%s --token-file FILE", port);
 }
 
-static void hint_refused(const struct gsp_hint_context *context, struct gsp_hint *out)
+static void hint_refused(const struct gsp_err *err, const struct gsp_hint_context *context,
+                         struct gsp_hint *out)
 {
+    if (err->code == GSP_E_NOPROC) {
+        gsp_hint_add(out, "on that machine: what runs", "gsprof list");
+        return;
+    }
     if (context->server_hint && context->server_hint[0])
         put_safe(out->why, sizeof(out->why), context->server_hint);
     switch (context->server_status) {
@@ -70,6 +75,16 @@ static void hint_refused(const struct gsp_hint_context *context, struct gsp_hint
         gsp_hint_add(out, "the file that serve was started with", "gsprof %s %s --token-file FILE",
                      context->command ? context->command : "http-status", context->server);
         gsp_hint_add(out, "for all commands of this shell", "export GSPROF_TOKEN=...");
+        break;
+    case 400:
+        if (context->command && strcmp(context->command, "config") == 0)
+            gsp_hint_add(out, "all settings", "gsprof config %s", context->server);
+        else if (context->command && strncmp(context->command, "http-", 5) == 0)
+            gsp_hint_add(out, "", "gsprof %s --help", context->command);
+        break;
+    case 403:
+        if (strstr(out->why, "--allow-control"))
+            gsp_hint_add(out, "on that machine", "gsprof serve --allow-control");
         break;
     case 404:
         gsp_hint_add(out, "all sessions", "gsprof http-sessions %s", context->server);
@@ -89,7 +104,7 @@ void gsp_hint__http(const struct gsp_err *err, const struct gsp_hint_context *co
 {
     snprintf(out->what, sizeof(out->what), "%s", err->msg);
     if (context->server_status)
-        hint_refused(context, out);
+        hint_refused(err, context, out);
     else if (err->code == GSP_E_NOPROC)
         hint_nobody(context, out);
     else if (err->code == GSP_E_TIMEOUT)

@@ -7,7 +7,12 @@
 #include "cli/remote.h"
 #include "cli/rows_out.h"
 
-#define DEPTH_MAX 3U
+#define DEPTH_MAX        3U
+/* Less of a setting's meaning tells nothing. */
+#define SETTING_TEXT_MIN 24U
+/* "2026-01-31T23:54:00.123+01:00": where the parts end that people want to see. */
+#define DATE_LEN         10U
+#define SECONDS_LEN      19U
 
 struct members {
     struct gsp_made_rows *made;
@@ -85,10 +90,14 @@ static int add_source(void *ctx, const struct gsp_body *item)
     return GSP_OK;
 }
 
-static int put_rows(const struct gsp_remote *remote, struct gsp_made_rows *made,
-                    struct gsp_err *err)
+/* whole and text_min: as struct gsp_rows_dest has them. */
+static int put_rows(const struct gsp_remote *remote, struct gsp_made_rows *made, unsigned whole,
+                    unsigned text_min, struct gsp_err *err)
 {
-    struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE, .color = remote->parsed->globals.color};
+    struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE,
+                                 .color = remote->parsed->globals.color,
+                                 .whole = whole,
+                                 .text_min = text_min};
     return gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
 }
 
@@ -106,7 +115,7 @@ int gsp_remote_show_members(const struct gsp_remote *remote, const struct gsp_bo
     add_members(&members, body, (struct gsp_sv){0}, 0);
     rc = gsp_body_each(body, "sources", add_source, &members, err);
     if (rc >= 0)
-        rc = put_rows(remote, members.made, err);
+        rc = put_rows(remote, members.made, 1, 0, err);
     gsp_rows_free(gsp_made_rows_get(members.made));
     return rc;
 }
@@ -149,10 +158,10 @@ static int add_setting(void *ctx, const struct gsp_body *item)
     int has_mutable = gsp_body_bool(item, "mutable", &is_mutable, NULL);
     gsp_made_text(settings->made, text_of(item, "name"));
     gsp_made_text(settings->made, gsp_buf_sv(&value));
-    gsp_made_text(settings->made, text_of(item, "type"));
-    gsp_made_text(settings->made, text_of(item, "origin"));
-    gsp_made_text(settings->made, gsp_sv_of(has_mutable == 1 && is_mutable ? "now" : "at start"));
     gsp_made_text(settings->made, text_of(item, "description"));
+    gsp_made_text(settings->made, gsp_sv_of(has_mutable == 1 && is_mutable ? "now" : "at start"));
+    gsp_made_text(settings->made, text_of(item, "origin"));
+    gsp_made_text(settings->made, text_of(item, "type"));
     return GSP_OK;
 }
 
@@ -162,10 +171,10 @@ int gsp_remote_show_settings(const struct gsp_remote *remote, const struct gsp_b
     static const struct gsp_rows_column COLUMNS[] = {
         {"setting", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
         {"value", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
-        {"type", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
-        {"from", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
-        {"changes", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
         {"meaning", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"changes", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"from", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"type", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
     struct settings settings = {.prefix = prefix};
     int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &settings.made, err);
@@ -174,7 +183,7 @@ int gsp_remote_show_settings(const struct gsp_remote *remote, const struct gsp_b
     rc = gsp_body_each(body, name, add_setting, &settings, err);
     int found = rc;
     if (rc > 0)
-        rc = put_rows(remote, settings.made, err);
+        rc = put_rows(remote, settings.made, 1, SETTING_TEXT_MIN, err);
     gsp_rows_free(gsp_made_rows_get(settings.made));
     return rc < 0 ? rc : found;
 }
@@ -182,36 +191,71 @@ int gsp_remote_show_settings(const struct gsp_remote *remote, const struct gsp_b
 struct sessions {
     struct gsp_made_rows *made;
     size_t count;
+    bool has_notes; /* a label or an error somewhere: else there is no column for them */
 };
+
+/* What stands behind a session: why it failed, else its labels. */
+static void put_note(const struct gsp_body *item, struct gsp_buf *out)
+{
+    gsp_auto_buf labels = {0};
+    struct gsp_sv error = text_of(item, "error");
+    int has_labels = gsp_body_object(item, "labels", &labels, NULL);
+    if (error.len)
+        gsp_buf_putsv(out, error);
+    else if (has_labels == 1 && labels.len > 2)
+        gsp_buf_putsv(out, gsp_buf_sv(&labels));
+}
+
+static int look_for_notes(void *ctx, const struct gsp_body *item)
+{
+    struct sessions *sessions = ctx;
+    gsp_auto_buf note = {0};
+    put_note(item, &note);
+    sessions->has_notes = sessions->has_notes || note.len;
+    sessions->count++;
+    return GSP_OK;
+}
+
+/* A time to the second, as the server's clock has it; without the date if that is known. */
+static void put_time(struct gsp_made_rows *made, struct gsp_sv time, struct gsp_sv same_day)
+{
+    char text[SECONDS_LEN + 1];
+    const char *shown = text;
+    if (time.len < SECONDS_LEN || time.p[DATE_LEN] != 'T') {
+        gsp_made_text(made, time.len ? time : gsp_sv_of(""));
+        return;
+    }
+    memcpy(text, time.p, SECONDS_LEN);
+    text[DATE_LEN] = ' ';
+    text[SECONDS_LEN] = '\0';
+    if (same_day.len >= DATE_LEN && memcmp(time.p, same_day.p, DATE_LEN) == 0)
+        shown = text + DATE_LEN + 1;
+    gsp_made_text(made, gsp_sv_of(shown));
+}
 
 static int add_session(void *ctx, const struct gsp_body *item)
 {
     struct sessions *sessions = ctx;
     double frames = -1;
     bool active = false;
-    gsp_auto_buf labels = {0};
-    struct gsp_sv error = text_of(item, "error");
+    gsp_auto_buf note = {0};
     /* What has another type than it should is not shown; the rest is. */
     int has_state = gsp_body_bool(item, "is_active", &active, NULL);
     int has_frames = gsp_body_f64(item, "frame_count", &frames, NULL);
-    int has_labels = gsp_body_object(item, "labels", &labels, NULL);
     gsp_made_text(sessions->made, text_of(item, "name"));
     if (has_state == 1 && active)
         gsp_made_text(sessions->made, gsp_sv_of("active"));
     else
-        gsp_made_text(sessions->made, gsp_sv_of(error.len ? "failed" : "done"));
-    gsp_made_text(sessions->made, text_of(item, "start_time"));
-    gsp_made_text(sessions->made, text_of(item, "end_time"));
+        gsp_made_text(sessions->made, gsp_sv_of(text_of(item, "error").len ? "failed" : "done"));
+    put_time(sessions->made, text_of(item, "start_time"), (struct gsp_sv){0});
+    put_time(sessions->made, text_of(item, "end_time"), text_of(item, "start_time"));
     gsp_made_i64(sessions->made,
                  has_frames == 1 && frames >= 0 && frames < 1e15 ? (int64_t)frames : INT64_MIN);
     gsp_made_text(sessions->made, text_of(item, "output_file"));
-    if (error.len)
-        gsp_made_text(sessions->made, error);
-    else if (has_labels == 1 && labels.len > 2)
-        gsp_made_text(sessions->made, gsp_buf_sv(&labels));
-    else
-        gsp_made_text(sessions->made, (struct gsp_sv){0});
-    sessions->count++;
+    if (sessions->has_notes) {
+        put_note(item, &note);
+        gsp_made_text(sessions->made, note.len ? gsp_buf_sv(&note) : gsp_sv_of(""));
+    }
     return GSP_OK;
 }
 
@@ -228,12 +272,16 @@ int gsp_remote_show_sessions(const struct gsp_remote *remote, const struct gsp_b
         {"labels", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
     struct sessions sessions = {0};
-    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &sessions.made, err);
+    int rc = gsp_body_each(body, name, look_for_notes, &sessions, err);
+    if (rc < 0 || !sessions.count)
+        return rc < 0 ? rc : 0;
+    const size_t columns = GSP_COUNT(COLUMNS) - (sessions.has_notes ? 0 : 1);
+    rc = gsp_made_rows_new(COLUMNS, columns, &sessions.made, err);
     if (rc < 0)
         return rc;
     rc = gsp_body_each(body, name, add_session, &sessions, err);
-    if (rc >= 0 && sessions.count > 0)
-        rc = put_rows(remote, sessions.made, err);
+    if (rc >= 0)
+        rc = put_rows(remote, sessions.made, 5, 0, err); /* from the name to the frames */
     gsp_rows_free(gsp_made_rows_get(sessions.made));
-    return rc < 0 ? rc : sessions.count > 0;
+    return rc < 0 ? rc : 1;
 }

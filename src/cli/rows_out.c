@@ -71,8 +71,11 @@ static int show_table(struct gsp_rows *rows, const struct gsp_rows_dest *dest, s
     struct gsp_term term;
     struct gsp_rows_table *table = NULL;
     gsp_term_init(&term, STDOUT_FILENO, dest->color);
-    struct gsp_rows_table_opts opts = {
-        .width = term.is_tty ? term.width : 0, .color = term.color, .vertical = dest->vertical};
+    struct gsp_rows_table_opts opts = {.width = term.is_tty ? term.width : 0,
+                                       .color = term.color,
+                                       .vertical = dest->vertical,
+                                       .whole = dest->whole,
+                                       .text_min = dest->text_min};
     int rc = gsp_rows_table_new(rows, &opts, &table, err);
     if (rc < 0)
         return rc;

@@ -27,6 +27,8 @@ struct gsp_rows_dest {
     const char *color; /* as --color has it */
     bool force;        /* replace the file */
     bool vertical;     /* a table with one value a line */
+    unsigned whole;    /* of a table, as struct gsp_rows_table_opts has them */
+    unsigned text_min;
 };
 
 /* "table", "json", ...; NULL past the last. */

@@ -11,9 +11,39 @@
 #include "cli/made_rows.h"
 #include "cli/rows_out.h"
 #include "export/plot.h"
+#include "http/body.h"
 
 #define NUMBERS   8U
 #define CELL_SIZE 16U
+
+/* What is not nothing, in words: "frames lost 3, gaps 1". */
+static void put_losses(const struct gsp_buf *losses, struct gsp_buf *out)
+{
+    struct gsp_body *body = NULL;
+    gsp_auto_buf words = {0};
+    gsp_auto_buf value = {0};
+    struct gsp_sv name = {0};
+    if (!losses->len)
+        return;
+    if (gsp_body_read(gsp_buf_sv(losses), &body, NULL) < 0) {
+        gsp_buf_puts(out, "; losses cannot be read");
+        return;
+    }
+    for (size_t i = 0; gsp_body_member(body, i, &name, &value); i++) {
+        if (!gsp_sv_eq(gsp_buf_sv(&value), gsp_sv_of("0")) &&
+            !gsp_sv_eq(gsp_buf_sv(&value), gsp_sv_of("0.0"))) {
+            gsp_buf_puts(&words, words.len ? ", " : "");
+            for (size_t k = 0; k < name.len; k++)
+                gsp_buf_putc(&words, name.p[k] == '_' ? ' ' : name.p[k]);
+            gsp_buf_putc(&words, ' ');
+            gsp_buf_putsv(&words, gsp_buf_sv(&value));
+        }
+        gsp_buf_clear(&value);
+    }
+    gsp_buf_puts(out, "; ");
+    gsp_buf_term(out, words.len ? gsp_buf_sv(&words) : gsp_sv_of("nothing lost"));
+    gsp_body_free(body);
+}
 
 void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out)
 {
@@ -24,7 +54,7 @@ void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out)
         gsp_buf_term(out, gsp_sv_of(data->host));
     }
     if (data->start_time[0]) {
-        gsp_buf_puts(out, ", ");
+        gsp_buf_puts(out, "\n");
         gsp_buf_term(out, gsp_sv_of(data->start_time));
         gsp_buf_puts(out, " to ");
         gsp_buf_term(out, gsp_sv_of(data->end_time));
@@ -39,10 +69,7 @@ void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out)
             gsp_fmt_duration((int64_t)(seconds * (double)GSP_NS_PER_S), length, sizeof(length)));
     if (isfinite(data->frequency_ms))
         gsp_buf_printf(out, ", one every %.6g ms", data->frequency_ms);
-    if (data->losses.len) {
-        gsp_buf_puts(out, "; losses ");
-        gsp_buf_term(out, gsp_buf_sv(&data->losses));
-    }
+    put_losses(&data->losses, out);
     if (data->timeless)
         gsp_buf_printf(out, "; %llu frames have no time", (unsigned long long)data->timeless);
     if (data->series_lost)
@@ -110,8 +137,8 @@ static bool is_wanted(const struct gsp_session_row *row, const char *metrics)
 
 static void put_numbers(const struct gsp_session_row *row, char cells[NUMBERS][CELL_SIZE])
 {
-    const double numbers[NUMBERS] = {row->mean, row->std, row->min, row->p50,
-                                     row->p95,  row->p99, row->max, row->integral};
+    const double numbers[NUMBERS] = {row->mean, row->max, row->p50, row->p95,
+                                     row->p99,  row->min, row->std, row->integral};
     for (size_t i = 0; i < NUMBERS; i++)
         put_number(numbers[i], cells[i]);
 }
@@ -136,8 +163,9 @@ static void add_row(struct gsp_made_rows *made, const struct gsp_session_row *ro
 int gsp_stat_table(const struct gsp_session_data *data, const char *metrics, const char *color,
                    struct gsp_err *err)
 {
-    static const char *const NAMES[] = {"metric", "device", "mean", "std",  "min",   "p50",
-                                        "p95",    "p99",    "max",  "unit", "total", "of"};
+    /* In the order of what is missed most: a narrow terminal leaves out the last ones. */
+    static const char *const NAMES[] = {"metric", "device", "mean", "max",  "p50",   "p95",
+                                        "p99",    "min",    "std",  "unit", "total", "of"};
     struct gsp_rows_column columns[GSP_COUNT(NAMES)];
     size_t widths[NUMBERS] = {0};
     struct gsp_made_rows *made = NULL;
@@ -158,7 +186,7 @@ int gsp_stat_table(const struct gsp_session_data *data, const char *metrics, con
         if (is_wanted(&row, metrics))
             add_row(made, &row, widths);
     }
-    struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE, .color = color};
+    struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE, .color = color, .whole = 1};
     rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
     gsp_rows_free(gsp_made_rows_get(made));
     return rc;

@@ -47,8 +47,8 @@ int gsp_client_endpoint(const char *word, struct gsp_buf *out, struct gsp_err *e
     return gsp_buf_cstr(out) ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
 }
 
-/* HTTP statuses that mean more than "failed", as our errors. */
-static int code_of(int status)
+/* HTTP statuses that mean more than "failed", as our errors.  Of 404 there are two. */
+static int code_of(int status, const char *name)
 {
     static const struct {
         int status;
@@ -58,6 +58,8 @@ static int code_of(int status)
         {405, GSP_E_USAGE}, {409, GSP_E_EXISTS}, {413, GSP_E_LIMIT},   {422, GSP_E_USAGE},
         {429, GSP_E_LIMIT}, {501, GSP_E_NOTSUP}, {504, GSP_E_TIMEOUT},
     };
+    if (strcmp(name, gsp_err_name(GSP_E_NOPROC)) == 0)
+        return GSP_E_NOPROC;
     for (size_t i = 0; i < GSP_COUNT(CODES); i++) {
         if (CODES[i].status == status)
             return CODES[i].code;
@@ -97,7 +99,7 @@ static int refused(const struct gsp_client_call *call, const struct gsp_http_rep
     char message[200] = "";
     refusal->status = reply->status;
     if (read_refusal(gsp_buf_sv(&reply->body), refusal, message, sizeof(message)))
-        return gsp_err_set(err, code_of(reply->status), 0, "%s", message);
+        return gsp_err_set(err, code_of(reply->status, refusal->code), 0, "%s", message);
     /* Other servers listen at ports too. */
     return gsp_err_set(err, GSP_E_FORMAT, 0,
                        "%.120s answers %s with %d, and not as gsprof serve does", call->endpoint,

@@ -35,7 +35,8 @@ static int make_folder(const char *path, mode_t mode, struct gsp_err *err)
         if (mkdir(part, mode) < 0 && errno != EEXIST) {
             const int sys = errno;
             return gsp_err_set(err, sys == ENOTDIR ? GSP_E_NOFILE : GSP_E_NOWRITE, sys,
-                               "%.150s: %s", part, strerror(sys)); /* NOLINT(concurrency-*) */
+                               "cannot make the folder %.150s: %s", part,
+                               strerror(sys)); /* NOLINT(concurrency-*) */
         }
     }
     return GSP_OK;
@@ -77,9 +78,12 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
     gsp_auto_buf text = {0};
     if (!path[0])
         return GSP_OK;
-    int rc = gsp_file_read(path, TOKEN_BYTES_MAX, &text, err);
-    if (rc < 0)
+    struct gsp_err why = {0};
+    int rc = gsp_file_read(path, TOKEN_BYTES_MAX, &text, &why);
+    if (rc < 0) {
+        gsp_err_fill(err, rc, why.sys, "the token cannot be read: %.200s", why.msg);
         return rc;
+    }
     size_t len = 0;
     while (len < text.len && text.p[len] > ' ' && text.p[len] < 127)
         len++;
@@ -88,7 +92,8 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
             len = 0;
     }
     if (!len)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%.150s must hold one word", path);
+        return gsp_err_set(err, GSP_E_USAGE, 0,
+                           "the token is one word, and %.150s holds none or several", path);
     daemon->token = gsp_sv_dup((struct gsp_sv){text.p, len});
     return daemon->token ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the token");
 }
@@ -281,6 +286,14 @@ void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings *set
     }
     daemon->settings_changed = true;
     pthread_cond_broadcast(&daemon->changed);
+    pthread_mutex_unlock(&daemon->lock);
+    gsp_daemon__touch(daemon);
+}
+
+void gsp_daemon_note_settings(struct gsp_daemon *daemon, const char *why)
+{
+    pthread_mutex_lock(&daemon->lock);
+    snprintf(daemon->settings_error, sizeof(daemon->settings_error), "%s", why);
     pthread_mutex_unlock(&daemon->lock);
     gsp_daemon__touch(daemon);
 }

@@ -30,5 +30,7 @@ void gsp_daemon_close(struct gsp_daemon *daemon); /* NULL does nothing */
 
 /* The settings that can change while the daemon runs, anew. */
 void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings *settings);
+/* Why new settings could not be taken, for /status; "": they were. */
+void gsp_daemon_note_settings(struct gsp_daemon *daemon, const char *why);
 
 uint16_t gsp_daemon_port(const struct gsp_daemon *daemon);

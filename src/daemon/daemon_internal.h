@@ -56,6 +56,7 @@ struct gsp_daemon {
     pthread_mutex_t watch_lock; /* held while watched is made anew; taken before all others */
     pthread_mutex_t lock;       /* of all below, where not atomic */
     pthread_cond_t changed;
+    char settings_error[240]; /* why the last SIGHUP changed nothing; "": it did */
     struct gsp_source_state sources[GSP_SOURCES_MAX];
     size_t source_count;
     int32_t *watched; /* processes to look at */

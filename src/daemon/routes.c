@@ -199,8 +199,29 @@ static int status_of(const struct gsp_err *err)
     return gsp_err_http_status(err->code);
 }
 
+/* What to do about an error that nobody knows more of. */
+static const char *usual_hint(int code)
+{
+    static const struct {
+        int code;
+        const char *hint;
+    } HINTS[] = {
+        {GSP_E_USAGE, "GET /openapi.json tells what each request takes"},
+        {GSP_E_NOPROC, "gsprof list shows the processes that can be looked at"},
+        {GSP_E_PERM, "gsprof doctor tells what is permitted here"},
+        {GSP_E_NOTSUP, "gsprof doctor tells what works here"},
+        {GSP_E_NOWRITE, "GET /status tells the output folder, and which files are tried again"},
+    };
+    for (size_t i = 0; i < GSP_COUNT(HINTS); i++) {
+        if (HINTS[i].code == code)
+            return HINTS[i].hint;
+    }
+    return NULL;
+}
+
 void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint)
 {
+    hint = hint ? hint : usual_hint(err->code);
     gsp_http_fail(answer, status_of(err), gsp_err_name(err->code),
                   err->msg[0] ? err->msg : gsp_err_text(err->code), hint);
 }

@@ -87,7 +87,7 @@ static bool change(struct gsp_settings *settings, struct gsp_sv name, struct gsp
         return false;
     }
     if (gsp_setting_set(settings, (size_t)i, value, GSP_FROM_REQUEST, &err) < 0) {
-        gsp_routes__fail(answer, &err, NULL);
+        gsp_routes__fail(answer, &err, "GET /config tells what each setting takes");
         return false;
     }
     return true;

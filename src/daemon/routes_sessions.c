@@ -87,6 +87,7 @@ struct start {
     struct gsp_buf labels;
     struct gsp_body_ints pids;
     int32_t *pids32;
+    bool bad_name; /* the name is why it cannot be */
 };
 
 static void start_free(struct start *start)
@@ -117,6 +118,7 @@ static int read_name(const struct gsp_body *body, const char *key, char out[256]
 static int read_start(const struct gsp_body *body, struct start *out, struct gsp_err *err)
 {
     int rc = read_name(body, "name", out->name, err);
+    out->bad_name = rc < 0;
     if (rc == 1)
         out->order.name = out->name;
     if (rc >= 0)
@@ -165,7 +167,20 @@ static int record_stacks(struct gsp_daemon *daemon, const struct start *start,
     return GSP_OK;
 }
 
-static void tell_started(const struct gsp_session *session, struct gsp_http_answer *answer)
+/* Processes that are not there have no values; nobody should wait for them. */
+static void put_missing(struct gsp_json *json, const struct start *start)
+{
+    gsp_json_key(json, "missing_pids");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < start->order.pid_count; i++) {
+        if (!gsp_targets_runs(start->pids32[i]))
+            gsp_json_i64(json, start->pids32[i]);
+    }
+    gsp_json_arr_end(json);
+}
+
+static void tell_started(const struct gsp_daemon *daemon, const struct start *start,
+                         const struct gsp_session *session, struct gsp_http_answer *answer)
 {
     struct gsp_json json;
     gsp_auto_buf text = {0};
@@ -176,6 +191,8 @@ static void tell_started(const struct gsp_session *session, struct gsp_http_answ
     gsp_json_put_sv(&json, "message", gsp_buf_sv(&text));
     gsp_json_put_str(&json, "name", session->name);
     gsp_json_put_str(&json, "output_file", session->file);
+    gsp_json_put_str(&json, "output_dir", daemon->settings.output_dir);
+    put_missing(&json, start);
     gsp_json_key(&json, "session");
     gsp_routes__session(&json, session);
     gsp_json_obj_end(&json);
@@ -214,11 +231,13 @@ void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer
         rc = begin(daemon, &start, &session, &err);
     if (rc == GSP_E_EXISTS)
         hint = "stop it first, or take another name";
+    if (start.bad_name)
+        hint = "a name is text of at most 200 bytes without '/', control characters or a dot first";
     if (rc < 0) {
         gsp_routes__fail(answer, &err, hint);
     } else {
         session.labels = start.order.labels;
-        tell_started(&session, answer);
+        tell_started(daemon, &start, &session, answer);
         if (start.order.pid_count)
             gsp_daemon__rewatch(daemon);
     }
@@ -266,12 +285,14 @@ static int stop_one(struct gsp_daemon *daemon, const char *name, struct gsp_sess
     return gsp_sessions_stop(daemon->sessions, name, out, err);
 }
 
-static void tell_stopped(struct gsp_json *json, const char *message, const char *file)
+static void tell_stopped(struct gsp_json *json, const struct gsp_daemon *daemon,
+                         const char *message, const char *file)
 {
     gsp_json_obj_begin(json);
     gsp_json_put_bool(json, "success", true);
     gsp_json_put_str(json, "message", message);
     gsp_json_put_str(json, "output_file", file);
+    gsp_json_put_str(json, "output_dir", daemon->settings.output_dir);
     gsp_json_key(json, "stopped");
     gsp_json_arr_begin(json);
 }
@@ -294,7 +315,7 @@ static void stop_named(struct gsp_daemon *daemon, const char *name, struct gsp_h
     }
     gsp_buf_printf(&message, "Session %s has ended", name);
     gsp_json_init(&json, &answer->body);
-    tell_stopped(&json, gsp_buf_cstr(&message), session.file);
+    tell_stopped(&json, daemon, gsp_buf_cstr(&message), session.file);
     add_labels(daemon, &session, &labels);
     gsp_routes__session(&json, &session);
     gsp_json_arr_end(&json);
@@ -337,7 +358,7 @@ static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
     gsp_auto_buf message = {0};
     gsp_buf_printf(&message, "%zu session%s ended", stopped, stopped == 1 ? "" : "s");
     gsp_json_init(&json, &answer->body);
-    tell_stopped(&json, gsp_buf_cstr(&message), stopped == 1 ? all[0].file : NULL);
+    tell_stopped(&json, daemon, gsp_buf_cstr(&message), stopped == 1 ? all[0].file : NULL);
     for (size_t i = 0; i < stopped; i++)
         gsp_routes__session(&json, &all[i]);
     gsp_json_arr_end(&json);

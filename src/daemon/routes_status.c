@@ -207,6 +207,8 @@ static void put_self(struct gsp_daemon *daemon, struct gsp_json *json)
     gsp_json_fixed(json, atomic_load(&daemon->collect_ns), 9);
     gsp_json_put_str(json, "output_dir", daemon->settings.output_dir);
     gsp_json_put_bool(json, "allow_control", daemon->settings.allow_control);
+    gsp_json_put_str(json, "settings_error",
+                     daemon->settings_error[0] ? daemon->settings_error : NULL);
     gsp_json_key(json, "ring_error");
     gsp_rows_lock(&daemon->rows);
     gsp_json_str(json, daemon->rows.ring_error[0] ? daemon->rows.ring_error : NULL);

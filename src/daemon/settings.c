@@ -143,7 +143,8 @@ const char *gsp_setting_nearest(struct gsp_sv name)
     snprintf(text, sizeof(text), "%.*s", (int)(name.len < 60 ? name.len : 60), name.p);
     for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
         const size_t distance = gsp_str_distance(text, ROWS[i].shown.name);
-        if (distance < least) {
+        /* Half of a short word changed is another word. */
+        if (distance < least && distance * 2 < strlen(text)) {
             least = distance;
             best = ROWS[i].shown.name;
         }

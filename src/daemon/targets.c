@@ -134,7 +134,7 @@ void gsp_targets_close(struct gsp_targets *targets)
     free(targets);
 }
 
-static bool runs(int32_t pid)
+bool gsp_targets_runs(int32_t pid)
 {
     return kill(pid, 0) == 0 || errno == EPERM;
 }
@@ -150,7 +150,7 @@ static size_t place_of(const int32_t *pids, size_t count, int32_t pid)
 
 int gsp_targets_attach(struct gsp_targets *targets, int32_t pid, struct gsp_err *err)
 {
-    if (!runs(pid))
+    if (!gsp_targets_runs(pid))
         return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "no process %d", pid);
     int rc = GSP_OK;
     pthread_mutex_lock(&targets->lock);
@@ -470,7 +470,7 @@ bool gsp_targets_tend(struct gsp_targets *targets)
     pthread_mutex_lock(&targets->lock);
     const size_t before = targets->pid_count;
     for (size_t i = 0; i < targets->pid_count;) {
-        if (runs(targets->pids[i]))
+        if (gsp_targets_runs(targets->pids[i]))
             i++;
         else
             remove_at(targets, i);

@@ -31,6 +31,8 @@ GSP_MUST_CHECK int gsp_targets_open(const char *output_dir, struct gsp_sessions 
 void gsp_targets_stop(struct gsp_targets *targets);  /* NULL does nothing */
 void gsp_targets_close(struct gsp_targets *targets); /* NULL does nothing */
 
+/* Whether there is such a process, of whomever. */
+bool gsp_targets_runs(int32_t pid);
 /* Fails with NOPROC, LIMIT. */
 GSP_MUST_CHECK int gsp_targets_attach(struct gsp_targets *targets, int32_t pid,
                                       struct gsp_err *err);

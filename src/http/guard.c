@@ -123,7 +123,8 @@ static void check_browser(struct gsp_http__call *call)
         refuse(call, 403, "HOST", "the Host header does not name this machine",
                "use localhost or 127.0.0.1, or serve with a token");
     } else if (origin && !origin_is_ours(origin, host)) {
-        refuse(call, 403, "ORIGIN", "the request comes from a page of another site", NULL);
+        refuse(call, 403, "ORIGIN", "the request comes from a page of another site",
+               "open the page from this server, or ask without a browser");
     }
 }
 

@@ -68,7 +68,8 @@ static struct gsp_http__call *call_new(struct gsp_http_server *server,
     gsp_http__check(call);
     if (!call->refusal.status && announced_bytes(call) > server->options.body_max)
         call->refusal = (struct gsp_http__refusal){MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
-                                                   "the request's body is too long", NULL};
+                                                   "the request's body is too long",
+                                                   "send less: a megabyte is taken"};
     return call;
 }
 
@@ -83,7 +84,8 @@ static enum MHD_Result take_body(struct gsp_http__call *call, const char *data, 
     if (call->received > max) {
         gsp_buf_free(&call->body);
         call->refusal = (struct gsp_http__refusal){MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",
-                                                   "the request's body is too long", NULL};
+                                                   "the request's body is too long",
+                                                   "send less: a megabyte is taken"};
         return MHD_YES;
     }
     gsp_buf_put(&call->body, data, len);

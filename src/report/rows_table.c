@@ -216,6 +216,7 @@ static void measure(struct gsp_rows_table *table, unsigned *least)
     const struct gsp_rows *rows = table->rows;
     gsp_auto_buf scratch = {0};
     unsigned limit = table->opts.width ? table->opts.width : PIPE_COLUMNS_MAX;
+    unsigned text_min = table->opts.text_min ? table->opts.text_min : TEXT_COLUMNS_MIN;
     for (size_t i = 0; i < rows->column_count; i++) {
         unsigned widest = widest_of(table, i, &scratch);
         unsigned name = name_columns(&rows->columns[i]);
@@ -225,7 +226,7 @@ static void measure(struct gsp_rows_table *table, unsigned *least)
         /* A number keeps all of its digits, and enough of its name to be known by. */
         unsigned known = name < NAME_COLUMNS_MIN ? name : NAME_COLUMNS_MIN;
         unsigned whole = widest > known ? widest : known;
-        least[i] = keeps ? whole : TEXT_COLUMNS_MIN;
+        least[i] = keeps ? whole : text_min;
         least[i] = least[i] < wanted[i] ? least[i] : wanted[i];
         if (!keeps || !table->opts.width)
             wanted[i] = wanted[i] < limit ? wanted[i] : limit;
@@ -240,6 +241,18 @@ static size_t sum_of(const unsigned *widths, size_t count)
     for (size_t i = 0; i < count; i++)
         sum += widths[i];
     return sum;
+}
+
+/* The first columns stay as wide as they want to be, if they leave room for themselves at all. */
+static void keep_whole(const struct gsp_rows_table *table, unsigned *least)
+{
+    const unsigned *wanted = table->layout.widths;
+    size_t whole = table->opts.whole;
+    whole = whole < table->rows->column_count ? whole : table->rows->column_count;
+    if (sum_of(wanted, whole) > table->opts.width)
+        return;
+    for (size_t i = 0; i < whole; i++)
+        least[i] = wanted[i];
 }
 
 /* Takes columns off the widest until all fit; the least ones do. */
@@ -277,10 +290,12 @@ static int choose_layout(struct gsp_rows_table *table, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
     }
     measure(table, least);
+    keep_whole(table, least);
     layout->shown = count;
     layout->plain = is_explain(table->rows);
     bool fits = width == 0 || sum_of(least, count) <= width;
-    bool is_small = table->ended && table->row_count > 0 && table->row_count <= VERTICAL_ROWS_MAX;
+    size_t few = table->opts.whole ? 1 : VERTICAL_ROWS_MAX;
+    bool is_small = table->ended && table->row_count > 0 && table->row_count <= few;
     layout->vertical = table->opts.vertical || (!fits && is_small && count > 1);
     while (!fits && layout->shown > 1 && sum_of(least, layout->shown) > width)
         layout->shown--;

@@ -28,6 +28,11 @@ struct gsp_rows_table_opts {
     unsigned width; /* columns of the terminal; 0: as wide as it wants to be */
     bool color;     /* names bold, NULL grey */
     bool vertical;  /* each value on a line of its own, however few columns there are */
+    /* For tables whose columns are ours: so many, from the first on, are not cut, and text in the
+     * others to no less than text_min; columns at the end are left out for that.  0: as it comes.
+     */
+    unsigned whole;
+    unsigned text_min;
 };
 
 /* Reads the first rows; rows is kept.  Fails with what gsp_rows_next() fails with, and NOMEM. */

@@ -4,15 +4,30 @@ Python program, which knows nothing but requests."""
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import struct
 import subprocess
+import termios
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, List
 
 import pytest
 
 from serving import Daemon
-from support import EXIT_NOFILE, EXIT_NOWRITE, EXIT_PERM, EXIT_USAGE, PATIENCE_S, gsprof, program
+from support import (
+    EXIT_NOFILE,
+    EXIT_NOPROC,
+    EXIT_NOWRITE,
+    EXIT_PERM,
+    EXIT_USAGE,
+    GSPROF,
+    PATIENCE_S,
+    gsprof,
+    program,
+)
 
 # Runs a program as it is, but at the port of the test, and with sleeps that last until there are
 # three more frames.
@@ -68,7 +83,7 @@ def test_sessions_from_the_command_line(daemon: Daemon) -> None:
     unknown = gsprof("http-stop", at, "--name", "epoch_5", status=EXIT_NOFILE)
     assert "full_training" in unknown.err
     ended = gsprof("http-stop", at).out
-    assert "full_training.json" in ended
+    assert str(daemon.output / "full_training.json") in ended  # to be given to stat as it is
     made = json.loads(gsprof("stat", daemon.output / "full_training.json", "--json").out)
     assert made["metadata"]["labels"] == {"lr": "3e-4"} and made["frames"] >= 3
     assert any(row["metric"] == "system.memory.used_bytes" for row in made["summary"])
@@ -88,14 +103,75 @@ def test_a_session_is_drawn(daemon: Daemon, tmp_path: Path, end: str) -> None:
 def test_config(daemon: Daemon) -> None:
     at = f"127.0.0.1:{daemon.port}"
     assert "gsprof.sample_rate" in gsprof("config", at).out
-    gsprof("config", at, "gsprof.sample_rate=0.1")
+    changed = gsprof("config", at, "gsprof.sample_rate=0.1").out
+    assert "0.1" in changed and "gsprof.port" not in changed
     assert daemon.get("/status")["freq"] == 100
     gsprof(at, "config", "sample_rate=50ms")
     assert daemon.get("/status")["freq"] == 50
     shown = gsprof("config", at, "sample_rate").out
     assert "gsprof.sample_rate" in shown and "gsprof.port" not in shown
     refused = gsprof("config", at, "gsprof.nosuch=1", status=None)
-    assert refused.status and "nosuch" in refused.err
+    assert refused.status and "nosuch" in refused.err and f"gsprof config {at}" in refused.err
+
+
+def on_terminal(columns: int, *args: object) -> str:
+    """What a person sees at a terminal of so many columns."""
+    mine, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 500, columns, 0, 0))
+    env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
+    argv = [str(GSPROF), *(str(arg) for arg in args)]
+    with subprocess.Popen(argv, stdin=other, stdout=other, stderr=other, env=env) as process:
+        os.close(other)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(mine, 65536)
+            except OSError:  # the last one has closed it
+                break
+            seen += chunk
+        assert process.wait(PATIENCE_S) == 0, seen
+    os.close(mine)
+    text = seen.decode().replace("\r\n", "\n")
+    assert max(len(line) for line in text.splitlines()) <= columns, text
+    return text
+
+
+def test_tables_of_eighty_columns(daemon: Daemon) -> None:
+    at = f"127.0.0.1:{daemon.port}"
+    for name in ("memory_intensive_phase", "optimization_step"):
+        daemon.post("/profiling/start", {"name": name})
+    daemon.frames(2)
+    daemon.post("/profiling/stop", {"name": "optimization_step"})
+    listed = on_terminal(80, "http-sessions", at)
+    for row in daemon.get("/profiling/sessions")["sessions"]:
+        when = row["start_time"][:19].replace("T", " ")
+        (line,) = (line for line in listed.splitlines() if line.startswith(row["name"]))
+        assert when in line and ("done" in line) != row["is_active"]
+    assert "NULL" not in listed and "labels" not in listed
+    settings = on_terminal(80, "config", at)
+    assert all(f"{name} " in settings for name in daemon.get("/config")["config"])
+    made = on_terminal(80, "stat", daemon.output / "optimization_step.json")
+    assert "system.memory.used_bytes " in made and "nothing lost" in made
+    assert "mean" in made and "columns not shown:" in made
+
+
+def test_processes_that_are_not_there(daemon: Daemon, tmp_path: Path) -> None:
+    at = f"127.0.0.1:{daemon.port}"
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    begun = gsprof("http-profile", at, "--name", "x", "--pid", gone.pid)
+    assert f"there is no process {gone.pid}" in begun.err
+    words: List[object] = ["--name", "y", "--stacks", "--pid", gone.pid]
+    refused = gsprof("http-profile", at, *words, status=EXIT_PERM).err
+    assert "gsprof serve --allow-control" in refused
+    (tmp_path / "other").mkdir()
+    other = Daemon(tmp_path / "other", "--allow-control")
+    try:
+        told = gsprof("http-profile", f"127.0.0.1:{other.port}", *words, status=EXIT_NOPROC).err
+    finally:
+        other.end()
+    assert "gsprof list" in told
+    assert "at most 200 bytes" in gsprof("http-profile", at, "--name", "a/b", status=None).err
 
 
 def test_query(daemon: Daemon, tmp_path: Path) -> None:

@@ -215,6 +215,45 @@ def test_settings_by_file_environment_flag_request(serve: Serve, tmp_path: Path)
     os.kill(daemon.pid, signal.SIGHUP)
     daemon.until("/config", lambda got: bool(got["config"]["gsprof.query_timeout"] == 3))
     assert daemon.get("/status")["freq"] == 20
+    # A file that cannot be read changes nothing, and a daemon in the background can only tell here.
+    (config / "config.toml").write_text("query_timeout = 4\nquery_rows = soon\n")
+    os.kill(daemon.pid, signal.SIGHUP)
+    told = daemon.until("/status", lambda got: got["settings_error"] is not None)
+    assert "config.toml: line 2: query_rows must be" in told["settings_error"]
+    assert daemon.get("/config")["config"]["gsprof.query_timeout"] == 3
+    (config / "config.toml").write_text("query_timeout = 4\n")
+    os.kill(daemon.pid, signal.SIGHUP)
+    daemon.until("/status", lambda got: got["settings_error"] is None)
+
+
+def test_a_process_that_is_not_there_is_told(serve: Serve) -> None:
+    daemon = serve()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    answer = daemon.post("/profiling/start", {"name": "x", "pids": [os.getpid(), gone.pid]})
+    assert answer["missing_pids"] == [gone.pid]
+    assert answer["output_dir"] == str(daemon.output)
+    daemon.frames(2)
+    assert daemon.post("/profiling/stop", {})["output_dir"] == str(daemon.output)
+
+
+@pytest.mark.parametrize(
+    "method, path, body, word",
+    [
+        ("POST", "/profiling/start", {"name": "a/b"}, "at most 200 bytes"),
+        ("POST", "/profiling/start", {"name": 5}, "at most 200 bytes"),
+        ("POST", "/profiling/start", {"stacks": 1}, "/openapi.json"),
+        ("PUT", "/config", {"sample_rate": 0}, "GET /config"),
+        ("PUT", "/config", {"nix": 0}, "GET /config"),
+        ("POST", "/targets/4194305/attach", {}, "gsprof list"),
+        ("POST", "/targets/4194305/dump", {}, "gsprof list"),
+    ],
+)
+def test_refusals_say_what_to_do(
+    serve: Serve, method: str, path: str, body: object, word: str
+) -> None:
+    status, answer = serve("--allow-control").ask(method, path, body)
+    assert status in (400, 404) and word in answer["error"]["hint"], answer
 
 
 def test_the_rate_is_what_was_asked_for(serve: Serve) -> None:

@@ -74,6 +74,8 @@ TAP_TEST(values_have_their_types_and_ranges)
     tap_eq_int(set(&settings, "nothing", "1"), 1);
     tap_eq_str(gsp_setting_nearest(gsp_sv_of("gsprof.samplerate")), "sample_rate");
     tap_check(gsp_setting_nearest(gsp_sv_of("quite another thing")) == NULL);
+    tap_check(gsp_setting_nearest(gsp_sv_of("gsprof.nix")) == NULL); /* "bind" is another word */
+    tap_eq_str(gsp_setting_nearest(gsp_sv_of("bnd")), "bind");
     tap_check(settings.period_ns == 10000000);
 }
 

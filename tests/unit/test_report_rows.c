@@ -140,6 +140,37 @@ TAP_TEST(text_is_cut_where_it_must_be)
     gsp_buf_free(&text);
 }
 
+TAP_TEST(first_columns_stay_whole_and_last_ones_go)
+{
+    static const struct gsp_rows_column COLUMNS[] = {
+        {"metric", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"meaning", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"last", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    };
+    static const struct gsp_sv METRICS[] = {FIX_SV("system.memory.used_bytes"), FIX_SV("b")};
+    static const struct gsp_sv MEANINGS[] = {FIX_SV("memory that cannot be had"), FIX_SV("c")};
+    static const struct gsp_sv LAST[] = {FIX_SV("at the end"), FIX_SV("d")};
+    static const struct gsp_values VALUES[] = {{METRICS, NULL}, {MEANINGS, NULL}, {LAST, NULL}};
+    struct fix_rows fix = fix_rows_of(COLUMNS, 3, VALUES, 2);
+    opts_of_test.whole = 1;
+    opts_of_test.text_min = 12;
+    struct gsp_buf text = table_of(&fix, 44);
+    check_width(&text, 44);
+    tap_check(strstr(gsp_buf_cstr(&text), "system.memory.used_bytes  memory that") != NULL);
+    tap_check(strstr(gsp_buf_cstr(&text), "(1 column not shown: last)") != NULL);
+    gsp_buf_free(&text);
+    fix.given = 0;
+    text = table_of(&fix, 20); /* no room for even one: cut as others are */
+    check_width(&text, 20);
+    gsp_buf_free(&text);
+    fix = fix_rows_of(COLUMNS, 3, VALUES, 1);
+    text = table_of(&fix, 44); /* a row alone has the room below it */
+    tap_check(strstr(gsp_buf_cstr(&text), "last     at the end\n") != NULL);
+    gsp_buf_free(&text);
+    opts_of_test.whole = 0;
+    opts_of_test.text_min = 0;
+}
+
 TAP_TEST(few_rows_of_many_columns_stand_below_each_other)
 {
     struct fix_rows fix = fix_rows_all();
