@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "pyext/memwatch.h"
+#include "pyext/series.h"
+#include "tap.h"
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * (fabs(a) + fabs(b));
+}
+
+TAP_TEST(figures)
+{
+    struct gsp_series series = {0};
+    const double values[] = {2, 4, 4, 4, 5, 5, 7, 9};
+    for (size_t i = 0; i < 8; i++) {
+        gsp_pyext__series_add(&series, values[i], (int64_t)i * 10, (int64_t)i * 10 + 5);
+    }
+    tap_check(series.count == 8 && near(series.sum, 40) && near(series.mean, 5));
+    tap_check(near(gsp_pyext__series_std(&series), sqrt(32.0 / 7)));
+    tap_check(near(series.min, 2) && near(series.max, 9) && near(series.last, 9));
+    tap_check(series.first_ns == 0 && series.last_ns == 75 && series.kept_count == 8);
+    gsp_pyext__series_clear(&series);
+    tap_check(series.count == 0 && !series.kept);
+}
+
+/* The spread of large numbers that differ in their last digits. */
+TAP_TEST(spread_is_exact)
+{
+    struct gsp_series series = {0};
+    for (int i = 0; i < 1000; i++) {
+        gsp_pyext__series_add(&series, 1e9 + i % 2, i, i);
+    }
+    tap_check(fabs(gsp_pyext__series_std(&series) - 0.5002501876563869) < 1e-6);
+    gsp_pyext__series_clear(&series);
+}
+
+TAP_TEST(nonfinite_is_apart)
+{
+    struct gsp_series series = {0};
+    gsp_pyext__series_add(&series, (double)NAN, 1, 1);
+    tap_check(series.count == 0 && series.nonfinite == 1 && isnan(series.last));
+    gsp_pyext__series_add(&series, -3, 2, 2);
+    gsp_pyext__series_add(&series, (double)INFINITY, 3, 3);
+    tap_check(series.count == 1 && series.nonfinite == 2 && series.kept_count == 3);
+    tap_check(near(series.min, -3) && near(series.max, -3) && near(series.mean, -3));
+    gsp_pyext__series_clear(&series);
+}
+
+/* Of 1,000,000 values in order, the kept ones have the mean of all. */
+TAP_TEST(choice_is_fair)
+{
+    struct gsp_series series = {0};
+    for (int i = 0; i < 1000000; i++) {
+        gsp_pyext__series_add(&series, i, i, i);
+    }
+    tap_check(series.count == 1000000 && series.kept_count == GSP_SERIES_KEPT && series.lost == 0);
+    double sum = 0;
+    for (size_t i = 0; i < series.kept_count; i++) {
+        sum += series.kept[i].value;
+    }
+    /* Standard error of such a choice: 1e6 / sqrt(12 * 1e5), about 913. */
+    tap_check(fabs(sum / GSP_SERIES_KEPT - 499999.5) < 6 * 913);
+    gsp_pyext__series_clear(&series);
+}
+
+static struct gsp_contrast contrast(const double *a, size_t a_count, const double *b,
+                                    size_t b_count)
+{
+    struct gsp_contrast out = {0};
+    const double *const values[2] = {a, b};
+    const size_t counts[2] = {a_count, b_count};
+    tap_check(gsp_pyext__series_contrast(values, counts, 2000, 0.95, &out));
+    return out;
+}
+
+TAP_TEST(contrast_exact)
+{
+    const double a[] = {1, 2, 3, 4};
+    const double b[] = {11, 12, 13, 14};
+    const struct gsp_contrast found = contrast(a, 4, b, 4);
+    /* 2 of the 70 ways to choose 4 of 8. */
+    tap_check(found.is_exact && near(found.p, 2.0 / 70));
+    tap_check(found.low > 8 && found.low < 10 && found.high > 10 && found.high < 12);
+    const struct gsp_contrast same = contrast(a, 4, a, 4);
+    tap_check(near(same.p, 1) && same.low <= 0 && same.high >= 0);
+}
+
+/* Where there is no difference, p is as often below 5 % as it says. */
+TAP_TEST(contrast_keeps_its_level)
+{
+    uint64_t state = 7;
+    int wrong = 0;
+    for (int round = 0; round < 200; round++) {
+        double values[60];
+        for (size_t i = 0; i < 60; i++) {
+            state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+            values[i] = (double)(state >> 40);
+        }
+        wrong += contrast(values, 30, values + 30, 30).p < 0.05;
+    }
+    /* 10 are expected, with a standard deviation of 3.1. */
+    tap_check(wrong <= 25);
+}
+
+/* -------------------------------------------------------------------------------- memory */
+
+static void wait_for_samples(struct gsp_memwatch *watch, size_t wanted)
+{
+    size_t count = 0;
+    const int64_t end_ns = gsp_now_ns() + 15 * GSP_NS_PER_S;
+    while (count < wanted && gsp_now_ns() < end_ns) {
+        struct gsp_memory peak;
+        free(gsp_pyext__memwatch_samples(watch, &count, &peak));
+        usleep(1000);
+    }
+    tap_check(count >= wanted);
+}
+
+TAP_TEST(memory_is_seen)
+{
+    struct gsp_memwatch *watch = gsp_pyext__memwatch_new(GSP_NS_PER_MS, NULL);
+    tap_check(watch && gsp_pyext__memwatch_start(watch, true));
+    wait_for_samples(watch, 3);
+    tap_check(gsp_pyext__memwatch_is_on(watch));
+    const size_t size = (size_t)64 << 20;
+    char *block = malloc(size);
+    for (size_t i = 0; block && i < size; i += 1024) {
+        ((volatile char *)block)[i] = 1;
+    }
+    gsp_pyext__memwatch_stop(watch);
+    free(block);
+    size_t count = 0;
+    struct gsp_memory peak;
+    struct gsp_memory *samples = gsp_pyext__memwatch_samples(watch, &count, &peak);
+    tap_check(samples && count >= 4 && !gsp_pyext__memwatch_is_on(watch));
+    tap_check(samples && peak.resident_bytes >= samples[0].resident_bytes + (int64_t)size);
+    tap_check(peak.reserved_bytes > 0 && peak.device_bytes == -1);
+    for (size_t i = 1; samples && i < count; i++) {
+        tap_check(samples[i].at_ns >= samples[i - 1].at_ns);
+    }
+    free(samples);
+    gsp_pyext__memwatch_free(watch);
+    gsp_pyext__memwatch_free(NULL);
+}
+
+static int device_calls;
+
+static int pretended_info(size_t *free_bytes, size_t *total_bytes)
+{
+    device_calls++;
+    *total_bytes = 1000;
+    *free_bytes = 400;
+    return 0;
+}
+
+TAP_TEST(device_and_no_thread)
+{
+    const struct gsp_memwatch_device device = {.get_info = pretended_info};
+    struct gsp_memwatch *watch = gsp_pyext__memwatch_new(GSP_NS_PER_S, &device);
+    tap_check(watch && gsp_pyext__memwatch_start(watch, false));
+    gsp_pyext__memwatch_stop(watch);
+    gsp_pyext__memwatch_stop(watch);
+    size_t count = 0;
+    struct gsp_memory peak;
+    free(gsp_pyext__memwatch_samples(watch, &count, &peak));
+    tap_check(count == 2 && device_calls == 2 && peak.device_bytes == 600);
+    gsp_pyext__memwatch_free(watch);
+}
+
+/* A child has no thread to wait for, and can start one of its own. */
+TAP_TEST(child_goes_on)
+{
+    struct gsp_memwatch *watch = gsp_pyext__memwatch_new(GSP_NS_PER_MS, NULL);
+    tap_check(watch && gsp_pyext__memwatch_start(watch, true));
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool was_on = gsp_pyext__memwatch_is_on(watch);
+        const bool started = gsp_pyext__memwatch_start(watch, true);
+        gsp_pyext__memwatch_free(watch);
+        _exit(!was_on && started ? 0 : 1);
+    }
+    int status = -1;
+    tap_check(waitpid(child, &status, 0) == child && status == 0);
+    tap_check(gsp_pyext__memwatch_is_on(watch));
+    gsp_pyext__memwatch_free(watch);
+}
+
+TAP_MAIN()
