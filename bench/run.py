@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Callable, Dict
 
 import accuracy
+import agent
 import collect
 import cost
 import inject
@@ -48,6 +49,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "sql": sql.main,
     "collect": collect.main,
     "http": serving_http.main,
+    "agent": agent.main,
     "inject": inject.main,
 }
 

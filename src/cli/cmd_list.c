@@ -75,16 +75,13 @@ static bool find_end(const struct gsp_place *place, struct gsp_ending *out)
 static void put_state(const struct gsp_place *place, char *out, size_t cap)
 {
     struct gsp_ending end;
-    if (place->live)
-        snprintf(out, cap, "live");
-    else if (!find_end(place, &end))
-        snprintf(out, cap, "ended");
-    else if (end.signal != GSP_NULL_I64)
+    snprintf(out, cap, "%s", place->live ? "live" : "ended");
+    if (place->live || !find_end(place, &end))
+        return;
+    if (end.signal != GSP_NULL_I64)
         snprintf(out, cap, "ended: signal %d", (int)end.signal);
     else if (end.exit_status != GSP_NULL_I64)
         snprintf(out, cap, "ended: status %d", (int)end.exit_status);
-    else
-        snprintf(out, cap, "ended");
 }
 
 static void add_for_programs(struct gsp_made_rows *made, const struct gsp_place *place)

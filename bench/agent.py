@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the agent costs a training job, in steps a second, beside torch.profiler and hooks in
+Python.  One process does both in turns, with and without: only neighbours are compared."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from common import ROOT, Bench, Row, cache_folder
+from support import GSPROF, Target
+
+PROGRAM = Path(__file__).resolve().parent / "agent_target.py"
+SECONDS = 0.5
+PAIRS = 10
+PAIRS_MIN = 7
+STACKS_HZ = 10
+
+# What is compared, its name, and how much of the steps it may cost.
+Mode = Tuple[str, str, Optional[float]]
+MODES: Dict[str, List[Mode]] = {
+    "transformer": [
+        ("plain", "noise: nothing against nothing", None),
+        ("idle", "agent loaded, nothing enabled", 0.1),
+        ("basic", "metrics, stacks at 10 Hz, steps", 0.5),
+        ("full", "every module, every step", 2.0),
+        ("vars", "the same, with a variable", 4.0),
+        ("hooks", "hooks in Python", None),
+        ("profiler", "torch.profiler", None),
+    ],
+    "mlp": [
+        ("full", "every module, every step", 3.0),
+        ("hooks", "hooks in Python", None),
+        ("profiler", "torch.profiler", None),
+    ],
+}
+CALL_BAR_US = 0.15
+# Two-sided 95 % of Student's t, by the number of pairs.
+T_95 = {7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26, 11: 2.23, 12: 2.20}
+
+
+def package_folder() -> Optional[Path]:
+    """Where the build has left the Python package, beside the binary or where it is told."""
+    told = os.environ.get("GSPROF_PYTHON_DIR")
+    for folder in [Path(told)] if told else [GSPROF.parents[2] / "python"]:
+        if (folder / "gsprof" / "_gsprof.abi3.so").exists():
+            return folder
+    return None
+
+
+def pythons() -> List[str]:
+    """Interpreters that have PyTorch: a current one and Debian's."""
+    found = []
+    for path in (
+        cache_folder().parent / "bench-torch" / "bin" / "python",
+        Path("/usr/bin/python3"),
+    ):
+        probe = [
+            str(path),
+            "-c",
+            "import importlib.util as u, sys; sys.exit(not u.find_spec('torch'))",
+        ]
+        if path.exists() and subprocess.run(probe, check=False).returncode == 0:
+            found.append(str(path))
+    return found
+
+
+@dataclass
+class Costs:
+    """What a mode costs, pair by pair: per cent of the time, of the CPU time, seconds a step."""
+
+    wall: List[float] = field(default_factory=list)
+    cpu: List[float] = field(default_factory=list)
+    step_cpu_s: List[float] = field(default_factory=list)
+
+
+@dataclass
+class Pace:
+    """Steps a second of one stretch."""
+
+    wall: float
+    cpu: float
+
+    def between(self, other: "Pace") -> "Pace":
+        return Pace(2 / (1 / self.wall + 1 / other.wall), 2 / (1 / self.cpu + 1 / other.cpu))
+
+
+def chunk(target: Target, mode: str, seconds: float) -> Pace:
+    """One stretch; with stacks from outside when the mode has them."""
+    follower = None
+    if mode == "basic":
+        follower = subprocess.Popen(
+            [str(GSPROF), "-q", "follow", str(target.pid), "--rate", str(STACKS_HZ)]
+        )
+    assert target.process.stdin is not None
+    target.process.stdin.write(f"{mode} {seconds}\n".encode())
+    target.process.stdin.flush()
+    said = target.hear()
+    if follower:
+        follower.terminate()
+        follower.wait()
+    return Pace(float(said["steps_per_s"]), float(said["steps_per_cpu_s"]))
+
+
+def interval(costs: List[float]) -> Tuple[float, float, float]:
+    """Mean and 95 % interval, in per cent."""
+    mean = statistics.fmean(costs)
+    half = T_95.get(len(costs), 2.2) * statistics.stdev(costs) / math.sqrt(len(costs))
+    return mean, mean - half, mean + half
+
+
+def measure(bench: Bench, target: Target, model: str) -> Dict[str, Costs]:
+    """Each mode between two stretches of nothing."""
+    costs: Dict[str, Costs] = {mode: Costs() for mode, _what, _bar in MODES[model]}
+    seconds = bench.seconds(SECONDS)
+    before = chunk(target, "plain", seconds)
+    for _ in range(max(bench.rounds(PAIRS), PAIRS_MIN)):
+        for mode, one in costs.items():
+            with_it = chunk(target, mode, seconds)
+            after = chunk(target, "plain", seconds)
+            plain = before.between(after)
+            one.wall.append(100 * (plain.wall / with_it.wall - 1))
+            one.cpu.append(100 * (plain.cpu / with_it.cpu - 1))
+            one.step_cpu_s.append(1 / with_it.cpu - 1 / plain.cpu)
+            before = after
+    return costs
+
+
+def add_rows(bench: Bench, model: str, target: Target, label: str) -> None:
+    costs = measure(bench, target, model)
+    calls = int(target.facts["calls"])
+    for mode, what, bar in MODES[model]:
+        mean, low, high = interval(costs[mode].wall)
+        # An interval that holds the bar decides nothing.
+        ok = None if bar is None else True if mean <= bar else False if low > bar else None
+        bench.add(
+            Row(
+                "agent",
+                f"{label}, {model}: {what}",
+                mean,
+                "%",
+                "" if bar is None else f"<= {bar} %",
+                ok,
+                note=f"95 % interval {low:.2f} to {high:.2f} %, {len(costs[mode].wall)} pairs; of "
+                f"the CPU time {statistics.median(costs[mode].cpu):.2f} % (median)",
+            )
+        )
+    call_us = 1e6 * statistics.median(costs["full"].step_cpu_s) / calls
+    if model == "mlp":
+        bench.add(
+            Row(
+                "agent",
+                f"{label}: one call of a module",
+                call_us,
+                "us",
+                f"<= {CALL_BAR_US} us",
+                call_us <= CALL_BAR_US,
+                note=f"the median of the pairs, over {calls} calls a step; its step included",
+            )
+        )
+
+
+def main(bench: Bench) -> None:
+    package = package_folder()
+    found = pythons()
+    if not package or not found:
+        why = "no Python package in the build" if found else "no interpreter has PyTorch"
+        bench.add(Row("agent", "cost of the agent", None, "%", note=why))
+        return
+    for python in found:
+        for model in MODES:
+            target = Target([python, str(PROGRAM), model, str(package)], cwd=ROOT)
+            try:
+                label = "torch " + str(target.facts["torch"]).split("+", maxsplit=1)[0]
+                add_rows(bench, model, target, label)
+            finally:
+                target.end()
