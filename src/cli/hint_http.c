@@ -64,7 +64,8 @@ static void hint_refused(const struct gsp_err *err, const struct gsp_hint_contex
         gsp_hint_add(out, "on that machine: what runs", "gsprof list");
         return;
     }
-    if (context->server_hint && context->server_hint[0])
+    /* Of a token it tells how to write a request; here it is a matter of options. */
+    if (context->server_hint && context->server_hint[0] && context->server_status != 401)
         put_safe(out->why, sizeof(out->why), context->server_hint);
     switch (context->server_status) {
     case 401:

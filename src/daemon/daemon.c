@@ -94,6 +94,10 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
     if (!len)
         return gsp_err_set(err, GSP_E_USAGE, 0,
                            "the token is one word, and %.150s holds none or several", path);
+    struct stat facts;
+    /* Not refused: folders of secrets that are mounted often look so. */
+    if (stat(path, &facts) == 0 && (facts.st_mode & S_IROTH))
+        gsp_log_warn("daemon", "everybody can read the token: chmod 600 %s", path);
     daemon->token = gsp_sv_dup((struct gsp_sv){text.p, len});
     return daemon->token ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the token");
 }

@@ -343,6 +343,11 @@ void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *a
         gsp_routes__fail(answer, &err, "pid is a number");
         return;
     }
+    if (!session && !pid_text) {
+        gsp_http_fail(answer, 400, gsp_err_name(GSP_E_USAGE), "which recording is not said",
+                      "/flamegraph?session=NAME or /flamegraph?pid=PID; GET /targets lists all");
+        return;
+    }
     const bool found =
         session ? gsp_sessions_stacks_file(call->daemon->sessions, session, (int32_t)pid, 0, file)
                 : gsp_targets_file(call->daemon->targets, (int32_t)pid, file);

@@ -356,7 +356,10 @@ static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
     }
     struct gsp_json json;
     gsp_auto_buf message = {0};
-    gsp_buf_printf(&message, "%zu session%s ended", stopped, stopped == 1 ? "" : "s");
+    if (stopped)
+        gsp_buf_printf(&message, "%zu session%s ended", stopped, stopped == 1 ? "" : "s");
+    else
+        gsp_buf_puts(&message, "No session was active");
     gsp_json_init(&json, &answer->body);
     tell_stopped(&json, daemon, gsp_buf_cstr(&message), stopped == 1 ? all[0].file : NULL);
     for (size_t i = 0; i < stopped; i++)
@@ -453,6 +456,12 @@ void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answe
     struct gsp_err err = {0};
     if (!find_session(call, &session, answer))
         return;
+    /* What is being collected is not thrown away by one request. */
+    if (session.active) {
+        gsp_http_fail(answer, 409, gsp_err_name(GSP_E_EXISTS), "the session is still active",
+                      "stop it first");
+        return;
+    }
     gsp_targets_end_session(call->daemon->targets, session.name);
     if (gsp_sessions_delete(call->daemon->sessions, session.name, &err) < 0) {
         gsp_routes__fail(answer, &err, NULL);

@@ -193,6 +193,16 @@ def test_query(daemon: Daemon, tmp_path: Path) -> None:
     gsprof("query", at, count, "-o", tmp_path / "x.csv", status=EXIT_NOWRITE)
 
 
+def test_a_token_for_everybody_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("aVeryLongTokenForThisTest\n", encoding="ascii")
+    for mode, is_told in ((0o644, True), (0o600, False)):
+        file.chmod(mode)
+        words = ["serve", "--bind", "nowhere", "--token-file", file, "--state-dir", tmp_path / "s"]
+        said = gsprof(*words, status=EXIT_USAGE).err
+        assert (f"chmod 600 {file}" in said) == is_told, said
+
+
 def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GSPROF_TOKEN", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

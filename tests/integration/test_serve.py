@@ -79,6 +79,7 @@ def test_one_session_download_delete(serve: Serve) -> None:
     daemon.frames(2)
     assert daemon.get("/profiling/sessions/a%20b")["is_active"]
     assert daemon.ask("GET", "/profiling/sessions/a%20b/download")[0] == 409
+    assert daemon.ask("DELETE", "/profiling/sessions/a%20b")[0] == 409
     daemon.post("/profiling/stop", {"name": "a b"})
     status, headers, text = daemon.raw("GET", "/profiling/sessions/a%20b/download")
     assert status == 200 and "a%20b.json" in headers["Content-Disposition"]
@@ -245,6 +246,7 @@ def test_a_process_that_is_not_there_is_told(serve: Serve) -> None:
         ("POST", "/profiling/start", {"stacks": 1}, "/openapi.json"),
         ("PUT", "/config", {"sample_rate": 0}, "GET /config"),
         ("PUT", "/config", {"nix": 0}, "GET /config"),
+        ("GET", "/flamegraph", None, "?session=NAME"),
         ("POST", "/targets/4194305/attach", {}, "gsprof list"),
         ("POST", "/targets/4194305/dump", {}, "gsprof list"),
     ],
