@@ -25,6 +25,7 @@
 
 /* An interpreter that runs looks at what it was told within milliseconds. */
 #define BY_ITSELF_NS (200 * GSP_NS_PER_MS)
+#define DONE_NS      (5 * GSP_NS_PER_S)
 #define POLL_NS      (300 * GSP_NS_PER_US)
 #define LOOKS        16U /* polls between two looks whether the process lives */
 #define ANSWER_MAX   (64U << 20)
@@ -276,6 +277,7 @@ static int by_library(const struct gsp_visit *visit, const struct files *files, 
                                                .library = library,
                                                .symbol = "gsp_agent_enter",
                                                .args = {files->script, files->outcome},
+                                               .limit_ns = visit->limit_ns,
                                                .force = visit->force};
     int rc = gsp_inject_call(&request, &result, err);
     out->stopped_ns = result.stopped_ns;

@@ -24,13 +24,16 @@
 #include "proc/perm.h"
 #include "proc/task.h"
 
-#define LIMIT_NS      (2 * GSP_NS_PER_S)
-#define STOP_LIMIT_NS (50 * GSP_NS_PER_MS) /* longer is uninterruptible sleep */
+#define LIMIT_NS      (10 * GSP_NS_PER_S)
+/* A thread that waits for a CPU stops when it gets one, and loses nothing until then; longer than
+ * this is uninterruptible sleep. */
+#define STOP_LIMIT_NS (2 * GSP_NS_PER_S)
 #define CALL_LIMIT_NS (5 * GSP_NS_PER_S)
 #define NAP_NS        (300 * GSP_NS_PER_US)
-/* So many looks at threads that run before their place need not be the eval loop; and so many
- * rounds before a call is made to fail with EINTR. */
+/* So many looks at threads that run, or so much time, before their place need not be the eval loop;
+ * and so many rounds before a call is made to fail with EINTR. */
 #define EVAL_TRIES    24U
+#define EVAL_NS       (250 * GSP_NS_PER_MS)
 #define POLITE_ROUNDS 4U
 #define ROOM_MIN      (96U << 10)
 #define CANDIDATES    8U
@@ -53,6 +56,7 @@ struct job {
     struct gsp_inject__remote *remote;
     unsigned rounds;
     unsigned running_tries;
+    int64_t start_ns;
 };
 
 /* A thread that may do. */
@@ -205,8 +209,10 @@ static bool is_safe_place(const struct job *job, uint64_t pc)
         if (pc >= job->eval.items[i].start && pc < job->eval.items[i].end)
             return true;
     }
+    if (job->running_tries <= EVAL_TRIES && gsp_now_ns() - job->start_ns < EVAL_NS)
+        return false;
     const struct gsp_map *map = gsp_maps_find(job->maps, pc);
-    return job->running_tries > EVAL_TRIES && map && gsp_inject_is_plain_text(map);
+    return map && gsp_inject_is_plain_text(map);
 }
 
 /* ---------------------------------------------------------------------------------- the calls */
@@ -388,20 +394,34 @@ static bool is_passing(const struct job *job, int rc)
            (rc == GSP_E_TORN || rc == GSP_E_TIMEOUT || rc == GSP_E_NOPROC || rc == GSP_E_FAULT);
 }
 
+/* A process that has ended keeps its place until someone asks how. */
+static bool has_ended(pid_t pid)
+{
+    struct gsp_procinfo info;
+    return gsp_proc_info(pid, &info, NULL) != GSP_OK || info.state == 'Z' || info.state == 'X';
+}
+
 static int find_moment(struct job *job, struct gsp_err *err)
 {
     const struct gsp_inject_request *request = job->request;
     int64_t deadline_ns = gsp_now_ns() + (request->limit_ns ? request->limit_ns : LIMIT_NS);
     struct candidate list[CANDIDATES];
+    struct gsp_err last = {0};
     for (; gsp_now_ns() < deadline_ns; job->rounds++) {
         size_t count;
+        /* Whoever could not be stopped in time stops some time, and must not stand still then. */
+        gsp_stop_sweep(job->stop);
         int rc = choose(job, list, &count, err);
         if (rc != GSP_OK)
             return rc;
+        if (count == 0 && has_ended(request->pid))
+            return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)request->pid);
         for (size_t i = 0; i < count; i++) {
             if (list[i].state == GSP_INJECT_RUNS)
                 find_eval(job);
-            rc = try_one(job, &list[i], err);
+            rc = try_one(job, &list[i], &last);
+            if (rc != GSP_OK && !is_passing(job, rc) && err)
+                *err = last;
             if (rc == GSP_OK || !is_passing(job, rc))
                 return rc;
         }
@@ -414,7 +434,9 @@ static int find_moment(struct job *job, struct gsp_err *err)
             }
         }
     }
-    return gsp_err_set(err, GSP_E_TIMEOUT, 0, "no thread came to a place where it can be used");
+    return gsp_err_set(err, GSP_E_TIMEOUT, 0,
+                       "no thread came to a place where it can be used, in %u looks%s%s",
+                       job->result->tries, last.msg[0] ? "; at last " : "", last.msg);
 }
 
 static int begin(struct job *job, struct gsp_err *err)
@@ -446,7 +468,7 @@ int gsp_inject_call(const struct gsp_inject_request *request, struct gsp_inject_
                     struct gsp_err *err)
 {
     *out = (struct gsp_inject_result){0};
-    struct job job = {.request = request, .result = out};
+    struct job job = {.request = request, .result = out, .start_ns = gsp_now_ns()};
     int rc = begin(&job, err);
     if (rc == GSP_OK) {
         gsp_stop_be_prompt();

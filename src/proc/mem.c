@@ -192,7 +192,7 @@ int gsp_mem_write_pid(pid_t pid, gsp_raddr addr, const void *from, size_t len)
         void *base;
     } ours = {from}; /* only read */
     struct iovec here = {ours.base, len};
-    struct iovec there = {(void *)(uintptr_t)addr, len}; /* NOLINT(performance-no-int-to-ptr) */
+    struct iovec there = {(void *)(uintptr_t)addr, len};
     ssize_t n = process_vm_writev(pid, &here, 1, &there, 1, 0);
     if (n == (ssize_t)len)
         return GSP_OK;
