@@ -15,7 +15,7 @@ from typing import Dict, List, Optional, Tuple
 from common import ROOT, Bench, Row, cache_folder
 from support import GSPROF, Target
 
-PROGRAM = Path(__file__).resolve().parent / "agent_target.py"
+PROGRAM = Path(__file__).resolve().parent / "programs" / "agent_target.py"
 SECONDS = 0.5
 PAIRS = 10
 PAIRS_MIN = 7

@@ -44,7 +44,7 @@ def ask(exe: Path, *args: object) -> Json:
     """What the benchmark says; rings of the agent are in a folder that goes with it."""
     with tempfile.TemporaryDirectory(prefix="gsprof-bench-", dir="/dev/shm") as place:
         env = {**os.environ, "XDG_RUNTIME_DIR": place}
-        command = [exe, *map(str, args)]
+        command = [str(exe), *map(str, args)]
         done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=env)
     said: Json = json.loads(done.stdout)
     return said

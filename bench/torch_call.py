@@ -39,7 +39,7 @@ def inside() -> Dict[str, float]:
     import torch
     from gsprof import _torch
 
-    class Empty(torch.nn.Module):
+    class Empty(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
             return x
 
@@ -56,7 +56,7 @@ def inside() -> Dict[str, float]:
             inner(None)
         return (time.perf_counter_ns() - began_ns) / CALLS
 
-    class Outer(torch.nn.Module):
+    class Outer(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.inner = Empty()
