@@ -21,6 +21,7 @@ import collect
 import cost
 import inject
 import native
+import pyapi
 import package
 import ring
 import sessions
@@ -49,6 +50,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "sql": sql.main,
     "collect": collect.main,
     "http": serving_http.main,
+    "pyapi": pyapi.main,
     "agent": agent.main,
     "inject": inject.main,
 }

@@ -27,9 +27,9 @@ struct gsp_series {
     uint64_t nonfinite; /* NaN and infinities: kept, but in no figure */
     uint64_t lost;      /* values that no memory could be had for; they are in the figures */
     double sum;
-    double mean;
-    double m2; /* sum of squares about the mean: a plain sum of squares loses all digits when the
-                  spread is small beside the mean */
+    double mean; /* kept along, for m2; sum / count is closer */
+    double m2;   /* sum of squares about the mean: a plain sum of squares loses all digits when the
+                    spread is small beside the mean */
     double min;
     double max;
     double last;

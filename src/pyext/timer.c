@@ -604,10 +604,11 @@ static PyObject *stats(PyObject *self, PyObject *args)
     const bool several = named->several;
     UNLOCK(&named->mutex);
     Py_DECREF((PyObject *)named);
+    const double mean = series.count > 0 ? series.sum / (double)series.count : 0;
     return Py_BuildValue(
         "{s:K,s:K,s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:L,s:L,s:n,s:I,s:O}", "count",
         (unsigned long long)series.count, "nonfinite", (unsigned long long)series.nonfinite, "lost",
-        (unsigned long long)series.lost, "sum", series.sum, "mean", series.mean, "std",
+        (unsigned long long)series.lost, "sum", series.sum, "mean", mean, "std",
         gsp_pyext__series_std(&series), "min", series.min, "max", series.max, "last", series.last,
         "self", series.self_sum, "outer", series.outer_sum, "first_ns", (long long)series.first_ns,
         "last_ns", (long long)series.last_ns, "open", (Py_ssize_t)open_count, "thread",
@@ -710,74 +711,13 @@ static PyType_Spec recorder_spec = {
     .slots = recorder_slots,
 };
 
-/* ------------------------------------------------------------------------ two runs compared */
-
-/* The numbers of a list, or NULL with an exception. */
-static double *numbers_of(PyObject *list, size_t *count)
-{
-    const Py_ssize_t len = PyList_Size(list);
-    if (len < 0) {
-        return NULL;
-    }
-    double *numbers = malloc(((size_t)len + 1) * sizeof(*numbers));
-    if (!numbers) {
-        PyErr_NoMemory();
-        return NULL;
-    }
-    for (Py_ssize_t i = 0; i < len; i++) {
-        numbers[i] = PyFloat_AsDouble(PyList_GetItem(list, i));
-    }
-    if (PyErr_Occurred()) {
-        free(numbers);
-        return NULL;
-    }
-    *count = (size_t)len;
-    return numbers;
-}
-
-static PyObject *contrast(PyObject *module, PyObject *args)
-{
-    (void)module;
-    PyObject *lists[2] = {NULL, NULL};
-    Py_ssize_t rounds = 0;
-    double confidence = 0;
-    if (!PyArg_ParseTuple(args, "OOnd", &lists[0], &lists[1], &rounds, &confidence)) {
-        return NULL;
-    }
-    size_t counts[2] = {0, 0};
-    double *first = numbers_of(lists[0], &counts[0]);
-    double *second = first ? numbers_of(lists[1], &counts[1]) : NULL;
-    PyObject *result = NULL;
-    if (second && (counts[0] < 2 || counts[1] < 2 || rounds < 1)) {
-        PyErr_SetString(PyExc_ValueError, "two values on either side are the least");
-    } else if (second) {
-        struct gsp_contrast out = {0};
-        const double *const values[2] = {first, second};
-        PyThreadState *state = PyEval_SaveThread();
-        const bool ok =
-            gsp_pyext__series_contrast(values, counts, (size_t)rounds, confidence, &out);
-        PyEval_RestoreThread(state);
-        PyObject *exact = out.is_exact ? Py_True : Py_False;
-        result = ok ? Py_BuildValue("(dddO)", out.low, out.high, out.p, exact) : PyErr_NoMemory();
-    }
-    free(first);
-    free(second);
-    return result;
-}
-
-static PyMethodDef functions[] = {
-    {"contrast", contrast, METH_VARARGS,
-     "contrast(a, b, rounds, confidence) -> (low, high, p, exact)\n\nThe difference of two means."},
-    {NULL, NULL, 0, NULL},
-};
-
 int gsp_pyext__timer_add(PyObject *module)
 {
     PyObject *recorder = PyType_FromSpec(&recorder_spec);
     PyObject *timing = PyType_FromSpec(&timing_spec);
     PyObject *series = PyType_FromSpec(&named_spec);
     int rc = -1;
-    if (recorder && timing && series && PyModule_AddFunctions(module, functions) == 0 &&
+    if (recorder && timing && series &&
         PyObject_SetAttrString(recorder, "_series_type", series) == 0 &&
         PyObject_SetAttrString(recorder, "_timing_type", timing) == 0 &&
         PyObject_SetAttrString(module, "Timing", timing) == 0) {

@@ -56,10 +56,10 @@ def _metric(kind: str, value: Any) -> Optional[_Metric]:
     if _is_number(value):
         return _Metric(kind, float(value), []) if math.isfinite(value) else None
     if isinstance(value, Mapping):
+        found = _metric(kind, value.get("mean"))
         values = value.get("values")
-        if isinstance(values, list) and values:
-            return _metric(kind, values)
-        return _metric(kind, value.get("mean"))
+        every = _metric(kind, values) if isinstance(values, list) else None
+        return found._replace(values=every.values) if found and every else found or every
     if isinstance(value, (list, tuple)):
         numbers = [float(one) for one in value if _is_number(one) and math.isfinite(one)]
         return _Metric(kind, math.fsum(numbers) / len(numbers), numbers) if numbers else None
@@ -236,7 +236,7 @@ class Comparison(Dict[str, Any]):
         lines = _text.table(("metric", "a", "b", "change", "p", "verdict"), rows)
         for key, what in (("only_in_a", "a"), ("only_in_b", "b")):
             if self[key]:
-                lines.append(f"only in {what}: {', '.join(self[key])}")
+                lines.append(f"only in {what}: {_text.plain(', '.join(self[key]))}")
         return "\n".join([*lines, "", self["verdict"]])
 
 
@@ -283,7 +283,7 @@ def compare_runs(a: Any, b: Any) -> Comparison:
 def _sentence(found: Dict[str, Any], has_speed: bool) -> str:
     if not has_speed:
         return "no times in common: only the metrics can be compared"
-    what = found["metric"] or "all common times together"
+    what = _text.plain(found["metric"] or "all common times together")
     speedup = found["speedup"]
     row = found["metrics"].get(found["metric"]) if found["metric"] else None
     if speedup == 1.0:

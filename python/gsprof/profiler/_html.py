@@ -61,8 +61,7 @@ for (const button of document.querySelectorAll("th button")) {
 
 
 def _escape(text: object) -> str:
-    plain = str(text).encode("utf-8", "backslashreplace").decode("utf-8")
-    return html.escape("".join(c if c.isprintable() else "\ufffd" for c in plain))
+    return html.escape(_text.plain(text))
 
 
 def _cell(shown: str, value: Optional[float] = None) -> str:

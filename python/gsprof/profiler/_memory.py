@@ -193,8 +193,11 @@ class MemoryTracker:
             "current_allocated": self._allocated(last),
             "current_reserved": self._reserved(last),
             "start_allocated": self._allocated(first),
-            "count": self._rises(samples) if self.track_allocations else None,
+            "count": None,
         }
+        if self.track_allocations:
+            events = self._events(self._timeline(samples))
+            found["count"] = sum(1 for event in events if event["action"] == "alloc")
         if self._torch is not None:
             found.update(self._torch_now() if self._depth else self._end)
             found["start_allocated"] = self._start_allocated
@@ -206,13 +209,7 @@ class MemoryTracker:
         found["duration_ms"] = (last.at_ns - first.at_ns) / 1e6
         return found
 
-    def _rises(self, samples: List[_Sample]) -> int:
-        sizes = [size for size in map(self._allocated, samples) if size is not None]
-        return sum(1 for before, after in zip(sizes, sizes[1:]) if after > before)
-
-    def get_timeline(self) -> List[Dict[str, Any]]:
-        """Every sample: time_ms since the start, allocated, reserved and process, in bytes."""
-        samples = self._samples()
+    def _timeline(self, samples: List[_Sample]) -> List[Dict[str, Any]]:
         return [
             {
                 "time_ms": (sample.at_ns - samples[0].at_ns) / 1e6,
@@ -223,22 +220,35 @@ class MemoryTracker:
             for sample in samples
         ]
 
-    def get_allocation_timeline(self) -> List[Dict[str, Any]]:
-        """What was taken and given back, as samples show it: each with time_ms, action ("start",
-        "alloc", "free"), size and what was allocated and reserved then.  Without
-        track_allocations the samples as they are."""
-        timeline = self.get_timeline()
-        if not self.track_allocations:
-            return timeline
+    def _events(self, timeline: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
         events: List[Dict[str, Any]] = []
         before: Optional[int] = None
         for sample in timeline:
             size = _change(before, sample["allocated"])
-            if not events or size:
-                action = "start" if not events else "alloc" if (size or 0) > 0 else "free"
-                events.append({**sample, "action": action, "size": abs(size or 0)})
             before = sample["allocated"] if sample["allocated"] is not None else before
+            if events and not size:
+                continue
+            action = "start" if not events else "alloc" if (size or 0) > 0 else "free"
+            # A process takes the pages of one block over several samples.
+            if events and action == events[-1]["action"] and self.source == PROCESS:
+                began_ms, sum_bytes = events[-1]["time_ms"], events[-1]["size"]
+                events[-1] = {**events[-1], **sample, "time_ms": began_ms}
+                events[-1]["size"] = sum_bytes + abs(size or 0)
+            else:
+                events.append({**sample, "action": action, "size": abs(size or 0)})
         return events
+
+    def get_timeline(self) -> List[Dict[str, Any]]:
+        """Every sample: time_ms since the start, allocated, reserved and process, in bytes."""
+        return self._timeline(self._samples())
+
+    def get_allocation_timeline(self) -> List[Dict[str, Any]]:
+        """What was taken and given back, as samples show it: each with time_ms, action ("start",
+        "alloc", "free"), size and what was allocated and reserved then.  Of a process a rise that
+        goes on over several samples is one event.  Without track_allocations the samples as they
+        are."""
+        timeline = self.get_timeline()
+        return self._events(timeline) if self.track_allocations else timeline
 
     def clear(self) -> None:
         """Forgets what was seen; RuntimeError while it is entered."""

@@ -212,12 +212,12 @@ class MetricsCollector(_gsprof.Recorder):
         found = []
         for kind in (_series.TIMES, _series.VALUES):
             for name in self._names(kind):
-                stats = self._stats(kind, name)
+                stats, shown = self._stats(kind, name), _text.plain(name)
                 every = stats["count"] + stats["nonfinite"]
                 if stats["nonfinite"]:
-                    found.append(f"{name}: {stats['nonfinite']} of {every} values are not finite")
+                    found.append(f"{shown}: {stats['nonfinite']} of {every} values are not finite")
                 if stats["lost"]:
-                    found.append(f"{name}: {stats['lost']} values are in the figures only")
+                    found.append(f"{shown}: {stats['lost']} values are in the figures only")
         return found
 
     def summary(self) -> str:

@@ -52,15 +52,27 @@ def percent(value: Optional[float]) -> str:
     return "-" if value is None else f"{value * 100:.1f} %"
 
 
+def plain(text: object) -> str:
+    r"""A name for a terminal or a page: what cannot be shown is escaped.
+
+    >>> plain("a\x1b[0m\ud800")
+    'a\\x1b[0m\\ud800'
+    """
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text)
+    )
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> List[str]:
     """Lines of a table: the first column to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    shown = [[plain(cell) for cell in row] for row in [head, *rows]]
+    widths = [max(len(row[i]) for row in shown) for i in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:
         rest = [cell.rjust(width) for cell, width in zip(cells[1:], widths[1:])]
         return "  ".join([cells[0].ljust(widths[0]), *rest]).rstrip()
 
-    return [line(head), line(["-" * width for width in widths]), *map(line, rows)]
+    return [line(shown[0]), line(["-" * width for width in widths]), *map(line, shown[1:])]
 
 
 def finite(value: Any) -> Any:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof.profiler: timers, memory, metrics, reports, streams and comparisons, on every
+interpreter; with a stand-in for the GPU's driver and for torch.cuda on one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+from support import GSPROF, PATIENCE_S, Python, main_python, program
+
+BUILD = GSPROF.parent.parent.parent
+PACKAGE = BUILD / "python"
+STANDIN = BUILD / "tests" / "tools" / "cuda"
+
+pytestmark = pytest.mark.skipif(
+    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
+    reason="this build has no Python extension",
+)
+
+
+def check(python: str, what: str, **more: str) -> None:
+    done = subprocess.run(
+        [python, program("profiler_checks.py"), what],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1", **more},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0 and done.stdout.endswith("done\n"), done.stdout[-4000:]
+
+
+def test_profiler(python: Python) -> None:
+    if "t-" in python.label and not list((PACKAGE / "gsprof").glob("*t-*.so")):
+        pytest.skip("this build has no extension for free-threaded interpreters")
+    check(python.path, "host")
+
+
+def test_stand_in_for_the_driver() -> None:
+    if not (STANDIN / "libcuda.so.1").exists():
+        pytest.skip(f"no {STANDIN}: ninja builds it")
+    where = {"LD_LIBRARY_PATH": str(STANDIN)}
+    check(main_python(), "driver", **where)
+    check(main_python(), "failing", GSP_CUDA_STANDIN_FAIL="cuEventRecord", **where)
+    check(main_python(), "empty", GSP_CUDA_STANDIN_COUNT="0", **where)
+
+
+def test_stand_in_for_torch() -> None:
+    check(main_python(), "torch")
