@@ -41,6 +41,8 @@ PTRACE_SEIZE = 0x4206
 
 # Nobody follows these targets: their stacks are not looked at here.
 ALONE = {"GSPROF_FOLLOW": "0"}
+# The interpreter's lock has to be had a hundred times: long on a busy machine.
+LONG = ("--timeout", f"{PATIENCE_S - 5:g}s")
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +108,7 @@ def check() -> Iterator[StartChecker]:
 
 
 def eval_in(pid: int, code: str, **more: Any) -> str:
-    return gsprof("eval", pid, code, "--yes", **more).out
+    return gsprof("eval", pid, code, "--yes", *LONG, **more).out
 
 
 # -------------------------------------------------------------------- all versions
@@ -128,17 +130,17 @@ def test_every_state_can_be_entered(python: Python, start: StartTarget, tmp_path
 
 def test_in_asked_and_out_again(python: Python, start: StartTarget, tmp_path: Path) -> None:
     target = start("inject_states.py", "loop", python=python, env=ALONE)
-    said = json.loads(gsprof("inject", target.pid, "-D", "sample_rate=0", "--json").out)
+    said = json.loads(gsprof("inject", target.pid, "-D", "sample_rate=0", "--json", *LONG).out)
     newer = python.version >= (3, 14)
     assert said["state"] == "in" and said["by"] == ("interpreter" if newer else "library"), said
     assert newer == (said["stopped_ms"] == 0)
-    assert "already in process" in gsprof("inject", target.pid).out
+    assert "already in process" in gsprof("inject", target.pid, *LONG).out
     assert gsprof("config", target.pid, "sample_rate").out.strip() != ""
     assert eval_in(target.pid, "import sys; 'gsprof' in sys.modules") == "True\n"
     target.go()
-    assert "out of process" in gsprof("eject", target.pid).out
+    assert "out of process" in gsprof("eject", target.pid, *LONG).out
     assert "there is no agent" in gsprof("eject", target.pid, status=EXIT_NOFILE).err
-    assert json.loads(gsprof("inject", target.pid, "--json").out)["state"] == "in"
+    assert json.loads(gsprof("inject", target.pid, "--json", *LONG).out)["state"] == "in"
     assert target.go()["bad"] == []
     # Nothing of what was run is left behind.
     assert [str(path) for path in tmp_path.rglob("visit-*")] == []
@@ -150,7 +152,7 @@ def test_an_interpreter_that_is_told_not_to(start: StartTarget, python: Python) 
         return
     env = {**ALONE, "PYTHON_DISABLE_REMOTE_DEBUG": "1"}
     target = start("inject_states.py", "loop", python=python, env=env)
-    assert json.loads(gsprof("inject", target.pid, "--json").out)["by"] == "library"
+    assert json.loads(gsprof("inject", target.pid, "--json", *LONG).out)["by"] == "library"
     assert target.go()["bad"] == []
 
 
@@ -250,7 +252,7 @@ def test_a_program_that_restricts_itself(start: StartTarget, some_python: Python
     assert gsprof("eval", target.pid, sync, "--yes").status == 0
     err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
     assert "seccomp filter" in err and "--force" in err
-    assert "in process" in gsprof("inject", target.pid, "--force").out
+    assert "in process" in gsprof("inject", target.pid, "--force", *LONG).out
 
 
 @pytest.mark.needs_root
@@ -280,7 +282,7 @@ def test_root_enters_a_process_of_another_user(tmp_path: Path) -> None:
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        assert "in process" in gsprof("inject", process.pid).out
+        assert "in process" in gsprof("inject", process.pid, *LONG).out
         folders = list(Path("/dev/shm/gsprof-65534").glob(f"{process.pid}-*"))
         assert len(folders) == 1 and folders[0].stat().st_uid == 65534
         assert "one's own" in gsprof("eval", process.pid, "1", "-y", status=EXIT_PERM).err
