@@ -56,12 +56,13 @@ static bool read_statm(int64_t pages[STATM_FIELDS])
 
 void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_memory *out)
 {
-    *out = (struct gsp_memory){gsp_now_ns(), -1, -1, -1};
+    *out = (struct gsp_memory){gsp_now_ns(), -1, -1, -1, -1};
     int64_t pages[STATM_FIELDS];
     if (read_statm(pages)) {
         const int64_t page_bytes = sysconf(_SC_PAGESIZE);
         out->resident_bytes = pages[1] * page_bytes;
         out->reserved_bytes = pages[5] * page_bytes;
+        out->anonymous_bytes = (pages[1] - pages[2]) * page_bytes;
     }
     size_t free_bytes = 0;
     size_t total_bytes = 0;
@@ -187,7 +188,7 @@ bool gsp_pyext__memwatch_start(struct gsp_memwatch *watch, bool with_thread)
     /* Another thread may have been faster. */
     if (!watch->is_on) {
         watch->count = 0;
-        watch->peak = (struct gsp_memory){0, -1, -1, -1};
+        watch->peak = (struct gsp_memory){0, -1, -1, -1, -1};
         watch->step_ns = watch->interval_ns;
         add_sample(watch, &now);
         watch->is_on = true;

@@ -66,8 +66,10 @@ struct gsp_pyext {
 struct gsp_pyext *gsp_pyext__state(PyObject *module); /* never NULL */
 
 int gsp_pyext__contrast_add(PyObject *module);
+int gsp_pyext__lines_part_add(PyObject *module);
 int gsp_pyext__memory_add(PyObject *module);
 int gsp_pyext__rows_add(PyObject *module);
+int gsp_pyext__sampler_add(PyObject *module);
 int gsp_pyext__settings_add(PyObject *module);
 int gsp_pyext__span_add(PyObject *module);
 int gsp_pyext__timer_add(PyObject *module);

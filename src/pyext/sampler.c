@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pyext/sampler.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "collect/collect.h"
+#include "pyext/memwatch.h"
+
+/* When so many are there, neighbours become one and the time between two looks doubles. */
+#define POINTS_MAX   8192U
+#define READINGS_MAX 4096U
+/* A look at the machine that is not older than this will do for a block's end. */
+#define FRESH_NS     (5 * GSP_NS_PER_MS)
+
+/* Texts of rows that make a difference here. */
+enum word {
+    WORD_OTHER = 1,
+    WORD_LOOPBACK,
+    WORD_ESTIMATE,
+    WORD_PACKAGE,
+    WORD_DRAM,
+    WORD_GPU,
+};
+
+/* One look at the machine; rates are of the time since the look before. */
+struct reading {
+    int64_t since_ns;
+    int64_t at_ns;
+    int64_t gpu_bytes;     /* of all GPUs; -1: not known */
+    int64_t gpu_own_bytes; /* of this process; -1: the driver does not tell */
+    double gpu_share;
+    double gpu_util_pct;
+    double cpu_pct;
+    double memory_pct;
+    double disk_pct;
+    double network_bytes;
+    double joules;
+    double cores;
+    unsigned gpus;
+    unsigned energy;
+};
+
+struct gsp_sampler {
+    struct gsp_sink sink; /* first: what the sources are given */
+    struct gsp_sampler_opts opts;
+    pthread_mutex_t look; /* of collect and now; taken before mutex */
+    struct gsp_collect *collect;
+    struct reading *now;   /* being filled by rows */
+    pthread_mutex_t mutex; /* of all that follows */
+    pthread_cond_t changed;
+    pthread_t thread;
+    pid_t pid;       /* that uses it: a child after fork has no thread */
+    bool has_thread; /* from the first block on; it sleeps while none is open */
+    bool closing;
+    unsigned open;   /* blocks */
+    int64_t step_ns; /* between looks at memory */
+    struct gsp_memory_point *points;
+    size_t point_count;
+    struct reading *readings;
+    size_t reading_count;
+    struct reading last;
+};
+
+/* ------------------------------------------------------------------ rows */
+
+static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+{
+    (void)sink;
+    (void)table;
+    static const struct {
+        const char *text;
+        enum word word;
+    } words[] = {
+        {"lo", WORD_LOOPBACK}, {"estimate", WORD_ESTIMATE}, {"package", WORD_PACKAGE},
+        {"dram", WORD_DRAM},   {"gpu", WORD_GPU},
+    };
+    for (size_t i = 0; i < GSP_COUNT(words); i++) {
+        if (gsp_sv_eq(text, gsp_sv_of(words[i].text))) {
+            return words[i].word;
+        }
+    }
+    return WORD_OTHER;
+}
+
+static bool known(double value)
+{
+    return !isnan(value); /* the NULL of rows is a NaN too */
+}
+
+static void add(double *sum, double value)
+{
+    if (known(value)) {
+        *sum = known(*sum) ? *sum + value : value;
+    }
+}
+
+static void add_bytes(int64_t *sum, int64_t bytes)
+{
+    if (bytes >= 0) {
+        *sum = *sum < 0 ? bytes : *sum + bytes;
+    }
+}
+
+static void raise_to(double *top, double value)
+{
+    if (known(value) && (!known(*top) || value > *top)) {
+        *top = value;
+    }
+}
+
+static void take_gpu(struct reading *now, const struct gsp_row_gpu_metrics *row)
+{
+    add_bytes(&now->gpu_bytes, row->memory_used_bytes);
+    if (row->memory_used_bytes >= 0 && row->memory_total_bytes > 0) {
+        raise_to(&now->gpu_share, (double)row->memory_used_bytes / (double)row->memory_total_bytes);
+    }
+    if (known(row->util_percent)) {
+        add(&now->gpu_util_pct, row->util_percent);
+        now->gpus++;
+    }
+}
+
+static void take_energy(struct reading *now, const struct gsp_row_energy_metrics *row)
+{
+    /* Other domains are parts of a package. */
+    if (!known(row->joules) ||
+        (row->domain != WORD_PACKAGE && row->domain != WORD_DRAM && row->domain != WORD_GPU)) {
+        return;
+    }
+    add(&now->joules, row->joules);
+    now->energy |= row->source == WORD_ESTIMATE ? GSP_SAMPLER_ESTIMATE : GSP_SAMPLER_COUNTERS;
+}
+
+static void take_row(struct gsp_sink *sink, enum gsp_table_id table, const void *values)
+{
+    struct reading *now = ((struct gsp_sampler *)sink)->now;
+    if (table == GSP_TABLE_system_cpu) {
+        const struct gsp_row_system_cpu *row = values;
+        if (row->cpu == GSP_NULL_I64) {
+            now->cpu_pct = row->util_percent;
+            now->cores = row->limit_cores;
+        }
+    } else if (table == GSP_TABLE_system_memory) {
+        const struct gsp_row_system_memory *row = values;
+        if (row->used_bytes >= 0 && row->total_bytes > 0) {
+            now->memory_pct = 100 * (double)row->used_bytes / (double)row->total_bytes;
+        }
+    } else if (table == GSP_TABLE_system_disk) {
+        raise_to(&now->disk_pct, ((const struct gsp_row_system_disk *)values)->util_percent);
+    } else if (table == GSP_TABLE_system_network) {
+        const struct gsp_row_system_network *row = values;
+        if (row->device != WORD_LOOPBACK) {
+            add(&now->network_bytes, row->rx_bytes_per_s);
+            add(&now->network_bytes, row->tx_bytes_per_s);
+        }
+    } else if (table == GSP_TABLE_gpu_metrics) {
+        take_gpu(now, values);
+    } else if (table == GSP_TABLE_gpu_process) {
+        const struct gsp_row_gpu_process *row = values;
+        if (row->pid == getpid() || row->container_pid == getpid()) {
+            add_bytes(&now->gpu_own_bytes, row->memory_used_bytes);
+        }
+    } else if (table == GSP_TABLE_energy_metrics) {
+        take_energy(now, values);
+    }
+}
+
+/* ------------------------------------------------------------------ looks */
+
+/* Of two neighbours one: sums are added, means weighted by their time. */
+static void merge(struct reading *out, const struct reading *a, const struct reading *b)
+{
+    const double a_ns = (double)(a->at_ns - a->since_ns);
+    const double b_ns = (double)(b->at_ns - b->since_ns);
+    struct reading both = *b;
+    both.since_ns = a->since_ns;
+    both.energy |= a->energy;
+    both.gpu_bytes = a->gpu_bytes > b->gpu_bytes ? a->gpu_bytes : b->gpu_bytes;
+    both.gpu_own_bytes = a->gpu_own_bytes > b->gpu_own_bytes ? a->gpu_own_bytes : b->gpu_own_bytes;
+    add(&both.network_bytes, a->network_bytes);
+    add(&both.joules, a->joules);
+    double *const means[] = {&both.gpu_util_pct, &both.cpu_pct, &both.memory_pct, &both.disk_pct};
+    const double before[] = {a->gpu_util_pct, a->cpu_pct, a->memory_pct, a->disk_pct};
+    for (size_t i = 0; i < GSP_COUNT(means); i++) {
+        if (!known(*means[i])) {
+            *means[i] = before[i];
+        } else if (known(before[i]) && a_ns + b_ns > 0) {
+            *means[i] = (before[i] * a_ns + *means[i] * b_ns) / (a_ns + b_ns);
+        }
+    }
+    *out = both;
+}
+
+/* With the mutex held. */
+static void keep_reading(struct gsp_sampler *sampler, const struct reading *reading)
+{
+    if (sampler->reading_count == READINGS_MAX) {
+        for (size_t i = 0; i < READINGS_MAX / 2; i++) {
+            merge(&sampler->readings[i], &sampler->readings[i * 2], &sampler->readings[i * 2 + 1]);
+        }
+        sampler->reading_count /= 2;
+    }
+    sampler->readings[sampler->reading_count++] = *reading;
+    sampler->last = *reading;
+}
+
+/* With the mutex held. */
+static void keep_point(struct gsp_sampler *sampler, const struct gsp_memory_point *point)
+{
+    if (sampler->point_count == POINTS_MAX) {
+        for (size_t i = 0; i < POINTS_MAX / 2; i++) {
+            const struct gsp_memory_point *two = &sampler->points[i * 2];
+            struct gsp_memory_point one = two[1];
+            /* The peak stays; for the trend any of the two will do. */
+            if (two[0].resident_bytes > one.resident_bytes) {
+                one.resident_bytes = two[0].resident_bytes;
+            }
+            sampler->points[i] = one;
+        }
+        sampler->point_count /= 2;
+        sampler->step_ns *= 2;
+    }
+    sampler->points[sampler->point_count++] = *point;
+}
+
+static void look_at_memory(struct gsp_sampler *sampler)
+{
+    struct gsp_memory now;
+    gsp_pyext__memory_now(NULL, &now);
+    if (now.resident_bytes < 0) {
+        return;
+    }
+    const struct gsp_memory_point point = {now.at_ns, now.resident_bytes, now.anonymous_bytes};
+    pthread_mutex_lock(&sampler->mutex);
+    keep_point(sampler, &point);
+    pthread_mutex_unlock(&sampler->mutex);
+}
+
+/* Unless somebody did so within the last fresh_ns. */
+static void look_at_machine(struct gsp_sampler *sampler, int64_t fresh_ns)
+{
+    pthread_mutex_lock(&sampler->look);
+    pthread_mutex_lock(&sampler->mutex);
+    const int64_t before_ns = sampler->last.at_ns;
+    pthread_mutex_unlock(&sampler->mutex);
+    const struct gsp_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
+    if (sampler->collect && tick.mono_ns - before_ns >= fresh_ns) {
+        struct reading now = {before_ns, tick.mono_ns, -1,  -1,  NAN, NAN, NAN,
+                              NAN,       NAN,          NAN, NAN, NAN, 0,   0};
+        sampler->now = &now;
+        gsp_collect_read(sampler->collect, &tick, &sampler->sink);
+        sampler->now = NULL;
+        if (now.gpus > 1) {
+            now.gpu_util_pct /= now.gpus;
+        }
+        now.network_bytes *= (double)(now.at_ns - now.since_ns) / (double)GSP_NS_PER_S;
+        pthread_mutex_lock(&sampler->mutex);
+        keep_reading(sampler, &now);
+        pthread_mutex_unlock(&sampler->mutex);
+    }
+    pthread_mutex_unlock(&sampler->look);
+}
+
+/* ------------------------------------------------------------------ the thread */
+
+static struct timespec timespec_of(int64_t ns)
+{
+    return (struct timespec){(time_t)(ns / GSP_NS_PER_S), (long)(ns % GSP_NS_PER_S)};
+}
+
+static void *run(void *arg)
+{
+    struct gsp_sampler *sampler = arg;
+    int64_t memory_ns = 0; /* when the next looks are due */
+    int64_t machine_ns = 0;
+    pthread_mutex_lock(&sampler->mutex);
+    while (!sampler->closing) {
+        if (sampler->open == 0) {
+            pthread_cond_wait(&sampler->changed, &sampler->mutex);
+            memory_ns = gsp_now_ns() + sampler->step_ns;
+            machine_ns = gsp_now_ns() + sampler->opts.interval_ns;
+            continue;
+        }
+        const struct timespec due = timespec_of(memory_ns < machine_ns ? memory_ns : machine_ns);
+        pthread_cond_timedwait(&sampler->changed, &sampler->mutex, &due);
+        const int64_t now_ns = gsp_now_ns();
+        const int64_t step_ns = sampler->step_ns;
+        if (sampler->open == 0) {
+            continue;
+        }
+        pthread_mutex_unlock(&sampler->mutex);
+        if (now_ns >= memory_ns) {
+            look_at_memory(sampler);
+            memory_ns = now_ns + step_ns;
+        }
+        if (now_ns >= machine_ns) {
+            look_at_machine(sampler, FRESH_NS);
+            machine_ns = now_ns + sampler->opts.interval_ns;
+        }
+        pthread_mutex_lock(&sampler->mutex);
+    }
+    pthread_mutex_unlock(&sampler->mutex);
+    return NULL;
+}
+
+static void make_locks(struct gsp_sampler *sampler)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&sampler->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&sampler->mutex, NULL);
+    pthread_mutex_init(&sampler->look, NULL);
+}
+
+/* A fork left the locks as they were, the descriptors pointing at the parent, and no thread. */
+static void after_fork(struct gsp_sampler *sampler)
+{
+    if (sampler->pid == getpid()) {
+        return;
+    }
+    sampler->pid = getpid();
+    sampler->has_thread = false;
+    sampler->open = 0;
+    sampler->point_count = 0;
+    sampler->reading_count = 0;
+    make_locks(sampler);
+}
+
+/* With the mutex held. */
+static void start_thread(struct gsp_sampler *sampler)
+{
+    if (sampler->has_thread) {
+        return;
+    }
+    /* Signals are for the threads of the program. */
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sampler->has_thread = pthread_create(&sampler->thread, NULL, run, sampler) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* ------------------------------------------------------------------ public */
+
+struct gsp_sampler *gsp_pyext__sampler_new(const struct gsp_sampler_opts *opts)
+{
+    struct gsp_sampler *sampler = calloc(1, sizeof(*sampler));
+    if (!sampler) {
+        return NULL;
+    }
+    sampler->sink = (struct gsp_sink){intern, take_row};
+    sampler->opts = *opts;
+    sampler->pid = getpid();
+    sampler->points = calloc(POINTS_MAX, sizeof(*sampler->points));
+    sampler->readings = calloc(READINGS_MAX, sizeof(*sampler->readings));
+    make_locks(sampler);
+    if (!sampler->points || !sampler->readings) {
+        gsp_pyext__sampler_free(sampler);
+        return NULL;
+    }
+    struct gsp_collect_env env = gsp_collect_env_here();
+    env.cpu_tdp_watts = opts->cpu_tdp_watts;
+    if (!opts->gpu) {
+        env.nvml_library = "";
+    }
+    /* Without sources the process itself can be measured still. */
+    gsp_ignore(gsp_collect_open(&env, &sampler->collect, NULL));
+    look_at_machine(sampler, 0);
+    return sampler;
+}
+
+void gsp_pyext__sampler_free(struct gsp_sampler *sampler)
+{
+    if (!sampler) {
+        return;
+    }
+    after_fork(sampler);
+    pthread_mutex_lock(&sampler->mutex);
+    sampler->closing = true;
+    pthread_cond_broadcast(&sampler->changed);
+    pthread_mutex_unlock(&sampler->mutex);
+    if (sampler->has_thread) {
+        pthread_join(sampler->thread, NULL);
+    }
+    pthread_cond_destroy(&sampler->changed);
+    pthread_mutex_destroy(&sampler->mutex);
+    pthread_mutex_destroy(&sampler->look);
+    gsp_collect_close(sampler->collect);
+    free(sampler->points);
+    free(sampler->readings);
+    free(sampler);
+}
+
+static int64_t ns_of(struct timeval t)
+{
+    return t.tv_sec * GSP_NS_PER_S + t.tv_usec * GSP_NS_PER_US;
+}
+
+void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_window_begin *begin)
+{
+    after_fork(sampler);
+    pthread_mutex_lock(&sampler->mutex);
+    if (sampler->open++ == 0) {
+        sampler->point_count = 0;
+        sampler->reading_count = 0;
+        sampler->step_ns = sampler->opts.first_ns;
+        start_thread(sampler);
+        pthread_cond_broadcast(&sampler->changed);
+    }
+    pthread_mutex_unlock(&sampler->mutex);
+    look_at_machine(sampler, FRESH_NS);
+    struct gsp_memory now;
+    gsp_pyext__memory_now(NULL, &now);
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    *begin = (struct gsp_window_begin){
+        .user_ns = ns_of(usage.ru_utime),
+        .system_ns = ns_of(usage.ru_stime),
+        .resident_bytes = now.resident_bytes,
+        .high_water_bytes = usage.ru_maxrss * 1024,
+        .at_ns = gsp_now_ns(),
+    };
+}
+
+/* How much of a reading's time lies within the window, 0 to 1. */
+static double part_within(const struct reading *reading, int64_t began_ns, int64_t ended_ns)
+{
+    const int64_t from = reading->since_ns > began_ns ? reading->since_ns : began_ns;
+    const int64_t to = reading->at_ns < ended_ns ? reading->at_ns : ended_ns;
+    const int64_t whole = reading->at_ns - reading->since_ns;
+    return to > from && whole > 0 ? (double)(to - from) / (double)whole : 0;
+}
+
+struct mean {
+    double sum;
+    double weight;
+};
+
+static void mean_add(struct mean *mean, double value, double weight)
+{
+    if (known(value) && weight > 0) {
+        mean->sum += value * weight;
+        mean->weight += weight;
+    }
+}
+
+/* Of a block too short for a look of its own, what was seen last. */
+static double mean_of(const struct mean *mean, double otherwise)
+{
+    return mean->weight > 0 ? mean->sum / mean->weight : otherwise;
+}
+
+/* With the mutex held. */
+static void sum_up(const struct gsp_sampler *sampler, struct gsp_window *out)
+{
+    struct mean gpu = {0};
+    struct mean cpu = {0};
+    struct mean memory = {0};
+    struct mean disk = {0};
+    const struct reading *last = &sampler->last;
+    for (size_t i = 0; i < sampler->reading_count; i++) {
+        const struct reading *r = &sampler->readings[i];
+        const double part = part_within(r, out->began_ns, out->ended_ns);
+        const double weight = part * (double)(r->at_ns - r->since_ns);
+        mean_add(&gpu, r->gpu_util_pct, weight);
+        mean_add(&cpu, r->cpu_pct, weight);
+        mean_add(&memory, r->memory_pct, weight);
+        mean_add(&disk, r->disk_pct, weight);
+        if (part > 0) {
+            add(&out->network_bytes, r->network_bytes * part);
+            add(&out->joules, r->joules * part);
+            out->energy |= known(r->joules) ? r->energy : 0;
+        }
+        const int64_t gpu_bytes = r->gpu_own_bytes >= 0 ? r->gpu_own_bytes : r->gpu_bytes;
+        if ((part > 0 || i + 1 == sampler->reading_count) && gpu_bytes > out->gpu_peak_bytes) {
+            out->gpu_peak_bytes = gpu_bytes;
+        }
+    }
+    out->gpu_util_pct = mean_of(&gpu, last->gpu_util_pct);
+    out->cpu_pct = mean_of(&cpu, last->cpu_pct);
+    out->memory_pct = mean_of(&memory, last->memory_pct);
+    out->disk_pct = mean_of(&disk, last->disk_pct);
+    out->cores = last->cores;
+    for (size_t i = 0; i < sampler->point_count; i++) {
+        const struct gsp_memory_point *p = &sampler->points[i];
+        if (p->at_ns >= out->began_ns && p->at_ns <= out->ended_ns &&
+            p->resident_bytes > out->peak_bytes) {
+            out->peak_bytes = p->resident_bytes;
+        }
+    }
+}
+
+/* A child that leaves its parent's block has used less than the parent had. */
+static int64_t not_negative(int64_t ns)
+{
+    return ns > 0 ? ns : 0;
+}
+
+void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_window_begin *begin,
+                             struct gsp_window *out)
+{
+    after_fork(sampler);
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    *out = (struct gsp_window){
+        .began_ns = begin->at_ns,
+        .ended_ns = gsp_now_ns(),
+        .user_ns = not_negative(ns_of(usage.ru_utime) - begin->user_ns),
+        .system_ns = not_negative(ns_of(usage.ru_stime) - begin->system_ns),
+        .first_bytes = begin->resident_bytes,
+        .peak_bytes = begin->resident_bytes,
+        .gpu_peak_bytes = -1,
+        .network_bytes = NAN,
+        .joules = NAN,
+    };
+    struct gsp_memory now;
+    gsp_pyext__memory_now(NULL, &now);
+    out->last_bytes = now.resident_bytes;
+    if (now.resident_bytes > out->peak_bytes) {
+        out->peak_bytes = now.resident_bytes;
+    }
+    look_at_machine(sampler, FRESH_NS);
+    pthread_mutex_lock(&sampler->mutex);
+    sum_up(sampler, out);
+    pthread_mutex_unlock(&sampler->mutex);
+    /* The kernel saw every page: a high-water mark that rose did so within the block. */
+    if (usage.ru_maxrss * 1024 > begin->high_water_bytes &&
+        usage.ru_maxrss * 1024 > out->peak_bytes) {
+        out->peak_bytes = usage.ru_maxrss * 1024;
+    }
+}
+
+struct gsp_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler, int64_t began_ns,
+                                                   int64_t ended_ns, size_t *count)
+{
+    after_fork(sampler);
+    pthread_mutex_lock(&sampler->mutex);
+    struct gsp_memory_point *copy = malloc((sampler->point_count + 1) * sizeof(*copy));
+    *count = 0;
+    for (size_t i = 0; copy && i < sampler->point_count; i++) {
+        if (sampler->points[i].at_ns >= began_ns && sampler->points[i].at_ns <= ended_ns) {
+            copy[(*count)++] = sampler->points[i];
+        }
+    }
+    pthread_mutex_unlock(&sampler->mutex);
+    return copy;
+}
+
+void gsp_pyext__sampler_release(struct gsp_sampler *sampler)
+{
+    after_fork(sampler);
+    pthread_mutex_lock(&sampler->mutex);
+    sampler->open -= sampler->open > 0;
+    pthread_mutex_unlock(&sampler->mutex);
+}
+
+double gsp_pyext__sampler_gpu_share(struct gsp_sampler *sampler)
+{
+    after_fork(sampler);
+    look_at_machine(sampler, FRESH_NS);
+    pthread_mutex_lock(&sampler->mutex);
+    const double share = sampler->last.gpu_share;
+    pthread_mutex_unlock(&sampler->mutex);
+    return share;
+}
