@@ -11,7 +11,7 @@ from .. import _gsprof
 from . import _series, _text
 
 WIDTH = 900
-CHART_HEIGHT = 140
+CHART_HEIGHT = 126
 LANE_HEIGHT = 18
 LANES_MAX = 12
 COLORS = 8

@@ -42,10 +42,12 @@ def byte_count(value: Optional[float]) -> str:
 
 def number(value: Optional[float]) -> str:
     """
-    >>> number(3), number(0.123456789), number(None), number(float("nan"))
-    ('3', '0.1235', '-', 'nan')
+    >>> number(3), number(0.123456789), number(12345.6), number(None), number(float("nan"))
+    ('3', '0.1235', '12,346', '-', 'nan')
     """
-    return "-" if value is None else f"{value:.4g}"
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
 def percent(value: Optional[float]) -> str:
