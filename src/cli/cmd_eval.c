@@ -145,5 +145,6 @@ const struct gsp_command gsp_cmd_eval = {
     .args_min = 2,
     .args_max = 2,
     .takes_endpoint = true,
+    .lesser = true,
     .run = run,
 };

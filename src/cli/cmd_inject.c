@@ -308,5 +308,6 @@ const struct gsp_command gsp_cmd_eject = {
     .example_count = GSP_COUNT(EJECT_EXAMPLES),
     .args_max = 1,
     .takes_endpoint = true,
+    .lesser = true,
     .run = run_eject,
 };

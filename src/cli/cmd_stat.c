@@ -162,5 +162,6 @@ const struct gsp_command gsp_cmd_stat = {
     .example_count = GSP_COUNT(EXAMPLES),
     .args_min = 1,
     .args_max = 1,
+    .lesser = true,
     .run = run,
 };
