@@ -82,5 +82,6 @@ const struct gsp_command gsp_cmd_convert = {
     .opts_size = sizeof(struct convert_opts),
     .examples = EXAMPLES,
     .example_count = GSP_COUNT(EXAMPLES),
+    .lesser = true,
     .run = run,
 };
