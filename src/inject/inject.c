@@ -349,13 +349,13 @@ static int make_calls(struct job *job, struct gsp_err *err)
 /* Takes a thread that is held, if it is where it may be taken.  TORN: it is not. */
 static int use_held(struct job *job, const struct candidate *one, struct gsp_err *err)
 {
-    if (gsp_stop_signal(job->stop) != 0 || !gsp_inject__linker_is_calm(&job->linker, job->mem))
-        return gsp_err_set(err, GSP_E_TORN, 0, "thread %d is busy", (int)one->tid);
+    if (gsp_stop_signal(job->stop) != 0)
+        return gsp_err_set(err, GSP_E_TORN, 0, "thread %d gets a signal", (int)one->tid);
     job->remote->tid = one->tid;
     int rc = gsp_inject__remote_open(job->remote, &one->at, err);
-    if (rc != GSP_OK)
-        return rc;
-    if (one->state == GSP_INJECT_RUNS &&
+    if (rc == GSP_OK && !gsp_inject__linker_is_calm(&job->linker, job->mem))
+        rc = gsp_err_set(err, GSP_E_TORN, 0, "libraries are being loaded");
+    if (rc == GSP_OK && one->state == GSP_INJECT_RUNS &&
         (!is_safe_place(job, gsp_inject__pc(&job->remote->kept)) ||
          gsp_inject_room(job->maps, gsp_inject__sp(&job->remote->kept)) < ROOM_MIN))
         rc = gsp_err_set(err, GSP_E_TORN, 0, "thread %d may hold a lock", (int)one->tid);

@@ -127,6 +127,16 @@ bool gsp_inject__is_in_call(const struct gsp_inject__machine *kept, uint64_t pc,
     return kept->regs.rip == pc && kept->regs.rsp == sp && (int64_t)kept->regs.orig_rax >= 0;
 }
 
+void gsp_inject__call_of(const struct gsp_inject__machine *kept, struct gsp_inject_call_at *out)
+{
+    const struct user_regs_struct *regs = &kept->regs;
+    *out = (struct gsp_inject_call_at){
+        .number = (int64_t)regs->orig_rax < 0 ? -1 : (long)regs->orig_rax,
+        .args = {regs->rdi, regs->rsi, regs->rdx, regs->r10, regs->r8, regs->r9},
+        .sp = regs->rsp,
+        .pc = regs->rip};
+}
+
 void gsp_inject__again(struct gsp_inject__machine *kept)
 {
     if (kept->regs.rax != (unsigned long long)-EINTR || (int64_t)kept->regs.orig_rax < 0)
@@ -185,6 +195,12 @@ uint64_t gsp_inject__pc(const struct gsp_inject__machine *kept)
 bool gsp_inject__is_in_call(const struct gsp_inject__machine *kept, uint64_t pc, uint64_t sp)
 {
     return (kept->regs.pc == pc || kept->regs.pc == pc - SVC_BYTES) && kept->regs.sp == sp;
+}
+
+void gsp_inject__call_of(const struct gsp_inject__machine *kept, struct gsp_inject_call_at *out)
+{
+    (void)kept;
+    *out = (struct gsp_inject_call_at){.number = -1};
 }
 
 void gsp_inject__again(struct gsp_inject__machine *kept)

@@ -13,6 +13,7 @@
 #include <sys/user.h>
 
 #include "base/attr.h"
+#include "inject/state.h"
 #include "proc/mem.h"
 
 #define GSP_MACHINE_ARGS 4U
@@ -47,6 +48,8 @@ bool gsp_inject__keep(pid_t tid, struct gsp_inject__machine *out);
 bool gsp_inject__put_back(pid_t tid, const struct gsp_inject__machine *kept);
 /* Whether the thread is still in the system call that ends at pc with this stack. */
 bool gsp_inject__is_in_call(const struct gsp_inject__machine *kept, uint64_t pc, uint64_t sp);
+/* The system call that the stop came upon, as far as the registers still tell; number -1: none. */
+void gsp_inject__call_of(const struct gsp_inject__machine *kept, struct gsp_inject_call_at *out);
 /* Makes the system call that ended with EINTR begin again, as if the stop had not been. */
 void gsp_inject__again(struct gsp_inject__machine *kept);
 /* A sleep goes on for what is left of it; x86-64 does so by itself. */

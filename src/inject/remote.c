@@ -29,19 +29,21 @@ int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_
     if (!gsp_inject__keep(remote->tid, &remote->kept))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the registers of thread %d cannot be read",
                            (int)remote->tid);
-    if (at->number >= 0) {
-        if (!gsp_inject__is_in_call(&remote->kept, at->pc, at->sp))
-            return gsp_err_set(err, GSP_E_TORN, 0, "thread %d has gone on", (int)remote->tid);
-        if (gsp_inject_is_endless(at))
-            gsp_inject__again(&remote->kept);
-        if (gsp_inject_is_span(at))
-            gsp_inject__resume_sleep(&remote->kept);
-    }
+    const bool is_there = at->number < 0 || gsp_inject__is_in_call(&remote->kept, at->pc, at->sp);
+    if (is_there && gsp_inject_is_span(at))
+        gsp_inject__resume_sleep(&remote->kept);
+    /* Wherever it was when it was looked at: the stop may have come upon another call. */
+    struct gsp_inject_call_at found;
+    gsp_inject__call_of(&remote->kept, &found);
+    if (gsp_inject_is_endless(&found))
+        gsp_inject__again(&remote->kept);
     remote->scratch = gsp_inject__below(&remote->kept, GSP_REMOTE_SCRATCH);
     if (!gsp_inject__block_signals(remote->tid))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the signals of thread %d cannot be blocked",
                            (int)remote->tid);
     remote->is_open = true;
+    if (!is_there)
+        return gsp_err_set(err, GSP_E_TORN, 0, "thread %d has gone on", (int)remote->tid);
     return GSP_OK;
 }
 

@@ -29,8 +29,9 @@ struct gsp_inject__remote {
     struct gsp_inject__machine kept;
 };
 
-/* Keeps what the held thread has.  at is the call it waits in; number -1 when it runs.
- * Fails with TORN (it is not where it was thought to be), NOPROC, LIMIT (no room on its stack). */
+/* Keeps what the held thread has; to be closed also on failure.  at is the call it waits in; number
+ * -1 when it runs. Fails with TORN (it is not where it was thought to be), NOPROC, LIMIT (no room
+ * on its stack). */
 GSP_MUST_CHECK int gsp_inject__remote_open(struct gsp_inject__remote *remote,
                                            const struct gsp_inject_call_at *at,
                                            struct gsp_err *err);
