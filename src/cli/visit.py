@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 REQUEST: Dict[str, Any] = {}
 
 # Short enough that a hundred files are found in some milliseconds of waiting, long enough that the
-# lock is not handed to and fro on a machine where each turn has to wait for a CPU.
+# lock does not change hands all the time on a machine where each turn has to wait for a CPU.
 HASTE_S = 2e-4
 # Only one of two ways in may run it, and nobody once it was given up.
 CLAIM_FLAGS = ("O_CREAT", "O_EXCL", "O_WRONLY", "O_CLOEXEC")
