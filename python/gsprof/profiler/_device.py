@@ -31,8 +31,8 @@ class DriverError(RuntimeError):
 class Driver:
     """The few functions of libcuda.so.1 that are used here, on one device's primary context."""
 
-    def __init__(self, device: int) -> None:
-        self.library = ctypes.CDLL("libcuda.so.1")
+    def __init__(self, library: ctypes.CDLL, device: int) -> None:
+        self.library = library
         self.pid = os.getpid()
         self.call("cuInit", 0)
         count = ctypes.c_int(0)
@@ -122,11 +122,29 @@ def torch_cuda() -> Optional[Any]:
         return None
 
 
+class _Libraries:
+    """libcuda.so.1, looked for once; None: there is none."""
+
+    tried = False
+    cuda: Optional[ctypes.CDLL] = None
+
+
+def _library() -> Optional[ctypes.CDLL]:
+    if not _Libraries.tried:
+        try:
+            _Libraries.cuda = ctypes.CDLL("libcuda.so.1")
+        except OSError:
+            pass
+        _Libraries.tried = True
+    return _Libraries.cuda
+
+
 def find_driver(device: int = 0) -> Optional[Driver]:
     """The driver, if there is one with a device."""
+    library = _library()
     try:
-        return Driver(device)
-    except (OSError, AttributeError, DriverError):
+        return Driver(library, device) if library is not None else None
+    except (AttributeError, DriverError):
         return None
 
 
