@@ -132,7 +132,11 @@ def _after_fork() -> None:
 
 
 def _install_torch() -> None:
-    importlib.import_module("gsprof._torch").install()
+    try:
+        importlib.import_module("gsprof._torch").install()
+    except Exception as error:
+        _tell_run("torch", error)
+        raise
 
 
 def _hold(settings: Mapping[str, str]) -> None:
@@ -148,6 +152,7 @@ def start(settings: Mapping[str, str], follow: bool = True) -> bool:
     Called again it changes the settings."""
     global _forks_watched
     if _gsprof.start() != 0:
+        _tell_run("rings", "there is no room in shared memory, or an agent of another version")
         return False
     _hold(settings)
     _gsprof.mark(_gsprof.PYTHON, 0)
@@ -164,7 +169,7 @@ def start(settings: Mapping[str, str], follow: bool = True) -> bool:
     if follow:
         quietly(_start_follower)
     _imports.when_imported("torch", _install_torch)
-    quietly(_tell_run)
+    _tell_run()
     return True
 
 
@@ -229,15 +234,20 @@ def _from_environment() -> None:
     start(settings, follow=os.environ.get("GSPROF_FOLLOWED") != str(os.getppid()))
 
 
-def _tell_run() -> None:
-    """Lets `gsprof run`, somewhere above, know that this process has rings."""
+def _append(path: str, line: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    try:
+        os.write(fd, line.encode("utf-8", "replace"))
+    finally:
+        os.close(fd)
+
+
+def _tell_run(cause: str = "", why: object = "") -> None:
+    """Lets `gsprof run`, somewhere above, know that this process has rings, or what it has not."""
     path = os.environ.get("GSPROF_RUN_FILE")
     if path:
-        fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        try:
-            os.write(fd, b"%d\n" % os.getpid())
-        finally:
-            os.close(fd)
+        words = " ".join([str(os.getpid()), cause, *str(why).split()])
+        quietly(_append, path, words.strip() + "\n")
 
 
 def from_environment() -> None:
@@ -245,4 +255,5 @@ def from_environment() -> None:
     try:
         _from_environment()
     except Exception as error:
+        _tell_run("load", f"{type(error).__name__}: {error}")
         tell(error)

@@ -10,18 +10,34 @@ import sys
 _here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != _here]
 
-if sys.version_info >= (3, 8) and (
-    os.environ.get("GSPROF") or os.environ.get("GSPROF_TORCH_PROFILING")
-):
-    try:
-        # Last: a package that is installed, and every module of the program, come first.
-        sys.path.append(os.path.dirname(_here))
-        from gsprof import _boot
 
-        _boot.from_environment()
-    except Exception:
-        if os.environ.get("GSPROF_DEBUG"):
-            sys.stderr.write("gsprof: the package cannot be loaded: %s\n" % (sys.exc_info()[1],))
+def _fail(cause, why):
+    # type: (str, str) -> None
+    """Nobody would miss the package: the program runs on.  So `gsprof run` is told."""
+    try:
+        fd = os.open(os.environ["GSPROF_RUN_FILE"], os.O_WRONLY | os.O_APPEND)
+        line = "%d %s %s\n" % (os.getpid(), cause, " ".join(why.split()))
+        os.write(fd, line.encode("utf-8", "replace"))
+        os.close(fd)
+    except (KeyError, OSError, ValueError):
+        pass
+
+
+if os.environ.get("GSPROF") or os.environ.get("GSPROF_TORCH_PROFILING"):
+    if sys.version_info < (3, 8):
+        _fail("old", "Python %d.%d is too old: 3.8 and later" % sys.version_info[:2])
+    else:
+        try:
+            # Last: a package that is installed, and every module of the program, come first.
+            sys.path.append(os.path.dirname(_here))
+            from gsprof import _boot
+
+            _boot.from_environment()
+        except Exception:
+            _error = sys.exc_info()[1]
+            _fail("load", "%s: %s" % (type(_error).__name__, _error))
+            if os.environ.get("GSPROF_DEBUG"):
+                sys.stderr.write("gsprof: the package cannot be loaded: %s\n" % (_error,))
 
 # The module of this name that the program would have had; without one, this stands for it.  What
 # it raises is told by site, as always.

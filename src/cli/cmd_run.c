@@ -18,11 +18,11 @@
 #include "cli/rec_rings.h"
 #include "cli/run_folder.h"
 #include "cli/run_summary.h"
+#include "cli/run_told.h"
 #include "flight/follow.h"
 #include "store/run.h"
 
 #define RUNS_FOLDER "gsprof-runs"
-#define PIDS_MAX    256U
 
 struct run_opts {
     const char *name;
@@ -66,8 +66,10 @@ struct session {
     struct gsp_term term;
     struct gsp_launch launch;
     pid_t pid;
-    char folder[GSP_PYTHON_DIR_MAX];    /* of the run; "" without one */
-    char pids_path[GSP_PYTHON_DIR_MAX]; /* where processes that have rings tell their pids */
+    char folder[GSP_PYTHON_DIR_MAX]; /* of the run; "" without one */
+    char python_dir[GSP_PYTHON_DIR_MAX];
+    char pids_path[GSP_PYTHON_DIR_MAX]; /* where processes tell how they fare */
+    bool is_chosen; /* GSPROF was set before: which processes have the package is the user's word */
     struct gsp_rec_rings *rings;
     struct gsp_follow_result followed;
     int status; /* of the program */
@@ -132,15 +134,14 @@ static void put_env(const char *name, const char *value, bool replace)
 /* The program's interpreters find our sitecustomize before their own, which it then calls. */
 static int hand_over(struct session *session, struct gsp_err *err)
 {
-    char python_dir[GSP_PYTHON_DIR_MAX];
-    int rc = gsp_python_dir(python_dir, err);
+    int rc = gsp_python_dir(session->python_dir, err);
     if (rc == GSP_OK)
         rc = make_pids_file(session, err);
     if (rc < 0)
         return rc;
     gsp_auto_buf path = {0};
     const char *old = getenv("PYTHONPATH");
-    gsp_buf_printf(&path, "%s/start", python_dir);
+    gsp_buf_printf(&path, "%s/start", session->python_dir);
     if (old && *old)
         gsp_buf_printf(&path, ":%s", old);
     const char *text = gsp_buf_cstr(&path);
@@ -151,6 +152,7 @@ static int hand_over(struct session *session, struct gsp_err *err)
     const ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
     snprintf(pid, sizeof(pid), "%d", (int)getpid());
     put_env("PYTHONPATH", text, true);
+    session->is_chosen = getenv("GSPROF") != NULL;
     put_env("GSPROF", "nested", false);
     put_env("GSPROF_FOLLOWED", pid, true);
     put_env("GSPROF_RUN_FILE", session->pids_path, true);
@@ -198,37 +200,6 @@ static int start(struct session *session, struct gsp_err *err)
 
 /* -------------------------------------------------------------------------------- end */
 
-static size_t add_pid(pid_t pids[PIDS_MAX], size_t count, pid_t pid)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (pids[i] == pid)
-            return count;
-    }
-    if (count < PIDS_MAX)
-        pids[count++] = pid;
-    return count;
-}
-
-/* Those that told us, in that order, and the program itself; each once. */
-static size_t read_pids(const struct session *session, pid_t pids[PIDS_MAX])
-{
-    gsp_auto_buf text = {0};
-    size_t count = 0;
-    if (gsp_file_read(session->pids_path, (size_t)1 << 20, &text, NULL) < 0)
-        gsp_buf_clear(&text);
-    struct gsp_sv rest = gsp_buf_sv(&text);
-    struct gsp_sv line;
-    while (rest.p && gsp_sv_split(&rest, '\n', &line)) {
-        char word[16] = "";
-        int64_t pid = 0;
-        if (line.len > 0 && line.len < sizeof(word))
-            memcpy(word, line.p, line.len);
-        if (gsp_parse_i64(word, 1, INT32_MAX, &pid, NULL) == GSP_OK)
-            count = add_pid(pids, count, (pid_t)pid);
-    }
-    return add_pid(pids, count, session->pid);
-}
-
 /* The process to ask next: the first that has rings. */
 static pid_t first_with_rings(const pid_t *pids, size_t count, size_t *with_rings)
 {
@@ -259,27 +230,43 @@ static void tell_next(struct session *session, pid_t pid)
         gsp_term_line(&session->term, "      gsprof report %d", (int)pid);
 }
 
+/* What is missing of what users of this command expect. */
+static void tell_fault(struct session *session, const struct gsp_run_told *told)
+{
+    /* Only what was seen to be Python can be expected to have had the package. */
+    const bool is_python = session->followed.samples > 0 && !session->is_chosen;
+    gsp_auto_buf line = {0};
+    if (!told->inside && !is_python)
+        return;
+    gsp_run_told_fault(told, session->python_dir, session->parsed->args[0], &line);
+    const char *text = gsp_buf_cstr(&line);
+    if (text && *text)
+        gsp_term_line(&session->term, "%s", text);
+}
+
 static void tell(struct session *session, int64_t took_ns)
 {
-    pid_t pids[PIDS_MAX];
+    struct gsp_run_told told;
     size_t with_rings = 0;
     size_t functions = 0;
     struct gsp_err err = {0};
     char took[32];
-    const size_t count = read_pids(session, pids);
-    const pid_t first = first_with_rings(pids, count, &with_rings);
+    gsp_run_told_read(session->pids_path, session->pid, &told);
+    const pid_t first = first_with_rings(told.pids, told.count, &with_rings);
     gsp_term_line(&session->term, "gsprof: the program ran for %s and ended with status %d.",
                   gsp_fmt_duration(took_ns, took, sizeof(took)), session->status);
     if (with_rings == 0) {
         gsp_term_line(&session->term, "gsprof: nothing was recorded of it%s%s",
                       session->followed.stacks_err.code ? ": " : "; is it Python?",
                       session->followed.stacks_err.msg);
+        tell_fault(session, &told);
         return;
     }
-    if (gsp_run_summary_tell(pids, count, &session->term, &functions, &err) < 0)
+    if (gsp_run_summary_tell(told.pids, told.count, &session->term, &functions, &err) < 0)
         gsp_term_line(&session->term, "gsprof: no summary: %s", err.msg);
     else if (functions == 0)
         gsp_term_line(&session->term, "gsprof: no stack was seen running.");
+    tell_fault(session, &told);
     tell_next(session, first);
 }
 

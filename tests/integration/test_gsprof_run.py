@@ -14,8 +14,11 @@ import pytest
 from conftest import StartRunning
 from support import EXIT_NOEXEC, EXIT_USAGE, GSPROF, gsprof, main_python
 
+# <build>/src/cli/gsprof and <build>/python.
+PACKAGE = GSPROF.parent.parent.parent / "python"
+
 pytestmark = pytest.mark.skipif(
-    not (GSPROF.parent.parent.parent / "python" / "gsprof" / "_gsprof.abi3.so").exists(),
+    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
     reason="this build has no Python extension",
 )
 
@@ -83,3 +86,30 @@ def test_misuse(runtime: Dict[str, str], tmp_path: Path) -> None:
     assert "nothing was recorded" in none.err or "no stack" in none.err, str(none)
     nowhere = {**runtime, "GSPROF_PYTHON_DIR": str(tmp_path)}
     assert "GSPROF_PYTHON_DIR" in gsprof("run", "--", "true", env=nowhere, status=None).err
+
+
+SHORT = "import time\nend = time.monotonic() + 0.4\nwhile time.monotonic() < end: sum(range(999))\n"
+
+
+def test_what_is_missing_is_told(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The program runs on without the package; who counts on its rows hears of it."""
+    start = tmp_path / "start"
+    start.mkdir()
+    hook = PACKAGE / "start" / "sitecustomize.py"
+    (start / "sitecustomize.py").write_text(hook.read_text())
+    (tmp_path / "gsprof").mkdir()
+    (tmp_path / "gsprof" / "__init__.py").write_text("raise OSError('two\\nlines')\n")
+    python = main_python()
+    program = [python, "-c", "print('ran')"]
+    env = {**runtime, "GSPROF_PYTHON_DIR": str(tmp_path)}
+    broken = gsprof("run", "--", *program, env=env)
+    assert broken.out == "ran\n"
+    assert "no spans, steps or modules of process" in broken.err, str(broken)
+    assert f"OSError: two lines; try: PYTHONPATH={tmp_path} {python} -c" in broken.err
+    # An option of Python keeps the package out: stacks were seen, nobody spoke.
+    alone = gsprof("run", "--", python, "-I", "-c", SHORT, env=runtime)
+    assert "gsprof inject PID" in alone.err, str(alone)
+    chosen = gsprof("run", "--", *program, env={**runtime, "GSPROF": "other.py"})
+    fine = gsprof("run", "--", *program, env=runtime)
+    for result in (chosen, fine):
+        assert "no spans" not in result.err, str(result)

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_told.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/str.h"
+#include "cli/hint.h"
+
+#define FILE_MAX ((size_t)1 << 20)
+
+static const struct {
+    const char *word;
+    enum gsp_run_cause cause;
+} causes[] = {
+    {"load", GSP_RUN_NOT_LOADED},
+    {"old", GSP_RUN_TOO_OLD},
+    {"rings", GSP_RUN_NO_RINGS},
+    {"torch", GSP_RUN_NO_TORCH},
+};
+
+static void add_pid(struct gsp_run_told *told, pid_t pid)
+{
+    for (size_t i = 0; i < told->count; i++) {
+        if (told->pids[i] == pid)
+            return;
+    }
+    if (told->count < GSP_RUN_PIDS_MAX)
+        told->pids[told->count++] = pid;
+}
+
+static enum gsp_run_cause cause_of(struct gsp_sv word)
+{
+    for (size_t i = 0; i < GSP_COUNT(causes); i++) {
+        if (gsp_sv_eq(word, gsp_sv_of(causes[i].word)))
+            return causes[i].cause;
+    }
+    return GSP_RUN_FINE;
+}
+
+static void take_line(struct gsp_sv line, struct gsp_run_told *told)
+{
+    struct gsp_sv part;
+    char word[16] = "";
+    int64_t pid = 0;
+    if (!gsp_sv_split(&line, ' ', &part) || part.len == 0 || part.len >= sizeof(word))
+        return;
+    memcpy(word, part.p, part.len);
+    if (gsp_parse_i64(word, 1, INT32_MAX, &pid, NULL) < 0)
+        return;
+    told->inside = true;
+    add_pid(told, (pid_t)pid);
+    if (told->cause != GSP_RUN_FINE || !gsp_sv_split(&line, ' ', &part))
+        return;
+    gsp_auto_buf why = {0};
+    told->cause = cause_of(part);
+    told->faulty = (pid_t)pid;
+    gsp_buf_term(&why, line);
+    const char *text = gsp_buf_cstr(&why);
+    snprintf(told->why, sizeof(told->why), "%s", text ? text : "");
+}
+
+void gsp_run_told_read(const char *path, pid_t program, struct gsp_run_told *out)
+{
+    *out = (struct gsp_run_told){.cause = GSP_RUN_FINE};
+    gsp_auto_buf text = {0};
+    if (gsp_file_read(path, FILE_MAX, &text, NULL) < 0)
+        gsp_buf_clear(&text);
+    struct gsp_sv rest = gsp_buf_sv(&text);
+    struct gsp_sv line;
+    while (rest.p && gsp_sv_split(&rest, '\n', &line))
+        take_line(line, out);
+    add_pid(out, program);
+}
+
+/* The command that shows the whole traceback, by the program's own interpreter if it is one. */
+static void put_import(const char *python_dir, const char *program, struct gsp_buf *out)
+{
+    const struct gsp_sv name = gsp_sv_basename(gsp_sv_of(program));
+    gsp_buf_puts(out, "PYTHONPATH=");
+    gsp_hint_word(out, gsp_sv_of(python_dir));
+    gsp_buf_putc(out, ' ');
+    gsp_hint_word(out, gsp_sv_of(gsp_sv_starts(name, "python") ? program : "python3"));
+    gsp_buf_puts(out, " -c 'import gsprof._boot'");
+}
+
+void gsp_run_told_fault(const struct gsp_run_told *told, const char *python_dir,
+                        const char *program, struct gsp_buf *out)
+{
+    if (!told->inside) {
+        gsp_buf_puts(out, "gsprof: no spans, steps or modules: the program's Python was started "
+                          "with -E, -I or -S, or with a PYTHONPATH of its own; while it runs: "
+                          "gsprof inject PID");
+        return;
+    }
+    if (told->cause == GSP_RUN_FINE)
+        return;
+    gsp_buf_printf(out, "gsprof: no %s of process %d: %s",
+                   told->cause == GSP_RUN_NO_TORCH ? "PyTorch modules" : "spans, steps or modules",
+                   (int)told->faulty, told->why);
+    if (told->cause == GSP_RUN_NOT_LOADED) {
+        gsp_buf_puts(out, "; try: ");
+        put_import(python_dir, program, out);
+    } else if (told->cause == GSP_RUN_NO_RINGS) {
+        gsp_buf_puts(out, "; try: gsprof list --clean");
+    } else if (told->cause == GSP_RUN_NO_TORCH) {
+        gsp_buf_puts(out, "; without them: gsprof run --torch off");
+    }
+}
