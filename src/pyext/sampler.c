@@ -460,6 +460,11 @@ static double mean_of(const struct mean *mean, double otherwise)
     return mean->weight > 0 ? mean->sum / mean->weight : otherwise;
 }
 
+static int64_t gpu_bytes_of(const struct reading *reading)
+{
+    return reading->gpu_own_bytes >= 0 ? reading->gpu_own_bytes : reading->gpu_bytes;
+}
+
 /* With the mutex held. */
 static void sum_up(const struct gsp_sampler *sampler, struct gsp_window *out)
 {
@@ -468,6 +473,7 @@ static void sum_up(const struct gsp_sampler *sampler, struct gsp_window *out)
     struct mean memory = {0};
     struct mean disk = {0};
     const struct reading *last = &sampler->last;
+    out->gpu_peak_bytes = gpu_bytes_of(last);
     for (size_t i = 0; i < sampler->reading_count; i++) {
         const struct reading *r = &sampler->readings[i];
         const double part = part_within(r, out->began_ns, out->ended_ns);
@@ -481,9 +487,8 @@ static void sum_up(const struct gsp_sampler *sampler, struct gsp_window *out)
             add(&out->joules, r->joules * part);
             out->energy |= known(r->joules) ? r->energy : 0;
         }
-        const int64_t gpu_bytes = r->gpu_own_bytes >= 0 ? r->gpu_own_bytes : r->gpu_bytes;
-        if ((part > 0 || i + 1 == sampler->reading_count) && gpu_bytes > out->gpu_peak_bytes) {
-            out->gpu_peak_bytes = gpu_bytes;
+        if (part > 0 && gpu_bytes_of(r) > out->gpu_peak_bytes) {
+            out->gpu_peak_bytes = gpu_bytes_of(r);
         }
     }
     out->gpu_util_pct = mean_of(&gpu, last->gpu_util_pct);
@@ -519,7 +524,6 @@ void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_windo
         .system_ns = not_negative(ns_of(usage.ru_stime) - begin->system_ns),
         .first_bytes = begin->resident_bytes,
         .peak_bytes = begin->resident_bytes,
-        .gpu_peak_bytes = -1,
         .network_bytes = NAN,
         .joules = NAN,
     };

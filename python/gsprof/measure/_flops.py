@@ -90,6 +90,26 @@ def _lstm_layer(args: Tuple[Any, ...], out: Any) -> int:
     return 2 * _product(data.shape[:-1]) * (_product(w_input.shape) + _product(w_hidden.shape))
 
 
+def _lstm_layer_backward(args: Tuple[Any, ...], out: Any) -> int:
+    return 2 * _lstm_layer(args, out)
+
+
+def _self_attention_of(data: Shape, weights: Sequence[Any]) -> int:
+    """Every weight meets every token; then attention of all tokens to all."""
+    tokens = _product(data[:-1])
+    inner = 2 * 2 * tokens * int(data[-2]) * int(data[-1])
+    return inner + 2 * tokens * sum(_product(weight.shape) for weight in weights)
+
+
+def _encoder_layer(args: Tuple[Any, ...], out: Any) -> int:
+    """The whole layer as one operator, which inference takes."""
+    return _self_attention_of(args[0].shape, (args[3], args[5], args[14], args[16]))
+
+
+def _multi_head(args: Tuple[Any, ...], out: Any) -> int:
+    return _self_attention_of(args[0].shape, (args[5], args[7]))
+
+
 # Names as the dispatcher has them, without overloads.
 _FORMULAS: Dict[str, Formula] = {
     "aten::mm": _mm,
@@ -111,6 +131,9 @@ _FORMULAS: Dict[str, Formula] = {
     "aten::cudnn_convolution_transpose": _transposed_convolution,
     "aten::mkldnn_convolution": _plain_convolution,
     "aten::mkldnn_rnn_layer": _lstm_layer,
+    "aten::mkldnn_rnn_layer_backward": _lstm_layer_backward,
+    "aten::_transformer_encoder_layer_fwd": _encoder_layer,
+    "aten::_native_multi_head_attention": _multi_head,
     "aten::_scaled_dot_product_flash_attention": _attention,
     "aten::_scaled_dot_product_flash_attention_for_cpu": _attention,
     "aten::_scaled_dot_product_efficient_attention": _attention,

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "pyext/sampler.h"
+#include "tap.h"
+
+#define MB (INT64_C(1) << 20)
+
+static const struct gsp_sampler_opts quick = {
+    .interval_ns = 2 * GSP_NS_PER_MS, .first_ns = GSP_NS_PER_MS, .cpu_tdp_watts = 10};
+
+/* Until the thread has looked at memory a few times. */
+static void wait_for_looks(struct gsp_sampler *sampler, int64_t since_ns)
+{
+    size_t count = 0;
+    while (count < 3) {
+        usleep(500);
+        free(gsp_pyext__sampler_memory(sampler, since_ns, INT64_MAX, &count));
+    }
+}
+
+TAP_TEST(a_block_is_measured)
+{
+    struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
+    tap_check(sampler != NULL);
+    struct gsp_window_begin begin;
+    gsp_pyext__sampler_begin(sampler, &begin);
+    char *bytes = mmap(NULL, 32 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    tap_check(bytes != MAP_FAILED);
+    for (volatile char *at = bytes; at < bytes + 32 * MB; at += 4096) {
+        *at = 7; /* resident is what was touched */
+    }
+    wait_for_looks(sampler, begin.at_ns);
+    munmap(bytes, 32 * MB);
+    struct gsp_window window;
+    gsp_pyext__sampler_look(sampler, &begin, &window);
+    gsp_pyext__sampler_release(sampler);
+    tap_check(window.ended_ns > window.began_ns && window.user_ns >= 0);
+    tap_check(window.peak_bytes >= window.first_bytes + 30 * MB);
+    tap_check(window.last_bytes < window.peak_bytes);
+    tap_check(window.gpu_peak_bytes == -1 && isnan(window.gpu_util_pct));
+    tap_check(window.memory_pct > 0 && window.memory_pct <= 100);
+    tap_check(isnan(gsp_pyext__sampler_gpu_share(sampler)));
+    gsp_pyext__sampler_free(sampler);
+    gsp_pyext__sampler_free(NULL);
+}
+
+/* Longer than looks are kept one by one: they become fewer, and the peak stays. */
+TAP_TEST(blocks_within_blocks)
+{
+    struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
+    struct gsp_window_begin outer;
+    struct gsp_window_begin inner;
+    struct gsp_window window;
+    gsp_pyext__sampler_begin(sampler, &outer);
+    gsp_pyext__sampler_begin(sampler, &inner);
+    gsp_pyext__sampler_look(sampler, &inner, &window);
+    gsp_pyext__sampler_release(sampler);
+    wait_for_looks(sampler, outer.at_ns);
+    const int64_t inner_ns = window.ended_ns - window.began_ns;
+    gsp_pyext__sampler_look(sampler, &outer, &window);
+    tap_check(window.ended_ns - window.began_ns > inner_ns);
+    gsp_pyext__sampler_release(sampler);
+    gsp_pyext__sampler_release(sampler); /* once too often */
+    gsp_pyext__sampler_free(sampler);
+}
+
+static void *many_blocks(void *arg)
+{
+    for (int i = 0; i < 50; i++) {
+        struct gsp_window_begin begin;
+        struct gsp_window window;
+        gsp_pyext__sampler_begin(arg, &begin);
+        gsp_pyext__sampler_look(arg, &begin, &window);
+        gsp_pyext__sampler_release(arg);
+    }
+    return NULL;
+}
+
+TAP_TEST(threads_share_a_sampler)
+{
+    struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
+    pthread_t threads[4];
+    for (size_t i = 0; i < 4; i++) {
+        tap_check(pthread_create(&threads[i], NULL, many_blocks, sampler) == 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    gsp_pyext__sampler_free(sampler);
+}
+
+TAP_TEST(a_child_goes_on_by_itself)
+{
+    struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
+    struct gsp_window_begin begin;
+    gsp_pyext__sampler_begin(sampler, &begin);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        struct gsp_window window;
+        gsp_pyext__sampler_look(sampler, &begin, &window);
+        bool ok = window.user_ns >= 0 && window.system_ns >= 0;
+        gsp_pyext__sampler_release(sampler);
+#ifndef __SANITIZE_THREAD__ /* it allows a child no threads */
+        gsp_pyext__sampler_begin(sampler, &begin);
+        wait_for_looks(sampler, begin.at_ns);
+        gsp_pyext__sampler_release(sampler);
+#endif
+        gsp_pyext__sampler_free(sampler);
+        _exit(ok ? 0 : 1);
+    }
+    int status = -1;
+    tap_check(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+    gsp_pyext__sampler_release(sampler);
+    gsp_pyext__sampler_free(sampler);
+}
+
+TAP_MAIN()
