@@ -25,7 +25,11 @@ from support import GSPROF, Json, Target, main_python, program  # noqa: E402
 # Pinned, so that a ratio of today can be compared with one of next year.
 # More than py-spy reaches on any target here.
 PYSPY_RATE_MAX_HZ = 20000
-PEERS = {"py-spy": "py-spy==0.4.3", "austin": "austin-dist==3.7.0"}
+PEERS = {
+    "py-spy": "py-spy==0.4.3",
+    "austin": "austin-dist==3.7.0",
+    "kernprof": "line_profiler==5.1.0",
+}
 
 # "As fast as you can" in the words of each.
 FULL_SPEED_HZ = 1000000

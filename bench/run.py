@@ -20,6 +20,7 @@ import agent
 import collect
 import cost
 import inject
+import lines
 import native
 import pyapi
 import package
@@ -51,6 +52,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "collect": collect.main,
     "http": serving_http.main,
     "pyapi": pyapi.main,
+    "lines": lines.main,
     "agent": agent.main,
     "inject": inject.main,
 }

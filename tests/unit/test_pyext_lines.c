@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <pthread.h>
 
-#include "pyext/lines.h"
 #include "base/attr.h"
+#include "pyext/lines.h"
 #include "tap.h"
 
 /* Addresses that stand for code objects and frames. */
