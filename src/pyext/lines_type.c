@@ -231,10 +231,12 @@ static PyObject *hits_of(const struct gsp_code_lines *lines)
         PyObject *row =
             Py_BuildValue("(nKL)", (Py_ssize_t)lines->first + (Py_ssize_t)i,
                           (unsigned long long)lines->at[i].hits, (long long)lines->at[i].ns);
-        if (!row || PyList_Append(list, row) != 0) {
-            Py_CLEAR(list);
-        }
+        const bool ok = row && PyList_Append(list, row) == 0;
         Py_XDECREF(row);
+        if (!ok) {
+            Py_DECREF(list);
+            return NULL;
+        }
     }
     return list;
 }

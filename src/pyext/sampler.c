@@ -243,6 +243,25 @@ static void look_at_memory(struct gsp_sampler *sampler)
     pthread_mutex_unlock(&sampler->mutex);
 }
 
+static struct reading blank(int64_t since_ns, int64_t at_ns)
+{
+    const double unknown = (double)NAN;
+    return (struct reading){
+        .since_ns = since_ns,
+        .at_ns = at_ns,
+        .gpu_bytes = -1,
+        .gpu_own_bytes = -1,
+        .gpu_share = unknown,
+        .gpu_util_pct = unknown,
+        .cpu_pct = unknown,
+        .memory_pct = unknown,
+        .disk_pct = unknown,
+        .network_bytes = unknown,
+        .joules = unknown,
+        .cores = unknown,
+    };
+}
+
 /* Unless somebody did so within the last fresh_ns. */
 static void look_at_machine(struct gsp_sampler *sampler, int64_t fresh_ns)
 {
@@ -252,8 +271,7 @@ static void look_at_machine(struct gsp_sampler *sampler, int64_t fresh_ns)
     pthread_mutex_unlock(&sampler->mutex);
     const struct gsp_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
     if (sampler->collect && tick.mono_ns - before_ns >= fresh_ns) {
-        struct reading now = {before_ns, tick.mono_ns, -1,  -1,  NAN, NAN, NAN,
-                              NAN,       NAN,          NAN, NAN, NAN, 0,   0};
+        struct reading now = blank(before_ns, tick.mono_ns);
         sampler->now = &now;
         gsp_collect_read(sampler->collect, &tick, &sampler->sink);
         sampler->now = NULL;
@@ -375,6 +393,7 @@ struct gsp_sampler *gsp_pyext__sampler_new(const struct gsp_sampler_opts *opts)
     }
     /* Without sources the process itself can be measured still. */
     gsp_ignore(gsp_collect_open(&env, &sampler->collect, NULL));
+    sampler->last = blank(0, 0);
     look_at_machine(sampler, 0);
     return sampler;
 }
@@ -524,8 +543,8 @@ void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_windo
         .system_ns = not_negative(ns_of(usage.ru_stime) - begin->system_ns),
         .first_bytes = begin->resident_bytes,
         .peak_bytes = begin->resident_bytes,
-        .network_bytes = NAN,
-        .joules = NAN,
+        .network_bytes = (double)NAN,
+        .joules = (double)NAN,
     };
     struct gsp_memory now;
     gsp_pyext__memory_now(NULL, &now);

@@ -174,13 +174,17 @@ static PyObject *object_memory(PyObject *self, PyObject *bytes)
     size_t count = 0;
     struct gsp_memory_point *points =
         gsp_pyext__sampler_memory(sampler_of(self), begin.at_ns, INT64_MAX, &count);
-    PyObject *list = points ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
+    if (!points) {
+        return PyErr_NoMemory();
+    }
+    PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list && i < count; i++) {
         PyObject *pair =
             Py_BuildValue("(dL)", (double)(points[i].at_ns - begin.at_ns) / (double)GSP_NS_PER_S,
                           (long long)points[i].anonymous_bytes);
         if (!pair || PyList_SetItem(list, (Py_ssize_t)i, pair) != 0) {
-            Py_CLEAR(list);
+            Py_DECREF(list);
+            list = NULL;
         }
     }
     free(points);

@@ -28,11 +28,11 @@ static void wait_for_looks(struct gsp_sampler *sampler, int64_t since_ns)
 TAP_TEST(a_block_is_measured)
 {
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
-    tap_check(sampler != NULL);
+    tap_require(sampler);
     struct gsp_window_begin begin;
     gsp_pyext__sampler_begin(sampler, &begin);
     char *bytes = mmap(NULL, 32 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    tap_check(bytes != MAP_FAILED);
+    tap_require(bytes != MAP_FAILED);
     for (volatile char *at = bytes; at < bytes + 32 * MB; at += 4096) {
         *at = 7; /* resident is what was touched */
     }
