@@ -5,6 +5,7 @@ collection.  Rows of python.backtrace, with the event as trigger."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import threading
@@ -16,11 +17,16 @@ from typing import Any, Deque, Dict, List, Optional, Pattern, Tuple
 from . import _gsprof
 from ._quiet import quietly, tell
 
+_OURS = os.path.join(os.path.dirname(__file__), "")
+
 DEPTH_MAX = 256
 LOCALS_MAX = 64
 TEXT_MAX = 80
 # Events can come thick and fast; what they cost is bounded by leaving some out.
 PAUSE_S = 0.01
+# How long an exception is known again on its way through spans and modules: its identity is an
+# address, and nothing of it is kept.
+SAME_S = 1.0
 STEPS_KEPT = 64
 STEPS_NEEDED = 8
 
@@ -33,6 +39,8 @@ class _State:
     slow_step = 0.0
     with_locals = False
     next_s = 0.0
+    told: Tuple[int, int] = (0, 0)  # the exception that was taken last, and where it was raised
+    forget_s = 0.0
     steps: Deque[float] = deque(maxlen=STEPS_KEPT)
 
 
@@ -99,6 +107,13 @@ def _outwards(frame: Optional[FrameType]) -> List[Tuple[FrameType, int]]:
     return frames
 
 
+def _of_program(frame: Optional[FrameType]) -> Optional[FrameType]:
+    """The innermost frame that is not this package's."""
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return frame
+
+
 def _of_error(trace: TracebackType) -> List[Tuple[FrameType, int]]:
     """Where it was raised, and by whom that was called."""
     inner: List[Tuple[FrameType, int]] = []
@@ -125,9 +140,22 @@ def take(why: str, frame: Optional[FrameType] = None) -> None:
         _put(frames, threading.get_ident(), _gsprof.thread_id(), why)
 
 
-def take_error(trace: Optional[TracebackType]) -> None:
+def _is_new(error: object, trace: TracebackType) -> bool:
+    """Whether this exception was not yet taken, within the span or module that it left before."""
+    inner = trace
+    while inner.tb_next is not None:
+        inner = inner.tb_next
+    now_s = time.monotonic()
+    name = (id(error), id(inner))
+    if name == _State.told and now_s < _State.forget_s:
+        return False
+    _State.told, _State.forget_s = name, now_s + SAME_S
+    return True
+
+
+def take_error(error: object, trace: TracebackType) -> None:
     """The stack of an exception that leaves a span or a module."""
-    if _State.exception and trace is not None and _may():
+    if _State.exception and _is_new(error, trace) and _may():
         _put(_of_error(trace), threading.get_ident(), _gsprof.thread_id(), "exception")
 
 
@@ -139,7 +167,7 @@ def take_all(why: str) -> None:
     for ident, frame in sys._current_frames().items():
         thread = threading._active.get(ident)  # type: ignore[attr-defined]
         tid = _gsprof.thread_id() if ident == own else getattr(thread, "native_id", None)
-        _put(_outwards(frame), ident, tid, why)
+        _put(_outwards(_of_program(frame) if ident == own else frame), ident, tid, why)
 
 
 def step_took(took_s: float) -> None:
@@ -155,7 +183,7 @@ def _on_span(name: str, took_ns: int, error: object, trace: object) -> None:
     if _State.span is not None and _State.span.search(name):
         take("span", sys._getframe(1))
     elif isinstance(trace, TracebackType):
-        take_error(trace)
+        take_error(error, trace)
 
 
 def _on_slow_gc(took_ns: int) -> None:
@@ -177,6 +205,7 @@ def _read() -> None:
     _State.with_locals = _gsprof.get("stack.locals") == "on"
     wanted = _State.span is not None or _State.exception
     _gsprof.set_callback("span", _on_span if wanted else None)
+    _gsprof.torch_callback("on_error", take_error if _State.exception else None)
 
 
 def _changed() -> None:
@@ -192,3 +221,4 @@ def install() -> None:
 def uninstall() -> None:
     for name in ("slow_gc", "change", "span"):
         _gsprof.set_callback(name, None)
+    _gsprof.torch_callback("on_error", None)

@@ -233,6 +233,8 @@ def _on_settings(
     adaptive: float,
 ) -> None:
     """The extension has seen that settings changed."""
+    # Those that are not of PyTorch: a program may have nothing else that takes them up.
+    _gsprof.refresh()
     _torch_names.set_filters(layers, modules)
     _State.on = on
     _State.sync = sync
@@ -242,7 +244,7 @@ def _on_settings(
         _State.vars = variables
         gpu = _State.gpu.events if _State.gpu is not None else None
         _State.watch = Watch(variables, gpu) if variables else None
-    _State.measure.limit_percent = adaptive
+    _State.measure.limit(adaptive)
     _collectives.set_on(on and collectives)
     if on:
         _hook_first()

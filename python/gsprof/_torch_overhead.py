@@ -47,6 +47,12 @@ class Measure:
         self.limit_percent = 0.0
         self.thin = 1
 
+    def limit(self, percent: float) -> None:
+        """0: none, so nothing is thinned any more."""
+        self.limit_percent = percent
+        if percent <= 0:
+            self.thin = 1
+
     def __call__(self, plain: List[float], traced: List[float], share: float) -> int:
         """share: of all steps, those that are traced.  Gives of how many one is taken."""
         found = estimate(plain, traced)
@@ -56,9 +62,7 @@ class Measure:
             row["low_percent"] = found.low * share
             row["high_percent"] = found.high * share
         _gsprof.put("gsprof.overhead", row)
-        if self.limit_percent <= 0:
-            self.thin = 1
-        elif found is not None:
+        if self.limit_percent > 0 and found is not None:
             cost = found.percent * share
             if cost > self.limit_percent and self.thin < THIN_MAX:
                 self.thin *= 2

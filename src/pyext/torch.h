@@ -66,11 +66,13 @@ struct gsp_torch {
     PyObject *is_wanted;     /* Python: the filters */
     PyObject *after_forward; /* Python, or NULL: hooks for the backward pass */
     PyObject *gpu;           /* Python, or NULL: events and memory of a GPU */
+    PyObject *on_error;      /* Python, or NULL: the stack of what leaves a module */
     /* Settings and steps. */
     PyObject *on_settings;
     PyObject *on_step;    /* Python, or NULL: called at each border */
     PyObject *on_measure; /* Python, or NULL: called now and then with the windows */
     bool on;
+    bool marks; /* steps that the program marks are kept */
     int64_t rate_ppm;
     int64_t thin;     /* one of so many sampled steps is taken: lowered by the overhead */
     int64_t shadow_n; /* so many steps with hooks, then shadow_m without; 0: none */

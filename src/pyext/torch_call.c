@@ -195,6 +195,22 @@ static PyObject *timed(const struct call *call, struct gsp_torch_thread *thread,
     return output;
 }
 
+/* An exception leaves a module: the package may want its stack. */
+static GSP_COLD void tell_error(void)
+{
+    PyObject *type = NULL;
+    PyObject *value = NULL;
+    PyObject *trace = NULL;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (value && trace && !gsp_pyext__torch_thread()->busy) {
+        PyObject *result = gsp_pyext__torch_ask(T.on_error, Py_BuildValue("(OO)", value, trace));
+        Py_XDECREF(result);
+    }
+    /* The program's own exception counts for more than one that came in ours. */
+    PyErr_Restore(type, value, trace);
+}
+
 static PyObject *watched(const struct call *call)
 {
     struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
@@ -228,10 +244,13 @@ static inline PyObject *enter(const struct call *call)
     if (gsp_unlikely(gsp_pyext__torch_stale())) {
         gsp_pyext__torch_refresh();
     }
-    if (gsp_likely(atomic_load_explicit(&T.mode, memory_order_relaxed) == 0)) {
-        return go(call);
+    PyObject *output = gsp_likely(atomic_load_explicit(&T.mode, memory_order_relaxed) == 0)
+                           ? go(call)
+                           : watched(call);
+    if (gsp_unlikely(!output && T.on_error)) {
+        tell_error();
     }
-    return watched(call);
+    return output;
 }
 
 static PyObject *call_vector(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
@@ -397,7 +416,7 @@ static PyObject *set_callback(PyObject *self, PyObject *args)
         {"name_module", &T.name_module},     {"is_wanted", &T.is_wanted},
         {"after_forward", &T.after_forward}, {"gpu", &T.gpu},
         {"on_settings", &T.on_settings},     {"on_step", &T.on_step},
-        {"on_measure", &T.on_measure},
+        {"on_measure", &T.on_measure},       {"on_error", &T.on_error},
     };
     const char *name = NULL;
     PyObject *callable = NULL;

@@ -119,8 +119,12 @@ void gsp_pyext__torch_refresh(void)
         atomic_store_explicit(&T.serial, serial, memory_order_relaxed);
         atomic_store_explicit(&T.generation, generation, memory_order_relaxed);
         T.on = gsp_agent_is_on() && is_set(GSP_SET_torch);
+        T.marks = gsp_agent_is_on() && is_set(GSP_SET_spans);
         T.rate_ppm = (int64_t)(number_of(GSP_SET_torch_rate, 0, 1) * PPM + 0.5);
         take_shadow();
+        if (number_of(GSP_SET_torch_adaptive, 0, 100) <= 0) {
+            T.thin = 1;
+        }
         if (T.on_settings) {
             PyObject *result = gsp_pyext__torch_ask(T.on_settings, settings_for_python());
             if (!result) {
@@ -164,7 +168,7 @@ static void put_step(int64_t step, int64_t now_ns, bool sampled, int64_t batch)
         .overhead_ns = hook_ns || !sampled ? hook_ns * calls * sampled : GSP_NULL_I64,
     };
     gsp_agent_put(GSP_TABLE_python_torch_step, &row);
-    if (known && step >= WARM_UP_STEPS) {
+    if (T.on && known && step >= WARM_UP_STEPS) {
         keep(sampled ? &T.traced : &T.plain, seconds);
     }
 }
@@ -216,12 +220,13 @@ int gsp_pyext__torch_border(int64_t batch)
     if (gsp_unlikely(gsp_pyext__torch_stale())) {
         gsp_pyext__torch_refresh();
     }
-    if (!T.on) {
+    /* Steps that the program marks are kept also while nothing is traced. */
+    if (!T.on && !(T.marks && T.border == GSP_BORDER_PROGRAM)) {
         return 0;
     }
     const int64_t now_ns = gsp_now_ns();
     const int64_t step = atomic_load_explicit(&T.step, memory_order_relaxed);
-    const bool sampled = is_sampled(step);
+    const bool sampled = T.on && is_sampled(step);
     const double seconds = T.step_began_ns ? (double)(now_ns - T.step_began_ns) / GSP_NS_PER_S : 0;
     put_step(step, now_ns, sampled, batch);
     bool fine = true;
@@ -232,7 +237,7 @@ int gsp_pyext__torch_border(int64_t batch)
         fine = result != NULL;
         Py_XDECREF(result);
     }
-    if (fine && T.on_measure && now_ns - T.measured_ns > MEASURE_NS) {
+    if (fine && T.on && T.on_measure && now_ns - T.measured_ns > MEASURE_NS) {
         fine = measure(now_ns);
     }
     atomic_store_explicit(&T.step, step + 1, memory_order_relaxed);

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import pytest
 from conftest import StartTarget
-from support import GSPROF, PATIENCE_S, Json, Python, gsprof, is_root, main_python
+from support import GSPROF, PATIENCE_S, Json, Python, Target, gsprof, is_root, main_python
 
 # <build>/src/cli/gsprof and <build>/python.
 PACKAGE = GSPROF.parent.parent.parent / "python"
@@ -152,6 +152,66 @@ def test_marks(start: StartTarget, python: Python, runtime: Dict[str, str]) -> N
     check_stacks(frames)
     children = rows(target.facts["child"], "SELECT name FROM python.span", runtime)
     assert [child["name"] for child in children] == ["in child"]
+
+
+EVENTS = """
+import gc, json, os, sys, time
+import gsprof
+assert gsprof.enable(stack_span="^taken$", stack_exception=True, stack_gc=0.0001)
+def apart():
+    # Stacks of events are taken at most so often.
+    end = time.monotonic() + 0.02
+    while time.monotonic() < end:
+        pass
+gc.disable()
+apart()
+with gsprof.span("taken"):
+    with gsprof.span("not taken"):
+        pass
+apart()
+try:
+    with gsprof.span("outer"):
+        with gsprof.span("inner"):
+            raise ValueError
+except ValueError:
+    pass
+apart()
+gc.collect()
+gsprof.config(stack_gc=0)
+apart()
+for _ in range(20):
+    gsprof.step()
+    sum(range(1000))
+# The median is known.  Only now may a step be slow, and this one is: twenty took less.
+gsprof.config(stack_slow_step=3)
+time.sleep(0.5)
+gsprof.step()
+print(json.dumps({"pid": os.getpid()}), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_stacks_of_events_beside_live_ones(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """Each event's stack once, together with the stack of now; after kill -9 without that."""
+    script = tmp_path / "events.py"
+    script.write_text(EVENTS)
+    env = {**os.environ, **quiet(runtime, PYTHONPATH=str(PACKAGE))}
+    target = Target([main_python(), str(script)], env)
+    sql = (
+        "SELECT trigger, count(*) AS frames, count(DISTINCT ts_ns) AS times, min(depth) AS least "
+        "FROM python.backtrace WHERE frame_type = 'Python' GROUP BY ALL"
+    )
+    try:
+        live = {row["trigger"]: row for row in rows(target.pid, sql, runtime)}
+    finally:
+        target.end()
+    dead = {row["trigger"]: row for row in rows(target.pid, sql, runtime)}
+    events = {"span", "exception", "gc", "slow step"}
+    assert set(live) == events | {"query"} and set(dead) == events, (live, dead)
+    for trigger in events:
+        assert live[trigger] == dead[trigger]
+        assert live[trigger]["times"] == 1 and live[trigger]["least"] == 0, live[trigger]
+        assert live[trigger]["frames"] == 1, "the one frame of the script"
 
 
 SUBINTERPRETER = """

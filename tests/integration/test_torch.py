@@ -140,6 +140,11 @@ def test_models_are_traced_and_stay_what_they_are(which: str, tmp_path: Path) ->
     steps = rows(pid, "SELECT * FROM python.torch_step ORDER BY ts_ns")
     assert [row["step"] for row in steps[:8]] == list(range(8))
     assert all(row["sampled"] and row["duration"] > 0 for row in steps[:8])
+    costs = rows(pid, "SELECT * FROM gsprof.overhead WHERE percent IS NOT NULL")
+    assert costs, "steps without hooks were compared with those that had them"
+    for row in costs:
+        assert row["low_percent"] <= row["percent"] <= row["high_percent"], row
+        assert row["source"] == "torch" and row["samples"] >= 21, row
     losses = rows(pid, "SELECT * FROM python.variables WHERE name = 'loss'")
     assert {row["step"] for row in losses} >= set(range(8))
     assert all(float(row["value"]) > 0 and row["func"] == "train" for row in losses)

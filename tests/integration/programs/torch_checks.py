@@ -10,6 +10,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 import traceback
 
 import gsprof
@@ -193,6 +194,28 @@ def wrappers_are_stripped(_plain):
     assert path in ("fc", "Wrapped.fc"), path
     assert _gsprof.torch_path(model) == "Wrapped"
 
+    def wrap(name, attribute, inner):
+        """A class that holds the model as PyTorch's own of that name does."""
+
+        def forward(self, x):
+            return getattr(self, attribute)(x)
+
+        wrapper = type(name, (nn.Module,), {"forward": forward})()
+        setattr(wrapper, attribute, inner)
+        return wrapper
+
+    sharded = Wrapped()
+    sharded.fc = wrap("CheckpointWrapper", "_checkpoint_wrapped_module", sharded.fc)
+    outer = wrap("FullyShardedDataParallel", "_fsdp_wrapped_module", sharded)
+    outer = wrap("OptimizedModule", "_orig_mod", outer)
+    outer = wrap("DistributedDataParallel", "module", outer)
+    outer(torch.ones(2, 4))
+    core = _gsprof.torch_path(sharded)
+    assert core.startswith("Wrapped#"), core
+    assert _gsprof.torch_path(sharded.fc) == core + ".fc"
+    assert _gsprof.torch_path(sharded.fc._checkpoint_wrapped_module) == core + ".fc"
+    assert _gsprof.torch_path(outer) == "DistributedDataParallel"
+
 
 @check
 def checkpoints_recompute(_plain):
@@ -364,9 +387,87 @@ def overhead_is_estimated(_plain):
     measure = _torch_overhead.Measure()
     slow = [1.1 * x for x in plain]
     assert measure(plain, slow, 1.0) == 1
-    measure.limit_percent = 5.0
+    measure.limit(5.0)
     assert [measure(plain, slow, 1.0), measure(plain, slow, 0.5)] == [2, 4]
     assert [measure(plain, plain, 0.25) for _ in range(3)] == [2, 1, 1]
+    measure(plain, slow, 1.0)
+    measure.limit(0)
+    assert measure(plain, slow, 1.0) == 1
+
+
+@check
+def overhead_is_measured_and_kept_below_a_limit(_plain):
+    """Cheap modules, many of them: what their rows cost shows in the time of a step."""
+
+    class Dense(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = nn.Identity()
+
+        def forward(self, x):
+            for _ in range(200):
+                self.part(x)
+            return x
+
+    model, x = Dense(), torch.ones(1)
+    gsprof.enable_torch_profiling(shadow="1:1", adaptive=0.001, modules="all")
+    try:
+        end = time.monotonic() + 60
+        while _gsprof.torch_state()["thin"] == 1:
+            assert time.monotonic() < end, "the rate was not lowered"
+            # A burst, for the ring has other rows to keep; then until it is measured again.
+            for _ in range(60):
+                model(x)
+                gsprof.step()
+            time.sleep(2.1)
+            gsprof.step()
+    finally:
+        gsprof.enable_torch_profiling(shadow="off", adaptive=0)
+        model(x)
+    assert _gsprof.torch_state()["thin"] == 1, "lowered for ever"
+
+
+@check
+def exceptions_of_modules_have_stacks(_plain):
+    class Breaks(nn.Module):
+        def forward(self, x):
+            raise ValueError("here")
+
+    model = nn.Sequential(nn.Sequential(Breaks()))
+
+    def call():
+        try:
+            with gsprof.span("around"):
+                model(torch.ones(1))
+        except ValueError as error:
+            assert error.__context__ is None
+
+    def stacks():
+        sql = "SELECT func FROM python.backtrace WHERE trigger = 'exception' AND depth = 0"
+        return [row["func"].rpartition(".")[2] for row in gsprof.query(sql)]
+
+    call()
+    assert stacks() == []
+    gsprof.config(stack_exception=True)
+    call()
+    gsprof.config(stack_exception=False)
+    call()
+    assert stacks() == ["forward"], stacks()
+
+
+@check
+def marked_steps_are_kept_without_tracing(_plain):
+    sql = "SELECT count(*) AS n FROM python.torch_step"
+    gsprof.disable_torch_profiling()
+    before = gsprof.query(sql)[0]["n"]
+    gsprof.step()
+    gsprof.step()
+    assert gsprof.query(sql)[0]["n"] == before + 2
+    gsprof.config(spans=False)
+    gsprof.step()
+    assert gsprof.query(sql)[0]["n"] == before + 2
+    gsprof.config(spans=True)
+    gsprof.enable_torch_profiling()
 
 
 @check
