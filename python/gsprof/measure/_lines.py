@@ -96,6 +96,7 @@ class _Tracer:
         self._tool: Optional[int] = None
         self._by_trace = not hasattr(sys, "monitoring")
         self._folders: Tuple[str, ...] = ()
+        self._hook: Any = None  # what new threads were traced by before
 
     def _on_code(self, code: Any) -> Tuple[int, int]:
         file = code.co_filename
@@ -120,7 +121,7 @@ class _Tracer:
             if self._open == 0 and not self._switch_on():
                 return None
             self._open += 1
-            return _counts() if self._open > 1 or _gsprof.lines_counts() else {}
+            return _counts()
 
     def end(self, before: _Counts) -> LineStats:
         with self._lock:
@@ -143,12 +144,13 @@ class _Tracer:
             return _refuse("another trace function (a debugger, coverage) is at work")
         if not _gsprof.lines_start(True):
             return _refuse("this interpreter has no trace functions in C")
+        self._hook = getattr(threading, "_trace_hook", None)
         threading.settrace(_gsprof.lines_thread)
         return True
 
     def _switch_off(self) -> None:
         if self._by_trace:
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(self._hook)
             _gsprof.lines_stop(True)
             return
         monitoring = getattr(sys, "monitoring")
