@@ -50,8 +50,11 @@ static int confirm(const struct gsp_parsed *parsed, pid_t pid)
     char answer[16] = "";
     if (opts->yes)
         return 0;
-    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
-        return gsp_cli_misuse(parsed, "code is not run in a process unasked: say --yes");
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) {
+        struct gsp_parsed copy = *parsed;
+        snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof eval --yes %d CODE", (int)pid);
+        return gsp_cli_misuse(&copy, "code is not run in a process unasked: say --yes");
+    }
     gsp_proc_cmdline(pid, &cmdline);
     struct gsp_sv words = gsp_buf_sv(&cmdline);
     words.len = words.len < CMD_SHOWN ? words.len : CMD_SHOWN;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -268,7 +270,9 @@ static int run_eject(const struct gsp_parsed *parsed)
         return status;
     if (!gsp_visit_is_there(visit.pid, version)) {
         struct gsp_err err = {0};
-        gsp_err_fill(&err, GSP_E_NOFILE, 0, "there is no agent in process %d", (int)visit.pid);
+        const bool is_gone = kill(visit.pid, 0) < 0 && errno == ESRCH;
+        gsp_err_fill(&err, is_gone ? GSP_E_NOPROC : GSP_E_NOFILE, 0, "there is no %s %d",
+                     is_gone ? "process" : "agent in process", (int)visit.pid);
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = visit.pid}, &err);
     }
     return enter(parsed, &visit, "out of");

@@ -385,4 +385,5 @@ def test_settings_are_looked_at_first(some_python: Python) -> None:
         stdout=subprocess.PIPE,
         text=True,
     )
-    gsprof("inject", gone.stdout.strip(), status=EXIT_NOPROC)
+    for command in ("inject", "eject"):
+        gsprof(command, gone.stdout.strip(), status=EXIT_NOPROC)

@@ -314,6 +314,21 @@ def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
     assert run("", env, args=["-m", "tool"], cwd=tmp_path).strip() == "on"
 
 
+def test_a_fresh_virtual_environment(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """As the documentation says: two links, and a variable."""
+    run("", runtime, args=["-m", "venv", "--without-pip", str(tmp_path / "env")])
+    python = str(tmp_path / "env" / "bin" / "python3")
+    found = run("import sysconfig; print(sysconfig.get_path('purelib'))", {}, python)
+    for name in ("gsprof", "gsprof.pth"):
+        (Path(found.strip()) / name).symlink_to(PACKAGE / name)
+    assert run(TELL, quiet(runtime), python).strip() == "off"
+    assert run(TELL, quiet(runtime, GSPROF="1"), python).strip() == "on"
+    script = tmp_path / "train.py"
+    script.write_text("import gsprof\n" + TELL)
+    env = quiet(runtime, GSPROF_TORCH_PROFILING="on")
+    assert run("", env, python, args=[str(script)]).strip() == "loaded", "there is no torch"
+
+
 def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> None:
     """The user's own has its turn, as if ours were not there; also when it fails."""
     (tmp_path / "sitecustomize.py").write_text("print('mine', __name__)\n")
