@@ -81,6 +81,13 @@ def script_names() -> List[str]:
     return [script, os.path.basename(script)]
 
 
+def put_fact(name: str, value: Optional[int], meaning: str) -> None:
+    """What the launcher told of this process: a row beside the settings."""
+    if value is not None:
+        row = {"name": name, "value": str(value), "type": "number", "description": meaning}
+        quietly(_gsprof.put, "gsprof.setting", {"pid": os.getpid(), **row})
+
+
 # ----------------------------------------------------------------------- follower
 
 
@@ -156,9 +163,11 @@ def start(settings: Mapping[str, str], follow: bool = True) -> bool:
         return False
     _hold(settings)
     _gsprof.mark(_gsprof.PYTHON, 0)
-    rank = ranks()[0]
+    rank, world_size, local_rank = ranks()
     if rank is not None:
         _gsprof.rank(rank)
+    put_fact("world_size", world_size, "processes of the job")
+    put_fact("local_rank", local_rank, "which of the job's processes on this machine")
     if _gsprof.gc_callback not in gc.callbacks:
         gc.callbacks.append(_gsprof.gc_callback)
     _stacks.install()

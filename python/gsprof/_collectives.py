@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from . import _gsprof
+from . import _boot, _gsprof
 from ._quiet import quietly
 
 # Of each operation, the argument whose bytes are sent: its place and its name.
@@ -121,6 +121,7 @@ def _tell_rank() -> None:
     distributed = _State.distributed
     if distributed.is_initialized():
         _gsprof.rank(int(distributed.get_rank()))
+        _boot.put_fact("world_size", int(distributed.get_world_size()), "processes of the job")
 
 
 def _wrap_init(original: Callable[..., Any]) -> Any:

@@ -118,7 +118,8 @@ def test_marks(start: StartTarget, python: Python, runtime: Dict[str, str]) -> N
     """Spans as context managers and decorators; threads, tasks, fork, errors, stacks, shutdown."""
     if "t-" in python.label and not list((PACKAGE / "gsprof").glob("*t-*.so")):
         pytest.skip("this build has no extension for free-threaded interpreters")
-    env = quiet(runtime, PYTHONPATH=str(PACKAGE), RANK="3")
+    ranks = {"RANK": "3", "WORLD_SIZE": "8", "SLURM_LOCALID": "1"}
+    env = quiet(runtime, PYTHONPATH=str(PACKAGE), **ranks)
     target = start("package_marks.py", python=python, env=env)
     target.process.stdin.write(b"x")  # type: ignore[union-attr]
     target.process.stdin.flush()  # type: ignore[union-attr]
@@ -136,6 +137,9 @@ def test_marks(start: StartTarget, python: Python, runtime: Dict[str, str]) -> N
         assert span["rank"] == 3
     check_spans(spans)
     assert "last" in {span["name"] for span in spans}
+    sql = "SELECT DISTINCT name, value FROM gsprof.setting WHERE name NOT LIKE 'gsprof.%'"
+    facts = {row["name"]: row["value"] for row in rows(pid, sql, runtime)}
+    assert facts == {"world_size": "8", "local_rank": "1"}
     steps = rows(pid, "SELECT * FROM python.torch_step ORDER BY ts_ns", runtime)
     assert [step["step"] for step in steps] == [0, 1, 2]
     assert steps[0]["duration"] is None and steps[1]["duration"] > 0

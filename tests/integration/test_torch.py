@@ -192,6 +192,8 @@ def test_ranks_and_their_collectives(which: str, tmp_path: Path) -> None:
         steps = rows(rank["pid"], "SELECT step, sampled FROM python.torch_step ORDER BY step")
         assert [row["step"] for row in steps] == list(range(6))
         sampled.append([row["sampled"] for row in steps])
+        sizes = rows(rank["pid"], "SELECT value FROM gsprof.setting WHERE name = 'world_size'")
+        assert {row["value"] for row in sizes} == {"2"}
         traced = rows(rank["pid"], "SELECT DISTINCT step FROM python.torch_trace ORDER BY step")
         assert [row["step"] for row in traced] == [0, 2, 4]
     assert sampled == [[True, False] * 3] * 2, "the same steps on all ranks"
