@@ -142,19 +142,22 @@ static int show(const struct gsp_parsed *parsed, const struct gsp_places *places
     return rc;
 }
 
-/* Removes what is over for so long; what cannot be removed is told and passed over.  What was
+/* Removes what is over, or too much; what cannot be removed is told and passed over.  What was
  * removed is not in the list any more. */
-static int remove_over(const struct gsp_parsed *parsed, int64_t age_ns, struct gsp_places *places)
+static int remove_over(const struct gsp_parsed *parsed, struct gsp_places *places)
 {
     struct gsp_term term;
     const size_t count = places->count;
+    const struct list_opts *opts = parsed->opts;
+    uint64_t kept_bytes = 0;
     uint64_t bytes = 0;
     int status = 0;
     places->count = 0;
     for (size_t i = 0; i < count; i++) {
         const struct gsp_place *place = &places->at[i];
         struct gsp_err err = {0};
-        const bool over = gsp_place_is_over(place, age_ns);
+        const bool over = opts->clean ? gsp_place_is_over(place, opts->older_than_ns)
+                                      : gsp_place_is_surplus(place, &kept_bytes);
         if (over && gsp_place_remove(place, &err) == GSP_OK) {
             bytes += place->bytes;
             continue;
@@ -164,7 +167,6 @@ static int remove_over(const struct gsp_parsed *parsed, int64_t age_ns, struct g
         places->at[places->count++] = *place;
     }
     const size_t removed = count - places->count;
-    const struct list_opts *opts = parsed->opts;
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet && (opts->clean || removed))
         gsp_term_line(&term, "Removed the rings of %zu ended process%s (%.1f MB).", removed,
@@ -187,7 +189,7 @@ static int run(const struct gsp_parsed *parsed)
     int rc = gsp_places_read(&places, &err);
     int status = 0;
     if (rc == GSP_OK)
-        status = remove_over(parsed, opts->clean ? opts->older_than_ns : GSP_PLACE_TTL_NS, &places);
+        status = remove_over(parsed, &places);
     if (rc == GSP_OK && opts->clean)
         gsp_places_free(&places);
     else if (rc == GSP_OK && (places.count || opts->json))

@@ -101,16 +101,23 @@ static void put_bash(struct gsp_buf *out)
     gsp_buf_puts(out, "    esac\n}\ncomplete -o filenames -F _gsprof gsprof\n");
 }
 
-/* The first sentence without its full stop, with a backslash before each character of escape:
- * what stands in single quotes of zsh or fish. */
-static void put_text(const char *text, const char *escape, struct gsp_buf *out)
+/* The first sentence without its full stop, with a backslash before each character of escape and
+ * quote for a single quote: what stands in single quotes of zsh or fish. */
+static void put_text(const char *text, const char *escape, const char *quote, struct gsp_buf *out)
 {
     for (; *text && !(text[0] == '.' && (text[1] == ' ' || text[1] == '\0')); text++) {
+        if (*text == '\'') {
+            gsp_buf_puts(out, quote);
+            continue;
+        }
         if (strchr(escape, *text))
             gsp_buf_putc(out, '\\');
         gsp_buf_putc(out, *text);
     }
 }
+
+#define ZSH_QUOTE  "'\\''"
+#define FISH_QUOTE "\\'"
 
 static void zsh_option(const struct gsp_opt *opt, struct gsp_buf *out)
 {
@@ -121,7 +128,7 @@ static void zsh_option(const struct gsp_opt *opt, struct gsp_buf *out)
     else
         gsp_buf_printf(out, "'--%s%s", opt->name, opt->arg ? "=" : "");
     gsp_buf_putc(out, '[');
-    put_text(opt->help, "[]\\:", out);
+    put_text(opt->help, "[]\\:", ZSH_QUOTE, out);
     gsp_buf_putc(out, ']');
     if (opt->arg) {
         gsp_buf_printf(out, ":%s:", opt->arg);
@@ -153,7 +160,7 @@ static void put_zsh(struct gsp_buf *out)
         if (gsp_commands[i]->hidden)
             continue;
         gsp_buf_printf(out, "\n            '%s:", gsp_commands[i]->name);
-        put_text(gsp_commands[i]->summary, "\\:", out);
+        put_text(gsp_commands[i]->summary, "\\:", ZSH_QUOTE, out);
         gsp_buf_putc(out, '\'');
     }
     gsp_buf_puts(out, ")\n        _describe command commands ;;\n"
@@ -201,7 +208,7 @@ static void fish_option(const char *condition, const struct gsp_opt *opt, struct
         gsp_buf_puts(out, " -x");
     }
     gsp_buf_puts(out, " -d '");
-    put_text(opt->help, "'\\", out);
+    put_text(opt->help, "\\", FISH_QUOTE, out);
     gsp_buf_puts(out, "'\n");
 }
 
@@ -214,8 +221,10 @@ static void put_fish(struct gsp_buf *out)
         const struct gsp_command *command = gsp_commands[i];
         if (command->hidden)
             continue;
-        gsp_buf_printf(out, "complete -c gsprof -n __fish_use_subcommand -a %s -d '%s'\n",
-                       command->name, command->summary);
+        gsp_buf_printf(out, "complete -c gsprof -n __fish_use_subcommand -a %s -d '",
+                       command->name);
+        put_text(command->summary, "\\", FISH_QUOTE, out);
+        gsp_buf_puts(out, "'\n");
         gsp_auto_buf condition = {0};
         gsp_buf_printf(&condition, "__fish_seen_subcommand_from %s", command->name);
         const char *text = gsp_buf_cstr(&condition);

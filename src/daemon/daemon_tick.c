@@ -254,23 +254,6 @@ void *gsp_daemon__collect(void *arg)
     return NULL;
 }
 
-/* Rings of processes that ended long ago, whoever made them: nobody else may ever look. */
-static void tend_rings(void)
-{
-    struct gsp_places places = {0};
-    struct gsp_err err = {0};
-    if (gsp_places_read(&places, &err) < 0) {
-        gsp_log_debug("daemon", "rings are not tended: %s", err.msg);
-        return;
-    }
-    for (size_t i = 0; i < places.count; i++) {
-        if (gsp_place_is_over(&places.at[i], GSP_PLACE_TTL_NS) &&
-            gsp_place_remove(&places.at[i], &err) < 0)
-            gsp_log_debug("daemon", "rings stay: %s", err.msg);
-    }
-    gsp_places_free(&places);
-}
-
 void *gsp_daemon__tend(void *arg)
 {
     struct gsp_daemon *daemon = arg;
@@ -291,7 +274,7 @@ void *gsp_daemon__tend(void *arg)
             gsp_daemon__rewatch(daemon);
         seen = changes;
         if (gsp_now_ns() >= rings_ns) {
-            tend_rings();
+            gsp_places_sweep(); /* nobody else may ever look */
             rings_ns = gsp_now_ns() + RINGS_EVERY_NS;
         }
         pthread_mutex_lock(&daemon->lock);

@@ -185,6 +185,7 @@ static void beat(struct follow *follow)
     if (now_ns >= follow->next_cost_ns) {
         follow->next_cost_ns = now_ns + COST_NS;
         put_cost(follow, now_ns);
+        gsp_places_sweep(); /* the job's workers may come and go by the thousand */
     }
 }
 

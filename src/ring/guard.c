@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define RANGES_MAX 4096U
+#define RANGES_MAX 65536U
 
 /* start is stored last and cleared first: 0 is a free entry. */
 struct range {
@@ -21,6 +21,7 @@ struct range {
 
 static struct range ranges[RANGES_MAX];
 static _Atomic uint32_t range_count; /* entries that were ever used */
+static uint32_t freed_count;         /* of them, free again; under the mutex */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction previous; /* set before our handler is; guarded by mutex for writers */
 static long page_bytes;
@@ -115,8 +116,9 @@ static bool install(void)
 static struct range *free_range(void)
 {
     const uint32_t count = atomic_load_explicit(&range_count, memory_order_relaxed);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && freed_count > 0; i++) {
         if (atomic_load_explicit(&ranges[i].start, memory_order_relaxed) == 0) {
+            freed_count--;
             return &ranges[i];
         }
     }
@@ -158,6 +160,7 @@ void gsp_guard_remove(const void *start)
     for (uint32_t i = 0; i < count; i++) {
         if (atomic_load_explicit(&ranges[i].start, memory_order_relaxed) == (uintptr_t)start) {
             atomic_store_explicit(&ranges[i].start, 0, memory_order_relaxed);
+            freed_count++;
             break;
         }
     }

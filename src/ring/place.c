@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -523,6 +524,42 @@ bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns)
 {
     return !place->live && place->uid == geteuid() &&
            gsp_realtime_ns() - place->last_write_ns >= age_ns;
+}
+
+bool gsp_place_is_surplus(const struct gsp_place *place, uint64_t *kept_bytes)
+{
+    if (place->live || place->uid != geteuid()) {
+        return false;
+    }
+    uint64_t limit = GSP_PLACE_KEEP_BYTES;
+    struct statvfs fs;
+    if (statvfs(place->path, &fs) == 0) {
+        const uint64_t part = (uint64_t)fs.f_blocks * fs.f_frsize / GSP_PLACE_KEEP_PART;
+        limit = part < limit ? part : limit;
+    }
+    const bool too_much = *kept_bytes > 0 && *kept_bytes + place->bytes > limit;
+    if (too_much || gsp_place_is_over(place, GSP_PLACE_TTL_NS)) {
+        return true;
+    }
+    *kept_bytes += place->bytes;
+    return false;
+}
+
+size_t gsp_places_sweep(void)
+{
+    struct gsp_places places = {0};
+    uint64_t kept_bytes = 0;
+    size_t removed = 0;
+    if (gsp_places_read(&places, NULL) != 0) {
+        return 0;
+    }
+    for (size_t i = 0; i < places.count; i++) {
+        if (gsp_place_is_surplus(&places.at[i], &kept_bytes)) {
+            removed += gsp_place_remove(&places.at[i], NULL) == 0;
+        }
+    }
+    gsp_places_free(&places);
+    return removed;
 }
 
 int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err)

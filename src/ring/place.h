@@ -69,6 +69,15 @@ GSP_MUST_CHECK int gsp_place_open(const struct gsp_place *place, int *folder_fd,
 bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns);
 /* Time to live of a dead process's rings: whoever lists them (cli list, the daemon) removes them
  * afterwards. */
-#define GSP_PLACE_TTL_NS (INT64_C(86400) * 1000000000)
+#define GSP_PLACE_TTL_NS     (INT64_C(86400) * 1000000000)
+/* What ended processes' rings may take together, and at most this part of where they are: jobs
+ * with many short-lived workers must not fill the memory. */
+#define GSP_PLACE_KEEP_BYTES (UINT64_C(1) << 30)
+#define GSP_PLACE_KEEP_PART  4U
+/* Whether the folder may go: over for the time to live, or too much beside *kept_bytes, which ended
+ * processes that are newer take.  One that stays is added to it; the newest always stays. */
+bool gsp_place_is_surplus(const struct gsp_place *place, uint64_t *kept_bytes);
+/* Removes all that may go; how many.  What cannot be removed stays. */
+size_t gsp_places_sweep(void);
 /* Removes the folder of a dead process; refuses a live one's with EXISTS. */
 GSP_MUST_CHECK int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err);

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional
 
@@ -48,6 +50,10 @@ def pytest_report_header(config: pytest.Config) -> List[str]:
 def pytest_sessionstart(session: pytest.Session) -> None:
     if not os.access(GSPROF, os.X_OK):
         pytest.exit(f"no {GSPROF}: run make first, or set GSPROF_BIN", returncode=2)
+    # The rings of targets go where nobody else's are, and away at the end.
+    place = tempfile.mkdtemp(prefix="gsprof-tests-", dir="/dev/shm")
+    os.environ["XDG_RUNTIME_DIR"] = place
+    session.config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:

@@ -281,4 +281,30 @@ TAP_TEST(meta_is_read_back)
         tap_eq_int(parse(bad[i], &back), GSP_E_FORMAT);
 }
 
+TAP_TEST(ended_processes_may_keep_only_so_much)
+{
+    const struct gsp_place ended = {.uid = geteuid(),
+                                    .bytes = GSP_PLACE_KEEP_BYTES,
+                                    .last_write_ns = gsp_realtime_ns(),
+                                    .path = "/no/such/folder"};
+    struct gsp_place other = ended;
+    uint64_t kept_bytes = 0;
+    /* The newest stays, however large; what comes after it goes, but for the living and others'. */
+    tap_check(!gsp_place_is_surplus(&ended, &kept_bytes));
+    tap_eq_int(kept_bytes, GSP_PLACE_KEEP_BYTES);
+    other.bytes = 1;
+    tap_check(gsp_place_is_surplus(&other, &kept_bytes));
+    other.live = true;
+    tap_check(!gsp_place_is_surplus(&other, &kept_bytes));
+    other.live = false;
+    other.uid = geteuid() + 1;
+    tap_check(!gsp_place_is_surplus(&other, &kept_bytes));
+    tap_eq_int(kept_bytes, GSP_PLACE_KEEP_BYTES);
+    kept_bytes = 0;
+    other = ended;
+    other.last_write_ns -= GSP_PLACE_TTL_NS;
+    tap_check(gsp_place_is_surplus(&other, &kept_bytes));
+    tap_eq_int(kept_bytes, 0);
+}
+
 TAP_MAIN()
