@@ -22,6 +22,7 @@
 #include "daemon/daemon.h"
 #include "daemon/daemon_rows.h"
 #include "daemon/frames.h"
+#include "daemon/overheads.h"
 #include "daemon/sessions.h"
 #include "daemon/targets.h"
 #include "http/server.h"
@@ -59,6 +60,8 @@ struct gsp_daemon {
     char settings_error[240]; /* why the last SIGHUP changed nothing; "": it did */
     struct gsp_source_state sources[GSP_SOURCES_MAX];
     size_t source_count;
+    struct gsp_overhead overheads[GSP_OVERHEADS_MAX];
+    size_t overhead_count;
     int32_t *watched; /* processes to look at */
     size_t watched_count;
     struct gsp_buf status; /* the answer to /status, as of status_serial */

@@ -13,11 +13,11 @@
 #include "daemon/daemon_internal.h"
 #include "ring/place.h"
 
-#define TEND_EVERY_NS    GSP_NS_PER_S
-/* Rings live for a day: to look for dead ones more often would find nothing. */
-#define RINGS_EVERY_NS   (600 * GSP_NS_PER_S)
-#define OVERHEAD_EVERY_S 10
-#define COLLECT_NICE     (-10)
+#define TEND_EVERY_NS      GSP_NS_PER_S
+#define OVERHEADS_EVERY_NS (5 * GSP_NS_PER_S)
+#define RINGS_EVERY_NS     (60 * GSP_NS_PER_S)
+#define OVERHEAD_EVERY_S   10
+#define COLLECT_NICE       (-10)
 
 static struct timespec timespec_of(int64_t ns)
 {
@@ -254,10 +254,26 @@ void *gsp_daemon__collect(void *arg)
     return NULL;
 }
 
+/* What the agents of this machine's processes have measured since. */
+static void look_at_overheads(struct gsp_daemon *daemon)
+{
+    struct gsp_overhead now[GSP_OVERHEADS_MAX] = {0};
+    const size_t count = gsp_overheads_read(now, GSP_OVERHEADS_MAX);
+    pthread_mutex_lock(&daemon->lock);
+    const bool same = count == daemon->overhead_count &&
+                      memcmp(now, daemon->overheads, count * sizeof(*now)) == 0;
+    memcpy(daemon->overheads, now, sizeof(now));
+    daemon->overhead_count = count;
+    pthread_mutex_unlock(&daemon->lock);
+    if (!same)
+        gsp_daemon__touch(daemon);
+}
+
 void *gsp_daemon__tend(void *arg)
 {
     struct gsp_daemon *daemon = arg;
     int64_t rings_ns = gsp_now_ns();
+    int64_t overheads_ns = rings_ns;
     uint64_t seen = UINT64_MAX;
     prctl(PR_SET_NAME, "gsprof-tend");
     pthread_mutex_lock(&daemon->lock);
@@ -276,6 +292,10 @@ void *gsp_daemon__tend(void *arg)
         if (gsp_now_ns() >= rings_ns) {
             gsp_places_sweep(); /* nobody else may ever look */
             rings_ns = gsp_now_ns() + RINGS_EVERY_NS;
+        }
+        if (gsp_now_ns() >= overheads_ns) {
+            look_at_overheads(daemon);
+            overheads_ns = gsp_now_ns() + OVERHEADS_EVERY_NS;
         }
         pthread_mutex_lock(&daemon->lock);
     }

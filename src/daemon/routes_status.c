@@ -231,6 +231,8 @@ static void make_status(struct gsp_daemon *daemon, const struct shown *shown)
     put_sessions(&json, shown);
     put_sources(daemon, &json);
     put_losses(daemon, &json);
+    gsp_json_key(&json, "overheads");
+    gsp_overheads_json(daemon->overheads, daemon->overhead_count, &json);
     gsp_json_obj_end(&json);
     gsp_buf_putc(&daemon->status, '\n');
 }

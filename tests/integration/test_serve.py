@@ -19,6 +19,8 @@ from conftest import Serve
 from serving import names_of
 from support import EXIT_NOWRITE, EXIT_USAGE, GSPROF, PATIENCE_S, ROOT, gsprof
 
+PACKAGE = GSPROF.resolve().parent.parent.parent / "python"
+
 
 def test_status_has_every_field(serve: Serve) -> None:
     daemon = serve()
@@ -37,6 +39,7 @@ def test_status_has_every_field(serve: Serve) -> None:
         "active_sessions": list,
         "sources": list,
         "losses": dict,
+        "overheads": list,
     }.items():
         assert isinstance(status[name], kind), name
     assert status["freq"] == 20 and status["is_profiling"] is False
@@ -342,3 +345,38 @@ def test_rings_are_there_for_query(serve: Serve) -> None:
         timeout=PATIENCE_S,
     )
     assert json.loads(done.stdout)[0]["n"] >= 3
+
+
+MEASURES = """
+import sys, gsprof
+from gsprof import _gsprof
+gsprof.enable()
+row = {"source": "torch", "percent": 1.5, "low_percent": 0.5, "high_percent": 2.5, "samples": 40}
+assert _gsprof.put("gsprof.overhead", row)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_overheads_of_traced_processes(serve: Serve) -> None:
+    daemon = serve("--freq", "100ms")
+    env = {**daemon.env, "PYTHONPATH": str(PACKAGE), "GSPROF_FOLLOW": "off"}
+    with subprocess.Popen(
+        ["/usr/bin/python3", "-c", MEASURES],
+        env=env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as traced:
+        assert traced.stdout is not None
+        assert traced.stdout.readline() == b"ready\n"
+        wanted = {
+            "pid": traced.pid,
+            "source": "torch",
+            "percent": 1.5,
+            "low_percent": 0.5,
+            "high_percent": 2.5,
+            "samples": 40,
+        }
+        daemon.until("/status", lambda status: wanted in status["overheads"])
+        traced.kill()
+    daemon.until("/status", lambda status: wanted not in status["overheads"])
