@@ -82,7 +82,7 @@ static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
 static int read_changes(struct target *target, char *const *words)
 {
     struct gsp_err err = {0};
-    for (size_t i = 0; words[i] && i < CHANGES_MAX; i++) {
+    for (size_t i = 0; i < CHANGES_MAX && words[i]; i++) {
         const struct gsp_sv key = key_of(words[i]);
         if (words[i][key.len] != '=' || key.len == 0)
             return gsp_cli_misuse(target->parsed, "'%.100s' is not KEY=VALUE", words[i]);

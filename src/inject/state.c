@@ -56,7 +56,7 @@ static bool parse(struct gsp_sv text, struct gsp_inject_call_at *at)
     char *end;
     errno = 0;
     at->number = strtol(copy, &end, 10);
-    uint64_t words[GSP_COUNT(at->args) + 2];
+    uint64_t words[GSP_COUNT(at->args) + 2] = {0};
     for (size_t i = 0; i < GSP_COUNT(words); i++) {
         const char *from = end;
         words[i] = strtoull(from, &end, 16);
