@@ -44,7 +44,7 @@ static const struct gsp_opt OPTS[] = {
 static const struct gsp_example EXAMPLES[] = {
     {"gsprof follow 4242 --detach", "From now on its last minutes are kept, however it ends"},
     {"gsprof follow 4242 --rate 50", "Look at its stacks fifty times a second"},
-    {"gsprof report 4242", "What it does, or did"},
+    {"gsprof follow 4242", "Until it ends or Ctrl-C; gsprof report 4242 tells what it did"},
 };
 
 static volatile sig_atomic_t stop;

@@ -66,6 +66,8 @@ static const struct gsp_example INJECT_EXAMPLES[] = {
 
 static const struct gsp_example EJECT_EXAMPLES[] = {
     {"gsprof eject 4242", "Hooks off, nothing is recorded any more"},
+    {"gsprof eject train.py", "By its command line"},
+    {"gsprof 4242 eject", "The other order of words"},
 };
 
 /* ------------------------------------------------------------------------------------- target */

@@ -234,9 +234,12 @@ bool gsp_perf_take(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_mome
             ioctl(perf->fd, PERF_EVENT_IOC_DISABLE, 0);
             return drain(perf, out);
         }
-        /* The thread may be waiting for the very CPU that we are on. */
-        if (now_ns - start_ns >= SPIN_NS)
+        /* The thread may be waiting for the very CPU that we are on.  And the kernel ends an event
+         * a moment after its record can be seen: that may have undone the refresh. */
+        if (now_ns - start_ns >= SPIN_NS) {
             poll(&(struct pollfd){.fd = perf->fd, .events = POLLIN}, 1, 1);
+            ioctl(perf->fd, PERF_EVENT_IOC_ENABLE, 0);
+        }
         now_ns = gsp_now_ns();
     }
     return true;

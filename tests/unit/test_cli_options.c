@@ -290,7 +290,7 @@ TAP_TEST(tables_are_sound)
     for (size_t i = 0; i < gsp_command_count; i++) {
         const struct gsp_command *command = gsp_commands[i];
         tap_require(command->name && command->summary && command->synopsis && command->about);
-        tap_check(command->run && !strchr(command->summary, '\''));
+        tap_check(command->run);
         for (size_t k = 0; k < command->opt_count; k++) {
             const struct gsp_opt *opt = &command->opts[k];
             bool takes_value = opt->kind != GSP_OPT_FLAG && opt->kind != GSP_OPT_COUNT;
@@ -299,8 +299,6 @@ TAP_TEST(tables_are_sound)
             tap_check(opt->offset < command->opts_size);
             tap_require(opt->help != NULL);
             tap_check(opt->help[strlen(opt->help) - 1] == '.');
-            /* Completions put it between single quotes. */
-            tap_check(!strchr(opt->help, '\''));
             for (size_t n = 0; n < k; n++) {
                 tap_check(strcmp(command->opts[n].name, opt->name) != 0);
                 tap_check(!opt->letter || command->opts[n].letter != opt->letter);
