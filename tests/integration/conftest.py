@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -50,6 +51,8 @@ def pytest_report_header(config: pytest.Config) -> List[str]:
 def pytest_sessionstart(session: pytest.Session) -> None:
     if not os.access(GSPROF, os.X_OK):
         pytest.exit(f"no {GSPROF}: run make first, or set GSPROF_BIN", returncode=2)
+    # Whoever was started in the background ignores it, and so would all that is started here.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # The rings of targets go where nobody else's are, and away at the end.
     place = tempfile.mkdtemp(prefix="gsprof-tests-", dir="/dev/shm")
     os.environ["XDG_RUNTIME_DIR"] = place

@@ -167,9 +167,10 @@ def test_a_crowd_makes_room(serve: Serve) -> None:
             clients = [stack.enter_context(connect(daemon, HEAD)) for _ in range(1000)]
             daemon.get("/health")
             begin = time.monotonic()
-            until(lambda: sockets(daemon) <= before + 1)
+            # A quarter of the 1,024 is free again; who is left has the time of quiet times.
+            until(lambda: sockets(daemon) <= before + 1 + 768)
             assert time.monotonic() - begin < 20  # not the 30 s of quiet times
-            assert all(map(is_ended, clients))
+            assert sum(map(is_ended, clients)) >= 1000 - 768 - 1
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

@@ -86,11 +86,11 @@ def test_sessions_show_labels_and_rate(daemon: Daemon) -> None:
             ("a", labels, 20),
         ]
     assert daemon.ask("PUT", "/config", {"sample_rate": 0.05})[0] == 200
-    assert daemon.get("/profiling/sessions/plain")["freq_ms"] == 50
+    daemon.until("/profiling/sessions/plain", lambda session: bool(session["freq_ms"] == 50))
     daemon.frames(2)
     assert daemon.post("/profiling/stop", {"name": "a"})["stopped"][0]["labels"] == labels
     assert daemon.ask("PUT", "/config", {"sample_rate": 0.02})[0] == 200
-    daemon.frames(2)
+    daemon.until("/profiling/sessions/plain", lambda session: bool(session["freq_ms"] == 20))
     asked = "SELECT name, freq_ms, labels, status FROM session.list ORDER BY name"
     first, second = rows(daemon, asked)
     assert json.loads(first["labels"]) == labels and second["labels"] is None
