@@ -177,9 +177,9 @@ def with_includes(name: str, seen: Dict[str, bytes]) -> Dict[str, bytes]:
     return seen
 
 
-# How far the analyser follows one function.  A third of its own limit finds what its whole limit
+# How far the analyser follows one function.  A fifth of its own limit finds what its whole limit
 # finds here, in a third of the time; "deep" takes the whole.
-TIDY_NODES = 75000
+TIDY_NODES = 45000
 TIDY_NODES_DEEP = 225000
 
 
