@@ -71,6 +71,7 @@ struct gsp_daemon {
     _Atomic uint64_t late_ticks;
     _Atomic int64_t collect_ns; /* spent in ticks, CPU */
     _Atomic unsigned queries;   /* running */
+    _Atomic bool status_asked;  /* since overheads were looked at */
     bool watch_changed;
     bool period_changed;
     bool settings_changed;

@@ -15,7 +15,7 @@
 
 #define TEND_EVERY_NS      GSP_NS_PER_S
 #define OVERHEADS_EVERY_NS (5 * GSP_NS_PER_S)
-#define RINGS_EVERY_NS     (60 * GSP_NS_PER_S)
+#define RINGS_EVERY_NS     (600 * GSP_NS_PER_S)
 #define OVERHEAD_EVERY_S   10
 #define COLLECT_NICE       (-10)
 
@@ -293,7 +293,8 @@ void *gsp_daemon__tend(void *arg)
             gsp_places_sweep(); /* nobody else may ever look */
             rings_ns = gsp_now_ns() + RINGS_EVERY_NS;
         }
-        if (gsp_now_ns() >= overheads_ns) {
+        /* Rings of many processes take a while to look at: only for those who want to know. */
+        if (gsp_now_ns() >= overheads_ns && atomic_exchange(&daemon->status_asked, false)) {
             look_at_overheads(daemon);
             overheads_ns = gsp_now_ns() + OVERHEADS_EVERY_NS;
         }

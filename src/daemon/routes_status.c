@@ -243,6 +243,7 @@ void gsp_route_status(struct gsp_route_call *call, struct gsp_http_answer *answe
     struct gsp_daemon *daemon = call->daemon;
     const uint64_t serial = atomic_load(&daemon->serial) + 1;
     struct shown shown = {.first = NULL};
+    atomic_store_explicit(&daemon->status_asked, true, memory_order_relaxed);
     pthread_mutex_lock(&daemon->lock);
     if (daemon->status_serial != serial) {
         pthread_mutex_unlock(&daemon->lock);
