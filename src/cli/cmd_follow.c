@@ -2,15 +2,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/str.h"
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "cli/launch.h"
 #include "flight/follow.h"
 #include "sample/record.h"
 
@@ -115,7 +114,6 @@ static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
 /* In the background: no terminal, no folder. */
 static int follow_apart(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
 {
-    setsid();
     if (chdir("/") != 0)
         return gsp_err_exit_status(GSP_E_IO);
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -129,30 +127,19 @@ static int follow_apart(const struct gsp_parsed *parsed, pid_t pid, int ready_fd
 
 static int detach(const struct gsp_parsed *parsed, pid_t pid)
 {
-    int ends[2] = {-1, -1};
     struct gsp_err err = {0};
-    pid_t child = -1;
-    if (pipe2(ends, O_CLOEXEC) == 0)
-        child = fork();
-    if (child < 0) {
-        gsp_err_fill(&err, GSP_E_IO, errno, "cannot start in the background: %s", strerror(errno));
+    int fd = -1;
+    const pid_t child = gsp_launch_apart(&fd, &err);
+    if (child < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
-    }
-    if (child == 0) {
-        close(ends[0]);
-        return follow_apart(parsed, pid, ends[1]);
-    }
+    if (child == 0)
+        return follow_apart(parsed, pid, fd);
     char word = 0;
-    int status = 0;
-    close(ends[1]);
-    ssize_t n = read(ends[0], &word, 1);
+    ssize_t n = read(fd, &word, 1);
     while (n < 0 && errno == EINTR)
-        n = read(ends[0], &word, 1);
-    close(ends[0]);
-    if (n == 1)
-        return 0;
-    return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status)
-                                                                    : gsp_err_exit_status(GSP_E_IO);
+        n = read(fd, &word, 1);
+    close(fd);
+    return n == 1 ? 0 : gsp_launch_apart_status(child);
 }
 
 static int run(const struct gsp_parsed *parsed)

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -14,6 +13,7 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "cli/launch.h"
 #include "daemon/daemon.h"
 #include "daemon/query_worker.h"
 #include "daemon/settings.h"
@@ -271,36 +271,24 @@ static int serve(const struct gsp_parsed *parsed, const struct gsp_settings *set
 static int hear(int fd, pid_t child)
 {
     gsp_auto_buf line = {0};
-    int status = 0;
     if (gsp_fd_read_all(fd, 4096, &line, NULL) == GSP_OK && line.len) {
         gsp_ignore(gsp_fd_write_all(STDOUT_FILENO, line.p, line.len, NULL)); /* it runs anyway */
         return 0;
     }
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status)
-                                                    : gsp_err_exit_status(GSP_E_IO);
+    return gsp_launch_apart_status(child);
 }
 
 static int serve_apart(const struct gsp_parsed *parsed, const struct gsp_settings *settings)
 {
-    int ends[2];
     struct gsp_err err = {0};
-    pid_t child = -1;
-    if (pipe2(ends, O_CLOEXEC) == 0)
-        child = fork();
-    if (child < 0) {
-        gsp_err_fill(&err, GSP_E_IO, errno, "cannot start in the background: %s", strerror(errno));
+    int fd = -1;
+    const pid_t child = gsp_launch_apart(&fd, &err);
+    if (child < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
-    }
-    if (child == 0) {
-        close(ends[0]);
-        setsid();
-        return serve(parsed, settings, ends[1]);
-    }
-    close(ends[1]);
-    int status = hear(ends[0], child);
-    close(ends[0]);
+    if (child == 0)
+        return serve(parsed, settings, fd);
+    int status = hear(fd, child);
+    close(fd);
     return status;
 }
 

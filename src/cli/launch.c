@@ -157,3 +157,30 @@ void gsp_launch_abort(struct gsp_launch *launch)
     close_end(&launch->report);
     gsp_launch_wait(launch);
 }
+
+pid_t gsp_launch_apart(int *fd, struct gsp_err *err)
+{
+    int ends[2] = {-1, -1};
+    pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    if (child < 0) {
+        const int sys = errno;
+        gsp_fd_close(&ends[0]);
+        gsp_fd_close(&ends[1]);
+        return gsp_err_set(err, GSP_E_IO, sys, "cannot start in the background: %s", strerror(sys));
+    }
+    const int mine = child == 0 ? 1 : 0;
+    close(ends[1 - mine]);
+    *fd = ends[mine];
+    if (child == 0)
+        setsid();
+    return child;
+}
+
+int gsp_launch_apart_status(pid_t child)
+{
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status)
+                                                    : gsp_err_exit_status(GSP_E_IO);
+}

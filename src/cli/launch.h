@@ -34,3 +34,9 @@ void gsp_launch_abort(struct gsp_launch *launch);
 
 /* The user whom sudo took rights for; false when there is none.  Looks at euid and SUDO_UID. */
 bool gsp_launch_caller(uid_t *uid, gid_t *gid);
+
+/* Forks what goes on in the background, in a session of its own.  0 in the child, where *fd is to
+ * say on that it is ready; the child's pid here, where *fd is to hear that.  Fails with IO. */
+GSP_MUST_CHECK pid_t gsp_launch_apart(int *fd, struct gsp_err *err);
+/* The exit status of one that ended instead of being ready. */
+int gsp_launch_apart_status(pid_t child);

@@ -353,7 +353,7 @@ def test_eval_says_what_the_code_said(start: StartTarget, some_python: Python) -
     done = gsprof(target.pid, "eval", "-", "--yes", stdin=b"for i in range(3):\n  print(i)\n")
     assert done.out == "0\n1\n2\n"
     assert "--yes" in gsprof("eval", target.pid, "1", status=EXIT_USAGE).err
-    code = "import time; time.sleep(30)"
+    code = "import threading; threading.Event().wait()"
     err = gsprof("eval", target.pid, code, "-y", "--timeout", "0.3", status=EXIT_TIMEOUT).err
     assert "still runs" in err
     assert target.go()["bad"] == []
