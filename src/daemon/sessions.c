@@ -205,7 +205,7 @@ static int check_start(const struct gsp_session_start *start, struct gsp_err *er
         return gsp_err_set(err, GSP_E_LIMIT, 0, "the labels have more than %u bytes",
                            GSP_SESSION_LABELS_MAX);
     if (start->pid_count > GSP_SESSION_PIDS_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u pids", GSP_SESSION_PIDS_MAX);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "more than %u pids", GSP_SESSION_PIDS_MAX);
     if (start->labels.len && !gsp_session_labels_ok(start->labels))
         return gsp_err_set(err, GSP_E_USAGE, 0, "the labels are not a JSON object");
     return start->name ? gsp_session_name_check(gsp_sv_of(start->name), err) : 0;
