@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.h -- a digest as JSON, page, table, Markdown or text.
+ *
+ * Used by: cli/, contrast/ (the parts of a document that it shares).
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "digest/digest.h"
+
+/* Points of one line of a chart that a document has; more are thinned out to the lowest and the
+ * highest of each stretch of time. */
+#define GSP_DIGEST_POINTS_MAX 20000U
+/* Steps, and spans: the longest of each stretch of time. */
+#define GSP_DIGEST_EVENTS_MAX 200000U
+
+enum gsp_digest_format {
+    GSP_DIGEST_HTML,
+    GSP_DIGEST_JSON,
+    GSP_DIGEST_CSV,
+    GSP_DIGEST_MARKDOWN,
+    GSP_DIGEST_TEXT
+};
+
+enum gsp_digest_table {
+    GSP_DIGEST_FUNCTIONS,
+    GSP_DIGEST_MODULES,
+    GSP_DIGEST_STEPS,
+    GSP_DIGEST_METRICS,
+    GSP_DIGEST_SPANS
+};
+
+struct gsp_digest_write {
+    enum gsp_digest_table table; /* of CSV */
+    size_t limit;                /* rows of tables for people; 0: 20 */
+    unsigned width;              /* columns of text; 0: 80 */
+};
+
+/* Appends the digest in a format.  opts may be NULL.  Fails with EMPTY (CSV of a table that has no
+ * rows) or NOMEM. */
+GSP_MUST_CHECK int gsp_digest_write(const struct gsp_digest *digest, enum gsp_digest_format format,
+                                    const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                    struct gsp_err *err);
+
+/* Members "charts", as docs/formats/report.md has them, with a prefix before each name. */
+void gsp_digest_put_charts(struct gsp_json *json, const struct gsp_digest *digest,
+                           const char *prefix);
