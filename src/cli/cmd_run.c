@@ -131,37 +131,17 @@ static void put_env(const char *name, const char *value, bool replace)
     gsp_ignore(setenv(name, value, replace) < 0);
 }
 
-/* The program's interpreters find our sitecustomize before their own, which it then calls. */
 static int hand_over(struct session *session, struct gsp_err *err)
 {
-    int rc = gsp_python_dir(session->python_dir, err);
+    int rc = make_pids_file(session, err);
+    session->is_chosen = getenv("GSPROF") != NULL;
     if (rc == GSP_OK)
-        rc = make_pids_file(session, err);
+        rc = gsp_python_hand_over(session->python_dir, err);
     if (rc < 0)
         return rc;
-    gsp_auto_buf path = {0};
-    const char *old = getenv("PYTHONPATH");
-    gsp_buf_printf(&path, "%s/start", session->python_dir);
-    if (old && *old)
-        gsp_buf_printf(&path, ":%s", old);
-    const char *text = gsp_buf_cstr(&path);
-    if (!text)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    char pid[16];
-    char program[GSP_PYTHON_DIR_MAX];
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    snprintf(pid, sizeof(pid), "%d", (int)getpid());
-    put_env("PYTHONPATH", text, true);
-    session->is_chosen = getenv("GSPROF") != NULL;
-    put_env("GSPROF", "nested", false);
-    put_env("GSPROF_FOLLOWED", pid, true);
     put_env("GSPROF_RUN_FILE", session->pids_path, true);
     put_env("GSPROF_TORCH_PROFILING", session->opts->torch ? session->opts->torch : "on",
             session->opts->torch != NULL);
-    if (n > 0) {
-        program[n] = '\0';
-        put_env("GSPROF_PROGRAM", program, false);
-    }
     return GSP_OK;
 }
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
+
 #define PROBE "gsprof/__init__.py"
 
 /* Relative to the folder of the program. */
@@ -64,4 +66,36 @@ int gsp_python_dir(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err)
     return gsp_err_set(err, GSP_E_NOFILE, 0,
                        "the Python package is not here: no " PROBE
                        " in ../lib/gsprof/python beside the program");
+}
+
+static void put_env(const char *name, const char *value, bool replace)
+{
+    gsp_ignore(setenv(name, value, replace) < 0);
+}
+
+int gsp_python_hand_over(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err)
+{
+    gsp_auto_buf path = {0};
+    const char *old = getenv("PYTHONPATH");
+    int rc = gsp_python_dir(out, err);
+    if (rc < 0)
+        return rc;
+    gsp_buf_printf(&path, "%s/start", out);
+    if (old && *old)
+        gsp_buf_printf(&path, ":%s", old);
+    const char *text = gsp_buf_cstr(&path);
+    if (!text)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    char pid[16];
+    char program[GSP_PYTHON_DIR_MAX];
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    put_env("PYTHONPATH", text, true);
+    put_env("GSPROF", "nested", false);
+    put_env("GSPROF_FOLLOWED", pid, true);
+    if (n > 0) {
+        program[n] = '\0';
+        put_env("GSPROF_PROGRAM", program, false);
+    }
+    return GSP_OK;
 }

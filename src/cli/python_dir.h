@@ -21,3 +21,9 @@
 
 /* Fails with NOFILE: the message says where it was looked for. */
 GSP_MUST_CHECK int gsp_python_dir(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err);
+
+/* Sets the environment so that the interpreters of a program that is started next have the package:
+ * its sitecustomize is found before their own, which it then calls.  This process is the one that
+ * looks at them from outside.  What the user has set of GSPROF stays.
+ * *out is the package's folder.  Fails like gsp_python_dir(), and with NOMEM. */
+GSP_MUST_CHECK int gsp_python_hand_over(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err);
