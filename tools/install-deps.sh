@@ -31,6 +31,7 @@ packages() {
         libmicrohttpd-dev       pc:libmicrohttpd
         libcurl4-gnutls-dev     pc:libcurl
         protobuf-c-compiler     cmd:protoc-c
+        nodejs                  cmd:node
         npm                     cmd:npm' ;;
     lint) echo '
         clang                   cmd:clang
