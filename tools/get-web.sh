@@ -97,7 +97,7 @@ if [ ! -f "$page" ]; then
     }
     mv "$work/dist/index.html" "$page"
 fi
-cp "$page" "$out"
+cmp -s "$page" "$out" || cp "$page" "$out"
 if [ $# -gt 1 ]; then
     {
         printf '%s:' "$out"
