@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "store/profile_read.h"
 #include "store/profile_tables.h"
 #include "store/run.h"
 
@@ -39,30 +40,53 @@ bool gsp_run_folder_named(const char *path)
     return (len > 0 && path[len - 1] == '/') || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
 }
 
-static int join(char out[4096], const char *folder, const char *name, struct gsp_err *err)
-{
-    const size_t len = strlen(folder);
-    const int n =
-        snprintf(out, 4096, "%s%s%s", folder, len > 0 && folder[len - 1] == '/' ? "" : "/", name);
-    if (n < 0 || n >= 4096)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "the path %.160s... is too long", folder);
-    return GSP_OK;
-}
-
-int gsp_run_folder_load(const char *path, bool keep_samples, struct gsp_profile **out,
-                        struct gsp_err *err)
+static int load_file(const char *path, bool keep_samples, struct gsp_profile **out,
+                     struct gsp_err *err)
 {
     static const char *const NAMES[] = {GSP_RUN_PROFILE, GSP_RUN_JSON};
     *out = NULL;
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
-        char file[4096];
-        int rc = join(file, path, NAMES[i], err);
+        char file[GSP_RUN_PATH_MAX];
+        int rc = gsp_run_file(file, path, NAMES[i], err);
         if (rc < 0)
             return rc;
         if (access(file, F_OK) == 0)
             return gsp_format_load(file, NULL, keep_samples, out, err);
     }
     return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recorded profile in %.180s", path);
+}
+
+/* The recorder was killed before it came to write a profile: the tables have its samples. */
+static int load_tables(const char *path, bool keep_samples, struct gsp_profile **out,
+                       struct gsp_err *err)
+{
+    const struct gsp_profile_from from = {0};
+    struct gsp_profile *profile = NULL;
+    struct gsp_store *store = NULL;
+    int rc = gsp_store_open(&(struct gsp_store_options){.timeout_ns = -1}, &store, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_add_run(store, path, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_lock(store, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_new(keep_samples, &profile, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_read_profile(store, &from, profile, err);
+    if (rc == GSP_OK && gsp_profile_sample_count(profile) == 0)
+        rc = gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recorded profile in %.180s", path);
+    gsp_store_close(store);
+    if (rc < 0)
+        gsp_profile_free(profile);
+    else
+        *out = profile;
+    return rc;
+}
+
+int gsp_run_folder_load(const char *path, bool keep_samples, struct gsp_profile **out,
+                        struct gsp_err *err)
+{
+    const int rc = load_file(path, keep_samples, out, err);
+    return rc == GSP_E_NOFILE && gsp_run_is(path) ? load_tables(path, keep_samples, out, err) : rc;
 }
 
 static const char *command_of(const struct gsp_profile *profile, struct gsp_buf *text)
@@ -78,13 +102,13 @@ static const char *command_of(const struct gsp_profile *profile, struct gsp_buf 
 int gsp_run_folder_fill(const char *path, const struct gsp_profile *profile,
                         const struct gsp_view *view, bool here, struct gsp_err *err)
 {
-    char file[4096];
+    char file[GSP_RUN_PATH_MAX];
     char host[256] = "";
     gsp_auto_buf command = {0};
     struct gsp_run_about about = {.command = command_of(profile, &command)};
     if (here && gethostname(host, sizeof(host) - 1) == 0)
         about.host = host;
-    int rc = join(file, path, GSP_RUN_JSON, err);
+    int rc = gsp_run_file(file, path, GSP_RUN_JSON, err);
     if (rc == GSP_OK && gsp_profile_sample_count(profile) <= JSON_SAMPLES_MAX)
         rc = gsp_format_save(file, gsp_format_find("json"), profile, view, true, err);
     if (rc == GSP_OK)
@@ -95,10 +119,10 @@ int gsp_run_folder_fill(const char *path, const struct gsp_profile *profile,
 int gsp_run_folder_save(const char *path, const struct gsp_profile *profile,
                         const struct gsp_view *view, bool replace, struct gsp_err *err)
 {
-    char file[4096];
+    char file[GSP_RUN_PATH_MAX];
     int rc = gsp_run_prepare(path, replace, err);
     if (rc == GSP_OK)
-        rc = join(file, path, GSP_RUN_PROFILE, err);
+        rc = gsp_run_file(file, path, GSP_RUN_PROFILE, err);
     if (rc < 0)
         return rc;
     gsp_run_clear(path);
@@ -146,7 +170,7 @@ int gsp_run_folder_add(struct gsp_store *store, const char *path, struct gsp_err
         return rc;
     /* The recorder was killed, or is still at work: its stream has the samples so far. */
     struct gsp_err cause = {0};
-    rc = gsp_run_folder_load(path, true, &profile, &cause);
+    rc = load_file(path, true, &profile, &cause);
     if (rc == GSP_E_NOFILE)
         return GSP_OK; /* nothing but tables was recorded */
     if (rc == GSP_OK)

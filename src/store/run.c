@@ -14,8 +14,6 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/json.h"
-#include "base/time.h"
 #include "store/manifest.h"
 #include "store/profile_tables.h"
 #include "store/segment.h"
@@ -25,7 +23,6 @@
 #define FILE_ROWS_MAX  1000000U
 /* Bytes of meta.json. */
 #define META_BYTES_MAX (4U << 20)
-#define META_VERSION   1
 /* Parquet files of a folder. */
 #define FILES_MAX      100000U
 
@@ -34,17 +31,9 @@ static int no_memory(struct gsp_err *err)
     return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
 }
 
-static bool join(char out[4096], const char *folder, const char *name)
-{
-    const size_t len = strlen(folder);
-    const char *slash = len > 0 && folder[len - 1] == '/' ? "" : "/";
-    const int n = snprintf(out, 4096, "%s%s%s", folder, slash, name);
-    return n > 0 && n < 4096;
-}
-
 static bool is_run_file(const char *name)
 {
-    static const char *const NAMES[] = {GSP_RUN_META, GSP_RUN_PROFILE, GSP_RUN_JSON,
+    static const char *const NAMES[] = {GSP_RUN_META, GSP_RUN_PROFILE, GSP_RUN_JSON, GSP_RUN_REPORT,
                                         GSP_MANIFEST_NAME};
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
         if (strcmp(NAMES[i], name) == 0)
@@ -117,102 +106,64 @@ static int write_batch(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
     return gsp_segment_write(batch, writer->path, file, NULL, err);
 }
 
-static void put_times(struct gsp_json *json, const struct gsp_profile_meta *meta)
-{
-    const bool known = meta->start_ns > 0;
-    const int64_t end_ns = meta->start_ns + meta->duration_ns;
-    const struct {
-        const char *key;
-        int64_t value;
-    } rows[] = {{"start_ns", known ? meta->start_ns : 0},
-                {"end_ns", known && meta->duration_ns > 0 ? end_ns : 0},
-                {"duration_ns", meta->duration_ns},
-                {"period_ns", meta->period_ns}};
-    for (size_t i = 0; i < GSP_COUNT(rows); i++) {
-        gsp_json_key(json, rows[i].key);
-        if (rows[i].value > 0)
-            gsp_json_i64(json, rows[i].value);
-        else
-            gsp_json_null(json);
-    }
-}
-
-static void put_processes(struct gsp_json *json, const struct gsp_profile *profile)
-{
-    gsp_json_key(json, "processes");
-    gsp_json_arr_begin(json);
-    for (uint32_t i = 0; i < gsp_profile_process_count(profile); i++) {
-        const struct gsp_process *process = gsp_profile_process_at(profile, i);
-        gsp_json_obj_begin(json);
-        gsp_json_put_i64(json, "pid", process->pid);
-        gsp_json_put_sv(json, "name", gsp_profile_string_at(profile, process->name));
-        gsp_json_put_sv(json, "cmdline", gsp_profile_string_at(profile, process->cmdline));
-        gsp_json_put_sv(json, "python", gsp_profile_string_at(profile, process->version));
-        gsp_json_obj_end(json);
-    }
-    gsp_json_arr_end(json);
-}
-
-/* The folder's own name, for a run that was given none. */
-static struct gsp_sv name_of(const char *path)
-{
-    struct gsp_sv text = gsp_sv_of(path);
-    while (text.len > 1 && text.p[text.len - 1] == '/')
-        text.len--;
-    return gsp_sv_basename(text);
-}
-
-static void put_meta(struct gsp_buf *out, const char *path, const struct gsp_profile *profile,
-                     const struct gsp_run_about *about)
+/* The profile's own word on what meta.json says.  Processes are the caller's to free. */
+static int describe(const struct gsp_profile *profile, struct gsp_run_about *about,
+                    struct gsp_buf *texts, struct gsp_run_process **out, struct gsp_err *err)
 {
     static const char *const UNITS[] = {
         [GSP_UNIT_NS] = "ns", [GSP_UNIT_COUNT] = "count", [GSP_UNIT_BYTES] = "bytes"};
     const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
-    struct gsp_json json;
-    gsp_json_init(&json, out);
-    gsp_json_obj_begin(&json);
-    gsp_json_put_i64(&json, "version", META_VERSION);
-    gsp_json_put_str(&json, "gsprof_version", GSP_VERSION);
-    gsp_json_put_sv(&json, "name", about->name ? gsp_sv_of(about->name) : name_of(path));
-    gsp_json_put_str(&json, "host", about->host);
-    gsp_json_put_str(&json, "command", about->command);
-    put_times(&json, meta);
-    gsp_json_put_str(&json, "unit", UNITS[meta->unit]);
-    gsp_json_put_u64(&json, "samples", gsp_profile_sample_count(profile));
-    put_processes(&json, profile);
-    gsp_json_obj_end(&json);
-    gsp_buf_putc(out, '\n');
-}
-
-static int write_file(const char *path, const struct gsp_buf *text, struct gsp_err *err)
-{
-    struct gsp_newfile file = {.fd = -1};
-    int rc = text->failed ? no_memory(err) : gsp_newfile_open(&file, path, true, err);
-    if (rc < 0)
-        return rc;
-    rc = gsp_fd_write_all(file.fd, text->p, text->len, err);
-    if (rc == GSP_OK)
-        return gsp_newfile_commit(&file, err);
-    gsp_newfile_abort(&file);
-    return rc;
+    const size_t count = gsp_profile_process_count(profile);
+    about->start_ns = meta->start_ns;
+    about->duration_ns = meta->duration_ns;
+    about->end_ns =
+        meta->start_ns > 0 && meta->duration_ns > 0 ? meta->start_ns + meta->duration_ns : 0;
+    about->period_ns = meta->period_ns;
+    about->unit = UNITS[meta->unit];
+    about->samples = gsp_profile_sample_count(profile);
+    *out = calloc(count + 1, sizeof(**out));
+    if (!*out)
+        return no_memory(err);
+    /* All texts first: the buffer moves while it grows. */
+    for (uint32_t i = 0; i < count; i++) {
+        const struct gsp_process *process = gsp_profile_process_at(profile, i);
+        const uint32_t ids[] = {process->name, process->cmdline, process->version};
+        for (size_t k = 0; k < GSP_COUNT(ids); k++) {
+            gsp_buf_putsv(texts, gsp_profile_string_at(profile, ids[k]));
+            gsp_buf_putc(texts, '\0');
+        }
+    }
+    if (!gsp_buf_cstr(texts))
+        return no_memory(err);
+    const char *at = texts->p;
+    for (uint32_t i = 0; i < count; i++) {
+        struct gsp_run_process *process = &(*out)[i];
+        const struct gsp_process *from = gsp_profile_process_at(profile, i);
+        *process = (struct gsp_run_process){.pid = from->pid, .name = at};
+        process->rank = gsp_profile_rank(gsp_sv_of(process->name));
+        process->cmdline = process->name + strlen(process->name) + 1;
+        process->python = process->cmdline + strlen(process->cmdline) + 1;
+        at = process->python + strlen(process->python) + 1;
+    }
+    about->processes = *out;
+    about->process_count = count;
+    return GSP_OK;
 }
 
 int gsp_run_write(const char *path, const struct gsp_profile *profile,
                   const struct gsp_run_about *about, struct gsp_err *err)
 {
-    char meta_path[4096];
-    gsp_auto_buf text = {0};
+    gsp_auto_buf texts = {0};
+    gsp_auto_free struct gsp_run_process *processes = NULL;
+    struct gsp_run_about whole = *about;
     struct writer writer = {.path = path};
     const struct gsp_batch_sink sink = {
         .take = write_batch, .ctx = &writer, .rows_max = FILE_ROWS_MAX};
-    if (!join(meta_path, path, GSP_RUN_META))
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "the path %.160s... is too long", path);
     int rc = gsp_profile_tables(profile, about->host, &sink, err);
-    if (rc < 0)
-        return rc;
-    /* Last: a folder with meta.json has its tables. */
-    put_meta(&text, path, profile, about);
-    return write_file(meta_path, &text, err);
+    if (rc == GSP_OK)
+        rc = describe(profile, &whole, &texts, &processes, err);
+    /* Last: a folder whose meta.json says so has its tables. */
+    return rc == GSP_OK ? gsp_run_write_meta(path, &whole, true, err) : rc;
 }
 
 /* Reading. */
@@ -283,11 +234,11 @@ static int add_files(struct reader *reader, struct gsp_err *err)
     if (reader->file_count > 1)
         qsort(reader->files, reader->file_count, sizeof(*reader->files), compare_files);
     for (size_t i = 0; rc == GSP_OK && i < reader->file_count; i++) {
-        char path[4096];
+        char path[GSP_RUN_PATH_MAX];
         char schema[GSP_NAME_MAX];
         char table[GSP_NAME_MAX];
         const char *const paths[] = {path};
-        if (!join(path, reader->path, reader->files[i]) ||
+        if (gsp_run_file(path, reader->path, reader->files[i], NULL) < 0 ||
             !gsp_segment_name_ok(reader->files[i], schema, table))
             continue;
         rc = gsp_store_add_parquet(reader->store, schema, table, paths, 1, err);
@@ -380,7 +331,7 @@ static uint32_t text_member(struct gsp_batch *batch, yyjson_val *root, const cha
 /* One row of gsprof.run, from meta.json; a recording that was killed has none. */
 static int add_about(struct reader *reader, struct gsp_err *err)
 {
-    char path[4096];
+    char path[GSP_RUN_PATH_MAX];
     gsp_auto_buf text = {0};
     struct gsp_batch *batch = NULL;
     int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_gsprof_run), NULL, GSP_NULL_I64, GSP_NULL_I64,
@@ -388,7 +339,7 @@ static int add_about(struct reader *reader, struct gsp_err *err)
     if (rc < 0)
         return rc;
     yyjson_doc *doc = NULL;
-    if (join(path, reader->path, GSP_RUN_META) &&
+    if (gsp_run_file(path, reader->path, GSP_RUN_META, NULL) == GSP_OK &&
         gsp_file_read(path, META_BYTES_MAX, &text, NULL) == GSP_OK && text.len)
         doc = yyjson_read(text.p, text.len, 0);
     yyjson_val *root = yyjson_doc_get_root(doc);
@@ -399,7 +350,7 @@ static int add_about(struct reader *reader, struct gsp_err *err)
                                      .ts_to = time_member(root, "end_ns"),
                                      .path = gsp_batch_intern(batch, gsp_sv_of(reader->path))};
     if (row.name == GSP_NULL_STR)
-        row.name = gsp_batch_intern(batch, name_of(reader->path));
+        row.name = gsp_batch_intern(batch, gsp_run_name(reader->path));
     rc = gsp_batch_append(batch, &row, err);
     yyjson_doc_free(doc);
     if (rc < 0) {
@@ -420,7 +371,7 @@ int gsp_store_add_run_row(struct gsp_store *store, const char *path,
     if (rc < 0)
         return rc;
     /* "before.gsp" is called before. */
-    struct gsp_sv name = name_of(path);
+    struct gsp_sv name = gsp_run_name(path);
     const char *dot = name.len > 1 ? memchr(name.p + 1, '.', name.len - 1) : NULL;
     name.len = dot ? (size_t)(dot - name.p) : name.len;
     const struct gsp_row_gsprof_run row = {.name = gsp_batch_intern(batch, name),

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/profile_read.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "base/time.h"
+#include "model/cells.h"
+#include "store/profile_tables.h"
+#include "wire/table.h"
+
+/* What stands for a stack whose frames were overwritten before they could be kept. */
+#define LOST_NAME "(frames not kept)"
+
+/* A stack that several processes or segments have is there once. */
+static const char STACKS_SQL[] =
+    "SELECT stack_id, any_value(func) AS func, any_value(file) AS file, "
+    "any_value(lineno) AS lineno, any_value(frame_type) AS frame_type "
+    "FROM python.stack GROUP BY stack_id, depth ORDER BY stack_id, depth DESC";
+static const char SAMPLES_SQL[] =
+    "SELECT ts_ns::BIGINT, pid, thread_id, stack_id, weight_ns, rank, on_cpu, has_gil, thread_name "
+    "FROM python.stack_sample WHERE ts_ns IS NOT NULL ORDER BY ts_ns, pid, thread_id";
+static const char FACTS_SQL[] =
+    "SELECT (SELECT min(ts_ns)::BIGINT FROM python.stack_sample), "
+    "(SELECT max(ts_ns)::BIGINT FROM python.stack_sample), "
+    "(SELECT round(1e9 * arg_max(period_s, ts_ns))::BIGINT FROM gsprof.sampler), "
+    "(SELECT sum(n)::BIGINT FROM (SELECT max(looks) AS n FROM gsprof.sampler GROUP BY pid))";
+static const char LOSSES_SQL[] = "SELECT cause, sum(\"count\")::BIGINT FROM gsprof.loss "
+                                 "WHERE source = 'sampler' GROUP BY cause";
+static const char NAMES_SQL[] = "SELECT pid, arg_max(name, ts_ns) FROM process.metrics "
+                                "WHERE name IS NOT NULL GROUP BY pid";
+
+struct reader {
+    struct gsp_store *store;
+    const struct gsp_profile_from *from;
+    struct gsp_profile *profile;
+    struct gsp_hmap stacks;    /* id of the rows -> the profile's */
+    struct gsp_hmap threads;   /* (pid, thread id) -> index */
+    struct gsp_hmap processes; /* pid -> index */
+    struct gsp_hmap names;     /* pid -> string */
+    int64_t stack_id;          /* whose frames are being read */
+    uint32_t stack;            /* as far as they were */
+    uint32_t lost; /* the stack that stands for those without frames; GSP_NONE not yet */
+    int64_t start_ns;
+};
+
+/* One row of a result. */
+struct row {
+    const struct gsp_rows *rows;
+    const struct gsp_batch_view *batch;
+    size_t i;
+};
+
+static bool is_null(const struct row *row, size_t column)
+{
+    return gsp_values_null(&row->batch->values[column], row->i);
+}
+
+static int64_t whole(const struct row *row, size_t column)
+{
+    if (is_null(row, column) || row->rows->columns[column].kind != GSP_CELL_I64)
+        return GSP_NULL_I64;
+    return ((const int64_t *)row->batch->values[column].data)[row->i];
+}
+
+static bool truth(const struct row *row, size_t column)
+{
+    return !is_null(row, column) && row->rows->columns[column].kind == GSP_CELL_BOOL &&
+           ((const uint8_t *)row->batch->values[column].data)[row->i] != 0;
+}
+
+static struct gsp_sv text(const struct row *row, size_t column)
+{
+    if (is_null(row, column))
+        return (struct gsp_sv){NULL, 0};
+    return gsp_cell_text(&row->rows->columns[column], &row->batch->values[column], row->i);
+}
+
+static int each_row(struct reader *reader, const char *sql,
+                    int (*fn)(struct reader *reader, const struct row *row, struct gsp_err *err),
+                    struct gsp_err *err)
+{
+    struct gsp_rows *rows = NULL;
+    struct gsp_batch_view batch;
+    int rc = gsp_store_query(reader->store, gsp_sv_of(sql), &rows, NULL, err);
+    while (rc == GSP_OK && (rc = gsp_rows_next(rows, &batch, err)) > 0) {
+        rc = GSP_OK;
+        for (size_t i = 0; rc == GSP_OK && i < batch.row_count; i++)
+            rc = fn(reader, &(struct row){rows, &batch, i}, err);
+    }
+    gsp_rows_free(rows);
+    return rc;
+}
+
+static int keep(struct gsp_hmap *map, uint64_t a, uint64_t b, uint32_t value, struct gsp_err *err)
+{
+    return gsp_hmap_put(map, a, b, value) ? GSP_OK
+                                          : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+}
+
+/* ------------------------------------------------------------------------------------ facts */
+
+static int take_facts(struct reader *reader, const struct row *row, struct gsp_err *err)
+{
+    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    (void)err;
+    const int64_t first_ns = whole(row, 0);
+    const int64_t last_ns = whole(row, 1);
+    const int64_t period_ns = whole(row, 2);
+    const int64_t ticks = whole(row, 3);
+    reader->start_ns = reader->from->start_ns;
+    if (reader->start_ns <= 0 && first_ns != GSP_NULL_I64)
+        reader->start_ns = first_ns;
+    const int64_t end_ns = reader->from->end_ns > 0 ? reader->from->end_ns : last_ns;
+    meta->unit = GSP_UNIT_NS;
+    meta->start_ns = reader->start_ns;
+    if (end_ns != GSP_NULL_I64 && end_ns > reader->start_ns)
+        meta->duration_ns = end_ns - reader->start_ns;
+    meta->period_ns = period_ns > 0 ? period_ns : 0;
+    meta->ticks = ticks > 0 ? (uint64_t)ticks : 0;
+    return GSP_OK;
+}
+
+static int take_loss(struct reader *reader, const struct row *row, struct gsp_err *err)
+{
+    struct gsp_losses *losses = &gsp_profile_meta(reader->profile)->losses;
+    const struct {
+        const char *cause;
+        uint64_t *count;
+    } known[] = {{"torn", &losses->torn}, {"late", &losses->late}, {"failed", &losses->failed}};
+    const int64_t count = whole(row, 1);
+    (void)err;
+    for (size_t i = 0; count > 0 && i < GSP_COUNT(known); i++) {
+        if (gsp_sv_eq(text(row, 0), gsp_sv_of(known[i].cause)))
+            *known[i].count += (uint64_t)count;
+    }
+    return GSP_OK;
+}
+
+static int take_name(struct reader *reader, const struct row *row, struct gsp_err *err)
+{
+    uint32_t name = GSP_NONE;
+    const int rc = gsp_profile_string(reader->profile, text(row, 1), &name, err);
+    return rc == GSP_OK ? keep(&reader->names, (uint64_t)whole(row, 0), 0, name, err) : rc;
+}
+
+/* ----------------------------------------------------------------------------------- stacks */
+
+static enum gsp_frame_kind kind_of(struct gsp_sv name)
+{
+    static const enum gsp_frame_kind KINDS[] = {GSP_FRAME_PYTHON, GSP_FRAME_NATIVE,
+                                                GSP_FRAME_KERNEL, GSP_FRAME_MARK};
+    for (size_t i = 0; i < GSP_COUNT(KINDS); i++) {
+        if (gsp_sv_eq(name, gsp_sv_of(gsp_frame_type_name(KINDS[i]))))
+            return KINDS[i];
+    }
+    return GSP_FRAME_NATIVE;
+}
+
+/* Frames come from the root on, all of a stack together. */
+static int take_frame(struct reader *reader, const struct row *row, struct gsp_err *err)
+{
+    const int64_t id = whole(row, 0);
+    const int64_t line = whole(row, 3);
+    struct gsp_frame frame = {.kind = kind_of(text(row, 4)),
+                              .line = line > 0 && line <= INT32_MAX ? (uint32_t)line : 0};
+    uint32_t at = GSP_NONE;
+    if (id == GSP_NULL_I64)
+        return GSP_OK;
+    if (id != reader->stack_id)
+        reader->stack = GSP_NONE;
+    reader->stack_id = id;
+    int rc = gsp_profile_string(reader->profile, text(row, 1), &frame.name, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_string(reader->profile, text(row, 2), &frame.file, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_frame(reader->profile, &frame, &at, err);
+    if (rc == GSP_OK &&
+        gsp_profile_stack_depth(reader->profile, reader->stack) < GSP_STACK_DEPTH_MAX)
+        rc = gsp_profile_stack(reader->profile, reader->stack, at, &reader->stack, err);
+    return rc == GSP_OK ? keep(&reader->stacks, (uint64_t)id, 0, reader->stack, err) : rc;
+}
+
+static int find_stack(struct reader *reader, int64_t id, uint32_t *out, struct gsp_err *err)
+{
+    const uint32_t *known = gsp_hmap_get(&reader->stacks, (uint64_t)id, 0);
+    *out = GSP_NONE;
+    if (id == GSP_NULL_I64)
+        return GSP_OK;
+    if (known) {
+        *out = *known;
+        return GSP_OK;
+    }
+    struct gsp_frame frame = {.kind = GSP_FRAME_MARK};
+    uint32_t at = GSP_NONE;
+    int rc = GSP_OK;
+    if (reader->lost == GSP_NONE) {
+        rc = gsp_profile_string(reader->profile, gsp_sv_of(LOST_NAME), &frame.name, err);
+        if (rc == GSP_OK)
+            rc = gsp_profile_frame(reader->profile, &frame, &at, err);
+        if (rc == GSP_OK)
+            rc = gsp_profile_stack(reader->profile, GSP_NONE, at, &reader->lost, err);
+    }
+    *out = reader->lost;
+    return rc;
+}
+
+/* ---------------------------------------------------------------------------------- samples */
+
+static const struct gsp_run_process *known_process(const struct reader *reader, int64_t pid)
+{
+    for (size_t i = 0; i < reader->from->process_count; i++) {
+        if (reader->from->processes[i].pid == pid)
+            return &reader->from->processes[i];
+    }
+    return NULL;
+}
+
+static int find_process(struct reader *reader, int64_t pid, int64_t rank, uint32_t *out,
+                        struct gsp_err *err)
+{
+    const uint32_t *known = gsp_hmap_get(&reader->processes, (uint64_t)pid, 0);
+    if (known) {
+        *out = *known;
+        return GSP_OK;
+    }
+    const struct gsp_run_process *about = known_process(reader, pid);
+    const uint32_t *named = gsp_hmap_get(&reader->names, (uint64_t)pid, 0);
+    struct gsp_process process = {.pid = pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0,
+                                  .ppid = -1};
+    gsp_auto_buf name = {0};
+    int rc = GSP_OK;
+    /* As a recording of ranks calls them. */
+    if (rank != GSP_NULL_I64)
+        gsp_buf_printf(&name, "rank %lld: ", (long long)rank);
+    if (about && about->cmdline)
+        gsp_buf_puts(&name, about->cmdline);
+    else
+        gsp_buf_putsv(&name, named ? gsp_profile_string_at(reader->profile, *named)
+                                   : gsp_sv_of("process"));
+    rc = gsp_profile_string(reader->profile, gsp_buf_sv(&name), &process.name, err);
+    if (rc == GSP_OK && about)
+        rc = gsp_profile_string(reader->profile, gsp_sv_of(about->cmdline), &process.cmdline, err);
+    if (rc == GSP_OK && about)
+        rc = gsp_profile_string(reader->profile, gsp_sv_of(about->python), &process.version, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_process(reader->profile, &process, out, err);
+    return rc == GSP_OK ? keep(&reader->processes, (uint64_t)pid, 0, *out, err) : rc;
+}
+
+static int find_thread(struct reader *reader, const struct row *row, uint32_t *out,
+                       struct gsp_err *err)
+{
+    const int64_t pid = whole(row, 1);
+    const int64_t tid = whole(row, 2);
+    const uint32_t *known = gsp_hmap_get(&reader->threads, (uint64_t)pid, (uint64_t)tid);
+    if (known) {
+        *out = *known;
+        return GSP_OK;
+    }
+    struct gsp_thread thread = {.os_id = tid > 0 ? (uint64_t)tid : 0, .is_main = tid == pid};
+    int rc = find_process(reader, pid, whole(row, 5), &thread.process, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_string(reader->profile, text(row, 8), &thread.name, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_thread(reader->profile, &thread, out, err);
+    return rc == GSP_OK ? keep(&reader->threads, (uint64_t)pid, (uint64_t)tid, *out, err) : rc;
+}
+
+static int take_sample(struct reader *reader, const struct row *row, struct gsp_err *err)
+{
+    const int64_t weight = whole(row, 4);
+    struct gsp_sample sample = {.time_ns = whole(row, 0) - reader->start_ns,
+                                .weight = weight > 0 ? weight : 0,
+                                .flags = (truth(row, 6) ? GSP_SAMPLE_ON_CPU : 0) |
+                                         (truth(row, 7) ? GSP_SAMPLE_HAS_GIL : 0)};
+    int rc = find_thread(reader, row, &sample.thread, err);
+    if (rc == GSP_OK)
+        rc = find_stack(reader, whole(row, 3), &sample.stack, err);
+    if (rc < 0)
+        return rc;
+    return reader->from->take ? reader->from->take(reader->from->user, &sample, err)
+                              : gsp_profile_add(reader->profile, &sample, err);
+}
+
+int gsp_store_read_profile(struct gsp_store *store, const struct gsp_profile_from *from,
+                           struct gsp_profile *profile, struct gsp_err *err)
+{
+    struct reader reader = {
+        .store = store, .from = from, .profile = profile, .stack_id = GSP_NULL_I64};
+    int rc = each_row(&reader, FACTS_SQL, take_facts, err);
+    if (rc == GSP_OK)
+        rc = each_row(&reader, LOSSES_SQL, take_loss, err);
+    if (rc == GSP_OK)
+        rc = each_row(&reader, NAMES_SQL, take_name, err);
+    if (rc == GSP_OK)
+        rc = each_row(&reader, STACKS_SQL, take_frame, err);
+    if (rc == GSP_OK)
+        rc = each_row(&reader, SAMPLES_SQL, take_sample, err);
+    gsp_hmap_free(&reader.stacks);
+    gsp_hmap_free(&reader.threads);
+    gsp_hmap_free(&reader.processes);
+    gsp_hmap_free(&reader.names);
+    return rc;
+}

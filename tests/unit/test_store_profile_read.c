@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "profile_fixture.h"
+#include "store/profile_read.h"
+#include "store/profile_tables.h"
+#include "store_ask.h"
+
+static struct gsp_store *store_of(const struct gsp_profile *first, const struct gsp_profile *second)
+{
+    struct gsp_store *store = open_store(&(struct gsp_store_options){0});
+    tap_require(gsp_store_add_profile(store, first, NULL) == GSP_OK);
+    if (second)
+        tap_require(gsp_store_add_profile(store, second, NULL) == GSP_OK);
+    lock_store(store);
+    return store;
+}
+
+static struct gsp_profile *read_back(struct gsp_store *store, const struct gsp_profile_from *from)
+{
+    struct gsp_profile *out = NULL;
+    struct gsp_err err = {0};
+    tap_require(gsp_profile_new(true, &out, NULL) == GSP_OK);
+    const int rc = gsp_store_read_profile(store, from, out, &err);
+    tap_eq_str(err.msg, "");
+    tap_require(rc == GSP_OK);
+    return out;
+}
+
+/* Rows do not say where a function begins. */
+static bool is_same(const struct gsp_profile *a, uint32_t x, const struct gsp_profile *b,
+                    uint32_t y)
+{
+    for (; x != GSP_NONE && y != GSP_NONE;
+         x = gsp_profile_stack_caller(a, x), y = gsp_profile_stack_caller(b, y)) {
+        const struct gsp_frame *f = gsp_profile_frame_at(a, gsp_profile_stack_frame(a, x));
+        const struct gsp_frame *g = gsp_profile_frame_at(b, gsp_profile_stack_frame(b, y));
+        if (!fix_same_string(a, f->name, b, g->name) || !fix_same_string(a, f->file, b, g->file) ||
+            f->line != g->line || f->kind != g->kind)
+            return false;
+    }
+    return x == y;
+}
+
+TAP_TEST(what_was_made_rows_is_read_back)
+{
+    struct gsp_profile *a = fix_small();
+    struct gsp_store *store = store_of(a, NULL);
+    const int64_t start_ns = gsp_profile_meta_get(a)->start_ns;
+    static const struct gsp_run_process known[] = {
+        {.pid = 101, .rank = GSP_NULL_I64, .cmdline = "python3 w.py", .python = "3.11.2"}};
+    struct gsp_profile *b = read_back(
+        store,
+        &(struct gsp_profile_from){.start_ns = start_ns, .processes = known, .process_count = 1});
+    struct gsp_sample_iter x;
+    struct gsp_sample_iter y;
+    struct gsp_sample s;
+    struct gsp_sample t;
+    gsp_sample_iter_init(&x, a);
+    gsp_sample_iter_init(&y, b);
+    while (gsp_sample_iter_next(&x, &s)) {
+        tap_require(gsp_sample_iter_next(&y, &t));
+        tap_require(s.time_ns == t.time_ns && s.weight == t.weight && s.flags == t.flags);
+        const struct gsp_thread *theirs = gsp_profile_thread_at(a, s.thread);
+        const struct gsp_thread *ours = gsp_profile_thread_at(b, t.thread);
+        tap_check(theirs->os_id == ours->os_id && fix_same_string(a, theirs->name, b, ours->name));
+        tap_eq_int(ours->is_main, ours->os_id != 105);
+        tap_require(is_same(a, s.stack, b, t.stack));
+    }
+    tap_check(!gsp_sample_iter_next(&y, &t));
+    const struct gsp_losses *losses = &gsp_profile_meta_get(b)->losses;
+    tap_check(losses->torn == 1 && losses->late == 2 && losses->failed == 3);
+    const struct gsp_process *worker = gsp_profile_process_at(b, 1);
+    tap_eq_int(worker->pid, 101);
+    tap_check(gsp_sv_eq(gsp_profile_string_at(b, worker->name), gsp_sv_of("python3 w.py")));
+    tap_check(gsp_sv_eq(gsp_profile_string_at(b, worker->version), gsp_sv_of("3.11.2")));
+    gsp_store_close(store);
+    gsp_profile_free(a);
+    gsp_profile_free(b);
+}
+
+TAP_TEST(equal_stacks_of_two_sources_are_one)
+{
+    struct gsp_profile *a = fix_small();
+    struct gsp_store *store = store_of(a, a);
+    struct gsp_profile *b = read_back(store, &(struct gsp_profile_from){0});
+    tap_eq_int(gsp_profile_sample_count(b), 2 * gsp_profile_sample_count(a));
+    tap_eq_int(gsp_profile_stack_count(b), gsp_profile_stack_count(a));
+    tap_eq_int(gsp_profile_thread_count(b), gsp_profile_thread_count(a));
+    gsp_store_close(store);
+    gsp_profile_free(a);
+    gsp_profile_free(b);
+}
+
+TAP_TEST(nothing_gives_no_samples)
+{
+    struct gsp_store *store = open_store(&(struct gsp_store_options){0});
+    lock_store(store);
+    struct gsp_profile *b =
+        read_back(store, &(struct gsp_profile_from){.start_ns = 5, .end_ns = 9});
+    tap_eq_int(gsp_profile_sample_count(b), 0);
+    tap_eq_int(gsp_profile_meta_get(b)->duration_ns, 4);
+    gsp_store_close(store);
+    gsp_profile_free(b);
+}
+
+static int refuse(void *user, const struct gsp_sample *sample, struct gsp_err *err)
+{
+    (void)user;
+    (void)sample;
+    return gsp_err_set(err, GSP_E_NOWRITE, 0, "full");
+}
+
+TAP_TEST(a_taker_that_fails_ends_it)
+{
+    struct gsp_profile *a = fix_small();
+    struct gsp_profile *b = NULL;
+    struct gsp_store *store = store_of(a, NULL);
+    tap_require(gsp_profile_new(false, &b, NULL) == GSP_OK);
+    const struct gsp_profile_from from = {.take = refuse};
+    tap_eq_int(gsp_store_read_profile(store, &from, b, NULL), GSP_E_NOWRITE);
+    gsp_store_close(store);
+    gsp_profile_free(a);
+    gsp_profile_free(b);
+}
+
+TAP_MAIN()
