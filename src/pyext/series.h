@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * series.h -- the numbers that were recorded under one name, and what can be said of two of them.
+ * series.h -- the numbers that were recorded under one name.
  *
  * Gives:   count, sum, mean, spread, least and greatest of all values ever added; the values
  *          themselves up to GSP_SERIES_KEPT, from then on a fair choice of so many.
@@ -12,8 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "base/attr.h"
 
 #define GSP_SERIES_KEPT 100000
 
@@ -48,17 +46,3 @@ void gsp_pyext__series_clear(struct gsp_series *series); /* frees; leaves it emp
 void gsp_pyext__series_add(struct gsp_series *series, double value, int64_t at_ns, int64_t end_ns);
 double gsp_pyext__series_std(
     const struct gsp_series *series); /* of a sample (n - 1); 0 for fewer than 2 */
-
-struct gsp_contrast {
-    double low; /* bounds of mean(b) - mean(a) */
-    double high;
-    double p;      /* how often chance alone makes them differ as much */
-    bool is_exact; /* all ways of dealing the values out were tried */
-};
-
-/* The difference of two means: bounds at the given confidence (0..1) by a bootstrap, p by
- * permutation.  The same values and rounds give the same answer.  Both sides need two values and
- * rounds > 0.  False when there is no memory. */
-GSP_MUST_CHECK bool gsp_pyext__series_contrast(const double *const values[2],
-                                               const size_t counts[2], size_t rounds,
-                                               double confidence, struct gsp_contrast *out);

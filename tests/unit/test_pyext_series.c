@@ -69,45 +69,6 @@ TAP_TEST(choice_is_fair)
     gsp_pyext__series_clear(&series);
 }
 
-static struct gsp_contrast contrast(const double *a, size_t a_count, const double *b,
-                                    size_t b_count)
-{
-    struct gsp_contrast out = {0};
-    const double *const values[2] = {a, b};
-    const size_t counts[2] = {a_count, b_count};
-    tap_check(gsp_pyext__series_contrast(values, counts, 2000, 0.95, &out));
-    return out;
-}
-
-TAP_TEST(contrast_exact)
-{
-    const double a[] = {1, 2, 3, 4};
-    const double b[] = {11, 12, 13, 14};
-    const struct gsp_contrast found = contrast(a, 4, b, 4);
-    /* 2 of the 70 ways to choose 4 of 8. */
-    tap_check(found.is_exact && near(found.p, 2.0 / 70));
-    tap_check(found.low > 8 && found.low < 10 && found.high > 10 && found.high < 12);
-    const struct gsp_contrast same = contrast(a, 4, a, 4);
-    tap_check(near(same.p, 1) && same.low <= 0 && same.high >= 0);
-}
-
-/* Where there is no difference, p is as often below 5 % as it says. */
-TAP_TEST(contrast_keeps_its_level)
-{
-    uint64_t state = 7;
-    int wrong = 0;
-    for (int round = 0; round < 200; round++) {
-        double values[60];
-        for (size_t i = 0; i < 60; i++) {
-            state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-            values[i] = (double)(state >> 40);
-        }
-        wrong += contrast(values, 30, values + 30, 30).p < 0.05;
-    }
-    /* 10 are expected, with a standard deviation of 3.1. */
-    tap_check(wrong <= 25);
-}
-
 /* -------------------------------------------------------------------------------- memory */
 
 static void wait_for_samples(struct gsp_memwatch *watch, size_t wanted)

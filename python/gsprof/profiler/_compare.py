@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from .. import _gsprof
 from . import _series, _text
@@ -15,8 +15,6 @@ from ._timer import CUDATimer
 
 CONFIDENCE = 0.95
 ROUNDS = 2000
-# With more values than this on a side the means are as good as normal, and no resampling is needed.
-RESAMPLED_MAX = 5000
 
 TIME, RATE, OTHER = "time", "rate", "other"
 
@@ -136,32 +134,15 @@ def _run_of(what: str, run: Any) -> _Run:
 # -------------------------------------------------------------------- the statistics
 
 
-def _spread(values: List[float]) -> float:
-    """The squared standard error of the mean."""
-    mean = math.fsum(values) / len(values)
-    return math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values)
-
-
-def _normal(a: List[float], b: List[float]) -> Tuple[float, float, float]:
-    error = math.sqrt(_spread(a) + _spread(b))
-    seen = math.fsum(b) / len(b) - math.fsum(a) / len(a)
-    if error == 0:
-        return seen, seen, 1.0 if seen == 0 else 0.0
-    reach = 1.959963984540054 * error
-    return seen - reach, seen + reach, math.erfc(abs(seen) / error / math.sqrt(2))
-
-
 def _difference(a: _Metric, b: _Metric) -> Dict[str, Any]:
     """Bounds of the difference of the means, and p; None when single numbers are all there is."""
     found: Dict[str, Any] = {"ci_low": None, "ci_high": None, "p_value": None, "method": None}
     if len(a.values) < 2 or len(b.values) < 2:
         return found
-    if max(len(a.values), len(b.values)) > RESAMPLED_MAX:
-        low, high, p = _normal(a.values, b.values)
-        method = "normal approximation"
-    else:
-        low, high, p, exact = _gsprof.contrast(a.values, b.values, ROUNDS, CONFIDENCE)
-        method = "bootstrap, exact permutation" if exact else "bootstrap, permutation"
+    low, high, p, exact = _gsprof.contrast(a.values, b.values, ROUNDS, CONFIDENCE)
+    if not math.isfinite(p):
+        return found  # values that hang together so much that they are as good as one
+    method = "bootstrap, exact permutation" if exact else "bootstrap, permutation"
     found.update(ci_low=low, ci_high=high, p_value=p, method=method)
     return found
 

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stats/basic.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Values after which a series' memory is looked for in means of neighbours. */
+#define THIN_MAX     4096U
+/* A sum of correlations is cut off where it is this many times as long as what it found. */
+#define WINDOW       5.0
+/* A correlation of neighbours this many times its own error is taken for one. */
+#define CHANCE       1.3
+#define FRACTION_MAX 300
+
+double gsp_stats_mean(const double *values, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    return count > 0 ? sum / (double)count : (double)NAN;
+}
+
+double gsp_stats_variance(const double *values, size_t count)
+{
+    if (count < 2)
+        return 0;
+    const double mean = gsp_stats_mean(values, count);
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (values[i] - mean) * (values[i] - mean);
+    return sum / (double)(count - 1);
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void gsp_stats_sort(double *values, size_t count)
+{
+    if (count > 1)
+        qsort(values, count, sizeof(*values), compare);
+}
+
+double gsp_stats_quantile(const double *sorted, size_t count, double share)
+{
+    if (count == 0)
+        return (double)NAN;
+    const double at = fmin(fmax(share, 0), 1) * (double)(count - 1);
+    const size_t below = (size_t)at;
+    if (below + 1 >= count)
+        return sorted[count - 1];
+    return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
+}
+
+double gsp_stats_normal(double z)
+{
+    return 0.5 * erfc(-z / sqrt(2));
+}
+
+/* ------------------------------------------------------------------------ Student's t */
+
+/* The continued fraction of the incomplete beta function, from the front (Lentz). */
+static double beta_fraction(double a, double b, double x)
+{
+    const double least = 1e-300;
+    double front = 1;
+    double back = 1 - (a + b) * x / (a + 1);
+    back = 1 / (fabs(back) < least ? least : back);
+    double value = back;
+    for (int m = 1; m < FRACTION_MAX; m++) {
+        double before = value;
+        for (int half = 0; half < 2; half++) {
+            const double term = half == 0
+                                    ? m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+                                    : -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+            back = 1 + term * back;
+            back = 1 / (fabs(back) < least ? least : back);
+            front = 1 + term / front;
+            front = fabs(front) < least ? least : front;
+            value *= front * back;
+        }
+        if (fabs(value - before) <= 1e-13 * fabs(value))
+            break;
+    }
+    return value;
+}
+
+/* The incomplete beta function's share below x. */
+static double beta_share(double a, double b, double x)
+{
+    if (x <= 0 || x >= 1)
+        return x <= 0 ? 0 : 1;
+    const double scale = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x));
+    if (x < (a + 1) / (a + b + 2))
+        return scale * beta_fraction(a, b, x) / a;
+    return 1 - scale * beta_fraction(b, a, 1 - x) / b;
+}
+
+double gsp_stats_t_tail(double t, double freedom)
+{
+    if (isnan(t) || !(freedom > 0))
+        return (double)NAN;
+    if (isinf(t))
+        return 0;
+    return beta_share(freedom / 2, 0.5, freedom / (freedom + t * t));
+}
+
+double gsp_stats_t_of(double tail, double freedom)
+{
+    double low = 0;
+    double high = 1;
+    while (high < 1e12 && gsp_stats_t_tail(high, freedom) > tail)
+        high *= 2;
+    for (int i = 0; i < 60; i++) {
+        const double middle = (low + high) / 2;
+        if (gsp_stats_t_tail(middle, freedom) > tail)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
+
+/* ------------------------------------------------------------------------ series in time */
+
+void gsp_stats_blocks(const double *values, size_t count, double *means, size_t blocks)
+{
+    for (size_t i = 0; i < blocks; i++) {
+        const size_t from = (size_t)((double)count * (double)i / (double)blocks);
+        const size_t to =
+            i + 1 == blocks ? count : (size_t)((double)count * (double)(i + 1) / (double)blocks);
+        means[i] = gsp_stats_mean(values + from, to - from);
+    }
+}
+
+/* The sum of correlations at all distances, in both directions: how many values hang together. */
+static double memory_of(const double *values, size_t count)
+{
+    const double mean = gsp_stats_mean(values, count);
+    const double spread = gsp_stats_variance(values, count) * (double)(count - 1);
+    if (!(spread > 0))
+        return 1;
+    double sum = 1;
+    for (size_t lag = 1; lag < count / 2; lag++) {
+        double product = 0;
+        for (size_t i = lag; i < count; i++)
+            product += (values[i] - mean) * (values[i - lag] - mean);
+        const double correlation = product / spread;
+        /* What chance makes of independent values is nothing to go on with. */
+        if (lag == 1 && correlation < CHANCE / sqrt((double)count))
+            return 1;
+        sum += 2 * correlation;
+        if ((double)lag >= WINDOW * sum)
+            break;
+    }
+    return fmax(sum, 1);
+}
+
+bool gsp_stats_memory(const double *values, size_t count, double *out)
+{
+    *out = 1;
+    if (count < 8)
+        return true;
+    if (count <= THIN_MAX) {
+        *out = memory_of(values, count);
+        return true;
+    }
+    double *means = malloc(THIN_MAX * sizeof(*means));
+    if (!means)
+        return false;
+    gsp_stats_blocks(values, count, means, THIN_MAX);
+    const double of_means = memory_of(means, THIN_MAX);
+    /* Means that do not hang together may hide values that do: the first ones tell. */
+    *out = of_means > 1 ? of_means * (double)count / THIN_MAX : memory_of(values, THIN_MAX);
+    free(means);
+    return true;
+}
+
+bool gsp_stats_warmup(const double *values, size_t count, size_t *out)
+{
+    *out = 0;
+    if (count < 4)
+        return true;
+    const size_t half = count / 2;
+    double *later = malloc((count - half) * sizeof(*later));
+    if (!later)
+        return false;
+    memcpy(later, values + half, (count - half) * sizeof(*later));
+    gsp_stats_sort(later, count - half);
+    const double lower = gsp_stats_quantile(later, count - half, 0.25);
+    const double upper = gsp_stats_quantile(later, count - half, 0.75);
+    /* Of times that are all but constant, the next microsecond is no warm-up. */
+    const double width = fmax(upper - lower, 0.01 * fabs(upper));
+    while (*out < half && values[*out] > upper + 3 * width)
+        (*out)++;
+    free(later);
+    return true;
+}
+
+/* ------------------------------------------------------------------------ effect, many p */
+
+double gsp_stats_cliff(double *a, size_t a_count, double *b, size_t b_count)
+{
+    if (a_count == 0 || b_count == 0)
+        return 0;
+    gsp_stats_sort(a, a_count);
+    gsp_stats_sort(b, b_count);
+    double sum = 0;
+    size_t below = 0;
+    size_t above = 0;
+    for (size_t i = 0; i < b_count; i++) {
+        while (below < a_count && a[below] < b[i])
+            below++;
+        while (above < a_count && a[above] <= b[i])
+            above++;
+        sum += (double)below - (double)(a_count - above);
+    }
+    return sum / (double)a_count / (double)b_count;
+}
+
+bool gsp_stats_adjust(double *p, size_t count)
+{
+    double *sorted = malloc((count + 1) * sizeof(*sorted));
+    if (!sorted)
+        return false;
+    size_t known = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!isnan(p[i]))
+            sorted[known++] = p[i];
+    }
+    gsp_stats_sort(sorted, known);
+    double *worth = malloc((known + 1) * sizeof(*worth));
+    double least = 1;
+    for (size_t i = known; worth && i > 0; i--) {
+        least = fmin(least, sorted[i - 1] * (double)known / (double)i);
+        worth[i - 1] = least;
+    }
+    for (size_t i = 0; worth && i < count; i++) {
+        const double *found =
+            isnan(p[i]) ? NULL : bsearch(&p[i], sorted, known, sizeof(*sorted), compare);
+        /* Of equal ones any will do: the smallest worth of theirs is that of the last, and it was
+         * carried down to all of them. */
+        if (found)
+            p[i] = worth[found - sorted];
+    }
+    const bool ok = worth != NULL;
+    free(sorted);
+    free(worth);
+    return ok;
+}
