@@ -12,22 +12,43 @@ Nothing is recorded before the agent is on: GSPROF=1 in the environment, enable(
 enable_torch_profiling(), or gsprof inject PID from outside.  Marks cost some tens of nanoseconds
 until then."""
 
-from __future__ import annotations
-
-from ._api import (
-    config,
-    disable,
-    disable_torch_profiling,
-    enable,
-    enable_torch_profiling,
-    is_enabled,
-    query,
-    step,
-)
 from ._gsprof import Span, current_span, event, span
 from ._gsprof import set_callback as _set_callback
 from ._gsprof import version as __version__
-from ._spans import wrap as _wrap
+
+# What is here from the start is what a mark needs; the rest comes when it is first asked for, for
+# an injector waits while this is imported.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Optional
+
+    from ._api import (
+        config,
+        disable,
+        disable_torch_profiling,
+        enable,
+        enable_torch_profiling,
+        is_enabled,
+        query,
+        step,
+    )
+
+
+def __getattr__(name: str) -> "Any":
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import _api
+
+    found = getattr(_api, name)
+    globals()[name] = found
+    return found
+
+
+def _wrap(span: "Optional[Span]", function: "Any") -> "Any":
+    from ._spans import wrap
+
+    return wrap(span, function)
+
 
 _set_callback("wrap", _wrap)
 

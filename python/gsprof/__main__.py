@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ._boot import find_program
+from ._follower import find_program
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from . import _boot, _gsprof, _stacks
+from ._follower import find_program
 from ._spec import torch_settings
 
 
@@ -108,7 +109,7 @@ def query(sql: str, *, pid: Optional[int] = None) -> List[Dict[str, Any]]:
     """Rows of this process (or another) as dictionaries, by the gsprof program."""
     import subprocess
 
-    program = _boot.find_program()
+    program = find_program()
     if program is None:
         raise RuntimeError("the gsprof program is not beside the package and not on PATH")
     done = subprocess.run(

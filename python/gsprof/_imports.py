@@ -1,32 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls somebody once a module has been imported, without importing it."""
 
-from __future__ import annotations
-
 import sys
-from importlib.abc import Loader, MetaPathFinder
-from types import ModuleType
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 from ._quiet import quietly
 
-Callback = Callable[[], object]
+# As in _boot: nothing that a bare interpreter has not loaded.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Set
+
+    Callback = Callable[[], object]
 
 
-class _Then(Loader):
+class _Then:
     """A module's own loader, and what is to come after it has run."""
 
-    def __init__(self, inner: Any, name: str) -> None:
+    def __init__(self, inner: "Any", name: str) -> None:
         self._inner = inner
         self._name = name
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> "Any":
         return getattr(self._inner, name)
 
-    def create_module(self, spec: Any) -> Any:
+    def create_module(self, spec: "Any") -> "Any":
         return self._inner.create_module(spec)
 
-    def exec_module(self, module: ModuleType) -> None:
+    def exec_module(self, module: "ModuleType") -> None:
         # Whoever looks at the module later finds the loader that it really had.
         spec = getattr(module, "__spec__", None)
         if spec is not None:
@@ -36,12 +37,12 @@ class _Then(Loader):
         _call(self._name)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Stands before all other finders, and asks them."""
 
     def find_spec(
-        self, fullname: str, path: Optional[Sequence[str]], target: Optional[ModuleType] = None
-    ) -> Any:
+        self, fullname: str, path: "Optional[Sequence[str]]", target: "Optional[ModuleType]" = None
+    ) -> "Any":
         if fullname not in _waiting:
             return None
         for finder in sys.meta_path:
@@ -51,14 +52,15 @@ class _Finder(MetaPathFinder):
             if spec is None:
                 continue
             if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                spec.loader = _Then(spec.loader, fullname)
+                then: Any = _Then(spec.loader, fullname)
+                spec.loader = then
             return spec
         return None
 
 
-_waiting: Dict[str, List[Callback]] = {}
+_waiting: "Dict[str, List[Callback]]" = {}
 # Modules whose code has run, though the interpreter still takes them to be importing.
-_ran: Set[str] = set()
+_ran: "Set[str]" = set()
 _finder = _Finder()
 
 
@@ -68,7 +70,7 @@ def _call(name: str) -> None:
         quietly(callback)
 
 
-def _wait_for(module: ModuleType, callback: Callback) -> None:
+def _wait_for(module: "ModuleType", callback: "Callback") -> None:
     """For a module that another thread is just importing: it has passed the finders already."""
     import threading
     import time
@@ -83,11 +85,11 @@ def _wait_for(module: ModuleType, callback: Callback) -> None:
     threading.Thread(target=wait, name="gsprof import", daemon=True).start()
 
 
-def _is_importing(module: ModuleType) -> bool:
+def _is_importing(module: "ModuleType") -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-def when_imported(name: str, callback: Callback) -> None:
+def when_imported(name: str, callback: "Callback") -> None:
     """Calls back now if the module is there, else when it has been imported.  What the callback
     raises is swallowed."""
     module = sys.modules.get(name)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of our own never reach the program: they are swallowed, and told with GSPROF_DEBUG=1."""
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import Any, Callable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 
 def tell(error: BaseException) -> None:
@@ -16,7 +17,7 @@ def tell(error: BaseException) -> None:
             pass
 
 
-def quietly(function: Callable[..., Any], *args: Any) -> Any:
+def quietly(function: "Callable[..., Any]", *args: "Any") -> "Any":
     """The function's answer; None when it raised."""
     try:
         return function(*args)

@@ -2,20 +2,19 @@
 """Stacks that an event takes: the end of a span, an exception, a slow step, a long garbage
 collection.  Rows of python.backtrace, with the event as trigger."""
 
-from __future__ import annotations
-
-import json
 import os
-import re
 import sys
-import threading
 import time
-from collections import deque
-from types import FrameType, TracebackType
-from typing import Any, Deque, Dict, List, Optional, Pattern, Tuple
+from _thread import get_ident
 
 from . import _gsprof
 from ._quiet import quietly, tell
+
+# As in _boot: nothing that a bare interpreter has not loaded.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+    from typing import Any, Dict, List, Optional, Pattern, Tuple
 
 _OURS = os.path.join(os.path.dirname(__file__), "")
 
@@ -34,14 +33,14 @@ STEPS_NEEDED = 8
 class _State:
     """The settings as they were taken up last, and the steps that were told."""
 
-    span: Optional[Pattern[str]] = None
+    span: "Optional[Pattern[str]]" = None
     exception = False
     slow_step = 0.0
     with_locals = False
     next_s = 0.0
-    told: Tuple[int, int] = (0, 0)  # the exception that was taken last, and where it was raised
+    told: "Tuple[int, int]" = (0, 0)  # the exception that was taken last, and where it was raised
     forget_s = 0.0
-    steps: Deque[float] = deque(maxlen=STEPS_KEPT)
+    steps: "List[float]" = []  # the newest last, STEPS_KEPT at most
 
 
 def short(value: object) -> str:
@@ -59,7 +58,7 @@ def short(value: object) -> str:
     return kind.__name__
 
 
-def _locals(frame: FrameType) -> Optional[str]:
+def _locals(frame: "FrameType") -> "Optional[str]":
     if not _State.with_locals:
         return None
     found: Dict[str, str] = {}
@@ -68,19 +67,22 @@ def _locals(frame: FrameType) -> Optional[str]:
             found[str(name)] = short(value)
         except Exception:
             found[str(name)] = "?"
+    import json
+
     return json.dumps(found)
 
 
-def _thread_name(ident: int) -> Optional[str]:
-    # Not threading.current_thread(): it would make an object for a thread it does not know.
-    thread = threading._active.get(ident)  # type: ignore[attr-defined]
-    return thread.name if thread is not None else None
+def _thread(ident: int) -> "Any":
+    """What threading knows of a thread.  Not by current_thread(): it would make an object for one
+    that it does not know."""
+    threading = sys.modules.get("threading")
+    return getattr(threading, "_active", {}).get(ident)
 
 
-def _put(frames: List[Tuple[FrameType, int]], ident: int, tid: Optional[int], why: str) -> None:
+def _put(frames: "List[Tuple[FrameType, int]]", ident: int, tid: "Optional[int]", why: str) -> None:
     ts_ns = time.time_ns()
     mono_ns = time.monotonic_ns()
-    name = _thread_name(ident)
+    name = getattr(_thread(ident), "name", None)
     for depth, (frame, lineno) in enumerate(frames[:DEPTH_MAX]):
         code = frame.f_code
         row: Dict[str, Any] = {
@@ -99,7 +101,7 @@ def _put(frames: List[Tuple[FrameType, int]], ident: int, tid: Optional[int], wh
         _gsprof.put("python.backtrace", row)
 
 
-def _outwards(frame: Optional[FrameType]) -> List[Tuple[FrameType, int]]:
+def _outwards(frame: "Optional[FrameType]") -> "List[Tuple[FrameType, int]]":
     frames: List[Tuple[FrameType, int]] = []
     while frame is not None and len(frames) < DEPTH_MAX:
         frames.append((frame, frame.f_lineno or 0))
@@ -107,14 +109,14 @@ def _outwards(frame: Optional[FrameType]) -> List[Tuple[FrameType, int]]:
     return frames
 
 
-def _of_program(frame: Optional[FrameType]) -> Optional[FrameType]:
+def _of_program(frame: "Optional[FrameType]") -> "Optional[FrameType]":
     """The innermost frame that is not this package's."""
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame = frame.f_back
     return frame
 
 
-def _of_error(trace: TracebackType) -> List[Tuple[FrameType, int]]:
+def _of_error(trace: "TracebackType") -> "List[Tuple[FrameType, int]]":
     """Where it was raised, and by whom that was called."""
     inner: List[Tuple[FrameType, int]] = []
     outer = _outwards(trace.tb_frame.f_back)
@@ -133,14 +135,14 @@ def _may() -> bool:
     return True
 
 
-def take(why: str, frame: Optional[FrameType] = None) -> None:
+def take(why: str, frame: "Optional[FrameType]" = None) -> None:
     """The stack of this thread."""
     if _may():
         frames = _outwards(frame if frame is not None else sys._getframe(1))
-        _put(frames, threading.get_ident(), _gsprof.thread_id(), why)
+        _put(frames, get_ident(), _gsprof.thread_id(), why)
 
 
-def _is_new(error: object, trace: TracebackType) -> bool:
+def _is_new(error: object, trace: "TracebackType") -> bool:
     """Whether this exception was not yet taken, within the span or module that it left before."""
     inner = trace
     while inner.tb_next is not None:
@@ -153,20 +155,19 @@ def _is_new(error: object, trace: TracebackType) -> bool:
     return True
 
 
-def take_error(error: object, trace: TracebackType) -> None:
+def take_error(error: object, trace: "TracebackType") -> None:
     """The stack of an exception that leaves a span or a module."""
     if _State.exception and _is_new(error, trace) and _may():
-        _put(_of_error(trace), threading.get_ident(), _gsprof.thread_id(), "exception")
+        _put(_of_error(trace), get_ident(), _gsprof.thread_id(), "exception")
 
 
 def take_all(why: str) -> None:
     """The stacks of all threads."""
     if not _may():
         return
-    own = threading.get_ident()
+    own = get_ident()
     for ident, frame in sys._current_frames().items():
-        thread = threading._active.get(ident)  # type: ignore[attr-defined]
-        tid = _gsprof.thread_id() if ident == own else getattr(thread, "native_id", None)
+        tid = _gsprof.thread_id() if ident == own else getattr(_thread(ident), "native_id", None)
         _put(_outwards(_of_program(frame) if ident == own else frame), ident, tid, why)
 
 
@@ -177,12 +178,13 @@ def step_took(took_s: float) -> None:
         if took_s > _State.slow_step * sorted(steps)[len(steps) // 2]:
             take_all("slow step")
     steps.append(took_s)
+    del steps[:-STEPS_KEPT]
 
 
-def _on_span(name: str, took_ns: int, error: object, trace: object) -> None:
+def _on_span(name: str, took_ns: int, error: object, trace: "Optional[TracebackType]") -> None:
     if _State.span is not None and _State.span.search(name):
         take("span", sys._getframe(1))
-    elif isinstance(trace, TracebackType):
+    elif trace is not None:
         take_error(error, trace)
 
 
@@ -190,9 +192,13 @@ def _on_slow_gc(took_ns: int) -> None:
     take("gc", sys._getframe(1))
 
 
-def _pattern(text: str) -> Optional[Pattern[str]]:
+def _pattern(text: str) -> "Optional[Pattern[str]]":
+    if not text:
+        return None
+    import re
+
     try:
-        return re.compile(text) if text else None
+        return re.compile(text)
     except re.error as error:
         tell(error)
         return None

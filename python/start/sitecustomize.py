@@ -30,9 +30,9 @@ if os.environ.get("GSPROF") or os.environ.get("GSPROF_TORCH_PROFILING"):
         try:
             # Last: a package that is installed, and every module of the program, come first.
             sys.path.append(os.path.dirname(_here))
-            from gsprof import _boot
+            from gsprof import _environment
 
-            _boot.from_environment()
+            _environment.from_environment()
         except Exception:
             _error = sys.exc_info()[1]
             _fail("load", "%s: %s" % (type(_error).__name__, _error))

@@ -15,18 +15,18 @@
 #include "agent/python.h"
 #include "base/file.h"
 
-#define SAID_CAP 512
-
 struct visit {
     char *script;  /* NULL: none */
     char *outcome; /* NULL: nobody wants to know */
-    char said[SAID_CAP];
+    struct gsp_agent__said said;
 };
 
 static void free_visit(struct visit *visit)
 {
     free(visit->script);
     free(visit->outcome);
+    gsp_buf_free(&visit->said.file);
+    gsp_buf_free(&visit->said.text);
     free(visit);
 }
 
@@ -45,15 +45,15 @@ static const char *start_fault(enum gsp_agent_rc rc)
     return NULL;
 }
 
-/* Whoever waits sees the whole line or no file. */
-static void write_outcome(const char *path, const char *line, size_t len)
+/* Whoever waits sees the whole text or no file. */
+static void write_file(const char *path, const char *text, size_t len)
 {
     struct gsp_newfile file;
     if (gsp_newfile_open(&file, path, true, NULL) != 0) {
         return;
     }
     file.lazy = true;
-    if (gsp_fd_write_all(file.fd, line, len, NULL) == 0) {
+    if (gsp_fd_write_all(file.fd, text, len, NULL) == 0) {
         /* There is nobody to tell. */
         gsp_ignore(gsp_newfile_commit(&file, NULL));
         return;
@@ -64,10 +64,15 @@ static void write_outcome(const char *path, const char *line, size_t len)
 static void tell(void *arg)
 {
     struct visit *visit = arg;
+    struct gsp_agent__said *said = &visit->said;
+    const char *file = said->file.len > 0 ? gsp_buf_cstr(&said->file) : NULL;
+    if (file && !said->text.failed) {
+        write_file(file, said->text.p, said->text.len);
+    }
     if (visit->outcome) {
-        const size_t len = strlen(visit->said);
-        visit->said[len] = '\n';
-        write_outcome(visit->outcome, visit->said, len + 1);
+        const size_t len = strnlen(said->line, sizeof(said->line) - 1);
+        said->line[len] = '\n';
+        write_file(visit->outcome, said->line, len + 1);
     }
     free_visit(visit);
 }
@@ -75,15 +80,14 @@ static void tell(void *arg)
 static void *run(void *arg)
 {
     struct visit *visit = arg;
+    struct gsp_agent__said *said = &visit->said;
     /* An interpreter that shuts down ends the threads that ask for its lock. */
     pthread_cleanup_push(tell, visit);
     const char *fault = start_fault(gsp_agent_start());
-    if (fault) {
-        snprintf(visit->said, sizeof(visit->said) - 1, "%s", fault);
-    } else if (visit->script) {
-        gsp_agent__python_run(visit->script, visit->said, sizeof(visit->said) - 1);
+    if (!fault && visit->script) {
+        gsp_agent__python_run(visit->script, said);
     } else {
-        snprintf(visit->said, sizeof(visit->said) - 1, "ok");
+        snprintf(said->line, sizeof(said->line), "%s", fault ? fault : "ok");
     }
     pthread_cleanup_pop(1);
     return NULL;

@@ -6,12 +6,15 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/types.h>
 
 #include "base/attr.h"
+#include "base/file.h"
 
 /* Python.h: Py_file_input */
 #define FILE_INPUT 257
 #define PATH_CAP   2048
+#define SCRIPT_MAX (8U << 20)
 
 struct object; /* PyObject */
 
@@ -29,7 +32,9 @@ struct python {
     struct object *(*PyDict_GetItemString)(struct object *dict, const char *key); /* borrowed */
     struct object *(*PyImport_ImportModule)(const char *name);
     struct object *(*PyUnicode_DecodeFSDefault)(const char *text);
-    const char *(*PyUnicode_AsUTF8)(struct object *text); /* borrowed */
+    struct object *(*PyBytes_FromStringAndSize)(const char *text, ssize_t len);
+    int (*PyBytes_AsStringAndSize)(struct object *bytes, char **text, ssize_t *len); /* borrowed */
+    const char *(*PyUnicode_AsUTF8)(struct object *text);                            /* borrowed */
     void (*PyErr_Clear)(void);
     void (*Py_DecRef)(struct object *object);
     int (*Py_IsFinalizing)(void);  /* since 3.13; NULL before */
@@ -56,6 +61,8 @@ static const struct {
     FUNCTION(PyDict_GetItemString, false),
     FUNCTION(PyImport_ImportModule, false),
     FUNCTION(PyUnicode_DecodeFSDefault, false),
+    FUNCTION(PyBytes_FromStringAndSize, false),
+    FUNCTION(PyBytes_AsStringAndSize, false),
     FUNCTION(PyUnicode_AsUTF8, false),
     FUNCTION(PyErr_Clear, false),
     FUNCTION(Py_DecRef, false),
@@ -64,10 +71,11 @@ static const struct {
 };
 
 /* Nothing of the script reaches the program: no traceback on its stderr, no SystemExit. */
-static const char DRIVER[] = "try:\n"
-                             "    with open(path, 'rb') as file:\n"
-                             "        code = compile(file.read(), path, 'exec')\n"
-                             "    exec(code, {'__name__': '__gsprof__', '__file__': path})\n"
+static const char DRIVER[] = "name = text = b''\n"
+                             "space = {'__name__': '__gsprof__', '__file__': path}\n"
+                             "try:\n"
+                             "    exec(compile(script, path, 'exec'), space)\n"
+                             "    name, text = space.get('ANSWER') or (b'', b'')\n"
                              "    said = 'ok'\n"
                              "except BaseException as error:\n"
                              "    said = 'error ' + type(error).__name__ + ': ' + str(error)\n"
@@ -135,6 +143,11 @@ static bool find_anywhere(struct python *out)
     }
 }
 
+static void say(struct gsp_agent__said *out, const char *line)
+{
+    snprintf(out->line, sizeof(out->line), "%s", line);
+}
+
 static void set_and_release(const struct python *py, struct object *dict, const char *name,
                             struct object *value)
 {
@@ -144,19 +157,36 @@ static void set_and_release(const struct python *py, struct object *dict, const 
     }
 }
 
+/* The bytes that a name of the driver stands for, if any. */
+static void take_bytes(const struct python *py, struct object *globals, const char *name,
+                       struct gsp_buf *out)
+{
+    struct object *found = py->PyDict_GetItemString(globals, name);
+    char *text = NULL;
+    ssize_t len = 0;
+    if (found && py->PyBytes_AsStringAndSize(found, &text, &len) == 0) {
+        gsp_buf_put(out, text, (size_t)len);
+    }
+}
+
 /* Holds the interpreter's lock. */
-static void run(const struct python *py, const char *script, char *said, size_t cap)
+static void run(const struct python *py, const char *path, const struct gsp_buf *script,
+                struct gsp_agent__said *out)
 {
     struct object *globals = py->PyDict_New();
     struct object *code = py->Py_CompileString(DRIVER, "<gsprof>", FILE_INPUT);
     if (globals && code) {
         set_and_release(py, globals, "__builtins__", py->PyImport_ImportModule("builtins"));
-        set_and_release(py, globals, "path", py->PyUnicode_DecodeFSDefault(script));
+        set_and_release(py, globals, "path", py->PyUnicode_DecodeFSDefault(path));
+        set_and_release(py, globals, "script",
+                        py->PyBytes_FromStringAndSize(script->p, (ssize_t)script->len));
         struct object *result = py->PyEval_EvalCode(code, globals, globals);
         struct object *text = py->PyDict_GetItemString(globals, "said");
         const char *line = result && text ? py->PyUnicode_AsUTF8(text) : NULL;
         if (line) {
-            snprintf(said, cap, "%s", line);
+            say(out, line);
+            take_bytes(py, globals, "name", &out->file);
+            take_bytes(py, globals, "text", &out->text);
         }
         if (result) {
             py->Py_DecRef(result);
@@ -171,25 +201,31 @@ static void run(const struct python *py, const char *script, char *said, size_t 
     }
 }
 
-void gsp_agent__python_run(const char *script, char *said, size_t cap)
+void gsp_agent__python_run(const char *path, struct gsp_agent__said *out)
 {
     struct python py;
+    gsp_auto_buf script = {0};
     if (!find_functions(RTLD_DEFAULT, &py) && !find_anywhere(&py)) {
-        snprintf(said, cap, "error no Python in this process");
+        say(out, "error no Python in this process");
         return;
     }
     if (!py.Py_IsInitialized()) {
-        snprintf(said, cap, "error the interpreter has not started, or has ended");
+        say(out, "error the interpreter has not started, or has ended");
         return;
     }
     if (is_finalizing(&py)) {
-        snprintf(said, cap, "error the interpreter is shutting down");
+        say(out, "error the interpreter is shutting down");
+        return;
+    }
+    /* Before the lock: whoever reads files while holding it gives it away. */
+    if (gsp_file_read(path, SCRIPT_MAX, &script, NULL) != 0) {
+        say(out, "error the script cannot be read");
         return;
     }
     /* What is left if the interpreter ends this thread while it waits. */
-    snprintf(said, cap, "error the interpreter is shutting down");
+    say(out, "error the interpreter is shutting down");
     const int state = py.PyGILState_Ensure();
-    snprintf(said, cap, "error the interpreter could not run the script");
-    run(&py, script, said, cap);
+    say(out, "error the interpreter could not run the script");
+    run(&py, path, &script, out);
     py.PyGILState_Release(state);
 }

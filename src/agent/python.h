@@ -10,8 +10,16 @@
  */
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/buf.h"
 
-/* Runs script; what became of it, one line: "ok" or "error <what>". */
-void gsp_agent__python_run(const char *script, char *said, size_t cap);
+#define GSP_AGENT__SAID_CAP 512
+
+/* What became of a script. */
+struct gsp_agent__said {
+    char line[GSP_AGENT__SAID_CAP]; /* "ok" or "error <what>" */
+    struct gsp_buf file;            /* what it wants to have written, and where: ANSWER; or empty */
+    struct gsp_buf text;
+};
+
+/* Runs the file of that path. */
+void gsp_agent__python_run(const char *path, struct gsp_agent__said *out);

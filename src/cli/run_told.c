@@ -83,7 +83,7 @@ static void put_import(const char *python_dir, const char *program, struct gsp_b
     gsp_hint_word(out, gsp_sv_of(python_dir));
     gsp_buf_putc(out, ' ');
     gsp_hint_word(out, gsp_sv_of(gsp_sv_starts(name, "python") ? program : "python3"));
-    gsp_buf_puts(out, " -c 'import gsprof._boot'");
+    gsp_buf_puts(out, " -c 'import gsprof._environment'");
 }
 
 void gsp_run_told_fault(const struct gsp_run_told *told, const char *python_dir,

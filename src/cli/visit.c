@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/time.h"
 #include "cli/python_dir.h"
 #include "inject/inject.h"
@@ -30,20 +29,11 @@
 #define LOOKS        16U /* polls between two looks whether the process lives */
 #define ANSWER_MAX   (64U << 20)
 #define OUTCOME_MAX  4096U
-#define NAME_CHARS   (PATH_MAX - 64)
 #define AGENT        "gsprof/libgsprof_agent.so"
-#define PLACEHOLDER  "REQUEST: Dict[str, Any] = {}"
+#define PLACE        "REQUEST: \"Dict[str, Any]\""
+#define PLACEHOLDER  PLACE " = {}"
 
 extern const char gsp_cli__visit_py[];
-
-/* The files of one visit. */
-struct files {
-    char folder[NAME_CHARS];
-    char script[PATH_MAX];
-    char claim[PATH_MAX];   /* whoever makes it runs the lines */
-    char answer[PATH_MAX];  /* by the lines themselves */
-    char outcome[PATH_MAX]; /* by the agent: why they could not be run */
-};
 
 /* ------------------------------------------------------------------------------------- folder */
 
@@ -75,7 +65,7 @@ static void come_back(uid_t uid)
     }
 }
 
-static int make_folder(pid_t pid, struct files *files, struct gsp_err *err)
+static int make_folder(pid_t pid, struct gsp_visit__files *files, struct gsp_err *err)
 {
     const struct gsp_place_about about = {.pid = pid, .rank = GSP_NULL_I64};
     char link[64];
@@ -102,37 +92,17 @@ static int make_folder(pid_t pid, struct files *files, struct gsp_err *err)
     return GSP_OK;
 }
 
-static void put_request(const struct gsp_visit *visit, const struct files *files,
-                        const char *package, struct gsp_buf *out)
-{
-    struct gsp_json json;
-    /* Objects and strings of JSON are also Python. */
-    gsp_buf_puts(out, "REQUEST: Dict[str, Any] = ");
-    gsp_json_init(&json, out);
-    gsp_json_obj_begin(&json);
-    gsp_json_put_str(&json, "what", visit->what);
-    gsp_json_put_str(&json, "claim", files->claim);
-    gsp_json_put_str(&json, "answer", files->answer);
-    gsp_json_put_str(&json, "package", package);
-    gsp_json_put_str(&json, "code", visit->code ? visit->code : "");
-    gsp_json_key(&json, "settings");
-    gsp_json_obj_begin(&json);
-    for (size_t i = 0; i < visit->setting_count; i++)
-        gsp_json_put_str(&json, gsp_setting_row(visit->settings[i].id)->name,
-                         visit->settings[i].value);
-    gsp_json_obj_end(&json);
-    gsp_json_obj_end(&json);
-}
-
-static int write_script(const struct gsp_visit *visit, const struct files *files,
-                        const char *package, struct gsp_err *err)
+static int write_script(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                        const char *package, const struct gsp_py_runtime *runtime,
+                        struct gsp_err *err)
 {
     gsp_auto_buf text = {0};
     const char *at = strstr(gsp_cli__visit_py, PLACEHOLDER);
     if (!at)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "visit.py has no place for the request");
     gsp_buf_put(&text, gsp_cli__visit_py, (size_t)(at - gsp_cli__visit_py));
-    put_request(visit, files, package, &text);
+    gsp_buf_puts(&text, PLACE " = ");
+    gsp_visit__put_request(visit, files, package, runtime, &text);
     gsp_buf_puts(&text, at + sizeof(PLACEHOLDER) - 1);
     if (text.failed)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
@@ -157,7 +127,8 @@ static int check_visible(pid_t pid, const char *path, struct gsp_err *err)
                        path);
 }
 
-static int prepare(const struct gsp_visit *visit, const char *package, struct files *files,
+static int prepare(const struct gsp_visit *visit, const char *package,
+                   const struct gsp_py_runtime *runtime, struct gsp_visit__files *files,
                    struct gsp_err *err)
 {
     char path[64];
@@ -169,7 +140,7 @@ static int prepare(const struct gsp_visit *visit, const char *package, struct fi
     become(st.st_uid, st.st_gid);
     int rc = make_folder(visit->pid, files, err);
     if (rc == GSP_OK)
-        rc = write_script(visit, files, package, err);
+        rc = write_script(visit, files, package, runtime, err);
     come_back(before);
     if (rc == GSP_OK)
         rc = check_visible(visit->pid, files->script, err);
@@ -190,7 +161,7 @@ static bool has_ended(pid_t pid)
 }
 
 /* What the agent says of lines that it could not run. */
-static int read_outcome(const struct files *files, struct gsp_err *err)
+static int read_outcome(const struct gsp_visit__files *files, struct gsp_err *err)
 {
     static const char word[] = "error ";
     gsp_auto_buf text = {0};
@@ -204,8 +175,8 @@ static int read_outcome(const struct files *files, struct gsp_err *err)
 }
 
 /* TIMEOUT is for the caller to explain. */
-static int wait_for(const struct gsp_visit *visit, const struct files *files, const char *path,
-                    int64_t deadline_ns, struct gsp_err *err)
+static int wait_for(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                    const char *path, int64_t deadline_ns, struct gsp_err *err)
 {
     for (unsigned i = 0;; i++) {
         if (is_there(path))
@@ -222,7 +193,8 @@ static int wait_for(const struct gsp_visit *visit, const struct files *files, co
 }
 
 /* "ok 12 0 0\n" and the texts, written by a process that is not to be trusted. */
-static int read_answer(const struct files *files, struct gsp_visit_result *out, struct gsp_err *err)
+static int read_answer(const struct gsp_visit__files *files, struct gsp_visit_result *out,
+                       struct gsp_err *err)
 {
     struct gsp_sv *texts[] = {&out->printed, &out->value, &out->trace};
     int rc = gsp_file_read(files->answer, ANSWER_MAX, &out->answer, err);
@@ -250,7 +222,7 @@ static int read_answer(const struct files *files, struct gsp_visit_result *out, 
 /* ---------------------------------------------------------------------------------- the way in */
 
 /* True when the interpreter has begun to run the lines by itself. */
-static bool by_itself(const struct gsp_visit *visit, const struct files *files,
+static bool by_itself(const struct gsp_visit *visit, const struct gsp_visit__files *files,
                       const struct gsp_py_runtime *runtime)
 {
     struct gsp_inject_armed armed;
@@ -267,8 +239,8 @@ static bool by_itself(const struct gsp_visit *visit, const struct files *files,
     return rc == GSP_OK;
 }
 
-static int by_library(const struct gsp_visit *visit, const struct files *files, const char *package,
-                      struct gsp_visit_result *out, struct gsp_err *err)
+static int by_library(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                      const char *package, struct gsp_visit_result *out, struct gsp_err *err)
 {
     char library[PATH_MAX + sizeof(AGENT) + 1];
     struct gsp_inject_result result;
@@ -288,10 +260,9 @@ static int by_library(const struct gsp_visit *visit, const struct files *files, 
 }
 
 /* Whoever gave up takes the lines back, unless they run already. */
-static int give_up(const struct files *files, struct gsp_err *err)
+static int give_up(const struct gsp_visit__files *files, struct gsp_err *err)
 {
-    gsp_auto_fd fd = open(files->claim, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-    if (fd >= 0)
+    if (mkdir(files->claim, 0700) == 0)
         return gsp_err_set(err, GSP_E_TIMEOUT, 0,
                            "its interpreter did not come to it in time: a thread keeps its lock");
     return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the code still runs in it");
@@ -308,9 +279,9 @@ int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime, struct gsp_err 
     return rc;
 }
 
-static int go_in(const struct gsp_visit *visit, const struct files *files, const char *package,
-                 const struct gsp_py_runtime *runtime, struct gsp_visit_result *out,
-                 struct gsp_err *err)
+static int go_in(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                 const char *package, const struct gsp_py_runtime *runtime,
+                 struct gsp_visit_result *out, struct gsp_err *err)
 {
     int64_t deadline_ns = gsp_now_ns() + visit->limit_ns;
     int rc = GSP_OK;
@@ -339,7 +310,7 @@ static int find_package(char out[PATH_MAX], struct gsp_err *err)
 int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out, struct gsp_err *err)
 {
     char package[PATH_MAX] = "";
-    struct files files = {0};
+    struct gsp_visit__files files = {0};
     struct gsp_py_runtime runtime;
     int64_t start_ns = gsp_now_ns();
     *out = (struct gsp_visit_result){0};
@@ -351,9 +322,12 @@ int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out, struc
     if (rc == GSP_OK && strcmp(visit->what, "inject") == 0)
         rc = check_visible(visit->pid, package, err);
     if (rc == GSP_OK)
-        rc = prepare(visit, package, &files, err);
+        rc = prepare(visit, package, &runtime, &files, err);
     if (rc == GSP_OK)
         rc = go_in(visit, &files, package, &runtime, out, err);
+    if (rc == GSP_OK && !out->raised && gsp_sv_eq(out->value, gsp_sv_of("follow")) &&
+        strcmp(visit->what, "inject") == 0)
+        gsp_visit__follow(visit->pid);
     out->total_ns = gsp_now_ns() - start_ns;
     /* The agent says last that it is done; else its file would come after it was removed. */
     if (rc == GSP_OK && !out->by_itself)
@@ -364,7 +338,7 @@ int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out, struc
         unlink(files.script);
         unlink(files.answer);
         unlink(files.outcome);
-        unlink(files.claim);
+        rmdir(files.claim);
     }
     return rc;
 }

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -63,3 +64,18 @@ GSP_MUST_CHECK int gsp_visit_find(const char *word, pid_t *out, struct gsp_buf *
 /* gsp_py_locate() of a process that is not looked into otherwise. */
 GSP_MUST_CHECK int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime,
                                      struct gsp_err *err);
+
+/* The files of one visit. */
+struct gsp_visit__files {
+    char folder[PATH_MAX - 64];
+    char script[PATH_MAX];
+    char claim[PATH_MAX];   /* a folder: whoever makes it runs the lines */
+    char answer[PATH_MAX];  /* of the lines themselves */
+    char outcome[PATH_MAX]; /* by the agent: why they could not be run */
+};
+/* What visit.py is told, as a Python dictionary. */
+void gsp_visit__put_request(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                            const char *package, const struct gsp_py_runtime *runtime,
+                            struct gsp_buf *out);
+/* Has this program follow the process, in the background and as that user. */
+void gsp_visit__follow(pid_t pid);

@@ -5,8 +5,6 @@ The program puts what is asked for in the place of REQUEST's value.  The answer 
 appears whole: the outcome, the lengths of three texts, and these (what was printed, a value, a
 traceback)."""
 
-from __future__ import annotations
-
 import sys
 
 # Importing typing costs more than all the rest here.
@@ -14,50 +12,93 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Tuple
 
-REQUEST: Dict[str, Any] = {}
+REQUEST: "Dict[str, Any]" = {}
 
-# Short enough that a hundred files are found in some milliseconds of waiting, long enough that the
+# Short enough that a file is found in some tenths of a millisecond of waiting, long enough that the
 # lock does not change hands all the time on a machine where each turn has to wait for a CPU.
-HASTE_S = 2e-4
-# Only one of two ways in may run it, and nobody once it was given up.
-CLAIM_FLAGS = ("O_CREAT", "O_EXCL", "O_WRONLY", "O_CLOEXEC")
+HASTE_S = 5e-4
+# Where the agent runs these lines it writes the answer itself, when it has given the lock back: the
+# name of the file, and what is to be in it.
+ANSWER: "List[bytes]" = []
 
 
-def visit(request: Dict[str, Any]) -> None:
+def visit(request: "Dict[str, Any]") -> None:
     import os
 
-    flags = 0
-    for name in CLAIM_FLAGS:
-        flags |= getattr(os, name)
-    try:
-        os.close(os.open(request["claim"], flags, 0o600))
-    except OSError:
-        return
-
-    def boot() -> Any:
-        """gsprof._boot, from the package that came with the program if there is none yet."""
-        import importlib
-
-        folder = request["package"]
-        if "gsprof" in sys.modules or folder in sys.path:
-            return importlib.import_module("gsprof._boot")
-        sys.path.insert(0, folder)
+    def claim() -> bool:
+        """Only one of two ways in may run this, and nobody once it was given up."""
         try:
-            return importlib.import_module("gsprof._boot")
-        finally:
-            sys.path.remove(folder)
+            os.mkdir(request["claim"], 0o700)
+        except OSError:
+            return False
+        return True
+
+    def carried() -> "Any":
+        """Finds the package's modules in the request: a file gives the interpreter's lock away
+        each time it is looked at, and whoever computes gives it back late."""
+        external: Any = sys.modules["_frozen_importlib_external"]
+        modules, folder = request["modules"], request["package"] + "/gsprof/"
+
+        class Carried(external.SourceFileLoader):  # type: ignore[misc]
+            def get_code(self, fullname: str) -> "Any":
+                compiled, source = modules[fullname]
+                modules[fullname] = "", ""
+                data = bytes.fromhex(compiled)
+                if data[:4] == external.MAGIC_NUMBER:
+                    return external.marshal.loads(data[16:])
+                if source:
+                    return compile(source, self.path, "exec", dont_inherit=True)
+                return super().get_code(fullname)
+
+        def library(name: str) -> "Any":
+            for suffix in external.EXTENSION_SUFFIXES:
+                path = folder + name + suffix
+                if name + suffix in request["libraries"]:
+                    return external.ExtensionFileLoader("gsprof." + name, path), path
+            return None, ""
+
+        class Finder:
+            def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+                within = None
+                if name == "gsprof._gsprof":
+                    loader, path = library("_gsprof")
+                elif name in modules:
+                    is_package = name == "gsprof"
+                    path = folder + ("__init__" if is_package else name[len("gsprof.") :]) + ".py"
+                    loader, within = Carried(name, path), [folder[:-1]] if is_package else None
+                else:
+                    return None
+                if loader is None:
+                    return None
+                return external.spec_from_file_location(
+                    name, path, loader=loader, submodule_search_locations=within
+                )
+
+        return Finder()
 
     def attach() -> str:
-        if not boot().attach(request["settings"], request["package"]):
-            raise RuntimeError("no place for rings: shared memory is full, or read-only")
-        return ""
+        """With the package that came with the program, if there is none yet."""
+        finder = None if "gsprof" in sys.modules else carried()
+        if finder is not None:
+            sys.meta_path.insert(0, finder)
+        try:
+            from gsprof import _boot
+
+            may_trace = bool(request["may_trace"])
+            wanted = _boot.attach(request["settings"], request["package"], may_trace)
+        finally:
+            if finder in sys.meta_path:
+                sys.meta_path.remove(finder)
+        return "follow" if wanted else ""
 
     def detach() -> str:
         if "gsprof._boot" in sys.modules:
-            boot().detach()
+            from gsprof import _boot
+
+            _boot.detach()
         return ""
 
-    def evaluate(printed: List[str]) -> str:
+    def evaluate(printed: "List[str]") -> str:
         """In the namespace of __main__, as a debugger would."""
         import ast
         import threading
@@ -74,7 +115,7 @@ def visit(request: Dict[str, Any]) -> None:
                     return len(text)
                 return int(before.write(text) or 0)
 
-            def __getattr__(self, name: str) -> Any:
+            def __getattr__(self, name: str) -> "Any":
                 return getattr(before, name)
 
         space = sys.modules["__main__"].__dict__
@@ -91,7 +132,7 @@ def visit(request: Dict[str, Any]) -> None:
             if isinstance(sys.stdout, Printed):
                 sys.stdout = before
 
-    def run() -> Tuple[str, str, str, str]:
+    def run() -> "Tuple[str, str, str, str]":
         printed: List[str] = []
         value = trace = ""
         try:
@@ -114,17 +155,21 @@ def visit(request: Dict[str, Any]) -> None:
         outcome, *texts = run()
         parts = [text.encode("utf-8", "backslashreplace") for text in texts]
         head = " ".join([outcome, *(str(len(part)) for part in parts)]) + "\n"
+        text = head.encode("ascii") + b"".join(parts)
+        if __name__ == "__gsprof__":
+            ANSWER[:] = os.fsencode(request["answer"]), text
+            return
         with open(request["answer"] + ".new", "wb") as file:
-            file.write(head.encode("ascii") + b"".join(parts))
+            file.write(text)
         os.rename(request["answer"] + ".new", request["answer"])
 
-    # Each file that an import looks for gives the interpreter's lock away, and a thread that
-    # computes gives it back after this long.
+    # A thread that computes gives the interpreter's lock back after this long.
     before = sys.getswitchinterval()
     sys.setswitchinterval(HASTE_S)
     haste = sys.getswitchinterval()
     try:
-        answer()
+        if claim():
+            answer()
     finally:
         if sys.getswitchinterval() == haste:
             sys.setswitchinterval(before)

@@ -146,6 +146,49 @@ def test_in_asked_and_out_again(python: Python, start: StartTarget, tmp_path: Pa
     assert [str(path) for path in tmp_path.rglob("visit-*")] == []
 
 
+MODULES = """
+import sys
+before = set(sys.modules)
+print("ready", flush=True)
+sys.stdin.readline()
+print(*sorted(set(sys.modules) - before), flush=True)
+"""
+
+
+def test_only_the_package_is_imported(python: Python) -> None:
+    """Whatever else is looked for on disk makes injection wait for the interpreter's lock."""
+    process = subprocess.Popen(
+        [python.path, "-c", MODULES],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **ALONE},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        gsprof("inject", process.pid, *LONG)
+        said = process.communicate(b"\n", PATIENCE_S)[0].decode().split()
+    finally:
+        process.kill()
+        process.communicate()
+    assert "gsprof._boot" in said, said
+    assert [name for name in said if not name.startswith("gsprof")] in (["gc"], []), said
+
+
+def test_a_follower_comes_with_it(start: StartTarget, some_python: Python) -> None:
+    target = start("inject_states.py", "read", python=some_python)
+    gsprof("inject", target.pid, *LONG)
+    deadline = time.monotonic() + PATIENCE_S
+    sql = "SELECT count(*) AS n FROM python.stack_sample"
+    while time.monotonic() < deadline:
+        done = gsprof("query", target.pid, sql, "-f", "json", status=None)
+        if done.status == 0 and json.loads(done.out)[0]["n"] > 0:
+            break
+        time.sleep(0.05)
+    assert done.status == 0 and json.loads(done.out)[0]["n"] > 0, done
+    target.end()
+
+
 def test_an_interpreter_that_is_told_not_to(start: StartTarget, python: Python) -> None:
     """PYTHON_DISABLE_REMOTE_DEBUG is respected; the library is another way."""
     if python.version < (3, 14):

@@ -400,7 +400,7 @@ _boot.detach()
 assert not gsprof.is_enabled()
 with gsprof.span("not kept"):
     pass
-assert _boot.attach({"spans": "on", "unknown": "1"}) and gsprof.is_enabled()
+assert not _boot.attach({"spans": "on", "unknown": "1"}) and gsprof.is_enabled()
 print("fine")
 """
 

@@ -4,9 +4,9 @@
 import json
 import threading
 
-import gsprof._boot
+import gsprof._environment
 
-gsprof._boot.from_environment()  # an installed gsprof.pth does this
+gsprof._environment.from_environment()  # an installed gsprof.pth does this
 
 import torch  # noqa: E402
 from gsprof import _gsprof  # noqa: E402
