@@ -48,6 +48,7 @@ packages() {
     test) echo '
         clang                   cmd:clang
         python3-pytest          py:pytest
+        python3-pytest-xdist    py:xdist
         python3-requests        py:requests
         python3-numpy           py:numpy
         python3-torch           py:torch

@@ -32,7 +32,7 @@ TSAN_TESTS = ["ring", "ring_stress", "daemon_sessions", "daemon_threads", "wire_
 TSAN_TESTS += ["agent", "agent_threads"]
 ARM_BUILD = ROOT / "build-aarch64"
 # Integration tests that may get a second try; more than that is no accident.
-AGAIN_MAX = 4
+AGAIN_MAX = 8
 
 # The folders whose unit tests run under qemu: what the others ask of the kernel (ptrace, other
 # processes' memory) is not emulated.
@@ -301,7 +301,9 @@ def integration() -> Counts:
         print(f"no {BUILD / 'gsprof'}: it was not built")
         return Counts(failed=1)
     junit = BUILD / "integration.junit.xml"
-    counts = run_pytest(junit, ["tests/integration"])
+    # A file of tests stays with one worker: what its tests share is started once.
+    workers = ["-n", str(os.cpu_count() or 1), "--dist", "loadfile"]
+    counts = run_pytest(junit, [*workers, "tests/integration"])
     if not junit.exists():
         return counts
     show_skips(junit)

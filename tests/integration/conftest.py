@@ -59,7 +59,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
 
 
+# Files that take long begin first, so that no worker is left alone with one at the end.
+LONG = ("test_torch", "test_measure", "test_top", "test_tree", "test_serve_kill", "test_record")
+
+
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONG)
     if os.geteuid() == 0:
         return
     skip = pytest.mark.skip(reason="needs root: run make test as root to have it")
