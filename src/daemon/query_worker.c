@@ -119,30 +119,34 @@ static int spawn(const struct gsp_worker_order *order, const struct files *files
     return sys;
 }
 
-/* Waits for its end, or kills it.  *status is as waitpid() has it; false: it took too long. */
-static bool wait_for(pid_t pid, int64_t timeout_ns, int *status)
+/* Waits for its end, or kills it: when it takes too long (TIMEOUT), or when whoever asked went
+ * away (INTR).  *status is as waitpid() has it. */
+static int wait_for(pid_t pid, int asker_fd, int64_t timeout_ns, int *status)
 {
     gsp_auto_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0U);
-    struct pollfd end = {.fd = pidfd, .events = POLLIN};
+    /* poll() passes over negative descriptors. */
+    struct pollfd ends[] = {{.fd = pidfd, .events = POLLIN}, {.fd = asker_fd, .events = POLLRDHUP}};
     const int64_t until_ns = gsp_now_ns() + timeout_ns;
-    bool ended = false;
-    while (!ended) {
+    int why = GSP_OK;
+    while (why == GSP_OK) {
         const int64_t left_ns = until_ns - gsp_now_ns();
-        if (left_ns <= 0)
-            break;
         int64_t step_ms = left_ns / GSP_NS_PER_MS + 1;
         /* Without a descriptor of the process there is nothing to wait on but time. */
         if (pidfd < 0)
             step_ms = step_ms < 5 ? step_ms : 5;
-        poll(&end, pidfd >= 0, (int)(step_ms < 60000 ? step_ms : 60000));
-        ended = waitpid(pid, status, WNOHANG) == pid;
+        if (left_ns > 0)
+            poll(ends, GSP_COUNT(ends), (int)(step_ms < 60000 ? step_ms : 60000));
+        if (waitpid(pid, status, WNOHANG) == pid)
+            return GSP_OK;
+        if (ends[1].revents)
+            why = GSP_E_INTR;
+        else if (left_ns <= 0)
+            why = GSP_E_TIMEOUT;
     }
-    if (ended)
-        return true;
     kill(pid, SIGKILL);
     while (waitpid(pid, status, 0) < 0 && errno == EINTR)
         ;
-    return false;
+    return why;
 }
 
 int gsp_worker_run(const struct gsp_worker_order *order, struct gsp_worker_result *out,
@@ -158,9 +162,13 @@ int gsp_worker_run(const struct gsp_worker_order *order, struct gsp_worker_resul
         if (sys)
             rc = gsp_err_set(err, GSP_E_IO, sys, "a worker could not be started");
     }
-    if (rc == GSP_OK && !wait_for(pid, order->timeout_ns + GRACE_NS, &status))
+    const int ended =
+        rc < 0 ? rc : wait_for(pid, order->asker_fd, order->timeout_ns + GRACE_NS, &status);
+    if (ended == GSP_E_TIMEOUT)
         rc = gsp_err_set(err, GSP_E_TIMEOUT, 0, "it took longer than %.3g s",
                          (double)order->timeout_ns / 1e9);
+    else if (ended == GSP_E_INTR)
+        rc = gsp_err_set(err, GSP_E_INTR, 0, "nobody waits for the answer");
     else if (rc == GSP_OK && WIFSIGNALED(status))
         rc = WTERMSIG(status) == SIGXFSZ
                  ? gsp_err_set(err, GSP_E_LIMIT, 0, "the answer is too long")

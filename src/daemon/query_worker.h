@@ -22,6 +22,7 @@ struct gsp_worker_order {
     struct gsp_sv input;     /* its stdin */
     struct gsp_sv extra;     /* a file that it has open as GSP_WORKER_EXTRA_FD */
     int64_t timeout_ns;      /* it is killed then */
+    int asker_fd;            /* the connection of whom it works for: killed when that is closed */
 };
 
 #define GSP_WORKER_EXTRA_FD 3
@@ -32,7 +33,8 @@ struct gsp_worker_result {
     struct gsp_buf err; /* what it wrote to stderr; the caller's */
 };
 
-/* Runs one to its end.  Fails with TIMEOUT, NOMEM (it was killed, for what it took), IO. */
+/* Runs one to its end.  Fails with TIMEOUT, INTR (nobody waits for it any more), NOMEM (it was
+ * killed, for what it took), IO. */
 GSP_MUST_CHECK int gsp_worker_run(const struct gsp_worker_order *order,
                                   struct gsp_worker_result *out, struct gsp_err *err);
 

@@ -203,7 +203,8 @@ void gsp_route_dump(struct gsp_route_call *call, struct gsp_http_answer *answer)
         return;
     snprintf(pid_text, sizeof(pid_text), "%d", pid);
     const char *const args[] = {"dump", "--json", "--pid", pid_text, NULL};
-    const struct gsp_worker_order order = {.args = args, .timeout_ns = DUMP_TIMEOUT_NS};
+    const struct gsp_worker_order order = {
+        .args = args, .timeout_ns = DUMP_TIMEOUT_NS, .asker_fd = call->request->client_fd};
     if (gsp_worker_run(&order, &result, &err) < 0) {
         gsp_routes__fail(answer, &err, NULL);
         return;
@@ -405,6 +406,7 @@ struct question {
     char rows[24];
     char memory[24];
     char timeout[32];
+    int asker_fd; /* see query_worker.h */
 };
 
 /* Looked at here, so that what cannot be a value costs no process. */
@@ -423,6 +425,7 @@ static bool read_question(const struct gsp_route_call *call, const struct gsp_se
     struct gsp_sv format = gsp_sv_of("json");
     struct gsp_err err = {0};
     double rows = (double)settings->query_rows;
+    out->asker_fd = call->request->client_fd;
     if (!gsp_routes__number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
         return false;
     int rc = gsp_body_text(call->body, "sql", &out->sql, &err);
@@ -494,7 +497,8 @@ static void ask(struct gsp_daemon *daemon, const struct question *question, int6
     const struct gsp_worker_order order = {.args = args,
                                            .input = question->sql,
                                            .extra = gsp_buf_sv(&facts),
-                                           .timeout_ns = timeout_ns};
+                                           .timeout_ns = timeout_ns,
+                                           .asker_fd = question->asker_fd};
     if (gsp_worker_run(&order, &result, &err) < 0) {
         gsp_routes__fail(answer, &err, "ask for less, or raise gsprof.query_timeout");
         return;

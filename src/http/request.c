@@ -65,6 +65,7 @@ static struct gsp_http__call *call_new(struct gsp_http_server *server,
     call->request.method = strcmp(method, "HEAD") == 0 ? "GET" : method;
     call->request.path = url;
     call->request.query = call;
+    call->request.client_fd = call->conn ? call->conn->fd : -1;
     gsp_http__check(call);
     if (!call->refusal.status && announced_bytes(call) > server->options.body_max)
         call->refusal = (struct gsp_http__refusal){MHD_HTTP_CONTENT_TOO_LARGE, "LIMIT",

@@ -190,3 +190,29 @@ def test_files_have_descriptors_whatever_clients_take(serve: Serve) -> None:
         assert json.loads((daemon.output / "kept.json").read_text())["frames"]
         assert daemon.ask("POST", "/query", {"sql": "SELECT 1 AS x"}) == (200, [{"x": 1}])
     until(lambda: sockets(daemon) <= before + 1)
+
+
+def workers(daemon: Daemon) -> int:
+    """Processes of the daemon that answer a query."""
+    found = 0
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (path / "stat").read_text().rsplit(")", 1)[1].split()[1]
+            is_worker = b"query-worker" in (path / "cmdline").read_bytes()
+        except OSError:
+            continue
+        found += is_worker and int(parent) == daemon.pid
+    return found
+
+
+def test_a_query_ends_with_who_asked(serve: Serve) -> None:
+    daemon = serve(env={"GSPROF_QUERY_TIMEOUT": str(10 * PATIENCE_S)})
+    sql = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
+    body = json.dumps({"sql": sql})
+    head = f"POST /query HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    head += "Content-Type: application/json\r\n\r\n"
+    with connect(daemon, (head + body).encode()):
+        until(lambda: workers(daemon) == 1)
+    until(lambda: workers(daemon) == 0)
+    assert daemon.post("/query", {"sql": "SELECT 1 AS one"}) == [{"one": 1}]
+    assert daemon.stop() == 0
