@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memlog/leak.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "stats/basic.h"
+#include "stats/trend.h"
+
+#define Z_MIN       3.0
+#define LAST_PACE   0.5 /* of the whole's, that the last third has at least */
+#define LEAP_MAX    0.5 /* of the growth, in one stretch */
+#define FALL_MAX    0.5 /* of the growth, that it falls back by */
+#define GROWTH_MIN  65536.0
+#define ERRORS_MIN  4.0 /* standard errors that the growth of an estimate exceeds */
+#define WARMUP_PART 4U
+
+/* ---------------------------------------------------------------------------------- judgement */
+
+/* The middle of three: neither end hangs on one value. */
+static double edge(const double *values)
+{
+    double three[3] = {values[0], values[1], values[2]};
+    gsp_stats_sort(three, 3);
+    return three[1];
+}
+
+static bool is_steady(const double *held, size_t count, double growth)
+{
+    double top = held[0];
+    double fall = 0;
+    double leap = 0;
+    for (size_t i = 1; i < count; i++) {
+        leap = fmax(leap, held[i] - held[i - 1]);
+        top = fmax(top, held[i]);
+        fall = fmax(fall, top - held[i]);
+    }
+    return leap <= growth * LEAP_MAX && fall <= growth * FALL_MAX;
+}
+
+bool gsp_memleak_judge(const double *held, size_t count, double least, double *slope, double *z)
+{
+    const size_t skip = count / WARMUP_PART;
+    struct gsp_trend whole;
+    *slope = 0;
+    *z = 0;
+    if (count < GSP_MEMLEAK_STRETCHES_MIN)
+        return false;
+    held += skip;
+    count -= skip;
+    const double growth = edge(held + count - 3) - edge(held);
+    if (growth < least || growth <= 0 || !is_steady(held, count, growth))
+        return false;
+    const size_t third = count / 3;
+    if (!gsp_stats_trend(held, count, &whole))
+        return false;
+    /* By what was gained and not by the median of slopes: growth in steps has flat stretches. */
+    const double pace = growth / (double)(count - 2);
+    const double late = (edge(held + count - 3) - held[count - third]) / (double)(third - 1);
+    *slope = whole.slope > 0 ? whole.slope : pace;
+    *z = whole.z;
+    return whole.z >= Z_MIN && late >= pace * LAST_PACE;
+}
+
+/* ------------------------------------------------------------------------------------- series */
+
+struct series {
+    const struct gsp_memlog *log;
+    const struct gsp_memgroups *groups;
+    size_t stretches;
+    int64_t from_ns; /* of the first tick */
+    int64_t to_ns;
+    double *held; /* by group, then stretch */
+    int64_t *live;
+    int64_t *least; /* in the stretch that goes on */
+    double *var;    /* of live, KiB^2 */
+    size_t at;      /* the stretch that goes on */
+};
+
+static void series_free(struct series *series)
+{
+    free(series->held);
+    free(series->live);
+    free(series->least);
+    free(series->var);
+}
+
+/* Times at which there are ticks, of whatever process. */
+static size_t count_times(const struct gsp_memlog *log)
+{
+    size_t count = 0;
+    int64_t last = -1;
+    for (size_t i = 0; i < gsp_memlog_tick_count(log); i++) {
+        const struct gsp_memlog_tick *tick = gsp_memlog_tick(log, i);
+        count += !tick->is_gone && tick->time_ns > last;
+        last = tick->time_ns;
+    }
+    return count;
+}
+
+static void end_stretch(struct series *series)
+{
+    for (size_t g = 0; g < series->groups->count; g++) {
+        series->held[g * series->stretches + series->at] = (double)series->least[g];
+        series->least[g] = series->live[g];
+    }
+    series->at++;
+}
+
+static void take_tick(struct series *series, const struct gsp_memreplay *replay)
+{
+    for (size_t i = 0; i < replay->changed_count; i++) {
+        const uint32_t site = replay->changed[i];
+        const struct gsp_memcount *now = &replay->counts[site];
+        const struct gsp_memcount *before = &replay->before[i];
+        const uint32_t g = series->groups->of_site[site];
+        series->live[g] += (int64_t)(gsp_memcount_live(now) - gsp_memcount_live(before));
+        series->var[g] += (double)now->live_var - (double)before->live_var;
+    }
+    for (size_t i = 0; i < replay->changed_count; i++) {
+        const uint32_t g = series->groups->of_site[replay->changed[i]];
+        if (series->live[g] < series->least[g])
+            series->least[g] = series->live[g];
+    }
+}
+
+/* Several processes have their ticks one after the other, so sums over them are not of one moment;
+ * a stretch is far longer than that. */
+static int make_series(struct series *series, struct gsp_err *err)
+{
+    struct gsp_memreplay replay;
+    int rc = gsp_memreplay_begin(&replay, series->log, err);
+    if (rc < 0)
+        return rc;
+    const struct gsp_memlog_tick *tick;
+    const double span = (double)(series->to_ns - series->from_ns) + 1;
+    while ((tick = gsp_memreplay_next(&replay))) {
+        /* That all is given back at the end tells nothing of what was held. */
+        const bool is_end = tick->is_gone && tick->time_ns >= series->to_ns;
+        const double share = (double)(tick->time_ns - series->from_ns) / span;
+        const size_t stretch = (size_t)(share * (double)series->stretches);
+        while (series->at < stretch)
+            end_stretch(series);
+        if (!is_end)
+            take_tick(series, &replay);
+    }
+    if (replay.next < gsp_memlog_tick_count(series->log))
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the series of the recording");
+    while (series->at < series->stretches)
+        end_stretch(series);
+    gsp_memreplay_end(&replay);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------- leaks */
+
+/* The steps that were made between two times, of the process that made the most. */
+static double steps_between(const struct gsp_memlog *log, int64_t from_ns, int64_t to_ns)
+{
+    double best = NAN;
+    for (size_t p = 0; gsp_memlog_process(log, p); p++) {
+        int64_t first = GSP_MEMLOG_UNKNOWN;
+        int64_t last = GSP_MEMLOG_UNKNOWN;
+        for (size_t i = 0; i < gsp_memlog_tick_count(log); i++) {
+            const struct gsp_memlog_tick *tick = gsp_memlog_tick(log, i);
+            const int64_t step = tick->total[GSP_MEMTOTAL_STEP];
+            if (tick->process != p || step == GSP_MEMLOG_UNKNOWN || tick->time_ns < from_ns ||
+                tick->time_ns > to_ns)
+                continue;
+            first = first == GSP_MEMLOG_UNKNOWN ? step : first;
+            last = step;
+        }
+        if (first != GSP_MEMLOG_UNKNOWN && last > first)
+            best = isnan(best) ? (double)(last - first) : fmax(best, (double)(last - first));
+    }
+    return best;
+}
+
+static int by_pace(const void *a, const void *b)
+{
+    const struct gsp_memleak *x = a;
+    const struct gsp_memleak *y = b;
+    if (x->bytes_per_s != y->bytes_per_s)
+        return x->bytes_per_s < y->bytes_per_s ? 1 : -1;
+    return (x->group > y->group) - (x->group < y->group);
+}
+
+static void judge_all(const struct series *series, struct gsp_memleaks *out)
+{
+    const double stretch_s =
+        (double)(series->to_ns - series->from_ns) / 1e9 / (double)series->stretches;
+    const double seconds = (double)(out->to_ns - out->from_ns) / 1e9;
+    for (uint32_t g = 0; g < series->groups->count; g++) {
+        const double *held = series->held + g * series->stretches;
+        const double error = 1024 * sqrt(fmax(series->var[g], 0));
+        const double least = fmax(GROWTH_MIN, ERRORS_MIN * error);
+        double slope = 0;
+        double z = 0;
+        if (!gsp_memleak_judge(held, series->stretches, least, &slope, &z))
+            continue;
+        struct gsp_memleak *leak = &out->at[out->count++];
+        *leak = (struct gsp_memleak){.group = g, .z = z, .bytes_per_step = NAN};
+        leak->bytes_per_s = slope / stretch_s;
+        leak->bytes_per_step = leak->bytes_per_s * seconds / out->steps;
+        leak->live_bytes = series->live[g];
+        leak->growth_bytes = series->live[g] - (int64_t)held[series->stretches / WARMUP_PART];
+    }
+    if (out->count)
+        qsort(out->at, out->count, sizeof(*out->at), by_pace);
+}
+
+static int find(struct series *series, struct gsp_memleaks *out, struct gsp_err *err)
+{
+    const size_t groups = series->groups->count + 1;
+    series->held = calloc(groups * series->stretches + 1, sizeof(*series->held));
+    series->live = calloc(groups, sizeof(*series->live));
+    series->least = calloc(groups, sizeof(*series->least));
+    series->var = calloc(groups, sizeof(*series->var));
+    out->at = calloc(groups, sizeof(*out->at));
+    if (!series->held || !series->live || !series->least || !series->var || !out->at)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the series of the recording");
+    int rc = make_series(series, err);
+    if (rc == GSP_OK)
+        judge_all(series, out);
+    return rc;
+}
+
+int gsp_memleaks_find(const struct gsp_memlog *log, const struct gsp_memgroups *groups,
+                      struct gsp_memleaks *out, struct gsp_err *err)
+{
+    const size_t times = count_times(log);
+    const struct gsp_memlog_tick *first = gsp_memlog_tick(log, 0);
+    struct series series = {.log = log, .groups = groups};
+    *out = (struct gsp_memleaks){.steps = NAN};
+    series.stretches = times < GSP_MEMLEAK_STRETCHES ? times : GSP_MEMLEAK_STRETCHES;
+    out->stretches = series.stretches;
+    if (!first || series.stretches < GSP_MEMLEAK_STRETCHES_MIN)
+        return GSP_OK;
+    series.from_ns = first->time_ns;
+    series.to_ns = gsp_memlog_meta(log)->duration_ns;
+    out->from_ns = series.from_ns + (series.to_ns - series.from_ns) / (int64_t)WARMUP_PART;
+    out->to_ns = series.to_ns;
+    out->steps = steps_between(log, out->from_ns, out->to_ns);
+    int rc = find(&series, out, err);
+    series_free(&series);
+    if (rc < 0)
+        gsp_memleaks_free(out);
+    return rc;
+}
+
+void gsp_memleaks_free(struct gsp_memleaks *leaks)
+{
+    free(leaks->at);
+    *leaks = (struct gsp_memleaks){0};
+}

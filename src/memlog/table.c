@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memlog/table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "ring/guard.h"
+
+#define PAGE      4096U
+#define CUT_LABEL "(frames left out)"
+
+struct gsp_memtable {
+    const char *map;
+    size_t map_bytes;
+    size_t bytes; /* of the file when it was opened */
+    dev_t dev;
+    ino_t ino;
+    bool guarded;
+    _Atomic uintptr_t cut;
+    struct gsp_memory_head head; /* as it was when opened: where the areas are */
+    struct gsp_memtable_facts facts;
+    struct gsp_buf strings; /* copies of what is only ever added */
+    struct gsp_buf frames;
+    struct gsp_buf nodes;
+    struct gsp_memsite *sites;
+    size_t site_count;
+    size_t site_cap;
+};
+
+static const struct gsp_memory_head *live_head(const struct gsp_memtable *table)
+{
+    return (const struct gsp_memory_head *)(const void *)table->map;
+}
+
+static int map_file(struct gsp_memtable *table, int fd, struct gsp_err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "counters of memory: %s", strerror(errno));
+    if (!S_ISREG(st.st_mode) || st.st_size < (off_t)GSP_MEMORY_HEAD ||
+        st.st_size > (off_t)GSP_MEMORY_BYTES_MAX)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the counters of memory have a wrong size");
+    table->dev = st.st_dev;
+    table->ino = st.st_ino;
+    table->bytes = (size_t)st.st_size;
+    table->map_bytes = (table->bytes + PAGE - 1) / PAGE * PAGE;
+    void *map = mmap(NULL, table->map_bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        table->map_bytes = 0;
+        return gsp_err_set(err, GSP_E_NOMEM, errno, "counters of memory: %s", strerror(errno));
+    }
+    table->map = map;
+    atomic_init(&table->cut, UINTPTR_MAX);
+    int rc = gsp_guard_add(map, table->map_bytes, &table->cut, err);
+    table->guarded = rc == GSP_OK;
+    if (rc < 0)
+        return rc;
+    memcpy(&table->head, table->map, sizeof(table->head));
+    if (!gsp_memory_head_ok(&table->head, table->bytes))
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the counters of memory are damaged");
+    return GSP_OK;
+}
+
+int gsp_memtable_open(int folder_fd, struct gsp_memtable **out, struct gsp_err *err)
+{
+    *out = NULL;
+    gsp_auto_fd fd = openat(folder_fd, GSP_MEMORY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
+        return gsp_err_set(err, GSP_E_NOFILE, errno, "allocations are not counted in this process");
+    if (fd < 0)
+        return gsp_err_set(err, errno == EACCES ? GSP_E_PERM : GSP_E_IO, errno,
+                           "counters of memory: %s", strerror(errno));
+    struct gsp_memtable *table = calloc(1, sizeof(*table));
+    if (!table)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    int rc = map_file(table, fd, err);
+    if (rc < 0) {
+        gsp_memtable_close(table);
+        return rc;
+    }
+    *out = table;
+    return GSP_OK;
+}
+
+void gsp_memtable_close(struct gsp_memtable *table)
+{
+    if (!table)
+        return;
+    if (table->guarded)
+        gsp_guard_remove(table->map);
+    if (table->map_bytes) {
+        /* Unmapping wants the address without const. */
+        union {
+            const char *read;
+            void *unmap;
+        } map = {table->map};
+        munmap(map.unmap, table->map_bytes);
+    }
+    gsp_buf_free(&table->strings);
+    gsp_buf_free(&table->frames);
+    gsp_buf_free(&table->nodes);
+    free(table->sites);
+    free(table);
+}
+
+bool gsp_memtable_is_old(const struct gsp_memtable *table, int folder_fd)
+{
+    struct stat st;
+    return fstatat(folder_fd, GSP_MEMORY_FILE, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+           st.st_ino != table->ino || st.st_dev != table->dev;
+}
+
+/* --------------------------------------------------------------------------------------- copy */
+
+static uint64_t load(const _Atomic uint64_t *at)
+{
+    return atomic_load_explicit(at, memory_order_relaxed);
+}
+
+/* More of an area that is only ever added to. */
+static void copy_more(const struct gsp_memtable *table, uint64_t off, size_t bytes,
+                      struct gsp_buf *out)
+{
+    if (bytes > out->len)
+        gsp_buf_put(out, table->map + off + out->len, bytes - out->len);
+}
+
+static uint32_t count_of(const _Atomic uint32_t *at, uint32_t max)
+{
+    const uint32_t count = atomic_load_explicit(at, memory_order_acquire);
+    return count < max ? count : max;
+}
+
+static uint64_t capped(uint64_t value, uint64_t max)
+{
+    return value < max ? value : max;
+}
+
+/* free_* before alloc_*, as the file's header asks for. */
+static void copy_site(const struct gsp_memory_site *from, uint64_t epoch, struct gsp_memsite *out)
+{
+    struct gsp_memcount *count = &out->count;
+    count->free_bytes = atomic_load_explicit(&from->free_bytes, memory_order_acquire);
+    count->free_count = atomic_load_explicit(&from->free_count, memory_order_acquire);
+    const uint64_t free_var = atomic_load_explicit(&from->free_var, memory_order_acquire);
+    count->alloc_bytes = load(&from->alloc_bytes);
+    count->alloc_count = load(&from->alloc_count);
+    const uint64_t alloc_var = load(&from->alloc_var);
+    count->free_bytes = capped(count->free_bytes, count->alloc_bytes);
+    count->free_count = capped(count->free_count, count->alloc_count);
+    count->live_var = alloc_var - capped(free_var, alloc_var);
+    const bool marked = load(&from->peak_epoch) == epoch;
+    count->peak_bytes = marked ? load(&from->peak_bytes) : gsp_memcount_live(count);
+    count->peak_count = marked ? load(&from->peak_count) : count->alloc_count - count->free_count;
+    out->node = from->node;
+    out->allocator = from->allocator;
+}
+
+static bool room_for_sites(struct gsp_memtable *table, size_t count)
+{
+    if (count <= table->site_cap)
+        return true;
+    const size_t cap = count + count / 2;
+    struct gsp_memsite *sites = realloc(table->sites, cap * sizeof(*sites));
+    if (!sites)
+        return false;
+    table->sites = sites;
+    table->site_cap = cap;
+    return true;
+}
+
+static void copy_facts(struct gsp_memtable *table)
+{
+    const struct gsp_memory_head *head = live_head(table);
+    struct gsp_memtable_facts *facts = &table->facts;
+    const bool has_device = atomic_load_explicit(&head->device_ns, memory_order_relaxed) != 0;
+    *facts = (struct gsp_memtable_facts){.mode = (enum gsp_memory_mode)table->head.mode,
+                                         .pid = table->head.pid,
+                                         .interval_bytes = table->head.interval_bytes,
+                                         .began_ns = table->head.began_ns,
+                                         .device_allocated_bytes = -1,
+                                         .device_reserved_bytes = -1};
+    facts->ended = (atomic_load_explicit(&head->state, memory_order_relaxed) & GSP_MEMORY_ENDED);
+    facts->live_bytes = load(&head->live_bytes);
+    facts->peak_bytes = load(&head->peak_bytes);
+    facts->peak_ns = atomic_load_explicit(&head->peak_ns, memory_order_relaxed);
+    for (size_t i = 0; i < GSP_MEMORY_ALLOCATORS; i++) {
+        const uint64_t freed = load(&head->total[i].free_bytes);
+        const uint64_t made = load(&head->total[i].alloc_bytes);
+        facts->allocator_live[i] = made - capped(freed, made);
+        facts->alloc_bytes += made;
+        facts->alloc_count += load(&head->total[i].alloc_count);
+    }
+    for (size_t i = 0; i < GSP_MEMORY_LOSSES; i++)
+        facts->lost[i] = load(&head->lost[i]);
+    if (has_device) {
+        facts->device_allocated_bytes =
+            (int64_t)capped(load(&head->device_allocated_bytes), INT64_MAX);
+        facts->device_reserved_bytes =
+            (int64_t)capped(load(&head->device_reserved_bytes), INT64_MAX);
+    }
+}
+
+int gsp_memtable_take(struct gsp_memtable *table, struct gsp_err *err)
+{
+    const struct gsp_memory_head *head = live_head(table);
+    /* The order in which counts are loaded is that of the file's header: partner lines are the
+     * releases of the writer. */
+    const uint32_t sites = count_of(&head->site_count, table->head.site_max);
+    const uint32_t nodes = count_of(&head->node_count, table->head.node_max);
+    const uint32_t frames = count_of(&head->frame_count, table->head.frame_max);
+    const size_t used =
+        (size_t)capped(count_of(&head->strings_used, UINT32_MAX), table->head.strings_bytes);
+    if (!room_for_sites(table, sites))
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a copy of the counters");
+    const uint64_t epoch = load(&head->peak_epoch);
+    const struct gsp_memory_site *from =
+        (const struct gsp_memory_site *)(const void *)(table->map + table->head.sites_off);
+    for (uint32_t i = 0; i < sites; i++)
+        copy_site(&from[i], epoch, &table->sites[i]);
+    table->site_count = sites > table->site_count ? sites : table->site_count;
+    copy_more(table, table->head.strings_off, used, &table->strings);
+    copy_more(table, table->head.frames_off, frames * sizeof(struct gsp_memory_frame),
+              &table->frames);
+    copy_more(table, table->head.nodes_off, nodes * sizeof(struct gsp_memory_node), &table->nodes);
+    copy_facts(table);
+    if (table->strings.failed || table->frames.failed || table->nodes.failed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a copy of the counters");
+    if (atomic_load(&table->cut) != UINTPTR_MAX)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the counters of memory were cut off");
+    return GSP_OK;
+}
+
+const struct gsp_memtable_facts *gsp_memtable_facts(const struct gsp_memtable *table)
+{
+    return &table->facts;
+}
+
+size_t gsp_memtable_site_count(const struct gsp_memtable *table)
+{
+    return table->site_count;
+}
+
+const struct gsp_memsite *gsp_memtable_site(const struct gsp_memtable *table, size_t i)
+{
+    return i < table->site_count ? &table->sites[i] : NULL;
+}
+
+/* ------------------------------------------------------------------------------------- stacks */
+
+struct growing {
+    struct gsp_memstacks *stacks;
+    const struct gsp_memtable *table;
+    struct gsp_profile *profile;
+    struct gsp_err *err;
+};
+
+static int add_thread(struct growing *grow, uint64_t tid, uint32_t *out)
+{
+    const struct gsp_process *process =
+        gsp_profile_process_at(grow->profile, grow->stacks->process);
+    const struct gsp_thread thread = {.process = grow->stacks->process,
+                                      .os_id = tid,
+                                      .is_main = process && tid == (uint64_t)process->pid};
+    return gsp_profile_thread(grow->profile, &thread, out, grow->err);
+}
+
+/* The thread of stacks that have none on top. */
+static int any_thread(struct growing *grow, uint32_t *out)
+{
+    int rc = GSP_OK;
+    if (grow->stacks->no_thread == GSP_NO_INDEX)
+        rc = add_thread(grow, 0, &grow->stacks->no_thread);
+    *out = grow->stacks->no_thread;
+    return rc;
+}
+
+static int put_frame(struct growing *grow, const struct gsp_memory_frame *from, uint32_t caller,
+                     uint32_t *out)
+{
+    const struct gsp_buf *strings = &grow->table->strings;
+    struct gsp_sv name = gsp_memory_text(strings->p, strings->len, from->name);
+    struct gsp_sv file = gsp_memory_text(strings->p, strings->len, from->file);
+    struct gsp_frame frame = {.line = from->line, .first_line = from->first_line};
+    frame.kind = from->kind == GSP_MEMORY_NATIVE ? GSP_FRAME_NATIVE : GSP_FRAME_PYTHON;
+    if (from->kind == GSP_MEMORY_CUT) {
+        frame.kind = GSP_FRAME_MARK;
+        name = gsp_sv_of(CUT_LABEL);
+    }
+    uint32_t id = GSP_NONE;
+    int rc = gsp_profile_string(grow->profile, name, &frame.name, grow->err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_string(grow->profile, file, &frame.file, grow->err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_frame(grow->profile, &frame, &id, grow->err);
+    /* Deeper than the engine ever goes: somebody else's bytes. */
+    *out = caller;
+    if (rc == GSP_OK && gsp_profile_stack_depth(grow->profile, caller) < GSP_STACK_DEPTH_MAX)
+        rc = gsp_profile_stack(grow->profile, caller, id, out, grow->err);
+    return rc;
+}
+
+/* A node whose parent does not come before it, or whose frame is not there, is a stack that is not
+ * known. */
+static int put_node(struct growing *grow, size_t i)
+{
+    struct gsp_memstacks *stacks = grow->stacks;
+    struct gsp_memory_node node = {0};
+    struct gsp_memory_frame frame = {0};
+    memcpy(&node, grow->table->nodes.p + i * sizeof(node), sizeof(node));
+    const size_t frame_count = grow->table->frames.len / sizeof(frame);
+    if (i > 0 && node.frame > 0 && node.frame < frame_count && node.parent < i)
+        memcpy(&frame, grow->table->frames.p + node.frame * sizeof(frame), sizeof(frame));
+    stacks->stacks[i] = GSP_NONE;
+    if (frame.kind == GSP_MEMORY_THREAD && node.parent == 0 && frame.line != 0)
+        return add_thread(grow, frame.line, &stacks->threads[i]);
+    if (node.parent == 0 || frame.kind == 0 || node.parent >= i) {
+        int rc = any_thread(grow, &stacks->threads[i]);
+        if (rc < 0 || frame.kind == 0 || frame.kind == GSP_MEMORY_THREAD)
+            return rc;
+        return put_frame(grow, &frame, GSP_NONE, &stacks->stacks[i]);
+    }
+    stacks->threads[i] = stacks->threads[node.parent];
+    return put_frame(grow, &frame, stacks->stacks[node.parent], &stacks->stacks[i]);
+}
+
+int gsp_memstacks_grow(struct gsp_memstacks *stacks, const struct gsp_memtable *table,
+                       struct gsp_profile *profile, struct gsp_err *err)
+{
+    struct growing grow = {stacks, table, profile, err};
+    const size_t count = table->nodes.len / sizeof(struct gsp_memory_node);
+    if (count <= stacks->count)
+        return GSP_OK;
+    uint32_t *ids = realloc(stacks->stacks, count * sizeof(*ids));
+    if (ids)
+        stacks->stacks = ids;
+    uint32_t *threads = realloc(stacks->threads, count * sizeof(*threads));
+    if (threads)
+        stacks->threads = threads;
+    if (!ids || !threads)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for stacks");
+    while (stacks->count < count) {
+        int rc = put_node(&grow, stacks->count);
+        if (rc < 0)
+            return rc;
+        stacks->count++;
+    }
+    return GSP_OK;
+}
+
+void gsp_memstacks_free(struct gsp_memstacks *stacks)
+{
+    free(stacks->stacks);
+    free(stacks->threads);
+    *stacks = GSP_MEMSTACKS_NONE;
+}
+
+void gsp_memstacks_at(const struct gsp_memstacks *stacks, uint32_t node, uint32_t *thread,
+                      uint32_t *stack)
+{
+    const uint32_t at = node < stacks->count ? node : 0;
+    *thread = stacks->threads[at];
+    *stack = stacks->stacks[at];
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "memlog/view.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "model/tree.h"
+
+static int no_memory(struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a view of the recording");
+}
+
+static int64_t whole(uint64_t v)
+{
+    return v < INT64_MAX ? (int64_t)v : INT64_MAX;
+}
+
+/* ------------------------------------------------------------------------------------- values */
+
+struct making {
+    struct gsp_memvalues *values;
+    const struct gsp_memlog *log;
+    const struct gsp_memquestion *question;
+    struct gsp_memreplay replay;
+};
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What of the tick's allocations was free again at its end. */
+static void add_temporary(struct making *make)
+{
+    for (size_t i = 0; i < make->replay.changed_count; i++) {
+        const uint32_t site = make->replay.changed[i];
+        const struct gsp_memcount *now = &make->replay.counts[site];
+        const struct gsp_memcount *before = &make->replay.before[i];
+        struct gsp_memvalue *value = &make->values->at[site];
+        const uint64_t bytes = smaller(less(now->alloc_bytes, before->alloc_bytes),
+                                       less(now->free_bytes, before->free_bytes));
+        const uint64_t count = smaller(less(now->alloc_count, before->alloc_count),
+                                       less(now->free_count, before->free_count));
+        value->bytes = gsp_sum_i64(value->bytes, whole(bytes));
+        value->count = gsp_sum_i64(value->count, whole(count));
+    }
+}
+
+static void add_live(struct making *make, int sign)
+{
+    for (size_t i = 0; i < make->values->count; i++) {
+        const struct gsp_memcount *count = &make->replay.counts[i];
+        struct gsp_memvalue *value = &make->values->at[i];
+        value->bytes += sign * whole(gsp_memcount_live(count));
+        value->count += sign * whole(count->alloc_count - count->free_count);
+        value->alloc_bytes += (uint64_t)sign * count->alloc_bytes;
+        value->alloc_count += (uint64_t)sign * count->alloc_count;
+        /* What is there at both times has the same error in both. */
+        value->var =
+            sign > 0 ? fabs((double)count->live_var - value->var) : (double)count->live_var;
+    }
+}
+
+static void set_peaks(struct making *make)
+{
+    for (size_t i = 0; i < make->values->count; i++) {
+        const struct gsp_memcount *count = &make->replay.counts[i];
+        make->values->at[i] = (struct gsp_memvalue){.bytes = whole(count->peak_bytes),
+                                                    .count = whole(count->peak_count),
+                                                    .var = (double)count->live_var,
+                                                    .alloc_bytes = count->alloc_bytes,
+                                                    .alloc_count = count->alloc_count};
+        const double live = (double)gsp_memcount_live(count);
+        /* The error of what is held now, scaled to what was held then: the blocks are alike. */
+        if (live > 0)
+            make->values->at[i].var *= (double)count->peak_bytes / live;
+    }
+}
+
+/* Up to and with the last tick at or before the time. */
+static int go_to(struct making *make, int64_t time_ns, struct gsp_err *err)
+{
+    const struct gsp_memlog_tick *tick;
+    while ((tick = gsp_memlog_tick(make->log, make->replay.next)) && tick->time_ns <= time_ns) {
+        const bool is_gone = tick->is_gone;
+        if (!gsp_memreplay_next(&make->replay))
+            return no_memory(err);
+        if (make->question->view == GSP_MEMVIEW_TEMPORARY && !is_gone)
+            add_temporary(make);
+    }
+    return GSP_OK;
+}
+
+static int set_leaks(struct making *make, const struct gsp_memgroups *groups, struct gsp_err *err)
+{
+    struct gsp_memleaks *leaks = &make->values->leaks;
+    int rc = gsp_memleaks_find(make->log, groups, leaks, err);
+    bool *accused = rc == GSP_OK ? calloc(groups->count + 1, sizeof(*accused)) : NULL;
+    if (!accused)
+        return rc < 0 ? rc : no_memory(err);
+    for (size_t i = 0; i < leaks->count; i++)
+        accused[leaks->at[i].group] = true;
+    rc = go_to(make, leaks->from_ns, err);
+    if (rc == GSP_OK)
+        add_live(make, -1);
+    /* Not the end of a process, by which it gives all back. */
+    while (rc == GSP_OK) {
+        const struct gsp_memlog_tick *tick = gsp_memlog_tick(make->log, make->replay.next);
+        if (!tick || (tick->is_gone && tick->time_ns >= leaks->to_ns))
+            break;
+        rc = gsp_memreplay_next(&make->replay) ? GSP_OK : no_memory(err);
+    }
+    if (rc == GSP_OK)
+        add_live(make, 1);
+    for (size_t i = 0; i < make->values->count; i++) {
+        if (!accused[groups->of_site[i]])
+            make->values->at[i] = (struct gsp_memvalue){0};
+    }
+    free(accused);
+    return rc;
+}
+
+static int fill_values(struct making *make, const struct gsp_memgroups *groups, struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    switch (make->question->view) {
+    case GSP_MEMVIEW_PEAK:
+        rc = go_to(make, INT64_MAX, err);
+        set_peaks(make);
+        break;
+    case GSP_MEMVIEW_TEMPORARY:
+        rc = go_to(make, INT64_MAX, err);
+        for (size_t i = 0; i < make->values->count; i++) {
+            make->values->at[i].alloc_bytes = make->replay.counts[i].alloc_bytes;
+            make->values->at[i].alloc_count = make->replay.counts[i].alloc_count;
+        }
+        break;
+    case GSP_MEMVIEW_DIFF:
+        rc = go_to(make, make->question->from_ns, err);
+        add_live(make, -1);
+        if (rc == GSP_OK)
+            rc = go_to(make, make->question->to_ns, err);
+        add_live(make, 1);
+        break;
+    case GSP_MEMVIEW_AT:
+        rc = go_to(make, make->question->to_ns, err);
+        add_live(make, 1);
+        break;
+    case GSP_MEMVIEW_LEAKS:
+        rc = set_leaks(make, groups, err);
+        break;
+    }
+    return rc;
+}
+
+int gsp_memvalues_make(struct gsp_memvalues *values, const struct gsp_memlog *log,
+                       const struct gsp_memquestion *question, const struct gsp_memgroups *groups,
+                       struct gsp_err *err)
+{
+    struct making make = {.values = values, .log = log, .question = question};
+    *values = (struct gsp_memvalues){.count = gsp_memlog_site_count(log)};
+    values->at = calloc(values->count + 1, sizeof(*values->at));
+    int rc = values->at ? gsp_memreplay_begin(&make.replay, log, err) : no_memory(err);
+    if (rc == GSP_OK)
+        rc = fill_values(&make, groups, err);
+    gsp_memreplay_end(&make.replay);
+    if (rc < 0)
+        gsp_memvalues_free(values);
+    return rc;
+}
+
+void gsp_memvalues_free(struct gsp_memvalues *values)
+{
+    free(values->at);
+    gsp_memleaks_free(&values->leaks);
+    *values = (struct gsp_memvalues){0};
+}
+
+double gsp_memvalue_error(const struct gsp_memvalue *value)
+{
+    return 1024 * sqrt(fmax(value->var, 0));
+}
+
+/* --------------------------------------------------------------------------------------- rows */
+
+static void add_value(struct gsp_memvalue *sum, const struct gsp_memvalue *value)
+{
+    sum->bytes = gsp_sum_i64(sum->bytes, value->bytes);
+    sum->count = gsp_sum_i64(sum->count, value->count);
+    sum->var += value->var;
+    sum->alloc_bytes += value->alloc_bytes;
+    sum->alloc_count += value->alloc_count;
+}
+
+static uint64_t amount(int64_t v)
+{
+    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+}
+
+static int by_amount(const void *a, const void *b)
+{
+    const struct gsp_memrow *x = a;
+    const struct gsp_memrow *y = b;
+    const uint64_t p = amount(x->value.bytes);
+    const uint64_t q = amount(y->value.bytes);
+    if (p != q)
+        return p < q ? 1 : -1;
+    return (x->group > y->group) - (x->group < y->group);
+}
+
+int gsp_memrows_make(struct gsp_memrows *rows, const struct gsp_memlog *log,
+                     const struct gsp_memvalues *values, const struct gsp_memgroups *groups,
+                     struct gsp_err *err)
+{
+    *rows = (struct gsp_memrows){0};
+    rows->at = calloc(groups->count + 1, sizeof(*rows->at));
+    uint64_t *most = calloc(groups->count + 1, sizeof(*most));
+    if (!rows->at || !most) {
+        free(most);
+        gsp_memrows_free(rows);
+        return no_memory(err);
+    }
+    for (uint32_t g = 0; g < groups->count; g++)
+        rows->at[g].group = g;
+    for (size_t i = 0; i < values->count; i++) {
+        const struct gsp_memvalue *value = &values->at[i];
+        const uint32_t g = groups->of_site[i];
+        struct gsp_memrow *row = &rows->at[g];
+        add_value(&row->value, value);
+        add_value(&rows->all, value);
+        if (amount(value->bytes) > most[g]) {
+            most[g] = amount(value->bytes);
+            row->stack = gsp_memlog_site(log, i)->stack;
+        }
+    }
+    free(most);
+    for (size_t g = 0; g < groups->count; g++) {
+        if (rows->at[g].value.bytes != 0 || rows->at[g].value.count != 0)
+            rows->at[rows->count++] = rows->at[g];
+    }
+    if (rows->count)
+        qsort(rows->at, rows->count, sizeof(*rows->at), by_amount);
+    return GSP_OK;
+}
+
+void gsp_memrows_free(struct gsp_memrows *rows)
+{
+    free(rows->at);
+    *rows = (struct gsp_memrows){0};
+}
+
+int gsp_memvalues_fill(const struct gsp_memvalues *values, const struct gsp_memlog *log,
+                       struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < values->count; i++) {
+        const struct gsp_memlog_site *site = gsp_memlog_site(log, i);
+        const struct gsp_memvalue *value = &values->at[i];
+        if (value->bytes <= 0)
+            continue;
+        const struct gsp_total total = {.thread = site->thread,
+                                        .stack = site->stack,
+                                        .count = value->count > 0 ? (uint64_t)value->count : 0,
+                                        .weight = value->bytes};
+        rc = gsp_profile_add_total(gsp_memlog_profile(log), &total, err);
+    }
+    return rc;
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "memlog/leak.h"
+#include "memlog/log.h"
+#include "memlog/view.h"
+#include "memlog/writer.h"
+#include "memory_file.h"
+#include "tap.h"
+
+#define MIB       ((int64_t)1 << 20)
+#define LEAK_LINE 7U
+#define KEEP_LINE 3U
+#define TICKS     40
+
+/* A process with three sites: one leaks a MiB a tick, one fills a cache, one comes and goes. */
+struct scene {
+    struct memory_file file;
+    uint32_t leak;
+    uint32_t cache;
+    uint32_t churn;
+};
+
+static void scene_open(struct scene *scene)
+{
+    struct memory_file *file = &scene->file;
+    memory_file_open(file, GSP_MEMORY_EXACT);
+    const uint32_t thread = memory_node(file, 0, memory_frame(file, GSP_MEMORY_THREAD, NULL, 4242));
+    const uint32_t root =
+        memory_node(file, thread, memory_frame(file, GSP_MEMORY_PYTHON, "main", 20));
+    const uint32_t step =
+        memory_node(file, root, memory_frame(file, GSP_MEMORY_PYTHON, "step", LEAK_LINE));
+    const uint32_t library =
+        memory_node(file, step, memory_frame(file, GSP_MEMORY_NATIVE, "libnumpy.so", 0));
+    const uint32_t keep =
+        memory_node(file, root, memory_frame(file, GSP_MEMORY_PYTHON, "keep", KEEP_LINE));
+    scene->leak = memory_new_site(file, library, GSP_MEMORY_MALLOC);
+    scene->cache = memory_new_site(file, keep, GSP_MEMORY_PY_OBJECT);
+    scene->churn = memory_new_site(file, root, GSP_MEMORY_PY_MEM);
+}
+
+static void scene_step(struct scene *scene, int tick)
+{
+    memory_change(&scene->file, scene->leak, MIB);
+    if (tick < 5)
+        memory_change(&scene->file, scene->cache, 8 * MIB);
+    memory_change(&scene->file, scene->churn, 4 * MIB);
+    memory_change(&scene->file, scene->churn, -4 * MIB);
+}
+
+static void no_totals(int64_t totals[GSP_MEMTOTALS])
+{
+    for (size_t i = 0; i < GSP_MEMTOTALS; i++)
+        totals[i] = GSP_MEMLOG_UNKNOWN;
+}
+
+/* Records the scene; the file's bytes are in *out. */
+static void record_scene(int ticks, bool ends, struct gsp_buf *out)
+{
+    struct scene scene;
+    struct gsp_memtable *table = NULL;
+    struct gsp_memwriter *writer = NULL;
+    int64_t totals[GSP_MEMTOTALS];
+    uint32_t index = 0;
+    char path[96];
+    scene_open(&scene);
+    snprintf(path, sizeof(path), "%s/out", scene.file.folder);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const struct gsp_memwriter_opts opts = {.fd = fd, .start_ns = 1000, .start_real_ns = 5000};
+    tap_eq_int(gsp_memtable_open(scene.file.folder_fd, &table, NULL), GSP_OK);
+    tap_eq_int(gsp_memtable_take(table, NULL), GSP_OK);
+    tap_eq_int(gsp_memwriter_new(&opts, &writer, NULL), GSP_OK);
+    const struct gsp_memwriter_process about = {4242, 1, gsp_sv_of("python3 train.py")};
+    tap_eq_int(gsp_memwriter_begin(writer, &about, table, &index, NULL), GSP_OK);
+    no_totals(totals);
+    for (int i = 0; i < ticks; i++) {
+        scene_step(&scene, i);
+        totals[GSP_MEMTOTAL_RSS] = 100 * MIB + i;
+        totals[GSP_MEMTOTAL_STEP] = i;
+        tap_eq_int(gsp_memtable_take(table, NULL), GSP_OK);
+        tap_eq_int(
+            gsp_memwriter_tick(writer, index, 1000 + (i + 1) * GSP_NS_PER_S, table, totals, NULL),
+            GSP_OK);
+        tap_eq_int(gsp_memwriter_flush(writer, NULL), GSP_OK);
+    }
+    if (ends) {
+        gsp_memwriter_gone(writer, index, 1000 + ticks * GSP_NS_PER_S);
+        tap_eq_int(gsp_memwriter_end(writer, NULL), GSP_OK);
+    }
+    gsp_memwriter_free(writer);
+    gsp_memtable_close(table);
+    tap_eq_int(gsp_file_read(path, 1 << 20, out, NULL), GSP_OK);
+    close(fd);
+    unlink(path);
+    memory_file_close(&scene.file);
+}
+
+TAP_TEST(table_gives_counts_and_the_peak)
+{
+    struct scene scene;
+    struct gsp_memtable *table = NULL;
+    scene_open(&scene);
+    for (int i = 0; i < 3; i++)
+        scene_step(&scene, i);
+    memory_change(&scene.file, scene.cache, -8 * MIB);
+    tap_eq_int(gsp_memtable_open(scene.file.folder_fd, &table, NULL), GSP_OK);
+    tap_eq_int(gsp_memtable_take(table, NULL), GSP_OK);
+    tap_eq_int(gsp_memtable_site_count(table), 3);
+    const struct gsp_memcount *leak = &gsp_memtable_site(table, scene.leak)->count;
+    tap_eq_int(gsp_memcount_live(leak), 3 * MIB);
+    tap_eq_int(leak->alloc_count, 3);
+    const struct gsp_memcount *cache = &gsp_memtable_site(table, scene.cache)->count;
+    tap_eq_int(gsp_memcount_live(cache), 16 * MIB);
+    /* The peak was while the third 4 MiB came and had not gone. */
+    tap_eq_int(cache->peak_bytes, 24 * MIB);
+    tap_eq_int(leak->peak_bytes, 3 * MIB);
+    tap_eq_int(gsp_memtable_site(table, scene.churn)->count.peak_bytes, 4 * MIB);
+    tap_eq_int(gsp_memtable_facts(table)->live_bytes, 19 * MIB);
+    tap_check(!gsp_memtable_is_old(table, scene.file.folder_fd));
+    unlinkat(scene.file.folder_fd, GSP_MEMORY_FILE, 0);
+    tap_check(gsp_memtable_is_old(table, scene.file.folder_fd));
+    gsp_memtable_close(table);
+    struct gsp_err err = {0};
+    tap_eq_int(gsp_memtable_open(scene.file.folder_fd, &table, &err), GSP_E_NOFILE);
+    memory_file_close(&scene.file);
+}
+
+TAP_TEST(table_believes_nothing)
+{
+    struct scene scene;
+    struct gsp_memtable *table = NULL;
+    struct gsp_profile *profile = NULL;
+    struct gsp_memstacks stacks = GSP_MEMSTACKS_NONE;
+    const struct gsp_process process = {.pid = 4242};
+    uint32_t thread = 0;
+    uint32_t stack = 0;
+    scene_open(&scene);
+    /* A node that is its own parent, one whose frame is not there, a site of no node, frees that
+     * nobody allocated. */
+    const uint32_t self = memory_node(&scene.file, scene.file.head->node_count, 1);
+    const uint32_t lost = memory_node(&scene.file, 1, 63);
+    memory_new_site(&scene.file, 63, 99);
+    memory_site(&scene.file, scene.churn)->free_bytes = UINT64_MAX;
+    tap_eq_int(gsp_memtable_open(scene.file.folder_fd, &table, NULL), GSP_OK);
+    tap_eq_int(gsp_memtable_take(table, NULL), GSP_OK);
+    tap_eq_int(gsp_memcount_live(&gsp_memtable_site(table, scene.churn)->count), 0);
+    tap_eq_int(gsp_profile_new(false, &profile, NULL), GSP_OK);
+    tap_eq_int(gsp_profile_process(profile, &process, &stacks.process, NULL), GSP_OK);
+    tap_eq_int(gsp_memstacks_grow(&stacks, table, profile, NULL), GSP_OK);
+    gsp_memstacks_at(&stacks, self, &thread, &stack);
+    tap_eq_int(stack, GSP_NONE);
+    gsp_memstacks_at(&stacks, lost, &thread, &stack);
+    tap_eq_int(stack, GSP_NONE);
+    gsp_memstacks_at(&stacks, 12345, &thread, &stack);
+    tap_eq_int(stack, GSP_NONE);
+    gsp_memstacks_free(&stacks);
+    gsp_profile_free(profile);
+    /* A file that is cut while it is mapped is an error and no signal. */
+    char path[96];
+    snprintf(path, sizeof(path), "%s/%s", scene.file.folder, GSP_MEMORY_FILE);
+    tap_eq_int(truncate(path, 0), 0);
+    tap_eq_int(gsp_memtable_take(table, NULL), GSP_E_FORMAT);
+    gsp_memtable_close(table);
+    tap_eq_int(gsp_memtable_open(scene.file.folder_fd, &table, NULL), GSP_E_FORMAT);
+    memory_file_close(&scene.file);
+}
+
+TAP_TEST(what_is_written_is_read)
+{
+    gsp_auto_buf bytes = {0};
+    struct gsp_memlog *log = NULL;
+    struct gsp_memreplay replay;
+    record_scene(TICKS, true, &bytes);
+    tap_eq_int(gsp_memlog_parse(gsp_buf_sv(&bytes), &log, NULL), GSP_OK);
+    tap_eq_int(gsp_memlog_tick_count(log), TICKS + 1);
+    tap_eq_int(gsp_memlog_site_count(log), 3);
+    tap_check(!gsp_memlog_meta(log)->truncated);
+    tap_eq_int(gsp_memlog_meta(log)->start_ns, 5000);
+    tap_eq_int(gsp_memlog_process(log, 0)->mode, GSP_MEMORY_EXACT);
+    tap_eq_int(gsp_memreplay_begin(&replay, log, NULL), GSP_OK);
+    for (int i = 0; i < TICKS; i++) {
+        const struct gsp_memlog_tick *tick = gsp_memreplay_next(&replay);
+        tap_eq_int(tick->time_ns, (i + 1) * GSP_NS_PER_S);
+        tap_eq_int(tick->total[GSP_MEMTOTAL_RSS], 100 * MIB + i);
+        tap_eq_int(tick->total[GSP_MEMTOTAL_DEVICE], GSP_MEMLOG_UNKNOWN);
+        tap_eq_int(gsp_memcount_live(&replay.counts[0]), (i + 1) * MIB);
+        tap_eq_int(tick->total[GSP_MEMTOTAL_MALLOC], (i + 1) * MIB);
+    }
+    tap_check(gsp_memreplay_next(&replay)->is_gone);
+    tap_eq_int(gsp_memcount_live(&replay.counts[0]), 0);
+    tap_check(gsp_memreplay_next(&replay) == NULL);
+    gsp_memreplay_end(&replay);
+    gsp_memlog_close(log);
+}
+
+/* Every prefix of a file is a recording, of the ticks whose blocks are whole. */
+TAP_TEST(a_file_that_ends_anywhere_is_read_up_to_there)
+{
+    gsp_auto_buf bytes = {0};
+    size_t last = 0;
+    record_scene(6, true, &bytes);
+    for (size_t len = 0; len <= bytes.len; len++) {
+        struct gsp_memlog *log = NULL;
+        /* Of its own, so that a read behind the end is seen. */
+        char *copy = malloc(len + 1);
+        memcpy(copy, bytes.p, len);
+        const int rc = gsp_memlog_parse((struct gsp_sv){copy, len}, &log, NULL);
+        tap_check(rc == (len < 16 ? GSP_E_FORMAT : GSP_OK));
+        if (rc == GSP_OK) {
+            const size_t ticks = gsp_memlog_tick_count(log);
+            tap_check(ticks >= last);
+            tap_check(gsp_memlog_meta(log)->truncated == (len < bytes.len));
+            last = ticks;
+        }
+        gsp_memlog_close(log);
+        free(copy);
+    }
+    tap_eq_int(last, 7);
+}
+
+TAP_TEST(a_flipped_bit_ends_the_file_there)
+{
+    gsp_auto_buf bytes = {0};
+    record_scene(6, true, &bytes);
+    for (size_t i = 16; i < bytes.len; i++) {
+        struct gsp_memlog *log = NULL;
+        bytes.p[i] = (char)(bytes.p[i] ^ (1 << i % 8));
+        tap_eq_int(gsp_memlog_parse(gsp_buf_sv(&bytes), &log, NULL), GSP_OK);
+        tap_check(gsp_memlog_meta(log)->truncated);
+        tap_check(gsp_memlog_tick_count(log) < 7);
+        gsp_memlog_close(log);
+        bytes.p[i] = (char)(bytes.p[i] ^ (1 << i % 8));
+    }
+}
+
+/* ----------------------------------------------------------------------------------------- views
+ */
+
+static struct gsp_memvalue ask(const struct gsp_memlog *log, const struct gsp_memquestion *question,
+                               const char *name, struct gsp_memleaks *leaks)
+{
+    struct gsp_memgroups groups;
+    struct gsp_memvalues values;
+    struct gsp_memrows rows;
+    struct gsp_memvalue found = {0};
+    tap_eq_int(gsp_memgroups_make(&groups, log, GSP_MEMBY_LINE, NULL), GSP_OK);
+    tap_eq_int(gsp_memvalues_make(&values, log, question, &groups, NULL), GSP_OK);
+    tap_eq_int(gsp_memrows_make(&rows, log, &values, &groups, NULL), GSP_OK);
+    for (size_t i = 0; i < rows.count; i++) {
+        gsp_auto_buf label = {0};
+        gsp_memgroup_name(&groups, log, rows.at[i].group, &label);
+        if (strcmp(gsp_buf_cstr(&label), name) == 0)
+            found = rows.at[i].value;
+    }
+    if (leaks) {
+        *leaks = values.leaks;
+        values.leaks = (struct gsp_memleaks){0};
+    }
+    gsp_memrows_free(&rows);
+    gsp_memvalues_free(&values);
+    gsp_memgroups_free(&groups);
+    return found;
+}
+
+TAP_TEST(views_answer)
+{
+    gsp_auto_buf bytes = {0};
+    struct gsp_memlog *log = NULL;
+    record_scene(TICKS, true, &bytes);
+    tap_eq_int(gsp_memlog_parse(gsp_buf_sv(&bytes), &log, NULL), GSP_OK);
+    const struct gsp_memquestion peak = {.view = GSP_MEMVIEW_PEAK};
+    tap_eq_int(ask(log, &peak, "step (train.py:7)", NULL).bytes, TICKS * MIB);
+    tap_eq_int(ask(log, &peak, "keep (train.py:3)", NULL).bytes, 40 * MIB);
+    tap_eq_int(ask(log, &peak, "main (train.py:20)", NULL).bytes, 4 * MIB);
+    const struct gsp_memquestion at = {.view = GSP_MEMVIEW_AT, .to_ns = 10 * GSP_NS_PER_S};
+    tap_eq_int(ask(log, &at, "step (train.py:7)", NULL).bytes, 10 * MIB);
+    const struct gsp_memquestion diff = {
+        .view = GSP_MEMVIEW_DIFF, .from_ns = 10 * GSP_NS_PER_S, .to_ns = 30 * GSP_NS_PER_S};
+    tap_eq_int(ask(log, &diff, "step (train.py:7)", NULL).bytes, 20 * MIB);
+    tap_eq_int(ask(log, &diff, "keep (train.py:3)", NULL).bytes, 0);
+    const struct gsp_memquestion churn = {.view = GSP_MEMVIEW_TEMPORARY};
+    tap_eq_int(ask(log, &churn, "main (train.py:20)", NULL).bytes, TICKS * 4 * MIB);
+    tap_eq_int(ask(log, &churn, "main (train.py:20)", NULL).count, TICKS);
+    tap_eq_int(ask(log, &churn, "step (train.py:7)", NULL).bytes, 0);
+    gsp_memlog_close(log);
+}
+
+TAP_TEST(the_leak_is_named_and_the_cache_is_not)
+{
+    gsp_auto_buf bytes = {0};
+    struct gsp_memlog *log = NULL;
+    struct gsp_memleaks leaks;
+    const struct gsp_memquestion question = {.view = GSP_MEMVIEW_LEAKS};
+    record_scene(TICKS, true, &bytes);
+    tap_eq_int(gsp_memlog_parse(gsp_buf_sv(&bytes), &log, NULL), GSP_OK);
+    tap_check(ask(log, &question, "step (train.py:7)", &leaks).bytes > 25 * MIB);
+    tap_eq_int(leaks.count, 1);
+    tap_check(fabs(leaks.at[0].bytes_per_s / (double)MIB - 1) < 0.1);
+    tap_check(fabs(leaks.at[0].bytes_per_step / (double)MIB - 1) < 0.1);
+    tap_eq_int(leaks.at[0].live_bytes, TICKS * MIB);
+    gsp_memleaks_free(&leaks);
+    gsp_memlog_close(log);
+}
+
+/* --------------------------------------------------------------------------------------- judgement
+ */
+
+#define SERIES 64
+
+static bool judged(double (*value)(double share, int i), double noise)
+{
+    double held[SERIES];
+    double slope = 0;
+    double z = 0;
+    uint64_t seed = 7;
+    for (int i = 0; i < SERIES; i++) {
+        seed = seed * 6364136223846793005U + 1442695040888963407U;
+        const double random = (double)(seed >> 40) / (double)(1 << 24) - 0.5;
+        held[i] = (double)MIB * (value(i / (double)SERIES, i) + noise * random);
+    }
+    return gsp_memleak_judge(held, SERIES, 65536, &slope, &z);
+}
+
+static double linear(double share, int i)
+{
+    (void)i;
+    return 50 * share;
+}
+
+static double late_linear(double share, int i)
+{
+    (void)i;
+    return share < 0.4 ? 0 : 50 * (share - 0.4);
+}
+
+static double in_steps(double share, int i)
+{
+    (void)share;
+    return i / 8 * 5; /* NOLINT(bugprone-integer-division) */
+}
+
+static double filled_cache(double share, int i)
+{
+    (void)i;
+    return share < 0.3 ? 100 * share : 30;
+}
+
+static double slow_cache(double share, int i)
+{
+    (void)i;
+    return 100 * (1 - exp(-3 * share));
+}
+
+static double one_leap(double share, int i)
+{
+    (void)i;
+    return share < 0.8 ? 10 : 60;
+}
+
+static double saw(double share, int i)
+{
+    (void)share;
+    return i % 20;
+}
+
+static double flat(double share, int i)
+{
+    (void)share;
+    (void)i;
+    return 100;
+}
+
+static double falling(double share, int i)
+{
+    (void)i;
+    return 100 - 50 * share;
+}
+
+TAP_TEST(growth_is_a_leak)
+{
+    tap_check(judged(linear, 0));
+    tap_check(judged(linear, 4));
+    tap_check(judged(late_linear, 1));
+    tap_check(judged(in_steps, 0));
+}
+
+TAP_TEST(caches_leaps_and_noise_are_none)
+{
+    tap_check(!judged(filled_cache, 0));
+    tap_check(!judged(filled_cache, 3));
+    tap_check(!judged(slow_cache, 0));
+    tap_check(!judged(slow_cache, 2));
+    tap_check(!judged(one_leap, 1));
+    tap_check(!judged(saw, 0));
+    tap_check(!judged(flat, 0));
+    tap_check(!judged(flat, 20));
+    tap_check(!judged(falling, 1));
+}
+
+TAP_TEST(too_short_a_series_tells_nothing)
+{
+    double held[GSP_MEMLEAK_STRETCHES_MIN - 1];
+    double slope = 0;
+    double z = 0;
+    for (size_t i = 0; i < GSP_COUNT(held); i++)
+        held[i] = (double)i * 1e6;
+    tap_check(!gsp_memleak_judge(held, GSP_COUNT(held), 1, &slope, &z));
+}
+
+/* Time goes on and the file does not outgrow its budget: ticks become rarer. */
+TAP_TEST(the_budget_is_kept)
+{
+    struct scene scene;
+    struct gsp_memtable *table = NULL;
+    struct gsp_memwriter *writer = NULL;
+    int64_t totals[GSP_MEMTOTALS];
+    uint32_t index = 0;
+    int64_t now_ns = 0;
+    const int fd = memfd_create("out", MFD_CLOEXEC);
+    const struct gsp_memwriter_opts opts = {.fd = fd, .budget_bytes = 16384};
+    const struct gsp_memwriter_process about = {4242, 1, gsp_sv_of("python3 train.py")};
+    scene_open(&scene);
+    no_totals(totals);
+    tap_eq_int(gsp_memtable_open(scene.file.folder_fd, &table, NULL), GSP_OK);
+    tap_eq_int(gsp_memtable_take(table, NULL), GSP_OK);
+    tap_eq_int(gsp_memwriter_new(&opts, &writer, NULL), GSP_OK);
+    tap_eq_int(gsp_memwriter_begin(writer, &about, table, &index, NULL), GSP_OK);
+    int ticks = 0;
+    while (now_ns < 100000 * GSP_NS_PER_S) {
+        int64_t pause_ns = gsp_memwriter_pause_ns(writer, now_ns);
+        pause_ns = pause_ns > GSP_NS_PER_S ? pause_ns : GSP_NS_PER_S;
+        ticks++;
+        now_ns += pause_ns;
+        scene_step(&scene, 100);
+        tap_eq_int(gsp_memtable_take(table, NULL), GSP_OK);
+        tap_eq_int(gsp_memwriter_tick(writer, index, now_ns, table, totals, NULL), GSP_OK);
+        tap_eq_int(gsp_memwriter_flush(writer, NULL), GSP_OK);
+    }
+    tap_check(gsp_memwriter_bytes(writer) < 16384);
+    tap_check(gsp_memwriter_bytes(writer) > 8192);
+    tap_check(ticks > 100);
+    gsp_memwriter_free(writer);
+    gsp_memtable_close(table);
+    close(fd);
+    memory_file_close(&scene.file);
+}
+
+TAP_MAIN()
