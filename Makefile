@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all deps-% configure demo test test-quick lint bench install golden format fuzz clean help
+.PHONY: all deps-% configure demo test test-full test-quick lint bench install golden format fuzz clean help
 
 all: configure ## build; leaves build/gsprof
 	@ninja -C $(BUILD)
@@ -27,6 +27,9 @@ demo: deps-bench all ## record the example training script and show where its ti
 
 test: deps-test all ## every test; the last line counts them
 	@$(PYTHON) tools/run_tests.py
+
+test-full: ## every test, and the wheel in every interpreter there is
+	@GSPROF_TEST_FULL=1 $(MAKE) --no-print-directory test
 
 test-quick: all ## unit tests and fuzz corpora of the plain build
 	@$(PYTHON) tools/run_tests.py plain

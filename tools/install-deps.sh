@@ -49,6 +49,8 @@ packages() {
         clang                   cmd:clang
         python3-pytest          py:pytest
         python3-pytest-xdist    py:xdist
+        python3-ipython         py:IPython
+        binutils                cmd:objdump
         python3-requests        py:requests
         python3-numpy           py:numpy
         python3-torch           py:torch

@@ -10,7 +10,6 @@ import time
 from typing import Any, Dict, List, Optional
 
 from . import _boot, _gsprof, _stacks
-from ._follower import find_program
 from ._spec import torch_settings
 
 
@@ -107,19 +106,9 @@ def step(n: Optional[int] = None, batch_size: Optional[int] = None) -> None:
 
 def query(sql: str, *, pid: Optional[int] = None) -> List[Dict[str, Any]]:
     """Rows of this process (or another) as dictionaries, by the gsprof program."""
-    import subprocess
+    # Not before it is needed: subprocess takes longer to import than all the rest.
+    from . import _recorder
 
-    program = find_program()
-    if program is None:
-        raise RuntimeError("the gsprof program is not beside the package and not on PATH")
-    done = subprocess.run(
-        [program, "query", str(pid or os.getpid()), sql, "--format", "json"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr.decode("utf-8", "replace").strip())
-    rows: List[Dict[str, Any]] = json.loads(done.stdout)
+    said = _recorder.run("query", str(pid or os.getpid()), sql, "--format", "json")
+    rows: List[Dict[str, Any]] = json.loads(said)
     return rows

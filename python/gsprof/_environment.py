@@ -57,7 +57,10 @@ def _from_environment() -> None:
         if spec.lower() not in OFF:
             _imports.when_imported("torch", lambda: _boot.start(_environment_settings()))
         return
-    mode = Mode(said, script_names())
+    names = script_names()
+    if names and os.path.basename(names[0]) == "gsprof":
+        return  # the program itself is about to be started
+    mode = Mode(said, names)
     _boot.State.nested = mode.nested
     if not mode.here:
         return

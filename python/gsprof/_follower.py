@@ -15,6 +15,7 @@ def find_program() -> Optional[str]:
     """The gsprof program that belongs to this package."""
     places = [
         os.environ.get("GSPROF_PROGRAM", ""),
+        os.path.join(HERE, "_program", "bin", "gsprof"),
         os.path.join(HERE, "..", "..", "..", "..", "bin", "gsprof"),
         os.path.join(HERE, "..", "..", "src", "cli", "gsprof"),
     ]
@@ -26,7 +27,7 @@ def find_program() -> Optional[str]:
     return None
 
 
-def _must_be_allowed() -> bool:
+def must_be_allowed() -> bool:
     """Whether the kernel lets only ancestors look at this process (Yama)."""
     try:
         with open("/proc/sys/kernel/yama/ptrace_scope", "rb") as file:
@@ -40,7 +41,7 @@ def start() -> None:
     program = find_program()
     if program is None or not os.access("/bin/sh", os.X_OK):
         return
-    if _must_be_allowed():
+    if must_be_allowed():
         _gsprof.allow_tracing(-1)
     actions: List[Tuple[Any, ...]] = [
         (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gsprof program beside this one: run to its end, or recording this process from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from typing import List, Optional, Sequence
+
+from . import _follower, _gsprof
+from .errors import GsprofError, NoSuchFile, TimedOut, from_status
+
+# Nothing that is waited for here takes this long, on whatever machine.
+PATIENCE_S = 60.0
+
+
+def program() -> str:
+    found = _follower.find_program()
+    if found is None:
+        raise NoSuchFile("the gsprof program is not beside the package and not on PATH")
+    return found
+
+
+def _environment() -> "dict[str, str]":
+    """What switches the agent on is for programs, not for the profiler's own."""
+    hidden = ("GSPROF", "GSPROF_TORCH_PROFILING", "LD_PRELOAD")
+    return {key: text for key, text in os.environ.items() if key not in hidden}
+
+
+def _message(said: bytes) -> str:
+    text = said.decode("utf-8", "replace").strip()
+    return text[len("gsprof: ") :] if text.startswith("gsprof: ") else text
+
+
+def run(*args: str) -> bytes:
+    """What the program says on stdout; raises what its exit status stands for."""
+    done = subprocess.run(
+        [program(), *args],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=_environment(),
+        check=False,
+    )
+    if done.returncode != 0:
+        raise from_status(done.returncode, _message(done.stderr))
+    return done.stdout
+
+
+class Recording:
+    """gsprof record of this process, from start() to stop()."""
+
+    def __init__(self, output: str, options: Sequence[str] = ()) -> None:
+        self.output = output
+        self._options = list(options)
+        self._process: "Optional[subprocess.Popen[bytes]]" = None
+        self._pid = 0
+        self._allowed = False
+
+    def start(self) -> None:
+        """Returns when it is being recorded."""
+        command = [program(), "record", "--pid", str(os.getpid()), "-o", self.output]
+        # Only ancestors may look, and this one is a child.
+        self._allowed = _follower.must_be_allowed() and _gsprof.allow_tracing(-1)
+        self._pid = os.getpid()
+        self._process = subprocess.Popen(
+            [*command, *self._options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=_environment(),
+            # An interrupt of the terminal is for the program; the recorder is told by it.
+            start_new_session=True,
+        )
+        assert self._process.stderr is not None
+        said: List[bytes] = []
+        for line in self._process.stderr:
+            said.append(line)
+            if line.startswith(b"Recording"):
+                return
+        raise self._failed(b"".join(said))
+
+    def _failed(self, said: bytes) -> GsprofError:
+        assert self._process is not None
+        status = self._process.wait()
+        self._process = None
+        self._refuse()
+        return from_status(status, _message(said))
+
+    def _refuse(self) -> None:
+        if self._allowed:
+            _gsprof.allow_tracing(0)
+            self._allowed = False
+
+    def stop(self) -> None:
+        """Returns when everything is written.  In a child of fork it does nothing."""
+        process = self._process
+        if process is None or self._pid != os.getpid():
+            return
+        process.send_signal(signal.SIGINT)
+        try:
+            _, said = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            self._process = None
+            raise TimedOut(f"the recorder did not end within {PATIENCE_S:.0f} s") from None
+        finally:
+            self._refuse()
+        self._process = None
+        if process.returncode != 0:
+            raise from_status(process.returncode, _message(said))

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pip calls to make a wheel or a source archive (PEP 517); meson does the building.
+
+Nothing has to be installed for it but what `make` needs, so `pip install .` downloads nothing,
+with and without build isolation.  It builds in the same folder as `make`.
+
+Settings (pip install . --config-settings=NAME=VALUE):
+    build-dir     the folder to build in: build
+    compression   0 to 9: 6
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+Settings = Optional[Mapping[str, Any]]
+
+NAME = "gsprof"
+HEADERS = """\
+Metadata-Version: 2.1
+Name: gsprof
+Version: {version}
+Summary: A profiler for machine-learning jobs: stacks from outside, metrics, PyTorch, SQL
+License: Apache-2.0
+Requires-Python: >=3.8
+Classifier: Development Status :: 4 - Beta
+Classifier: Framework :: IPython
+Classifier: Framework :: Pytest
+Classifier: License :: OSI Approved :: Apache Software License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C
+Classifier: Programming Language :: Python :: 3 :: Only
+Classifier: Programming Language :: Python :: Implementation :: CPython
+Classifier: Topic :: Software Development :: Debuggers
+Classifier: Topic :: System :: Monitoring
+Classifier: Typing :: Typed
+License-File: LICENSE
+Description-Content-Type: text/markdown
+"""
+ENTRY_POINTS = """\
+[console_scripts]
+gsprof = gsprof.__main__:main
+
+[pytest11]
+gsprof = gsprof.pytest_plugin
+"""
+# Whose code is in the wheel beside our own.
+LICENCES = {
+    "LICENSE": "LICENSE",
+    "subprojects/duckdb/LICENSE": "LICENSE.duckdb",
+    "subprojects/yyjson/LICENSE": "LICENSE.yyjson",
+}
+
+# Where the program lies within the package, in the same places relative to each other as after
+# `make install`.
+PROGRAM = "gsprof/_program"
+AGENT = "libgsprof_agent.so"
+EXTENSION = "_gsprof.abi3.so"
+# A wheel is the same whenever it is made.
+ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+def _version() -> str:
+    found = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text(encoding="utf-8"))
+    if not found:
+        raise RuntimeError("meson.build has no version")
+    return found.group(1)
+
+
+def _metadata() -> bytes:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return f"{HEADERS.format(version=_version())}\n{readme}".encode()
+
+
+# ------------------------------------------------------------------------ building
+
+
+def _run(*command: Union[str, Path]) -> str:
+    """A program of the system, in the root.  Isolation as pip does it hides Debian's modules from
+    every Python, that of meson too, so its variables are left out."""
+    env = {key: text for key, text in os.environ.items() if not key.startswith("PYTHON")}
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, check=False)
+    except FileNotFoundError:
+        raise RuntimeError(
+            f"{words[0]} is not here; tools/install-deps.sh names the packages"
+        ) from None
+    said = done.stdout.decode("utf-8", "replace")
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: status {done.returncode}\n{said}")
+    return said
+
+
+def _configure(build: Path) -> None:
+    if (build / "build.ninja").exists():
+        return
+    for script in ("get-yyjson.sh", "get-duckdb.sh"):
+        _run(ROOT / "tools" / script)
+    options = []
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        options.append(f"-Dfree_threaded_python={sys.executable}")
+    _run("meson", "setup", build, *options)
+
+
+def _stage(build: Path, stage: Path) -> Path:
+    """Everything as `make install` would have it, below the folder that is given back."""
+    _configure(build)
+    targets = json.loads(_run("meson", "introspect", build, "--targets"))
+    files = [file for one in targets if one["installed"] for file in one["filename"]]
+    _run("ninja", "-C", build, *(os.path.relpath(file, build.resolve()) for file in files))
+    _run("meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", stage)
+    options = json.loads(_run("meson", "introspect", build, "--buildoptions"))
+    prefix = next(str(one["value"]) for one in options if one["name"] == "prefix")
+    return stage / prefix.lstrip("/")
+
+
+def _strip(path: Path) -> None:
+    """Without debugging information: three quarters of what we compiled is that."""
+    if shutil.which("strip"):
+        _run("strip", "--strip-unneeded", path)
+
+
+# Name in the wheel, where it comes from.
+Member = Tuple[str, Path]
+
+
+def _members(prefix: Path) -> List[Member]:
+    library = prefix / "lib" / "gsprof"
+    package = library / "python" / "gsprof"
+    if not (package / EXTENSION).exists():
+        raise RuntimeError(
+            "no headers of Python were found: install python3-dev, then remove build"
+        )
+    start = f"{PROGRAM}/lib/gsprof/python"
+    found: List[Member] = [
+        ("gsprof.pth", library / "python" / "gsprof.pth"),
+        (f"{PROGRAM}/bin/gsprof", prefix / "bin" / "gsprof"),
+        (f"{start}/start/sitecustomize.py", library / "python" / "start" / "sitecustomize.py"),
+        # What other interpreters are given of this one's folder of packages: gsprof alone.
+        (f"{start}/gsprof/__init__.py", ROOT / "python" / "wheel" / "alone.py"),
+        (f"{start}/gsprof/{AGENT}", package / AGENT),
+    ]
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            found.append((f"gsprof/{path.relative_to(package)}", path))
+    for name, path in found:
+        if path.suffix == ".so" or name.endswith("bin/gsprof"):
+            _strip(path)
+    if (library / "libduckdb.so").exists():
+        found.append((f"{PROGRAM}/lib/gsprof/libduckdb.so", library / "libduckdb.so"))
+    return found
+
+
+def _tag(names: Sequence[str]) -> str:
+    """One extension for 3.8 and later; interpreters without the GIL are named one by one.  The
+    platform is plain linux: the program needs libraries of the system (docs/install.md)."""
+    pythons, abis = ["cp38"], ["abi3"]
+    for name in names:
+        found = re.search(r"_gsprof\.cpython-(\d+)t-", name)
+        if found:
+            pythons.append(f"cp{found.group(1)}")
+            abis.append(f"cp{found.group(1)}t")
+    platform = re.sub(r"[-.]", "_", sysconfig.get_platform())
+    return f"{'.'.join(pythons)}-{'.'.join(abis)}-{platform}"
+
+
+def _expanded(tag: str) -> Iterator[str]:
+    pythons, abis, platform = tag.split("-")
+    for python in pythons.split("."):
+        for abi in abis.split("."):
+            yield f"{python}-{abi}-{platform}"
+
+
+# --------------------------------------------------------------------------- wheel
+
+
+class _Wheel:
+    """A zip archive that keeps its RECORD."""
+
+    def __init__(self, path: Path, compression: int) -> None:
+        method = zipfile.ZIP_DEFLATED if compression else zipfile.ZIP_STORED
+        self._zip = zipfile.ZipFile(path, "w", method, compresslevel=compression)
+        self._record: List[str] = []
+
+    def add(self, name: str, data: bytes, executable: bool = False) -> None:
+        info = zipfile.ZipInfo(name, ZIP_TIME)
+        info.compress_type = self._zip.compression
+        info.external_attr = (stat.S_IFREG | (0o755 if executable else 0o644)) << 16
+        self._zip.writestr(info, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        self._record.append(f"{name},sha256={digest},{len(data)}")
+
+    def close(self, record: str) -> None:
+        self._record.append(f"{record},,")
+        info = zipfile.ZipInfo(record, ZIP_TIME)
+        info.external_attr = (stat.S_IFREG | 0o644) << 16
+        self._zip.writestr(info, "\n".join(self._record) + "\n")
+        self._zip.close()
+
+
+def _setting(settings: Settings, name: str, default: str) -> str:
+    value = (settings or {}).get(name, default)
+    return str(value[-1] if isinstance(value, list) else value)
+
+
+def get_requires_for_build_wheel(config_settings: Settings = None) -> List[str]:
+    return []
+
+
+def get_requires_for_build_sdist(config_settings: Settings = None) -> List[str]:
+    return []
+
+
+def prepare_metadata_for_build_wheel(
+    metadata_directory: str, config_settings: Settings = None
+) -> str:
+    """What pip asks when it only wants to know: without a build."""
+    folder = Path(metadata_directory) / f"{NAME}-{_version()}.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_bytes(_metadata())
+    (folder / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
+    return folder.name
+
+
+def build_wheel(
+    wheel_directory: str,
+    config_settings: Settings = None,
+    metadata_directory: Optional[str] = None,
+) -> str:
+    build = ROOT / _setting(config_settings, "build-dir", "build")
+    compression = int(_setting(config_settings, "compression", "6"))
+    with tempfile.TemporaryDirectory(prefix="gsprof-wheel-") as stage:
+        members = _members(_stage(build, Path(stage)))
+        tag = _tag([name for name, _ in members])
+        version = _version()
+        info = f"{NAME}-{version}.dist-info"
+        name = f"{NAME}-{version}-{tag}.whl"
+        wheel = _Wheel(Path(wheel_directory) / name, compression)
+        for member, path in members:
+            wheel.add(member, path.read_bytes(), os.access(path, os.X_OK))
+        wheel.add(f"{info}/METADATA", _metadata())
+        about = f"Wheel-Version: 1.0\nGenerator: gsprof {version}\nRoot-Is-Purelib: false\n"
+        about += "".join(f"Tag: {one}\n" for one in _expanded(tag))
+        wheel.add(f"{info}/WHEEL", about.encode())
+        wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS.encode())
+        for source, licence in LICENCES.items():
+            if (ROOT / source).exists():
+                wheel.add(f"{info}/{licence}", (ROOT / source).read_bytes())
+        wheel.close(f"{info}/RECORD")
+    return name
+
+
+# --------------------------------------------------------------------------- sdist
+
+
+def _sources() -> List[str]:
+    """What is in the repository; of an unpacked archive, everything that was not made there."""
+    if (ROOT / ".git").exists():
+        listed = _run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        return sorted({name for name in listed.split("\0") if name and (ROOT / name).is_file()})
+    found = []
+    for folder, folders, files in os.walk(ROOT):
+        at = os.path.relpath(folder, ROOT)
+        made = ("yyjson", "duckdb") if at == "subprojects" else ("build",) if at == "." else ()
+        folders[:] = [one for one in folders if one not in (*made, "__pycache__", "node_modules")]
+        found += [os.path.normpath(os.path.join(at, file)) for file in files]
+    return sorted(name for name in found if name != "PKG-INFO")
+
+
+def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+    base = f"{NAME}-{_version()}"
+    made: Dict[str, bytes] = {"PKG-INFO": _metadata()}
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name in [*made, *_sources()]:
+            data = made.get(name)
+            if data is None:
+                data = (ROOT / name).read_bytes()
+            entry = tarfile.TarInfo(f"{base}/{name}")
+            entry.size = len(data)
+            is_program = name not in made and os.access(ROOT / name, os.X_OK)
+            entry.mode = 0o755 if is_program else 0o644
+            tar.addfile(entry, io.BytesIO(data))
+    path = Path(sdist_directory) / f"{base}.tar.gz"
+    path.write_bytes(gzip.compress(archive.getvalue(), mtime=0))
+    return path.name

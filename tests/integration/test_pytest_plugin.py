@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pytest --gsprof: the table, workers of xdist, and that no test ever fails because of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+from support import GSPROF, PATIENCE_S, gsprof, main_python
+
+# <build>/src/cli/gsprof and <build>/python.
+PACKAGE = GSPROF.parent.parent.parent / "python"
+
+pytestmark = pytest.mark.skipif(
+    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
+    reason="this build has no Python extension",
+)
+
+TESTS = """
+import sys, threading, time
+import pytest
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+def test_busy():
+    burn(0.4)
+
+def test_waits():
+    threading.Event().wait(0.3)
+
+@pytest.fixture
+def slow():
+    burn(0.2)
+    yield
+    burn(0.1)
+
+def test_fixture(slow):
+    pass
+
+def test_fails():
+    assert not "a failure of the test's own"
+
+@pytest.mark.gsprof
+def test_marked():
+    burn(0.1)
+
+def test_extension():
+    print("loaded" if "gsprof._gsprof" in sys.modules else "not loaded")
+"""
+
+
+class Ran:
+    """How pytest ended, and what it said."""
+
+    def __init__(self, folder: Path, *args: str, **env: str) -> None:
+        (folder / "test_it.py").write_text(TESTS)
+        whole = {key: text for key, text in os.environ.items() if not key.startswith("PYTEST")}
+        whole.update({"PYTHONPATH": str(PACKAGE), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+        plugin = ["-p", "gsprof.pytest_plugin", "-p", "no:cacheprovider"]
+        done = subprocess.run(
+            [main_python(), "-m", "pytest", *plugin, *args, "test_it.py"],
+            cwd=folder,
+            env={**whole, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        self.status = done.returncode
+        self.said = done.stdout.decode("utf-8", "replace")
+        self.folder = folder
+
+    def rows(self) -> Dict[str, List[str]]:
+        """Lines of the table by test."""
+        found = re.findall(r"^ *([\d.]+) +(\d+%|-)  test_it.py::(\w+) +(.*)$", self.said, re.M)
+        return {name: [wall, cpu, where] for wall, cpu, name, where in found}
+
+
+def test_every_test_has_its_row(tmp_path: Path) -> None:
+    ran = Ran(tmp_path, "--gsprof")
+    assert ran.status == 1 and "1 failed, 5 passed" in ran.said, ran.said
+    rows = ran.rows()
+    assert set(rows) >= {"test_busy", "test_waits", "test_fixture", "test_fails"}, ran.said
+    assert float(rows["test_busy"][0]) >= 0.4 and "burn (test_it.py)" in rows["test_busy"][2]
+    # Setting up and tearing down are the test's own.
+    assert float(rows["test_fixture"][0]) >= 0.3 and "burn" in rows["test_fixture"][2]
+    assert int(rows["test_waits"][1].rstrip("%")) < 50 < int(rows["test_busy"][1].rstrip("%"))
+    assert "wait (threading.py)" in rows["test_waits"][2], rows
+    # The recording is there to be asked, by the command that is told.
+    assert "gsprof report gsprof-pytest/run" in ran.said
+    sql = "SELECT phase, count(*) AS n FROM python.span GROUP BY phase ORDER BY phase"
+    found = json.loads(gsprof("query", tmp_path / "gsprof-pytest/run", sql, "-f", "json").out)
+    assert found == [{"phase": phase, "n": 6} for phase in ("call", "setup", "teardown")]
+
+
+def test_only_what_is_asked_for(tmp_path: Path) -> None:
+    """Without the option: marked tests alone.  Without those: nothing at all."""
+    (tmp_path / "kept" / "run").mkdir(parents=True)
+    ran = Ran(tmp_path, "--gsprof-dir", "kept", "-k", "not fails and not fixture")
+    assert ran.status == 0 and list(ran.rows()) == ["test_marked"], ran.said
+    assert (tmp_path / "kept" / "run-2" / "meta.json").exists(), "what is there is kept"
+    quiet = Ran(tmp_path, "-k", "marker or extension")
+    assert quiet.status == 0 and "gsprof" not in quiet.said, quiet.said
+    assert not (tmp_path / "gsprof-pytest").exists()
+
+
+@pytest.mark.parametrize("fault", ["no program", "no folder", "no rings"])
+def test_trouble_is_told_and_nothing_fails(fault: str, tmp_path: Path) -> None:
+    folder, env = "out", {}
+    if fault == "no program":
+        env = {"GSPROF_PROGRAM": "/bin/false"}
+    elif fault == "no folder":
+        (tmp_path / "out").write_text("a file")
+    else:
+        env = {"XDG_RUNTIME_DIR": "/proc/none", "GSPROF_PROGRAM": "/bin/true"}
+    ran = Ran(tmp_path, f"--gsprof={folder}", "-k", "marked or extension", **env)
+    assert ran.status == 0 and "2 passed" in ran.said, ran.said
+    assert "not everything was profiled" in ran.said
+
+
+def test_workers_of_xdist(tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    ran = Ran(tmp_path, "-p", "xdist.plugin", "--gsprof", "-n", "2", "-k", "not fails")
+    assert ran.status == 0 and "5 passed" in ran.said, ran.said
+    assert {"test_busy", "test_waits", "test_fixture"} <= set(ran.rows()), ran.said
+    recorded = {path.name for path in (tmp_path / "gsprof-pytest").iterdir()}
+    assert recorded == {"gw0", "gw1"}

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel: what is in it, and what it does in fresh virtual environments.
+
+It is made once, of the build under test.  The oldest interpreter, the system's and the newest try
+it; with GSPROF_TEST_FULL=1 all do."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import csv
+import email
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+import pytest
+from conftest import PYTHONS
+from support import GSPROF, PATIENCE_S, ROOT, Python, Target, main_python
+
+# <build>/src/cli/gsprof.
+BUILD = GSPROF.parent.parent.parent
+# Making it waits for a compiler when sources are newer than the build.
+BUILD_S = 600.0
+# Newest that any part may ask for: that of Debian 12 and Ubuntu 22.10.
+GLIBC_MAX = (2, 36)
+
+pytestmark = pytest.mark.skipif(
+    not (BUILD / "python" / "gsprof" / "_gsprof.abi3.so").exists(),
+    reason="this build has no Python extension",
+)
+
+HOOK = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import backend
+print(getattr(backend, sys.argv[2])(sys.argv[3], json.loads(sys.argv[4])))
+"""
+
+
+def run(
+    *argv: object,
+    env: Optional[Mapping[str, str]] = None,
+    timeout_s: float = PATIENCE_S,
+    cwd: Optional[Path] = None,
+) -> str:
+    """What a program says on stdout; it must end well, and say nothing on stderr."""
+    done = subprocess.run(
+        [str(word) for word in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        cwd=cwd,
+        timeout=timeout_s,
+        check=False,
+    )
+    said = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, (argv, said, done.stderr.decode("utf-8", "replace"))
+    return said
+
+
+def call_hook(name: str, folder: Path, root: Path = ROOT) -> Path:
+    """As a frontend does: the hook in a process of its own, in the root of the sources."""
+    settings = json.dumps({"build-dir": str(BUILD), "compression": "0"})
+    backend = root / "python" / "wheel"
+    argv = [main_python(), "-c", HOOK, backend, name, folder, settings]
+    return folder / run(*argv, timeout_s=BUILD_S, cwd=root).split()[-1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return call_hook("build_wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def chosen() -> List[Python]:
+    pythons = [python for python in PYTHONS if "t-" not in python.label]
+    if os.environ.get("GSPROF_TEST_FULL"):
+        return pythons
+    system = [python for python in pythons if python.path == main_python()]
+    # The newest that is released: a beta is for those who ask for all.
+    released = [python for python in pythons if python.version < (3, 15)]
+    return list(dict.fromkeys([*released[:1], *system, *released[-1:]]))
+
+
+# ------------------------------------------------------------------------- content
+
+
+def test_record_names_every_file_with_its_sum(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        record = next(name for name in names if name.endswith(".dist-info/RECORD"))
+        rows = list(csv.reader(io.StringIO(archive.read(record).decode())))
+        assert sorted(row[0] for row in rows) == sorted(names)
+        for name, digest, size in rows:
+            if name == record:
+                assert (digest, size) == ("", "")
+                continue
+            data = archive.read(name)
+            kind, _, text = digest.partition("=")
+            found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
+            assert (kind, text, int(size)) == ("sha256", found.decode(), len(data)), name
+
+
+def test_metadata_and_tags(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        info = next(n for n in archive.namelist() if n.endswith("/METADATA")).rpartition("/")[0]
+        about = email.message_from_bytes(archive.read(f"{info}/METADATA"))
+        tags = email.message_from_bytes(archive.read(f"{info}/WHEEL")).get_all("Tag") or []
+        entries = archive.read(f"{info}/entry_points.txt").decode()
+        names = archive.namelist()
+        program = archive.getinfo("gsprof/_program/bin/gsprof")
+    assert about["Name"] == "gsprof" and about["Requires-Python"] == ">=3.8"
+    version = run(GSPROF, "--version").split()[-1]
+    assert about["Version"] == version and info == f"gsprof-{version}.dist-info"
+    assert "cp38-abi3-linux_" in tags[0], tags
+    assert "-".join(wheel.stem.split("-")[2:]).startswith("cp38")
+    assert "gsprof = gsprof.__main__:main" in entries
+    assert program.external_attr >> 16 & 0o111, "the program can be run"
+    assert {f"{info}/LICENSE", "gsprof.pth", "gsprof/py.typed"} <= set(names)
+    if "gsprof/_program/lib/gsprof/libduckdb.so" in names:
+        assert f"{info}/LICENSE.duckdb" in names
+    sources = {p.name for p in (ROOT / "python" / "gsprof").rglob("*.py*") if p.suffix != ".pyc"}
+    assert sources <= {name.rpartition("/")[2] for name in names}, "one is not in a meson.build"
+
+
+def glibc_of(path: Path) -> Tuple[int, ...]:
+    """The newest version of the C library that a file asks for."""
+    said = run("objdump", "-T", path)
+    found = {tuple(map(int, text.split("."))) for text in re.findall(r"GLIBC_([0-9.]+)", said)}
+    return max(found)
+
+
+def test_needed_versions_of_the_c_library(wheel: Path, tmp_path: Path) -> None:
+    """The documentation says which systems the wheel is for."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = [n for n in archive.namelist() if n.endswith(".so") or n.endswith("bin/gsprof")]
+        for name in names:
+            path = Path(archive.extract(name, tmp_path))
+            assert glibc_of(path) <= GLIBC_MAX, (name, glibc_of(path))
+            needed = re.findall(r"NEEDED +(\S+)", run("objdump", "-p", path))
+            # What is loaded into other programs must not bring libraries of its own.
+            if "bin/gsprof" not in name and "duckdb" not in name:
+                assert {one.partition(".so")[0] for one in needed} <= {
+                    "libc",
+                    "libm",
+                    "ld-linux-x86-64",
+                    "ld-linux-aarch64",
+                    "libgsprof_agent",
+                }, (name, needed)
+
+
+def test_archive_of_sources(tmp_path: Path) -> None:
+    """Complete, reproducible, and itself a tree of which an archive can be made."""
+    first = call_hook("build_sdist", tmp_path)
+    with tarfile.open(first) as archive:
+        names = archive.getnames()
+        base = names[0].partition("/")[0]
+        archive.extractall(tmp_path)
+    assert f"{base}/PKG-INFO" in names and f"{base}/src/cli/main.c" in names
+    made = (f"{base}/build/", f"{base}/subprojects/duckdb/", f"{base}/.git/")
+    assert not [name for name in names if name.startswith(made)]
+    (tmp_path / "again").mkdir()
+    second = call_hook("build_sdist", tmp_path / "again", tmp_path / base)
+    assert second.read_bytes() == first.read_bytes()
+
+
+# --------------------------------------------------------------------- installed
+
+
+def pip_for(python: Python) -> str:
+    """An interpreter whose pip runs under that one too: pips of before 3.12 do not under it."""
+    hosts = [main_python()]
+    if python.version >= (3, 12):
+        hosts = [one.path for one in reversed(PYTHONS) if one.version >= (3, 12)]
+    for host in hosts:
+        if subprocess.run([host, "-c", "import pip"], stderr=subprocess.DEVNULL).returncode == 0:
+            return host
+    pytest.skip(f"no pip for {python} here")
+
+
+class Env:
+    """A virtual environment without pip; another interpreter's installs into it."""
+
+    def __init__(self, python: Python, folder: Path) -> None:
+        self.folder = folder
+        self.host = pip_for(python)
+        run(python.path, "-m", "venv", "--without-pip", folder)
+        self.python = folder / "bin" / "python3"
+        hidden = ("PYTHON", "GSPROF", "PIP_")
+        self.env = {key: text for key, text in os.environ.items() if not key.startswith(hidden)}
+        self.env["XDG_RUNTIME_DIR"] = str(folder / "rt")
+        (folder / "rt").mkdir(mode=0o700)
+
+    def pip(self, *args: object) -> None:
+        quiet = ["--no-input", "--disable-pip-version-check", "-q"]
+        run(self.host, "-m", "pip", "--python", self.python, *quiet, *args, env=self.env)
+
+    def say(self, code: str, *args: object, **env: str) -> str:
+        return run(self.python, *args, "-c", code, env={**self.env, **env}, cwd=self.folder)
+
+    def program(self, *args: object, **env: str) -> str:
+        argv = [self.folder / "bin" / "gsprof", *args]
+        return run(*argv, env={**self.env, **env}, cwd=self.folder)
+
+    def files(self) -> Dict[str, int]:
+        return {
+            str(path.relative_to(self.folder)): path.stat().st_size
+            for path in self.folder.rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts and "rt" not in path.parts
+        }
+
+
+TELL = (
+    "import sys; m = sys.modules.get('gsprof._gsprof'); "
+    "print('on' if m and m.is_on() else 'loaded' if m else 'off')"
+)
+
+SMOKE = """
+from gsprof.measure import PerformanceProfiler
+from gsprof.profiler import CUDATimer, MetricsCollector
+profiler = PerformanceProfiler(track_gpu=False)
+with profiler.profile("sum"):
+    sum(range(1000))
+assert profiler.get_metrics("sum").timing.wall_time_s > 0
+collector = MetricsCollector()
+with collector.measure_time("step"):
+    pass
+collector.record("loss", 0.5)
+assert "step" in str(collector.generate_report())
+with CUDATimer().measure("x"):
+    pass
+import gsprof
+assert gsprof.enable()
+with gsprof.span("asked"):
+    pass
+assert gsprof.query("SELECT name FROM python.span") == [{"name": "asked"}]
+print("fine")
+"""
+
+WORK = """
+import time
+def work():
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        sum(range(1000))
+work()
+"""
+
+
+@pytest.mark.parametrize("interpreter", [pytest.param(one, id=str(one)) for one in chosen()])
+def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path) -> None:
+    """Installed, used in every way, and gone without a trace."""
+    env = Env(interpreter, tmp_path / "env")
+    before = env.files()
+    env.pip("install", "--no-index", "--no-compile", wheel)
+    version = env.program("--version")
+    assert version == run(GSPROF, "--version")
+    assert run(env.python, "-m", "gsprof", "--version", env=env.env) == version
+    # Nothing is imported unless it is asked for; the program itself is no program to profile.
+    assert env.say(TELL) == "off\n"
+    assert env.say(TELL, GSPROF="1", GSPROF_FOLLOW="off") == "on\n"
+    assert env.program("--version", GSPROF="1") == version
+    assert not [p for p in (env.folder / "rt").rglob("*") if p.name == "control" and "=" in p.name]
+    assert env.say(SMOKE, GSPROF_FOLLOW="off") == "fine\n"
+    script = env.folder / "work.py"
+    script.write_text(WORK)
+    env.program("record", "-q", "-o", "work.folded", "--", env.python, script)
+    assert "work" in (env.folder / "work.folded").read_text()
+    (env.folder / "work.folded").unlink()
+    script.unlink()
+    env.pip("uninstall", "-y", "gsprof")
+    assert env.files() == before, "something is left"
+
+
+OTHERS = """
+import sys
+assert not any(folder.endswith("site-packages") and "own-env" in folder for folder in sys.path)
+try:
+    import gsprof_neighbour
+except ImportError:
+    pass
+else:
+    raise AssertionError("packages of another environment")
+import gsprof
+assert gsprof.is_enabled() and "own-env" in gsprof.__file__, gsprof.__file__
+with gsprof.span("inside"):
+    pass
+from gsprof import measure
+"""
+
+
+def test_run_hands_over_the_package_alone(wheel: Path, tmp_path: Path) -> None:
+    """The program of one environment, a program of another: it gets gsprof and nothing else."""
+    system = next(python for python in chosen() if python.path == main_python())
+    env = Env(system, tmp_path / "own-env")
+    env.pip("install", "--no-index", "--no-compile", wheel)
+    site = env.say("import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    (Path(site) / "gsprof_neighbour.py").write_text("")
+    script = tmp_path / "other.py"
+    script.write_text(OTHERS)
+    out = tmp_path / "run"
+    env.program("run", "-q", "-o", out, "--", main_python(), script)
+    found = env.program("query", out, "SELECT name FROM python.span", "-f", "json")
+    assert json.loads(found) == [{"name": "inside"}]
+    # The same for a program that runs already.
+    waits = "import json, os, sys; print(json.dumps({'pid': os.getpid()}), flush=True); input()"
+    target = Target([main_python(), "-c", waits], env.env)
+    try:
+        env.program("inject", target.pid)
+        tell = "__import__('gsprof').__file__, [f for f in sys.path if f.endswith('site-packages')]"
+        file, folders = ast.literal_eval(env.program("eval", "--yes", target.pid, tell))
+    finally:
+        target.end()
+    assert "own-env" in file and not [one for one in folders if "own-env" in one]
+
+
+# ------------------------------------------------------------------------ by pip
+
+
+@pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="set GSPROF_TEST_FULL=1")
+@pytest.mark.parametrize("isolation", ["--build-isolation", "--no-build-isolation"])
+def test_pip_builds_it(isolation: str, tmp_path: Path) -> None:
+    """pip install . without an index, in the folder that `make` builds in."""
+    run(sys.executable, "-m", "venv", tmp_path / "env", timeout_s=BUILD_S)
+    pip: Sequence[object] = [tmp_path / "env" / "bin" / "python3", "-m", "pip", "install"]
+    settings = f"--config-settings=build-dir={BUILD}"
+    flags = [] if isolation == "--build-isolation" else [isolation]
+    run(*pip, "-q", "--no-index", *flags, settings, ROOT, timeout_s=BUILD_S)
+    assert run(tmp_path / "env" / "bin" / "gsprof", "--version") == run(GSPROF, "--version")
