@@ -5,6 +5,8 @@
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/report_process.h"
+#include "digest/digest.h"
+#include "digest/write.h"
 #include "report/report.h"
 
 #define ROWS_DEFAULT 20U
@@ -13,6 +15,8 @@ struct report_opts {
     const char *input;
     const char *from;
     const char *output;
+    const char *format;
+    const char *table;
     const char *sort;
     int64_t top;
     double min_pct;
@@ -31,8 +35,50 @@ static const char *sort_choice(size_t i)
     return i < GSP_COUNT(values) ? values[i] : NULL;
 }
 
+/* Formats by name, and the extensions that name them. */
+static const struct {
+    const char *name;
+    enum gsp_digest_format format;
+    const char *extensions[2];
+} FORMATS[] = {
+    {"html", GSP_DIGEST_HTML, {".html", ".htm"}}, {"json", GSP_DIGEST_JSON, {".json", NULL}},
+    {"csv", GSP_DIGEST_CSV, {".csv", NULL}},      {"md", GSP_DIGEST_MARKDOWN, {".md", NULL}},
+    {"text", GSP_DIGEST_TEXT, {".txt", ".text"}},
+};
+
+static const char *format_choice(size_t i)
+{
+    return i < GSP_COUNT(FORMATS) ? FORMATS[i].name : NULL;
+}
+
+static const char *const TABLES[] = {[GSP_DIGEST_FUNCTIONS] = "functions",
+                                     [GSP_DIGEST_MODULES] = "modules",
+                                     [GSP_DIGEST_STEPS] = "steps",
+                                     [GSP_DIGEST_METRICS] = "metrics",
+                                     [GSP_DIGEST_SPANS] = "spans"};
+
+static const char *table_choice(size_t i)
+{
+    return i < GSP_COUNT(TABLES) ? TABLES[i] : NULL;
+}
+
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_INPUT(struct report_opts),
+    {.name = "format",
+     .letter = 'f',
+     .kind = GSP_OPT_CHOICE,
+     .offset = offsetof(struct report_opts, format),
+     .arg = "NAME",
+     .help = "html: one page for a browser, json: the same as a document, csv: one table, md, "
+             "text. Default: what the extension of --output says, else text.",
+     .choice = format_choice},
+    {.name = "table",
+     .kind = GSP_OPT_CHOICE,
+     .offset = offsetof(struct report_opts, table),
+     .arg = "NAME",
+     .fallback = "functions",
+     .help = "The table of csv: functions, modules, steps, metrics or spans.",
+     .choice = table_choice},
     GSP_OPT_FROM(struct report_opts),
     {.name = "top",
      .kind = GSP_OPT_INT,
@@ -63,7 +109,7 @@ static const struct gsp_opt OPTS[] = {
     {.name = "json",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, json),
-     .help = "For programs: summary, table and tree."},
+     .help = "For programs: summary, table and tree of the stacks alone."},
     {.name = "csv",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, csv),
@@ -84,10 +130,12 @@ static const struct gsp_opt OPTS[] = {
 };
 
 static const struct gsp_example EXAMPLES[] = {
+    {"gsprof report gsprof-runs/train -o report.html", "A run as a page: open it in a browser"},
     {"gsprof report profile.gsp", "The functions that took the most time"},
     {"gsprof report profile.json --sort total --top 50", "With what they called, fifty rows"},
     {"gsprof report profile.gsp --tree --min-percent 5", "The call tree, branches above 5 %"},
     {"gsprof report profile.gsp --lines", "The lines that took the most time"},
+    {"gsprof report gsprof-runs/train -f csv --table modules", "One table for a spreadsheet"},
     {"gsprof report 4242", "What a process does, or did before it ended"},
     {"gsprof report profile.gsp --json -o report.json", "For a program to read"},
 };
@@ -122,46 +170,162 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
                       : gsp_report_top(profile, &view, &report, out, err);
 }
 
+/* Options that ask for the stacks alone, as they have always been. */
+static bool is_of_stacks(const struct report_opts *opts)
+{
+    const struct gsp_view *view = &opts->view;
+    return opts->json || opts->csv || opts->markdown || opts->tree || opts->lines ||
+           view->threads || view->by_function || view->no_lines || view->full_filenames;
+}
+
+/* By name, else by the extension of the output, else text. */
+static enum gsp_digest_format format_of(const struct report_opts *opts)
+{
+    for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
+        if (opts->format && strcmp(opts->format, FORMATS[i].name) == 0)
+            return FORMATS[i].format;
+        for (size_t k = 0; !opts->format && opts->output && k < 2; k++) {
+            const char *extension = FORMATS[i].extensions[k];
+            if (extension && gsp_sv_ends(gsp_sv_of(opts->output), extension))
+                return FORMATS[i].format;
+        }
+    }
+    return GSP_DIGEST_TEXT;
+}
+
+static enum gsp_digest_table table_of(const struct report_opts *opts)
+{
+    size_t i = 0;
+    while (i + 1 < GSP_COUNT(TABLES) && strcmp(opts->table, TABLES[i]) != 0)
+        i++;
+    return (enum gsp_digest_table)i;
+}
+
+/* A profile's table of functions has its own options: --sort, --lines, --threads, ... */
+static int write_stacks(const struct report_opts *opts, const char *input,
+                        enum gsp_digest_format format, struct gsp_err *err)
+{
+    gsp_auto_buf text = {0};
+    struct gsp_profile *profile = NULL;
+    struct report_opts as = *opts;
+    as.csv = opts->csv || (!is_of_stacks(opts) && format == GSP_DIGEST_CSV);
+    as.markdown = opts->markdown || (!is_of_stacks(opts) && format == GSP_DIGEST_MARKDOWN);
+    int rc = gsp_cli_load(input, opts->from, false, &profile, err);
+    if (rc == GSP_OK)
+        rc = put_report(&as, profile, &text, err);
+    if (rc == GSP_OK)
+        rc = gsp_cli_put_text(opts->output, opts->force, &text, err);
+    gsp_profile_free(profile);
+    return rc;
+}
+
+static int write_digest(const struct report_opts *opts, const struct gsp_digest *digest,
+                        const char *input, enum gsp_digest_format format, struct gsp_err *err)
+{
+    struct gsp_term term;
+    gsp_auto_buf text = {0};
+    gsp_term_init(&term, STDOUT_FILENO, "never");
+    const struct gsp_digest_write how = {.table = table_of(opts),
+                                         .name = input,
+                                         .limit = (size_t)opts->top,
+                                         .width =
+                                             opts->output ? GSP_REPORT_WIDTH_DEFAULT : term.width};
+    const int rc = gsp_digest_write(digest, format, &how, &text, err);
+    return rc == GSP_OK ? gsp_cli_put_text(opts->output, opts->force, &text, err) : rc;
+}
+
+static int write_path(const struct report_opts *opts, const char *input, struct gsp_err *err)
+{
+    const struct gsp_digest_opts how = {.from = opts->from, .lines = opts->lines};
+    const enum gsp_digest_format format = format_of(opts);
+    struct gsp_digest *digest = NULL;
+    int rc = opts->output ? gsp_cli_check_output(opts->output, opts->force, err) : GSP_OK;
+    if (rc < 0)
+        return rc;
+    const bool is_profile = opts->from || gsp_digest_kind_of(input) == GSP_DIGEST_PROFILE;
+    const bool is_table = format != GSP_DIGEST_HTML && format != GSP_DIGEST_JSON &&
+                          table_of(opts) == GSP_DIGEST_FUNCTIONS;
+    if ((is_of_stacks(opts) && !opts->format) || (is_profile && is_table))
+        return write_stacks(opts, input, format, err);
+    rc = gsp_digest_open_path(input, &how, &digest, err);
+    if (rc == GSP_OK)
+        rc = write_digest(opts, digest, input, format, err);
+    gsp_digest_free(digest);
+    return rc;
+}
+
+static void tell_written(const struct gsp_parsed *parsed, const struct report_opts *opts)
+{
+    struct gsp_term term;
+    if (parsed->globals.quiet || !opts->output || strcmp(opts->output, "-") == 0 ||
+        format_of(opts) != GSP_DIGEST_HTML)
+        return;
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_term_line(&term, "Wrote %s. Open it in a browser:", opts->output);
+    gsp_term_line(&term, "    xdg-open %s", opts->output);
+}
+
+static int report_process(const struct gsp_parsed *parsed, const char *word)
+{
+    const struct report_opts *opts = parsed->opts;
+    struct gsp_digest *digest = NULL;
+    struct gsp_err err = {0};
+    if (opts->csv || opts->markdown || opts->tree)
+        return gsp_cli_misuse(parsed, "the report of a process is text or --json, or a --format");
+    if (opts->json || (!opts->format && !opts->output))
+        return gsp_report_process(parsed, word, opts->json);
+    int rc = opts->output ? gsp_cli_check_output(opts->output, opts->force, &err) : GSP_OK;
+    if (rc == GSP_OK) {
+        const int status = gsp_report_process_digest(parsed, word, &digest);
+        if (status != 0)
+            return status;
+        rc = write_digest(opts, digest, word, format_of(opts), &err);
+    }
+    gsp_digest_free(digest);
+    if (rc < 0)
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
+    tell_written(parsed, opts);
+    return 0;
+}
+
 static int run(const struct gsp_parsed *parsed)
 {
     const struct report_opts *opts = parsed->opts;
     const char *input = opts->input ? opts->input : parsed->args[0];
     if (!input)
-        return gsp_cli_misuse(parsed, "report needs a profile to read, or a process: FILE or PID");
+        return gsp_cli_misuse(parsed, "report needs something to read: a run, a session, a "
+                                      "profile or a process");
     if (opts->json + opts->csv + opts->markdown > 1)
         return gsp_cli_misuse(parsed, "--json, --csv and --markdown exclude each other");
+    if (opts->format && (opts->json || opts->csv || opts->markdown || opts->tree))
+        return gsp_cli_misuse(parsed, "--format excludes --json, --csv, --markdown and --tree");
     if (opts->tree && (opts->csv || opts->markdown))
         return gsp_cli_misuse(parsed, "--tree is text or --json");
-    if (!opts->input && !opts->from && gsp_report_is_process(input)) {
-        if (opts->csv || opts->markdown || opts->tree || opts->output)
-            return gsp_cli_misuse(parsed, "the report of a process is text or --json, to stdout");
-        return gsp_report_process(parsed, input, opts->json);
-    }
-    gsp_auto_buf text = {0};
+    if (format_of(opts) == GSP_DIGEST_HTML && !opts->output && isatty(STDOUT_FILENO))
+        return gsp_cli_misuse(parsed, "a page goes to a file: -o report.html");
+    if (!opts->input && !opts->from && gsp_report_is_process(input))
+        return report_process(parsed, input);
     struct gsp_err err = {0};
-    struct gsp_profile *profile = NULL;
-    int rc = opts->output ? gsp_cli_check_output(opts->output, opts->force, &err) : GSP_OK;
-    if (rc == GSP_OK)
-        rc = gsp_cli_load(input, opts->from, false, &profile, &err);
-    if (rc == GSP_OK)
-        rc = put_report(opts, profile, &text, &err);
-    if (rc == GSP_OK)
-        rc = gsp_cli_put_text(opts->output, opts->force, &text, &err);
-    gsp_profile_free(profile);
+    const int rc = write_path(opts, input, &err);
     if (rc < 0) {
         bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
         return gsp_cli_fail(
             parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : input}, &err);
     }
+    tell_written(parsed, opts);
     return 0;
 }
 
 const struct gsp_command gsp_cmd_report = {
     .name = "report",
-    .summary = "Show where a profile's time went, or what a process did",
-    .synopsis = "FILE | PID [OPTIONS]",
-    .about = "Reads a profile in any readable format. \"own\" is what a function did itself, "
-             "\"total\" includes what it called. Losses are told in the summary.\n"
+    .summary = "Show where the time of a run, profile or process went",
+    .synopsis = "RUN | SESSION | PROFILE | PID [OPTIONS]",
+    .about = "Reads the folder of a run, the file of a session, or a profile in any readable "
+             "format, and tells where the time went, how memory and the GPU did, which steps and "
+             "modules were slow, and what is missing. -o report.html is one page that opens "
+             "without a network; docs/formats/report.md is what -f json has.\n"
+             "In a table of functions \"own\" is what a function did itself, \"total\" includes "
+             "what it called. Losses are told in the summary.\n"
              "Of a process, live or ended, it tells what its tables have: how it ended, its last "
              "step, the slow modules, the last spans, memory and CPU, and the last stacks of its "
              "threads.",

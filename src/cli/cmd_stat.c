@@ -45,18 +45,6 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof stat epoch.json --json", "For a program to read"},
 };
 
-static int64_t read_fd(void *ctx, char *out, size_t n, struct gsp_err *err)
-{
-    const int *fd = ctx;
-    ssize_t got = 0;
-    do {
-        got = read(*fd, out, n);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return gsp_err_set(err, GSP_E_IO, errno, "cannot read: %s", strerror(errno));
-    return got;
-}
-
 static int open_file(const char *path, struct gsp_err *err)
 {
     int fd = strcmp(path, "-") == 0 ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)
@@ -79,12 +67,12 @@ static int load(const char *path, struct gsp_plot *plot, struct gsp_session_data
     bool can_seek = lseek(fd, 0, SEEK_SET) == 0;
     struct gsp_session_want want = {.values = plot || !can_seek, .ctx = plot};
     want.bins = plot ? gsp_plot_wants : NULL;
-    int rc = gsp_session_read(read_fd, &fd, &want, out, err);
+    int rc = gsp_session_read(gsp_scan_read_fd, &fd, &want, out, err);
     if (rc < 0 || want.values || (*out)->row_count || !(*out)->frames || lseek(fd, 0, SEEK_SET))
         return rc;
     gsp_session_data_free(*out);
     want.values = true;
-    return gsp_session_read(read_fd, &fd, &want, out, err);
+    return gsp_session_read(gsp_scan_read_fd, &fd, &want, out, err);
 }
 
 static int put_json(const struct gsp_session_data *data, const char *metrics, struct gsp_err *err)

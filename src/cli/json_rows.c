@@ -191,21 +191,6 @@ static int read_row(struct json_rows *made, struct gsp_scan *scan, struct gsp_er
     return rc;
 }
 
-struct memory {
-    struct gsp_sv rest;
-};
-
-static int64_t read_memory(void *ctx, char *out, size_t n, struct gsp_err *err)
-{
-    struct memory *memory = ctx;
-    (void)err;
-    n = n < memory->rest.len ? n : memory->rest.len;
-    if (n)
-        memcpy(out, memory->rest.p, n);
-    memory->rest = (struct gsp_sv){memory->rest.p + n, memory->rest.len - n};
-    return (int64_t)n;
-}
-
 static int read_all(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
 {
     int rc = gsp_scan_next(scan, err);
@@ -305,14 +290,13 @@ static int settle(struct json_rows *made, struct gsp_err *err)
 int gsp_json_rows_new(struct gsp_sv text, struct gsp_rows **out, struct gsp_err *err)
 {
     static const struct gsp_rows_ops OPS = {next_batch, free_rows};
-    struct memory memory = {text};
     struct gsp_scan scan = {0};
     *out = NULL;
     struct json_rows *made = calloc(1, sizeof(*made));
     if (!made)
         return no_memory(err);
     made->rows.ops = &OPS;
-    int rc = gsp_scan_open(&scan, read_memory, &memory, err);
+    int rc = gsp_scan_open(&scan, gsp_scan_read_text, &text, err);
     if (rc == GSP_OK)
         rc = read_all(made, &scan, err);
     gsp_scan_close(&scan);

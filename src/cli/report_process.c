@@ -358,3 +358,23 @@ int gsp_report_process(const struct gsp_parsed *parsed, const char *word, bool j
     gsp_asker_close(&report.asker);
     return status;
 }
+
+int gsp_report_process_digest(const struct gsp_parsed *parsed, const char *word,
+                              struct gsp_digest **out)
+{
+    const struct gsp_store_options options = {0};
+    struct gsp_asker asker = {.parsed = parsed};
+    struct gsp_err err = {0};
+    char name[64];
+    *out = NULL;
+    int status = gsp_asker_open(&asker, word, &options, NULL);
+    if (status == 0) {
+        snprintf(name, sizeof(name), "process %d", (int)asker.endpoint.pid);
+        const int rc = gsp_digest_open_store(asker.store, NULL, name, NULL, out, &err);
+        if (rc < 0)
+            status =
+                gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = asker.endpoint.pid}, &err);
+    }
+    gsp_asker_close(&asker);
+    return status;
+}

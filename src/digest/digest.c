@@ -67,17 +67,17 @@ void *gsp_digest__more(struct gsp_digest *digest, void *array, size_t count, siz
     return more;
 }
 
-void gsp_digest__fact(struct gsp_digest *digest, const char *name, struct gsp_sv value)
+void gsp_digest__fact(struct gsp_digest *digest, struct gsp_sv name, struct gsp_sv value)
 {
     struct gsp_digest_fact *more =
         gsp_digest__more(digest, digest->facts, digest->fact_count, sizeof(*digest->facts));
     if (!more)
         return;
     digest->facts = more;
-    more[digest->fact_count++] = (struct gsp_digest_fact){gsp_sv_of(name), value};
+    more[digest->fact_count++] = (struct gsp_digest_fact){name, value};
 }
 
-void gsp_digest__loss(struct gsp_digest *digest, const char *what, struct gsp_sv why,
+void gsp_digest__loss(struct gsp_digest *digest, struct gsp_sv what, struct gsp_sv why,
                       uint64_t count)
 {
     if (count == 0)
@@ -87,7 +87,7 @@ void gsp_digest__loss(struct gsp_digest *digest, const char *what, struct gsp_sv
     if (!more)
         return;
     digest->losses = more;
-    more[digest->loss_count++] = (struct gsp_digest_loss){gsp_sv_of(what), why, count};
+    more[digest->loss_count++] = (struct gsp_digest_loss){what, why, count};
 }
 
 struct gsp_digest_chart *gsp_digest__chart(struct gsp_digest *digest, struct gsp_sv id)
@@ -153,13 +153,18 @@ void gsp_digest__series_stats(struct gsp_digest_series *series)
     series->stats = stats;
 }
 
+void gsp_digest__series_free(struct gsp_digest_series *series)
+{
+    free(series->t);
+    free(series->v);
+    *series = (struct gsp_digest_series){0};
+}
+
 static void free_charts(struct gsp_digest *digest)
 {
     for (size_t i = 0; i < digest->chart_count; i++) {
-        for (size_t k = 0; k < digest->charts[i].series_count; k++) {
-            free(digest->charts[i].series[k].t);
-            free(digest->charts[i].series[k].v);
-        }
+        for (size_t k = 0; k < digest->charts[i].series_count; k++)
+            gsp_digest__series_free(&digest->charts[i].series[k]);
         free(digest->charts[i].series);
     }
     free(digest->charts);

@@ -194,6 +194,7 @@ struct gsp_digest {
     enum gsp_digest_kind kind;
     struct gsp_sv title;
     struct gsp_sv name;    /* of the run or the file */
+    struct gsp_sv path;    /* where it is, as it was given; "" when it is nowhere */
     struct gsp_sv host;    /* "" when not known */
     struct gsp_sv command; /* "" when not known */
     int64_t start_ns;      /* CLOCK_REALTIME; 0 when not known */
@@ -233,7 +234,10 @@ struct gsp_digest_opts {
     const char *engine; /* the SQL engine's file; NULL: looked for */
 };
 
-/* Reads whatever the path is.  On success *out is the caller's, who frees it with
+/* What a path is, by a look at it: a folder is a run. */
+enum gsp_digest_kind gsp_digest_kind_of(const char *path);
+
+/* Reads whatever the path is; "-" is stdin.  On success *out is the caller's, who frees it with
  * gsp_digest_free(); on failure it is NULL.  opts may be NULL.  Fails with NOFILE (also a folder
  * that has no recording), FORMAT, EMPTY (nothing at all is in it), NOTSUP, LIMIT, NOMEM or IO. */
 GSP_MUST_CHECK int gsp_digest_open_path(const char *path, const struct gsp_digest_opts *opts,

@@ -22,13 +22,15 @@ struct gsp_sv gsp_digest__printf(struct gsp_digest *digest, const char *fmt, ...
  * memory; the old array is as it was then.  The array must have grown by this function alone. */
 void *gsp_digest__more(struct gsp_digest *digest, void *array, size_t count, size_t size);
 
-/* Adds a row.  name and what are kept, not copied. */
-void gsp_digest__fact(struct gsp_digest *digest, const char *name, struct gsp_sv value);
-void gsp_digest__loss(struct gsp_digest *digest, const char *what, struct gsp_sv why,
+/* Adds a row.  Texts are not copied.  A loss of 0 is none. */
+void gsp_digest__fact(struct gsp_digest *digest, struct gsp_sv name, struct gsp_sv value);
+void gsp_digest__loss(struct gsp_digest *digest, struct gsp_sv what, struct gsp_sv why,
                       uint64_t count);
 
 /* A chart, with no line yet; NULL when there is no memory.  Borrowed until the next one. */
 struct gsp_digest_chart *gsp_digest__chart(struct gsp_digest *digest, struct gsp_sv id);
+/* Title, unit and help of a chart whose id every report has. */
+void gsp_digest__chart_about(struct gsp_digest_chart *chart);
 /* A line of it; NULL when there is no memory.  Borrowed until the next one. */
 struct gsp_digest_series *gsp_digest__series(struct gsp_digest *digest,
                                              struct gsp_digest_chart *chart, struct gsp_sv name);
@@ -37,6 +39,7 @@ void gsp_digest__point(struct gsp_digest *digest, struct gsp_digest_series *seri
                        double v);
 /* Statistics of the points. */
 void gsp_digest__series_stats(struct gsp_digest_series *series);
+void gsp_digest__series_free(struct gsp_digest_series *series); /* its points */
 
 /* The parts: each fills its own members. */
 /* Stacks, threads and functions of digest->profile; times are moved to start_ns. */

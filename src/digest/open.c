@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "base/time.h"
 #include "digest/digest_internal.h"
+#include "digest/run.h"
 #include "digest/verdict.h"
 #include "export/format.h"
+#include "export/json_scan.h"
 #include "model/words.h"
+#include "store/profile_read.h"
+#include "store/run.h"
 
 static int no_memory(struct gsp_err *err)
 {
@@ -27,6 +34,7 @@ static int new_digest(enum gsp_digest_kind kind, const char *name, struct gsp_di
     while (text.len > 1 && text.p[text.len - 1] == '/')
         text.len--;
     digest->kind = kind;
+    digest->path = gsp_digest__keep(digest, gsp_sv_of(name ? name : ""));
     digest->name = gsp_digest__keep(digest, gsp_sv_basename(text));
     digest->title = digest->name;
     digest->duration_s = NAN;
@@ -54,17 +62,20 @@ static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, st
 static void add_losses(struct gsp_digest *digest, const struct gsp_profile_meta *meta)
 {
     const struct gsp_losses *losses = &meta->losses;
-    gsp_digest__loss(digest, "samples", gsp_sv_of("the stack changed while it was read"),
+    gsp_digest__loss(digest, gsp_sv_of("samples"), gsp_sv_of("the stack changed while it was read"),
                      losses->torn);
-    gsp_digest__loss(digest, "samples", gsp_sv_of("the sampler came too late"), losses->late);
-    gsp_digest__loss(digest, "samples", gsp_sv_of("memory could not be read"), losses->failed);
-    gsp_digest__loss(digest, "processes", gsp_sv_of("they ended under the sampler's hands"),
-                     losses->gone);
-    gsp_digest__loss(digest, "processes", gsp_sv_of("they are not Python"), losses->skipped);
-    gsp_digest__loss(digest, "stacks", gsp_sv_of("native and Python frames did not fit together"),
-                     losses->unmerged);
+    gsp_digest__loss(digest, gsp_sv_of("samples"), gsp_sv_of("the sampler came too late"),
+                     losses->late);
+    gsp_digest__loss(digest, gsp_sv_of("samples"), gsp_sv_of("memory could not be read"),
+                     losses->failed);
+    gsp_digest__loss(digest, gsp_sv_of("processes"),
+                     gsp_sv_of("they ended under the sampler's hands"), losses->gone);
+    gsp_digest__loss(digest, gsp_sv_of("processes"), gsp_sv_of("they are not Python"),
+                     losses->skipped);
+    gsp_digest__loss(digest, gsp_sv_of("stacks"),
+                     gsp_sv_of("native and Python frames did not fit together"), losses->unmerged);
     if (meta->truncated)
-        gsp_digest__loss(digest, "file", gsp_sv_of("its end is missing"), 1);
+        gsp_digest__loss(digest, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
 }
 
 static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profile *profile)
@@ -72,12 +83,13 @@ static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profil
     gsp_auto_buf text = {0};
     const struct gsp_process *process = gsp_profile_process_at(profile, 0);
     gsp_words_extent(profile, &text);
-    gsp_digest__fact(digest, "Recorded", gsp_digest__keep_buf(digest, &text));
+    gsp_digest__fact(digest, gsp_sv_of("Recorded"), gsp_digest__keep_buf(digest, &text));
     if (process && process->version != GSP_NONE)
-        gsp_digest__fact(digest, "Python", gsp_profile_string_at(profile, process->version));
+        gsp_digest__fact(digest, gsp_sv_of("Python"),
+                         gsp_profile_string_at(profile, process->version));
     gsp_buf_printf(&text, "%zu in %zu processes", gsp_profile_thread_count(profile),
                    gsp_profile_process_count(profile));
-    gsp_digest__fact(digest, "Threads", gsp_digest__keep_buf(digest, &text));
+    gsp_digest__fact(digest, gsp_sv_of("Threads"), gsp_digest__keep_buf(digest, &text));
 }
 
 /* Takes the profile in, as the stacks of the digest. */
@@ -114,12 +126,12 @@ static void add_facts(struct gsp_digest *digest)
     struct tm parts;
     const time_t seconds = (time_t)(digest->start_ns / GSP_NS_PER_S);
     if (digest->command.len)
-        gsp_digest__fact(digest, "Command", digest->command);
+        gsp_digest__fact(digest, gsp_sv_of("Command"), digest->command);
     if (digest->host.len)
-        gsp_digest__fact(digest, "Machine", digest->host);
+        gsp_digest__fact(digest, gsp_sv_of("Machine"), digest->host);
     if (digest->start_ns > 0 && localtime_r(&seconds, &parts) &&
         strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &parts) > 0)
-        gsp_digest__fact(digest, "Started", gsp_digest__keep(digest, gsp_sv_of(when)));
+        gsp_digest__fact(digest, gsp_sv_of("Started"), gsp_digest__keep(digest, gsp_sv_of(when)));
     if (digest->profile)
         add_profile_facts(digest, digest->profile);
 }
@@ -141,13 +153,204 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
     return finish(digest, rc, out, err);
 }
 
+/* The samples of a run: its stream, which a killed recorder leaves too; else the tables. */
+static int run_profile(const char *folder, struct gsp_store *store, struct gsp_profile **out,
+                       struct gsp_err *err)
+{
+    static const struct gsp_profile_from FROM = {0};
+    char path[GSP_RUN_PATH_MAX];
+    *out = NULL;
+    int rc = folder ? gsp_run_file(path, folder, GSP_RUN_PROFILE, err) : GSP_OK;
+    if (rc < 0)
+        return rc;
+    if (folder && access(path, F_OK) == 0 && gsp_format_load(path, NULL, true, out, NULL) == GSP_OK)
+        return GSP_OK;
+    rc = gsp_profile_new(true, out, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_read_profile(store, &FROM, *out, err);
+    if (rc == GSP_OK && gsp_profile_sample_count(*out) > 0)
+        return GSP_OK;
+    gsp_profile_free(*out);
+    *out = NULL;
+    if (rc < 0 || !folder)
+        return rc;
+    rc = gsp_run_file(path, folder, GSP_RUN_JSON, err);
+    return rc == GSP_OK && access(path, F_OK) == 0 ? gsp_format_load(path, NULL, true, out, err)
+                                                   : rc;
+}
+
+static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
+                       const struct gsp_digest_opts *opts, struct gsp_err *err)
+{
+    int rc = gsp_digest__steps(digest, store, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__modules(digest, store, opts && opts->values, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__spans(digest, store, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__charts(digest, store, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__memory(digest, store, err);
+    return rc == GSP_OK ? gsp_digest__table_losses(digest, store, err) : rc;
+}
+
+/* "python3 -u train.py --epochs 3" is called train.py. */
+static struct gsp_sv program_of(struct gsp_sv command)
+{
+    struct gsp_sv rest = command;
+    struct gsp_sv word = {0};
+    struct gsp_sv first = {0};
+    while (gsp_sv_split(&rest, ' ', &word)) {
+        if (word.len == 0)
+            continue;
+        if (!first.p)
+            first = word;
+        if (gsp_sv_ends(word, ".py"))
+            return gsp_sv_basename(word);
+    }
+    return gsp_sv_basename(first);
+}
+
+/* Fills a run's digest from tables and a profile, which is taken. */
+static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct gsp_profile *profile,
+                    const struct gsp_digest_opts *opts, struct gsp_err *err)
+{
+    digest->profile = profile;
+    int rc = gsp_digest__about(digest, store, err);
+    if (rc < 0)
+        return rc;
+    /* Time 0 is the first of all before anything is placed in time. */
+    const int64_t start_ns = profile ? gsp_profile_meta_get(profile)->start_ns : 0;
+    if (start_ns > 0 && (digest->start_ns == 0 || start_ns < digest->start_ns)) {
+        digest->duration_s += (double)(digest->start_ns - start_ns) / (double)GSP_NS_PER_S;
+        digest->start_ns = start_ns;
+    }
+    rc = fill_tables(digest, store, opts, err);
+    const size_t losses = digest->loss_count;
+    if (rc == GSP_OK && profile)
+        rc = take_profile(digest, profile, opts, err);
+    /* A run has its profile's losses as rows. */
+    if (losses > 0)
+        digest->loss_count = losses;
+    if (rc < 0)
+        return rc;
+    if (digest->command.len)
+        digest->title = program_of(digest->command);
+    add_facts(digest);
+    return gsp_digest__table_facts(digest, store, err);
+}
+
+int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile, const char *name,
+                          const struct gsp_digest_opts *opts, struct gsp_digest **out,
+                          struct gsp_err *err)
+{
+    struct gsp_digest *digest = NULL;
+    *out = NULL;
+    int rc = profile ? GSP_OK : run_profile(NULL, store, &profile, err);
+    if (rc == GSP_OK)
+        rc = new_digest(GSP_DIGEST_RUN, name, &digest, err);
+    if (rc < 0) {
+        gsp_profile_free(profile);
+        return rc;
+    }
+    return finish(digest, fill_run(digest, store, profile, opts, err), out, err);
+}
+
+static bool is_empty(const struct gsp_digest *digest)
+{
+    return digest->stacks.seen == 0 && digest->chart_count == 0 && digest->module_count == 0 &&
+           digest->step_count == 0 && digest->span_count == 0 && digest->memory.site_count == 0;
+}
+
+static int open_run(const char *path, const struct gsp_digest_opts *opts, struct gsp_digest **out,
+                    struct gsp_err *err)
+{
+    const struct gsp_store_options options = {.library = opts ? opts->engine : NULL,
+                                              .timeout_ns = -1};
+    struct gsp_store *store = NULL;
+    struct gsp_profile *profile = NULL;
+    if (!gsp_run_is(path))
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recording in %.180s", path);
+    int rc = gsp_store_open(&options, &store, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_add_run(store, path, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_lock(store, err);
+    if (rc == GSP_OK)
+        rc = run_profile(path, store, &profile, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest_open_store(store, profile, path, opts, out, err);
+    for (size_t i = 0; rc == GSP_OK && gsp_store_warning(store, i); i++)
+        gsp_digest__loss(*out, gsp_sv_of("files"),
+                         gsp_digest__keep(*out, gsp_sv_of(gsp_store_warning(store, i))), 1);
+    gsp_store_close(store);
+    if (rc == GSP_OK && is_empty(*out)) {
+        rc = gsp_err_set(err, GSP_E_EMPTY, 0, "nothing was recorded in %.180s", path);
+        gsp_digest_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+static int open_session(const char *path, const struct gsp_digest_opts *opts,
+                        struct gsp_digest **out, struct gsp_err *err)
+{
+    struct gsp_digest *digest = NULL;
+    int rc = new_digest(GSP_DIGEST_SESSION, path, &digest, err);
+    if (rc < 0)
+        return rc;
+    rc = gsp_digest__session(digest, path, err);
+    digest->title = digest->name;
+    if (rc == GSP_OK && digest->profile)
+        rc = take_profile(digest, digest->profile, opts, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__rss(digest, err);
+    if (rc == GSP_OK)
+        add_facts(digest);
+    return finish(digest, rc, out, err);
+}
+
+/* A session's file begins with its metadata, or with its frames. */
+static bool is_session(const char *path)
+{
+    struct gsp_scan scan = {0};
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) < 0 || !S_ISREG(info.st_mode))
+        return false;
+    bool is = gsp_scan_open(&scan, gsp_scan_read_fd, &fd, NULL) == GSP_OK &&
+              gsp_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_SCAN_OBJ_BEGIN &&
+              gsp_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_SCAN_KEY;
+    is = is &&
+         (gsp_sv_eq(scan.text, gsp_sv_of("metadata")) || gsp_sv_eq(scan.text, gsp_sv_of("frames")));
+    gsp_scan_close(&scan);
+    return is;
+}
+
+static const char *real_path(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+}
+
+enum gsp_digest_kind gsp_digest_kind_of(const char *path)
+{
+    struct stat info;
+    if (stat(real_path(path), &info) == 0 && S_ISDIR(info.st_mode))
+        return GSP_DIGEST_RUN;
+    return is_session(real_path(path)) ? GSP_DIGEST_SESSION : GSP_DIGEST_PROFILE;
+}
+
 int gsp_digest_open_path(const char *path, const struct gsp_digest_opts *opts,
                          struct gsp_digest **out, struct gsp_err *err)
 {
     struct gsp_profile *profile = NULL;
     const struct gsp_format *format = opts && opts->from ? gsp_format_find(opts->from) : NULL;
-    const char *real = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+    const enum gsp_digest_kind kind = gsp_digest_kind_of(path);
     *out = NULL;
-    int rc = gsp_format_load(real, format, true, &profile, err);
+    if (kind == GSP_DIGEST_RUN)
+        return open_run(path, opts, out, err);
+    if (kind == GSP_DIGEST_SESSION && !format)
+        return open_session(real_path(path), opts, out, err);
+    const int rc = gsp_format_load(real_path(path), format, true, &profile, err);
     return rc == GSP_OK ? gsp_digest_open_profile(profile, path, opts, out, err) : rc;
 }

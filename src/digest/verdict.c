@@ -1,12 +1,335 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "digest/verdict.h"
 
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "digest/cards.h"
 #include "digest/digest_internal.h"
+#include "digest/words.h"
+#include "model/words.h"
+
+/* Functions that the verdict names. */
+#define NAMES_MAX    3U
+/* Less than this share is not worth a word. */
+#define SHARE_MIN    0.01
+/* A rank that is slower than the others by more than this is behind. */
+#define BEHIND_MIN   0.03
+/* A step that takes so many times the median is told. */
+#define STRAGGLE_MIN 3.0
+
+static void add_line(const struct gsp_judge *judge, struct gsp_buf *text)
+{
+    struct gsp_digest *digest = judge->digest;
+    if (text->len == 0 || digest->verdict_count >= GSP_VERDICT_LINES_MAX)
+        return;
+    struct gsp_sv *more =
+        gsp_digest__more(digest, digest->verdict, digest->verdict_count, sizeof(*digest->verdict));
+    if (!more)
+        return;
+    digest->verdict = more;
+    more[digest->verdict_count++] = gsp_digest__keep_buf(digest, text);
+}
+
+static void tell_time(const struct gsp_judge *judge)
+{
+    const struct gsp_shares *shares = &judge->shares;
+    gsp_auto_buf text = {0};
+    if (!(shares->total > 0))
+        return;
+    gsp_buf_puts(&text, shares->has_main ? "Main thread: " : "All threads: ");
+    gsp_words_share(shares->has_native ? shares->python : shares->python + shares->native,
+                    shares->total, &text);
+    gsp_buf_puts(&text, shares->has_native ? " Python, " : " Python and the C code it calls");
+    if (shares->has_native) {
+        gsp_words_share(shares->native, shares->total, &text);
+        gsp_buf_puts(&text, " native code");
+    }
+    if (shares->knows_waiting) {
+        gsp_buf_puts(&text, ", ");
+        gsp_words_share(shares->waiting, shares->total, &text);
+        gsp_buf_puts(&text, " waiting");
+    } else {
+        gsp_buf_puts(&text, shares->is_running_only
+                                ? " of the running time; waiting threads were not recorded"
+                                : "; what of it was waiting is not known");
+    }
+    add_line(judge, &text);
+}
+
+/* By what they used of the CPU, where that is known: threads that wait would come first. */
+static double weight_of(const struct gsp_digest_function *function)
+{
+    return isnan(function->own_cpu) ? function->own : function->own_cpu;
+}
+
+static void tell_functions(const struct gsp_judge *judge)
+{
+    const struct gsp_digest_stacks *stacks = &judge->digest->stacks;
+    const double all = isnan(stacks->total_cpu) ? stacks->total : stacks->total_cpu;
+    const struct gsp_digest_function *top[NAMES_MAX] = {NULL};
+    gsp_auto_buf text = {0};
+    for (size_t i = 0; i < stacks->function_count; i++) {
+        const struct gsp_digest_function *at = &stacks->functions[i];
+        for (size_t k = 0; k < NAMES_MAX; k++) {
+            if (top[k] && weight_of(at) <= weight_of(top[k]))
+                continue;
+            const struct gsp_digest_function *moved = top[k];
+            top[k] = at;
+            at = moved;
+            if (!at)
+                break;
+        }
+    }
+    for (size_t k = 0; k < NAMES_MAX && top[k] && all > 0; k++) {
+        if (weight_of(top[k]) < SHARE_MIN * all)
+            break;
+        gsp_buf_puts(&text, k ? ", " : isnan(stacks->total_cpu) ? "Most of it: " : "Busiest: ");
+        gsp_words_function(top[k]->func, top[k]->file, &text);
+        gsp_buf_putc(&text, ' ');
+        gsp_words_share(weight_of(top[k]), all, &text);
+    }
+    add_line(judge, &text);
+}
+
+static void tell_gpu(const struct gsp_judge *judge)
+{
+    const struct gsp_shares *shares = &judge->shares;
+    gsp_auto_buf text = {0};
+    if (isnan(shares->gpu_idle))
+        return;
+    gsp_buf_puts(&text, "GPU idle ");
+    gsp_words_share(shares->gpu_idle, 1, &text);
+    gsp_buf_puts(&text, " of the time");
+    if (shares->gpu_idle >= SHARE_MIN && shares->idle_top > 0) {
+        gsp_buf_puts(&text, "; meanwhile Python was in ");
+        gsp_words_function(shares->idle.func, shares->idle.file, &text);
+        gsp_buf_puts(&text, " for ");
+        gsp_words_share(shares->idle_top, shares->idle_total, &text);
+    } else if (shares->gpu_idle >= SHARE_MIN) {
+        gsp_buf_puts(&text, "; what Python did meanwhile is not known");
+    }
+    add_line(judge, &text);
+}
+
+static void tell_memory(const struct gsp_judge *judge)
+{
+    const struct gsp_digest_memory *memory = &judge->digest->memory;
+    gsp_auto_buf text = {0};
+    if (isnan(memory->peak_rss_bytes))
+        return;
+    gsp_buf_puts(&text, "Memory peaked at ");
+    gsp_words_bytes(memory->peak_rss_bytes, &text);
+    if (isnan(memory->growth_bytes_per_s)) {
+        gsp_buf_puts(&text, "; too short to tell whether it grows");
+    } else if (memory->growth_bytes_per_s > 0) {
+        gsp_buf_puts(&text, " and grew by ");
+        gsp_words_bytes(memory->growth_bytes_per_s, &text);
+        gsp_buf_puts(&text, "/s to the end");
+    } else {
+        gsp_buf_puts(&text, ", no lasting growth");
+    }
+    add_line(judge, &text);
+}
+
+static void tell_steps(const struct gsp_judge *judge)
+{
+    const struct gsp_steps *steps = &judge->steps;
+    gsp_auto_buf text = {0};
+    if (steps->count == 0)
+        return;
+    gsp_words_count(steps->count, &text);
+    gsp_buf_puts(&text, steps->count == 1 ? " step of " : " steps, half of them within ");
+    gsp_words_seconds(steps->p50_s, &text);
+    if (steps->count > 1) {
+        gsp_buf_puts(&text, ", 95 % within ");
+        gsp_words_seconds(steps->p95_s, &text);
+    }
+    if (steps->max_s > STRAGGLE_MIN * steps->p50_s) {
+        gsp_buf_puts(&text, "; slowest ");
+        gsp_words_seconds(steps->max_s, &text);
+        if (steps->max_step != GSP_NULL_I64)
+            gsp_buf_printf(&text, " (step %" PRId64 ")", steps->max_step);
+    }
+    add_line(judge, &text);
+}
+
+static void tell_ranks(const struct gsp_judge *judge)
+{
+    const struct gsp_steps *steps = &judge->steps;
+    gsp_auto_buf text = {0};
+    if (steps->rank_count < 2)
+        return;
+    const double behind = steps->slow_p50_s / steps->rank_p50_s - 1;
+    if (behind > BEHIND_MIN) {
+        gsp_buf_printf(&text, "Rank %" PRId64 " is the slowest of %zu: its steps take ",
+                       steps->slow_rank, steps->rank_count);
+        gsp_words_share(behind, 1, &text);
+        gsp_buf_puts(&text, " longer than the others'");
+    } else {
+        gsp_buf_printf(&text, "None of the %zu ranks is slow: their steps are within ",
+                       steps->rank_count);
+        gsp_words_share(behind > 0 ? behind : 0, 1, &text);
+    }
+    add_line(judge, &text);
+}
+
+/* A module that has others in it takes what they take: the heaviest that has none is told. */
+static bool has_parts(const struct gsp_digest *digest, const struct gsp_digest_module *module)
+{
+    const size_t len = module->module.len;
+    if (len == 0)
+        return digest->module_count > 1;
+    for (size_t i = 0; i < digest->module_count; i++) {
+        const struct gsp_sv other = digest->modules[i].module;
+        if (other.len > len && other.p[len] == '.' && memcmp(other.p, module->module.p, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void tell_module(const struct gsp_judge *judge)
+{
+    const struct gsp_digest *digest = judge->digest;
+    gsp_auto_buf text = {0};
+    for (size_t i = 0; i < digest->module_count; i++) {
+        const struct gsp_digest_module *module = &digest->modules[i];
+        if (has_parts(digest, module))
+            continue;
+        gsp_buf_puts(&text, "Slowest module: ");
+        gsp_buf_putsv(&text, module->module);
+        gsp_buf_puts(&text, " (");
+        if (module->class_name.len) {
+            gsp_buf_putsv(&text, module->class_name);
+            gsp_buf_puts(&text, ", ");
+        }
+        gsp_buf_putsv(&text, module->stage);
+        gsp_buf_puts(&text, ") ");
+        gsp_words_seconds(module->mean_s, &text);
+        gsp_buf_puts(&text, " a call");
+        if (!isnan(module->share)) {
+            gsp_buf_puts(&text, ", ");
+            gsp_words_share(module->share, 1, &text);
+            gsp_buf_puts(&text, " of the traced steps");
+        }
+        break;
+    }
+    add_line(judge, &text);
+}
+
+static void tell_loading(const struct gsp_judge *judge)
+{
+    const struct gsp_shares *shares = &judge->shares;
+    gsp_auto_buf text = {0};
+    if (!(shares->loading > SHARE_MIN * shares->total))
+        return;
+    gsp_buf_puts(&text, "Data loading: ");
+    gsp_words_share(shares->loading, shares->total, &text);
+    gsp_buf_puts(&text, shares->has_main ? " of the main thread's time" : " of the threads' time");
+    add_line(judge, &text);
+}
+
+static void tell_losses(const struct gsp_judge *judge)
+{
+    const struct gsp_digest *digest = judge->digest;
+    gsp_auto_buf text = {0};
+    for (size_t i = 0; i < digest->loss_count && i < NAMES_MAX; i++) {
+        gsp_buf_puts(&text, i ? ", " : "Missing: ");
+        gsp_words_count(digest->losses[i].count, &text);
+        gsp_buf_putc(&text, ' ');
+        gsp_buf_putsv(&text, digest->losses[i].what);
+        gsp_buf_puts(&text, " (");
+        gsp_buf_putsv(&text, digest->losses[i].why);
+        gsp_buf_putc(&text, ')');
+    }
+    if (digest->loss_count > NAMES_MAX)
+        gsp_buf_printf(&text, " and %zu more", digest->loss_count - NAMES_MAX);
+    if (digest->loss_count == 0)
+        gsp_buf_puts(&text, "Nothing was lost");
+    add_line(judge, &text);
+}
+
+/* What a run could have and this one has not. */
+static void tell_unknown(const struct gsp_judge *judge)
+{
+    const struct gsp_digest *digest = judge->digest;
+    const struct {
+        bool is_there;
+        const char *what;
+    } parts[] = {{digest->stacks.seen > 0, "stacks"},
+                 {!isnan(digest->memory.peak_rss_bytes), "memory"},
+                 {digest->step_count > 0, "steps"},
+                 {digest->module_count > 0, "modules"},
+                 {!isnan(judge->shares.gpu_idle), "GPU"}};
+    gsp_auto_buf text = {0};
+    if (digest->kind != GSP_DIGEST_RUN)
+        return;
+    for (size_t i = 0; i < GSP_COUNT(parts); i++) {
+        if (!parts[i].is_there) {
+            gsp_buf_puts(&text, text.len ? ", " : "Not known, for there are no rows: ");
+            gsp_buf_puts(&text, parts[i].what);
+        }
+    }
+    add_line(judge, &text);
+}
+
+static bool is_plain(struct gsp_sv path)
+{
+    static const char PLAIN[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/+@:-";
+    for (size_t i = 0; i < path.len; i++) {
+        if (path.p[i] == '\0' || !strchr(PLAIN, path.p[i]))
+            return false;
+    }
+    return path.len > 0 && path.p[0] != '-';
+}
+
+/* One command that leads on from what stands out most. */
+static void tell_next(const struct gsp_judge *judge)
+{
+    const struct gsp_digest *digest = judge->digest;
+    const char *path = is_plain(digest->path) ? NULL : "RUN";
+    const int len = path ? 3 : (int)digest->path.len;
+    const bool straggles = judge->steps.max_s > STRAGGLE_MIN * judge->steps.p50_s;
+    const char *question = "gsprof.hot_lines()";
+    gsp_auto_buf text = {0};
+    if (digest->kind != GSP_DIGEST_RUN || digest->path.len == 0)
+        return;
+    if (straggles)
+        question = "gsprof.slow_steps()";
+    gsp_buf_printf(&text, "Next: gsprof query %.*s 'FROM %s LIMIT 10'", len,
+                   path ? path : digest->path.p, question);
+    add_line(judge, &text);
+}
 
 int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
 {
+    struct gsp_judge judge = {.digest = digest};
     digest->verdict_count = 0;
     digest->card_count = 0;
+    int rc = gsp_digest__shares(digest, &judge.shares, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__step_stats(digest, &judge.steps, err);
+    if (rc < 0)
+        return rc;
+    tell_time(&judge);
+    tell_functions(&judge);
+    tell_gpu(&judge);
+    tell_steps(&judge);
+    tell_ranks(&judge);
+    tell_module(&judge);
+    tell_loading(&judge);
+    tell_memory(&judge);
+    /* The last two lines of ten are for what is missing and for what to do. */
+    if (digest->verdict_count > GSP_VERDICT_LINES_MAX - 2)
+        digest->verdict_count = GSP_VERDICT_LINES_MAX - 2;
+    if (digest->verdict_count < GSP_VERDICT_LINES_MAX - 2)
+        tell_unknown(&judge);
+    tell_losses(&judge);
+    tell_next(&judge);
+    gsp_digest__cards(&judge);
     return digest->no_memory ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report") : GSP_OK;
 }
 

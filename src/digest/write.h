@@ -39,7 +39,8 @@ enum gsp_digest_table {
 
 struct gsp_digest_write {
     enum gsp_digest_table table; /* of CSV */
-    size_t limit;                /* rows of tables for people; 0: 20 */
+    const char *name;            /* what an error calls the digest; NULL: "it" */
+    size_t limit;                /* rows of a table; 0: all of CSV, 20 for people */
     unsigned width;              /* columns of text; 0: 80 */
 };
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "export/json_scan.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define WINDOW      ((size_t)256 << 10)
 #define NUMBER_MAX  400U
@@ -21,6 +23,29 @@ enum want {
     WANT_COMMA_OR_END,
     WANT_NOTHING,
 };
+
+int64_t gsp_scan_read_fd(void *ctx, char *out, size_t n, struct gsp_err *err)
+{
+    const int *fd = ctx;
+    ssize_t got = 0;
+    do {
+        got = read(*fd, out, n);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read: %s", strerror(errno));
+    return got;
+}
+
+int64_t gsp_scan_read_text(void *ctx, char *out, size_t n, struct gsp_err *err)
+{
+    struct gsp_sv *rest = ctx;
+    (void)err;
+    n = n < rest->len ? n : rest->len;
+    if (n)
+        memcpy(out, rest->p, n);
+    *rest = (struct gsp_sv){rest->p + n, rest->len - n};
+    return (int64_t)n;
+}
 
 int gsp_scan_open(struct gsp_scan *scan, gsp_scan_read read, void *ctx, struct gsp_err *err)
 {

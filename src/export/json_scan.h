@@ -57,6 +57,10 @@ struct gsp_scan {
     struct gsp_buf unescaped;
 };
 
+/* From a descriptor (ctx is an int *), and from memory (a struct gsp_sv *, which shrinks). */
+int64_t gsp_scan_read_fd(void *ctx, char *out, size_t n, struct gsp_err *err);
+int64_t gsp_scan_read_text(void *ctx, char *out, size_t n, struct gsp_err *err);
+
 /* The struct must be closed in any case.  Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_scan_open(struct gsp_scan *scan, gsp_scan_read read, void *ctx,
                                  struct gsp_err *err);

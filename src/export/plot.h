@@ -32,6 +32,9 @@ bool gsp_plot_matches(const char *words, const char *metric);
 /* For struct gsp_session_want: the bins that the picture needs; ctx is a struct gsp_plot. */
 bool gsp_plot_wants(void *ctx, const char *metric);
 
+/* The unit that a metric's name tells: "%", "bytes", "W", ...; "" when it tells none. */
+const char *gsp_plot_unit(const char *metric);
+
 /* Appends the picture.  Fails with EMPTY (nothing to draw), NOMEM. */
 GSP_MUST_CHECK int gsp_plot_draw(const struct gsp_plot *plot, const struct gsp_session_data *data,
                                  struct gsp_buf *out, struct gsp_err *err);

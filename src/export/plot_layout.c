@@ -130,7 +130,7 @@ static void draw_known(struct plot_scene *scene, const struct gsp_session_data *
 }
 
 /* By the end of its name, as all names have it. */
-static const char *unit_of(const char *metric)
+const char *gsp_plot_unit(const char *metric)
 {
     static const struct {
         const char *end;
@@ -162,7 +162,8 @@ static void draw_asked(struct plot_scene *scene, const struct gsp_session_data *
             first++;
         if (first != i || !data->series[i].bins || !gsp_plot_matches(words, metric))
             continue;
-        struct plot_spec spec = {.title = metric, .unit = data->has_format ? unit_of(metric) : ""};
+        struct plot_spec spec = {.title = metric,
+                                 .unit = data->has_format ? gsp_plot_unit(metric) : ""};
         picks->count = 0;
         picks->left_out = 0;
         pick(data, metric, "", picks);

@@ -215,9 +215,7 @@ static bool is_one_of(char c, const char *set)
     return c != '\0' && strchr(set, c) != NULL;
 }
 
-/* A field in quotes.  A name that begins like a formula gets a quote before it, so that no
- * spreadsheet runs it; control characters are escaped as for a terminal. */
-static void csv_text(struct gsp_buf *out, struct gsp_sv text)
+void gsp_report_csv_text(struct gsp_buf *out, struct gsp_sv text)
 {
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, text);
@@ -247,9 +245,9 @@ int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view *vie
     for (size_t i = 0; i < table.count && (opts->limit == 0 || i < opts->limit); i++) {
         const struct gsp_report_row *row = &table.rows[i];
         const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->frame);
-        csv_text(out, gsp_profile_string_at(profile, frame ? frame->name : GSP_NONE));
+        gsp_report_csv_text(out, gsp_profile_string_at(profile, frame ? frame->name : GSP_NONE));
         gsp_buf_putc(out, ',');
-        csv_text(out, gsp_profile_string_at(profile, frame ? frame->file : GSP_NONE));
+        gsp_report_csv_text(out, gsp_profile_string_at(profile, frame ? frame->file : GSP_NONE));
         gsp_buf_putc(out, ',');
         uint32_t line = frame && view->by_function ? frame->first_line : frame ? frame->line : 0;
         if (line > 0 && !view->no_lines)
@@ -265,8 +263,7 @@ int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view *vie
     return GSP_OK;
 }
 
-/* Text in a cell of a Markdown table: what could be markup or HTML is made plain. */
-static void markdown_text(struct gsp_buf *out, struct gsp_sv text)
+void gsp_report_markdown_text(struct gsp_buf *out, struct gsp_sv text)
 {
     gsp_auto_buf safe = {0};
     gsp_buf_term(&safe, text);
@@ -305,11 +302,11 @@ int gsp_report_markdown(const struct gsp_profile *profile, const struct gsp_view
         gsp_words_amount(table.unit, row->total_weight, out);
         gsp_buf_puts(out, " | ");
         gsp_report__function(profile, row, &cell);
-        markdown_text(out, gsp_buf_sv(&cell));
+        gsp_report_markdown_text(out, gsp_buf_sv(&cell));
         gsp_buf_clear(&cell);
         gsp_buf_puts(out, " | ");
         gsp_report__location(profile, view, row, &cell);
-        markdown_text(out, gsp_buf_sv(&cell));
+        gsp_report_markdown_text(out, gsp_buf_sv(&cell));
         gsp_buf_clear(&cell);
         gsp_buf_puts(out, " |\n");
     }

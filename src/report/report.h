@@ -17,6 +17,7 @@
 #include "base/attr.h"
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "model/profile.h"
 #include "model/tree.h"
 
@@ -68,3 +69,9 @@ GSP_MUST_CHECK int gsp_report_tree(const struct gsp_profile *profile, const stru
 GSP_MUST_CHECK int gsp_report_json(const struct gsp_profile *profile, const struct gsp_view *view,
                                    const struct gsp_report_opts *opts, struct gsp_buf *out,
                                    struct gsp_err *err);
+
+/* Appends a field of CSV in quotes.  A name that begins like a formula gets a quote before it, so
+ * that no spreadsheet runs it; control characters are escaped as for a terminal. */
+void gsp_report_csv_text(struct gsp_buf *out, struct gsp_sv text);
+/* Appends text for a cell of a Markdown table: what could be markup or HTML is made plain. */
+void gsp_report_markdown_text(struct gsp_buf *out, struct gsp_sv text);

@@ -148,23 +148,12 @@ static int take_name(struct reader *reader, const struct row *row, struct gsp_er
 
 /* ----------------------------------------------------------------------------------- stacks */
 
-static enum gsp_frame_kind kind_of(struct gsp_sv name)
-{
-    static const enum gsp_frame_kind KINDS[] = {GSP_FRAME_PYTHON, GSP_FRAME_NATIVE,
-                                                GSP_FRAME_KERNEL, GSP_FRAME_MARK};
-    for (size_t i = 0; i < GSP_COUNT(KINDS); i++) {
-        if (gsp_sv_eq(name, gsp_sv_of(gsp_frame_type_name(KINDS[i]))))
-            return KINDS[i];
-    }
-    return GSP_FRAME_NATIVE;
-}
-
 /* Frames come from the root on, all of a stack together. */
 static int take_frame(struct reader *reader, const struct row *row, struct gsp_err *err)
 {
     const int64_t id = whole(row, 0);
     const int64_t line = whole(row, 3);
-    struct gsp_frame frame = {.kind = kind_of(text(row, 4)),
+    struct gsp_frame frame = {.kind = gsp_frame_type_find(text(row, 4)),
                               .line = line > 0 && line <= INT32_MAX ? (uint32_t)line : 0};
     uint32_t at = GSP_NONE;
     if (id == GSP_NULL_I64)

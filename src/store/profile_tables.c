@@ -17,6 +17,17 @@ const char *gsp_frame_type_name(enum gsp_frame_kind kind)
     return (size_t)kind < GSP_COUNT(NAMES) ? NAMES[kind] : NAMES[GSP_FRAME_NATIVE];
 }
 
+enum gsp_frame_kind gsp_frame_type_find(struct gsp_sv name)
+{
+    static const enum gsp_frame_kind KINDS[] = {GSP_FRAME_PYTHON, GSP_FRAME_NATIVE,
+                                                GSP_FRAME_KERNEL, GSP_FRAME_MARK};
+    for (size_t i = 0; i < GSP_COUNT(KINDS); i++) {
+        if (gsp_sv_eq(name, gsp_sv_of(gsp_frame_type_name(KINDS[i]))))
+            return KINDS[i];
+    }
+    return GSP_FRAME_NATIVE;
+}
+
 static int no_memory(struct gsp_err *err)
 {
     return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");

@@ -23,6 +23,8 @@
 
 /* What the tables call a kind of frame: "Python", "Native", ... */
 const char *gsp_frame_type_name(enum gsp_frame_kind kind);
+/* The kind that has this name; one that is not known is native. */
+enum gsp_frame_kind gsp_frame_type_find(struct gsp_sv name);
 
 /* The id of one stack, from that of its caller's stack (whatever it is for a root's). */
 int64_t gsp_profile_stack_id(const struct gsp_profile *profile, uint32_t stack, int64_t caller_id);

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "digest/shares.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "digest/digest_internal.h"
+#include "digest/verdict.h"
+
+/* A GPU with less to do than this is idle. */
+#define IDLE_PERCENT 5.0
+
+struct counter {
+    const struct gsp_digest *digest;
+    const struct gsp_digest_stacks *stacks;
+    struct gsp_shares *shares;
+    bool *is_loading; /* of each node: it, or one around it, loads data */
+    double *idle_own; /* of each frame: while the GPU idled */
+    size_t gpu_at;    /* the look at the GPU that a sample's time lies before */
+};
+
+static bool is_main(const struct gsp_digest_thread *thread)
+{
+    return thread->pid != GSP_NULL_I64 && thread->pid == thread->tid;
+}
+
+static bool file_loads(struct gsp_sv file)
+{
+    static const char FOLDER[] = "torch/utils/data/";
+    return file.len && memmem(file.p, file.len, FOLDER, sizeof(FOLDER) - 1) != NULL;
+}
+
+/* Nobody's first line: the busiest GPU at each look of the first one. */
+static double busiest(const struct gsp_digest_chart *gpu, size_t i)
+{
+    double most = (double)NAN;
+    for (size_t k = 0; k < gpu->series_count; k++) {
+        const struct gsp_digest_series *series = &gpu->series[k];
+        if (i < series->count && !isnan(series->v[i]) && !(most >= series->v[i]))
+            most = series->v[i];
+    }
+    return most;
+}
+
+double gsp_digest_gpu_idle(const struct gsp_digest *digest)
+{
+    const struct gsp_digest_chart *gpu = gsp_digest_chart_find(digest, "gpu_util");
+    double idle_s = 0;
+    double known_s = 0;
+    if (!gpu || gpu->series_count == 0)
+        return (double)NAN;
+    for (size_t k = 0; k < gpu->series_count; k++) {
+        const struct gsp_digest_series *series = &gpu->series[k];
+        for (size_t i = 0; i < series->count; i++) {
+            /* A look tells of the time since the one before. */
+            const double span_s = i ? series->t[i] - series->t[i - 1] : 0;
+            const double weight = series->count == 1 ? 1 : span_s;
+            if (isnan(series->v[i]))
+                continue;
+            known_s += weight;
+            idle_s += series->v[i] < IDLE_PERCENT ? weight : 0;
+        }
+    }
+    return known_s > 0 ? idle_s / known_s : (double)NAN;
+}
+
+static bool gpu_idles_at(struct counter *c, const struct gsp_digest_chart *gpu, double t)
+{
+    const struct gsp_digest_series *first = &gpu->series[0];
+    while (c->gpu_at < first->count && first->t[c->gpu_at] < t)
+        c->gpu_at++;
+    if (c->gpu_at == 0 || c->gpu_at >= first->count)
+        return false; /* nobody looked at that time */
+    return busiest(gpu, c->gpu_at) < IDLE_PERCENT;
+}
+
+static void count_sample(struct counter *c, const struct gsp_digest_sample *sample, bool gpu_idle)
+{
+    struct gsp_shares *shares = c->shares;
+    shares->total += sample->weight;
+    if (gpu_idle)
+        shares->idle_total += sample->weight;
+    if (sample->node >= 0) {
+        const uint32_t frame = c->stacks->nodes[sample->node].frame;
+        if (gpu_idle)
+            c->idle_own[frame] += sample->weight;
+        if (c->is_loading[sample->node])
+            shares->loading += sample->weight;
+    }
+    if (shares->knows_waiting && !sample->on_cpu)
+        shares->waiting += sample->weight;
+    else if (sample->node >= 0 &&
+             c->stacks->frames[c->stacks->nodes[sample->node].frame].kind == GSP_FRAME_PYTHON)
+        shares->python += sample->weight;
+    else
+        shares->native += sample->weight;
+}
+
+static void count_all(struct counter *c)
+{
+    const struct gsp_digest_chart *gpu = gsp_digest_chart_find(c->digest, "gpu_util");
+    const bool has_gpu = gpu && gpu->series_count > 0 && c->stacks->has_times;
+    for (size_t i = 0; i < c->stacks->sample_count; i++) {
+        const struct gsp_digest_sample *sample = &c->stacks->samples[i];
+        if (c->shares->has_main && !is_main(&c->stacks->threads[sample->thread]))
+            continue;
+        count_sample(c, sample, has_gpu && gpu_idles_at(c, gpu, sample->t));
+    }
+    for (size_t i = 0; i < c->stacks->frame_count; i++) {
+        if (c->idle_own[i] > c->shares->idle_top) {
+            c->shares->idle_top = c->idle_own[i];
+            c->shares->idle = c->stacks->frames[i];
+        }
+    }
+}
+
+/* Threads that wait were not recorded: of a single thread the clock tells how long it did. */
+static void infer_waiting(struct counter *c)
+{
+    struct gsp_shares *shares = c->shares;
+    size_t mains = 0;
+    if (!shares->knows_waiting || c->stacks->total_cpu < c->stacks->total)
+        return;
+    for (size_t i = 0; i < c->stacks->thread_count; i++)
+        mains += is_main(&c->stacks->threads[i]);
+    shares->is_running_only = true;
+    shares->knows_waiting = mains == 1 && shares->has_main && c->digest->duration_s > shares->total;
+    if (!shares->knows_waiting)
+        return;
+    shares->waiting = c->digest->duration_s - shares->total;
+    shares->total = c->digest->duration_s;
+}
+
+static void mark_loading(struct counter *c)
+{
+    for (size_t i = 0; i < c->stacks->node_count; i++) {
+        const struct gsp_digest_node *node = &c->stacks->nodes[i];
+        c->is_loading[i] = (node->parent >= 0 && c->is_loading[node->parent]) ||
+                           file_loads(c->stacks->frames[node->frame].file);
+    }
+}
+
+int gsp_digest__shares(const struct gsp_digest *digest, struct gsp_shares *out, struct gsp_err *err)
+{
+    const struct gsp_digest_stacks *stacks = &digest->stacks;
+    struct counter c = {.digest = digest, .stacks = stacks, .shares = out};
+    *out = (struct gsp_shares){.knows_waiting = !isnan(stacks->total_cpu),
+                               .gpu_idle = gsp_digest_gpu_idle(digest)};
+    for (size_t i = 0; i < stacks->sample_count && !out->has_main; i++)
+        out->has_main = is_main(&stacks->threads[stacks->samples[i].thread]);
+    for (size_t i = 0; i < stacks->frame_count && !out->has_native; i++)
+        out->has_native = stacks->frames[i].kind == GSP_FRAME_NATIVE;
+    c.is_loading = calloc(stacks->node_count + 1, sizeof(*c.is_loading));
+    c.idle_own = calloc(stacks->frame_count + 1, sizeof(*c.idle_own));
+    const bool ok = c.is_loading && c.idle_own;
+    if (ok) {
+        mark_loading(&c);
+        count_all(&c);
+        infer_waiting(&c);
+    }
+    free(c.is_loading);
+    free(c.idle_own);
+    return ok ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a verdict");
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <math.h>
+
+#include "base/time.h"
+#include "digest/run.h"
+#include "model/words.h"
+
+double gsp_digest__seconds(const struct gsp_digest *digest, int64_t ts_ns)
+{
+    return (double)(ts_ns - digest->start_ns) / (double)GSP_NS_PER_S;
+}
+
+/* A run that was killed has no word on when it was: its rows have. */
+static const char ABOUT_SQL[] =
+    "SELECT any_value(name)::VARCHAR, any_value(host)::VARCHAR, any_value(command)::VARCHAR, "
+    "min(ts_from), max(ts_to), "
+    "(SELECT min(ts) FROM (SELECT min(ts_ns) AS ts FROM process.metrics "
+    "UNION ALL SELECT min(ts_ns) FROM python.stack_sample "
+    "UNION ALL SELECT min(ts_ns - (coalesce(duration, 0) * 1e9)::BIGINT) FROM python.torch_step "
+    "UNION ALL SELECT min(ts_ns) FROM python.torch_trace "
+    "UNION ALL SELECT min(start_ns) FROM python.span "
+    "UNION ALL SELECT min(ts_ns) FROM system.cpu "
+    "UNION ALL SELECT min(ts_ns) FROM gpu.metrics)), "
+    "(SELECT max(ts) FROM (SELECT max(ts_ns) AS ts FROM process.metrics "
+    "UNION ALL SELECT max(ts_ns) FROM python.stack_sample "
+    "UNION ALL SELECT max(ts_ns) FROM python.torch_step "
+    "UNION ALL SELECT max(ts_ns) FROM python.torch_trace "
+    "UNION ALL SELECT max(ts_ns) FROM python.span "
+    "UNION ALL SELECT max(ts_ns) FROM system.cpu "
+    "UNION ALL SELECT max(ts_ns) FROM gpu.metrics)) FROM gsprof.run";
+
+static int take_about(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+{
+    struct gsp_digest *digest = ctx;
+    int64_t from_ns = gsp_sql_i64(row, 3);
+    int64_t to_ns = gsp_sql_i64(row, 4);
+    const int64_t first_ns = gsp_sql_i64(row, 5);
+    const int64_t last_ns = gsp_sql_i64(row, 6);
+    (void)err;
+    if (gsp_sql_text(row, 0).len)
+        digest->name = gsp_digest__keep(digest, gsp_sql_text(row, 0));
+    digest->host = gsp_digest__keep(digest, gsp_sql_text(row, 1));
+    digest->command = gsp_digest__keep(digest, gsp_sql_text(row, 2));
+    /* Steps may have begun before somebody looked. */
+    if (from_ns == GSP_NULL_I64 || (first_ns != GSP_NULL_I64 && first_ns < from_ns))
+        from_ns = first_ns;
+    if (to_ns == GSP_NULL_I64)
+        to_ns = last_ns;
+    if (from_ns == GSP_NULL_I64)
+        return GSP_OK;
+    digest->start_ns = from_ns;
+    if (to_ns != GSP_NULL_I64 && to_ns > from_ns)
+        digest->duration_s = gsp_digest__seconds(digest, to_ns);
+    return GSP_OK;
+}
+
+int gsp_digest__about(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
+{
+    return gsp_sql_each(store, ABOUT_SQL, take_about, digest, err);
+}
+
+static int take_loss(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+{
+    struct gsp_digest *digest = ctx;
+    const int64_t count = gsp_sql_i64(row, 2);
+    (void)err;
+    if (count <= 0)
+        return GSP_OK;
+    gsp_digest__loss(digest, gsp_digest__keep(digest, gsp_sql_text(row, 0)),
+                     gsp_digest__keep(digest, gsp_sql_text(row, 1)), (uint64_t)count);
+    return GSP_OK;
+}
+
+int gsp_digest__table_losses(struct gsp_digest *digest, struct gsp_store *store,
+                             struct gsp_err *err)
+{
+    return gsp_sql_each(store,
+                        "SELECT source::VARCHAR, cause::VARCHAR, sum(count)::BIGINT "
+                        "FROM gsprof.loss GROUP BY ALL HAVING sum(count) > 0 ORDER BY ALL",
+                        take_loss, digest, err);
+}
+
+/* Name and value of each fact, as text. */
+static const char FACTS_SQL[] =
+    "SELECT name, value FROM ("
+    "SELECT 1 AS place, 'End' AS name, "
+    "string_agg(DISTINCT coalesce('rank ' || rank || ': ', '') || detail, '; ') AS value "
+    "FROM process.event WHERE kind::VARCHAR = 'end' "
+    "UNION ALL SELECT 2, 'Cores', printf('%g', max(limit_cores)) FROM system.cpu "
+    "UNION ALL SELECT 3, 'Machine memory', format_bytes(max(total_bytes)) FROM system.memory "
+    "UNION ALL SELECT 4, 'GPU', string_agg(DISTINCT gpu || ': ' || name::VARCHAR, ', ') "
+    "FROM gpu.device "
+    "UNION ALL SELECT 5, 'Ranks', CASE WHEN count(DISTINCT rank) > 0 THEN "
+    "count(DISTINCT rank)::VARCHAR END FROM python.torch_step "
+    "UNION ALL SELECT 6, 'Cost of gsprof', string_agg(source || ' ' || round(percent, 2) || ' %', "
+    "', ') FROM (SELECT source::VARCHAR AS source, arg_max(percent, ts_ns) AS percent "
+    "FROM gsprof.overhead GROUP BY 1 UNION ALL SELECT 'sampler', arg_max(cpu_percent, ts_ns) "
+    "FROM gsprof.sampler HAVING count(*) > 0) WHERE percent IS NOT NULL) "
+    "WHERE value IS NOT NULL AND value <> '' ORDER BY place";
+
+static int take_fact(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+{
+    struct gsp_digest *digest = ctx;
+    (void)err;
+    gsp_digest__fact(digest, gsp_digest__keep(digest, gsp_sql_text(row, 0)),
+                     gsp_digest__keep(digest, gsp_sql_text(row, 1)));
+    return GSP_OK;
+}
+
+int gsp_digest__table_facts(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
+{
+    return gsp_sql_each(store, FACTS_SQL, take_fact, digest, err);
+}
