@@ -55,6 +55,8 @@ def start() -> None:
             actions.append((os.POSIX_SPAWN_CLOSE, int(name)))
     env = {key: text for key, text in os.environ.items() if key != "LD_PRELOAD"}
     command = ["sh", "-c", '"$0" "$@" &', program, "follow", str(os.getpid()), "--detach"]
+    if "GSPROF_RUN_FILE" in os.environ:
+        command.append("--no-metrics")  # `gsprof run` looks at all its processes by itself
     child = os.posix_spawn("/bin/sh", command, env, file_actions=actions, setpgroup=0)
     try:
         os.waitpid(child, 0)

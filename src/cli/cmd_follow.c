@@ -20,6 +20,7 @@ struct follow_opts {
     int64_t pid;
     double rate_hz;
     bool detach;
+    bool no_metrics;
 };
 
 static const struct gsp_opt OPTS[] = {
@@ -38,6 +39,12 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct follow_opts, detach),
      .help = "Go on in the background, and return when the process has its tables."},
+    {.name = "no-metrics",
+     .kind = GSP_OPT_FLAG,
+     .offset = offsetof(struct follow_opts, no_metrics),
+     .advanced = true,
+     .help = "Stacks and the end alone: somebody else looks at memory, CPU and the machine, as "
+             "`gsprof run` does for all its processes."},
 };
 
 static const struct gsp_example EXAMPLES[] = {
@@ -98,6 +105,7 @@ static int follow(const struct gsp_parsed *parsed, pid_t pid, int ready_fd)
     const struct gsp_follow_opts how = {.pid = pid,
                                         .period_s =
                                             opts->rate_hz > 0 ? 1.0 / opts->rate_hz : opts->rate_hz,
+                                        .no_metrics = opts->no_metrics,
                                         .ready = say_ready,
                                         .user = &ready_fd,
                                         .stop = &stop};

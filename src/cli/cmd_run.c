@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -16,18 +16,28 @@
 #include "cli/launch.h"
 #include "cli/python_dir.h"
 #include "cli/rec_rings.h"
-#include "cli/run_folder.h"
+#include "cli/run_finish.h"
+#include "cli/run_place.h"
+#include "cli/run_status.h"
 #include "cli/run_summary.h"
 #include "cli/run_told.h"
 #include "flight/follow.h"
-#include "store/run.h"
+#include "sample/dump.h"
+#include "sample/record.h"
 
-#define RUNS_FOLDER "gsprof-runs"
+/* A second Ctrl-C within this time ends the program at once. */
+#define TWICE_NS GSP_NS_PER_S
+#define BEAT_NS  (100 * GSP_NS_PER_MS)
+#define RATE_HZ  "100"
 
 struct run_opts {
     const char *name;
     const char *output;
     const char *torch;
+    double rate_hz;
+    bool no_torch;
+    bool no_stacks;
+    bool no_metrics;
     bool force;
 };
 
@@ -36,20 +46,34 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct run_opts, name),
      .arg = "NAME",
-     .help = "Keep the run as gsprof-runs/NAME in this folder."},
+     .help = "Keep the run as gsprof-runs/NAME in this folder. Default: the name of the program "
+             "and the time."},
     {.name = "output",
      .letter = 'o',
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct run_opts, output),
      .arg = "DIR",
-     .help = "Keep the run in this folder. Without it and --name the tables stay in memory for a "
-             "day, where query and report find them."},
+     .help = "Keep the run in this folder."},
+    {.name = "rate",
+     .letter = 'r',
+     .kind = GSP_OPT_REAL,
+     .offset = offsetof(struct run_opts, rate_hz),
+     .arg = "HZ",
+     .fallback = RATE_HZ,
+     .min = GSP_RATE_MIN_HZ,
+     .max = 10000,
+     .help = "Looks at the stacks each second."},
     {.name = "torch",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct run_opts, torch),
      .arg = "SPEC",
      .help = "How PyTorch is traced: on, off, the share of steps (0.1), or words such as "
              "rate=0.1,backward=on. Default: GSPROF_TORCH_PROFILING, else on."},
+    GSP_OPT_SWITCH(struct run_opts, no_torch, "no-torch", 0, false,
+                   "Do not trace PyTorch: the same as --torch off."),
+    GSP_OPT_SWITCH(struct run_opts, no_stacks, "no-stacks", 0, false, "Do not look at the stacks."),
+    GSP_OPT_SWITCH(struct run_opts, no_metrics, "no-metrics", 0, false,
+                   "Do not look at memory, CPU, GPUs and the machine."),
     GSP_OPT_FORCE(struct run_opts),
 };
 
@@ -58,15 +82,18 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof run --name base -- torchrun train.py", "All ranks, kept in gsprof-runs/base"},
     {"gsprof run --torch rate=0.1,backward=on -- python3 train.py",
      "One step in ten, with the backward pass"},
+    {"gsprof run --no-torch --rate 20 -o /tmp/light -- python3 serve.py",
+     "Stacks and metrics alone, twenty looks a second"},
 };
 
 struct session {
     const struct gsp_parsed *parsed;
     const struct run_opts *opts;
     struct gsp_term term;
+    struct gsp_run_status status_line;
     struct gsp_launch launch;
     pid_t pid;
-    char folder[GSP_PYTHON_DIR_MAX]; /* of the run; "" without one */
+    struct gsp_run_place place;
     char python_dir[GSP_PYTHON_DIR_MAX];
     char pids_path[GSP_PYTHON_DIR_MAX]; /* where processes tell how they fare */
     bool is_chosen; /* GSPROF was set before: which processes have the package is the user's word */
@@ -76,24 +103,51 @@ struct session {
 };
 
 static volatile sig_atomic_t child_pid;
+static volatile sig_atomic_t kill_now;    /* Ctrl-C came twice */
+static volatile sig_atomic_t interrupted; /* after the program's end */
+static volatile sig_atomic_t wants_stop;  /* Ctrl-Z */
+static volatile int64_t last_interrupt_ns;
 static const volatile sig_atomic_t never_stop;
 
-/* Ctrl-C reaches the program by itself, being in the same group; what is sent to us alone is
- * passed on.  We end when it does. */
-static void pass_on(int sig, siginfo_t *info, void *context)
+/* While the program runs.  Ctrl-C reaches it by itself, being in the same group; what is sent to us
+ * alone is passed on.  We end when it does. */
+static void pass_on(int sig, const siginfo_t *info)
+{
+    if (info->si_code <= 0)
+        kill((pid_t)child_pid, sig);
+    if (sig != SIGINT)
+        return;
+    const int64_t now_ns = gsp_now_ns();
+    kill_now = kill_now || (last_interrupt_ns && now_ns - last_interrupt_ns < TWICE_NS);
+    last_interrupt_ns = now_ns;
+}
+
+static void on_signal(int sig, siginfo_t *info, void *context)
 {
     (void)context;
     const int saved = errno;
-    if (child_pid > 0 && info->si_code <= 0)
-        kill((pid_t)child_pid, sig);
+    if (child_pid > 0) {
+        pass_on(sig, info);
+    } else if (sig != SIGUSR1 && sig != SIGUSR2) {
+        /* The report can be made later; who cannot wait for the rest asks once more. */
+        if (interrupted)
+            signal(sig, SIG_DFL);
+        interrupted = 1;
+    }
     errno = saved;
 }
 
-static void catch_signals(void)
+static void on_stop(int sig)
+{
+    (void)sig;
+    wants_stop = 1;
+}
+
+static void catch_signals(bool has_status)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_RESTART};
-    action.sa_sigaction = pass_on;
+    action.sa_sigaction = on_signal;
     sigemptyset(&action.sa_mask);
     for (size_t i = 0; i < GSP_COUNT(signals); i++) {
         struct sigaction old;
@@ -101,6 +155,47 @@ static void catch_signals(void)
             sigaction(signals[i], &action, NULL);
     }
     signal(SIGPIPE, SIG_IGN);
+    if (has_status)
+        signal(SIGTSTP, on_stop);
+}
+
+/* The terminal is the shell's while we are stopped, so it is left as it was found. */
+static void stop_here(struct session *session)
+{
+    wants_stop = 0;
+    gsp_run_status_hide(&session->status_line);
+    signal(SIGTSTP, SIG_DFL);
+    raise(SIGTSTP);
+    signal(SIGTSTP, on_stop);
+}
+
+static void kill_tree(pid_t pid)
+{
+    pid_t *pids = NULL;
+    size_t count = 0;
+    kill_now = 0;
+    if (gsp_tree_pids(pid, &pids, &count, NULL) < 0)
+        count = 0;
+    kill(pid, SIGKILL);
+    for (size_t i = 0; i < count; i++)
+        kill(pids[i], SIGKILL);
+    free(pids);
+}
+
+static void on_beat(void *user)
+{
+    struct session *session = user;
+    if (kill_now)
+        kill_tree(session->pid);
+    if (wants_stop)
+        stop_here(session);
+    gsp_run_status_beat(&session->status_line, session->rings);
+}
+
+static void on_row(void *user, enum gsp_table_id table, const void *row)
+{
+    struct session *session = user;
+    gsp_run_status_row(&session->status_line, table, row);
 }
 
 /* ------------------------------------------------------------------------------- begin */
@@ -126,6 +221,12 @@ static int make_pids_file(struct session *session, struct gsp_err *err)
     return GSP_OK;
 }
 
+/* Between two looks at the stacks; 0: none. */
+static double period_of(const struct run_opts *opts)
+{
+    return opts->no_stacks ? 0 : 1.0 / opts->rate_hz;
+}
+
 static void put_env(const char *name, const char *value, bool replace)
 {
     gsp_ignore(setenv(name, value, replace) < 0);
@@ -140,27 +241,42 @@ static int hand_over(struct session *session, struct gsp_err *err)
     if (rc < 0)
         return rc;
     put_env("GSPROF_RUN_FILE", session->pids_path, true);
-    put_env("GSPROF_TORCH_PROFILING", session->opts->torch ? session->opts->torch : "on",
-            session->opts->torch != NULL);
+    const char *torch = session->opts->no_torch ? "off" : session->opts->torch;
+    put_env("GSPROF_TORCH_PROFILING", torch ? torch : "on", torch != NULL);
+    char period[32];
+    snprintf(period, sizeof(period), "%.9g", period_of(session->opts));
+    put_env("GSPROF_SAMPLE_RATE", period, true);
     return GSP_OK;
 }
 
+/* That there is no room for the run keeps nobody from running the program. */
 static int make_folder(struct session *session, struct gsp_err *err)
 {
-    const struct run_opts *opts = session->opts;
-    if (!opts->name && !opts->output)
+    const struct gsp_run_place_opts opts = {.name = session->opts->name,
+                                            .output = session->opts->output,
+                                            .force = session->opts->force,
+                                            .argv = session->parsed->args};
+    struct gsp_err cause = {0};
+    const int rc = gsp_run_place_make(&session->place, &opts, &cause);
+    if (rc == GSP_E_NOWRITE) {
+        gsp_term_line(&session->term, "gsprof: the run is not kept: %s", cause.msg);
         return GSP_OK;
-    if (opts->name && (strchr(opts->name, '/') || opts->name[0] == '.' || !opts->name[0]))
-        return gsp_err_set(err, GSP_E_USAGE, 0, "--name: a name, not a path: %.100s", opts->name);
-    if (opts->output) {
-        snprintf(session->folder, sizeof(session->folder), "%s", opts->output);
-    } else {
-        if (mkdir(RUNS_FOLDER, 0777) < 0 && errno != EEXIST)
-            return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot make " RUNS_FOLDER ": %s",
-                               strerror(errno));
-        snprintf(session->folder, sizeof(session->folder), RUNS_FOLDER "/%s", opts->name);
     }
-    return gsp_run_prepare(session->folder, opts->force, err);
+    if (rc < 0)
+        *err = cause;
+    return rc;
+}
+
+static void start_rings(struct session *session)
+{
+    struct gsp_err err = {0};
+    const struct gsp_rec_rings_opts rings = {.folder = session->place.path,
+                                             .pid = session->pid,
+                                             .subprocesses = true,
+                                             .told_path = session->pids_path,
+                                             .now = true};
+    if (session->place.path[0] && gsp_rec_rings_start(&rings, &session->rings, &err) < 0)
+        gsp_term_line(&session->term, "gsprof: the run is not kept: %s", err.msg);
 }
 
 static int start(struct session *session, struct gsp_err *err)
@@ -170,12 +286,17 @@ static int start(struct session *session, struct gsp_err *err)
         rc = hand_over(session, err);
     if (rc == GSP_OK)
         rc = gsp_launch_new(&session->launch, session->parsed->args, err);
-    if (rc < 0)
-        return rc;
-    session->pid = session->launch.pid;
-    child_pid = session->pid;
-    catch_signals();
-    return gsp_launch_go(&session->launch, session->parsed->args[0], err);
+    if (rc == GSP_OK) {
+        session->pid = session->launch.pid;
+        child_pid = session->pid;
+        catch_signals(session->status_line.fd >= 0);
+        rc = gsp_launch_go(&session->launch, session->parsed->args[0], err);
+    }
+    if (rc == GSP_OK)
+        start_rings(session);
+    else
+        gsp_run_place_discard(&session->place);
+    return rc;
 }
 
 /* -------------------------------------------------------------------------------- end */
@@ -197,17 +318,8 @@ static pid_t first_with_rings(const pid_t *pids, size_t count, size_t *with_ring
 
 static void tell_next(struct session *session, pid_t pid)
 {
-    gsp_auto_buf word = {0};
-    if (session->folder[0])
-        gsp_hint_word(&word, gsp_sv_of(session->folder));
-    else
-        gsp_buf_printf(&word, "%d", (int)pid);
-    const char *endpoint = gsp_buf_cstr(&word);
-    if (!endpoint)
-        return;
-    gsp_term_line(&session->term, "Next: gsprof query %s 'FROM gsprof.hot_functions()'", endpoint);
-    if (pid)
-        gsp_term_line(&session->term, "      gsprof report %d", (int)pid);
+    gsp_term_line(&session->term, "Next: gsprof query %d 'FROM gsprof.hot_functions()'", (int)pid);
+    gsp_term_line(&session->term, "      gsprof report %d", (int)pid);
 }
 
 /* What is missing of what users of this command expect. */
@@ -224,47 +336,111 @@ static void tell_fault(struct session *session, const struct gsp_run_told *told)
         gsp_term_line(&session->term, "%s", text);
 }
 
-static void tell(struct session *session, int64_t took_ns)
+/* Without a folder: what the rings have. */
+static void tell_rings(struct session *session, const struct gsp_run_told *told)
 {
-    struct gsp_run_told told;
     size_t with_rings = 0;
     size_t functions = 0;
     struct gsp_err err = {0};
-    char took[32];
-    gsp_run_told_read(session->pids_path, session->pid, &told);
-    const pid_t first = first_with_rings(told.pids, told.count, &with_rings);
-    gsp_term_line(&session->term, "gsprof: the program ran for %s and ended with status %d.",
-                  gsp_fmt_duration(took_ns, took, sizeof(took)), session->status);
+    const pid_t first = first_with_rings(told->pids, told->count, &with_rings);
     if (with_rings == 0) {
         gsp_term_line(&session->term, "gsprof: nothing was recorded of it%s%s",
                       session->followed.stacks_err.code ? ": " : "; is it Python?",
                       session->followed.stacks_err.msg);
-        tell_fault(session, &told);
         return;
     }
-    if (gsp_run_summary_tell(told.pids, told.count, &session->term, &functions, &err) < 0)
+    if (gsp_run_summary_tell(told->pids, told->count, &session->term, &functions, &err) < 0)
         gsp_term_line(&session->term, "gsprof: no summary: %s", err.msg);
     else if (functions == 0)
         gsp_term_line(&session->term, "gsprof: no stack was seen running.");
-    tell_fault(session, &told);
+    tell_fault(session, told);
     tell_next(session, first);
+}
+
+/* What was made of the run, and the commands to type next. */
+static void tell_made(struct session *session, const struct gsp_run_told *told,
+                      struct gsp_run_made *made)
+{
+    gsp_auto_buf word = {0};
+    gsp_auto_buf former = {0};
+    gsp_hint_word(&word, gsp_sv_of(session->place.path));
+    gsp_hint_word(&former, gsp_sv_of(made->former));
+    const char *folder = gsp_buf_cstr(&word);
+    const char *other = gsp_buf_cstr(&former);
+    if (made->verdict.len > 0)
+        gsp_term_write(&session->term, &made->verdict);
+    tell_fault(session, told);
+    if (made->err.code)
+        gsp_term_line(&session->term, "gsprof: the run is not complete: %s", made->err.msg);
+    if (!folder || !other)
+        return;
+    if (made->has_report)
+        gsp_term_line(&session->term, "Next: open %s/" GSP_RUN_REPORT, folder);
+    else
+        gsp_term_line(&session->term, "Next: gsprof report %s", folder);
+    if (made->former[0])
+        gsp_term_line(&session->term, "      gsprof compare %s %s", other, folder);
+}
+
+static void finish(struct session *session, int64_t took_ns)
+{
+    const bool quiet = session->parsed->globals.quiet;
+    struct gsp_run_told told;
+    struct gsp_run_made made = {0};
+    char took[32];
+    gsp_run_told_read(session->pids_path, session->pid, &told);
+    if (!quiet)
+        gsp_term_line(&session->term, "gsprof: the program ran for %s and ended with status %d.",
+                      gsp_fmt_duration(took_ns, took, sizeof(took)), session->status);
+    if (!session->rings) {
+        if (!quiet)
+            tell_rings(session, &told);
+        return;
+    }
+    const struct gsp_run_finish what = {.place = &session->place,
+                                        .rings = session->rings,
+                                        .told = &told,
+                                        .followed = &session->followed,
+                                        .status = session->status,
+                                        .interrupted = &interrupted};
+    if (!quiet)
+        gsp_term_status(&session->term, "gsprof: writing %s", session->place.path);
+    gsp_run_finish(&what, &made);
+    session->rings = NULL;
+    gsp_term_wipe(&session->term);
+    if (!quiet)
+        tell_made(session, &told, &made);
+    else if (made.err.code)
+        gsp_term_line(&session->term, "gsprof: the run is not complete: %s", made.err.msg);
+    gsp_buf_free(&made.verdict);
 }
 
 static void follow(struct session *session)
 {
     struct gsp_err err = {0};
-    const struct gsp_rec_rings_opts rings = {
-        .folder = session->folder, .pid = session->pid, .subprocesses = true};
-    const struct gsp_follow_opts how = {
-        .pid = session->pid, .period_s = -1, .is_child = true, .stop = &never_stop};
-    if (session->folder[0] && gsp_rec_rings_start(&rings, &session->rings, &err) < 0)
-        gsp_term_line(&session->term, "gsprof: the run is not kept: %s", err.msg);
+    const double period_s = period_of(session->opts);
+    const struct timespec pause = {.tv_nsec = BEAT_NS};
+    const struct gsp_follow_opts how = {.pid = session->pid,
+                                        .period_s = session->opts->no_stacks ? 0 : -1,
+                                        .begin_s = period_s,
+                                        .is_child = true,
+                                        .tree = true,
+                                        .no_metrics = session->opts->no_metrics,
+                                        .beat = on_beat,
+                                        .row = on_row,
+                                        .user = session,
+                                        .stop = &never_stop};
     if (gsp_follow_run(&how, &session->followed, &err) < 0)
         session->followed.stacks_err = err;
-    struct gsp_drain_stats drained;
-    if (gsp_rec_rings_stop(session->rings, &drained, &err) < 0)
-        gsp_term_line(&session->term, "gsprof: the run is not complete: %s", err.msg);
+    /* It goes on though it could not be followed. */
+    while (gsp_launch_running(&session->launch)) {
+        on_beat(session);
+        nanosleep(&pause, NULL);
+    }
     session->status = gsp_launch_wait(&session->launch);
+    child_pid = 0;
+    gsp_run_status_hide(&session->status_line);
+    signal(SIGTSTP, SIG_DFL);
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -274,27 +450,29 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_err err = {0};
     if (parsed->arg_count == 0)
         return gsp_cli_misuse(parsed, "run needs a program: gsprof run -- python3 train.py");
+    if (session.opts->no_torch && session.opts->torch)
+        return gsp_cli_misuse(parsed, "--torch and --no-torch contradict each other");
     if (session.opts->name && session.opts->output)
         return gsp_cli_misuse(parsed, "--name and --output both say where the run goes");
     gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
+    gsp_run_status_init(&session.status_line, STDERR_FILENO, parsed->globals.quiet);
     const int64_t began_ns = gsp_now_ns();
     int rc = start(&session, &err);
     if (rc == GSP_OK) {
         follow(&session);
-        if (!parsed->globals.quiet)
-            tell(&session, gsp_now_ns() - began_ns);
+        finish(&session, gsp_now_ns() - began_ns);
     }
     gsp_launch_abort(&session.launch);
     if (session.pids_path[0])
         unlink(session.pids_path);
+    gsp_run_place_free(&session.place);
     if (rc < 0)
-        return gsp_cli_fail(
-            parsed,
-            &(struct gsp_hint_context){.command = "run",
-                                       .program = parsed->args[0],
-                                       .path = session.folder[0] ? session.folder : NULL,
-                                       .argv = parsed->argv},
-            &err);
+        return gsp_cli_fail(parsed,
+                            &(struct gsp_hint_context){.command = "run",
+                                                       .program = parsed->args[0],
+                                                       .path = session.opts->output,
+                                                       .argv = parsed->argv},
+                            &err);
     return session.status;
 }
 
@@ -306,8 +484,13 @@ const struct gsp_command gsp_cmd_run = {
         "Starts a program and records it and its children: stacks and metrics from outside, "
         "spans, steps and PyTorch modules from inside. Nothing need be installed for the "
         "program's Python: the package is handed over by PYTHONPATH, and a sitecustomize of the "
-        "program's own still runs. Signals and the exit status are passed on. At the end the "
-        "functions and modules are shown that took the most time, and what to ask next.",
+        "program's own still runs. Everything is kept in a folder, gsprof-runs/NAME: tables as "
+        "Parquet files, the profile, and report.html, which opens in any browser; also when the "
+        "program crashes or is killed. At the end the verdict is told in ten lines, and what to "
+        "type next. The exit status is the program's, 128 + n when signal n ended it. Signals are "
+        "passed on; Ctrl-C twice within a second ends the program at once, and what was recorded "
+        "is kept. If gsprof itself is killed, `gsprof report FOLDER` makes a report of what is on "
+        "disk. A folder that cannot be written keeps nobody from running the program.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct run_opts),

@@ -5,22 +5,30 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "cli/run_told.h"
 #include "ring/place.h"
 #include "sample/dump.h"
 
-#define TICK_NS GSP_NS_PER_S
+#define TICK_NS  GSP_NS_PER_S
+/* Bytes of the file of pids. */
+#define TOLD_MAX ((size_t)16 << 20)
 
 struct gsp_rec_rings {
     struct gsp_drain *drain; /* made when the first ring is seen */
     char *folder;
+    char *told_path;
+    size_t told_bytes; /* of that file, as far as its lines were taken */
     pid_t pid;
     bool subprocesses;
-    bool running; /* the thread was started */
-    bool stop;    /* under lock */
+    bool running;                   /* the thread was started */
+    bool stop;                      /* under lock */
+    struct gsp_rec_rings_seen seen; /* under lock */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
@@ -51,10 +59,49 @@ static int add_processes(struct gsp_rec_rings *rings, struct gsp_err *err)
     return rc;
 }
 
+/* Lines that are new in the file of pids; one that is not whole yet is for the next look. */
+static int add_told(struct gsp_rec_rings *rings, struct gsp_err *err)
+{
+    struct stat info;
+    gsp_auto_buf text = {0};
+    if (!rings->told_path || stat(rings->told_path, &info) < 0 ||
+        (size_t)info.st_size <= rings->told_bytes ||
+        gsp_file_read(rings->told_path, TOLD_MAX, &text, NULL) < 0)
+        return GSP_OK;
+    int rc = GSP_OK;
+    while (rc == GSP_OK && rings->told_bytes < text.len) {
+        const char *line = text.p + rings->told_bytes;
+        const char *end = memchr(line, '\n', text.len - rings->told_bytes);
+        if (!end)
+            break;
+        const pid_t pid = gsp_run_told_pid((struct gsp_sv){line, (size_t)(end - line)});
+        rc = pid ? add_process(rings, pid, err) : GSP_OK;
+        rings->told_bytes += (size_t)(end - line) + 1;
+    }
+    return rc;
+}
+
+static void note_seen(struct gsp_rec_rings *rings)
+{
+    struct gsp_rec_rings_seen seen = {.looked_ns = gsp_now_ns(), .failing = rings->failed < 0};
+    size_t sampled = 0;
+    if (rings->drain) {
+        seen.samples = gsp_drain_published(rings->drain, GSP_TABLE_python_stack_sample, &sampled);
+        seen.steps =
+            gsp_drain_published(rings->drain, GSP_TABLE_python_torch_step, &seen.step_rings);
+        seen.lost = gsp_drain_stats(rings->drain).lost;
+    }
+    pthread_mutex_lock(&rings->lock);
+    rings->seen = seen;
+    pthread_mutex_unlock(&rings->lock);
+}
+
 static void tick(struct gsp_rec_rings *rings, bool flush)
 {
     struct gsp_err err = {0};
     int rc = add_processes(rings, &err);
+    if (rc == GSP_OK)
+        rc = add_told(rings, &err);
     if (rc == GSP_OK && rings->drain)
         rc = gsp_drain_tick(rings->drain, flush, &err);
     /* Said once, not each second; it may go on by itself, as on a full disk. */
@@ -62,6 +109,7 @@ static void tick(struct gsp_rec_rings *rings, bool flush)
         gsp_log_warn("store", "rings are not drained for now: %s", err.msg);
     rings->failed = rc;
     rings->err = err;
+    note_seen(rings);
 }
 
 static void *drain_on(void *arg)
@@ -82,12 +130,15 @@ static void *drain_on(void *arg)
     return NULL;
 }
 
-static void rings_free(struct gsp_rec_rings *rings)
+void gsp_rec_rings_free(struct gsp_rec_rings *rings)
 {
+    if (!rings)
+        return;
     gsp_drain_close(rings->drain);
     pthread_cond_destroy(&rings->wake);
     pthread_mutex_destroy(&rings->lock);
     free(rings->folder);
+    free(rings->told_path);
     free(rings);
 }
 
@@ -102,6 +153,16 @@ static int start_thread(struct gsp_rec_rings *rings)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     rings->running = failed == 0;
     return failed;
+}
+
+static int copy_paths(struct gsp_rec_rings *rings, const struct gsp_rec_rings_opts *opts,
+                      struct gsp_err *err)
+{
+    rings->folder = strdup(opts->folder);
+    rings->told_path = opts->told_path ? strdup(opts->told_path) : NULL;
+    if (!rings->folder || (opts->told_path && !rings->told_path))
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    return GSP_OK;
 }
 
 int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_rings **out,
@@ -119,14 +180,48 @@ int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_ri
     pthread_condattr_destroy(&attr);
     rings->pid = opts->pid;
     rings->subprocesses = opts->subprocesses;
-    rings->folder = strdup(opts->folder);
-    const int failed = rings->folder ? start_thread(rings) : 0;
-    if (!rings->running) {
-        rings_free(rings);
-        return gsp_err_set(err, GSP_E_NOMEM, failed, "no thread for the rings of the target");
-    }
-    *out = rings;
-    return GSP_OK;
+    int rc = copy_paths(rings, opts, err);
+    if (rc == GSP_OK && opts->now)
+        rc = gsp_drain_open(rings->folder, NULL, &rings->drain, err);
+    if (rc == GSP_OK && start_thread(rings) != 0)
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no thread for the rings of the target");
+    if (rc < 0)
+        gsp_rec_rings_free(rings);
+    else
+        *out = rings;
+    return rc;
+}
+
+struct gsp_rec_rings_seen gsp_rec_rings_seen(struct gsp_rec_rings *rings)
+{
+    pthread_mutex_lock(&rings->lock);
+    const struct gsp_rec_rings_seen seen = rings->seen;
+    pthread_mutex_unlock(&rings->lock);
+    return seen;
+}
+
+const struct gsp_place *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i)
+{
+    return rings->drain ? gsp_drain_place_at(rings->drain, i) : NULL;
+}
+
+int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
+                         struct gsp_err *err)
+{
+    pthread_mutex_lock(&rings->lock);
+    rings->stop = true;
+    pthread_cond_signal(&rings->wake);
+    pthread_mutex_unlock(&rings->lock);
+    pthread_join(rings->thread, NULL);
+    rings->running = false;
+    tick(rings, true);
+    int rc = rings->failed;
+    if (rc == GSP_OK && rings->drain)
+        rc = gsp_drain_merge_all(rings->drain, &rings->err);
+    *stats = rings->drain ? gsp_drain_stats(rings->drain) : (struct gsp_drain_stats){0};
+    if (rc < 0 && err)
+        *err = rings->err;
+    return rc;
 }
 
 int gsp_rec_rings_stop(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
@@ -135,19 +230,7 @@ int gsp_rec_rings_stop(struct gsp_rec_rings *rings, struct gsp_drain_stats *stat
     *stats = (struct gsp_drain_stats){0};
     if (!rings)
         return GSP_OK;
-    pthread_mutex_lock(&rings->lock);
-    rings->stop = true;
-    pthread_cond_signal(&rings->wake);
-    pthread_mutex_unlock(&rings->lock);
-    pthread_join(rings->thread, NULL);
-    tick(rings, true);
-    int rc = rings->failed;
-    if (rc == GSP_OK && rings->drain)
-        rc = gsp_drain_merge_all(rings->drain, &rings->err);
-    if (rings->drain)
-        *stats = gsp_drain_stats(rings->drain);
-    if (rc < 0 && err)
-        *err = rings->err;
-    rings_free(rings);
+    const int rc = gsp_rec_rings_finish(rings, stats, err);
+    gsp_rec_rings_free(rings);
     return rc;
 }

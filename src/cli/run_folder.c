@@ -13,9 +13,6 @@
 #include "store/profile_tables.h"
 #include "store/run.h"
 
-/* A profile.json of more samples is larger than what reads it: profile.gsp has them all. */
-#define JSON_SAMPLES_MAX 200000U
-
 static int refuse_stream(const struct gsp_profile *profile, const struct gsp_view *view,
                          struct gsp_out *out, struct gsp_err *err)
 {
@@ -109,7 +106,7 @@ int gsp_run_folder_fill(const char *path, const struct gsp_profile *profile,
     if (here && gethostname(host, sizeof(host) - 1) == 0)
         about.host = host;
     int rc = gsp_run_file(file, path, GSP_RUN_JSON, err);
-    if (rc == GSP_OK && gsp_profile_sample_count(profile) <= JSON_SAMPLES_MAX)
+    if (rc == GSP_OK && gsp_profile_sample_count(profile) <= GSP_RUN_JSON_SAMPLES_MAX)
         rc = gsp_format_save(file, gsp_format_find("json"), profile, view, true, err);
     if (rc == GSP_OK)
         rc = gsp_run_write(path, profile, &about, err);

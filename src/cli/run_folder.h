@@ -17,6 +17,9 @@
 #include "model/tree.h"
 #include "store/store.h"
 
+/* A profile.json of more samples is larger than what reads it: profile.gsp has them all. */
+#define GSP_RUN_JSON_SAMPLES_MAX 200000U
+
 /* Not in the table of export/format.c: a folder is no stream of bytes. */
 extern const struct gsp_format gsp_format_run;
 

@@ -40,23 +40,31 @@ static enum gsp_run_cause cause_of(struct gsp_sv word)
     return GSP_RUN_FINE;
 }
 
-static void take_line(struct gsp_sv line, struct gsp_run_told *told)
+pid_t gsp_run_told_pid(struct gsp_sv line)
 {
     struct gsp_sv part;
     char word[16] = "";
     int64_t pid = 0;
     if (!gsp_sv_split(&line, ' ', &part) || part.len == 0 || part.len >= sizeof(word))
-        return;
+        return 0;
     memcpy(word, part.p, part.len);
-    if (gsp_parse_i64(word, 1, INT32_MAX, &pid, NULL) < 0)
+    return gsp_parse_i64(word, 1, INT32_MAX, &pid, NULL) < 0 ? 0 : (pid_t)pid;
+}
+
+static void take_line(struct gsp_sv line, struct gsp_run_told *told)
+{
+    struct gsp_sv part;
+    const pid_t pid = gsp_run_told_pid(line);
+    if (!pid)
         return;
     told->inside = true;
-    add_pid(told, (pid_t)pid);
-    if (told->cause != GSP_RUN_FINE || !gsp_sv_split(&line, ' ', &part))
+    add_pid(told, pid);
+    if (told->cause != GSP_RUN_FINE || !gsp_sv_split(&line, ' ', &part) ||
+        !gsp_sv_split(&line, ' ', &part))
         return;
     gsp_auto_buf why = {0};
     told->cause = cause_of(part);
-    told->faulty = (pid_t)pid;
+    told->faulty = pid;
     gsp_buf_term(&why, line);
     const char *text = gsp_buf_cstr(&why);
     snprintf(told->why, sizeof(told->why), "%s", text ? text : "");

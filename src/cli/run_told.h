@@ -6,7 +6,7 @@
  * something of it does not work there.  Nothing else tells it: the program runs on as if all were
  * well, and rows that are missing are seen by nobody.
  *
- * Used by: cmd_run.c.
+ * Used by: cmd_run.c, rec_rings.c.
  * Threads: no state.
  */
 #pragma once
@@ -35,6 +35,9 @@ struct gsp_run_told {
     pid_t faulty;  /* the first with a cause */
     char why[160]; /* its words, harmless to a terminal */
 };
+
+/* The process that a line is of; 0: it is none. */
+pid_t gsp_run_told_pid(struct gsp_sv line);
 
 /* Reads the file; program is the process that was started.  A file that cannot be read says
  * nothing. */

@@ -19,6 +19,7 @@
 #include "flight/stack_rows.h"
 #include "proc/task.h"
 #include "ring/place.h"
+#include "sample/dump.h"
 #include "sample/record.h"
 #include "wire/control.h"
 #include "wire/table.h"
@@ -36,6 +37,12 @@
 /* Digits of a rank. */
 #define RANK_MAX     10U
 
+/* What the collectors write to: the rings, and whoever wants to see the rows. */
+struct seen_sink {
+    struct gsp_sink sink; /* first */
+    struct follow *follow;
+};
+
 struct follow {
     const struct gsp_follow_opts *opts;
     int folder_fd;
@@ -43,6 +50,7 @@ struct follow {
     struct gsp_stack_rows *rows;
     struct gsp_collect *collect;
     struct gsp_ring_sink sink;
+    struct seen_sink seen;
     const struct gsp_profile *profile; /* of the record that runs; NULL */
     volatile sig_atomic_t halt;        /* ends the record that runs */
     double period_s;                   /* in force */
@@ -66,6 +74,15 @@ int64_t gsp_follow_rank(pid_t pid)
         gsp_parse_i64(gsp_buf_cstr(&value), 0, INT32_MAX, &rank, NULL) != GSP_OK)
         return GSP_NULL_I64;
     return rank;
+}
+
+bool gsp_follow_is_on(const struct gsp_place *place)
+{
+    gsp_auto_fd fd = -1;
+    if (gsp_place_open(place, &fd, NULL) < 0)
+        return false;
+    /* Whoever follows holds it for as long. */
+    return flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 /* ---------------------------------------------------------------------------------- settings */
@@ -169,6 +186,30 @@ static void put_cost(struct follow *follow, int64_t now_ns)
     gsp_ring_sink_row(&follow->sink, GSP_TABLE_gsprof_sampler, &row);
 }
 
+/* Children come and go. */
+static void watch_tree(struct follow *follow)
+{
+    pid_t *pids = NULL;
+    size_t count = 0;
+    if (gsp_tree_pids(follow->opts->pid, &pids, &count, NULL) == GSP_OK && count > 0)
+        gsp_collect_watch(follow->collect, pids, count);
+    free(pids);
+}
+
+static uint32_t seen_intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+{
+    struct seen_sink *seen = (struct seen_sink *)(void *)sink;
+    return gsp_ring_sink_intern(&seen->follow->sink, table, text);
+}
+
+static void seen_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+{
+    struct follow *follow = ((struct seen_sink *)(void *)sink)->follow;
+    if (follow->opts->row)
+        follow->opts->row(follow->opts->user, table, row);
+    gsp_ring_sink_row(&follow->sink, table, row);
+}
+
 /* A few times a second, whether stacks are looked at or not. */
 static void beat(struct follow *follow)
 {
@@ -177,11 +218,15 @@ static void beat(struct follow *follow)
         (follow->profile && gsp_profile_stack_count(follow->profile) > STACKS_MAX))
         follow->halt = 1;
     /* A zombie has no memory any more: its last row is one of when it had. */
-    if (now_ns >= follow->next_metrics_ns && !gsp_watch_wait(follow->watch, 0)) {
+    if (follow->collect && now_ns >= follow->next_metrics_ns && !gsp_watch_wait(follow->watch, 0)) {
         const struct gsp_tick tick = {gsp_realtime_ns(), now_ns};
         follow->next_metrics_ns = now_ns + METRICS_NS - BEAT_NS / 2;
-        gsp_collect_read(follow->collect, &tick, &follow->sink.sink);
+        if (follow->opts->tree)
+            watch_tree(follow);
+        gsp_collect_read(follow->collect, &tick, &follow->seen.sink);
     }
+    if (follow->opts->beat)
+        follow->opts->beat(follow->opts->user);
     if (now_ns >= follow->next_cost_ns) {
         follow->next_cost_ns = now_ns + COST_NS;
         put_cost(follow, now_ns);
@@ -308,8 +353,10 @@ static int open_all(struct follow *follow, struct gsp_err *err)
                                              .start_time = info.start_ticks,
                                              .rank = about.rank};
     rc = gsp_stack_rows_open(&spec, &follow->rows, err);
-    if (rc == GSP_OK)
-        rc = gsp_collect_open(&env, &follow->collect, err);
+    if (rc < 0 || follow->opts->no_metrics)
+        return rc;
+    follow->seen = (struct seen_sink){{seen_intern, seen_row}, follow};
+    rc = gsp_collect_open(&env, &follow->collect, err);
     if (rc == GSP_OK)
         gsp_collect_watch(follow->collect, &watched, 1);
     return rc;
@@ -352,9 +399,12 @@ int gsp_follow_run(const struct gsp_follow_opts *opts, struct gsp_follow_result 
     follow->begin_ns = gsp_now_ns();
     follow->begin_cpu_ns = gsp_cputime_ns();
     follow->next_cost_ns = follow->begin_ns + COST_NS;
-    follow->period_s = opts->period_s >= 0
-                           ? opts->period_s
-                           : parse_period(gsp_setting_row(GSP_SET_sample_rate)->fallback, 0);
+    if (opts->period_s >= 0)
+        follow->period_s = opts->period_s;
+    else if (opts->begin_s > 0)
+        follow->period_s = opts->begin_s;
+    else
+        follow->period_s = parse_period(gsp_setting_row(GSP_SET_sample_rate)->fallback, 0);
     const int rc = open_all(follow, err);
     if (rc == GSP_OK) {
         gsp_ignore(take_settings(follow));

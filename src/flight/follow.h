@@ -19,14 +19,24 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "flight/ending.h"
+#include "ring/place.h"
+#include "wire/table.h"
 
 struct gsp_follow_opts {
     pid_t pid;
     double period_s; /* between two looks at the stacks, 0 for none; negative: as the control page
                       * of the process says, also when that changes */
+    double begin_s;  /* with a negative period_s: the one until a control page is there; 0: that
+                      * of the setting */
     bool is_child;   /* our own child: it may not be a Python process yet */
+    bool tree;       /* process.metrics of its children too, and of theirs */
+    bool no_metrics; /* neither of processes nor of the machine */
     /* Called once when the process has its folder and rings; may be NULL. */
     void (*ready)(void *user);
+    /* Called a few times a second; may be NULL. */
+    void (*beat)(void *user);
+    /* Sees each row of a collector before it is in its ring; may be NULL. */
+    void (*row)(void *user, enum gsp_table_id table, const void *row);
     void *user;
     const volatile sig_atomic_t *stop; /* looked at a few times a second */
 };
@@ -45,6 +55,9 @@ struct gsp_follow_result {
  * rings can be made), PERM, NOTSUP, NOMEM. */
 GSP_MUST_CHECK int gsp_follow_run(const struct gsp_follow_opts *opts,
                                   struct gsp_follow_result *result, struct gsp_err *err);
+
+/* Whether somebody follows the process whose rings are there. */
+bool gsp_follow_is_on(const struct gsp_place *place);
 
 /* The rank that the environment of a process tells (RANK); GSP_NULL_I64 without one. */
 int64_t gsp_follow_rank(pid_t pid);

@@ -53,6 +53,7 @@ struct gsp_drain {
     struct old_file *old;
     size_t old_count;
     struct gsp_drain_stats stats;
+    bool has_unnamed; /* rings that the manifest on disk does not name yet */
     char trouble[240];
 };
 
@@ -234,6 +235,15 @@ static bool has_taker(const struct gsp_drain *drain, const struct source *source
     return false;
 }
 
+static struct gsp_ring_cursor key_of(const struct gsp_ring_info *info)
+{
+    struct gsp_ring_cursor key = {
+        .pid = info->pid, .start_time = info->start_time, .created_ns = info->created_ns};
+    snprintf(key.schema, sizeof(key.schema), "%s", info->schema);
+    snprintf(key.table, sizeof(key.table), "%s", info->table);
+    return key;
+}
+
 static int add_ring(struct gsp_drain *drain, const struct source *source, const char *file,
                     struct gsp_err *err)
 {
@@ -245,10 +255,7 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
         return rc == GSP_E_NOMEM ? no_memory(err) : GSP_OK;
     }
     const struct gsp_ring_info *info = gsp_ring_info(view);
-    struct gsp_ring_cursor key = {
-        .pid = info->pid, .start_time = info->start_time, .created_ns = info->created_ns};
-    snprintf(key.schema, sizeof(key.schema), "%s", info->schema);
-    snprintf(key.table, sizeof(key.table), "%s", info->table);
+    const struct gsp_ring_cursor key = key_of(info);
     /* What a file says of itself must fit where it lies, or the cursors would not. */
     char name[GSP_SEGMENT_NAME_MAX];
     snprintf(name, sizeof(name), "%s.%s.ring", info->schema, info->table);
@@ -261,8 +268,10 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
         return more ? GSP_OK : no_memory(err);
     }
     drain->takers = more;
-    rc = gsp_taker_new(view, gsp_manifest_cursor(&drain->manifest, &key),
-                       info->created_ns >= drain->begun_ns, &more[drain->taker_count], err);
+    const struct gsp_ring_cursor *cursor = gsp_manifest_cursor(&drain->manifest, &key);
+    drain->has_unnamed = drain->has_unnamed || !cursor;
+    rc = gsp_taker_new(view, cursor, info->created_ns >= drain->begun_ns, &more[drain->taker_count],
+                       err);
     if (rc == GSP_OK)
         drain->taker_count++;
     return rc;
@@ -353,6 +362,27 @@ static void remove_file(const struct gsp_drain *drain, const char *file)
     (void)unlink(path);
 }
 
+/* A ring is named as soon as it is seen: whoever reads the folder after the drainer was killed
+ * finds rows that never came to be a segment. */
+static int name_rings(struct gsp_drain *drain, struct gsp_err *err)
+{
+    struct gsp_manifest next = {0};
+    if (!drain->has_unnamed)
+        return GSP_OK;
+    int rc = gsp_manifest_copy(&drain->manifest, &next, err);
+    for (size_t i = 0; rc == GSP_OK && i < drain->taker_count; i++) {
+        const struct gsp_ring_cursor key = key_of(gsp_taker_info(drain->takers[i]));
+        if (!gsp_manifest_cursor(&next, &key))
+            rc = gsp_manifest_advance(&next, &key, 0, 0, err);
+    }
+    if (rc == GSP_OK)
+        rc = replace_manifest(drain, &next, err);
+    else
+        gsp_manifest_free(&next);
+    drain->has_unnamed = rc < 0;
+    return rc;
+}
+
 /* The rows that wait become a segment, and the manifest says so. */
 static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct gsp_err *err)
 {
@@ -392,6 +422,16 @@ static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct g
     return rc;
 }
 
+/* A segment that is alone gets its new name beside the old one; nothing is read or written. */
+static bool link_segment(const struct gsp_drain *drain, const char *from, const char *to)
+{
+    gsp_auto_fd dir = open(drain->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0 || linkat(dir, from, dir, to, 0) < 0)
+        return false; /* a file system without links, or a name that is taken */
+    (void)fsync(dir);
+    return true;
+}
+
 /* Several segments of a table become one; the manifest is replaced when that is on disk. */
 static int merge(struct gsp_drain *drain, const size_t *which, size_t count, const char *name,
                  struct gsp_err *err)
@@ -413,7 +453,10 @@ static int merge(struct gsp_drain *drain, const size_t *which, size_t count, con
         files[i] = drain->manifest.segments[which[i]].file;
         merged.rows += drain->manifest.segments[which[i]].rows;
     }
-    rc = gsp_segment_merge(drain->folder, files, count, merged.file, &merged.bytes, err);
+    if (count == 1 && link_segment(drain, files[0], merged.file))
+        merged.bytes = first->bytes;
+    else
+        rc = gsp_segment_merge(drain->folder, files, count, merged.file, &merged.bytes, err);
     /* From the back, so that the places of those before stay; the merged one is as old as its
      * oldest part. */
     for (size_t i = count; rc == GSP_OK && i-- > 0;) {
@@ -526,6 +569,8 @@ int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
     remove_old(drain, false);
     for (size_t i = 0; rc == GSP_OK && i < drain->source_count; i++)
         rc = look_for_rings(drain, &drain->sources[i], err);
+    if (rc == GSP_OK)
+        failed = name_rings(drain, err);
     for (size_t i = 0; rc == GSP_OK && i < drain->taker_count; i++) {
         struct gsp_taker *taker = drain->takers[i];
         rc = gsp_taker_take(taker, drain->options.segment_rows, err);
@@ -543,6 +588,26 @@ int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
 struct gsp_drain_stats gsp_drain_stats(const struct gsp_drain *drain)
 {
     return drain->stats;
+}
+
+uint64_t gsp_drain_published(const struct gsp_drain *drain, enum gsp_table_id table, size_t *rings)
+{
+    const struct gsp_table *wanted = gsp_table_at(table);
+    uint64_t rows = 0;
+    *rings = 0;
+    for (size_t i = 0; i < drain->taker_count; i++) {
+        const struct gsp_ring_info *info = gsp_taker_info(drain->takers[i]);
+        if (strcmp(info->schema, wanted->schema) != 0 || strcmp(info->table, wanted->name) != 0)
+            continue;
+        rows += gsp_taker_published(drain->takers[i]);
+        (*rings)++;
+    }
+    return rows;
+}
+
+const struct gsp_place *gsp_drain_place_at(const struct gsp_drain *drain, size_t i)
+{
+    return i < drain->source_count ? &drain->sources[i].place : NULL;
 }
 
 const char *gsp_drain_trouble(const struct gsp_drain *drain)

@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "ring/place.h"
 #include "store/manifest.h"
+#include "wire/table.h"
 
 struct gsp_drain_options {
     size_t segment_rows;    /* that make a segment; 0: 200,000 */
@@ -57,5 +58,9 @@ GSP_MUST_CHECK int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gs
 GSP_MUST_CHECK int gsp_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err);
 
 struct gsp_drain_stats gsp_drain_stats(const struct gsp_drain *drain);
+/* Rows that the rings of a table have had so far, and how many rings those are. */
+uint64_t gsp_drain_published(const struct gsp_drain *drain, enum gsp_table_id table, size_t *rings);
+/* The processes that are drained; NULL past the last.  Borrowed until the next is added. */
+const struct gsp_place *gsp_drain_place_at(const struct gsp_drain *drain, size_t i);
 /* What could not be drained, and why: the newest, "" for none.  Borrowed until the next tick. */
 const char *gsp_drain_trouble(const struct gsp_drain *drain);

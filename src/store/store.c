@@ -307,8 +307,7 @@ int gsp_store_lock(struct gsp_store *store, struct gsp_err *err)
     rc = gsp_store__run(store, text, err);
     if (rc == GSP_OK && store->allowed.len > 0) {
         /* Files that do not fit their table are told before the first query. */
-        bool made = false;
-        rc = gsp_store__all_views(store, &made, err);
+        rc = gsp_store__file_views(store, err);
     }
     if (rc == GSP_OK && store->limit_process) {
         rc = limit_process(store, err);

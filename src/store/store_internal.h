@@ -62,6 +62,8 @@ GSP_MUST_CHECK int gsp_store__views(struct gsp_store *store, struct gsp_sv sql,
                                     struct gsp_err *err);
 /* All of them; *made: there were some to make. */
 GSP_MUST_CHECK int gsp_store__all_views(struct gsp_store *store, bool *made, struct gsp_err *err);
+/* Those of tables that files feed. */
+GSP_MUST_CHECK int gsp_store__file_views(struct gsp_store *store, struct gsp_err *err);
 /* Comments on tables and columns: many statements, so only for queries that ask for them. */
 GSP_MUST_CHECK int gsp_store__comments(struct gsp_store *store, struct gsp_err *err);
 

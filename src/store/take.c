@@ -139,6 +139,13 @@ int64_t gsp_taker_since_ns(const struct gsp_taker *taker)
     return taker->since_ns;
 }
 
+uint64_t gsp_taker_published(const struct gsp_taker *taker)
+{
+    struct gsp_ring_state state;
+    gsp_ring_state(taker->view, &state);
+    return state.rows;
+}
+
 uint64_t gsp_taker_lost(const struct gsp_taker *taker)
 {
     return taker->lost.rows + taker->lost.texts;

@@ -32,9 +32,10 @@ const struct gsp_ring_info *gsp_taker_info(const struct gsp_taker *taker); /* bo
 
 /* Copies what is new, as long as fewer than rows_max wait.  Fails with NOMEM or LIMIT. */
 GSP_MUST_CHECK int gsp_taker_take(struct gsp_taker *taker, size_t rows_max, struct gsp_err *err);
-size_t gsp_taker_rows(const struct gsp_taker *taker);      /* that wait */
-int64_t gsp_taker_since_ns(const struct gsp_taker *taker); /* CLOCK_MONOTONIC: the oldest does */
-uint64_t gsp_taker_lost(const struct gsp_taker *taker);    /* since the last settle */
+size_t gsp_taker_rows(const struct gsp_taker *taker);        /* that wait */
+int64_t gsp_taker_since_ns(const struct gsp_taker *taker);   /* CLOCK_MONOTONIC: the oldest does */
+uint64_t gsp_taker_published(const struct gsp_taker *taker); /* rows of the ring so far */
+uint64_t gsp_taker_lost(const struct gsp_taker *taker);      /* since the last settle */
 
 /* The rows that wait; the caller's.  NULL when there are none. */
 struct gsp_batch *gsp_taker_batch(struct gsp_taker *taker);

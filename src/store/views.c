@@ -201,6 +201,16 @@ int gsp_store__all_views(struct gsp_store *store, bool *made, struct gsp_err *er
     return make_wanted(store, made, err);
 }
 
+int gsp_store__file_views(struct gsp_store *store, struct gsp_err *err)
+{
+    bool made = false;
+    for (size_t i = 0; i < store->catalog.view_count; i++) {
+        struct gsp_view *view = store->catalog.views[i];
+        view->wanted = view->wanted || view->parquet.len > 0;
+    }
+    return make_wanted(store, &made, err);
+}
+
 static void put_comment(struct gsp_buf *sql, const struct gsp_view *view,
                         const struct gsp_view_column *column, const char *text)
 {

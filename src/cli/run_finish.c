@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_finish.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "cli/run_folder.h"
+#include "cli/run_summary.h"
+#include "export/format.h"
+#include "export/gsp_stream.h"
+#include "store/profile_read.h"
+#include "store/run_list.h"
+#include "wire/table.h"
+
+/* Those who follow other processes of the run see their end within a quarter of a second. */
+#define FOLLOWERS_NS (2 * GSP_NS_PER_S)
+#define LOOK_NS      (5 * GSP_NS_PER_MS)
+
+struct finish {
+    const struct gsp_run_finish *what;
+    struct gsp_run_made *made;
+    struct gsp_run_process *processes;
+    size_t process_count;
+    char *cmdlines; /* that processes point into */
+    struct gsp_store *store;
+    struct gsp_profile *profile; /* with its samples, when they are few enough */
+    uint64_t samples;
+    int64_t period_ns;
+};
+
+/* The first failure is the one that is told. */
+static bool is_fine(struct finish *finish, int rc, const struct gsp_err *err)
+{
+    if (rc < 0 && finish->made->err.code == GSP_OK)
+        finish->made->err = *err;
+    return rc == GSP_OK;
+}
+
+/* ------------------------------------------------------------------------------------- rows */
+
+/* The last rows of a process are written by who follows it, a moment after its end. */
+static void wait_for_followers(const struct gsp_run_told *told)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_NS};
+    const int64_t until_ns = gsp_now_ns() + FOLLOWERS_NS;
+    for (size_t i = 0; i < told->count; i++) {
+        struct gsp_place place;
+        if (gsp_place_find(told->pids[i], &place, NULL) < 0 || place.live)
+            continue;
+        while (gsp_follow_is_on(&place) && gsp_now_ns() < until_ns)
+            nanosleep(&pause, NULL);
+    }
+}
+
+static void take_processes(struct finish *finish)
+{
+    const struct gsp_rec_rings *rings = finish->what->rings;
+    const struct gsp_place *place = NULL;
+    size_t count = 0;
+    while (gsp_rec_rings_place_at(rings, count))
+        count++;
+    finish->processes = calloc(count + 1, sizeof(*finish->processes));
+    finish->cmdlines = calloc(count + 1, sizeof(place->cmdline));
+    for (size_t i = 0; finish->processes && finish->cmdlines && i < count; i++) {
+        char *cmdline = finish->cmdlines + i * sizeof(place->cmdline);
+        place = gsp_rec_rings_place_at(rings, i);
+        memcpy(cmdline, place->cmdline, sizeof(place->cmdline));
+        finish->processes[i] = (struct gsp_run_process){
+            .pid = place->pid, .rank = place->rank, .name = cmdline, .cmdline = cmdline};
+        finish->process_count = i + 1;
+    }
+}
+
+static void drain(struct finish *finish)
+{
+    struct gsp_drain_stats stats;
+    struct gsp_err err = {0};
+    wait_for_followers(finish->what->told);
+    gsp_ignore(is_fine(finish, gsp_rec_rings_finish(finish->what->rings, &stats, &err), &err));
+    take_processes(finish);
+    gsp_rec_rings_free(finish->what->rings);
+}
+
+/* ---------------------------------------------------------------------------------- profile */
+
+static int open_store(struct finish *finish, struct gsp_err *err)
+{
+    const struct gsp_store_options options = {.timeout_ns = -1};
+    int rc = gsp_store_open(&options, &finish->store, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_add_run(finish->store, finish->what->place->path, err);
+    return rc == GSP_OK ? gsp_store_lock(finish->store, err) : rc;
+}
+
+static int take_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
+{
+    return gsp_stream_add(user, sample, err);
+}
+
+/* However many samples there are: they go to the file as they are read. */
+static int stream_profile(struct finish *finish, int fd, const struct gsp_profile_from *all,
+                          struct gsp_err *err)
+{
+    struct gsp_profile_from from = *all;
+    struct gsp_profile *profile = NULL;
+    struct gsp_stream *stream = NULL;
+    int rc = gsp_profile_new(false, &profile, err);
+    if (rc == GSP_OK)
+        rc = gsp_stream_new(fd, profile, &stream, err);
+    from.take = take_sample;
+    from.user = stream;
+    if (rc == GSP_OK)
+        rc = gsp_store_read_profile(finish->store, &from, profile, err);
+    if (rc == GSP_OK) {
+        rc = gsp_stream_finish(stream, err);
+        stream = NULL;
+    }
+    gsp_stream_free(stream);
+    gsp_profile_free(profile);
+    return rc;
+}
+
+static int write_stream(struct finish *finish, const char *path,
+                        const struct gsp_profile_from *from, struct gsp_err *err)
+{
+    struct gsp_newfile file = {.fd = -1};
+    int rc = gsp_newfile_open(&file, path, true, err);
+    if (rc == GSP_OK)
+        rc = stream_profile(finish, file.fd, from, err);
+    if (rc == GSP_OK)
+        return gsp_newfile_commit(&file, err);
+    gsp_newfile_abort(&file);
+    return rc;
+}
+
+static int save(struct finish *finish, const char *name, const char *format, struct gsp_err *err)
+{
+    char path[GSP_RUN_PATH_MAX];
+    const int rc = gsp_run_file(path, finish->what->place->path, name, err);
+    return rc < 0
+               ? rc
+               : gsp_format_save(path, gsp_format_find(format), finish->profile, NULL, true, err);
+}
+
+static int make_profile(struct finish *finish, struct gsp_err *err)
+{
+    char path[GSP_RUN_PATH_MAX];
+    const struct gsp_run_about *about = &finish->what->place->about;
+    const struct gsp_profile_from from = {.start_ns = about->start_ns,
+                                          .end_ns = about->end_ns,
+                                          .processes = finish->processes,
+                                          .process_count = finish->process_count};
+    int rc = gsp_run_file(path, finish->what->place->path, GSP_RUN_PROFILE, err);
+    if (rc == GSP_OK && finish->samples > GSP_RUN_JSON_SAMPLES_MAX)
+        return write_stream(finish, path, &from, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_new(true, &finish->profile, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_read_profile(finish->store, &from, finish->profile, err);
+    if (rc == GSP_OK)
+        rc = save(finish, GSP_RUN_PROFILE, "gsp", err);
+    if (rc == GSP_OK)
+        rc = save(finish, GSP_RUN_JSON, "json", err);
+    return rc;
+}
+
+static void judge(struct finish *finish)
+{
+    struct gsp_err err = {0};
+    struct gsp_buf *verdict = &finish->made->verdict;
+    size_t functions = 0;
+    const int rc = gsp_run_summary_put(finish->store, verdict, &functions, &err);
+    if (is_fine(finish, rc, &err) && functions == 0)
+        gsp_buf_puts(verdict, "gsprof: no stack was seen running.\n");
+}
+
+/* ------------------------------------------------------------------------------------- end */
+
+static void write_meta(struct finish *finish)
+{
+    struct gsp_run_about *about = &finish->what->place->about;
+    struct gsp_err err = {0};
+    const bool is_whole = finish->made->err.code == GSP_OK;
+    about->state = is_whole ? GSP_RUN_COMPLETE : GSP_RUN_PARTIAL;
+    about->processes = finish->processes;
+    about->process_count = finish->process_count;
+    about->samples = finish->samples;
+    about->period_ns = finish->period_ns;
+    const int rc = gsp_run_write_meta(finish->what->place->path, about, true, &err);
+    gsp_ignore(is_fine(finish, rc, &err));
+    about->processes = NULL;
+    about->process_count = 0;
+}
+
+static void note_end(const struct gsp_run_finish *what)
+{
+    struct gsp_run_about *about = &what->place->about;
+    const struct gsp_follow_result *followed = what->followed;
+    about->end_ns = gsp_realtime_ns();
+    about->duration_ns = about->end_ns - about->start_ns;
+    about->status = what->status;
+    about->signal = what->status > 128 ? followed->ending.signal : GSP_NULL_I64;
+    about->ending = followed->has_ended ? followed->ending.detail : NULL;
+}
+
+void gsp_run_finish(const struct gsp_run_finish *what, struct gsp_run_made *made)
+{
+    struct finish finish = {.what = what, .made = made};
+    struct gsp_err err = {0};
+    note_end(what);
+    finish.samples = gsp_rec_rings_seen(what->rings).samples;
+    drain(&finish);
+    if (is_fine(&finish, open_store(&finish, &err), &err) &&
+        is_fine(&finish, make_profile(&finish, &err), &err)) {
+        const struct gsp_profile_meta *meta =
+            finish.profile ? gsp_profile_meta_get(finish.profile) : NULL;
+        finish.period_ns = meta ? meta->period_ns : 0;
+        if (finish.profile)
+            finish.samples = gsp_profile_sample_count(finish.profile);
+        judge(&finish);
+    }
+    write_meta(&finish);
+    gsp_run_find_former(what->place->path, what->place->command, made->former);
+    gsp_store_close(finish.store);
+    gsp_profile_free(finish.profile);
+    free(finish.processes);
+    free(finish.cmdlines);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_status.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "model/words.h"
+#include "wire/table.h"
+
+#define LOOKS     GSP_RUN_STATUS_LOOKS
+/* A program that ends before has not needed it. */
+#define FIRST_NS  (1500 * GSP_NS_PER_MS)
+#define PERIOD_NS (500 * GSP_NS_PER_MS)
+#define ROWS_MIN  5U
+
+/* --------------------------------------------------------------------------------- numbers */
+
+void gsp_run_status_row(struct gsp_run_status *status, enum gsp_table_id table, const void *row)
+{
+    const bool is_process = table == GSP_TABLE_process_metrics;
+    if (!is_process && table != GSP_TABLE_gpu_metrics)
+        return;
+    const struct gsp_row_process_metrics *process = row;
+    const struct gsp_row_gpu_metrics *gpu = row;
+    const int64_t tick_ns = is_process ? process->mono_ns : gpu->mono_ns;
+    if (tick_ns != status->tick_ns) {
+        status->tick_ns = tick_ns;
+        status->cpu_percent = 0;
+        status->rss_bytes = 0;
+        status->gpu_percent = 0;
+        status->processes = 0;
+        status->gpus = 0;
+    }
+    if (is_process) {
+        status->processes++;
+        status->cpu_percent += isnan(process->cpu_percent) ? 0 : process->cpu_percent;
+        status->rss_bytes += process->rss_bytes > 0 ? (double)process->rss_bytes : 0;
+    } else if (!isnan(gpu->util_percent)) {
+        status->gpus++;
+        status->gpu_percent += gpu->util_percent;
+    }
+}
+
+static const struct gsp_rec_rings_seen *look_at(const struct gsp_run_status *status, uint64_t i)
+{
+    return &status->looks[i % LOOKS];
+}
+
+void gsp_run_status_look(struct gsp_run_status *status, const struct gsp_rec_rings_seen *seen)
+{
+    const bool is_known = status->look_count > 0 &&
+                          look_at(status, status->look_count - 1)->looked_ns == seen->looked_ns;
+    if (seen->looked_ns != 0 && !is_known)
+        status->looks[status->look_count++ % LOOKS] = *seen;
+}
+
+/* Steps a second of one process over the last looks; NaN when none were made. */
+static double step_rate(const struct gsp_run_status *status)
+{
+    if (status->look_count < 2)
+        return NAN;
+    const struct gsp_rec_rings_seen *newest = look_at(status, status->look_count - 1);
+    const uint64_t first = status->look_count > LOOKS ? status->look_count - LOOKS : 0;
+    const struct gsp_rec_rings_seen *oldest = look_at(status, first);
+    const double span_s = (double)(newest->looked_ns - oldest->looked_ns) / GSP_NS_PER_S;
+    if (newest->step_rings == 0 || newest->steps <= oldest->steps || span_s <= 0)
+        return NAN;
+    return (double)(newest->steps - oldest->steps) / span_s / (double)newest->step_rings;
+}
+
+static void put_elapsed(int64_t elapsed_ns, struct gsp_buf *out)
+{
+    const int64_t s = elapsed_ns / GSP_NS_PER_S;
+    if (s >= 3600)
+        gsp_buf_printf(out, "%" PRId64 ":", s / 3600);
+    gsp_buf_printf(out, "%02d:%02d", (int)(s / 60 % 60), (int)(s % 60));
+}
+
+void gsp_run_status_text(const struct gsp_run_status *status, int64_t now_ns, struct gsp_buf *out)
+{
+    const double rate = step_rate(status);
+    gsp_buf_puts(out, "gsprof ");
+    put_elapsed(now_ns - status->begin_ns, out);
+    if (!isnan(rate))
+        gsp_buf_printf(out, "  %.3g steps/s", rate);
+    if (status->processes > 0) {
+        gsp_buf_printf(out, "  CPU %.0f %%  RSS ", status->cpu_percent);
+        gsp_words_amount(GSP_UNIT_BYTES, (int64_t)status->rss_bytes, out);
+    }
+    if (status->gpus > 0)
+        gsp_buf_printf(out, "  GPU %.0f %%", status->gpu_percent / status->gpus);
+    if (status->look_count > 0) {
+        const struct gsp_rec_rings_seen *seen = look_at(status, status->look_count - 1);
+        gsp_buf_puts(out, "  ");
+        gsp_words_count(seen->samples, out);
+        gsp_buf_puts(out, " samples");
+        if (seen->lost > 0)
+            gsp_buf_printf(out, "  %" PRIu64 " rows lost", seen->lost);
+        if (seen->failing)
+            gsp_buf_puts(out, "  CANNOT WRITE");
+    }
+}
+
+/* -------------------------------------------------------------------------------- terminal */
+
+void gsp_run_status_init(struct gsp_run_status *status, int fd, bool quiet)
+{
+    const char *kind = getenv("TERM");
+    const bool can = !quiet && isatty(fd) && kind && *kind && strcmp(kind, "dumb") != 0;
+    *status = (struct gsp_run_status){.fd = can ? fd : -1, .begin_ns = gsp_now_ns()};
+    status->next_ns = status->begin_ns + FIRST_NS;
+}
+
+static void put(const struct gsp_run_status *status, struct gsp_buf *text)
+{
+    gsp_ignore(gsp_fd_write_all(status->fd, text->p, text->len, NULL) < 0);
+}
+
+/* Ours to write to: we are in front, and nobody reads keys one by one. */
+static bool may_draw(const struct gsp_run_status *status)
+{
+    struct termios modes;
+    return tcgetpgrp(status->fd) == getpgrp() && tcgetattr(status->fd, &modes) == 0 &&
+           (modes.c_lflag & ICANON) && (modes.c_lflag & ECHO);
+}
+
+static bool take_size(struct gsp_run_status *status, bool *changed)
+{
+    struct winsize size;
+    if (ioctl(status->fd, TIOCGWINSZ, &size) < 0 || size.ws_row < ROWS_MIN || size.ws_col < 20)
+        return false;
+    *changed = size.ws_row != status->rows || size.ws_col != status->columns;
+    status->rows = size.ws_row;
+    status->columns = size.ws_col;
+    return true;
+}
+
+void gsp_run_status_hide(struct gsp_run_status *status)
+{
+    gsp_auto_buf text = {0};
+    if (!status->is_shown)
+        return;
+    status->is_shown = false;
+    /* The whole screen scrolls again; that moves the cursor, which is put back. */
+    gsp_buf_printf(&text, "\0337\033[%u;1H\033[2K\033[r\0338", status->rows);
+    put(status, &text);
+}
+
+static void draw(struct gsp_run_status *status, int64_t now_ns)
+{
+    gsp_auto_buf line = {0};
+    gsp_auto_buf text = {0};
+    bool changed = false;
+    if (!may_draw(status) || !take_size(status, &changed)) {
+        gsp_run_status_hide(status);
+        return;
+    }
+    gsp_run_status_text(status, now_ns, &line);
+    if (line.len >= status->columns)
+        line.len = status->columns - 1;
+    /* A line of room below the cursor, which stays in its column; then all but the last line
+     * scrolls. */
+    if (!status->is_shown)
+        gsp_buf_puts(&text, "\033D");
+    if (!status->is_shown || changed)
+        gsp_buf_printf(&text, "\0337\033[1;%ur\0338", status->rows - 1);
+    if (!status->is_shown)
+        gsp_buf_puts(&text, "\033[A");
+    gsp_buf_printf(&text, "\0337\033[%u;1H\033[2K\033[0;2m", status->rows);
+    gsp_buf_putsv(&text, gsp_buf_sv(&line));
+    gsp_buf_puts(&text, "\033[0m\0338");
+    status->is_shown = true;
+    put(status, &text);
+}
+
+void gsp_run_status_beat(struct gsp_run_status *status, struct gsp_rec_rings *rings)
+{
+    const int64_t now_ns = gsp_now_ns();
+    if (status->fd < 0)
+        return;
+    if (rings) {
+        const struct gsp_rec_rings_seen seen = gsp_rec_rings_seen(rings);
+        gsp_run_status_look(status, &seen);
+    }
+    if (now_ns < status->next_ns)
+        return;
+    status->next_ns = now_ns + PERIOD_NS;
+    draw(status, now_ns);
+}
