@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/folder.h"
 #include "agent/gate.h"
 #include "agent/page.h"
 #include "agent/settings.h"
@@ -118,7 +119,7 @@ static bool keep_folder(int fd)
     return true;
 }
 
-static int open_folder(void)
+int gsp_agent__folder_open(void)
 {
     struct stat st;
     const int fd = open(agent.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -318,7 +319,7 @@ static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
 static struct gsp_ring *make_ring(enum gsp_table_id table)
 {
     struct gsp_ring *ring = NULL;
-    gsp_auto_fd fd = open_folder();
+    gsp_auto_fd fd = gsp_agent__folder_open();
     struct gsp_ring_spec spec = {
         .table = gsp_table_at(table),
         .row_capacity = fd >= 0 ? rows_of(table, fd) : 0,

@@ -21,14 +21,15 @@ __memcpy_chk __memset_chk __snprintf_chk __vsnprintf_chk __asprintf_chk __read_c
 __pread_chk __pread64_chk __readlink_chk __fgets_chk __openat64_2 __open64_2
 __open_2 __openat_2 __vasprintf_chk __isoc23_strtoll __isoc23_strtoull
 __isoc23_strtol"""
+# aligned_alloc to reallocarray are what the memory engine's hooks stand for.
 MEMORY = """calloc free malloc realloc mmap mmap64 mremap munmap madvise memchr memcmp memcpy
-memmove memset"""
+memmove memset mprotect aligned_alloc memalign posix_memalign reallocarray"""
 TEXT = """asprintf vasprintf snprintf vsnprintf strchr strcmp strdup strerror strlen strncmp
 strnlen strrchr strspn strstr strtol strtoll strtoull"""
 # fopen and fgets read /proc/self/maps.
 FILES = """access close faccessat fchmod fclose fcntl fcntl64 fdatasync fgets flock fopen
 fopen64 fstat fstat64 fstatvfs fstatvfs64 linkat lstat lstat64 mkdir mkdirat open
-open64 openat openat64 poll posix_fallocate posix_fallocate64 pread pread64 read
+open64 openat openat64 poll posix_fallocate posix_fallocate64 pread pread64 pwrite pwrite64 read
 readlink realpath rename renameat renameat2 stat stat64 unlink unlinkat write"""
 PROCESS = """clock_gettime geteuid gethostname getpid gettid nanosleep sched_yield secure_getenv
 syscall sysconf"""

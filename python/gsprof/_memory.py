@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counting what the process allocates, by call site: switching it on, and its counters as lists.
+
+The counting itself is the agent's (src/agent/memory.h); it needs no thread and no file of ours."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+from . import _gsprof
+from ._quiet import quietly
+
+MODES = ("off", "sampled", "exact")
+INTERVAL = 512 << 10
+_REASONS = {
+    1: "it is on already, or just being switched",
+    2: "there is no room in shared memory for its counters",
+    3: "there is no memory for its tables, or no module to hook",
+}
+_forks_watched = False
+
+
+class Frame(NamedTuple):
+    """One call: of a Python function, or by a library (kind "native")."""
+
+    name: str
+    file: str
+    line: int
+    kind: str
+
+
+class Site(NamedTuple):
+    """What one stack asked one allocator for.  Bytes and counts; estimates in sampled mode, with
+    the standard error of the live bytes."""
+
+    frames: Tuple[Frame, ...]  # innermost first
+    allocator: str
+    live_bytes: int
+    live_count: int
+    alloc_bytes: int
+    alloc_count: int
+    peak_bytes: int
+    error_bytes: float
+
+    @property
+    def line(self) -> Tuple[str, int]:
+        """File and line of the innermost Python frame."""
+        for frame in self.frames:
+            if frame.kind == "python":
+                return frame.file, frame.line
+        return (self.frames[0].file if self.frames else "?"), 0
+
+
+class Snapshot(NamedTuple):
+    """The counters at one moment."""
+
+    mode: str
+    interval_bytes: int
+    live_bytes: int
+    peak_bytes: int
+    live_by_allocator: Dict[str, int]
+    lost: Dict[str, int]
+    sites: List[Site]  # greatest live bytes first
+
+    def by_line(self) -> List[Tuple[str, int, int, int, float]]:
+        """File, line, live bytes, live count and standard error, greatest first."""
+        sums: Dict[Tuple[str, int], List[float]] = {}
+        for site in self.sites:
+            row = sums.setdefault(site.line, [0, 0, 0.0])
+            row[0] += site.live_bytes
+            row[1] += site.live_count
+            row[2] += site.error_bytes**2
+        rows = [
+            (file, line, int(row[0]), int(row[1]), math.sqrt(row[2]))
+            for (file, line), row in sums.items()
+        ]
+        rows.sort(key=lambda row: -row[2])
+        return rows
+
+
+_KINDS = {1: "python", 2: "native", 3: "thread", 4: "cut"}
+
+
+def _after_fork() -> None:
+    if _gsprof.memory_mode() != "off":
+        quietly(_gsprof.memory_child)
+
+
+def start(mode: str = "sampled", interval: int = INTERVAL, notice: int = 0) -> None:
+    """Begins to count.  mode is "sampled" (one byte in `interval` is looked at, on the average) or
+    "exact"; an allocation of `notice` bytes leaves its stack in python.backtrace.  RuntimeError
+    says why it cannot be; ValueError what is wrong with an argument."""
+    global _forks_watched
+    if mode not in MODES[1:]:
+        raise ValueError(f"memory is sampled or exact, not {mode!r}")
+    if not 1024 <= interval <= 1 << 40:
+        raise ValueError(f"the interval is 1 KiB to 1 TiB, not {interval}")
+    if _gsprof.start() != 0:
+        raise RuntimeError("memory cannot be counted: there is no room in shared memory")
+    code = sys._getframe().f_code
+    rc = _gsprof.memory_start(mode == "exact", interval, max(0, notice), code)
+    if rc != 0:
+        raise RuntimeError(f"memory cannot be counted: {_REASONS.get(rc, rc)}")
+    if not _forks_watched:
+        _forks_watched = True
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def stop() -> None:
+    """Ends; the counters stay to be looked at."""
+    _gsprof.memory_stop()
+
+
+def is_on() -> bool:
+    return _gsprof.memory_mode() != "off"
+
+
+def _stack(view: Dict[str, Any], node: int, frames: List[Frame]) -> Tuple[Frame, ...]:
+    stack = []
+    while node:
+        parent, frame = view["nodes"][node]
+        stack.append(frames[frame])
+        node = parent
+    return tuple(stack)
+
+
+def snapshot(limit: int = 0) -> Snapshot:
+    """The counters of this process; the `limit` sites with the most live bytes, 0: all.
+    RuntimeError when nothing was ever counted."""
+    _gsprof.memory_pause(True)
+    try:
+        return _snapshot(limit)
+    finally:
+        _gsprof.memory_pause(False)
+
+
+def _snapshot(limit: int) -> Snapshot:
+    view = _gsprof.memory_view()
+    if view is None:
+        raise RuntimeError("memory was not counted: call gsprof._memory.start()")
+    frames = [
+        Frame(name, file, line, _KINDS.get(kind, "?")) for name, file, line, kind in view["frames"]
+    ]
+    rows = [row for row in view["sites"] if row[3]]
+    rows.sort(key=lambda row: int(row[4]) - int(row[2]))
+    sites = []
+    for node, allocator, alloc_bytes, alloc_count, free_bytes, free_count, peak, var, gone in rows[
+        : limit or None
+    ]:
+        sites.append(
+            Site(
+                _stack(view, node, frames),
+                allocator,
+                alloc_bytes - free_bytes,
+                alloc_count - free_count,
+                alloc_bytes,
+                alloc_count,
+                peak,
+                1024 * math.sqrt(max(0, var - gone)),
+            )
+        )
+    return Snapshot(
+        view["mode"],
+        view["interval_bytes"],
+        view["live_bytes"],
+        view["peak_bytes"],
+        view["live_by_allocator"],
+        view["lost"],
+        sites,
+    )

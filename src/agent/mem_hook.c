@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/mem_hook.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "agent/mem_count.h"
+#include "agent/mem_modules.h"
+#include "agent/mem_notice.h"
+
+/* Python's own allocator keeps blocks up to this size in arenas; greater ones it asks malloc for.
+ */
+#define PY_SMALL       512U
+/* Its debugging allocator adds to each block. */
+#define PY_SMALL_DEBUG (PY_SMALL - 64U)
+#define DOMAINS        3U
+#define HOOKS          12U
+/* Exact: counts between two looks for new modules, and how many follow a dlopen() closely. */
+#define LOOK_EVERY     256U
+#define LOOK_CLOSELY   4096
+
+/* The domains of PyMem_GetAllocator(). */
+static struct domain {
+    struct gsp_agent_allocator was;
+    size_t small;     /* up to here Python asks no allocator below it */
+    bool is_in_place; /* our functions are */
+} domains[DOMAINS];
+
+static const struct gsp_agent_python *python;
+static struct gsp_agent_python python_copy;
+static size_t notice_bytes = SIZE_MAX;
+static _Atomic int look_closely;
+
+/* What a hook keeps while the allocator works for it. */
+struct stay {
+    int64_t left;
+    bool is_due;
+    bool is_free; /* not below another hook */
+};
+
+/* --------------------------------------------------------------------------- coming and going */
+
+static void look_for_modules(void)
+{
+    static _Thread_local uint32_t counts __attribute__((tls_model("initial-exec")));
+    if (counts++ % LOOK_EVERY == 0 ||
+        atomic_load_explicit(&gsp_agent__mem_mode, memory_order_relaxed) == GSP_MEMORY_SAMPLED) {
+        gsp_agent__modules_look();
+    } else if (atomic_load_explicit(&look_closely, memory_order_relaxed) > 0) {
+        atomic_fetch_sub_explicit(&look_closely, 1, memory_order_relaxed);
+        gsp_agent__modules_look();
+    }
+}
+
+/* Counts, in a thread that is not below a hook.  errno is the allocator's. */
+static __attribute__((noinline)) void count(const struct stay *stay, void *block, size_t bytes,
+                                            enum gsp_memory_allocator allocator, const void *caller)
+{
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    const int saved_errno = errno;
+    me->busy = GSP_AGENT__INSIDE;
+    if (stay->is_due && block) {
+        gsp_agent__mem_took(block, bytes, allocator, caller);
+        look_for_modules();
+    }
+    if (block && bytes >= notice_bytes && me->paused == 0) {
+        gsp_agent__mem_notice();
+    }
+    errno = saved_errno;
+}
+
+static inline struct stay begin(bool exact, size_t bytes)
+{
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct stay stay = {me->left, false, me->busy == 0};
+    if (!stay.is_free) {
+        return stay;
+    }
+    if (exact) {
+        stay.is_due =
+            me->paused == 0 &&
+            atomic_load_explicit(&gsp_agent__mem_mode, memory_order_relaxed) == GSP_MEMORY_EXACT;
+    } else if (me->left < 0) {
+        stay.is_due = gsp_agent__mem_is_due(me, bytes);
+    }
+    stay.left = me->left;
+    me->left = GSP_AGENT__FAR;
+    me->busy = GSP_AGENT__BELOW;
+    return stay;
+}
+
+static inline void end(const struct stay *stay, void *block, size_t bytes,
+                       enum gsp_memory_allocator allocator, const void *caller)
+{
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    if (!stay->is_free) {
+        if (me->busy == GSP_AGENT__INSIDE) {
+            gsp_agent__mem_nested();
+        }
+        return;
+    }
+    if (stay->is_due || bytes >= notice_bytes) {
+        count(stay, block, bytes, allocator, caller);
+    }
+    me->left = stay->left;
+    me->busy = 0;
+}
+
+/* A block may be given back or moved: taken out, if it is followed and if one may ask. */
+static bool take_out(const void *block, struct gsp_agent__block *out)
+{
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    const uint32_t busy = me->busy;
+    if (!block || busy == GSP_AGENT__INSIDE) {
+        return false;
+    }
+    me->busy = GSP_AGENT__INSIDE;
+    const bool found = gsp_agent__mem_take_out(block, out);
+    me->busy = busy;
+    return found;
+}
+
+static void settle(const struct gsp_agent__block *old, bool was_given)
+{
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    const uint32_t busy = me->busy;
+    me->busy = GSP_AGENT__INSIDE;
+    if (was_given) {
+        gsp_agent__mem_gave(old);
+    } else {
+        gsp_agent__mem_put_back(old);
+    }
+    me->busy = busy;
+}
+
+static __attribute__((noinline)) void freed(const void *block)
+{
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    const uint32_t busy = me->busy;
+    if (!block) {
+        return;
+    }
+    if (busy == GSP_AGENT__INSIDE) {
+        gsp_agent__mem_nested();
+        return;
+    }
+    me->busy = GSP_AGENT__INSIDE;
+    gsp_agent__mem_freed(block);
+    me->busy = busy;
+}
+
+/* So many bytes nearer to the next sample: true while it is not reached. */
+static inline bool passes(size_t bytes)
+{
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    me->left = (int64_t)((uint64_t)me->left - bytes);
+    return gsp_likely(me->left >= 0) && gsp_likely(bytes < notice_bytes);
+}
+
+static size_t product(size_t a, size_t b)
+{
+    size_t out = 0;
+    return __builtin_mul_overflow(a, b, &out) ? 0 : out;
+}
+
+/* ------------------------------------------------------------------------------------- Python */
+
+static inline enum gsp_memory_allocator allocator_of(unsigned domain)
+{
+    return (enum gsp_memory_allocator)(GSP_MEMORY_PY_RAW + domain);
+}
+
+static __attribute__((noinline)) void *py_malloc_counted(bool exact, unsigned domain, void *ctx,
+                                                         size_t bytes)
+{
+    const struct stay stay = begin(exact, bytes);
+    void *block = domains[domain].was.malloc(ctx, bytes);
+    end(&stay, block, bytes, allocator_of(domain), NULL);
+    return block;
+}
+
+static __attribute__((noinline)) void *py_calloc_counted(bool exact, unsigned domain, void *ctx,
+                                                         size_t n, size_t each)
+{
+    const size_t bytes = product(n, each);
+    const struct stay stay = begin(exact, bytes);
+    void *block = domains[domain].was.calloc(ctx, n, each);
+    end(&stay, block, bytes, allocator_of(domain), NULL);
+    return block;
+}
+
+static __attribute__((noinline)) void *py_realloc_counted(bool exact, unsigned domain, void *ctx,
+                                                          void *old, size_t bytes)
+{
+    struct gsp_agent__block was;
+    const struct stay stay = begin(exact, bytes);
+    const bool followed = take_out(old, &was);
+    void *block = domains[domain].was.realloc(ctx, old, bytes);
+    if (followed) {
+        settle(&was, block != NULL);
+    }
+    end(&stay, block, bytes, allocator_of(domain), NULL);
+    return block;
+}
+
+static inline void *py_malloc(bool exact, unsigned domain, void *ctx, size_t bytes)
+{
+    const struct domain *my = &domains[domain];
+    if (!exact && gsp_likely(bytes <= my->small)) {
+        if (passes(bytes)) {
+            return my->was.malloc(ctx, bytes);
+        }
+    } else if (!exact) {
+        gsp_ignore(passes(bytes));
+    }
+    return py_malloc_counted(exact, domain, ctx, bytes);
+}
+
+static inline void *py_calloc(bool exact, unsigned domain, void *ctx, size_t n, size_t each)
+{
+    const struct domain *my = &domains[domain];
+    const size_t bytes = product(n, each);
+    if (!exact && passes(bytes) && bytes <= my->small) {
+        return my->was.calloc(ctx, n, each);
+    }
+    return py_calloc_counted(exact, domain, ctx, n, each);
+}
+
+static inline void *py_realloc(bool exact, unsigned domain, void *ctx, void *old, size_t bytes)
+{
+    const struct domain *my = &domains[domain];
+    if (!exact && passes(bytes) && bytes <= my->small && !gsp_agent__may_be_live(old)) {
+        return my->was.realloc(ctx, old, bytes);
+    }
+    return py_realloc_counted(exact, domain, ctx, old, bytes);
+}
+
+static inline void py_free(unsigned domain, void *ctx, void *block)
+{
+    if (gsp_unlikely(gsp_agent__may_be_live(block))) {
+        freed(block);
+    }
+    domains[domain].was.free(ctx, block);
+}
+
+/* The context is the former allocator's, which makes no difference to these: a thread that is just
+ * loading an allocator's five words, without a lock, may get them mixed. */
+#define PY_HOOKS(mode, exact, domain)                                                              \
+    static void *mode##_malloc_##domain(void *ctx, size_t bytes)                                   \
+    {                                                                                              \
+        return py_malloc(exact, domain, ctx, bytes);                                               \
+    }                                                                                              \
+    static void *mode##_calloc_##domain(void *ctx, size_t n, size_t each)                          \
+    {                                                                                              \
+        return py_calloc(exact, domain, ctx, n, each);                                             \
+    }                                                                                              \
+    static void *mode##_realloc_##domain(void *ctx, void *old, size_t bytes)                       \
+    {                                                                                              \
+        return py_realloc(exact, domain, ctx, old, bytes);                                         \
+    }                                                                                              \
+    static void mode##_free_##domain(void *ctx, void *block)                                       \
+    {                                                                                              \
+        py_free(domain, ctx, block);                                                               \
+    }
+
+PY_HOOKS(sampled, false, 0)
+PY_HOOKS(sampled, false, 1)
+PY_HOOKS(sampled, false, 2)
+PY_HOOKS(exact, true, 0)
+PY_HOOKS(exact, true, 1)
+PY_HOOKS(exact, true, 2)
+
+#define PY_ROW(mode, domain)                                                                       \
+    {                                                                                              \
+        NULL, mode##_malloc_##domain, mode##_calloc_##domain, mode##_realloc_##domain,             \
+            mode##_free_##domain                                                                   \
+    }
+
+static const struct gsp_agent_allocator py_hooks[2][DOMAINS] = {
+    {PY_ROW(sampled, 0), PY_ROW(sampled, 1), PY_ROW(sampled, 2)},
+    {PY_ROW(exact, 0), PY_ROW(exact, 1), PY_ROW(exact, 2)},
+};
+
+static bool is_hook(const struct gsp_agent_allocator *allocator)
+{
+    for (size_t i = 0; i < 2; i++) {
+        for (size_t j = 0; j < DOMAINS; j++) {
+            if (allocator->malloc == py_hooks[i][j].malloc) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Whose malloc asks nobody below for small blocks: Python's own does, unless it was told to use the
+ * C library's for everything. */
+static size_t small_of(unsigned domain, const struct gsp_agent_allocator *raw)
+{
+    const struct gsp_agent_allocator *was = &domains[domain].was;
+    const bool is_plain = was->ctx == NULL;
+    if (domain == 0 || was->malloc == raw->malloc) {
+        return 0;
+    }
+    return is_plain ? PY_SMALL : PY_SMALL_DEBUG;
+}
+
+static void put_python(bool exact)
+{
+    struct gsp_agent_allocator now[DOMAINS];
+    for (unsigned i = 0; i < DOMAINS; i++) {
+        python->get_allocator((int)i, &now[i]);
+        /* One that could not be taken back before stands for what it stood for. */
+        if (!is_hook(&now[i]) && !domains[i].is_in_place) {
+            domains[i].was = now[i];
+        }
+    }
+    for (unsigned i = 0; i < DOMAINS; i++) {
+        if (domains[i].is_in_place && !is_hook(&now[i])) {
+            continue; /* below another library's hook */
+        }
+        struct gsp_agent_allocator mine = py_hooks[exact ? 1 : 0][i];
+        mine.ctx = domains[i].was.ctx;
+        domains[i].small = small_of(i, &domains[0].was);
+        domains[i].is_in_place = true;
+        python->set_allocator((int)i, &mine);
+    }
+}
+
+static void take_python(void)
+{
+    for (unsigned i = 0; i < DOMAINS; i++) {
+        struct gsp_agent_allocator now;
+        python->get_allocator((int)i, &now);
+        if (domains[i].is_in_place && is_hook(&now)) {
+            python->set_allocator((int)i, &domains[i].was);
+            domains[i].is_in_place = false;
+        }
+    }
+}
+
+/* -------------------------------------------------------------------------- malloc's family */
+
+/* The calls below go through this library's own table of functions, which is never changed. */
+#define CALLER __builtin_return_address(0)
+
+static __attribute__((noinline)) void *malloc_counted(bool exact, size_t bytes, const void *caller)
+{
+    const struct stay stay = begin(exact, bytes);
+    void *block = malloc(bytes);
+    end(&stay, block, bytes, GSP_MEMORY_MALLOC, caller);
+    return block;
+}
+
+static void *sampled_malloc(size_t bytes)
+{
+    if (passes(bytes)) {
+        return malloc(bytes);
+    }
+    return malloc_counted(false, bytes, CALLER);
+}
+
+static void *exact_malloc(size_t bytes)
+{
+    return malloc_counted(true, bytes, CALLER);
+}
+
+static void *calloc_counted(bool exact, size_t n, size_t each, const void *caller)
+{
+    const size_t bytes = product(n, each);
+    const struct stay stay = begin(exact, bytes);
+    void *block = calloc(n, each);
+    end(&stay, block, bytes, GSP_MEMORY_MALLOC, caller);
+    return block;
+}
+
+static void *sampled_calloc(size_t n, size_t each)
+{
+    if (passes(product(n, each))) {
+        return calloc(n, each);
+    }
+    return calloc_counted(false, n, each, CALLER);
+}
+
+static void *exact_calloc(size_t n, size_t each)
+{
+    return calloc_counted(true, n, each, CALLER);
+}
+
+static void *realloc_counted(bool exact, void *old, size_t bytes, const void *caller)
+{
+    struct gsp_agent__block was;
+    const struct stay stay = begin(exact, bytes);
+    const bool followed = take_out(old, &was);
+    void *block = realloc(old, bytes);
+    if (followed) {
+        /* Nothing for 0 bytes means that the block was given back. */
+        settle(&was, block != NULL || bytes == 0);
+    }
+    end(&stay, block, bytes, GSP_MEMORY_MALLOC, caller);
+    return block;
+}
+
+static void *sampled_realloc(void *old, size_t bytes)
+{
+    if (passes(bytes) && !gsp_agent__may_be_live(old)) {
+        return realloc(old, bytes);
+    }
+    return realloc_counted(false, old, bytes, CALLER);
+}
+
+static void *exact_realloc(void *old, size_t bytes)
+{
+    return realloc_counted(true, old, bytes, CALLER);
+}
+
+static void *array_counted(bool exact, void *old, size_t n, size_t each, const void *caller)
+{
+    struct gsp_agent__block was;
+    const size_t bytes = product(n, each);
+    const struct stay stay = begin(exact, bytes);
+    const bool followed = take_out(old, &was);
+    void *block = reallocarray(old, n, each);
+    if (followed) {
+        settle(&was, block != NULL || n == 0 || each == 0);
+    }
+    end(&stay, block, bytes, GSP_MEMORY_MALLOC, caller);
+    return block;
+}
+
+static void *sampled_reallocarray(void *old, size_t n, size_t each)
+{
+    gsp_ignore(passes(product(n, each)));
+    return array_counted(false, old, n, each, CALLER);
+}
+
+static void *exact_reallocarray(void *old, size_t n, size_t each)
+{
+    return array_counted(true, old, n, each, CALLER);
+}
+
+static void hooked_free(void *block)
+{
+    if (gsp_unlikely(gsp_agent__may_be_live(block))) {
+        freed(block);
+    }
+    free(block);
+}
+
+/* Aligned blocks are few: no fast path but the subtraction. */
+static int posix_memalign_counted(bool exact, void **out, size_t align, size_t bytes,
+                                  const void *caller)
+{
+    const struct stay stay = begin(exact, bytes);
+    const int rc = posix_memalign(out, align, bytes);
+    end(&stay, rc == 0 ? *out : NULL, bytes, GSP_MEMORY_MALLOC, caller);
+    return rc;
+}
+
+static int sampled_posix_memalign(void **out, size_t align, size_t bytes)
+{
+    gsp_ignore(passes(bytes));
+    return posix_memalign_counted(false, out, align, bytes, CALLER);
+}
+
+static int exact_posix_memalign(void **out, size_t align, size_t bytes)
+{
+    return posix_memalign_counted(true, out, align, bytes, CALLER);
+}
+
+static void *memalign_counted(bool exact, size_t align, size_t bytes, const void *caller)
+{
+    const struct stay stay = begin(exact, bytes);
+    void *block = memalign(align, bytes);
+    end(&stay, block, bytes, GSP_MEMORY_MALLOC, caller);
+    return block;
+}
+
+static void *sampled_memalign(size_t align, size_t bytes)
+{
+    gsp_ignore(passes(bytes));
+    return memalign_counted(false, align, bytes, CALLER);
+}
+
+static void *exact_memalign(size_t align, size_t bytes)
+{
+    return memalign_counted(true, align, bytes, CALLER);
+}
+
+static void *aligned_counted(bool exact, size_t align, size_t bytes, const void *caller)
+{
+    const struct stay stay = begin(exact, bytes);
+    void *block = aligned_alloc(align, bytes);
+    end(&stay, block, bytes, GSP_MEMORY_MALLOC, caller);
+    return block;
+}
+
+static void *sampled_aligned_alloc(size_t align, size_t bytes)
+{
+    gsp_ignore(passes(bytes));
+    return aligned_counted(false, align, bytes, CALLER);
+}
+
+static void *exact_aligned_alloc(size_t align, size_t bytes)
+{
+    return aligned_counted(true, align, bytes, CALLER);
+}
+
+/* ----------------------------------------------------------------------------------- mappings */
+
+/* Whether a mapping is memory: of a file it is not, and what cannot be touched is only room. */
+static bool is_memory(int prot, int flags)
+{
+    return (flags & MAP_ANONYMOUS) != 0 && prot != PROT_NONE;
+}
+
+static void *block_of(void *mapped)
+{
+    return mapped == MAP_FAILED ? NULL : mapped;
+}
+
+static void *sampled_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+    if (!is_memory(prot, flags) || passes(bytes)) {
+        return mmap(at, bytes, prot, flags, fd, offset);
+    }
+    const struct stay stay = begin(false, bytes);
+    void *block = mmap(at, bytes, prot, flags, fd, offset);
+    end(&stay, block_of(block), bytes, GSP_MEMORY_MMAP, CALLER);
+    return block;
+}
+
+static void *exact_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+    if (!is_memory(prot, flags)) {
+        return mmap(at, bytes, prot, flags, fd, offset);
+    }
+    const struct stay stay = begin(true, bytes);
+    void *block = mmap(at, bytes, prot, flags, fd, offset);
+    end(&stay, block_of(block), bytes, GSP_MEMORY_MMAP, CALLER);
+    return block;
+}
+
+/* The front part of a mapping may go alone. */
+static void settle_part(const struct gsp_agent__block *old, size_t bytes)
+{
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    const uint32_t busy = me->busy;
+    me->busy = GSP_AGENT__INSIDE;
+    gsp_agent__mem_gave_part(old, bytes);
+    me->busy = busy;
+}
+
+static int hooked_munmap(void *block, size_t bytes)
+{
+    struct gsp_agent__block was;
+    const bool followed = gsp_agent__may_be_live(block) && take_out(block, &was);
+    const int rc = munmap(block, bytes);
+    if (followed && rc == 0 && bytes < was.size) {
+        settle_part(&was, bytes);
+    } else if (followed) {
+        settle(&was, rc == 0);
+    }
+    return rc;
+}
+
+static void *mremap_counted(bool exact, void *old, const size_t bytes[2], int flags, void *to)
+{
+    struct gsp_agent__block was;
+    const struct stay stay = begin(exact, bytes[1]);
+    const bool followed = take_out(old, &was);
+    void *block = mremap(old, bytes[0], bytes[1], flags, to);
+    if (followed) {
+        settle(&was, block != MAP_FAILED);
+    }
+    /* What was not followed is not known to be memory. */
+    const struct stay counted = {stay.left, stay.is_due && followed, stay.is_free};
+    end(&counted, block_of(block), bytes[1], GSP_MEMORY_MMAP, NULL);
+    return block;
+}
+
+/* The last argument is there with some flags only; otherwise it is whatever the register holds, and
+ * nobody looks at it. */
+static void *sampled_mremap(void *old, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+    gsp_ignore(passes(bytes));
+    return mremap_counted(false, old, (const size_t[]){old_bytes, bytes}, flags, to);
+}
+
+static void *exact_mremap(void *old, size_t old_bytes, size_t bytes, int flags, void *to)
+{
+    return mremap_counted(true, old, (const size_t[]){old_bytes, bytes}, flags, to);
+}
+
+/* ------------------------------------------------------------------------------- new modules */
+
+/* A jump, not a call: the linker looks from whom dlopen() is called, to know where to search.  So
+ * nothing can be done afterwards but by the allocations that follow. */
+static void *hooked_dlopen(const char *file, int mode)
+{
+    atomic_store_explicit(&look_closely, LOOK_CLOSELY, memory_order_relaxed);
+    return dlopen(file, mode);
+}
+
+/* -------------------------------------------------------------------------------- in and out */
+
+#define HOOK(name, function, mapping)                                                              \
+    {                                                                                              \
+        name, (uintptr_t)(function), mapping, 0                                                    \
+    }
+
+/* malloc is the first: which module has it is asked for. */
+static struct gsp_agent__hook native_hooks[2][HOOKS] = {
+    {
+        HOOK("malloc", sampled_malloc, false),
+        HOOK("free", hooked_free, false),
+        HOOK("calloc", sampled_calloc, false),
+        HOOK("realloc", sampled_realloc, false),
+        HOOK("reallocarray", sampled_reallocarray, false),
+        HOOK("posix_memalign", sampled_posix_memalign, false),
+        HOOK("memalign", sampled_memalign, false),
+        HOOK("aligned_alloc", sampled_aligned_alloc, false),
+        HOOK("mmap", sampled_mmap, true),
+        HOOK("munmap", hooked_munmap, true),
+        HOOK("mremap", sampled_mremap, true),
+        HOOK("dlopen", hooked_dlopen, false),
+    },
+    {
+        HOOK("malloc", exact_malloc, false),
+        HOOK("free", hooked_free, false),
+        HOOK("calloc", exact_calloc, false),
+        HOOK("realloc", exact_realloc, false),
+        HOOK("reallocarray", exact_reallocarray, false),
+        HOOK("posix_memalign", exact_posix_memalign, false),
+        HOOK("memalign", exact_memalign, false),
+        HOOK("aligned_alloc", exact_aligned_alloc, false),
+        HOOK("mmap", exact_mmap, true),
+        HOOK("munmap", hooked_munmap, true),
+        HOOK("mremap", exact_mremap, true),
+        HOOK("dlopen", hooked_dlopen, false),
+    },
+};
+
+bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts)
+{
+    const bool exact = opts->mode == GSP_MEMORY_EXACT;
+    struct gsp_agent__hook *hooks = native_hooks[exact ? 1 : 0];
+    if (opts->python) {
+        python_copy = *opts->python;
+    }
+    python = opts->python ? &python_copy : NULL;
+    notice_bytes = opts->notice_bytes != 0 ? (size_t)opts->notice_bytes : SIZE_MAX;
+    const uintptr_t interpreter = python ? (uintptr_t)python->set_allocator : 0;
+    if (!gsp_agent__modules_hook(hooks, HOOKS, interpreter)) {
+        return false;
+    }
+    if (python) {
+        put_python(exact);
+    }
+    return true;
+}
+
+void gsp_agent__hooks_take(void)
+{
+    if (python) {
+        take_python();
+    }
+    gsp_agent__modules_unhook();
+    notice_bytes = SIZE_MAX;
+}

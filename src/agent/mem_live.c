@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/mem_live.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define SLOTS_FIRST  4096U
+#define SLOTS_MAX    1792000U
+#define LOAD_PCT     85U
+#define FILTER_FIRST (1U << 13)
+#define FILTER_FULL  UINT8_MAX
+/* The key of a block: its address without the low bits that are always 0, and its site.  Addresses
+ * of user space have 47 bits, 48 on aarch64; some allocators give blocks of 8 bytes. */
+#define SITE_BITS    16U
+#define SITE_MASK    ((1U << SITE_BITS) - 1)
+#define ADDRESS_BITS 3U
+/* Sizes of 4 GB and more are few: they have a list of their own. */
+#define SIZE_IN_LIST UINT32_MAX
+#define BIG_MAX      512U
+
+_Atomic uint8_t gsp_agent__filter[GSP_AGENT__FILTER_MAX];
+_Atomic uint32_t gsp_agent__filter_mask;
+
+static struct {
+    uint64_t *keys; /* 0: free */
+    uint32_t *sizes;
+    uint32_t slots;
+    uint32_t count;
+    bool with_filter;
+    struct {
+        uint64_t key;
+        uint64_t size;
+    } big[BIG_MAX];
+} live;
+
+static size_t bytes_of(uint32_t slots)
+{
+    return (size_t)slots * (sizeof(uint64_t) + sizeof(uint32_t));
+}
+
+static uint64_t key_of(const void *block, uint32_t site)
+{
+    return (uint64_t)((uintptr_t)block >> ADDRESS_BITS) << SITE_BITS | site;
+}
+
+static uint32_t home_of(uint64_t key, uint32_t slots)
+{
+    const uint64_t hash = (key >> SITE_BITS) * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)((hash >> 32) * slots >> 32);
+}
+
+static bool make(uint32_t slots, uint64_t **keys, uint32_t **sizes)
+{
+    void *area = mmap(NULL, bytes_of(slots), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (area == MAP_FAILED) {
+        return false;
+    }
+    *keys = area;
+    *sizes = (uint32_t *)(void *)((char *)area + (size_t)slots * sizeof(uint64_t));
+    return true;
+}
+
+static void filter_start(bool with_filter)
+{
+    for (uint32_t i = 0; i < GSP_AGENT__FILTER_MAX; i++) {
+        if (atomic_load_explicit(&gsp_agent__filter[i], memory_order_relaxed) != 0) {
+            atomic_store_explicit(&gsp_agent__filter[i], 0, memory_order_relaxed);
+        }
+    }
+    const uint32_t mask = with_filter ? FILTER_FIRST - 1 : 0;
+    atomic_store_explicit(&gsp_agent__filter[0], with_filter ? 0 : FILTER_FULL,
+                          memory_order_relaxed);
+    atomic_store_explicit(&gsp_agent__filter_mask, mask, memory_order_relaxed);
+}
+
+bool gsp_agent__live_init(bool with_filter)
+{
+    if (live.keys) {
+        munmap(live.keys, bytes_of(live.slots));
+    }
+    memset(&live, 0, sizeof(live));
+    live.with_filter = with_filter;
+    filter_start(with_filter);
+    if (!make(SLOTS_FIRST, &live.keys, &live.sizes)) {
+        return false;
+    }
+    live.slots = SLOTS_FIRST;
+    return true;
+}
+
+static void put_slot(uint64_t *keys, uint32_t *sizes, uint32_t slots, uint64_t key, uint32_t size)
+{
+    uint32_t at = home_of(key, slots);
+    while (keys[at] != 0) {
+        at = at + 1 == slots ? 0 : at + 1;
+    }
+    keys[at] = key;
+    sizes[at] = size;
+}
+
+/* ---------------------------------------------------------------------------------- filter */
+
+static void filter_add(const void *block, uint32_t mask)
+{
+    _Atomic uint8_t *at = &gsp_agent__filter[gsp_agent__filter_hash(block) & mask];
+    const uint8_t now = atomic_load_explicit(at, memory_order_relaxed);
+    if (now != FILTER_FULL) {
+        atomic_store_explicit(at, (uint8_t)(now + 1), memory_order_relaxed);
+    }
+}
+
+static void filter_remove(const void *block)
+{
+    const uint32_t mask = atomic_load_explicit(&gsp_agent__filter_mask, memory_order_relaxed);
+    _Atomic uint8_t *at = &gsp_agent__filter[gsp_agent__filter_hash(block) & mask];
+    const uint8_t now = atomic_load_explicit(at, memory_order_relaxed);
+    if (now != FILTER_FULL && now != 0) {
+        atomic_store_explicit(at, (uint8_t)(now - 1), memory_order_relaxed);
+    }
+}
+
+/* Blocks are entered by the greater mask before it is told: who still has the smaller one finds
+ * them where they were.  What they leave there only makes the filter say "perhaps" too often. */
+static void filter_grow(void)
+{
+    const uint32_t old = atomic_load_explicit(&gsp_agent__filter_mask, memory_order_relaxed);
+    const uint32_t mask = 4 * (old + 1) - 1;
+    if (!live.with_filter || live.count < (old + 1) / 4 || mask >= GSP_AGENT__FILTER_MAX) {
+        return;
+    }
+    for (uint32_t i = 0; i < live.slots; i++) {
+        const uintptr_t address = (uintptr_t)(live.keys[i] >> SITE_BITS) << ADDRESS_BITS;
+        const uint32_t hash = gsp_agent__filter_hash((const void *)address);
+        if (live.keys[i] != 0 && (hash & mask) != (hash & old)) {
+            filter_add((const void *)address, mask);
+        }
+    }
+    atomic_store_explicit(&gsp_agent__filter_mask, mask, memory_order_release);
+}
+
+/* ----------------------------------------------------------------------------------- blocks */
+
+static bool has_room(void)
+{
+    if ((uint64_t)live.count * 100 < (uint64_t)live.slots * LOAD_PCT) {
+        return true;
+    }
+    uint64_t *keys = NULL;
+    uint32_t *sizes = NULL;
+    const uint32_t slots = live.slots * 2 < SLOTS_MAX ? live.slots * 2 : SLOTS_MAX;
+    if (live.slots == SLOTS_MAX || !make(slots, &keys, &sizes)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < live.slots; i++) {
+        if (live.keys[i] != 0) {
+            put_slot(keys, sizes, slots, live.keys[i], live.sizes[i]);
+        }
+    }
+    munmap(live.keys, bytes_of(live.slots));
+    live.keys = keys;
+    live.sizes = sizes;
+    live.slots = slots;
+    return true;
+}
+
+static bool put_big(uint64_t key, uint64_t size)
+{
+    for (uint32_t i = 0; i < BIG_MAX; i++) {
+        if (live.big[i].key == 0) {
+            live.big[i].key = key;
+            live.big[i].size = size;
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint64_t take_big(uint64_t key)
+{
+    for (uint32_t i = 0; i < BIG_MAX; i++) {
+        if (live.big[i].key == key) {
+            live.big[i].key = 0;
+            return live.big[i].size;
+        }
+    }
+    return 0;
+}
+
+bool gsp_agent__live_put(const struct gsp_agent__block *block)
+{
+    const uint64_t key = key_of(block->address, block->site);
+    const bool is_big = block->size >= SIZE_IN_LIST;
+    if (!live.keys || !has_room() || (is_big && !put_big(key, block->size))) {
+        return false;
+    }
+    put_slot(live.keys, live.sizes, live.slots, key, is_big ? SIZE_IN_LIST : (uint32_t)block->size);
+    live.count++;
+    if (live.with_filter) {
+        filter_grow();
+        filter_add(block->address,
+                   atomic_load_explicit(&gsp_agent__filter_mask, memory_order_relaxed));
+    }
+    return true;
+}
+
+/* Closes the gap: what stands behind it and would rather stand at it or before moves up. */
+static void close_gap(uint32_t gap)
+{
+    uint32_t at = gap;
+    for (;;) {
+        at = at + 1 == live.slots ? 0 : at + 1;
+        if (live.keys[at] == 0) {
+            break;
+        }
+        const uint32_t home = home_of(live.keys[at], live.slots);
+        const bool stays = gap <= at ? home > gap && home <= at : home > gap || home <= at;
+        if (!stays) {
+            live.keys[gap] = live.keys[at];
+            live.sizes[gap] = live.sizes[at];
+            gap = at;
+        }
+    }
+    live.keys[gap] = 0;
+}
+
+bool gsp_agent__live_take(const void *block, struct gsp_agent__block *out)
+{
+    const uint64_t wanted = key_of(block, 0) >> SITE_BITS;
+    if (!live.keys || wanted == 0) {
+        return false;
+    }
+    uint32_t at = home_of(key_of(block, 0), live.slots);
+    while (live.keys[at] >> SITE_BITS != wanted) {
+        if (live.keys[at] == 0) {
+            return false;
+        }
+        at = at + 1 == live.slots ? 0 : at + 1;
+    }
+    out->address = block;
+    out->site = (uint32_t)live.keys[at] & SITE_MASK;
+    out->size =
+        live.sizes[at] == SIZE_IN_LIST ? (size_t)take_big(live.keys[at]) : (size_t)live.sizes[at];
+    close_gap(at);
+    live.count--;
+    if (live.with_filter) {
+        filter_remove(block);
+    }
+    return true;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/mem_notice.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "agent/mem_count.h"
+#include "base/time.h"
+
+/* As python/gsprof/_stacks.py has it: what events cost is bounded by leaving some out. */
+#define PAUSE_NS (10 * GSP_NS_PER_MS)
+
+static uint32_t text_id(const struct gsp_memory_head *head, uint32_t at)
+{
+    const char *strings = (const char *)head + head->strings_off;
+    const size_t used = atomic_load_explicit(&head->strings_used, memory_order_acquire);
+    return at == 0
+               ? GSP_NULL_STR
+               : gsp_agent_intern(GSP_TABLE_python_backtrace, gsp_memory_text(strings, used, at));
+}
+
+static void put_rows(const struct gsp_memory_head *head, uint32_t node)
+{
+    const enum gsp_table_id table = GSP_TABLE_python_backtrace;
+    const struct gsp_memory_node *nodes = (const void *)((const char *)head + head->nodes_off);
+    const struct gsp_memory_frame *frames = (const void *)((const char *)head + head->frames_off);
+    struct gsp_row_python_backtrace row = {
+        .ts_ns = gsp_realtime_ns(),
+        .mono_ns = gsp_now_ns(),
+        .thread_id = gettid(),
+        .frame_type = gsp_agent_intern(table, gsp_sv_of("Python")),
+        .trigger = gsp_agent_intern(table, gsp_sv_of("allocation")),
+        .locals = {NULL, 0},
+    };
+    for (; node != 0; node = nodes[node].parent) {
+        const struct gsp_memory_frame *frame = &frames[nodes[node].frame];
+        if (frame->kind == GSP_MEMORY_THREAD) {
+            continue;
+        }
+        row.func = text_id(head, frame->name);
+        row.file = text_id(head, frame->file);
+        row.lineno = frame->line;
+        gsp_ignore(gsp_agent_put(table, &row)); /* the ring counts what it loses */
+        row.depth++;
+    }
+}
+
+void gsp_agent__mem_notice(void)
+{
+    static _Atomic int64_t next_ns;
+    const int64_t now_ns = gsp_now_ns();
+    int64_t due_ns = atomic_load_explicit(&next_ns, memory_order_relaxed);
+    const struct gsp_memory_head *head = gsp_agent_memory_view();
+    if (!head || now_ns < due_ns || !gsp_agent_is_on() ||
+        !atomic_compare_exchange_strong(&next_ns, &due_ns, now_ns + PAUSE_NS)) {
+        return;
+    }
+    put_rows(head, gsp_agent__mem_node());
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mem_notice.h -- the stack of one great allocation, as rows of python.backtrace.
+ *
+ * Used by: mem_hook.c.
+ * Threads: all; one in ten milliseconds is told, the others are left out.
+ * Allocates: as gsp_agent_put() does.
+ */
+#pragma once
+
+/* The thread is busy (GSP_AGENT__INSIDE). */
+void gsp_agent__mem_notice(void);

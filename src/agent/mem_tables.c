@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/mem_tables.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/time.h"
+
+/* Twice what the greater room has, so that searches stay short. */
+#define TEXT_SLOTS  (1U << 15)
+#define FRAME_SLOTS (1U << 16)
+#define NODE_SLOTS  (1U << 18)
+#define SITE_SLOTS  (1U << 16)
+#define TEXT_MAX    1024U /* bytes of a name; longer ones are cut */
+
+const struct gsp_memory_room gsp_agent__mem_room[GSP_MEMORY_MODES] = {
+    [GSP_MEMORY_SAMPLED] = {1U << 20, 1U << 14, 1U << 16, 1U << 13},
+    [GSP_MEMORY_EXACT] = {3U << 19, 1U << 15, 1U << 17, 1U << 15},
+};
+
+/* Numbers of things by their hash; 0 is free. */
+static struct indexes {
+    uint32_t text[TEXT_SLOTS];
+    uint32_t frame[FRAME_SLOTS];
+    uint32_t node[NODE_SLOTS];
+    uint32_t site[SITE_SLOTS]; /* 1 + the site's number */
+    struct gsp_agent__frame_key keys[1U << 15];
+} * by;
+
+static struct gsp_memory_head *head;
+
+static void *area(uint64_t off)
+{
+    return (char *)head + off;
+}
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t sum = (a ^ (b * odd)) * odd;
+    sum ^= sum >> 29;
+    sum *= UINT64_C(0xbf58476d1ce4e5b9);
+    return sum ^ sum >> 32;
+}
+
+bool gsp_agent__tables_init(struct gsp_memory_head *to)
+{
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    /* Over the old ones, where there are: zeros, and nothing to give back. */
+    void *made = mmap(by, sizeof(*by), PROT_READ | PROT_WRITE, flags | (by ? MAP_FIXED : 0), -1, 0);
+    if (made == MAP_FAILED) {
+        return false;
+    }
+    by = made;
+    head = to;
+    /* So that there is always a site to count at. */
+    for (uint32_t i = 0; i < GSP_MEMORY_ALLOCATORS; i++) {
+        gsp_agent__site_at(i)->allocator = i;
+    }
+    atomic_store_explicit(&head->site_count, GSP_MEMORY_ALLOCATORS, memory_order_release);
+    return true;
+}
+
+/* --------------------------------------------------------------------------------- strings */
+
+static uint64_t hash_text(struct gsp_sv text)
+{
+    uint64_t sum = text.len;
+    size_t i = 0;
+    for (; i + 8 <= text.len; i += 8) {
+        uint64_t word = 0;
+        memcpy(&word, text.p + i, 8);
+        sum = mix(sum, word);
+    }
+    for (; i < text.len; i++) {
+        sum = sum * 31 + (unsigned char)text.p[i];
+    }
+    return mix(sum, 0);
+}
+
+uint32_t gsp_agent__text_put(struct gsp_sv text)
+{
+    text.len = text.len < TEXT_MAX ? text.len : TEXT_MAX;
+    char *strings = area(head->strings_off);
+    const uint32_t used = atomic_load_explicit(&head->strings_used, memory_order_relaxed);
+    uint32_t slot = (uint32_t)hash_text(text) & (TEXT_SLOTS - 1);
+    for (uint32_t i = 0; i < TEXT_SLOTS; i++, slot = (slot + 1) & (TEXT_SLOTS - 1)) {
+        const uint32_t at = by->text[slot];
+        if (at == 0) {
+            break;
+        }
+        if (gsp_sv_eq(gsp_memory_text(strings, used, at), text)) {
+            return at;
+        }
+    }
+    const uint32_t bytes = ((uint32_t)(sizeof(uint32_t) + text.len) + 3) & ~3U;
+    if (text.len == 0 || by->text[slot] != 0 || head->strings_bytes - used < bytes) {
+        return 0;
+    }
+    const uint32_t len = (uint32_t)text.len;
+    memcpy(strings + used, &len, sizeof(len));
+    memcpy(strings + used + sizeof(len), text.p, text.len);
+    by->text[slot] = used;
+    /* Partner: the load of a reader in another process; so below. */
+    atomic_store_explicit(&head->strings_used, used + bytes, memory_order_release);
+    return used;
+}
+
+/* ---------------------------------------------------------------------------------- frames */
+
+static bool same_key(const struct gsp_agent__frame_key *a, const struct gsp_agent__frame_key *b)
+{
+    return a->code == b->code && a->instr == b->instr && a->name == b->name && a->file == b->file &&
+           a->table == b->table && a->mark == b->mark;
+}
+
+/* The slot of the key, or the free one where it would be; FRAME_SLOTS when there is neither. */
+static uint32_t frame_slot(const struct gsp_agent__frame_key *key)
+{
+    uint32_t slot = (uint32_t)mix(key->code, key->instr) & (FRAME_SLOTS - 1);
+    for (uint32_t i = 0; i < FRAME_SLOTS; i++, slot = (slot + 1) & (FRAME_SLOTS - 1)) {
+        if (by->frame[slot] == 0 || same_key(&by->keys[by->frame[slot]], key)) {
+            return slot;
+        }
+    }
+    return FRAME_SLOTS;
+}
+
+uint32_t gsp_agent__frame_find(const struct gsp_agent__frame_key *key)
+{
+    const uint32_t slot = frame_slot(key);
+    return slot < FRAME_SLOTS ? by->frame[slot] : 0;
+}
+
+uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
+                              const struct gsp_memory_frame *frame)
+{
+    const uint32_t slot = frame_slot(key);
+    const uint32_t number = atomic_load_explicit(&head->frame_count, memory_order_relaxed);
+    if (slot == FRAME_SLOTS || by->frame[slot] != 0 || number >= head->frame_max) {
+        return slot < FRAME_SLOTS ? by->frame[slot] : 0;
+    }
+    struct gsp_memory_frame *frames = area(head->frames_off);
+    frames[number] = *frame;
+    by->keys[number] = *key;
+    by->frame[slot] = number;
+    atomic_store_explicit(&head->frame_count, number + 1, memory_order_release);
+    return number;
+}
+
+/* ----------------------------------------------------------------------------------- nodes */
+
+uint32_t gsp_agent__node_put(uint32_t parent, uint32_t frame)
+{
+    struct gsp_memory_node *nodes = area(head->nodes_off);
+    uint32_t slot = (uint32_t)mix(parent, frame) & (NODE_SLOTS - 1);
+    while (by->node[slot] != 0) {
+        const struct gsp_memory_node *node = &nodes[by->node[slot]];
+        if (node->parent == parent && node->frame == frame) {
+            return by->node[slot];
+        }
+        slot = (slot + 1) & (NODE_SLOTS - 1);
+    }
+    const uint32_t number = atomic_load_explicit(&head->node_count, memory_order_relaxed);
+    if (frame == 0 || number >= head->node_max) {
+        return 0;
+    }
+    nodes[number] = (struct gsp_memory_node){parent, frame};
+    by->node[slot] = number;
+    atomic_store_explicit(&head->node_count, number + 1, memory_order_release);
+    return number;
+}
+
+/* ----------------------------------------------------------------------------------- sites */
+
+struct gsp_memory_site *gsp_agent__site_at(uint32_t site)
+{
+    return (struct gsp_memory_site *)area(head->sites_off) + site;
+}
+
+uint32_t gsp_agent__site_put(uint32_t node, uint32_t allocator, bool *is_full)
+{
+    *is_full = false;
+    if (node == 0) {
+        return allocator;
+    }
+    uint32_t slot = (uint32_t)mix(node, allocator) & (SITE_SLOTS - 1);
+    while (by->site[slot] != 0) {
+        const struct gsp_memory_site *site = gsp_agent__site_at(by->site[slot] - 1);
+        if (site->node == node && site->allocator == allocator) {
+            return by->site[slot] - 1;
+        }
+        slot = (slot + 1) & (SITE_SLOTS - 1);
+    }
+    const uint32_t number = atomic_load_explicit(&head->site_count, memory_order_relaxed);
+    if (number >= head->site_max) {
+        *is_full = true;
+        return allocator;
+    }
+    struct gsp_memory_site *site = gsp_agent__site_at(number);
+    site->node = node;
+    site->allocator = allocator;
+    site->first_ns = gsp_now_ns();
+    by->site[slot] = number + 1;
+    atomic_store_explicit(&head->site_count, number + 1, memory_order_release);
+    return number;
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/mem_walk.h"
+
+#include <string.h>
+
+#include "agent/mem_tables.h"
+
+/* Frames of a stack that are kept; of deeper ones the innermost, a mark, and the outermost. */
+#define KEEP_MAX   (GSP_MEMORY_DEPTH_MAX - 4)
+/* Frames that are looked at on the way to the outermost. */
+#define HOPS_MAX   100000U
+/* References of 3.14 and later carry marks in their low bits. */
+#define REF_MASK   (~(uintptr_t)7)
+/* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
+#define OWNER_SHIM 3U
+#define NAME_MAX_  512U
+#define TABLE_MAX  (1U << 24)
+
+static struct gsp_agent_python python;
+
+/* The frames of one walk, innermost first; the caller holds the lock. */
+static struct raw {
+    uintptr_t frame;
+    uintptr_t code;
+    uint64_t instr;
+} found[KEEP_MAX + 1];
+
+void gsp_agent__walk_init(const struct gsp_agent_python *from)
+{
+    memset(&python, 0, sizeof(python));
+    if (from) {
+        python = *from;
+    }
+}
+
+static inline uintptr_t word_at(uintptr_t base, uint16_t off)
+{
+    return *(const uintptr_t *)(base + off); // NOLINT(performance-no-int-to-ptr)
+}
+
+static inline int32_t int_at(uintptr_t base, uint16_t off)
+{
+    return *(const int32_t *)(base + off); // NOLINT(performance-no-int-to-ptr)
+}
+
+/* ---------------------------------------------------------------------------------- frames */
+
+static inline bool is_shim(uintptr_t frame)
+{
+    const uint16_t off = python.at.frame_owner;
+    return off != GSP_AGENT_NO_OFFSET &&
+           *(const unsigned char *)(frame + off) >= // NOLINT(performance-no-int-to-ptr)
+               OWNER_SHIM;
+}
+
+static inline uintptr_t skip_shims(uintptr_t frame)
+{
+    while (frame != 0 && is_shim(frame)) {
+        frame = word_at(frame, python.at.frame_back);
+    }
+    return frame;
+}
+
+static inline uintptr_t caller_of(uintptr_t frame)
+{
+    return skip_shims(word_at(frame, python.at.frame_back));
+}
+
+static inline struct raw raw_at(uintptr_t frame)
+{
+    const bool is_object = python.at.frames == GSP_AGENT_FRAMES_OBJECTS;
+    return (struct raw){
+        .frame = frame,
+        .code = word_at(frame, python.at.frame_code) & REF_MASK,
+        .instr = is_object ? (uint64_t)(int64_t)int_at(frame, python.at.frame_instr)
+                           : word_at(frame, python.at.frame_instr),
+    };
+}
+
+static uintptr_t top_frame(void)
+{
+    const uintptr_t thread = python.this_thread ? (uintptr_t)python.this_thread() : 0;
+    if (thread == 0) {
+        return 0;
+    }
+    uintptr_t top = word_at(thread, python.at.tstate_top);
+    if (top != 0 && python.at.frames == GSP_AGENT_FRAMES_CFRAME) {
+        top = word_at(top, python.at.cframe_frame);
+    }
+    return skip_shims(top);
+}
+
+/* -------------------------------------------------------------------------------- decoding */
+
+static size_t utf8(uint32_t c, char *out)
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        out[0] = (char)(0xc0 | c >> 6);
+        out[1] = (char)(0x80 | (c & 0x3f));
+        return 2;
+    }
+    if (c < 0x10000) {
+        out[0] = (char)(0xe0 | c >> 12);
+        out[1] = (char)(0x80 | (c >> 6 & 0x3f));
+        out[2] = (char)(0x80 | (c & 0x3f));
+        return 3;
+    }
+    out[0] = (char)(0xf0 | (c >> 18 & 7));
+    out[1] = (char)(0x80 | (c >> 12 & 0x3f));
+    out[2] = (char)(0x80 | (c >> 6 & 0x3f));
+    out[3] = (char)(0x80 | (c & 0x3f));
+    return 4;
+}
+
+/* A str as it lies in memory. */
+struct text {
+    const unsigned char *data; /* NULL: of a form that is not read */
+    size_t len;                /* characters */
+    uint32_t width;            /* bytes of each */
+};
+
+static struct text text_at(uintptr_t object)
+{
+    struct text text = {0};
+    if (object == 0) {
+        return text;
+    }
+    const uint32_t state = (uint32_t)int_at(object, python.at.text_state);
+    const bool is_ascii = (state >> python.at.text_ascii_bit & 1) != 0;
+    if ((state >> python.at.text_compact_bit & 1) != 0) {
+        const uint16_t off = is_ascii ? python.at.text_ascii_size : python.at.text_compact_size;
+        text.data = (const unsigned char *)(object + off); // NOLINT(performance-no-int-to-ptr)
+        text.len = word_at(object, python.at.text_length);
+        text.width = state >> python.at.text_kind_bit & 7;
+    }
+    return text;
+}
+
+/* Names are cut at their start: the end of a path says more. */
+static uint32_t put_text(uintptr_t object)
+{
+    char out[NAME_MAX_ + 4];
+    const struct text text = text_at(object);
+    size_t len = 0;
+    if (!text.data || (text.width != 1 && text.width != 2 && text.width != 4)) {
+        return 0;
+    }
+    const size_t most = NAME_MAX_ / 4;
+    size_t i = text.len > NAME_MAX_ ? text.len - most : 0;
+    for (; i < text.len && len < NAME_MAX_; i++) {
+        uint32_t c = 0;
+        memcpy(&c, text.data + i * text.width, text.width);
+        len += utf8(c, out + len);
+    }
+    return gsp_agent__text_put((struct gsp_sv){out, len});
+}
+
+/* The length and the last bytes: what differs between strings that came to lie at one address. */
+static uint64_t mark_of(uintptr_t object)
+{
+    const struct text text = text_at(object);
+    uint64_t last = 0;
+    if (text.data) {
+        const size_t bytes = text.len * text.width;
+        const size_t part = bytes < sizeof(last) ? bytes : sizeof(last);
+        memcpy(&last, text.data + bytes - part, part);
+    }
+    return last ^ (uint64_t)text.len << 56;
+}
+
+/* Where in its code a frame stands, bytes; UINT32_MAX when that makes no sense. */
+static uint32_t offset_of(const struct raw *raw)
+{
+    if (python.at.frames == GSP_AGENT_FRAMES_OBJECTS) {
+        /* -1 before the first instruction; 3.10 counts instructions, not bytes. */
+        const int64_t at = (int64_t)raw->instr;
+        return at < 0 ? 0 : (uint32_t)at * (python.at.minor == 10 ? 2 : 1);
+    }
+    uintptr_t start = raw->code + python.at.code_start;
+    if (python.at.code_tlbc != GSP_AGENT_NO_OFFSET) {
+        /* A thread's own copy of the instructions: {Py_ssize_t size; char *entries[]}. */
+        const uintptr_t copies = word_at(raw->code, python.at.code_tlbc);
+        const uint32_t which = (uint32_t)int_at(raw->frame, python.at.frame_tlbc);
+        if (copies != 0 && which < word_at(copies, 0)) {
+            start = word_at(copies + sizeof(uintptr_t) * (which + 1UL), 0);
+        }
+    }
+    if (raw->instr + 2 == start) {
+        return 0; /* 3.11 and 3.12 stand one unit ahead of the first instruction */
+    }
+    const uint64_t off = raw->instr - start;
+    return raw->instr >= start && off < TABLE_MAX ? (uint32_t)off : UINT32_MAX;
+}
+
+static uint32_t decode(const struct raw *raw, const struct gsp_agent__frame_key *key)
+{
+    const uint32_t off = offset_of(raw);
+    const size_t len = word_at(key->table, python.at.bytes_size);
+    int line = 0;
+    const uint32_t first_line = (uint32_t)int_at(raw->code, python.at.code_first_line);
+    if (off != UINT32_MAX && len < TABLE_MAX) {
+        line = python.line_of(
+            (const uint8_t *)(key->table +
+                              python.at.bytes_data), // NOLINT(performance-no-int-to-ptr)
+            len, first_line, off);
+    }
+    const struct gsp_memory_frame frame = {
+        .name = put_text(key->name),
+        .file = put_text(key->file),
+        .line = line > 0 ? (uint32_t)line : 0,
+        .kind = GSP_MEMORY_PYTHON,
+        .first_line = first_line,
+    };
+    return gsp_agent__frame_put(key, &frame);
+}
+
+/* The frame's number; 0 when there is no room, or no code object. */
+static uint32_t frame_of(const struct raw *raw)
+{
+    if (raw->code == 0 ||
+        word_at(raw->code, python.at.object_type) != (uintptr_t)python.code_type) {
+        return 0;
+    }
+    struct gsp_agent__frame_key key = {
+        .code = raw->code,
+        .instr = raw->instr,
+        .name = word_at(raw->code, python.at.code_name),
+        .file = word_at(raw->code, python.at.code_file),
+        .table = word_at(raw->code, python.at.code_table),
+    };
+    key.mark = mark_of(key.file) ^ (uint64_t)int_at(raw->code, python.at.code_first_line) << 32;
+    const uint32_t known = gsp_agent__frame_find(&key);
+    return known != 0 ? known : decode(raw, &key);
+}
+
+static uint32_t cut_frame(void)
+{
+    static const struct gsp_agent__frame_key key = {.code = 1};
+    const uint32_t known = gsp_agent__frame_find(&key);
+    if (known != 0) {
+        return known;
+    }
+    const struct gsp_memory_frame frame = {
+        .name = gsp_agent__text_put(gsp_sv_of("...")),
+        .kind = GSP_MEMORY_CUT,
+    };
+    return gsp_agent__frame_put(&key, &frame);
+}
+
+/* -------------------------------------------------------------------------------- the walk */
+
+/* The stack has the frames of the last walk, at the same places: only what is called in them may
+ * differ.  *same is how many of the outermost are the very same.  False: other frames. */
+static bool is_like(const struct gsp_agent__walk *last, uintptr_t top, uint32_t *same)
+{
+    uint32_t i = last->depth;
+    *same = i;
+    for (uintptr_t frame = top; frame != 0; frame = caller_of(frame)) {
+        if (i == 0 || last->at[i - 1].frame != frame) {
+            return false;
+        }
+        i--;
+        const struct raw raw = raw_at(frame);
+        found[last->depth - 1 - i] = raw;
+        if (last->at[i].instr != raw.instr || last->at[i].code != raw.code) {
+            *same = i;
+        }
+    }
+    return i == 0;
+}
+
+/* All frames, innermost first; *depth of them are kept.  The outermost of a stack that is too deep
+ * is the one behind the last. */
+static bool collect(uintptr_t top, uint32_t *depth, bool *is_cut)
+{
+    uint32_t hops = 0;
+    uint32_t i = 0;
+    uintptr_t frame = top;
+    for (; frame != 0 && i < KEEP_MAX; frame = caller_of(frame)) {
+        found[i++] = raw_at(frame);
+    }
+    *depth = i;
+    *is_cut = frame != 0;
+    while (frame != 0 && hops < HOPS_MAX) {
+        const uintptr_t next = caller_of(frame);
+        if (next == 0) {
+            found[i] = raw_at(frame);
+        }
+        frame = next;
+        hops++;
+    }
+    return hops < HOPS_MAX;
+}
+
+/* Adds the frames from found[count - 1] inwards below the node; how many went well in *done. */
+static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk *last,
+                           uint32_t *done)
+{
+    uint32_t i = count;
+    for (; i > 0; i--) {
+        const uint32_t frame = frame_of(&found[i - 1]);
+        const uint32_t child = frame != 0 ? gsp_agent__node_put(node, frame) : 0;
+        if (child == 0) {
+            break;
+        }
+        node = child;
+        if (last) {
+            const struct raw *raw = &found[i - 1];
+            last->at[last->depth++] =
+                (struct gsp_agent__walked){raw->frame, raw->code, raw->instr, node};
+        }
+    }
+    *done = count - i;
+    return node;
+}
+
+uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_memory_loss *loss)
+{
+    uint32_t depth = 0;
+    uint32_t done = 0;
+    uint32_t same = 0;
+    bool is_cut = false;
+    *loss = GSP_MEMORY_LOSSES;
+    const uintptr_t top = top_frame();
+    if (top == 0) {
+        return root;
+    }
+    if (last && last->root == root && last->depth > 0 && is_like(last, top, &same)) {
+        if (same == last->depth) {
+            return last->at[same - 1].node;
+        }
+        depth = last->depth - same;
+        last->depth = same;
+        const uint32_t node =
+            add_frames(same > 0 ? last->at[same - 1].node : root, depth, last, &done);
+        *loss = done == depth ? GSP_MEMORY_LOSSES : GSP_MEMORY_LOST_STACK;
+        return node;
+    }
+    if (!collect(top, &depth, &is_cut)) {
+        *loss = GSP_MEMORY_LOST_TORN;
+        return root;
+    }
+    if (is_cut) {
+        /* Not kept for the next walk: it would have to be compared to its end. */
+        const uint32_t outermost = frame_of(&found[depth]);
+        const uint32_t node = outermost != 0 ? gsp_agent__node_put(root, outermost) : root;
+        const uint32_t mark = gsp_agent__node_put(node, cut_frame());
+        root = mark != 0 ? mark : node;
+        last = NULL;
+    }
+    if (last) {
+        last->depth = 0;
+        last->root = root;
+    }
+    const uint32_t node = add_frames(root, depth, last, &done);
+    *loss = done < depth ? GSP_MEMORY_LOST_STACK
+            : is_cut     ? GSP_MEMORY_CUT_STACKS
+                         : GSP_MEMORY_LOSSES;
+    return node;
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memory engine for Python: what it needs of the interpreter, start and stop, its counters. */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/memory.h"
+#include "py/layout.h"
+#include "py/lines.h"
+#include "pyext/pyapi.h"
+
+#define PY_MAJOR_MINOR_BITS 16U
+
+/* Which of the three forms of line tables this interpreter has. */
+static enum gsp_py_lines lines_form;
+
+static int line_of(const uint8_t *table, size_t len, uint32_t first_line, uint32_t at_bytes)
+{
+    return gsp_py_line_of(lines_form, table, len, first_line, at_bytes);
+}
+
+/* ---------------------------------------------------------------------------- the interpreter */
+
+static uint32_t minor_version(void)
+{
+    unsigned long minor = 0;
+    const char *text = Py_GetVersion();
+    if (strncmp(text, "3.", 2) == 0) {
+        minor = strtoul(text + 2, NULL, 10);
+    }
+    return (uint32_t)minor;
+}
+
+/* 3.13 and later tell their layout themselves. */
+static bool find_layout(struct gsp_py_layout *out)
+{
+    const uint32_t minor = minor_version();
+    const void *runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
+    if (minor >= 13) {
+        return runtime &&
+               gsp_py_debug_offsets_read(runtime, GSP_PY_DEBUG_OFFSETS_MAX, out, NULL) == 0;
+    }
+    const struct gsp_py_layout *known = gsp_py_layout_find(minor, false);
+    if (known) {
+        *out = *known;
+    }
+    return known != NULL;
+}
+
+static void offsets_of(const struct gsp_py_layout *from, struct gsp_agent_offsets *to)
+{
+    const bool objects = from->frames == GSP_PY_FRAMES_OBJECTS;
+    const bool cframe = from->frames == GSP_PY_FRAMES_CFRAME;
+    *to = (struct gsp_agent_offsets){
+        .frames = objects  ? GSP_AGENT_FRAMES_OBJECTS
+                  : cframe ? GSP_AGENT_FRAMES_CFRAME
+                           : GSP_AGENT_FRAMES_CURRENT,
+        .minor = minor_version(),
+        .tstate_top = objects  ? from->tstate_frame
+                      : cframe ? from->tstate_cframe
+                               : from->tstate_current_frame,
+        .cframe_frame = from->cframe_current_frame,
+        .frame_back = objects ? from->frame_f_back : from->iframe_previous,
+        .frame_code = objects ? from->frame_f_code : from->iframe_executable,
+        .frame_instr = objects ? from->frame_f_lasti : from->iframe_instr_ptr,
+        .frame_owner = objects ? GSP_AGENT_NO_OFFSET : from->iframe_owner,
+        .frame_tlbc = from->iframe_tlbc_index,
+        .object_type = from->object_type,
+        .code_name = from->code_qualname != GSP_NO_OFFSET ? from->code_qualname : from->code_name,
+        .code_file = from->code_filename,
+        .code_table = from->code_linetable,
+        .code_first_line = from->code_firstlineno,
+        .code_start = from->code_code_adaptive,
+        .code_tlbc = from->code_tlbc,
+        .text_length = from->unicode_length,
+        .text_state = from->unicode_state,
+        .text_kind_bit = from->unicode_kind_bit,
+        .text_compact_bit = from->unicode_compact_bit,
+        .text_ascii_bit = from->unicode_ascii_bit,
+        .text_ascii_size = from->unicode_ascii_size,
+        .text_compact_size = from->unicode_compact_size,
+        .bytes_size = from->bytes_size,
+        .bytes_data = from->bytes_data,
+    };
+}
+
+/* A function by its name, into a pointer to one. */
+static bool find_function(const char *name, void *out)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+    memcpy(out, &found, sizeof(found));
+    return found != NULL;
+}
+
+static void *this_thread(void)
+{
+    return PyGILState_GetThisThreadState();
+}
+
+static const void *word_at(const void *base, uint16_t off)
+{
+    const void *word = NULL;
+    memcpy(&word, (const char *)base + off, sizeof(word));
+    return word;
+}
+
+/* Whether the attribute of the code object is the very object that the layout leads to. */
+static bool is_at(PyObject *code, const char *name, uint16_t off)
+{
+    PyObject *value = PyObject_GetAttrString(code, name);
+    const bool same = value && word_at(code, off) == (const void *)value;
+    Py_XDECREF(value);
+    PyErr_Clear();
+    return same;
+}
+
+/* The offsets are tried on the function that is just running: a build with other options, or a
+ * version that is not the one it says, is found out before anything is believed. */
+static bool is_right(const struct gsp_agent_python *python, PyObject *code)
+{
+    const struct gsp_agent_offsets *at = &python->at;
+    const char *thread = this_thread();
+    if ((const void *)Py_TYPE(code) != python->code_type || !thread ||
+        !is_at(code, "co_filename", at->code_file) ||
+        !is_at(code, at->minor >= 11 ? "co_qualname" : "co_name", at->code_name)) {
+        return false;
+    }
+    const void *frame = word_at(thread, at->tstate_top);
+    if (frame && at->frames == GSP_AGENT_FRAMES_CFRAME) {
+        frame = word_at(frame, at->cframe_frame);
+    }
+    const uintptr_t marks = 7; /* of 3.14's references */
+    return frame && ((uintptr_t)word_at(frame, at->frame_code) & ~marks) == (uintptr_t)code;
+}
+
+static bool find_python(struct gsp_agent_python *out, PyObject *code)
+{
+    struct gsp_py_layout layout;
+    memset(out, 0, sizeof(*out));
+    if (!find_layout(&layout) ||
+        !find_function("PyMem_GetAllocator", (void *)&out->get_allocator) ||
+        !find_function("PyMem_SetAllocator", (void *)&out->set_allocator)) {
+        return false;
+    }
+    out->code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
+    out->this_thread = this_thread;
+    out->line_of = line_of;
+    lines_form = layout.lines;
+    offsets_of(&layout, &out->at);
+    return is_right(out, code);
+}
+
+/* ------------------------------------------------------------------------------ start and stop */
+
+static PyObject *memory_start(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int exact = 0;
+    unsigned long long interval = 0;
+    unsigned long long notice = 0;
+    PyObject *code = NULL;
+    struct gsp_agent_python python;
+    if (!PyArg_ParseTuple(args, "pKKO:memory_start", &exact, &interval, &notice, &code)) {
+        return NULL;
+    }
+    if (!find_python(&python, code)) {
+        PyErr_SetString(PyExc_RuntimeError, "this interpreter keeps its frames where no table of "
+                                            "gsprof has them");
+        return NULL;
+    }
+    const struct gsp_agent_memory_opts opts = {
+        .mode = exact ? GSP_MEMORY_EXACT : GSP_MEMORY_SAMPLED,
+        .interval_bytes = interval,
+        .notice_bytes = notice,
+        .python = &python,
+    };
+    return PyLong_FromLong((long)gsp_agent_memory_start(&opts));
+}
+
+static PyObject *memory_stop(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    gsp_agent_memory_stop();
+    Py_RETURN_NONE;
+}
+
+static PyObject *memory_mode(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyUnicode_FromString(gsp_memory_mode_name(gsp_agent_memory_mode()));
+}
+
+static PyObject *memory_child(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(gsp_agent_memory_child());
+}
+
+static PyObject *memory_pause(PyObject *module, PyObject *flag)
+{
+    (void)module;
+    const int pause = PyObject_IsTrue(flag);
+    if (pause < 0) {
+        return NULL;
+    }
+    gsp_agent_memory_pause(pause != 0);
+    Py_RETURN_NONE;
+}
+
+static PyObject *memory_device(PyObject *module, PyObject *args)
+{
+    (void)module;
+    unsigned long long allocated = 0;
+    unsigned long long reserved = 0;
+    unsigned long long peak = 0;
+    if (!PyArg_ParseTuple(args, "KKK:memory_device", &allocated, &reserved, &peak)) {
+        return NULL;
+    }
+    gsp_agent_memory_device(allocated, reserved, peak);
+    Py_RETURN_NONE;
+}
+
+/* -------------------------------------------------------------------------------- the counters */
+
+/* Appends and gives away; false when either failed. */
+static bool push(PyObject *list, PyObject *item)
+{
+    const bool done = item && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return done;
+}
+
+static unsigned long long live_at_peak(const struct gsp_memory_head *head,
+                                       const struct gsp_memory_site *site,
+                                       unsigned long long live_bytes)
+{
+    const uint64_t epoch = atomic_load_explicit(&head->peak_epoch, memory_order_relaxed);
+    return atomic_load_explicit(&site->peak_epoch, memory_order_relaxed) == epoch
+               ? atomic_load_explicit(&site->peak_bytes, memory_order_relaxed)
+               : live_bytes;
+}
+
+static PyObject *site_tuple(const struct gsp_memory_head *head, const struct gsp_memory_site *site)
+{
+    const unsigned long long free_bytes = site->free_bytes;
+    const unsigned long long free_count = site->free_count;
+    const unsigned long long free_var = site->free_var;
+    const unsigned long long alloc_bytes = site->alloc_bytes;
+    const unsigned long long alloc_count = site->alloc_count;
+    const unsigned long long alloc_var = site->alloc_var;
+    return Py_BuildValue("IsKKKKKKK", site->node, gsp_memory_allocator_name(site->allocator),
+                         alloc_bytes, alloc_count, free_bytes, free_count,
+                         live_at_peak(head, site, alloc_bytes - free_bytes), alloc_var, free_var);
+}
+
+static PyObject *sites_list(const struct gsp_memory_head *head)
+{
+    PyObject *list = PyList_New(0);
+    const struct gsp_memory_site *sites = (const void *)((const char *)head + head->sites_off);
+    const uint32_t count = head->site_count;
+    for (uint32_t i = 0; list && i < count; i++) {
+        if (!push(list, site_tuple(head, &sites[i]))) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static PyObject *nodes_list(const struct gsp_memory_head *head)
+{
+    PyObject *list = PyList_New(0);
+    const struct gsp_memory_node *nodes = (const void *)((const char *)head + head->nodes_off);
+    const uint32_t count = head->node_count;
+    for (uint32_t i = 0; list && i < count; i++) {
+        if (!push(list, Py_BuildValue("II", nodes[i].parent, nodes[i].frame))) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static PyObject *text_of(const struct gsp_memory_head *head, uint32_t at)
+{
+    const char *strings = (const char *)head + head->strings_off;
+    const struct gsp_sv text = gsp_memory_text(strings, head->strings_used, at);
+    return PyUnicode_DecodeUTF8(text.p, (Py_ssize_t)text.len, "replace");
+}
+
+static PyObject *frames_list(const struct gsp_memory_head *head)
+{
+    PyObject *list = PyList_New(0);
+    const struct gsp_memory_frame *frames = (const void *)((const char *)head + head->frames_off);
+    const uint32_t count = head->frame_count;
+    for (uint32_t i = 0; list && i < count; i++) {
+        /* N gives the references away, also when one of them could not be made. */
+        if (!push(list,
+                  Py_BuildValue("NNII", text_of(head, frames[i].name),
+                                text_of(head, frames[i].file), frames[i].line, frames[i].kind))) {
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static PyObject *totals_dict(const struct gsp_memory_head *head)
+{
+    PyObject *dict = PyDict_New();
+    for (uint32_t i = 0; dict && i < GSP_MEMORY_ALLOCATORS; i++) {
+        const struct gsp_memory_total *total = &head->total[i];
+        const unsigned long long freed = total->free_bytes;
+        PyObject *live = PyLong_FromUnsignedLongLong(total->alloc_bytes - freed);
+        if (!live || PyDict_SetItemString(dict, gsp_memory_allocator_name(i), live) != 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(live);
+    }
+    return dict;
+}
+
+static PyObject *losses_dict(const struct gsp_memory_head *head)
+{
+    PyObject *dict = PyDict_New();
+    for (uint32_t i = 0; dict && i < GSP_MEMORY_LOSSES; i++) {
+        PyObject *count = PyLong_FromUnsignedLongLong(head->lost[i]);
+        if (!count || PyDict_SetItemString(dict, gsp_memory_loss_name(i), count) != 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(count);
+    }
+    return dict;
+}
+
+static PyObject *memory_view(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    const struct gsp_memory_head *head = gsp_agent_memory_view();
+    if (!head) {
+        Py_RETURN_NONE;
+    }
+    gsp_agent_memory_pause(true);
+    /* Sites first: what they refer to is there then. */
+    PyObject *sites = sites_list(head);
+    PyObject *view = Py_BuildValue(
+        "{s:s,s:K,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:N,s:N}", "mode", gsp_memory_mode_name(head->mode),
+        "interval_bytes", (unsigned long long)head->interval_bytes, "live_bytes",
+        (unsigned long long)head->live_bytes, "peak_bytes", (unsigned long long)head->peak_bytes,
+        "peak_ns", (long long)head->peak_ns, "began_ns", (long long)head->began_ns, "sites", sites,
+        "nodes", nodes_list(head), "frames", frames_list(head), "live_by_allocator",
+        totals_dict(head), "lost", losses_dict(head));
+    gsp_agent_memory_pause(false);
+    return view;
+}
+
+static PyMethodDef functions[] = {
+    {"memory_start", memory_start, METH_VARARGS,
+     "memory_start(exact, interval_bytes, notice_bytes, code) -> int\n\n"
+     "Begins to count allocations; 0: ok.  code is that of the calling function."},
+    {"memory_stop", memory_stop, METH_NOARGS, "memory_stop()\n\nThe counters stay."},
+    {"memory_mode", memory_mode, METH_NOARGS, "memory_mode() -> 'off', 'sampled' or 'exact'"},
+    {"memory_child", memory_child, METH_NOARGS,
+     "memory_child() -> bool\n\nAfter fork: a file for what this process allocates."},
+    {"memory_pause", memory_pause, METH_O,
+     "memory_pause(flag)\n\nWhat this thread allocates is not counted until the same with False."},
+    {"memory_device", memory_device, METH_VARARGS,
+     "memory_device(allocated, reserved, peak)\n\nWhat the GPU's allocator says, in bytes."},
+    {"memory_view", memory_view, METH_NOARGS,
+     "memory_view() -> dict or None\n\nThe counters as they are, for gsprof._memory."},
+    {NULL, NULL, 0, NULL},
+};
+
+int gsp_pyext__mem_engine_add(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}
