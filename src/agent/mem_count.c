@@ -139,8 +139,7 @@ bool gsp_agent__mem_count_init(struct gsp_memory_head *to, const struct gsp_agen
     roots = 0;
     counted = 0;
     gsp_agent__walk_init(opts->python);
-    const bool ok =
-        gsp_agent__tables_init(to) && gsp_agent__live_init(opts->mode == GSP_MEMORY_SAMPLED);
+    const bool ok = gsp_agent__tables_init(to) && gsp_agent__live_init();
     gsp_agent__mem_unlock();
     return ok;
 }
@@ -280,8 +279,12 @@ static uint32_t find_site(enum gsp_memory_allocator allocator, const void *calle
         node = leaf != 0 ? leaf : node;
     }
     bool is_full = false;
-    const uint32_t site = gsp_agent__site_put(node, allocator, &is_full);
-    count_loss(is_full ? GSP_MEMORY_LOST_STACK : loss);
+    uint32_t site = gsp_agent__site_put(node, allocator, &is_full);
+    if (is_full) {
+        loss = GSP_MEMORY_LOST_STACK;
+        site = gsp_agent__site_put(gsp_agent__node_short(node), allocator, &is_full);
+    }
+    count_loss(loss);
     return site;
 }
 

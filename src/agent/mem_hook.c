@@ -15,6 +15,8 @@
 /* Python's own allocator keeps blocks up to this size in arenas; greater ones it asks malloc for.
  */
 #define PY_SMALL       512U
+/* Less is no great allocation. */
+#define NOTICE_MIN     1024U
 /* Its debugging allocator adds to each block. */
 #define PY_SMALL_DEBUG (PY_SMALL - 64U)
 #define DOMAINS        3U
@@ -28,6 +30,9 @@ static struct domain {
     struct gsp_agent_allocator was;
     size_t small;     /* up to here Python asks no allocator below it */
     bool is_in_place; /* our functions are */
+    /* Blocks that are followed are asked for with more than `small`, so that Python's allocator
+     * gets them from the raw domain and gives them back there: its own free need not be watched. */
+    bool has_detour;
 } domains[DOMAINS];
 
 static const struct gsp_agent_python *python;
@@ -158,7 +163,14 @@ static inline bool passes(size_t bytes)
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
     me->left = (int64_t)((uint64_t)me->left - bytes);
-    return gsp_likely(me->left >= 0) && gsp_likely(bytes < notice_bytes);
+    return gsp_likely(me->left >= 0);
+}
+
+/* The same of an allocation that may be great enough to be told. */
+static inline bool passes_any(size_t bytes)
+{
+    const bool near = passes(bytes);
+    return near && gsp_likely(bytes < notice_bytes);
 }
 
 static size_t product(size_t a, size_t b)
@@ -174,11 +186,17 @@ static inline enum gsp_memory_allocator allocator_of(unsigned domain)
     return (enum gsp_memory_allocator)(GSP_MEMORY_PY_RAW + domain);
 }
 
+static inline size_t asked_for(const struct stay *stay, unsigned domain, size_t bytes)
+{
+    const struct domain *my = &domains[domain];
+    return my->has_detour && stay->is_due && bytes <= my->small ? my->small + 1 : bytes;
+}
+
 static __attribute__((noinline)) void *py_malloc_counted(bool exact, unsigned domain, void *ctx,
                                                          size_t bytes)
 {
     const struct stay stay = begin(exact, bytes);
-    void *block = domains[domain].was.malloc(ctx, bytes);
+    void *block = domains[domain].was.malloc(ctx, asked_for(&stay, domain, bytes));
     end(&stay, block, bytes, allocator_of(domain), NULL);
     return block;
 }
@@ -188,7 +206,9 @@ static __attribute__((noinline)) void *py_calloc_counted(bool exact, unsigned do
 {
     const size_t bytes = product(n, each);
     const struct stay stay = begin(exact, bytes);
-    void *block = domains[domain].was.calloc(ctx, n, each);
+    const bool detour = asked_for(&stay, domain, bytes) != bytes;
+    void *block = detour ? domains[domain].was.calloc(ctx, 1, asked_for(&stay, domain, bytes))
+                         : domains[domain].was.calloc(ctx, n, each);
     end(&stay, block, bytes, allocator_of(domain), NULL);
     return block;
 }
@@ -199,7 +219,7 @@ static __attribute__((noinline)) void *py_realloc_counted(bool exact, unsigned d
     struct gsp_agent__block was;
     const struct stay stay = begin(exact, bytes);
     const bool followed = take_out(old, &was);
-    void *block = domains[domain].was.realloc(ctx, old, bytes);
+    void *block = domains[domain].was.realloc(ctx, old, asked_for(&stay, domain, bytes));
     if (followed) {
         settle(&was, block != NULL);
     }
@@ -241,7 +261,7 @@ static inline void *py_realloc(bool exact, unsigned domain, void *ctx, void *old
 
 static inline void py_free(unsigned domain, void *ctx, void *block)
 {
-    if (gsp_unlikely(gsp_agent__may_be_live(block))) {
+    if (gsp_agent__may_be_live(block)) {
         freed(block);
     }
     domains[domain].was.free(ctx, block);
@@ -309,6 +329,47 @@ static size_t small_of(unsigned domain, const struct gsp_agent_allocator *raw)
     return is_plain ? PY_SMALL : PY_SMALL_DEBUG;
 }
 
+/* What the raw domain was asked for last and was given back last, while a detour is tried. */
+static struct {
+    void *given;
+    void *back;
+} trial;
+
+static void *trial_malloc(void *ctx, size_t bytes)
+{
+    trial.given = domains[0].was.malloc(ctx, bytes);
+    return trial.given;
+}
+
+static void trial_free(void *ctx, void *block)
+{
+    trial.back = block;
+    domains[0].was.free(ctx, block);
+}
+
+/* Whether the domain's allocator takes a block of more than `small` from the raw domain, and gives
+ * it back to it: Python's own does, others are not known to.  The interpreter is held, so of the
+ * others only threads without it come here, and are handed on. */
+static bool try_detour(unsigned domain)
+{
+    struct gsp_agent_allocator watched = domains[0].was;
+    const struct domain *my = &domains[domain];
+    if (my->small != PY_SMALL) {
+        return false;
+    }
+    watched.malloc = trial_malloc;
+    watched.free = trial_free;
+    python->set_allocator(0, &watched);
+    trial.given = NULL;
+    trial.back = NULL;
+    void *block = my->was.malloc(my->was.ctx, my->small + 1);
+    const bool is_given = block && trial.given == block;
+    my->was.free(my->was.ctx, block);
+    const bool is_back = block && trial.back == block;
+    python->set_allocator(0, &domains[0].was);
+    return is_given && is_back;
+}
+
 static void put_python(bool exact)
 {
     struct gsp_agent_allocator now[DOMAINS];
@@ -320,12 +381,16 @@ static void put_python(bool exact)
         }
     }
     for (unsigned i = 0; i < DOMAINS; i++) {
+        domains[i].small = small_of(i, &domains[0].was);
+        domains[i].has_detour = !exact && !domains[i].is_in_place && try_detour(i);
+    }
+    for (unsigned i = 0; i < DOMAINS; i++) {
         if (domains[i].is_in_place && !is_hook(&now[i])) {
             continue; /* below another library's hook */
         }
         struct gsp_agent_allocator mine = py_hooks[exact ? 1 : 0][i];
         mine.ctx = domains[i].was.ctx;
-        domains[i].small = small_of(i, &domains[0].was);
+        mine.free = domains[i].has_detour ? domains[i].was.free : mine.free;
         domains[i].is_in_place = true;
         python->set_allocator((int)i, &mine);
     }
@@ -358,7 +423,7 @@ static __attribute__((noinline)) void *malloc_counted(bool exact, size_t bytes, 
 
 static void *sampled_malloc(size_t bytes)
 {
-    if (passes(bytes)) {
+    if (passes_any(bytes)) {
         return malloc(bytes);
     }
     return malloc_counted(false, bytes, CALLER);
@@ -380,7 +445,7 @@ static void *calloc_counted(bool exact, size_t n, size_t each, const void *calle
 
 static void *sampled_calloc(size_t n, size_t each)
 {
-    if (passes(product(n, each))) {
+    if (passes_any(product(n, each))) {
         return calloc(n, each);
     }
     return calloc_counted(false, n, each, CALLER);
@@ -407,7 +472,7 @@ static void *realloc_counted(bool exact, void *old, size_t bytes, const void *ca
 
 static void *sampled_realloc(void *old, size_t bytes)
 {
-    if (passes(bytes) && !gsp_agent__may_be_live(old)) {
+    if (passes_any(bytes) && !gsp_agent__may_be_live(old)) {
         return realloc(old, bytes);
     }
     return realloc_counted(false, old, bytes, CALLER);
@@ -525,7 +590,7 @@ static void *block_of(void *mapped)
 
 static void *sampled_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
 {
-    if (!is_memory(prot, flags) || passes(bytes)) {
+    if (!is_memory(prot, flags) || passes_any(bytes)) {
         return mmap(at, bytes, prot, flags, fd, offset);
     }
     const struct stay stay = begin(false, bytes);
@@ -653,7 +718,9 @@ bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts)
         python_copy = *opts->python;
     }
     python = opts->python ? &python_copy : NULL;
-    notice_bytes = opts->notice_bytes != 0 ? (size_t)opts->notice_bytes : SIZE_MAX;
+    notice_bytes = opts->notice_bytes == 0           ? SIZE_MAX
+                   : opts->notice_bytes < NOTICE_MIN ? NOTICE_MIN
+                                                     : (size_t)opts->notice_bytes;
     const uintptr_t interpreter = python ? (uintptr_t)python->set_allocator : 0;
     if (!gsp_agent__modules_hook(hooks, HOOKS, interpreter)) {
         return false;

@@ -7,7 +7,6 @@
 #define SLOTS_FIRST  4096U
 #define SLOTS_MAX    1792000U
 #define LOAD_PCT     85U
-#define FILTER_FIRST (1U << 13)
 #define FILTER_FULL  UINT8_MAX
 /* The key of a block: its address without the low bits that are always 0, and its site.  Addresses
  * of user space have 47 bits, 48 on aarch64; some allocators give blocks of 8 bytes. */
@@ -18,15 +17,13 @@
 #define SIZE_IN_LIST UINT32_MAX
 #define BIG_MAX      512U
 
-_Atomic uint8_t gsp_agent__filter[GSP_AGENT__FILTER_MAX];
-_Atomic uint32_t gsp_agent__filter_mask;
+_Atomic uint8_t gsp_agent__filter[GSP_AGENT__FILTER];
 
 static struct {
     uint64_t *keys; /* 0: free */
     uint32_t *sizes;
     uint32_t slots;
     uint32_t count;
-    bool with_filter;
     struct {
         uint64_t key;
         uint64_t size;
@@ -61,27 +58,18 @@ static bool make(uint32_t slots, uint64_t **keys, uint32_t **sizes)
     return true;
 }
 
-static void filter_start(bool with_filter)
-{
-    for (uint32_t i = 0; i < GSP_AGENT__FILTER_MAX; i++) {
-        if (atomic_load_explicit(&gsp_agent__filter[i], memory_order_relaxed) != 0) {
-            atomic_store_explicit(&gsp_agent__filter[i], 0, memory_order_relaxed);
-        }
-    }
-    const uint32_t mask = with_filter ? FILTER_FIRST - 1 : 0;
-    atomic_store_explicit(&gsp_agent__filter[0], with_filter ? 0 : FILTER_FULL,
-                          memory_order_relaxed);
-    atomic_store_explicit(&gsp_agent__filter_mask, mask, memory_order_relaxed);
-}
-
-bool gsp_agent__live_init(bool with_filter)
+bool gsp_agent__live_init(void)
 {
     if (live.keys) {
         munmap(live.keys, bytes_of(live.slots));
     }
     memset(&live, 0, sizeof(live));
-    live.with_filter = with_filter;
-    filter_start(with_filter);
+    for (uint32_t i = 0; i < GSP_AGENT__FILTER; i++) {
+        /* Pages that were never written stay so. */
+        if (atomic_load_explicit(&gsp_agent__filter[i], memory_order_relaxed) != 0) {
+            atomic_store_explicit(&gsp_agent__filter[i], 0, memory_order_relaxed);
+        }
+    }
     if (!make(SLOTS_FIRST, &live.keys, &live.sizes)) {
         return false;
     }
@@ -101,9 +89,9 @@ static void put_slot(uint64_t *keys, uint32_t *sizes, uint32_t slots, uint64_t k
 
 /* ---------------------------------------------------------------------------------- filter */
 
-static void filter_add(const void *block, uint32_t mask)
+static void filter_add(const void *block)
 {
-    _Atomic uint8_t *at = &gsp_agent__filter[gsp_agent__filter_hash(block) & mask];
+    _Atomic uint8_t *at = gsp_agent__filter_at(block);
     const uint8_t now = atomic_load_explicit(at, memory_order_relaxed);
     if (now != FILTER_FULL) {
         atomic_store_explicit(at, (uint8_t)(now + 1), memory_order_relaxed);
@@ -112,31 +100,11 @@ static void filter_add(const void *block, uint32_t mask)
 
 static void filter_remove(const void *block)
 {
-    const uint32_t mask = atomic_load_explicit(&gsp_agent__filter_mask, memory_order_relaxed);
-    _Atomic uint8_t *at = &gsp_agent__filter[gsp_agent__filter_hash(block) & mask];
+    _Atomic uint8_t *at = gsp_agent__filter_at(block);
     const uint8_t now = atomic_load_explicit(at, memory_order_relaxed);
     if (now != FILTER_FULL && now != 0) {
         atomic_store_explicit(at, (uint8_t)(now - 1), memory_order_relaxed);
     }
-}
-
-/* Blocks are entered by the greater mask before it is told: who still has the smaller one finds
- * them where they were.  What they leave there only makes the filter say "perhaps" too often. */
-static void filter_grow(void)
-{
-    const uint32_t old = atomic_load_explicit(&gsp_agent__filter_mask, memory_order_relaxed);
-    const uint32_t mask = 4 * (old + 1) - 1;
-    if (!live.with_filter || live.count < (old + 1) / 4 || mask >= GSP_AGENT__FILTER_MAX) {
-        return;
-    }
-    for (uint32_t i = 0; i < live.slots; i++) {
-        const uintptr_t address = (uintptr_t)(live.keys[i] >> SITE_BITS) << ADDRESS_BITS;
-        const uint32_t hash = gsp_agent__filter_hash((const void *)address);
-        if (live.keys[i] != 0 && (hash & mask) != (hash & old)) {
-            filter_add((const void *)address, mask);
-        }
-    }
-    atomic_store_explicit(&gsp_agent__filter_mask, mask, memory_order_release);
 }
 
 /* ----------------------------------------------------------------------------------- blocks */
@@ -196,11 +164,7 @@ bool gsp_agent__live_put(const struct gsp_agent__block *block)
     }
     put_slot(live.keys, live.sizes, live.slots, key, is_big ? SIZE_IN_LIST : (uint32_t)block->size);
     live.count++;
-    if (live.with_filter) {
-        filter_grow();
-        filter_add(block->address,
-                   atomic_load_explicit(&gsp_agent__filter_mask, memory_order_relaxed));
-    }
+    filter_add(block->address);
     return true;
 }
 
@@ -243,8 +207,6 @@ bool gsp_agent__live_take(const void *block, struct gsp_agent__block *out)
         live.sizes[at] == SIZE_IN_LIST ? (size_t)take_big(live.keys[at]) : (size_t)live.sizes[at];
     close_gap(at);
     live.count--;
-    if (live.with_filter) {
-        filter_remove(block);
-    }
+    filter_remove(block);
     return true;
 }

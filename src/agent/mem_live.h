@@ -5,7 +5,7 @@
  * Open addressing, 12 bytes a block; grows up to a limit.  In front of it, for those who free, a
  * filter of one byte that says "surely not followed".
  *
- * Used by: mem_count.c, mem_hook.c (the filter).
+ * Used by: mem_count.c, mem_hook.c (the filter of sampled mode).
  * Threads: the caller holds the engine's lock; the filter is read by all.
  * Allocates: by mmap(), at most 21 MB.
  */
@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GSP_AGENT__FILTER_MAX (1U << 18)
+#define GSP_AGENT__FILTER (1U << 18)
 
 struct gsp_agent__block {
     const void *address;
@@ -24,24 +24,22 @@ struct gsp_agent__block {
     uint32_t site;
 };
 
-/* How many followed blocks have this hash; 255 stays.  Only the first mask + 1 are used. */
-extern _Atomic uint8_t gsp_agent__filter[GSP_AGENT__FILTER_MAX];
-extern _Atomic uint32_t gsp_agent__filter_mask;
+/* How many followed blocks have this hash; 255 stays.  What a loop allocates again and again lies
+ * close together, so of its size only some lines are ever in use. */
+extern _Atomic uint8_t gsp_agent__filter[GSP_AGENT__FILTER];
 
-static inline uint32_t gsp_agent__filter_hash(const void *block)
+static inline _Atomic uint8_t *gsp_agent__filter_at(const void *block)
 {
-    return (uint32_t)((uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15) >> 40U);
+    return &gsp_agent__filter[((uintptr_t)block >> 4U) % GSP_AGENT__FILTER];
 }
 
 static inline bool gsp_agent__may_be_live(const void *block)
 {
-    const uint32_t mask = atomic_load_explicit(&gsp_agent__filter_mask, memory_order_relaxed);
-    return atomic_load_explicit(&gsp_agent__filter[gsp_agent__filter_hash(block) & mask],
-                                memory_order_relaxed) != 0;
+    return atomic_load_explicit(gsp_agent__filter_at(block), memory_order_relaxed) != 0;
 }
 
-/* Empty, with a filter or without (then everything may be live). */
-bool gsp_agent__live_init(bool with_filter);
+/* Empty. */
+bool gsp_agent__live_init(void);
 /* Follows a block that is not followed yet; false when there is no room. */
 bool gsp_agent__live_put(const struct gsp_agent__block *block);
 /* Takes a block out; false when it is not followed. */

@@ -58,7 +58,13 @@ bool gsp_agent__tables_init(struct gsp_memory_head *to)
         gsp_agent__site_at(i)->allocator = i;
     }
     atomic_store_explicit(&head->site_count, GSP_MEMORY_ALLOCATORS, memory_order_release);
-    return true;
+    const struct gsp_agent__frame_key key = {.code = 1};
+    const struct gsp_memory_frame cut = {
+        .name = gsp_agent__text_put(gsp_sv_of("...")),
+        .kind = GSP_MEMORY_CUT,
+    };
+    return gsp_agent__frame_put(&key, &cut) == GSP_AGENT__CUT_FRAME &&
+           gsp_agent__node_put(0, GSP_AGENT__CUT_FRAME) == GSP_AGENT__SHORT;
 }
 
 /* --------------------------------------------------------------------------------- strings */
@@ -150,6 +156,34 @@ uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
 
 /* ----------------------------------------------------------------------------------- nodes */
 
+static bool is_short(uint32_t node)
+{
+    const struct gsp_memory_node *nodes = area(head->nodes_off);
+    return node == GSP_AGENT__SHORT || nodes[node].parent == GSP_AGENT__SHORT ||
+           nodes[nodes[node].parent].parent == GSP_AGENT__SHORT;
+}
+
+/* Of so many, how many are for whole stacks. */
+static uint32_t whole_part(uint32_t max)
+{
+    return max - max / 8;
+}
+
+uint32_t gsp_agent__node_short(uint32_t node)
+{
+    const struct gsp_memory_node *nodes = area(head->nodes_off);
+    const struct gsp_memory_frame *frames = area(head->frames_off);
+    const uint32_t frame = nodes[node].frame;
+    if (frames[frame].kind != GSP_MEMORY_NATIVE) {
+        return gsp_agent__node_put(GSP_AGENT__SHORT, frame);
+    }
+    const uint32_t above = nodes[nodes[node].parent].frame;
+    const bool has_function = frames[above].kind == GSP_MEMORY_PYTHON;
+    const uint32_t under =
+        has_function ? gsp_agent__node_put(GSP_AGENT__SHORT, above) : GSP_AGENT__SHORT;
+    return under != 0 ? gsp_agent__node_put(under, frame) : 0;
+}
+
 uint32_t gsp_agent__node_put(uint32_t parent, uint32_t frame)
 {
     struct gsp_memory_node *nodes = area(head->nodes_off);
@@ -162,7 +196,8 @@ uint32_t gsp_agent__node_put(uint32_t parent, uint32_t frame)
         slot = (slot + 1) & (NODE_SLOTS - 1);
     }
     const uint32_t number = atomic_load_explicit(&head->node_count, memory_order_relaxed);
-    if (frame == 0 || number >= head->node_max) {
+    const uint32_t max = is_short(parent) ? head->node_max : whole_part(head->node_max);
+    if (frame == 0 || number >= max) {
         return 0;
     }
     nodes[number] = (struct gsp_memory_node){parent, frame};
@@ -193,7 +228,7 @@ uint32_t gsp_agent__site_put(uint32_t node, uint32_t allocator, bool *is_full)
         slot = (slot + 1) & (SITE_SLOTS - 1);
     }
     const uint32_t number = atomic_load_explicit(&head->site_count, memory_order_relaxed);
-    if (number >= head->site_max) {
+    if (number >= (is_short(node) ? head->site_max : whole_part(head->site_max))) {
         *is_full = true;
         return allocator;
     }

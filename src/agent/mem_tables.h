@@ -31,6 +31,11 @@ struct gsp_agent__frame_key {
 /* The most that a file has room for, of either mode. */
 extern const struct gsp_memory_room gsp_agent__mem_room[GSP_MEMORY_MODES];
 
+/* The frame that marks a cut, and the node of stacks of which only the innermost frame is kept:
+ * both are always there.  The last part of the room is theirs. */
+#define GSP_AGENT__CUT_FRAME 1U
+#define GSP_AGENT__SHORT     1U
+
 /* The indexes, empty; head is where the counters are, made by gsp_memory_init(). */
 bool gsp_agent__tables_init(struct gsp_memory_head *head);
 
@@ -40,6 +45,8 @@ uint32_t gsp_agent__frame_find(const struct gsp_agent__frame_key *key);
 uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
                               const struct gsp_memory_frame *frame);
 uint32_t gsp_agent__node_put(uint32_t parent, uint32_t frame);
+/* The stack of the node's innermost frame alone; with its library, if that is a frame. */
+uint32_t gsp_agent__node_short(uint32_t node);
 /* Without room it is the allocator's site without a stack, which is always there; *is_full says
  * so. */
 uint32_t gsp_agent__site_put(uint32_t node, uint32_t allocator, bool *is_full);

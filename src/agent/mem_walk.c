@@ -237,20 +237,6 @@ static uint32_t frame_of(const struct raw *raw)
     return known != 0 ? known : decode(raw, &key);
 }
 
-static uint32_t cut_frame(void)
-{
-    static const struct gsp_agent__frame_key key = {.code = 1};
-    const uint32_t known = gsp_agent__frame_find(&key);
-    if (known != 0) {
-        return known;
-    }
-    const struct gsp_memory_frame frame = {
-        .name = gsp_agent__text_put(gsp_sv_of("...")),
-        .kind = GSP_MEMORY_CUT,
-    };
-    return gsp_agent__frame_put(&key, &frame);
-}
-
 /* -------------------------------------------------------------------------------- the walk */
 
 /* The stack has the frames of the last walk, at the same places: only what is called in them may
@@ -318,6 +304,14 @@ static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk
     return node;
 }
 
+/* There was no room for the whole of it. */
+static uint32_t short_stack(void)
+{
+    const uint32_t frame = frame_of(&found[0]);
+    const uint32_t node = gsp_agent__node_put(GSP_AGENT__SHORT, frame);
+    return node != 0 ? node : GSP_AGENT__SHORT;
+}
+
 uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_memory_loss *loss)
 {
     uint32_t depth = 0;
@@ -338,7 +332,7 @@ uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_m
         const uint32_t node =
             add_frames(same > 0 ? last->at[same - 1].node : root, depth, last, &done);
         *loss = done == depth ? GSP_MEMORY_LOSSES : GSP_MEMORY_LOST_STACK;
-        return node;
+        return done == depth ? node : short_stack();
     }
     if (!collect(top, &depth, &is_cut)) {
         *loss = GSP_MEMORY_LOST_TORN;
@@ -348,7 +342,7 @@ uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_m
         /* Not kept for the next walk: it would have to be compared to its end. */
         const uint32_t outermost = frame_of(&found[depth]);
         const uint32_t node = outermost != 0 ? gsp_agent__node_put(root, outermost) : root;
-        const uint32_t mark = gsp_agent__node_put(node, cut_frame());
+        const uint32_t mark = gsp_agent__node_put(node, GSP_AGENT__CUT_FRAME);
         root = mark != 0 ? mark : node;
         last = NULL;
     }
@@ -360,5 +354,5 @@ uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_m
     *loss = done < depth ? GSP_MEMORY_LOST_STACK
             : is_cut     ? GSP_MEMORY_CUT_STACKS
                          : GSP_MEMORY_LOSSES;
-    return node;
+    return done == depth ? node : short_stack();
 }
