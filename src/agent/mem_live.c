@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #define SLOTS_FIRST  4096U
-#define SLOTS_MAX    1792000U
+#define SLOTS_MAX    1640000U
 #define LOAD_PCT     85U
 #define FILTER_FULL  UINT8_MAX
 /* The key of a block: its address without the low bits that are always 0, and its site.  Addresses

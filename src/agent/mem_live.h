@@ -7,7 +7,7 @@
  *
  * Used by: mem_count.c, mem_hook.c (the filter of sampled mode).
  * Threads: the caller holds the engine's lock; the filter is read by all.
- * Allocates: by mmap(), at most 21 MB.
+ * Allocates: by mmap(), at most 20 MB.
  */
 #pragma once
 

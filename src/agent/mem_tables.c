@@ -11,6 +11,9 @@
 #define FRAME_SLOTS (1U << 16)
 #define NODE_SLOTS  (1U << 18)
 #define SITE_SLOTS  (1U << 16)
+/* Instructions of one line are one frame. */
+#define KEYS_MAX    49152U
+#define LINE_KEY    (UINT64_C(1) << 63)
 #define TEXT_MAX    1024U /* bytes of a name; longer ones are cut */
 
 const struct gsp_memory_room gsp_agent__mem_room[GSP_MEMORY_MODES] = {
@@ -24,7 +27,11 @@ static struct indexes {
     uint32_t frame[FRAME_SLOTS];
     uint32_t node[NODE_SLOTS];
     uint32_t site[SITE_SLOTS]; /* 1 + the site's number */
-    struct gsp_agent__frame_key keys[1U << 15];
+    struct {
+        struct gsp_agent__frame_key key;
+        uint32_t frame;
+    } keys[KEYS_MAX]; /* number 0 is not used */
+    uint32_t key_count;
 } * by;
 
 static struct gsp_memory_head *head;
@@ -120,37 +127,54 @@ static bool same_key(const struct gsp_agent__frame_key *a, const struct gsp_agen
            a->table == b->table && a->mark == b->mark;
 }
 
-/* The slot of the key, or the free one where it would be; FRAME_SLOTS when there is neither. */
-static uint32_t frame_slot(const struct gsp_agent__frame_key *key)
+/* The slot of the key, or the free one where it would be. */
+static uint32_t key_slot(const struct gsp_agent__frame_key *key)
 {
     uint32_t slot = (uint32_t)mix(key->code, key->instr) & (FRAME_SLOTS - 1);
-    for (uint32_t i = 0; i < FRAME_SLOTS; i++, slot = (slot + 1) & (FRAME_SLOTS - 1)) {
-        if (by->frame[slot] == 0 || same_key(&by->keys[by->frame[slot]], key)) {
-            return slot;
-        }
+    while (by->frame[slot] != 0 && !same_key(&by->keys[by->frame[slot]].key, key)) {
+        slot = (slot + 1) & (FRAME_SLOTS - 1);
     }
-    return FRAME_SLOTS;
+    return slot;
 }
 
 uint32_t gsp_agent__frame_find(const struct gsp_agent__frame_key *key)
 {
-    const uint32_t slot = frame_slot(key);
-    return slot < FRAME_SLOTS ? by->frame[slot] : 0;
+    const uint32_t slot = key_slot(key);
+    return by->frame[slot] != 0 ? by->keys[by->frame[slot]].frame : 0;
+}
+
+static bool key_put(const struct gsp_agent__frame_key *key, uint32_t frame)
+{
+    if (by->key_count + 1 >= KEYS_MAX) {
+        return false;
+    }
+    const uint32_t number = ++by->key_count;
+    by->keys[number].key = *key;
+    by->keys[number].frame = frame;
+    by->frame[key_slot(key)] = number;
+    return true;
 }
 
 uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
                               const struct gsp_memory_frame *frame)
 {
-    const uint32_t slot = frame_slot(key);
-    const uint32_t number = atomic_load_explicit(&head->frame_count, memory_order_relaxed);
-    if (slot == FRAME_SLOTS || by->frame[slot] != 0 || number >= head->frame_max) {
-        return slot < FRAME_SLOTS ? by->frame[slot] : 0;
+    /* No instruction has such an address: the line's own key. */
+    struct gsp_agent__frame_key line_key = *key;
+    line_key.instr = (uint64_t)frame->line | LINE_KEY;
+    uint32_t number = gsp_agent__frame_find(&line_key);
+    if (number == 0) {
+        number = atomic_load_explicit(&head->frame_count, memory_order_relaxed);
+        if (number >= head->frame_max || !key_put(&line_key, number)) {
+            return 0;
+        }
+        struct gsp_memory_frame *frames = area(head->frames_off);
+        frames[number] = *frame;
+        atomic_store_explicit(&head->frame_count, number + 1, memory_order_release);
     }
-    struct gsp_memory_frame *frames = area(head->frames_off);
-    frames[number] = *frame;
-    by->keys[number] = *key;
-    by->frame[slot] = number;
-    atomic_store_explicit(&head->frame_count, number + 1, memory_order_release);
+    /* Without room it is decoded again. */
+    if (gsp_agent__frame_find(key) == 0) {
+        gsp_ignore(key_put(key, number));
+    }
     return number;
 }
 
