@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+import torch_call
 from common import ROOT, Bench, Row, cache_folder
 from support import GSPROF, Target
 
@@ -72,11 +73,10 @@ def pythons() -> List[str]:
 
 @dataclass
 class Costs:
-    """What a mode costs, pair by pair: per cent of the time, of the CPU time, seconds a step."""
+    """What a mode costs, pair by pair: per cent of the time, and of the CPU time."""
 
     wall: List[float] = field(default_factory=list)
     cpu: List[float] = field(default_factory=list)
-    step_cpu_s: List[float] = field(default_factory=list)
 
 
 @dataclass
@@ -126,14 +126,12 @@ def measure(bench: Bench, target: Target, model: str) -> Dict[str, Costs]:
             plain = before.between(after)
             one.wall.append(100 * (plain.wall / with_it.wall - 1))
             one.cpu.append(100 * (plain.cpu / with_it.cpu - 1))
-            one.step_cpu_s.append(1 / with_it.cpu - 1 / plain.cpu)
             before = after
     return costs
 
 
 def add_rows(bench: Bench, model: str, target: Target, label: str) -> None:
     costs = measure(bench, target, model)
-    calls = int(target.facts["calls"])
     for mode, what, bar in MODES[model]:
         mean, low, high = interval(costs[mode].wall)
         # An interval that holds the bar decides nothing.
@@ -150,19 +148,24 @@ def add_rows(bench: Bench, model: str, target: Target, label: str) -> None:
                 f"the CPU time {statistics.median(costs[mode].cpu):.2f} % (median)",
             )
         )
-    call_us = 1e6 * statistics.median(costs["full"].step_cpu_s) / calls
-    if model == "mlp":
-        bench.add(
-            Row(
-                "agent",
-                f"{label}: one call of a module",
-                call_us,
-                "us",
-                f"<= {CALL_BAR_US} us",
-                call_us <= CALL_BAR_US,
-                note=f"the median of the pairs, over {calls} calls a step; its step included",
-            )
+
+
+def add_call(bench: Bench, python: str, package: Path, label: str) -> None:
+    """One call alone: a difference of whole steps would have the step's own cost in it."""
+    found = torch_call.measure(python, package)
+    call_us = (found["traced"] - found["original"]) / 1e3 if found else None
+    bench.add(
+        Row(
+            "agent",
+            f"{label}: one call of a module",
+            call_us,
+            "us",
+            f"<= {CALL_BAR_US} us",
+            None if call_us is None else call_us <= CALL_BAR_US,
+            note="within another module, which does nothing; the fastest of "
+            f"{torch_call.ROUNDS} rounds, less the same without the agent",
         )
+    )
 
 
 def main(bench: Bench) -> None:
@@ -173,6 +176,7 @@ def main(bench: Bench) -> None:
         bench.add(Row("agent", "cost of the agent", None, "%", note=why))
         return
     for python in found:
+        label = ""
         for model in MODES:
             target = Target([python, str(PROGRAM), model, str(package)], cwd=ROOT)
             try:
@@ -180,3 +184,4 @@ def main(bench: Bench) -> None:
                 add_rows(bench, model, target, label)
             finally:
                 target.end()
+        add_call(bench, python, package, label)

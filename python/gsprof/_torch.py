@@ -27,6 +27,7 @@ class _State:
     wrapper: Any = None
     undo: List[Callable[[], None]] = []
     hooked = False  # optimizers and the backward pass
+    backward: Any = None  # what stands for torch.autograd.backward
     on = False
     sees_through = False  # forms that torch.compile can look into
     vars = ""
@@ -73,6 +74,7 @@ def _see_through() -> None:
         _place(module)
     if _State.hooked:
         _hook_optimizers()
+        _hook_backward()
 
 
 def _place(module: Any) -> None:
@@ -210,15 +212,30 @@ def use_gpu(events: Any) -> None:
     _gsprof.torch_callback("on_step", _on_step)
 
 
+def _hook_backward() -> None:
+    """torch.autograd.backward; what stands there for us already gives way to the form that is
+    needed now, unless somebody has put something around it."""
+    autograd = _State.torch.autograd
+    now = autograd.backward
+    if _State.backward is None:
+        original = now
+    elif now is _State.backward:
+        original = now.__wrapped__
+    else:
+        return
+    found = None if _State.sees_through else _gsprof.torch_backward(original)
+    _State.backward = found or _torch_backward.wrap(original, _is_compiling())
+    autograd.backward = _State.backward
+    _gsprof.torch_callback("after_backward", _torch_backward.end_pending)
+
+
 def _hook_first() -> None:
     """What is only needed once tracing has been asked for."""
     if _State.hooked:
         return
     _State.hooked = True
     _hook_optimizers()
-    autograd = _State.torch.autograd
-    if not hasattr(autograd.backward, "__wrapped__"):
-        autograd.backward = _torch_backward.wrap(autograd.backward, _is_compiling())
+    _hook_backward()
     _collectives.install(_State.torch, _is_compiling())
 
 

@@ -70,7 +70,10 @@ def after_forward(args: Tuple[Any, ...], output: Any, path: str, kind: str) -> N
         _hook(tensor, leave)
 
 
-def _end_pending() -> None:
+def end_pending() -> None:
+    """The pass is over: so are the modules whose end nobody told."""
+    if not _pending:
+        return
     ended = _gsprof.torch_now()
     while _pending:
         path, kind, began = _pending.pop()
@@ -91,8 +94,7 @@ def wrap(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Call
         try:
             return original(*args, **kwargs)
         finally:
-            if _pending:
-                _end_pending()
+            end_pending()
             end(began)
 
     return backward

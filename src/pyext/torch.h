@@ -62,11 +62,12 @@ struct gsp_torch {
     const _Atomic uint32_t *generation_word;
     PyObject *original; /* Module.__call__ as it was */
     PyObject *(*vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
-    PyObject *name_module;   /* Python: learns a module and its neighbours */
-    PyObject *is_wanted;     /* Python: the filters */
-    PyObject *after_forward; /* Python, or NULL: hooks for the backward pass */
-    PyObject *gpu;           /* Python, or NULL: events and memory of a GPU */
-    PyObject *on_error;      /* Python, or NULL: the stack of what leaves a module */
+    PyObject *name_module;    /* Python: learns a module and its neighbours */
+    PyObject *is_wanted;      /* Python: the filters */
+    PyObject *after_forward;  /* Python, or NULL: hooks for the backward pass */
+    PyObject *after_backward; /* Python: ends what hooks of the backward pass left open */
+    PyObject *gpu;            /* Python, or NULL: events and memory of a GPU */
+    PyObject *on_error;       /* Python, or NULL: the stack of what leaves a module */
     /* Settings and steps. */
     PyObject *on_settings;
     PyObject *on_step;    /* Python, or NULL: called at each border */
@@ -82,7 +83,8 @@ struct gsp_torch {
     PyObject *leader;      /* weak reference to the optimizer whose step() is the border */
     int64_t step_began_ns; /* 0: not known */
     int64_t measured_ns;
-    int64_t realtime_ns;     /* CLOCK_REALTIME - CLOCK_MONOTONIC, as of this step */
+    int64_t realtime_ns;     /* CLOCK_REALTIME - CLOCK_MONOTONIC, as of some moment ago */
+    int64_t realtime_at_ns;  /* that moment */
     _Atomic int64_t hook_ns; /* what a call's hook costs; 0: not known yet */
     char root_path[128];     /* of the model that was called last */
     char root_class[128];

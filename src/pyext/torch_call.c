@@ -20,8 +20,10 @@
 
 typedef PyObject *(*vectorcall_fn)(PyObject *, PyObject *const *, size_t, PyObject *);
 
+/* Stands for a function of PyTorch. */
 struct wrapper {
     PyObject_HEAD vectorcall_fn vectorcall;
+    PyObject *original;
 };
 
 /* The arguments of one call of a module, in whichever way they came. */
@@ -265,15 +267,44 @@ static PyObject *call_vector(PyObject *self, PyObject *const *args, size_t nargs
     return gsp_likely(call.module != NULL) ? enter(&call) : go(&call);
 }
 
+static PyObject *original_of(PyObject *self)
+{
+    return ((struct wrapper *)(void *)self)->original;
+}
+
 static PyObject *call_tuple(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    (void)self;
+    if (original_of(self) != T.original) {
+        return PyObject_Call(original_of(self), args, kwargs);
+    }
     const struct call call = {
         .module = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL,
         .tuple = args,
         .dict = kwargs,
     };
     return gsp_likely(call.module != NULL) ? enter(&call) : go(&call);
+}
+
+/* torch.autograd.backward: the whole pass is one row. */
+static PyObject *call_backward(PyObject *self, PyObject *const *args, size_t nargsf,
+                               PyObject *names)
+{
+    const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
+    const int64_t began_ns = (mode & GSP_TORCH_TRACE) ? gsp_now_ns() : 0;
+    PyObject *result = T.vectorcall(original_of(self), args, nargsf, names);
+    if (!began_ns) {
+        return result;
+    }
+    if (T.after_forward && T.after_backward) {
+        PyObject *said = gsp_pyext__torch_ask(T.after_backward, PyTuple_New(0));
+        if (!said) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(said);
+    }
+    gsp_pyext__torch_put_stage(GSP_STAGE_BACKWARD, T.root_path, T.root_class, began_ns,
+                               gsp_now_ns());
+    return result;
 }
 
 /* ------------------------------------------------------------------------------ the wrapper type
@@ -296,19 +327,18 @@ static PyObject *bind(PyObject *self, PyObject *object, PyObject *type)
 static PyObject *get_attribute(PyObject *self, PyObject *name)
 {
     if (PyUnicode_CompareWithASCIIString(name, "__wrapped__") == 0) {
-        Py_INCREF(T.original);
-        return T.original;
+        Py_INCREF(original_of(self));
+        return original_of(self);
     }
     const bool own = PyUnicode_CompareWithASCIIString(name, "__class__") == 0 ||
                      PyUnicode_CompareWithASCIIString(name, "__get__") == 0 ||
                      PyUnicode_CompareWithASCIIString(name, "__call__") == 0;
-    return own ? PyObject_GenericGetAttr(self, name) : PyObject_GetAttr(T.original, name);
+    return own ? PyObject_GenericGetAttr(self, name) : PyObject_GetAttr(original_of(self), name);
 }
 
 static int set_attribute(PyObject *self, PyObject *name, PyObject *value)
 {
-    (void)self;
-    return PyObject_SetAttr(T.original, name, value);
+    return PyObject_SetAttr(original_of(self), name, value);
 }
 
 /* PyMemberDef, which moved from one header to another with 3.12. */
@@ -358,12 +388,12 @@ static vectorcall_fn find_vectorcall(void)
     return function;
 }
 
-static PyObject *make_wrapper(void)
+/* The type of wrappers; NULL with an exception set. */
+static PyTypeObject *wrapper_type(void)
 {
-    static PyObject *made;
-    if (made) {
-        Py_INCREF(made);
-        return made;
+    static PyObject *type;
+    if (type) {
+        return (PyTypeObject *)type;
     }
     T.vectorcall = find_vectorcall();
     spec.flags |= T.vectorcall ? HAVE_VECTORCALL : 0;
@@ -373,21 +403,27 @@ static PyObject *make_wrapper(void)
     PyObject *types = PyImport_ImportModule("types");
     method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
     Py_XDECREF(types);
-    PyObject *type = method_type ? PyType_FromSpec(&spec) : NULL;
-    struct wrapper *wrapper = type ? PyObject_New(struct wrapper, (PyTypeObject *)type) : NULL;
-    Py_XDECREF(type);
+    type = method_type ? PyType_FromSpec(&spec) : NULL;
+    return (PyTypeObject *)type;
+}
+
+static struct wrapper *make_wrapper(PyObject *original, vectorcall_fn vectorcall)
+{
+    PyTypeObject *type = wrapper_type();
+    struct wrapper *wrapper = type ? PyObject_New(struct wrapper, type) : NULL;
     if (wrapper) {
-        wrapper->vectorcall = call_vector;
-        made = (PyObject *)wrapper;
-        Py_INCREF(made);
+        wrapper->vectorcall = vectorcall;
+        Py_INCREF(original);
+        wrapper->original = original;
     }
-    return made;
+    return wrapper;
 }
 
 /* ---------------------------------------------------------------------------------- for Python */
 
 static PyObject *install(PyObject *self, PyObject *original)
 {
+    static struct wrapper *made;
     (void)self;
     if (T.original && T.original != original && !PyObject_HasAttrString(original, "__code__")) {
         PyErr_SetString(PyExc_TypeError, "not a function");
@@ -402,7 +438,25 @@ static PyObject *install(PyObject *self, PyObject *original)
         /* Nothing has been taken up yet: serials are even. */
         atomic_store_explicit(&T.serial, 1, memory_order_relaxed);
     }
-    return make_wrapper();
+    if (!made) {
+        made = make_wrapper(original, call_vector);
+    } else if (made->original != original) {
+        Py_INCREF(original);
+        made->original = original;
+    }
+    Py_XINCREF(made);
+    return (PyObject *)made;
+}
+
+/* torch_backward(original) -> callable or None */
+static PyObject *wrap_backward(PyObject *self, PyObject *original)
+{
+    (void)self;
+    PyTypeObject *type = wrapper_type();
+    if (type && !T.vectorcall) {
+        Py_RETURN_NONE;
+    }
+    return (PyObject *)make_wrapper(original, call_backward);
 }
 
 /* torch_callback(name, callable or None) */
@@ -413,10 +467,11 @@ static PyObject *set_callback(PyObject *self, PyObject *args)
         const char *name;
         PyObject **at;
     } places[] = {
-        {"name_module", &T.name_module},     {"is_wanted", &T.is_wanted},
-        {"after_forward", &T.after_forward}, {"gpu", &T.gpu},
-        {"on_settings", &T.on_settings},     {"on_step", &T.on_step},
-        {"on_measure", &T.on_measure},       {"on_error", &T.on_error},
+        {"name_module", &T.name_module},       {"is_wanted", &T.is_wanted},
+        {"after_forward", &T.after_forward},   {"gpu", &T.gpu},
+        {"on_settings", &T.on_settings},       {"on_step", &T.on_step},
+        {"on_measure", &T.on_measure},         {"on_error", &T.on_error},
+        {"after_backward", &T.after_backward},
     };
     const char *name = NULL;
     PyObject *callable = NULL;
@@ -489,6 +544,9 @@ static PyObject *refresh(PyObject *self, PyObject *unused)
 static PyMethodDef functions[] = {
     {"torch_install", install, METH_O,
      "torch_install(original) -> callable\n\nWhat stands for Module.__call__."},
+    {"torch_backward", wrap_backward, METH_O,
+     "torch_backward(original) -> callable or None\n\nWhat stands for torch.autograd.backward; None "
+     "where it has to be Python."},
     {"torch_callback", set_callback, METH_VARARGS, "torch_callback(name, callable or None)"},
     {"torch_name", set_name, METH_VARARGS,
      "torch_name(module, path, class, device, is_root, has_children)"},

@@ -11,6 +11,8 @@
 /* Steps whose duration says nothing yet: allocators and caches fill. */
 #define WARM_UP_STEPS 3
 #define MEASURE_NS    (2 * GSP_NS_PER_S)
+/* How old the difference of the two clocks may be: it changes when somebody sets one. */
+#define CLOCKS_NS     GSP_NS_PER_S
 
 struct gsp_torch gsp_pyext__torch = {.thin = 1, .filters = 1};
 
@@ -71,7 +73,7 @@ static bool is_waiting(void)
 }
 
 /* What this step's calls do. */
-static void decide(void)
+static void decide(int64_t now_ns)
 {
     uint32_t mode = 0;
     if (T.on) {
@@ -79,7 +81,10 @@ static void decide(void)
             is_sampled(atomic_load_explicit(&T.step, memory_order_relaxed)) ? GSP_TORCH_TRACE : 0U;
         mode |= T.border == GSP_BORDER_FORWARD || is_waiting() ? GSP_TORCH_WATCH : 0U;
     }
-    T.realtime_ns = gsp_realtime_ns() - gsp_now_ns();
+    if (now_ns - T.realtime_at_ns > CLOCKS_NS) {
+        T.realtime_at_ns = gsp_now_ns();
+        T.realtime_ns = gsp_realtime_ns() - T.realtime_at_ns;
+    }
     atomic_store_explicit(&T.mode, mode, memory_order_relaxed);
 }
 
@@ -135,7 +140,7 @@ void gsp_pyext__torch_refresh(void)
             Py_XDECREF(result);
         }
         atomic_fetch_add_explicit(&T.filters, 1, memory_order_relaxed);
-        decide();
+        decide(gsp_now_ns());
         gsp_agent_applied(serial);
     }
     atomic_flag_clear(&refreshing);
@@ -241,7 +246,7 @@ int gsp_pyext__torch_border(int64_t batch)
         fine = measure(now_ns);
     }
     atomic_store_explicit(&T.step, step + 1, memory_order_relaxed);
-    decide();
+    decide(now_ns);
     /* What was done here is no step's. */
     T.step_began_ns = T.on_step || T.measured_ns == now_ns ? gsp_now_ns() : now_ns;
     return fine ? 0 : -1;
@@ -262,7 +267,9 @@ int gsp_pyext__torch_outermost(struct gsp_torch_module *module)
         T.step_began_ns = gsp_now_ns();
     }
     module->last_step = atomic_load_explicit(&T.step, memory_order_relaxed);
-    if (module->has_children) {
+    /* Mostly it is the one of the step before: comparing costs a tenth of formatting. */
+    if (module->has_children &&
+        (strcmp(T.root_path, module->path) != 0 || strcmp(T.root_class, module->class_name) != 0)) {
         (void)snprintf(T.root_path, sizeof(T.root_path), "%s", module->path);
         (void)snprintf(T.root_class, sizeof(T.root_class), "%s", module->class_name);
     }
@@ -276,7 +283,7 @@ static PyObject *optimizer_made(PyObject *self, PyObject *unused)
     (void)unused;
     if (T.border == GSP_BORDER_FORWARD && T.forwards == 0) {
         T.border = GSP_BORDER_OPTIMIZER;
-        decide();
+        decide(gsp_now_ns());
     }
     Py_RETURN_NONE;
 }
@@ -296,29 +303,47 @@ static PyObject *step_pre(PyObject *self, PyObject *const *args, Py_ssize_t coun
 /* Several optimizers take turns: a step ends with the one that was there first. */
 static bool is_leader(PyObject *optimizer)
 {
-    PyObject *leader = T.leader ? PyObject_CallObject(T.leader, NULL) : NULL;
-    const bool is_first = !leader || leader == Py_None;
-    const bool is_it = leader == optimizer;
-    Py_XDECREF(leader);
-    if (is_first) {
-        PyObject *old = T.leader;
-        T.leader = PyWeakref_NewRef(optimizer, NULL);
-        Py_XDECREF(old);
+    /* Borrowed, and only compared. */
+    const PyObject *leader = T.leader ? PyWeakref_GetObject(T.leader) : Py_None;
+    if (leader != Py_None) {
+        return leader == optimizer;
     }
+    PyObject *old = T.leader;
+    T.leader = PyWeakref_NewRef(optimizer, NULL);
+    Py_XDECREF(old);
     PyErr_Clear();
-    return is_first || is_it;
+    return true;
+}
+
+/* The class's name, as it was when it was first seen; NULL when it has none. */
+static const char *class_of(PyObject *optimizer)
+{
+    static PyObject *last; /* kept: another class must not come to its address */
+    static const char *last_name;
+    PyObject *type = (PyObject *)Py_TYPE(optimizer);
+    if (gsp_likely(type == last)) {
+        return last_name;
+    }
+    PyObject *name = PyObject_GetAttrString(type, "__name__");
+    const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    PyErr_Clear();
+    if (text) {
+        /* Its name stays with it: there are few such classes. */
+        Py_INCREF(type);
+        last = type;
+        last_name = text;
+    } else {
+        Py_XDECREF(name);
+    }
+    return text;
 }
 
 static void put_optimizer_row(PyObject *optimizer)
 {
-    PyObject *type = (PyObject *)Py_TYPE(optimizer);
-    PyObject *name = PyObject_GetAttrString(type, "__name__");
-    const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
-    if (text) {
-        gsp_pyext__torch_put_stage(GSP_STAGE_STEP, text, text, optimizer_began_ns, gsp_now_ns());
+    const char *name = class_of(optimizer);
+    if (name) {
+        gsp_pyext__torch_put_stage(GSP_STAGE_STEP, name, name, optimizer_began_ns, gsp_now_ns());
     }
-    PyErr_Clear();
-    Py_XDECREF(name);
 }
 
 /* torch_step_post(optimizer, args, kwargs): a hook of PyTorch. */
