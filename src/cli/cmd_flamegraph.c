@@ -100,5 +100,6 @@ const struct gsp_command gsp_cmd_flamegraph = {
     .examples = EXAMPLES,
     .example_count = GSP_COUNT(EXAMPLES),
     .args_max = 1,
+    .lesser = true,
     .run = run,
 };

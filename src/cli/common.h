@@ -86,6 +86,7 @@ extern const struct gsp_command gsp_cmd_dump;
 extern const struct gsp_command gsp_cmd_flamegraph;
 extern const struct gsp_command gsp_cmd_convert;
 extern const struct gsp_command gsp_cmd_report;
+extern const struct gsp_command gsp_cmd_compare;
 extern const struct gsp_command gsp_cmd_query;
 extern const struct gsp_command gsp_cmd_tables;
 extern const struct gsp_command gsp_cmd_serve;

@@ -72,35 +72,36 @@ static void put_points(struct gsp_json *json, const char *key, const double *sho
     gsp_json_arr_end(json);
 }
 
-static void put_series(struct gsp_json *json, const struct gsp_digest_series *series,
-                       const char *prefix)
+void gsp_digest_put_series(struct gsp_json *json, const struct gsp_digest_series *series,
+                           struct gsp_sv name)
 {
-    gsp_auto_buf name = {0};
-    gsp_buf_puts(&name, prefix);
-    gsp_buf_putsv(&name, series->name);
     gsp_json_obj_begin(json);
-    gsp_json_put_sv(json, "name", gsp_buf_sv(&name));
+    gsp_json_put_sv(json, "name", name);
     put_points(json, "t", series->t, series);
     put_points(json, "v", series->v, series);
     gsp_json_obj_end(json);
 }
 
-void gsp_digest_put_charts(struct gsp_json *json, const struct gsp_digest *digest,
-                           const char *prefix)
+void gsp_digest_put_chart_head(struct gsp_json *json, const struct gsp_digest_chart *chart)
+{
+    gsp_json_put_sv(json, "id", chart->id);
+    gsp_json_put_sv(json, "title", chart->title);
+    gsp_json_put_sv(json, "unit", chart->unit);
+    gsp_json_put_str(json, "help", chart->help);
+}
+
+static void put_charts(struct gsp_json *json, const struct gsp_digest *digest)
 {
     gsp_json_key(json, "charts");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < digest->chart_count; i++) {
         const struct gsp_digest_chart *chart = &digest->charts[i];
         gsp_json_obj_begin(json);
-        gsp_json_put_sv(json, "id", chart->id);
-        gsp_json_put_sv(json, "title", chart->title);
-        gsp_json_put_sv(json, "unit", chart->unit);
-        gsp_json_put_str(json, "help", chart->help);
+        gsp_digest_put_chart_head(json, chart);
         gsp_json_key(json, "series");
         gsp_json_arr_begin(json);
         for (size_t k = 0; k < chart->series_count; k++)
-            put_series(json, &chart->series[k], prefix);
+            gsp_digest_put_series(json, &chart->series[k], chart->series[k].name);
         gsp_json_arr_end(json);
         gsp_json_obj_end(json);
     }
@@ -407,7 +408,7 @@ void gsp_digest__json(const struct gsp_digest *digest, struct gsp_buf *out)
     put_facts(&json, digest);
     put_cards(&json, digest);
     put_verdict(&json, digest);
-    gsp_digest_put_charts(&json, digest, "");
+    put_charts(&json, digest);
     if (digest->profile)
         put_stacks(&json, &digest->stacks);
     if (digest->module_count)

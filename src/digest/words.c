@@ -51,7 +51,8 @@ void gsp_words_value(double v, struct gsp_sv unit, struct gsp_buf *out)
     } else if (gsp_sv_eq(unit, gsp_sv_of("s"))) {
         gsp_words_seconds(v, out);
     } else {
-        gsp_buf_printf(out, "%.3g", v);
+        /* Thousands are no place for an exponent. */
+        gsp_buf_printf(out, fabs(v) >= 1000 && fabs(v) < 1e6 ? "%.0f" : "%.3g", v);
         gsp_buf_puts(out, unit.len ? " " : "");
         gsp_buf_putsv(out, unit);
     }

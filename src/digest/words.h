@@ -2,7 +2,7 @@
 /*
  * words.h -- numbers and names of a digest as people read them; all append to out.
  *
- * Used by: digest/ alone.
+ * Used by: digest/, contrast/.
  * Threads: no state.
  */
 #pragma once

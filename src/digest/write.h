@@ -50,6 +50,7 @@ GSP_MUST_CHECK int gsp_digest_write(const struct gsp_digest *digest, enum gsp_di
                                     const struct gsp_digest_write *opts, struct gsp_buf *out,
                                     struct gsp_err *err);
 
-/* Members "charts", as docs/formats/report.md has them, with a prefix before each name. */
-void gsp_digest_put_charts(struct gsp_json *json, const struct gsp_digest *digest,
-                           const char *prefix);
+/* The members of a chart but "series", and one of those: as docs/formats/report.md has them. */
+void gsp_digest_put_chart_head(struct gsp_json *json, const struct gsp_digest_chart *chart);
+void gsp_digest_put_series(struct gsp_json *json, const struct gsp_digest_series *series,
+                           struct gsp_sv name);

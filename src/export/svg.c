@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "export/svg.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,8 +32,28 @@ static const char *const HELP[] = {
     "Yellow, orange: Python, a tone per file. Blue, italic: native. Violet, underlined: kernel.",
 };
 
+static const char *const HELP_DIFF[] = {
+    "How to read this",
+    "Each box is a function; the box above it is its caller, the boxes below are what it called.",
+    "The width of a box is what both recordings have of it together. Left to right is the alphabet.",
+    "Red: the second has more than the first. Blue: it has less. The deeper the colour, the more.",
+    "Grey: the same, or too little to matter. The sign behind a name says the same as the colour.",
+    "Click a box to zoom (Enter), click the path or press Escape to go back. Arrow keys move.",
+    "Ctrl-F or / searches by regular expression; the share of all that matched is shown.",
+};
+
+/* From much less (d0) over the same (d4) to much more (d8). */
+static const char CSS_DIFF[] =
+    ".d0 { fill: #6baed6; } .d1 { fill: #9ecae1; } .d2 { fill: #c6dbef; } .d3 { fill: #dfebf7; }\n"
+    ".d4 { fill: #dedede; } .d5 { fill: #fee5d9; } .d6 { fill: #fcbba1; } .d7 { fill: #fc9272; }\n"
+    ".d8 { fill: #fb7050; }\n";
+#define DIFF_TONES     9
+/* Changes of less than this share of all are no change. */
+#define DIFF_SHARE_MIN 0.0005
+
 struct drawing {
     const struct gsp_profile *profile;
+    const struct gsp_svg_diff *diff; /* NULL: of one recording */
     const struct gsp_tree *tree;
     struct gsp_out *out;
     uint64_t *cursor; /* by node: where its next child begins, in the measure */
@@ -90,10 +112,59 @@ static void put_pct(struct gsp_buf *buf, double v)
     gsp_buf_putc(buf, '%');
 }
 
+static int64_t value_of(const struct gsp_node *node, int side)
+{
+    const int64_t first = (int64_t)node->total_count;
+    return side == 0 ? first : node->total_weight - first;
+}
+
+/* How much more the second has, of the larger one: -1 to 1. */
+static double growth_of(const struct drawing *d, const struct gsp_node *node)
+{
+    const double a = (double)value_of(node, 0);
+    const double b = (double)value_of(node, 1);
+    const double larger = a > b ? a : b;
+    const double least = DIFF_SHARE_MIN * (double)d->all;
+    return larger > 0 && (b - a > least || a - b > least) ? (b - a) / larger : 0;
+}
+
+static void put_amount(const struct drawing *d, int64_t value)
+{
+    struct gsp_buf *buf = &d->out->buf;
+    if (d->diff->is_share)
+        gsp_buf_printf(buf, "%.2f %%", (double)value / 1e4);
+    else
+        gsp_words_amount(d->diff->unit, value, buf);
+}
+
+/* "base 120 ms, new 150 ms, +25.0 %" */
+static void put_diff_facts(const struct drawing *d, const struct gsp_node *node)
+{
+    struct gsp_buf *buf = &d->out->buf;
+    const int64_t a = value_of(node, 0);
+    for (int side = 0; side < 2; side++) {
+        gsp_buf_xml(buf, d->diff->name[side]);
+        gsp_buf_putc(buf, ' ');
+        put_amount(d, value_of(node, side));
+        gsp_buf_puts(buf, ", ");
+    }
+    if (a > 0)
+        gsp_buf_printf(buf, "%+.1f %%", 100 * (double)(value_of(node, 1) - a) / (double)a);
+    else
+        gsp_buf_puts(buf, "new");
+}
+
 /* The colour of a frame: by kind, and within a kind by file. */
 static void put_class(const struct drawing *d, const struct gsp_node *node)
 {
     struct gsp_buf *buf = &d->out->buf;
+    if (d->diff) {
+        const double middle = (DIFF_TONES - 1) / 2.0;
+        const double growth = growth_of(d, node);
+        const int tone = (int)(middle + growth * middle + (growth < 0 ? -0.499 : 0.499) + 0.5);
+        gsp_buf_printf(buf, "d%d", tone < 0 ? 0 : tone >= DIFF_TONES ? DIFF_TONES - 1 : tone);
+        return;
+    }
     const struct gsp_frame *frame = gsp_profile_frame_at(d->profile, node->frame);
     if (!frame) {
         gsp_buf_putc(buf, 'g');
@@ -143,6 +214,14 @@ static void put_facts(const struct drawing *d, const struct gsp_node *node)
     buf->failed = buf->failed || share.failed;
 }
 
+/* No meaning by colour alone. */
+static void put_sign(const struct drawing *d, const struct gsp_node *node)
+{
+    const double growth = d->diff ? growth_of(d, node) : 0;
+    if (growth > 0 || growth < 0)
+        gsp_buf_puts(&d->out->buf, growth > 0 ? " +" : " \xe2\x88\x92");
+}
+
 static void put_frame(const struct drawing *d, uint32_t i)
 {
     struct gsp_buf *buf = &d->out->buf;
@@ -162,12 +241,17 @@ static void put_frame(const struct drawing *d, uint32_t i)
     put_pct(buf, width);
     gsp_buf_printf(buf, "\" height=\"%u\"><title>", ROW_PX - 1);
     gsp_buf_xml(buf, label);
+    put_sign(d, node);
     gsp_buf_putc(buf, '\n');
-    put_facts(d, node);
+    if (d->diff)
+        put_diff_facts(d, node);
+    else
+        put_facts(d, node);
     gsp_buf_puts(buf, "</title><rect width=\"100%\" height=\"100%\"/>");
     if (width * WIDTH_PX / 100 >= TEXT_PX) {
         gsp_buf_puts(buf, "<text x=\"3\" y=\"12.5\">");
         gsp_buf_xml(buf, label);
+        put_sign(d, node);
         gsp_buf_puts(buf, "</text>");
     }
     gsp_buf_puts(buf, "</svg>\n");
@@ -184,16 +268,39 @@ static void put_button(struct gsp_buf *buf, const char *id, unsigned x, unsigned
                    id, x, width, x + 8, text);
 }
 
+/* What the graph is of: a program, or two recordings. */
+static void put_name(const struct drawing *d, struct gsp_buf *out)
+{
+    if (!d->diff) {
+        gsp_words_command(d->profile, out);
+        return;
+    }
+    gsp_buf_putsv(out, d->diff->name[0]);
+    gsp_buf_puts(out, " and ");
+    gsp_buf_putsv(out, d->diff->name[1]);
+}
+
+static void put_extent(const struct drawing *d, struct gsp_buf *out)
+{
+    if (d->diff) {
+        gsp_buf_puts(out, "blue: less in the second, red: more");
+        gsp_buf_puts(out, d->diff->per[0] ? " \xc2\xb7 " : "");
+        gsp_buf_puts(out, d->diff->per);
+        return;
+    }
+    gsp_words_extent(d->profile, out);
+    gsp_buf_puts(out, " \xc2\xb7 losses: ");
+    gsp_words_losses(&gsp_profile_meta_get(d->profile)->losses, out);
+}
+
 /* Title, what was recorded, what is missing, and the controls (shown by the script). */
 static void put_head(const struct drawing *d)
 {
     struct gsp_buf *buf = &d->out->buf;
     gsp_auto_buf command = {0};
     gsp_auto_buf facts = {0};
-    gsp_words_command(d->profile, &command);
-    gsp_words_extent(d->profile, &facts);
-    gsp_buf_puts(&facts, " \xc2\xb7 losses: ");
-    gsp_words_losses(&gsp_profile_meta_get(d->profile)->losses, &facts);
+    put_name(d, &command);
+    put_extent(d, &facts);
     size_t left_out = gsp_tree_count(d->tree) - d->shown;
     if (left_out > 0) {
         gsp_buf_puts(&facts, " \xc2\xb7 ");
@@ -217,15 +324,18 @@ static void put_head(const struct drawing *d)
     buf->failed = buf->failed || command.failed || facts.failed;
 }
 
-static void put_help(struct gsp_buf *buf, unsigned y)
+static void put_help(const struct drawing *d, unsigned y)
 {
+    struct gsp_buf *buf = &d->out->buf;
+    const char *const *lines = d->diff ? HELP_DIFF : HELP;
+    _Static_assert(GSP_COUNT(HELP) == GSP_COUNT(HELP_DIFF), "both have the same height");
     gsp_buf_printf(buf,
                    "<g id=\"help\" transform=\"translate(0,%u)\" data-y=\"%u\">\n"
                    "<rect x=\"4\" y=\"0\" width=\"760\" height=\"%u\" rx=\"4\"/>\n",
                    y, y, HELP_PX);
     for (unsigned i = 0; i < GSP_COUNT(HELP); i++)
         gsp_buf_printf(buf, "<text%s x=\"12\" y=\"%u\">%s</text>\n", i > 0 ? " class=\"dim\"" : "",
-                       16 + 16 * i, HELP[i]);
+                       16 + 16 * i, lines[i]);
     gsp_buf_puts(buf, "</g>\n");
 }
 
@@ -234,7 +344,7 @@ static void put_document(struct drawing *d)
     struct gsp_buf *buf = &d->out->buf;
     unsigned help_y = HEAD_PX + (d->depth + 1) * ROW_PX + 8;
     gsp_auto_buf command = {0};
-    gsp_words_command(d->profile, &command);
+    put_name(d, &command);
     gsp_buf_printf(buf,
                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
                    "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100%%\" height=\"%u\">\n"
@@ -243,6 +353,7 @@ static void put_document(struct drawing *d)
     gsp_buf_xml(buf, gsp_buf_sv(&command));
     gsp_buf_puts(buf, " \xc2\xb7 flame graph</title>\n<style><![CDATA[\n");
     gsp_buf_puts(buf, gsp_export__svg_css);
+    gsp_buf_puts(buf, d->diff ? CSS_DIFF : "");
     gsp_buf_puts(buf, "]]></style>\n<g id=\"frames\" aria-label=\"call tree\">\n");
     uint32_t i = 0;
     do {
@@ -251,7 +362,7 @@ static void put_document(struct drawing *d)
     } while (i != 0);
     gsp_buf_puts(buf, "</g>\n");
     put_head(d);
-    put_help(buf, help_y);
+    put_help(d, help_y);
     gsp_buf_puts(buf, "<script><![CDATA[\n");
     gsp_buf_puts(buf, gsp_export__svg_js);
     gsp_buf_puts(buf, "]]></script>\n</svg>\n");
@@ -259,15 +370,15 @@ static void put_document(struct drawing *d)
     gsp_out_spill(d->out);
 }
 
-static int write_svg(const struct gsp_profile *profile, const struct gsp_view *view,
-                     struct gsp_out *out, struct gsp_err *err)
+static int draw(const struct gsp_profile *profile, const struct gsp_view *view,
+                const struct gsp_svg_diff *diff, struct gsp_out *out, struct gsp_err *err)
 {
     struct gsp_tree *tree = NULL;
     int rc = gsp_tree_new(profile, view, &tree, err);
     if (rc < 0)
         return rc;
     const struct gsp_node *root = gsp_tree_at(tree, 0);
-    struct drawing d = {.profile = profile, .tree = tree, .out = out};
+    struct drawing d = {.profile = profile, .diff = diff, .tree = tree, .out = out};
     d.unit = gsp_profile_meta_get(profile)->unit;
     d.by_weight = root->total_weight > 0;
     d.all = measure(&d, root) > 0 ? measure(&d, root) : 1;
@@ -288,6 +399,19 @@ static int write_svg(const struct gsp_profile *profile, const struct gsp_view *v
     if (!ok)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a flame graph");
     return GSP_OK;
+}
+
+static int write_svg(const struct gsp_profile *profile, const struct gsp_view *view,
+                     struct gsp_out *out, struct gsp_err *err)
+{
+    return draw(profile, view, NULL, out, err);
+}
+
+int gsp_svg_write_diff(const struct gsp_profile *profile, const struct gsp_svg_diff *diff,
+                       struct gsp_out *out, struct gsp_err *err)
+{
+    const struct gsp_view view = {.by_function = true};
+    return draw(profile, &view, diff, out, err);
 }
 
 const struct gsp_format gsp_format_svg = {

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/compare.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "contrast/rules.h"
+#include "contrast/write.h"
+#include "digest/digest.h"
+
+#define RULE_FAILED 1
+
+static const struct {
+    const char *name;
+    enum gsp_compare_format format;
+    const char *extensions[2];
+} FORMATS[] = {
+    {"text", GSP_COMPARE_TEXT, {".txt", ".text"}}, {"html", GSP_COMPARE_HTML, {".html", ".htm"}},
+    {"json", GSP_COMPARE_JSON, {".json", NULL}},   {"md", GSP_COMPARE_MARKDOWN, {".md", NULL}},
+    {"svg", GSP_COMPARE_SVG, {".svg", NULL}},
+};
+
+struct comparing {
+    const struct gsp_parsed *parsed;
+    const struct gsp_cli_comparing *how;
+    struct gsp_digest *side[2];
+    struct gsp_compare *compare;
+    struct gsp_compare_rule *rules;
+    struct gsp_rule_result *results;
+    size_t result_count;
+    const char *path; /* what an error is about */
+};
+
+const char *gsp_cli_compare_format(size_t i)
+{
+    return i < GSP_COUNT(FORMATS) ? FORMATS[i].name : NULL;
+}
+
+static bool to_stdout(const struct gsp_cli_comparing *how)
+{
+    return !how->output || strcmp(how->output, "-") == 0;
+}
+
+static enum gsp_compare_format format_of(const struct gsp_cli_comparing *how)
+{
+    for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
+        if (how->format && strcmp(how->format, FORMATS[i].name) == 0)
+            return FORMATS[i].format;
+        for (size_t k = 0; !how->format && how->output && k < 2; k++) {
+            const char *extension = FORMATS[i].extensions[k];
+            if (extension && gsp_sv_ends(gsp_sv_of(how->output), extension))
+                return FORMATS[i].format;
+        }
+    }
+    return GSP_COMPARE_TEXT;
+}
+
+/* Before anything is read: a rule that cannot be understood costs no time. */
+static int parse_rules(struct comparing *c, struct gsp_err *err)
+{
+    c->rules = calloc(c->how->rule_count + 1, sizeof(*c->rules));
+    c->results = calloc(c->how->rule_count + 1, sizeof(*c->results));
+    if (!c->rules || !c->results)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the rules");
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < c->how->rule_count; i++)
+        rc = gsp_rule_parse(c->how->rules[i], &c->rules[i], err);
+    return rc;
+}
+
+static int open_both(struct comparing *c, struct gsp_err *err)
+{
+    const struct gsp_digest_opts opts = {.values = true};
+    int rc = GSP_OK;
+    for (int i = 0; rc == GSP_OK && i < 2; i++) {
+        c->path = c->how->path[i];
+        rc = gsp_digest_open_path(c->path, &opts, &c->side[i], err);
+    }
+    if (rc == GSP_OK)
+        c->path = NULL;
+    return rc;
+}
+
+static int check_rules(struct comparing *c, struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < c->how->rule_count; i++) {
+        rc = gsp_rule_check(&c->rules[i], c->compare, c->how->any_change, &c->results[i], err);
+        c->result_count += rc == GSP_OK;
+    }
+    return rc;
+}
+
+static int write_out(struct comparing *c, struct gsp_err *err)
+{
+    struct gsp_newfile file = {.fd = -1};
+    struct gsp_term term;
+    gsp_term_init(&term, STDOUT_FILENO, "never");
+    const struct gsp_compare_write how = {.results = c->results,
+                                          .result_count = c->result_count,
+                                          .limit = c->how->limit,
+                                          .width =
+                                              to_stdout(c->how) && term.is_tty ? term.width : 0};
+    int rc = gsp_newfile_open(&file, to_stdout(c->how) ? "-" : c->how->output, c->how->force, err);
+    if (rc < 0)
+        return rc;
+    struct gsp_out out;
+    gsp_out_init(&out, file.fd);
+    rc = gsp_compare_write(c->compare, format_of(c->how), &how, &out, err);
+    /* A failure to finish is told only if nothing failed before. */
+    struct gsp_err later = {0};
+    const int finished = gsp_out_finish(&out, &later);
+    if (rc == GSP_OK && finished < 0) {
+        rc = finished;
+        *err = later;
+    }
+    if (rc == GSP_OK)
+        return gsp_newfile_commit(&file, err);
+    gsp_newfile_abort(&file);
+    return rc;
+}
+
+static int compare_all(struct comparing *c, struct gsp_err *err)
+{
+    struct gsp_compare_opts opts = {.per = c->how->per, .warmup = c->how->warmup};
+    int rc = parse_rules(c, err);
+    if (rc == GSP_OK && !to_stdout(c->how)) {
+        c->path = c->how->output;
+        rc = gsp_cli_check_output(c->how->output, c->how->force, err);
+    }
+    if (rc == GSP_OK)
+        rc = open_both(c, err);
+    if (rc == GSP_OK && gsp_sv_eq(c->side[0]->name, c->side[1]->name) &&
+        strcmp(c->how->path[0], c->how->path[1]) != 0) {
+        /* "base/profile.gsp" and "new/profile.gsp". */
+        opts.name[0] = c->how->path[0];
+        opts.name[1] = c->how->path[1];
+    }
+    if (rc == GSP_OK)
+        rc = gsp_compare_new(c->side[0], c->side[1], &opts, &c->compare, err);
+    if (rc == GSP_OK)
+        rc = check_rules(c, err);
+    if (rc == GSP_OK) {
+        c->path = c->how->output;
+        rc = write_out(c, err);
+    }
+    return rc;
+}
+
+/* What the output does not say where it is seen. */
+static void tell(const struct comparing *c)
+{
+    const bool is_seen = to_stdout(c->how);
+    struct gsp_term term;
+    gsp_term_init(&term, STDERR_FILENO, c->parsed->globals.color);
+    bool is_open = false;
+    if (!is_seen && !c->parsed->globals.quiet)
+        gsp_term_line(&term, "%.*s", (int)c->compare->verdict.len, c->compare->verdict.p);
+    for (size_t i = 0; i < c->result_count; i++) {
+        const struct gsp_rule_result *result = &c->results[i];
+        is_open = is_open || (result->is_over && !result->is_told &&
+                              result->row->verdict == GSP_COMPARE_UNKNOWN);
+        gsp_auto_buf line = {0};
+        gsp_compare_put_result(result, &line);
+        const char *text = gsp_buf_cstr(&line);
+        if (text && (result->is_failed || !is_seen) &&
+            (result->is_failed || !c->parsed->globals.quiet))
+            gsp_term_line(&term, "gsprof: %s", text);
+    }
+    if (is_open && !c->parsed->globals.quiet)
+        gsp_term_line(&term, "gsprof: a rule has too few values to be judged; "
+                             "--no-significance takes them as they are");
+    if (!to_stdout(c->how) && !c->parsed->globals.quiet)
+        gsp_term_line(&term, "Wrote %s.", c->how->output);
+}
+
+int gsp_cli_compare(const struct gsp_parsed *parsed, const struct gsp_cli_comparing *how)
+{
+    struct comparing c = {.parsed = parsed, .how = how};
+    struct gsp_err err = {0};
+    int status = 0;
+    const int rc = compare_all(&c, &err);
+    if (rc == GSP_E_USAGE) {
+        status = gsp_cli_misuse(parsed, "%s", err.msg);
+    } else if (rc < 0) {
+        status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = c.path}, &err);
+    } else {
+        tell(&c);
+        for (size_t i = 0; i < c.result_count; i++)
+            status = c.results[i].is_failed ? RULE_FAILED : status;
+    }
+    gsp_compare_free(c.compare);
+    gsp_digest_free(c.side[0]);
+    gsp_digest_free(c.side[1]);
+    free(c.rules);
+    free(c.results);
+    return status;
+}
