@@ -29,19 +29,38 @@ if TYPE_CHECKING:
         enable,
         enable_torch_profiling,
         is_enabled,
-        query,
         step,
     )
+    from ._query import query
+    from ._session import Session
+    from .errors import GsprofError
 
 
 def __getattr__(name: str) -> "Any":
-    if name not in __all__:
+    if name not in __all__ and name != "errors":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import _api
+    from importlib import import_module
 
-    found = getattr(_api, name)
+    module = import_module(_PLACES.get(name, "._api"), __name__)
+    found = module if name == "errors" else getattr(module, name)
     globals()[name] = found
     return found
+
+
+# Where a name is that _api has not.
+_PLACES = {
+    "GsprofError": ".errors",
+    "Session": "._session",
+    "errors": ".errors",
+    "query": "._query",
+}
+
+
+def load_ipython_extension(shell: "Any") -> None:
+    """%load_ext gsprof"""
+    from .notebook import load
+
+    load(shell)
 
 
 def _wrap(span: "Optional[Span]", function: "Any") -> "Any":
@@ -53,6 +72,8 @@ def _wrap(span: "Optional[Span]", function: "Any") -> "Any":
 _set_callback("wrap", _wrap)
 
 __all__ = [
+    "GsprofError",
+    "Session",
     "Span",
     "__version__",
     "config",

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 import time
-from typing import Any, Dict, List, Optional
+from typing import Dict, Optional
 
 from . import _boot, _gsprof, _stacks
 from ._spec import torch_settings
@@ -30,7 +28,9 @@ def _check(settings: Dict[str, object]) -> Dict[str, str]:
     for key, value in settings.items():
         name = known.get(key.replace(".", "_"))
         if name is None:
-            raise TypeError(f"{key} is not a setting of gsprof")
+            raise TypeError(
+                f"{key!r} is not a setting of gsprof; known: {', '.join(sorted(known))}"
+            )
         checked[name] = _text(value)
     return checked
 
@@ -102,13 +102,3 @@ def step(n: Optional[int] = None, batch_size: Optional[int] = None) -> None:
     )
     if took_s is not None:
         _stacks.step_took(took_s)
-
-
-def query(sql: str, *, pid: Optional[int] = None) -> List[Dict[str, Any]]:
-    """Rows of this process (or another) as dictionaries, by the gsprof program."""
-    # Not before it is needed: subprocess takes longer to import than all the rest.
-    from . import _recorder
-
-    said = _recorder.run("query", str(pid or os.getpid()), sql, "--format", "json")
-    rows: List[Dict[str, Any]] = json.loads(said)
-    return rows

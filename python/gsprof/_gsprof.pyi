@@ -2,13 +2,14 @@
 """The extension, as type checkers see it; src/pyext has it in C."""
 
 import types
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, final
 
 version: str
 LOADED: int
 PYTHON: int
 TORCH: int
 
+@final
 class Span:
     name: str
     span_id: Optional[int]
@@ -59,6 +60,7 @@ def torch_gpu_row(
 ) -> bool: ...
 def torch_local(frame: Any, name: str) -> Any: ...
 
+@final
 class Timing:
     name: str
     elapsed: Optional[float]
@@ -79,6 +81,7 @@ class Recorder:
     def _clear(self) -> None: ...
     def _set_clock(self, clock: Any) -> None: ...
 
+@final
 class MemorySampler:
     def __new__(
         cls, interval_ms: float, set_context: int = 0, get_info: int = 0, context: int = 0
@@ -94,6 +97,7 @@ def contrast(
     a: List[float], b: List[float], rounds: int, confidence: float
 ) -> Tuple[float, float, float, bool]: ...
 
+@final
 class Sampler:
     def __new__(
         cls, interval_s: float, first_s: float, gpu: bool, cpu_tdp_watts: float

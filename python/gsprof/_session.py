@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sessions of a daemon (gsprof serve), from Python."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from urllib.parse import quote
+
+from .errors import GsprofError, NotPermitted, UsageError, from_code
+
+PORT = 8091
+TIMEOUT_S = 30.0
+# Names that an error lists.
+NAMES_SHOWN = 20
+
+Params = Union[Sequence[object], Mapping[str, object]]
+
+
+class NoServer(GsprofError, ConnectionError):
+    """No daemon answers there."""
+
+
+class NoSuchSession(GsprofError, KeyError):
+    """The daemon has no session of that name; the message lists those that it has."""
+
+    # KeyError would show the message as a repr().
+    __str__ = Exception.__str__
+
+
+class _Unix(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def _split(endpoint: str) -> Tuple[str, int, str]:
+    """Host, port and path of a socket; the path is "" unless it is a Unix socket.
+
+    >>> _split("localhost"), _split("8092"), _split("http://gpu7:9000/"), _split("[::1]:1")
+    (('localhost', 8091, ''), ('localhost', 8092, ''), ('gpu7', 9000, ''), ('::1', 1, ''))
+    >>> _split("unix:/run/gsprof.sock")
+    ('', 0, '/run/gsprof.sock')
+    """
+    if not isinstance(endpoint, str):
+        raise TypeError(f"endpoint must be a str, not {endpoint!r}")
+    if endpoint.startswith("unix:"):
+        return "", 0, endpoint[len("unix:") :]
+    if endpoint.isdigit():
+        return "localhost", int(endpoint), ""
+    form = r"(?:http://)?(?:\[([^]]+)\]|([^:/\[\]]+))(?::(\d{1,5}))?/?"
+    found = re.fullmatch(form, endpoint)
+    if not found:
+        raise UsageError(f"{endpoint!r} is no endpoint: HOST, PORT, HOST:PORT or unix:PATH")
+    return found.group(1) or found.group(2), int(found.group(3) or PORT), ""
+
+
+def _find_token(host: str) -> Optional[str]:
+    """As the commands of gsprof find it.  The file was never meant for other machines."""
+    told = os.environ.get("GSPROF_TOKEN")
+    if told:
+        return told.strip()
+    if host not in ("", "localhost", "127.0.0.1", "::1"):
+        return None
+    config = os.environ.get("XDG_CONFIG_HOME", "")
+    if not config.startswith("/"):
+        config = os.path.join(os.path.expanduser("~"), ".config")
+    try:
+        with open(os.path.join(config, "gsprof", "token"), encoding="ascii") as file:
+            return file.read().strip() or None
+    except FileNotFoundError:
+        return None
+
+
+class Session:
+    """A named session of a daemon: a stretch of its stream of metrics, kept as a file.
+
+        with gsprof.Session("epoch_5", labels={"lr": "3e-4"}) as session:
+            train()
+        session.download("epoch_5.json")
+
+    endpoint is HOST, PORT, HOST:PORT or unix:PATH, this machine's without it.  The token is the
+    given one, $GSPROF_TOKEN, or for this machine the one in $XDG_CONFIG_HOME/gsprof/token.
+    Without a name the daemon makes one, and name has it after start().  pids are watched
+    meanwhile; with stacks=True their stacks are recorded."""
+
+    def __init__(
+        self,
+        name: Optional[str] = None,
+        endpoint: str = "localhost",
+        *,
+        token: Optional[str] = None,
+        timeout_s: float = TIMEOUT_S,
+        **options: object,
+    ) -> None:
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"name must be a str or None, not {name!r}")
+        known = ("labels", "pids", "stacks", "rate", "native", "force")
+        for option in options:
+            if option not in known:
+                raise TypeError(f"{option!r} is no option of a session; known: {', '.join(known)}")
+        self.name = name
+        self.endpoint = endpoint
+        self._host, self._port, self._socket = _split(endpoint)
+        self._token = _find_token(self._host) if token is None else token
+        self._timeout_s = timeout_s
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"Session({self.name!r}, {self.endpoint!r})"
+
+    # ------------------------------------------------------------------- one session
+
+    def __enter__(self) -> "Session":
+        return self.start()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            self.stop()
+        except GsprofError:
+            # What the block raised matters more than that its session cannot be ended.
+            if kind is None:
+                raise
+
+    def start(self) -> "Session":
+        """Begins it.  Raises AlreadyExists (a FileExistsError) when the name is active."""
+        body = {**self._options, **({} if self.name is None else {"name": self.name})}
+        self.name = str(self._ask("POST", "/profiling/start", body)["name"])
+        return self
+
+    def stop(self) -> Dict[str, Any]:
+        """Ends it; the answer has output_file and output_dir, where the daemon wrote it."""
+        if self.name is None:
+            raise UsageError("the session has no name yet: start() gives it one")
+        answer: Dict[str, Any] = self._ask("POST", "/profiling/stop", {"name": self.name})
+        return answer
+
+    def info(self) -> Dict[str, Any]:
+        """What the daemon tells of it: is_active, frame_count, start_time, labels, ..."""
+        answer: Dict[str, Any] = self._ask("GET", self._path())
+        return answer
+
+    def download(self, path: Optional[str] = None, *, stacks: Optional[int] = None) -> Any:
+        """Its file: written to path, or as a value without one.  With stacks, the file of that
+        number of its stacks (.gsp), as bytes."""
+        where = f"{self._path()}/download" + ("" if stacks is None else f"?stacks={int(stacks)}")
+        answer = self._open("GET", where)
+        with answer:
+            if path is not None:
+                with open(path, "wb") as file:
+                    shutil.copyfileobj(answer, file)
+                return path
+            data = answer.read()
+        return data if stacks is not None else json.loads(data)
+
+    def delete(self) -> None:
+        """The daemon forgets it and removes its file; an active one has to be stopped first."""
+        self._ask("DELETE", self._path())
+
+    def _path(self) -> str:
+        if self.name is None:
+            raise UsageError("the session has no name yet: start() gives it one")
+        return f"/profiling/sessions/{quote(self.name, safe='')}"
+
+    # -------------------------------------------------------------------- the daemon
+
+    def list(self) -> List[Dict[str, Any]]:
+        """All sessions of the daemon, the active ones first."""
+        found: List[Dict[str, Any]] = self._ask("GET", "/profiling/sessions")["sessions"]
+        return found
+
+    def status(self) -> Dict[str, Any]:
+        """Rate, sources and their troubles, losses."""
+        answer: Dict[str, Any] = self._ask("GET", "/status")
+        return answer
+
+    def query(self, sql: str, params: Optional[Params] = None) -> List[Dict[str, Any]]:
+        """Rows of one SELECT over the daemon's tables; params are for its ? or $name."""
+        body: Dict[str, object] = {"sql": sql}
+        if params is not None:
+            body["params"] = dict(params) if isinstance(params, Mapping) else [*params]
+        rows: List[Dict[str, Any]] = self._ask("POST", "/query", body)
+        return rows
+
+    # ---------------------------------------------------------------------- asking
+
+    def _ask(self, method: str, path: str, body: Optional[Mapping[str, object]] = None) -> Any:
+        with self._open(method, path, body) as answer:
+            return json.loads(answer.read())
+
+    def _open(
+        self, method: str, path: str, body: Optional[Mapping[str, object]] = None
+    ) -> http.client.HTTPResponse:
+        """The answer, when it is none of an error; its end closes the connection."""
+        if self._socket:
+            connection: http.client.HTTPConnection = _Unix(self._socket, self._timeout_s)
+        else:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        headers = {"Connection": "close"}
+        if self._token and not self._socket:
+            headers["Authorization"] = f"Bearer {self._token}"
+        text = None if body is None else json.dumps(body, allow_nan=False).encode()
+        try:
+            connection.request(method, path, body=text, headers=headers)
+            answer = connection.getresponse()
+            if answer.status >= 400:
+                with answer:
+                    raise self._refused(answer.status, answer.read(), path)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            if isinstance(error, GsprofError):
+                raise
+            raise NoServer(
+                f"no daemon answers at {self.endpoint}: {error or type(error).__name__};"
+                " `gsprof serve` starts one"
+            ) from error
+        return answer
+
+    def _refused(self, status: int, data: bytes, path: str) -> GsprofError:
+        try:
+            told = json.loads(data)["error"]
+            code, message, hint = str(told["code"]), str(told["message"]), told.get("hint")
+        except (ValueError, KeyError, TypeError):
+            code, message, hint = "", f"the daemon answered with status {status}", None
+        if status in (401, 403):
+            error: GsprofError = NotPermitted(message)
+            error.hint = hint
+            return error
+        if status == 404 and path.startswith("/profiling/"):
+            return NoSuchSession(f"{message}; known: {self._names()}")
+        return from_code(code, message, hint)
+
+    def _names(self) -> str:
+        names = [repr(one["name"]) for one in self.list()]
+        more = ", ..." if len(names) > NAMES_SHOWN else ""
+        return ", ".join(names[:NAMES_SHOWN]) + more or "none"

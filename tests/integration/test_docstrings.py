@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the package says of itself is so: examples run, the stub is the extension's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Mapping
+
+import pytest
+from support import GSPROF, PATIENCE_S, ROOT, main_python
+
+# <build>/src/cli/gsprof and <build>/python.
+PACKAGE = GSPROF.parent.parent.parent / "python"
+
+pytestmark = pytest.mark.skipif(
+    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
+    reason="this build has no Python extension",
+)
+
+EXAMPLES = """
+import doctest, importlib, pkgutil
+import gsprof
+tried = 0
+for found in pkgutil.walk_packages(gsprof.__path__, "gsprof."):
+    if found.name.rpartition(".")[2].startswith(("__main__", "_gsprof", "lib")):
+        continue
+    try:
+        module = importlib.import_module(found.name)
+    except ImportError as error:
+        # Of what a module is for: pytest, IPython.
+        assert not (error.name or "gsprof").startswith("gsprof"), error
+        continue
+    result = doctest.testmod(module)
+    assert result.failed == 0, found.name
+    tried += result.attempted
+print(tried)
+"""
+
+
+def run(*argv: str, env: Mapping[str, str]) -> str:
+    done = subprocess.run(
+        [main_python(), *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE), **env},
+        cwd=PACKAGE.parent,  # the checker keeps a cache where it runs
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    said = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, said
+    return said
+
+
+def test_examples() -> None:
+    said = run("-c", EXAMPLES, env={"GSPROF_PROGRAM": str(GSPROF)})
+    assert int(said.splitlines()[-1]) >= 50
+
+
+def test_stub() -> None:
+    pytest.importorskip("mypy.stubtest")
+    env = {"MYPYPATH": str(PACKAGE)}
+    config = ["--mypy-config-file", str(ROOT / "pyproject.toml")]
+    run("-m", "mypy.stubtest", *config, "--concise", "gsprof._gsprof", env=env)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""%%gsprof: in IPython's shell, and in a notebook where nbclient is there."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional
+
+import pytest
+from support import GSPROF, PATIENCE_S, main_python
+
+# <build>/src/cli/gsprof and <build>/python.
+PACKAGE = GSPROF.parent.parent.parent / "python"
+
+pytestmark = pytest.mark.skipif(
+    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
+    reason="this build has no Python extension",
+)
+
+CELL = """
+import time
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+burn(0.3)
+answer = 42
+answer + 1
+"""
+
+SHELL = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+shell = InteractiveShell.instance()
+steps = json.loads(sys.stdin.read())
+told = []
+for step in steps:
+    with capture_output() as seen:
+        result = shell.run_cell(step)
+    told.append({
+        "out": seen.stdout, "err": seen.stderr,
+        "shown": [one.data for one in seen.outputs],
+        "error": repr(result.error_before_exec or result.error_in_exec or ""),
+    })
+print(json.dumps({"told": told, "answer": shell.user_ns.get("answer")}))
+"""
+
+
+def shell(*steps: str, env: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
+    """What each cell showed and said; it starts with the extension loaded."""
+    pytest.importorskip("IPython")
+    whole = {**os.environ, "PYTHONPATH": str(PACKAGE), **(env or {})}
+    done = subprocess.run(
+        [main_python(), "-c", SHELL],
+        input=json.dumps(["%load_ext gsprof", *steps]).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=whole,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found: Dict[str, Any] = json.loads(done.stdout.decode().splitlines()[-1])
+    assert found["told"].pop(0)["error"] == "''"
+    return found
+
+
+def page_of(shown: Mapping[str, str]) -> str:
+    found = re.fullmatch(r'<iframe [^>]* srcdoc="([^"]*)"></iframe>', shown["text/html"])
+    assert found, shown["text/html"][:200]
+    return html.unescape(found.group(1))
+
+
+def test_cells_and_lines(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.html"
+    found = shell(
+        f"%%gsprof --rate 500 --height 300\n{CELL}",
+        f"%gsprof -o {kept} burn(0.2)",
+        "%%gsprof --text --cpu\nburn(0.2)\nraise KeyError('of the cell')",
+    )
+    cell, line, failed = found["told"]
+    assert found["answer"] == 42 and cell["error"] == "''"
+    report = cell["shown"][-1]
+    assert "burn" in report["text/plain"] and 'height="300"' in report["text/html"]
+    page = page_of(report)
+    assert page.lower().startswith("<!doctype html>") and "burn" in page
+    assert "43" in cell["out"], "the value at the end is shown"
+    assert line["error"] == "''" and "burn" in kept.read_text()
+    assert page_of(line["shown"][-1]) == kept.read_text()
+    # The report comes all the same, and the cell has failed.
+    assert "KeyError" in failed["error"] and "burn" in failed["shown"][-1]["text/plain"]
+    assert "text/html" not in failed["shown"][-1]
+
+
+def test_wrong_use_and_trouble() -> None:
+    found = shell(
+        "%gsprof --fast 1 + 1",
+        "%%gsprof --rate soon\n1 + 1",
+        "%%gsprof 1 + 1\n1 + 1",
+        "%gsprof",
+        "%gsprof answer = 7",
+        env={"GSPROF_PROGRAM": "/bin/false"},
+    )
+    fast, soon, both, nothing, trouble = found["told"]
+    assert "--subprocesses" in fast["error"] + fast["err"] + fast["out"]
+    for wrong in (soon, both, nothing):
+        assert "UsageError" in wrong["error"], wrong
+    assert found["answer"] == 7 and trouble["error"] == "''"
+    assert "no report" in trouble["err"] and not trouble["shown"]
+
+
+@pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="set GSPROF_TEST_FULL=1")
+def test_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook, executed as Jupyter does."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
+    v4 = nbformat.v4
+    cells = [v4.new_code_cell("%load_ext gsprof"), v4.new_code_cell(f"%%gsprof\n{CELL}")]
+    book = v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(book, timeout=int(PATIENCE_S), kernel_name="python3").execute()
+    shown = [one["data"] for one in book.cells[1].outputs if "data" in one]
+    assert "burn" in page_of(next(one for one in shown if "text/html" in one))
