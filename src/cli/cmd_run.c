@@ -26,7 +26,7 @@
 #include "sample/record.h"
 
 /* A second Ctrl-C within this time ends the program at once. */
-#define TWICE_NS GSP_NS_PER_S
+#define TWICE_NS (2 * GSP_NS_PER_S)
 #define BEAT_NS  (100 * GSP_NS_PER_MS)
 #define RATE_HZ  "100"
 
@@ -367,6 +367,9 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
     gsp_hint_word(&former, gsp_sv_of(made->former));
     const char *folder = gsp_buf_cstr(&word);
     const char *other = gsp_buf_cstr(&former);
+    /* The verdict may end with a command of its own. */
+    const char *verdict = gsp_buf_cstr(&made->verdict);
+    const char *next = verdict && strstr(verdict, "\nNext: ") ? "      " : "Next: ";
     if (made->verdict.len > 0)
         gsp_term_write(&session->term, &made->verdict);
     tell_fault(session, told);
@@ -375,9 +378,9 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
     if (!folder || !other)
         return;
     if (made->has_report)
-        gsp_term_line(&session->term, "Next: open %s/" GSP_RUN_REPORT, folder);
+        gsp_term_line(&session->term, "%sxdg-open %s/" GSP_RUN_REPORT, next, folder);
     else
-        gsp_term_line(&session->term, "Next: gsprof report %s", folder);
+        gsp_term_line(&session->term, "%sgsprof report %s", next, folder);
     if (made->former[0])
         gsp_term_line(&session->term, "      gsprof compare %s %s", other, folder);
 }
@@ -488,7 +491,7 @@ const struct gsp_command gsp_cmd_run = {
         "Parquet files, the profile, and report.html, which opens in any browser; also when the "
         "program crashes or is killed. At the end the verdict is told in ten lines, and what to "
         "type next. The exit status is the program's, 128 + n when signal n ended it. Signals are "
-        "passed on; Ctrl-C twice within a second ends the program at once, and what was recorded "
+        "passed on; Ctrl-C twice within two seconds ends the program at once, and what was recorded "
         "is kept. If gsprof itself is killed, `gsprof report FOLDER` makes a report of what is on "
         "disk. A folder that cannot be written keeps nobody from running the program.",
     .opts = OPTS,

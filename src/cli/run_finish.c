@@ -7,8 +7,10 @@
 
 #include "base/file.h"
 #include "base/time.h"
+#include "cli/common.h"
 #include "cli/run_folder.h"
-#include "cli/run_summary.h"
+#include "digest/verdict.h"
+#include "digest/write.h"
 #include "export/format.h"
 #include "export/gsp_stream.h"
 #include "store/profile_read.h"
@@ -167,24 +169,43 @@ static int make_profile(struct finish *finish, struct gsp_err *err)
     return rc;
 }
 
-static void judge(struct finish *finish)
+/* ----------------------------------------------------------------------------------- report */
+
+static int write_page(const struct finish *finish, const struct gsp_digest *digest,
+                      struct gsp_err *err)
+{
+    char path[GSP_RUN_PATH_MAX];
+    gsp_auto_buf page = {0};
+    int rc = gsp_digest_write(digest, GSP_DIGEST_HTML, NULL, &page, err);
+    if (rc == GSP_OK)
+        rc = gsp_run_file(path, finish->what->place->path, GSP_RUN_REPORT, err);
+    return rc == GSP_OK ? gsp_cli_put_text(path, true, &page, err) : rc;
+}
+
+/* The verdict, and the page with everything. */
+static void make_report(struct finish *finish)
 {
     struct gsp_err err = {0};
-    struct gsp_buf *verdict = &finish->made->verdict;
-    size_t functions = 0;
-    const int rc = gsp_run_summary_put(finish->store, verdict, &functions, &err);
-    if (is_fine(finish, rc, &err) && functions == 0)
-        gsp_buf_puts(verdict, "gsprof: no stack was seen running.\n");
+    struct gsp_digest *digest = NULL;
+    struct gsp_profile *profile = finish->profile;
+    finish->profile = NULL; /* taken */
+    const int rc = gsp_digest_open_store(finish->store, profile, finish->what->place->path, NULL,
+                                         &digest, &err);
+    if (!is_fine(finish, rc, &err))
+        return;
+    gsp_digest_verdict_text(digest, &finish->made->verdict);
+    if (!*finish->what->interrupted)
+        finish->made->has_report = is_fine(finish, write_page(finish, digest, &err), &err);
+    gsp_digest_free(digest);
 }
 
 /* ------------------------------------------------------------------------------------- end */
 
-static void write_meta(struct finish *finish)
+static void write_meta(struct finish *finish, enum gsp_run_state state)
 {
     struct gsp_run_about *about = &finish->what->place->about;
     struct gsp_err err = {0};
-    const bool is_whole = finish->made->err.code == GSP_OK;
-    about->state = is_whole ? GSP_RUN_COMPLETE : GSP_RUN_PARTIAL;
+    about->state = state;
     about->processes = finish->processes;
     about->process_count = finish->process_count;
     about->samples = finish->samples;
@@ -213,16 +234,18 @@ void gsp_run_finish(const struct gsp_run_finish *what, struct gsp_run_made *made
     note_end(what);
     finish.samples = gsp_rec_rings_seen(what->rings).samples;
     drain(&finish);
+    /* The report reads it. */
+    write_meta(&finish, GSP_RUN_RUNNING);
     if (is_fine(&finish, open_store(&finish, &err), &err) &&
         is_fine(&finish, make_profile(&finish, &err), &err)) {
-        const struct gsp_profile_meta *meta =
-            finish.profile ? gsp_profile_meta_get(finish.profile) : NULL;
-        finish.period_ns = meta ? meta->period_ns : 0;
-        if (finish.profile)
+        if (finish.profile) {
+            finish.period_ns = gsp_profile_meta_get(finish.profile)->period_ns;
             finish.samples = gsp_profile_sample_count(finish.profile);
-        judge(&finish);
+        }
+        make_report(&finish);
     }
-    write_meta(&finish);
+    const bool is_whole = made->err.code == GSP_OK && made->has_report;
+    write_meta(&finish, is_whole ? GSP_RUN_COMPLETE : GSP_RUN_PARTIAL);
     gsp_run_find_former(what->place->path, what->place->command, made->former);
     gsp_store_close(finish.store);
     gsp_profile_free(finish.profile);

@@ -112,26 +112,20 @@ static int add_places(struct gsp_store *store, const pid_t *pids, size_t count, 
     return rc == GSP_OK ? gsp_store_lock(store, err) : rc;
 }
 
-int gsp_run_summary_put(struct gsp_store *store, struct gsp_buf *out, size_t *functions,
-                        struct gsp_err *err)
-{
-    size_t modules = 0;
-    *functions = 0;
-    const int rc = print_rows(store, &FUNCTIONS, out, functions, err);
-    return rc == GSP_OK ? print_rows(store, &MODULES, out, &modules, err) : rc;
-}
-
 int gsp_run_summary_tell(const pid_t *pids, size_t count, struct gsp_term *term, size_t *functions,
                          struct gsp_err *err)
 {
     struct gsp_store *store = NULL;
     gsp_auto_buf text = {0};
+    size_t modules = 0;
     *functions = 0;
     int rc = gsp_store_open(&(struct gsp_store_options){0}, &store, err);
     if (rc == GSP_OK)
         rc = add_places(store, pids, count, err);
     if (rc == GSP_OK)
-        rc = gsp_run_summary_put(store, &text, functions, err);
+        rc = print_rows(store, &FUNCTIONS, &text, functions, err);
+    if (rc == GSP_OK)
+        rc = print_rows(store, &MODULES, &text, &modules, err);
     if (text.len > 0)
         gsp_term_write(term, &text);
     gsp_store_close(store);

@@ -3,16 +3,31 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pty
+import re
+import select
 import signal
+import struct
 import subprocess
+import termios
+import time
 from pathlib import Path
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, Iterator, List, Set
 
 import pytest
 from conftest import StartRunning
-from support import EXIT_NOEXEC, EXIT_NOWRITE, EXIT_USAGE, GSPROF, gsprof, main_python
+from support import (
+    EXIT_NOEXEC,
+    EXIT_NOWRITE,
+    EXIT_USAGE,
+    GSPROF,
+    PATIENCE_S,
+    gsprof,
+    main_python,
+)
 
 # <build>/src/cli/gsprof and <build>/python.
 PACKAGE = GSPROF.parent.parent.parent / "python"
@@ -36,7 +51,7 @@ if len(sys.argv) > 2:
     sys.exit(subprocess.call([sys.executable, sys.argv[0], "0.1"]) or 7)
 """
 
-WHOLE = {"meta.json", "manifest.json", "profile.gsp", "profile.json", "process.event.parquet"}
+WHOLE = {"meta.json", "manifest.json", "profile.gsp", "profile.json", "report.html"}
 
 
 def files(folder: Path) -> Set[str]:
@@ -77,6 +92,7 @@ def test_a_tree_of_processes(runtime: Dict[str, str], tmp_path: Path) -> None:
     ]
     profile = json.loads((folder / "profile.json").read_text())
     assert len(profile["samples"]) == meta["samples"] > 20
+    assert "burn" in (folder / "report.html").read_text()
     assert not list(tmp_path.glob("gsprof-run.*"))
 
 
@@ -140,7 +156,7 @@ def test_misuse(runtime: Dict[str, str], tmp_path: Path) -> None:
     missing = gsprof("run", "--", "no-such-program", status=EXIT_NOEXEC, env=runtime, cwd=tmp_path)
     assert "no-such-program" in missing.err
     none = gsprof("run", "--name", "x", "--", "true", env=runtime, cwd=tmp_path)
-    assert "no stack" in none.err, str(none)
+    assert "no rows: stacks" in none.err, str(none)
     nowhere = {**runtime, "GSPROF_PYTHON_DIR": str(tmp_path)}
     lost = gsprof("run", "--", "true", env=nowhere, status=None, cwd=tmp_path)
     assert "GSPROF_PYTHON_DIR" in lost.err
@@ -159,16 +175,196 @@ def test_what_is_missing_is_told(runtime: Dict[str, str], tmp_path: Path) -> Non
     (tmp_path / "gsprof" / "__init__.py").write_text("raise OSError('two\\nlines')\n")
     python = main_python()
     program = [python, "-c", "print('ran')"]
+    run = ("run", "--no-metrics", "--")
     env = {**runtime, "GSPROF_PYTHON_DIR": str(tmp_path)}
-    broken = gsprof("run", "--", *program, env=env, cwd=tmp_path)
+    broken = gsprof(*run, *program, env=env, cwd=tmp_path)
     assert broken.out == "ran\n"
     assert "no spans, steps or modules of process" in broken.err, str(broken)
     assert f"OSError: two lines; try: PYTHONPATH={tmp_path} {python} -c" in broken.err
     # An option of Python keeps the package out: stacks were seen, nobody spoke.
-    alone = gsprof("run", "--", python, "-I", "-c", SHORT, env=runtime, cwd=tmp_path)
+    alone = gsprof(*run, python, "-I", "-c", SHORT, env=runtime, cwd=tmp_path)
     assert "gsprof inject PID" in alone.err, str(alone)
     own = {**runtime, "GSPROF": "other.py"}
-    chosen = gsprof("run", "--", *program, env=own, cwd=tmp_path)
-    fine = gsprof("run", "--", *program, env=runtime, cwd=tmp_path)
+    chosen = gsprof(*run, *program, env=own, cwd=tmp_path)
+    fine = gsprof(*run, *program, env=runtime, cwd=tmp_path)
     for result in (chosen, fine):
         assert "no spans" not in result.err, str(result)
+
+
+def test_a_program_that_is_killed(runtime: Dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    code = SHORT + "import os\nos.kill(os.getpid(), 9)\n"
+    run = ("run", "-o", folder, "--", main_python(), "-c", code)
+    result = gsprof(*run, env=runtime, status=128 + signal.SIGKILL)
+    assert "ended with status 137" in result.err
+    meta = json.loads((folder / "meta.json").read_text())
+    assert meta["state"] == "complete" and meta["signal"] == signal.SIGKILL
+    assert meta["samples"] > 0 and files(folder) >= WHOLE
+
+
+def test_gsprof_that_is_killed(
+    runtime: Dict[str, str], tmp_path: Path, running: StartRunning
+) -> None:
+    """The program goes on; what is on disk and in the rings makes a report."""
+    folder = tmp_path / "half"
+    said, more = tmp_path / "said", tmp_path / "more"
+    os.mkfifo(said)
+    os.mkfifo(more)
+    code = (
+        f"{SHORT}import gsprof, os\nwith gsprof.span('seen'): pass\n"
+        f"open({str(said)!r}, 'w').write(str(os.getpid()))\n"
+        f"open({str(more)!r}, 'w').write('still here')\n"
+        "while True: sum(range(999))\n"
+    )
+    one = running("run", "-o", folder, "--", main_python(), "-c", code, env=runtime)
+    pid = int(said.read_text())
+    manifest = folder / "manifest.json"
+    while not manifest.exists() or '"span"' not in manifest.read_text():
+        assert one.process.poll() is None
+    one.signal(signal.SIGKILL)
+    one.process.wait()
+    assert more.read_text() == "still here"
+    assert json.loads((folder / "meta.json").read_text())["state"] == "running"
+    assert ask(folder, "SELECT name FROM python.span", runtime) == [["seen"]]
+    page = tmp_path / "late.html"
+    gsprof("report", folder, "-o", page, env=runtime)
+    assert "late.html" not in files(folder) and page.stat().st_size > 1000
+    os.kill(pid, signal.SIGKILL)
+    # Its name is free for --force, and for nobody else.
+    quick = ("-q", "-o", folder, "--no-metrics", "--", "true")
+    gsprof("run", *quick, env=runtime, status=EXIT_NOWRITE)
+    gsprof("run", "--force", *quick, env=runtime)
+    assert json.loads((folder / "meta.json").read_text())["state"] == "complete"
+
+
+OWN = """
+import atexit, sys, threading
+atexit.register(lambda: print("atexit", flush=True))
+worker = threading.Thread(target=lambda: print("thread", sys.stdin.readline().strip(), flush=True))
+worker.start()
+worker.join()
+print(__import__("sitecustomize").MINE)
+raise RuntimeError("the program's own")
+"""
+
+
+def test_what_is_the_programs_own(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """sitecustomize, atexit, threads, stdin, an exception: as without gsprof."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "sitecustomize.py").write_text("MINE = 'site'\nprint('customized', flush=True)\n")
+    env = {**runtime, "PYTHONPATH": str(mine)}
+    run = ("run", "-o", tmp_path / "own", "--", main_python(), "-c", OWN)
+    result = gsprof(*run, env=env, stdin=b"words\n", status=1)
+    assert result.out.split("\n") == ["customized", "thread words", "site", "atexit", ""]
+    assert "RuntimeError: the program's own" in result.err
+
+
+def test_no_room(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """A folder that cannot be written keeps nobody from running the program."""
+    (tmp_path / "file").write_text("")
+    program = (main_python(), "-c", "print('ran'); raise SystemExit(3)")
+    nowhere = gsprof("run", "-o", tmp_path / "file" / "x", "--", *program, env=runtime, status=3)
+    assert nowhere.out == "ran\n" and "the run is not kept" in nowhere.err
+    assert "gsprof report" in nowhere.err
+    # A disk that has room for little more than the folder.
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = f'mount -t tmpfs -o size=16k none {small} && exec "$0" "$@"'
+    before = ("unshare", "--mount", "--map-root-user", "sh", "-c", mount)
+    if subprocess.run([*before, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("no mounts of one's own here")
+    full = gsprof("run", "-o", small / "x", "--", *program, env=runtime, before=before, status=3)
+    assert full.out == "ran\n" and "the run is not complete" in full.err, str(full)
+
+
+TALKER = """
+import os, signal, time
+signal.signal(signal.SIGINT, lambda *_: os.write(1, b"caught\\n"))
+print("got " + input("name? "), flush=True)
+end = time.monotonic()
+while True:
+    sum(range(1000))
+    if time.monotonic() > end:
+        end += 0.1
+        os.write(1, b"a line\\n")
+"""
+
+# What draws the status line: saved cursor to restored cursor, and making room for it.
+DRAWN = re.compile(r"\x1b7.*?\x1b8|\x1bD|\x1b\[A", re.S)
+
+
+class Shell:
+    """A shell at a terminal of its own."""
+
+    def __init__(self, cwd: Path, env: Dict[str, str]) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            whole = {**os.environ, **env, "TERM": "xterm", "PS1": "$ ", "HISTFILE": ""}
+            os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], whole)
+        size = struct.pack("HHHH", 24, 80, 0, 0)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, size)
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def wait(self, pattern: str) -> str:
+        """What was shown up to where it fits."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            found = re.search(pattern, self.seen, re.S)
+            if found:
+                text, self.seen = self.seen[: found.end()], self.seen[found.end() :]
+                return text
+            left = deadline - time.monotonic()
+            assert left > 0 and select.select([self.fd], [], [], left)[0], self.seen[-2000:]
+            self.seen += os.read(self.fd, 65536).decode("utf-8", "replace")
+
+    def end(self) -> None:
+        os.close(self.fd)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+@pytest.fixture
+def shell(runtime: Dict[str, str], tmp_path: Path) -> Iterator[Shell]:
+    one = Shell(tmp_path, runtime)
+    yield one
+    one.end()
+
+
+def test_at_a_terminal(runtime: Dict[str, str], tmp_path: Path, shell: Shell) -> None:
+    """The program reads from it, Ctrl-Z and fg work, Ctrl-C is the program's, twice ends it, and
+    the status line leaves its output alone."""
+    (tmp_path / "talker.py").write_text(TALKER)
+    shell.wait(r"\$ ")
+    shell.type(f"{GSPROF} run --name tty -- {main_python()} talker.py\n")
+    shell.wait(r"name\? ")
+    shell.type("Ada\n")
+    shell.wait("got Ada")
+    text = shell.wait(r"gsprof 00:\d\d  CPU \d+ %  RSS [^ ]+ MB  \d+ samples")
+    text += shell.wait("a line\r\n")
+    assert set(DRAWN.sub("", text).split()) == {"a", "line"}, text
+    shell.type("\x1a")
+    shell.wait(r"\x1b\[r.*Stopped")
+    shell.type("echo $((6 * 7))\n")
+    shell.wait("42")
+    shell.type("fg\n")
+    shell.wait(r"a line\r\n[^\x07]*gsprof 00:\d\d")
+    shell.type("\x03")
+    text = shell.wait("caught")
+    # The second one within a moment; a busy machine may take longer between two.
+    while "ended with status" not in text:
+        shell.type("\x03")
+        text = shell.wait("caught|ended with status 137")
+    assert "\x1b[r" in text
+    shell.wait("report.html")
+    shell.type("echo status $?\n")
+    shell.wait("status 137")
+    meta = json.loads((tmp_path / "gsprof-runs" / "tty" / "meta.json").read_text())
+    assert meta["state"] == "complete" and meta["signal"] == signal.SIGKILL
+    assert ask(tmp_path / "gsprof-runs" / "tty", "SELECT count(*) FROM gsprof.run", runtime) == [
+        [1]
+    ]
