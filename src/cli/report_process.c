@@ -333,6 +333,14 @@ static int put_json(const struct report *report, struct gsp_err *err)
     return gsp_cli_put_text(NULL, false, &out, err);
 }
 
+static void put_command(const struct gsp_endpoint *endpoint, struct gsp_buf *out)
+{
+    if (endpoint->is_live)
+        gsp_proc_cmdline(endpoint->pid, out);
+    else
+        gsp_buf_puts(out, endpoint->place.cmdline);
+}
+
 int gsp_report_process(const struct gsp_parsed *parsed, const char *word, bool json)
 {
     const struct gsp_store_options options = {0};
@@ -341,10 +349,7 @@ int gsp_report_process(const struct gsp_parsed *parsed, const char *word, bool j
     int status = gsp_asker_open(&report.asker, word, &options, NULL);
     if (status == 0) {
         const struct gsp_endpoint *endpoint = &report.asker.endpoint;
-        if (endpoint->is_live)
-            gsp_proc_cmdline(endpoint->pid, &report.command);
-        else
-            gsp_buf_puts(&report.command, endpoint->place.cmdline);
+        put_command(endpoint, &report.command);
         report.about_ns = endpoint->is_live ? gsp_realtime_ns() : endpoint->place.last_write_ns;
         int rc = ask_all(&report, &err);
         if (rc == GSP_OK)
@@ -365,12 +370,13 @@ int gsp_report_process_digest(const struct gsp_parsed *parsed, const char *word,
     const struct gsp_store_options options = {0};
     struct gsp_asker asker = {.parsed = parsed};
     struct gsp_err err = {0};
-    char name[64];
+    gsp_auto_buf command = {0};
     *out = NULL;
     int status = gsp_asker_open(&asker, word, &options, NULL);
     if (status == 0) {
-        snprintf(name, sizeof(name), "process %d", (int)asker.endpoint.pid);
-        const int rc = gsp_digest_open_store(asker.store, NULL, name, NULL, out, &err);
+        put_command(&asker.endpoint, &command);
+        const struct gsp_digest_opts opts = {.command = gsp_buf_cstr(&command)};
+        const int rc = gsp_digest_open_store(asker.store, NULL, word, &opts, out, &err);
         if (rc < 0)
             status =
                 gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = asker.endpoint.pid}, &err);

@@ -228,10 +228,11 @@ struct gsp_digest {
 };
 
 struct gsp_digest_opts {
-    const char *from;   /* format of a profile, by name; NULL: find out */
-    bool lines;         /* lines of a function are functions of their own */
-    bool values;        /* durations of each module's calls, for comparisons */
-    const char *engine; /* the SQL engine's file; NULL: looked for */
+    const char *from;    /* format of a profile, by name; NULL: find out */
+    bool lines;          /* lines of a function are functions of their own */
+    bool values;         /* durations of each module's calls, for comparisons */
+    const char *engine;  /* the SQL engine's file; NULL: looked for */
+    const char *command; /* command line, where the tables do not have it; NULL: not known */
 };
 
 /* What a path is, by a look at it: a folder is a run. */

@@ -87,8 +87,10 @@ static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profil
     if (process && process->version != GSP_NONE)
         gsp_digest__fact(digest, gsp_sv_of("Python"),
                          gsp_profile_string_at(profile, process->version));
-    gsp_buf_printf(&text, "%zu in %zu processes", gsp_profile_thread_count(profile),
-                   gsp_profile_process_count(profile));
+    const size_t threads = gsp_profile_thread_count(profile);
+    const size_t processes = gsp_profile_process_count(profile);
+    gsp_buf_printf(&text, "%zu thread%s in %zu process%s", threads, threads == 1 ? "" : "s",
+                   processes, processes == 1 ? "" : "es");
     gsp_digest__fact(digest, gsp_sv_of("Threads"), gsp_digest__keep_buf(digest, &text));
 }
 
@@ -219,6 +221,8 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
     int rc = gsp_digest__about(digest, store, err);
     if (rc < 0)
         return rc;
+    if (digest->command.len == 0 && opts && opts->command)
+        digest->command = gsp_digest__keep(digest, gsp_sv_of(opts->command));
     /* Time 0 is the first of all before anything is placed in time. */
     const int64_t start_ns = profile ? gsp_profile_meta_get(profile)->start_ns : 0;
     if (start_ns > 0 && (digest->start_ns == 0 || start_ns < digest->start_ns)) {

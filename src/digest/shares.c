@@ -11,11 +11,14 @@
 /* A GPU with less to do than this is idle. */
 #define IDLE_PERCENT 5.0
 
+/* What a frame, or one around it, is there for; what is imported does not load data. */
+enum work { WORK_OTHER, WORK_LOADING, WORK_IMPORT };
+
 struct counter {
     const struct gsp_digest *digest;
     const struct gsp_digest_stacks *stacks;
     struct gsp_shares *shares;
-    bool *is_loading; /* of each node: it, or one around it, loads data */
+    enum work *work;  /* of each node */
     double *idle_own; /* of each frame: while the GPU idled */
     size_t gpu_at;    /* the look at the GPU that a sample's time lies before */
 };
@@ -25,13 +28,20 @@ static bool is_main(const struct gsp_digest_thread *thread)
     return thread->pid != GSP_NULL_I64 && thread->pid == thread->tid;
 }
 
-static bool file_loads(struct gsp_sv file)
+static bool loads_data(const struct gsp_digest_frame *frame)
 {
     static const char FOLDER[] = "torch/utils/data/";
-    return file.len && memmem(file.p, file.len, FOLDER, sizeof(FOLDER) - 1) != NULL;
+    return frame->file.len &&
+           memmem(frame->file.p, frame->file.len, FOLDER, sizeof(FOLDER) - 1) != NULL;
 }
 
-/* Nobody's first line: the busiest GPU at each look of the first one. */
+static bool imports(const struct gsp_digest_frame *frame)
+{
+    return gsp_sv_eq(frame->func, gsp_sv_of("(import)")) ||
+           gsp_sv_starts(frame->file, "<frozen importlib");
+}
+
+/* All GPUs are looked at together: the use of the busiest at a look. */
 static double busiest(const struct gsp_digest_chart *gpu, size_t i)
 {
     double most = (double)NAN;
@@ -85,7 +95,7 @@ static void count_sample(struct counter *c, const struct gsp_digest_sample *samp
         const uint32_t frame = c->stacks->nodes[sample->node].frame;
         if (gpu_idle)
             c->idle_own[frame] += sample->weight;
-        if (c->is_loading[sample->node])
+        if (c->work[sample->node] == WORK_LOADING)
             shares->loading += sample->weight;
     }
     if (shares->knows_waiting && !sample->on_cpu)
@@ -132,12 +142,16 @@ static void infer_waiting(struct counter *c)
     shares->total = c->digest->duration_s;
 }
 
-static void mark_loading(struct counter *c)
+static void mark_work(struct counter *c)
 {
     for (size_t i = 0; i < c->stacks->node_count; i++) {
         const struct gsp_digest_node *node = &c->stacks->nodes[i];
-        c->is_loading[i] = (node->parent >= 0 && c->is_loading[node->parent]) ||
-                           file_loads(c->stacks->frames[node->frame].file);
+        const struct gsp_digest_frame *frame = &c->stacks->frames[node->frame];
+        c->work[i] = node->parent >= 0 ? c->work[node->parent] : WORK_OTHER;
+        if (c->work[i] == WORK_OTHER)
+            c->work[i] = imports(frame)      ? WORK_IMPORT
+                         : loads_data(frame) ? WORK_LOADING
+                                             : WORK_OTHER;
     }
 }
 
@@ -151,15 +165,15 @@ int gsp_digest__shares(const struct gsp_digest *digest, struct gsp_shares *out, 
         out->has_main = is_main(&stacks->threads[stacks->samples[i].thread]);
     for (size_t i = 0; i < stacks->frame_count && !out->has_native; i++)
         out->has_native = stacks->frames[i].kind == GSP_FRAME_NATIVE;
-    c.is_loading = calloc(stacks->node_count + 1, sizeof(*c.is_loading));
+    c.work = calloc(stacks->node_count + 1, sizeof(*c.work));
     c.idle_own = calloc(stacks->frame_count + 1, sizeof(*c.idle_own));
-    const bool ok = c.is_loading && c.idle_own;
+    const bool ok = c.work && c.idle_own;
     if (ok) {
-        mark_loading(&c);
+        mark_work(&c);
         count_all(&c);
         infer_waiting(&c);
     }
-    free(c.is_loading);
+    free(c.work);
     free(c.idle_own);
     return ok ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a verdict");
 }

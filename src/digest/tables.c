@@ -17,7 +17,7 @@ static const char ABOUT_SQL[] =
     "min(ts_from), max(ts_to), "
     "(SELECT min(ts) FROM (SELECT min(ts_ns) AS ts FROM process.metrics "
     "UNION ALL SELECT min(ts_ns) FROM python.stack_sample "
-    "UNION ALL SELECT min(ts_ns - (coalesce(duration, 0) * 1e9)::BIGINT) FROM python.torch_step "
+    "UNION ALL SELECT min(ts_ns - coalesce(TRY_CAST(duration * 1e9 AS BIGINT), 0)) FROM python.torch_step "
     "UNION ALL SELECT min(ts_ns) FROM python.torch_trace "
     "UNION ALL SELECT min(start_ns) FROM python.span "
     "UNION ALL SELECT min(ts_ns) FROM system.cpu "

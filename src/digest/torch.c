@@ -17,21 +17,22 @@ static int take_step(void *ctx, const struct gsp_sql_row *row, struct gsp_err *e
     if (!more)
         return no_memory(err);
     digest->steps = more;
-    more[digest->step_count++] =
-        (struct gsp_digest_step){.step = gsp_sql_i64(row, 0),
-                                 .rank = gsp_sql_i64(row, 1),
-                                 .pid = gsp_sql_i64(row, 2),
-                                 .t = gsp_digest__seconds(digest, gsp_sql_i64(row, 3)),
-                                 .duration_s = gsp_sql_f64(row, 4)};
+    more[digest->step_count++] = (struct gsp_digest_step){
+        .step = gsp_sql_i64(row, 0),
+        .rank = gsp_sql_i64(row, 1),
+        .pid = gsp_sql_i64(row, 2),
+        /* A row is written when the step ends. */
+        .t = gsp_digest__seconds(digest, gsp_sql_i64(row, 3)) - gsp_sql_f64(row, 4),
+        .duration_s = gsp_sql_f64(row, 4)};
     return GSP_OK;
 }
 
 int gsp_digest__steps(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
     return gsp_sql_each(store,
-                        "SELECT step, rank, pid, start_ns, duration FROM gsprof.steps() "
-                        "WHERE duration IS NOT NULL AND isfinite(duration) AND start_ns IS NOT "
-                        "NULL ORDER BY start_ns, rank, pid",
+                        "SELECT step, rank, pid, ts_ns, duration FROM python.torch_step "
+                        "WHERE duration IS NOT NULL AND isfinite(duration) AND ts_ns IS NOT NULL "
+                        "ORDER BY ts_ns - duration * 1e9, rank, pid",
                         take_step, digest, err);
 }
 
@@ -55,14 +56,13 @@ static int take_module(void *ctx, const struct gsp_sql_row *row, struct gsp_err 
     if (!more)
         return no_memory(err);
     digest->modules = more;
-    const double share = gsp_sql_f64(row, 5);
     more[digest->module_count++] =
         (struct gsp_digest_module){.module = gsp_digest__keep(digest, gsp_sql_text(row, 0)),
                                    .class_name = gsp_digest__keep(digest, gsp_sql_text(row, 1)),
                                    .stage = gsp_digest__keep(digest, gsp_sql_text(row, 2)),
                                    .calls = (uint64_t)gsp_sql_i64(row, 3),
                                    .total_s = gsp_sql_f64(row, 4),
-                                   .share = share,
+                                   .share = gsp_sql_f64(row, 5),
                                    .mean_s = gsp_sql_f64(row, 6),
                                    .p50_s = gsp_sql_f64(row, 7),
                                    .p90_s = gsp_sql_f64(row, 8),

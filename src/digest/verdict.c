@@ -176,15 +176,18 @@ static void tell_ranks(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* A module that has others in it takes what they take: the heaviest that has none is told. */
+/* A module that has others in it takes what they take: the heaviest that has none is told.  A whole
+ * model goes by the name of its class, and what is in it by names of their own. */
 static bool has_parts(const struct gsp_digest *digest, const struct gsp_digest_module *module)
 {
     const size_t len = module->module.len;
-    if (len == 0)
-        return digest->module_count > 1;
+    const bool is_whole = len == 0 || gsp_sv_eq(module->module, module->class_name);
     for (size_t i = 0; i < digest->module_count; i++) {
-        const struct gsp_sv other = digest->modules[i].module;
-        if (other.len > len && other.p[len] == '.' && memcmp(other.p, module->module.p, len) == 0)
+        const struct gsp_digest_module *other = &digest->modules[i];
+        if (is_whole && !gsp_sv_eq(other->module, other->class_name))
+            return true;
+        if (len > 0 && other->module.len > len && other->module.p[len] == '.' &&
+            memcmp(other->module.p, module->module.p, len) == 0)
             return true;
     }
     return false;
