@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -310,6 +311,12 @@ static void hint_folder(const struct scene *scene, const char *path, struct gsp_
         gsp_hint_add(out, "who may write there", "ls -ld %.200s", text);
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static void hint_file(const struct scene *scene, struct gsp_hint *out)
 {
     const char *path = scene->context->path;
@@ -323,6 +330,14 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
         add_again(scene, out, "--force", "replaces it");
     } else if (scene->err->code == GSP_E_NOWRITE) {
         hint_folder(scene, path, out);
+    } else if (scene->err->code == GSP_E_EMPTY) {
+        gsp_auto_buf word = {0};
+        gsp_hint_word(&word, gsp_sv_of(path));
+        const char *text = gsp_buf_cstr(&word);
+        if (text && is_folder(path))
+            gsp_hint_add(out, "what there is", "gsprof tables %.200s", text);
+    } else if (scene->err->code == GSP_E_NOFILE && is_folder(path)) {
+        gsp_hint_add(out, "makes one", "gsprof run -- python3 train.py");
     } else if (scene->err->code == GSP_E_NOFILE) {
         set_what(out, "there is no file %s", path);
         gsp_hint_add(out, "what is there", "ls -t -- *.gsp *.json *.svg");
@@ -397,7 +412,7 @@ static const struct {
     {GSP_E_PERM, hint_perm},       {GSP_E_NOPROC, hint_noproc},     {GSP_E_NOTPY, hint_notpy},
     {GSP_E_VERSION, hint_version}, {GSP_E_STARTING, hint_starting}, {GSP_E_EXISTS, hint_file},
     {GSP_E_NOWRITE, hint_file},    {GSP_E_NOFILE, hint_file},       {GSP_E_FORMAT, hint_file},
-    {GSP_E_NOTSUP, hint_file},     {GSP_E_NOEXEC, hint_noexec},
+    {GSP_E_NOTSUP, hint_file},     {GSP_E_NOEXEC, hint_noexec},     {GSP_E_EMPTY, hint_file},
 };
 
 /* Whether a command that goes into a process failed at that; who it may look into is the same for

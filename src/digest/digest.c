@@ -131,7 +131,8 @@ void gsp_digest__point(struct gsp_digest *digest, struct gsp_digest_series *seri
 
 void gsp_digest__series_stats(struct gsp_digest_series *series)
 {
-    struct gsp_digest_stats stats = {.mean = NAN, .std = NAN, .min = NAN, .max = NAN};
+    struct gsp_digest_stats stats = {
+        .mean = (double)NAN, .std = (double)NAN, .min = (double)NAN, .max = (double)NAN};
     double mean = 0;
     double square = 0;
     for (size_t i = 0; i < series->count; i++) {

@@ -37,9 +37,10 @@ static int new_digest(enum gsp_digest_kind kind, const char *name, struct gsp_di
     digest->path = gsp_digest__keep(digest, gsp_sv_of(name ? name : ""));
     digest->name = gsp_digest__keep(digest, gsp_sv_basename(text));
     digest->title = digest->name;
-    digest->duration_s = NAN;
-    digest->period_s = NAN;
-    digest->memory = (struct gsp_digest_memory){.peak_rss_bytes = NAN, .growth_bytes_per_s = NAN};
+    digest->duration_s = (double)NAN;
+    digest->period_s = (double)NAN;
+    digest->memory = (struct gsp_digest_memory){.peak_rss_bytes = (double)NAN,
+                                                .growth_bytes_per_s = (double)NAN};
     return GSP_OK;
 }
 
@@ -94,8 +95,8 @@ static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profil
     gsp_digest__fact(digest, gsp_sv_of("Threads"), gsp_digest__keep_buf(digest, &text));
 }
 
-/* Takes the profile in, as the stacks of the digest. */
-static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile,
+/* Takes the profile in, as the stacks of the digest; losses: and what its recorder lost. */
+static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, bool losses,
                         const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
     const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
@@ -112,7 +113,8 @@ static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile,
     int rc = gsp_digest__stacks(digest, opts, err);
     if (rc < 0)
         return rc;
-    add_losses(digest, meta);
+    if (losses)
+        add_losses(digest, meta);
     const size_t count = digest->stacks.has_times ? digest->stacks.sample_count : 0;
     const double last_s = count ? digest->stacks.samples[count - 1].t : (double)NAN;
     if (isnan(digest->duration_s))
@@ -149,36 +151,44 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
         gsp_profile_free(profile);
         return rc;
     }
-    rc = take_profile(digest, profile, opts, err);
+    rc = take_profile(digest, profile, true, opts, err);
     if (rc == GSP_OK)
         add_facts(digest);
     return finish(digest, rc, out, err);
 }
 
-/* The samples of a run: its stream, which a killed recorder leaves too; else the tables. */
-static int run_profile(const char *folder, struct gsp_store *store, struct gsp_profile **out,
-                       struct gsp_err *err)
+/* The samples that tables have; *out is NULL when there are none. */
+static int tables_profile(struct gsp_store *store, struct gsp_profile **out, struct gsp_err *err)
 {
     static const struct gsp_profile_from FROM = {0};
-    char path[GSP_RUN_PATH_MAX];
-    *out = NULL;
-    int rc = folder ? gsp_run_file(path, folder, GSP_RUN_PROFILE, err) : GSP_OK;
-    if (rc < 0)
-        return rc;
-    if (folder && access(path, F_OK) == 0 && gsp_format_load(path, NULL, true, out, NULL) == GSP_OK)
-        return GSP_OK;
-    rc = gsp_profile_new(true, out, err);
+    int rc = gsp_profile_new(true, out, err);
     if (rc == GSP_OK)
         rc = gsp_store_read_profile(store, &FROM, *out, err);
     if (rc == GSP_OK && gsp_profile_sample_count(*out) > 0)
         return GSP_OK;
     gsp_profile_free(*out);
     *out = NULL;
-    if (rc < 0 || !folder)
-        return rc;
-    rc = gsp_run_file(path, folder, GSP_RUN_JSON, err);
-    return rc == GSP_OK && access(path, F_OK) == 0 ? gsp_format_load(path, NULL, true, out, err)
-                                                   : rc;
+    return rc;
+}
+
+/* The samples of a run: its stream, which a killed recorder leaves too; else the tables, else what
+ * was written for others.  A file that cannot be read is told by *bad, and is no failure. */
+static int run_profile(const char *folder, struct gsp_store *store, struct gsp_profile **out,
+                       struct gsp_err *bad, struct gsp_err *err)
+{
+    static const char *const NAMES[] = {GSP_RUN_PROFILE, NULL, GSP_RUN_JSON};
+    *out = NULL;
+    for (size_t i = 0; i < GSP_COUNT(NAMES) && !*out; i++) {
+        char path[GSP_RUN_PATH_MAX];
+        const int rc =
+            NAMES[i] ? gsp_run_file(path, folder, NAMES[i], err) : tables_profile(store, out, err);
+        if (rc < 0)
+            return rc;
+        if (NAMES[i] && access(path, F_OK) == 0 &&
+            gsp_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
+            return no_memory(err);
+    }
+    return GSP_OK;
 }
 
 static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
@@ -230,12 +240,13 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
         digest->start_ns = start_ns;
     }
     rc = fill_tables(digest, store, opts, err);
-    const size_t losses = digest->loss_count;
+    const bool has_losses = digest->loss_count > 0;
+    for (size_t i = 0; gsp_store_warning(store, i); i++)
+        gsp_digest__loss(digest, gsp_sv_of("files"),
+                         gsp_digest__keep(digest, gsp_sv_of(gsp_store_warning(store, i))), 1);
+    /* A run has its profile's losses as rows, if it has any. */
     if (rc == GSP_OK && profile)
-        rc = take_profile(digest, profile, opts, err);
-    /* A run has its profile's losses as rows. */
-    if (losses > 0)
-        digest->loss_count = losses;
+        rc = take_profile(digest, profile, !has_losses, opts, err);
     if (rc < 0)
         return rc;
     if (digest->command.len)
@@ -250,7 +261,7 @@ int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile, 
 {
     struct gsp_digest *digest = NULL;
     *out = NULL;
-    int rc = profile ? GSP_OK : run_profile(NULL, store, &profile, err);
+    int rc = profile ? GSP_OK : tables_profile(store, &profile, err);
     if (rc == GSP_OK)
         rc = new_digest(GSP_DIGEST_RUN, name, &digest, err);
     if (rc < 0) {
@@ -273,6 +284,7 @@ static int open_run(const char *path, const struct gsp_digest_opts *opts, struct
                                               .timeout_ns = -1};
     struct gsp_store *store = NULL;
     struct gsp_profile *profile = NULL;
+    struct gsp_err bad = {0};
     if (!gsp_run_is(path))
         return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recording in %.180s", path);
     int rc = gsp_store_open(&options, &store, err);
@@ -281,15 +293,16 @@ static int open_run(const char *path, const struct gsp_digest_opts *opts, struct
     if (rc == GSP_OK)
         rc = gsp_store_lock(store, err);
     if (rc == GSP_OK)
-        rc = run_profile(path, store, &profile, err);
+        rc = run_profile(path, store, &profile, &bad, err);
     if (rc == GSP_OK)
         rc = gsp_digest_open_store(store, profile, path, opts, out, err);
-    for (size_t i = 0; rc == GSP_OK && gsp_store_warning(store, i); i++)
-        gsp_digest__loss(*out, gsp_sv_of("files"),
-                         gsp_digest__keep(*out, gsp_sv_of(gsp_store_warning(store, i))), 1);
+    if (rc == GSP_OK && bad.code < 0)
+        gsp_digest__loss(*out, gsp_sv_of("files"), gsp_digest__keep(*out, gsp_sv_of(bad.msg)), 1);
     gsp_store_close(store);
     if (rc == GSP_OK && is_empty(*out)) {
-        rc = gsp_err_set(err, GSP_E_EMPTY, 0, "nothing was recorded in %.180s", path);
+        rc = bad.code < 0
+                 ? gsp_err_set(err, bad.code, bad.sys, "%s", bad.msg)
+                 : gsp_err_set(err, GSP_E_EMPTY, 0, "nothing was recorded in %.180s", path);
         gsp_digest_free(*out);
         *out = NULL;
     }
@@ -306,7 +319,7 @@ static int open_session(const char *path, const struct gsp_digest_opts *opts,
     rc = gsp_digest__session(digest, path, err);
     digest->title = digest->name;
     if (rc == GSP_OK && digest->profile)
-        rc = take_profile(digest, digest->profile, opts, err);
+        rc = take_profile(digest, digest->profile, true, opts, err);
     if (rc == GSP_OK)
         rc = gsp_digest__rss(digest, err);
     if (rc == GSP_OK)

@@ -9,10 +9,13 @@
 #include "digest/cards.h"
 #include "digest/digest_internal.h"
 #include "digest/words.h"
+#include "model/tree.h"
 #include "model/words.h"
 
 /* Functions that the verdict names. */
 #define NAMES_MAX    3U
+/* Bytes of a reason that fits a line. */
+#define REASON_MAX   60U
 /* Less than this share is not worth a word. */
 #define SHARE_MIN    0.01
 /* A rank that is slower than the others by more than this is behind. */
@@ -234,22 +237,45 @@ static void tell_loading(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
+/* All losses of one kind together; why, where there is one short reason. */
+static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_buf *out)
+{
+    const struct gsp_digest_loss *loss = &digest->losses[first];
+    uint64_t count = 0;
+    bool is_alone = true;
+    for (size_t i = first; i < digest->loss_count; i++) {
+        if (!gsp_sv_eq(digest->losses[i].what, loss->what))
+            continue;
+        count = gsp_sum_u64(count, digest->losses[i].count);
+        is_alone = is_alone && i == first;
+    }
+    gsp_words_count(count, out);
+    gsp_buf_putc(out, ' ');
+    gsp_buf_putsv(out, loss->what);
+    if (is_alone && loss->why.len && loss->why.len <= REASON_MAX) {
+        gsp_buf_puts(out, " (");
+        gsp_buf_putsv(out, loss->why);
+        gsp_buf_putc(out, ')');
+    }
+}
+
 static void tell_losses(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
     gsp_auto_buf text = {0};
-    for (size_t i = 0; i < digest->loss_count && i < NAMES_MAX; i++) {
-        gsp_buf_puts(&text, i ? ", " : "Missing: ");
-        gsp_words_count(digest->losses[i].count, &text);
-        gsp_buf_putc(&text, ' ');
-        gsp_buf_putsv(&text, digest->losses[i].what);
-        gsp_buf_puts(&text, " (");
-        gsp_buf_putsv(&text, digest->losses[i].why);
-        gsp_buf_putc(&text, ')');
+    size_t kinds = 0;
+    for (size_t i = 0; i < digest->loss_count; i++) {
+        bool is_told = false;
+        for (size_t k = 0; k < i && !is_told; k++)
+            is_told = gsp_sv_eq(digest->losses[k].what, digest->losses[i].what);
+        if (is_told || ++kinds > NAMES_MAX)
+            continue;
+        gsp_buf_puts(&text, kinds > 1 ? ", " : "Missing: ");
+        put_loss(digest, i, &text);
     }
-    if (digest->loss_count > NAMES_MAX)
-        gsp_buf_printf(&text, " and %zu more", digest->loss_count - NAMES_MAX);
-    if (digest->loss_count == 0)
+    if (kinds > NAMES_MAX)
+        gsp_buf_printf(&text, " and %zu more", kinds - NAMES_MAX);
+    if (kinds == 0)
         gsp_buf_puts(&text, "Nothing was lost");
     add_line(judge, &text);
 }

@@ -252,17 +252,18 @@ TAP_TEST(names_are_safe_on_a_terminal_and_ten_lines_are_the_most)
     digest->path = gsp_sv_of("run");
     digest->losses = array(5, sizeof(*digest->losses));
     digest->loss_count = 5;
+    static const char *const kinds[] = {"rows", "files", "samples", "samples", "stacks"};
     for (size_t i = 0; i < 5; i++)
         digest->losses[i] =
-            (struct gsp_digest_loss){gsp_sv_of("rows"), gsp_sv_of("overwritten"), 1234567};
+            (struct gsp_digest_loss){gsp_sv_of(kinds[i]), gsp_sv_of("overwritten"), 1234567};
     const char *text = said(digest);
     size_t lines = 0;
     for (const char *at = text; *at; at++)
         lines += *at == '\n';
     tap_check(lines <= GSP_VERDICT_LINES_MAX);
     tap_check(!strchr(text, '\x1b'));
-    tap_check(says(text, "Missing: 1,234,567 rows (overwritten)"));
-    tap_check(says(text, " and 2 more"));
+    tap_check(says(text, "Missing: 1,234,567 rows (overwritten), "));
+    tap_check(says(text, "2,469,134 samples and 1 more\n"));
     tap_check(says(text, "Next: "));
 }
 
