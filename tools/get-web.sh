@@ -3,7 +3,7 @@
 #
 # get-web.sh OUT.html [DEPFILE] -- builds the report's page (web/) into one HTML file.
 # get-web.sh --modules [FOLDER] -- prints where the npm packages of a folder (web) are.
-# get-web.sh --check -- types and format of web/.
+# get-web.sh --check -- types and format of web/, and format of the browser's tests.
 #
 # Packages are those of the folder's package-lock.json, fetched by npm from whatever registry this
 # machine uses and compared with the checksums in it; none of their install scripts is run.  They
@@ -75,6 +75,7 @@ case ${1:-} in
     ;;
 --check)
     lay_out
+    cp "$root"/tests/web/*.mjs "$work/web/"
     cd "$work/web"
     node node_modules/typescript/bin/tsc --noEmit --pretty false
     node node_modules/prettier/bin/prettier.cjs --log-level warn --check .

@@ -240,6 +240,11 @@ def check_offsets() -> Result:
     return run(system_python(), "tools/gen_offsets.py", "--check")
 
 
+def check_web() -> Result:
+    """Types and format of the report's page."""
+    return run("tools/get-web.sh", "--check")
+
+
 CHECKS: Dict[str, Callable[[], Result]] = {
     "format": check_format,
     "layers": check_layers,
@@ -251,6 +256,7 @@ CHECKS: Dict[str, Callable[[], Result]] = {
     "black": check_black,
     "flake8": check_flake8,
     "mypy": check_mypy,
+    "web": check_web,
     "gcc": check_gcc,
     "clang": check_clang,
     "tidy": check_tidy,

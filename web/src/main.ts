@@ -1,20 +1,192 @@
 // SPDX-License-Identifier: Apache-2.0
+// The page: what the document has is shown, in the order in which it is read.
+import "uplot/dist/uPlot.min.css";
 import "./style.css";
+import { compareSection } from "./compare";
+import { button, el, foreign } from "./dom";
+import { endOfTime, readDocument } from "./document";
+import type { Report } from "./document";
+import { FlameSection } from "./flame";
+import { moment, seconds } from "./format";
+import { helpDialog } from "./help";
+import {
+    chartsSection,
+    lossesSection,
+    memorySection,
+    modulesSection,
+    summarySection,
+} from "./parts";
+import { TimeRange } from "./range";
+import { section } from "./section";
+import type { Section } from "./section";
+import { startTheme, themeButton, toggleTheme } from "./theme";
+import { Timeline } from "./timeline";
 
-const holder = document.getElementById("document");
-const app = document.getElementById("app");
-if (holder && app) {
-    const report = JSON.parse(holder.textContent ?? "{}") as {
-        title?: string;
-        verdict?: string[];
+const KINDS: Record<string, string> = {
+    run: "Run",
+    session: "Session",
+    profile: "Profile",
+    compare: "Comparison",
+};
+
+function started(report: Report): string {
+    const digits = report.start_ns ?? "";
+    if (!/^\d{7,}$/.test(digits)) return "";
+    const date = new Date(Number(digits.slice(0, -6)));
+    if (Number.isNaN(date.getTime())) return "";
+    return date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+}
+
+/** The chip in the header: which stretch is looked at, and the way back. */
+function rangeChip(range: TimeRange): HTMLElement {
+    const text = el("span", { role: "status" });
+    const chip = el("div", { class: "chip", id: "range", hidden: true }, text);
+    chip.append(button("Reset", () => range.reset(), { title: "Show all of the time (0)" }));
+    range.listen(() => {
+        chip.hidden = range.isWhole;
+        const step = range.length / 100;
+        text.textContent = `${moment(range.start, step)} \u2013 ${moment(range.end, step)}`;
+        text.title = `${seconds(range.length)} of ${seconds(range.max)}`;
+    });
+    return chip;
+}
+
+interface Built {
+    sections: Section[];
+    flame: FlameSection | null;
+}
+
+function build(report: Report, range: TimeRange): Built {
+    const sections: (Section | null)[] = [summarySection(report)];
+    if (report.compare) sections.push(compareSection(report.compare, report.verdict ?? [], range));
+    sections.push(chartsSection(report.charts ?? [], range));
+    if (report.steps?.t.length || report.spans?.t.length) {
+        sections.push(new Timeline(report.steps, report.spans, range).section());
+    }
+    const flame = report.stacks ? new FlameSection(report.stacks, range) : null;
+    if (flame) sections.push(flame.section);
+    sections.push(modulesSection(report.modules ?? []));
+    if (report.memory) sections.push(memorySection(report.memory, [], range));
+    sections.push(lossesSection(report));
+    const kept = sections.filter((one): one is Section => one !== null);
+    if (kept.length === 1 && !report.cards?.length && !report.verdict?.length) {
+        const text = "Nothing was measured, so there is nothing to show.";
+        kept.push(section("nothing", "Nothing here", [], el("p", { class: "none" }, text)));
+    }
+    return { sections: kept, flame };
+}
+
+function navigation(sections: Section[]): HTMLElement {
+    const list = el("ul");
+    const links = new Map<string, HTMLAnchorElement>();
+    sections.forEach((one, i) => {
+        const link = el("a", { href: `#${one.id}`, title: `${one.title} (${i + 1})` }, one.title);
+        links.set(one.id, link);
+        list.append(el("li", {}, link));
+    });
+    // The part that is at the top is the current one.
+    const seen = new Set<string>();
+    const observer = new IntersectionObserver(
+        (changes) => {
+            for (const { target, isIntersecting } of changes) {
+                if (isIntersecting) seen.add(target.id);
+                else seen.delete(target.id);
+            }
+            const current = sections.find((one) => seen.has(one.id))?.id;
+            for (const [id, link] of links) {
+                if (id === current) link.setAttribute("aria-current", "true");
+                else link.removeAttribute("aria-current");
+            }
+        },
+        { rootMargin: "-130px 0px -60% 0px" },
+    );
+    for (const one of sections) observer.observe(one.root);
+    return el("nav", { "aria-label": "Parts of the report" }, list);
+}
+
+function isTyping(target: EventTarget | null): boolean {
+    return target instanceof HTMLElement && /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName);
+}
+
+function listenToKeys(built: Built, range: TimeRange, help: HTMLDialogElement): void {
+    const acts: Record<string, () => void> = {
+        "?": () => help.showModal(),
+        t: toggleTheme,
+        "0": () => range.reset(),
+        "+": () => range.zoom(0.5),
+        "=": () => range.zoom(0.5),
+        "-": () => range.zoom(2),
+        ",": () => range.pan(-0.25),
+        ".": () => range.pan(0.25),
+        "/": () => built.flame?.search.focus(),
     };
-    document.title = `${report.title ?? "report"} - gsprof`;
-    const heading = document.createElement("h1");
-    heading.textContent = report.title ?? "report";
-    app.append(heading);
-    for (const line of report.verdict ?? []) {
-        const paragraph = document.createElement("p");
-        paragraph.textContent = line;
-        app.append(paragraph);
+    document.addEventListener("keydown", (event) => {
+        if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+        if (help.open) return;
+        const part = built.sections[Number(event.key) - 1];
+        const act = acts[event.key];
+        if (act) act();
+        else if (part) {
+            part.root.scrollIntoView({ block: "start" });
+            part.root.querySelector("h2")?.focus({ preventScroll: true });
+        } else return;
+        event.preventDefault();
+    });
+}
+
+function start(app: HTMLElement): void {
+    startTheme();
+    const report = readDocument();
+    const title = report.title || "report";
+    document.title = `${title} \u2013 gsprof`;
+    const range = new TimeRange(endOfTime(report));
+    const built = build(report, range);
+    const help = helpDialog(built.sections);
+    const sub = [KINDS[report.kind ?? ""] ?? "Report", started(report), seconds(report.duration_s)];
+    const header = el(
+        "header",
+        {},
+        el(
+            "div",
+            { class: "bar-top" },
+            el(
+                "div",
+                { class: "titles" },
+                el("h1", {}, foreign(title)),
+                el("p", {}, sub.filter((text) => text && text !== "\u2013").join(" \u00b7 ")),
+            ),
+            rangeChip(range),
+            themeButton(),
+            button("Help", () => help.showModal(), {
+                class: "quiet",
+                title: "Keys and how to read the views (?)",
+            }),
+        ),
+        navigation(built.sections),
+    );
+    const main = el("main", { id: "main" }, ...built.sections.map((one) => one.root));
+    const footer = el("footer", {}, `gsprof ${report.gsprof ?? ""}`.trim());
+    app.append(
+        el("a", { class: "skip", href: "#main" }, "Skip to the report"),
+        header,
+        main,
+        footer,
+        help,
+    );
+    listenToKeys(built, range, help);
+    // Told to tests: everything stands.
+    document.documentElement.dataset.ready = "true";
+}
+
+const app = document.getElementById("app");
+if (app) {
+    try {
+        start(app);
+    } catch (error) {
+        const text = error instanceof Error ? error.message : String(error);
+        app.append(
+            el("p", { role: "alert", class: "none" }, `This report cannot be shown: ${text}`),
+        );
+        throw error;
     }
 }

@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Report documents (docs/formats/report.md) made up for the tests of the page: an ordinary one, a
+large one, one with hostile names, a comparison, and ones with little or nothing in them."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any, Dict, List, Tuple
+
+Json = Dict[str, Any]
+
+# What a program may call its functions.
+HOSTILE = [
+    "</script><script>document.title='owned'</script>",
+    "<img src=x onerror=document.title='owned'>",
+    "\"quotes\" & 'more' <!-- --> ]]>",
+    "\u202eright to left \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
+    "emoji \U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f525" * 4,
+    "=cmd|' /C calc'!A0",
+    "long" * 200,
+    "${x}$&$1 @GSPROF_DOCUMENT@",
+    "",
+]
+
+
+class Tree:
+    """Frames and nodes, made as stacks come."""
+
+    def __init__(self) -> None:
+        self.frames: List[Json] = []
+        self.parent: List[int] = []
+        self.frame: List[int] = []
+        self._frames: Dict[Tuple[str, str], int] = {}
+        self._nodes: Dict[Tuple[int, int], int] = {}
+
+    def node(self, stack: List[Tuple[str, str]]) -> int:
+        at = -1
+        for func, file in stack:
+            frame = self._frames.get((func, file))
+            if frame is None:
+                frame = self._frames[func, file] = len(self.frames)
+                line = 1 + sum(map(ord, func)) % 400
+                kind = "Python" if file.endswith(".py") else "native"
+                self.frames.append({"func": func, "file": file, "line": line, "type": kind})
+            key = (at, frame)
+            if key not in self._nodes:
+                self._nodes[key] = len(self.parent)
+                self.parent.append(at)
+                self.frame.append(frame)
+            at = self._nodes[key]
+        return at
+
+    def nodes(self) -> Json:
+        return {"parent": self.parent, "frame": self.frame}
+
+
+MAIN = [("<module>", "train.py"), ("main", "train.py"), ("train", "train.py")]
+FORWARD = MAIN + [("forward", "model.py"), ("__call__", "torch/nn/modules/module.py")]
+# A stack and how often it is seen in a step.
+WORK: List[Tuple[List[Tuple[str, str]], int]] = [
+    (MAIN + [("next_batch", "data.py"), ("decode", "data.py"), ("imread", "codec.so")], 14),
+    (MAIN + [("next_batch", "data.py"), ("augment", "data.py")], 6),
+    (FORWARD + [("attention", "model.py"), ("softmax", "libtorch.so")], 18),
+    (FORWARD + [("attention", "model.py"), ("matmul", "libtorch.so")], 14),
+    (FORWARD + [("mlp", "model.py"), ("linear", "torch/nn/functional.py")], 12),
+    (MAIN + [("backward", "torch/_tensor.py"), ("run_backward", "libtorch.so")], 26),
+    (MAIN + [("step", "torch/optim/adamw.py"), ("_foreach_add", "libtorch.so")], 10),
+]
+
+
+def stacks(rng: random.Random, seconds: float, rate: float = 100.0) -> Json:
+    tree = Tree()
+    samples: Json = {"t": [], "thread": [], "node": [], "weight": [], "on_cpu": []}
+    cycle = [stack for stack, times in WORK for _ in range(times)]
+    idle = [("_bootstrap", "threading.py"), ("run", "loader.py"), ("wait", "threading.py")]
+    for i in range(int(seconds * rate)):
+        t = i / rate
+        for thread, stack in ((0, cycle[i % len(cycle)]), (1, idle)):
+            samples["t"].append(t + thread * 1e-4)
+            samples["thread"].append(thread)
+            samples["node"].append(tree.node(stack))
+            samples["weight"].append(1 / rate)
+            samples["on_cpu"].append(1 if thread == 0 and rng.random() > 0.1 else 0)
+    threads = [
+        {"pid": 4242, "tid": 4242, "name": "MainThread"},
+        {"pid": 4242, "tid": 4251, "name": "loader-0"},
+    ]
+    return {
+        "unit": "s",
+        "threads": threads,
+        "frames": tree.frames,
+        "nodes": tree.nodes(),
+        "samples": samples,
+    }
+
+
+def wave(rng: random.Random, n: int, step: float, low: float, high: float) -> Json:
+    t = [i * step for i in range(n)]
+    v: List[Any] = [
+        low + (high - low) * (0.5 + 0.4 * math.sin(i / 9) + 0.1 * rng.uniform(-1, 1))
+        for i in range(n)
+    ]
+    for i in range(n // 2, n // 2 + n // 40):
+        v[i] = None
+    return {"t": t, "v": v}
+
+
+def charts(rng: random.Random, n: int, step: float) -> List[Json]:
+    def line(name: str, low: float, high: float) -> Json:
+        return {"name": name, **wave(rng, n, step, low, high)}
+
+    gib = 2.0**30
+    return [
+        {
+            "id": "cpu",
+            "title": "CPU",
+            "unit": "%",
+            "help": "100 % is one core kept busy.",
+            "series": [line("train.py (4242)", 40, 98), line("machine", 10, 40)],
+        },
+        {
+            "id": "memory",
+            "title": "Memory",
+            "unit": "bytes",
+            "series": [line("train.py (4242)", 1.5 * gib, 2.4 * gib)],
+        },
+        {
+            "id": "gpu",
+            "title": "GPU",
+            "unit": "%",
+            "series": [line("A100 0: utilisation", 5, 95), line("A100 0: memory", 55, 60)],
+        },
+    ]
+
+
+def modules(rng: random.Random) -> List[Json]:
+    rows = []
+    for i in range(12):
+        for stage, scale in (("forward", 1.0), ("backward", 1.8)):
+            for name, kind, base in (
+                (f"layers.{i}.attn", "Attention", 4e-3),
+                (f"layers.{i}.mlp", "MLP", 2e-3),
+            ):
+                mean = base * scale * rng.uniform(0.8, 1.4)
+                rows.append(
+                    {
+                        "module": name,
+                        "class": kind,
+                        "stage": stage,
+                        "calls": 240,
+                        "total_s": mean * 240,
+                        "share": mean * 240 / 30,
+                        "mean_s": mean,
+                        "p50_s": mean * 0.9,
+                        "p90_s": mean * 1.3,
+                        "p99_s": mean * 2.2,
+                        "max_s": mean * 6,
+                    }
+                )
+    return rows
+
+
+def steps_and_spans(rng: random.Random, seconds: float) -> Tuple[Json, Json]:
+    steps: Json = {"step": [], "t": [], "duration_s": [], "rank": None}
+    spans: Json = {
+        "names": ["load", "forward", "backward", "optimizer", "checkpoint"],
+        "threads": [{"pid": 4242, "tid": 4242, "name": "MainThread"}],
+        "name": [],
+        "t": [],
+        "duration_s": [],
+        "thread": [],
+        "depth": [],
+    }
+    t = 0.4
+    while t < seconds - 0.6:
+        length = 0.25 * rng.uniform(0.92, 1.08) * (2.2 if len(steps["t"]) % 23 == 22 else 1)
+        steps["step"].append(len(steps["t"]))
+        steps["t"].append(t)
+        steps["duration_s"].append(length)
+        at = t
+        for name, part in enumerate((0.2, 0.4, 0.28, 0.1)):
+            spans["name"].append(name)
+            spans["t"].append(at)
+            spans["duration_s"].append(length * part)
+            spans["thread"].append(0)
+            spans["depth"].append(0)
+            at += length * part
+        t += length
+    spans["name"].append(4)
+    spans["t"].append(seconds / 2)
+    spans["duration_s"].append(0)
+    spans["thread"].append(0)
+    spans["depth"].append(1)
+    return steps, spans
+
+
+def ordinary(seconds: float = 30.0) -> Json:
+    rng = random.Random(7)
+    steps, spans = steps_and_spans(rng, seconds)
+    site = [{"func": func, "file": file, "line": 3} for func, file in WORK[0][0]]
+    return {
+        "format": "gsprof-report",
+        "version": 1,
+        "kind": "run",
+        "title": "train.py",
+        "gsprof": "0.1.0",
+        "start_ns": "1762000000123456789",
+        "duration_s": seconds,
+        "facts": [
+            {"name": "Command", "value": "python3 train.py --epochs 3 --batch-size 64"},
+            {"name": "Python", "value": "3.11.2, /usr/bin/python3"},
+            {"name": "Machine", "value": "box, 8 cores, 32 GiB, A100"},
+            {"name": "Exit status", "value": "0"},
+        ],
+        "cards": [
+            {
+                "id": "wall",
+                "title": "Wall time",
+                "value": "30.0 s",
+                "detail": "118 steps",
+                "tone": "plain",
+            },
+            {
+                "id": "cpu",
+                "title": "CPU",
+                "value": "71 %",
+                "detail": "of one core",
+                "tone": "plain",
+            },
+            {
+                "id": "gpu_idle",
+                "title": "GPU idle",
+                "value": "38 %",
+                "detail": "Python was loading data",
+                "tone": "warn",
+            },
+            {
+                "id": "step",
+                "title": "Step time",
+                "value": "252 ms",
+                "detail": "p99 551 ms",
+                "tone": "bad",
+            },
+            {
+                "id": "rss",
+                "title": "Peak memory",
+                "value": "2.31 GiB",
+                "detail": "no growth",
+                "tone": "good",
+            },
+            {
+                "id": "samples",
+                "title": "Samples",
+                "value": "6,000",
+                "detail": "3 late",
+                "tone": "plain",
+            },
+        ],
+        "verdict": [
+            "44 % of the time is in forward, most of it in attention (32 %).",
+            "The GPU was idle for 38 % of the time; meanwhile Python was in data.py decode.",
+            "5 of 118 steps took more than twice the median: see checkpoint.",
+        ],
+        "charts": charts(rng, int(seconds * 5), 0.2),
+        "stacks": stacks(rng, seconds),
+        "modules": modules(rng),
+        "steps": steps,
+        "spans": spans,
+        "memory": {
+            "peak_rss_bytes": 2480343040,
+            "growth_bytes_per_s": 1234.5,
+            "sites": [
+                {"stack": site, "bytes": 300 << 20, "count": 1200},
+                {"stack": site[:4], "bytes": 40 << 20, "count": 12},
+                {"stack": site[:2], "bytes": 5 << 20, "count": 70000},
+            ],
+        },
+        "losses": [
+            {"what": "samples", "count": 3, "why": "late"},
+            {"what": "samples", "count": 1, "why": "torn"},
+        ],
+    }
+
+
+def contrast(name: str, unit: str, a: float, change: float, spread: float, verdict: str) -> Json:
+    return {
+        "name": name,
+        "unit": unit,
+        "better": "lower",
+        "a": a,
+        "b": a * (1 + change),
+        "change": change,
+        "low": change - spread,
+        "high": change + spread,
+        "p": 0.0002 if verdict in ("better", "worse") else 0.4,
+        "effect": change / spread,
+        "verdict": verdict,
+        "n_a": 200,
+        "n_b": 190,
+    }
+
+
+def comparison() -> Json:
+    rng = random.Random(11)
+    tree = Tree()
+    own: Dict[int, Tuple[float, float]] = {}
+    for i, (stack, times) in enumerate(WORK):
+        factor = (1.0, 1.6, 0.5, 1.02, 1.0, 1.15, 0.8)[i]
+        own[tree.node(stack)] = (times * 0.1, times * 0.1 * factor)
+    a = [0.0] * len(tree.parent)
+    b = [0.0] * len(tree.parent)
+    for node, (one, two) in own.items():
+        at = node
+        while at >= 0:
+            a[at] += one
+            b[at] += two
+            at = tree.parent[at]
+    both = charts(rng, 150, 0.2)
+    for chart in both:
+        base = chart["series"][0]
+        chart["series"] = [
+            {**base, "name": "base: " + base["name"]},
+            {**base, "name": "new: " + base["name"], "v": [v and v * 0.9 for v in base["v"]]},
+        ]
+    return {
+        "format": "gsprof-report",
+        "version": 1,
+        "kind": "compare",
+        "title": "base against new",
+        "gsprof": "0.1.0",
+        "duration_s": None,
+        "verdict": ["new is 4.1 % slower per step than base (95 % interval 2.9 to 5.3 %)"],
+        "compare": {
+            "a": {"name": "base", "title": "train.py, 2026-01-01"},
+            "b": {"name": "new", "title": "train.py --fused, 2026-01-02"},
+            "verdict": "new is 4.1 % slower per step than base (95 % interval 2.9 to 5.3 %)",
+            "metrics": [
+                contrast("step_time", "s", 0.101, 0.041, 0.012, "worse"),
+                contrast("peak_rss", "bytes", 2.2e9, -0.12, 0.03, "better"),
+                contrast("cpu_percent", "%", 71.0, 0.003, 0.02, "same"),
+                {
+                    "name": "gpu_idle",
+                    "unit": "%",
+                    "a": 38.0,
+                    "b": None,
+                    "change": None,
+                    "verdict": "unknown",
+                },
+            ],
+            "modules": [
+                contrast("layers.0.attn forward", "s", 4e-3, -0.5, 0.02, "better"),
+                contrast("layers.0.mlp forward", "s", 2e-3, 0.07, 0.03, "worse"),
+            ],
+            "functions": [
+                {
+                    "func": f["func"],
+                    "file": f["file"],
+                    "a_s": 1.0 + i,
+                    "b_s": 1.2 + i * 0.9,
+                    "change_s": 0.2 - i * 0.1,
+                }
+                for i, f in enumerate(tree.frames)
+            ],
+            "stacks": {"frames": tree.frames, "nodes": {**tree.nodes(), "a": a, "b": b}},
+            "charts": both,
+            "failed": [{"rule": "step_time > 3%", "value": 0.041}],
+        },
+    }
+
+
+def hostile() -> Json:
+    """Strings that try to get out of whatever they are put into, in every place for strings."""
+    made = ordinary(4.0)
+    made["title"] = HOSTILE[0]
+    made["facts"] = [{"name": name, "value": name} for name in HOSTILE]
+    made["verdict"] = list(HOSTILE)
+    for card, name in zip(made["cards"], HOSTILE):
+        card["title"] = card["value"] = card["detail"] = name
+    for chart, name in zip(made["charts"], HOSTILE):
+        chart["title"] = chart["help"] = chart["unit"] = chart["series"][0]["name"] = name
+    for i, frame in enumerate(made["stacks"]["frames"]):
+        frame["func"] = frame["file"] = HOSTILE[i % len(HOSTILE)]
+    for thread, name in zip(made["stacks"]["threads"], HOSTILE):
+        thread["name"] = name
+    for i, module in enumerate(made["modules"]):
+        module["module"] = module["class"] = module["stage"] = HOSTILE[i % len(HOSTILE)]
+    made["spans"]["names"] = HOSTILE[:5]
+    made["losses"] = [{"what": name, "count": None, "why": name} for name in HOSTILE]
+    for site in made["memory"]["sites"]:
+        for frame, name in zip(site["stack"], HOSTILE):
+            frame["func"] = frame["file"] = name
+    return made
+
+
+LARGE_SAMPLES = 50_000
+LARGE_DEPTH = 60
+LARGE_SECONDS = 8 * 3600
+
+
+def large() -> Json:
+    """50,000 samples 60 frames deep, 10,000 names, eight hours of metrics at 5 Hz."""
+    rng = random.Random(3)
+    tree = Tree()
+    node = []
+    trunk = [(f"layer_{depth}", f"deep_{depth % 7}.py") for depth in range(LARGE_DEPTH)]
+    for i in range(LARGE_SAMPLES):
+        cut = LARGE_DEPTH - 1 - rng.randrange(4)
+        stack = trunk[:cut] + [(f"leaf_{rng.randrange(10_000)}", "leaves.py")] * (LARGE_DEPTH - cut)
+        node.append(tree.node(stack))
+    period = LARGE_SECONDS / LARGE_SAMPLES
+    n = LARGE_SECONDS * 5
+    line = [50 + 30 * math.sin(i / 5000) + 10 * (i % 7) / 7 for i in range(n)]
+    # One value in 144,000 that must not get lost.
+    line[100_000] = 400.0
+    t = [round(i * 0.2, 1) for i in range(n)]
+    rounded = [round(v, 2) for v in line]
+    return {
+        "format": "gsprof-report",
+        "version": 1,
+        "kind": "run",
+        "title": "large",
+        "duration_s": LARGE_SECONDS,
+        "charts": [
+            {
+                "id": f"metric-{k}",
+                "title": f"Metric {k}",
+                "unit": "W",
+                "series": [{"name": "power", "t": t, "v": rounded}],
+            }
+            for k in range(2)
+        ],
+        "stacks": {
+            "unit": "s",
+            "threads": [{"pid": 1, "tid": 1, "name": "MainThread"}],
+            "frames": tree.frames,
+            "nodes": tree.nodes(),
+            "samples": {
+                "t": [round(i * period, 4) for i in range(LARGE_SAMPLES)],
+                "thread": [0] * LARGE_SAMPLES,
+                "node": node,
+                "weight": [period] * LARGE_SAMPLES,
+            },
+        },
+    }
+
+
+def empty() -> Json:
+    """A run with zero samples: everything is there, with nothing in it."""
+    return {
+        "format": "gsprof-report",
+        "version": 1,
+        "kind": "run",
+        "title": "nothing",
+        "duration_s": 0.0,
+        "facts": [],
+        "cards": [],
+        "verdict": [],
+        "charts": [{"id": "cpu", "title": "CPU", "unit": "%", "series": []}],
+        "stacks": {
+            "unit": "s",
+            "threads": [],
+            "frames": [],
+            "nodes": {"parent": [], "frame": []},
+            "samples": {"t": [], "thread": [], "node": [], "weight": []},
+        },
+        "modules": [],
+        "steps": {"step": [], "t": [], "duration_s": [], "rank": []},
+        "spans": {"names": [], "name": [], "t": [], "duration_s": [], "thread": [], "depth": []},
+        "memory": {"peak_rss_bytes": None, "sites": []},
+        "losses": [],
+    }
+
+
+def bare() -> Json:
+    """The least that is a document."""
+    return {"format": "gsprof-report", "version": 1, "kind": "profile", "title": "bare"}
+
+
+def timeless() -> Json:
+    """Folded stacks: no times, and counted in samples."""
+    made = ordinary(2.0)
+    del made["stacks"]["samples"]["t"]
+    made["stacks"]["unit"] = "samples"
+    return {key: made[key] for key in ("format", "version", "title", "stacks")}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report's page in a real browser: one start of it for all checks.
+//
+// usage: report.mjs MODULES FOLDER BROWSER
+//
+// FOLDER has a page for each document of report_documents.py; prints a JSON object that has for
+// each check null, or what was wrong.  Called by tests/integration/test_report_browser.py, which
+// finds the names of the checks in this file.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const [modules, folder, executablePath] = process.argv.slice(2);
+const require = createRequire(`${modules}/x.js`);
+const { chromium } = require("playwright-core");
+
+const checks = [];
+const check = (name, run) => checks.push({ name, run });
+
+const PATIENCE_MS = 60000;
+let browser;
+const pages = new Map();
+
+/** A page of the folder; opened once for each name. */
+async function open(name, options = {}) {
+    const key = name + JSON.stringify(options);
+    if (pages.has(key)) return pages.get(key);
+    const context = await browser.newContext({
+        viewport: { width: 1200, height: 900 },
+        colorScheme: "light",
+        ...options,
+    });
+    context.setDefaultTimeout(PATIENCE_MS);
+    const page = await context.newPage();
+    page.faults = [];
+    page.on("console", (line) => page.faults.push(line.text()));
+    page.on("pageerror", (error) => page.faults.push(String(error)));
+    page.on("request", (request) => {
+        if (!request.url().startsWith("file:")) page.faults.push(`asked for ${request.url()}`);
+    });
+    await page.goto(pathToFileURL(`${folder}/${name}.html`).href);
+    await page.waitForSelector("html[data-ready]");
+    await settle(page);
+    pages.set(key, page);
+    return page;
+}
+
+/** Until what was asked of the next frames has been drawn. */
+const settle = (page) =>
+    page.evaluate(
+        () =>
+            new Promise((done) => {
+                let left = 4;
+                const next = () => (left-- ? requestAnimationFrame(next) : done());
+                next();
+            }),
+    );
+
+const texts = (page, selector) => page.locator(selector).allInnerTexts();
+const drawn = (page, selector) =>
+    page.locator(selector).evaluate((canvas) => Number(canvas.dataset.drawn));
+const told = (page, part) => page.locator(`${part} .told`).first().innerText();
+const range = (page) => page.locator("#range").innerText();
+const column = (page, part, n) => texts(page, `${part} tbody tr > :nth-child(${n})`);
+
+/** How many pixels of a canvas have been painted at all. */
+const painted = (page, selector) =>
+    page.locator(selector).evaluate((canvas) => {
+        const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let n = 0;
+        for (let i = 3; i < data.length; i += 4) if (data[i]) n++;
+        return n;
+    });
+
+check("every part of a run is shown", async () => {
+    const page = await open("ordinary");
+    assert.equal(await page.title(), "train.py \u2013 gsprof");
+    assert.deepEqual(await texts(page, "h2"), [
+        "Summary",
+        "Over time",
+        "Steps and spans",
+        "Flame graph",
+        "Modules",
+        "Memory",
+        "Losses",
+        "Keys and gestures",
+    ]);
+    assert.equal(await page.locator("#summary .card").count(), 6);
+    assert.equal(await page.locator("#summary .card.bad .card-value").innerText(), "252 ms");
+    assert.equal((await texts(page, ".verdict li")).length, 3);
+    assert.equal(await page.locator("#charts .chart").count(), 3);
+    assert.ok((await painted(page, "#charts .chart >> nth=0 >> canvas")) > 1000);
+    for (const part of ["#timeline", "#stacks", "#memory"]) {
+        assert.ok((await painted(page, `${part} .lanes canvas`)) > 1000, part);
+    }
+});
+
+check("charts follow a drag, and come back", async () => {
+    const page = await open("ordinary");
+    const over = page.locator("#charts .u-over").first();
+    await over.scrollIntoViewIfNeeded();
+    const box = await over.boundingBox();
+    const at = (share) => box.x + box.width * share;
+    const y = box.y + box.height / 2;
+    await page.mouse.move(at(0.5), y);
+    await settle(page);
+    // Each chart shows its value at that moment.
+    const values = await texts(page, "#charts .legend .at");
+    assert.ok(
+        values.every((text) => !text.includes("mean")),
+        values.join("|"),
+    );
+    const whole = await page.locator("#stacks .note").first().innerText();
+    await page.mouse.move(at(0.25), y);
+    await page.mouse.down();
+    await page.mouse.move(at(0.4), y, { steps: 3 });
+    await page.mouse.move(at(0.5), y, { steps: 3 });
+    await page.mouse.up();
+    await settle(page);
+    assert.match(await range(page), /^7\.\d+ s \u2013 (14\.9|15\.0)\d* s/);
+    const part = await page.locator("#stacks .note").first().innerText();
+    assert.notEqual(part, whole);
+    assert.match(part, /^15(\.\d+)? s in 1,50\d samples \u00b7 of the chosen stretch only/);
+    await page.keyboard.press("0");
+    await settle(page);
+    assert.equal(await page.locator("#range").isHidden(), true);
+    assert.equal(await page.locator("#stacks .note").first().innerText(), whole);
+});
+
+check("the flame graph: views, search, zoom and keys", async () => {
+    const page = await open("ordinary");
+    const canvas = page.locator("#stacks .panes canvas").first();
+    await page.selectOption("#stacks select", "0");
+    await page.keyboard.press("Escape");
+    await page.fill("#stacks input[type=search] >> nth=0", "ATTENTION");
+    await settle(page);
+    // 18 + 14 of 100 samples of each cycle are in it.
+    assert.equal(
+        await page.locator("#stacks .tools .tally").first().innerText(),
+        "1 functions, 32.0 %",
+    );
+    await page.fill("#stacks input[type=search] >> nth=0", "");
+    await settle(page);
+    await canvas.focus();
+    assert.match(await told(page, "#stacks"), /^<module>[^]*total: 30 s, 100 %/);
+    for (const [key, name] of [
+        ["ArrowDown", "main"],
+        ["ArrowDown", "train"],
+        ["ArrowDown", "forward"],
+        ["ArrowRight", "backward"],
+        ["ArrowDown", "run_backward"],
+        ["ArrowUp", "backward"],
+        ["ArrowLeft", "forward"],
+    ]) {
+        await page.keyboard.press(key);
+        assert.equal((await told(page, "#stacks")).split("\n")[0], name);
+    }
+    const before = await drawn(page, "#stacks .panes canvas");
+    await page.keyboard.press("Enter");
+    await settle(page);
+    assert.ok((await drawn(page, "#stacks .panes canvas")) < before);
+    await page.keyboard.press("Escape");
+    await settle(page);
+    assert.equal(await drawn(page, "#stacks .panes canvas"), before);
+});
+
+check("time order stands on the axis of the charts", async () => {
+    const page = await open("ordinary");
+    await page.click("#stacks [data-value=time]");
+    await settle(page);
+    const left = (selector) =>
+        page
+            .locator(selector)
+            .first()
+            .evaluate((node) => node.getBoundingClientRect().left);
+    const plot = (await left("#charts .u-over")) - (await left("#stacks .panes canvas"));
+    assert.ok(Math.abs(plot - 74) <= 1, `${plot}`);
+    const whole = await drawn(page, "#stacks .panes canvas");
+    await page.keyboard.press("Escape");
+    await page.locator("#stacks .panes canvas").focus();
+    await page.keyboard.press("+");
+    await page.keyboard.press("+");
+    await settle(page);
+    assert.ok((await drawn(page, "#stacks .panes canvas")) < whole / 2);
+    await page.keyboard.press("0");
+    await settle(page);
+    assert.equal(await drawn(page, "#stacks .panes canvas"), whole);
+});
+
+check("the sandwich of a function that is picked in the table", async () => {
+    const page = await open("ordinary");
+    await page.getByRole("button", { name: "attention", exact: true }).click();
+    await settle(page);
+    assert.match(await page.locator("#stacks .note").first().innerText(), /attention$/);
+    assert.equal(await page.locator("#stacks .panes canvas").count(), 2);
+    const [callers, callees] = [0, 1].map((n) => page.locator("#stacks .panes canvas").nth(n));
+    await callees.focus();
+    await page.keyboard.press("ArrowDown");
+    const below = page.locator("#stacks .panes .told").nth(1);
+    assert.match(await below.innerText(), /^softmax/);
+    await callers.focus();
+    for (let i = 0; i < 2; i++) await page.keyboard.press("ArrowUp");
+    const above = page.locator("#stacks .panes .told").nth(0);
+    assert.match(await above.innerText(), /^forward[^]*9\.6 s/);
+    await page.click("#stacks [data-value=left]");
+});
+
+check("tables are sorted, filtered and copied", async () => {
+    const page = await open("ordinary");
+    const head = page.locator("#modules th").filter({ hasText: "Module" });
+    await head.locator("button").click();
+    assert.equal(await head.getAttribute("aria-sort"), "ascending");
+    assert.equal((await column(page, "#modules", 1))[0], "layers.0.attn");
+    await head.locator("button").click();
+    // Numbers in names are numbers.
+    assert.equal((await column(page, "#modules", 1))[0], "layers.11.mlp");
+    await page.fill("#modules input[type=search]", "mlp BACK");
+    assert.equal(await page.locator("#modules .tally").innerText(), "12 of 48 rows");
+    await page.evaluate(() => {
+        window.copied = [];
+        const keep = (text) => (window.copied.push(text), Promise.resolve());
+        Object.defineProperty(navigator, "clipboard", { value: { writeText: keep } });
+    });
+    await page.locator("#modules").getByRole("button", { name: "Copy as CSV" }).click();
+    const csv = (await page.evaluate(() => window.copied[0])).split("\r\n");
+    assert.equal(csv.length, 14);
+    assert.equal(csv[0], "Module,Class,Stage,Calls,Total,Share,Mean,p50,p90,p99,Max");
+    assert.match(csv[1], /^layers\.11\.mlp,MLP,backward,240,\d\.\d+,/);
+    await page.fill("#modules input[type=search]", "no such module");
+    assert.deepEqual(await texts(page, "#modules tbody"), ["No row matches the filter."]);
+    await page.fill("#modules input[type=search]", "");
+});
+
+check("theme, help and the keys for them", async () => {
+    const page = await open("ordinary");
+    const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await ground();
+    await page.evaluate(() => document.activeElement.blur());
+    await page.keyboard.press("t");
+    assert.notEqual(await ground(), light);
+    await page.keyboard.press("t");
+    assert.equal(await ground(), light);
+    await page.keyboard.press("?");
+    assert.ok(await page.locator("dialog").isVisible());
+    await page.keyboard.press("Escape");
+    assert.ok(await page.locator("dialog").isHidden());
+    await page.keyboard.press("5");
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Modules");
+    await page.keyboard.press("/");
+    assert.equal(await page.evaluate(() => document.activeElement.type), "search");
+});
+
+check("a comparison", async () => {
+    const page = await open("comparison");
+    assert.deepEqual(
+        (await column(page, "#compare .table >> nth=0 >> css=", 9)).map((t) => t.trim()),
+        ["\u25bc worse", "\u25b2 better", "= same", "? too few values"],
+    );
+    assert.equal(
+        (await column(page, "#compare .table >> nth=0 >> css=", 5))[0],
+        "+2.90 % to +5.30 %",
+    );
+    assert.match(await page.locator(".failed").innerText(), /step_time > 3% \(it is \+4\.10 %\)/);
+    const canvas = page.locator("#compare .lanes canvas");
+    // softmax took half the time: blue.  augment took more: red.
+    const colors = await canvas.evaluate((node) => {
+        const { data } = node.getContext("2d").getImageData(0, 0, node.width, node.height);
+        const found = { red: 0, blue: 0 };
+        for (let i = 0; i < data.length; i += 4) {
+            if (data[i] > data[i + 2] + 40) found.red++;
+            if (data[i + 2] > data[i] + 40) found.blue++;
+        }
+        return found;
+    });
+    assert.ok(colors.red > 300 && colors.blue > 300, JSON.stringify(colors));
+    assert.equal(await page.locator("#compare .chart").count(), 3);
+    assert.deepEqual(page.faults, []);
+});
+
+check("hostile strings are shown, and do nothing", async () => {
+    const page = await open("hostile");
+    assert.match(await page.title(), /^<\/script><script>/);
+    assert.equal(await page.locator("#app script, #app img").count(), 0);
+    assert.match(await page.locator("h1").innerText(), /^<\/script><script>document/);
+    await page.click("#stacks [data-value=sandwich]");
+    await page.click("#stacks [data-value=time]");
+    await settle(page);
+    // No name makes the page wider than the window.
+    const [wide, window] = await page.evaluate(() => [
+        document.documentElement.scrollWidth,
+        document.documentElement.clientWidth,
+    ]);
+    assert.ok(wide <= window, `${wide} > ${window}`);
+    await page.evaluate(() => {
+        window.copied = [];
+        const keep = (text) => (window.copied.push(text), Promise.resolve());
+        Object.defineProperty(navigator, "clipboard", { value: { writeText: keep } });
+    });
+    await page.locator("#losses").getByRole("button", { name: "Copy as CSV" }).click();
+    const csv = await page.evaluate(() => window.copied[0]);
+    // No formula for a spreadsheet, and quotes are doubled.
+    assert.match(csv, /\r\n'=cmd\|/);
+    assert.match(csv, /"""quotes"" & 'more'/);
+    assert.deepEqual(page.faults, []);
+});
+
+check("little or nothing to show", async () => {
+    const empty = await open("empty");
+    assert.match(await empty.locator("#stacks .none").first().innerText(), /^No sample was taken/);
+    assert.match(await empty.locator("#losses").innerText(), /Nothing was lost/);
+    assert.equal(await empty.locator("#charts, #timeline, #modules, #memory").count(), 0);
+    const bare = await open("bare");
+    assert.match(await bare.locator("#nothing").innerText(), /nothing to show/);
+    const timeless = await open("timeless");
+    assert.equal(await timeless.locator("#stacks [data-value=time]").count(), 0);
+    assert.match(
+        await timeless.locator("#stacks .note").first().innerText(),
+        /^4 samples in 400 samples/,
+    );
+    for (const page of [empty, bare, timeless]) assert.deepEqual(page.faults, []);
+});
+
+check("fifty thousand samples and eight hours cost pixels, not points", async () => {
+    const page = await open("large");
+    const width = 1200;
+    const points = () =>
+        page
+            .locator("#charts .chart")
+            .evaluateAll((all) => all.map((one) => Number(one.dataset.points)));
+    for (const n of await points()) assert.ok(n > width && n <= 2 * width, `${n} points`);
+    // The one high value among 144,000 is drawn: the axis reaches it.
+    assert.match(await page.locator("#charts .at").first().innerText(), /max 400 W/);
+    const rows = 760 / 19 + 2;
+    for (const mode of ["left", "time"]) {
+        await page.click(`#stacks [data-value=${mode}]`);
+        await settle(page);
+        const bars = await drawn(page, "#stacks .panes canvas");
+        assert.ok(bars > 30 && bars <= rows * width, `${mode}: ${bars} bars`);
+    }
+    // The rows below come by scrolling: there the leaves are thousands, drawn once a pixel.
+    await page
+        .locator("#stacks .stage")
+        .evaluate((stage) => (stage.scrollTop = stage.scrollHeight));
+    await settle(page);
+    const bars = await drawn(page, "#stacks .panes canvas");
+    assert.ok(bars > 2000 && bars <= rows * width, `${bars} bars`);
+    // Nearer, single values are drawn.
+    for (let i = 0; i < 9; i++) await page.keyboard.press("+");
+    await settle(page);
+    for (const n of await points()) assert.ok(n < 400, `${n} points`);
+    assert.match(await page.locator("#stacks .table .tally").innerText(), / rows$/);
+    assert.equal(await page.locator("#stacks tbody tr").count(), 25);
+    assert.deepEqual(page.faults, []);
+});
+
+check("narrow screens, dark", async () => {
+    const page = await open("ordinary", {
+        viewport: { width: 360, height: 740 },
+        colorScheme: "dark",
+    });
+    const [wide, dark] = await page.evaluate(() => [
+        document.documentElement.scrollWidth,
+        document.documentElement.dataset.theme,
+    ]);
+    assert.ok(wide <= 360, `${wide}`);
+    assert.equal(dark, "dark");
+    assert.deepEqual(page.faults, []);
+});
+
+check("accessible, in both themes", async () => {
+    const source = readFileSync(`${modules}/axe-core/axe.min.js`, "utf8");
+    for (const [name, colorScheme] of [
+        ["ordinary", "light"],
+        ["comparison", "light"],
+        ["ordinary", "dark"],
+    ]) {
+        const page =
+            colorScheme === "dark"
+                ? await open(name, { viewport: { width: 360, height: 740 }, colorScheme })
+                : await open(name);
+        const faults = await page
+            .evaluate(async (text) => {
+                // The page's own policy forbids scripts; the browser's own hand does not ask it.
+                if (!window.axe) (0, eval)(text);
+                const options = { runOnly: ["wcag2a", "wcag2aa", "wcag21aa", "best-practice"] };
+                const { violations, passes } = await window.axe.run(document, options);
+                if (passes.length < 20) return [`only ${passes.length} rules were looked at`];
+                return violations.map(
+                    (one) =>
+                        `${one.id}: ${one.nodes
+                            .slice(0, 3)
+                            .map((n) => n.html.slice(0, 160))
+                            .join(" | ")}`,
+                );
+            }, source)
+            .catch((error) => [String(error)]);
+        assert.deepEqual(faults, [], `${name} ${colorScheme}`);
+    }
+});
+
+check("nothing went wrong meanwhile, and nothing was asked of the network", async () => {
+    const page = await open("ordinary");
+    assert.deepEqual(page.faults, []);
+});
+
+browser = await chromium.launch({
+    executablePath,
+    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+});
+const results = {};
+for (const { name, run } of checks) {
+    const start = Date.now();
+    try {
+        await run();
+        results[name] = null;
+    } catch (error) {
+        results[name] = error.stack ?? String(error);
+    }
+    process.stderr.write(`${Date.now() - start} ms ${name}\n`);
+}
+await browser.close();
+process.stdout.write(JSON.stringify(results));

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two runs beside each other.
+import { ChartView } from "./charts";
+import { Choice, el, foreign } from "./dom";
+import type { Compare, Contrast, Frame, FunctionContrast } from "./document";
+import { change, count, fixed, known, seconds, value } from "./format";
+import { framesWith } from "./flame";
+import { LanesView } from "./lanes";
+import type { TimeRange } from "./range";
+import { functionCell, nameOf, place, section } from "./section";
+import type { Section } from "./section";
+import { Table } from "./table";
+import { divergent } from "./theme";
+import { leftHeavy, newTree } from "./tree";
+
+const EXPLANATION = [
+    "Each row compares one value of both runs. Change is how much the second differs from the first; the interval says where the true change lies with 95 % confidence. An interval that holds zero means that chance alone may explain the difference.",
+    "p is how often chance alone would show a difference this large; effect is the difference in units of the spread (0.2 is small, 0.8 large). A verdict needs both: too few values give none.",
+];
+
+const FLAME_EXPLANATION =
+    "Red functions took more time in the second run, blue ones less, grey ones the same; the stronger the colour, the larger the part that changed. Width is the time of the first run, of the second, or the mean of both.";
+
+function verdictMark(verdict: string | undefined): HTMLElement {
+    const words: Record<string, string> = {
+        better: "\u25b2 better",
+        worse: "\u25bc worse",
+        same: "= same",
+        unknown: "? too few values",
+    };
+    return el(
+        "span",
+        { class: `mark ${verdict ?? "unknown"}` },
+        words[verdict ?? "unknown"] ?? verdict,
+    );
+}
+
+function interval(row: Contrast): string {
+    if (!known(row.low) || !known(row.high)) return "\u2013";
+    return `${change(row.low)} to ${change(row.high)}`;
+}
+
+/** The interval as a picture: where it lies around zero. */
+function whisker(row: Contrast, most: number): Node {
+    const holder = el("span", { class: "whisker", "aria-hidden": "true" });
+    if (!known(row.low) || !known(row.high) || !known(row.change)) return holder;
+    const at = (v: number): number => 50 + 50 * Math.max(-1, Math.min(1, v / most));
+    const bar = el("span", { class: `reach ${row.verdict ?? ""}` });
+    bar.style.setProperty("left", `${at(row.low)}%`);
+    bar.style.setProperty("width", `${Math.max(1, at(row.high) - at(row.low))}%`);
+    const dot = el("span", { class: "dot" });
+    dot.style.setProperty("left", `${at(row.change)}%`);
+    holder.append(bar, dot);
+    return holder;
+}
+
+function contrasts(caption: string, what: string, rows: Contrast[], compare: Compare): HTMLElement {
+    const most = Math.max(
+        0.05,
+        ...rows.map((row) =>
+            Math.min(1, Math.max(Math.abs(row.low ?? 0), Math.abs(row.high ?? 0))),
+        ),
+    );
+    return new Table<Contrast>({
+        caption,
+        rows,
+        columns: [
+            {
+                title: what,
+                value: (row) => row.name,
+                show: (row) => foreign(row.name, { class: "func" }),
+            },
+            {
+                title: compare.a.name,
+                number: true,
+                value: (row) => row.a,
+                show: (row) => value(row.a, row.unit),
+            },
+            {
+                title: compare.b.name,
+                number: true,
+                value: (row) => row.b,
+                show: (row) => value(row.b, row.unit),
+            },
+            {
+                title: "Change",
+                number: true,
+                value: (row) => row.change,
+                show: (row) => change(row.change),
+            },
+            {
+                title: "95 % interval",
+                value: (row) => interval(row),
+                show: (row) => el("span", { class: "interval" }, interval(row), whisker(row, most)),
+            },
+            {
+                title: "p",
+                help: "How often chance alone would show such a difference",
+                number: true,
+                value: (row) => row.p,
+                show: (row) =>
+                    known(row.p) ? (row.p < 0.001 ? "< 0.001" : row.p.toFixed(3)) : "\u2013",
+            },
+            {
+                title: "Effect",
+                help: "The difference in units of the spread",
+                number: true,
+                value: (row) => row.effect,
+                show: (row) => fixed(row.effect, 2),
+            },
+            {
+                title: "Values",
+                help: "How many values each run has",
+                number: true,
+                value: (row) => row.n_a,
+                show: (row) => `${count(row.n_a)} / ${count(row.n_b)}`,
+            },
+            {
+                title: "Verdict",
+                value: (row) => row.verdict ?? "unknown",
+                show: (row) => verdictMark(row.verdict),
+            },
+        ],
+    }).root;
+}
+
+function functionTable(rows: FunctionContrast[], compare: Compare): HTMLElement {
+    const most = Math.max(...rows.map((row) => Math.abs(row.change_s ?? 0)), 1e-12);
+    return new Table<FunctionContrast>({
+        caption: "Functions by how much they changed",
+        rows: [...rows].sort((x, y) => Math.abs(y.change_s ?? 0) - Math.abs(x.change_s ?? 0)),
+        columns: [
+            {
+                title: "Function",
+                value: (row) => row.func,
+                show: (row) => functionCell(row, undefined, false),
+            },
+            { title: "File", value: (row) => row.file ?? "" },
+            {
+                title: compare.a.name,
+                number: true,
+                value: (row) => row.a_s,
+                show: (row) => seconds(row.a_s),
+            },
+            {
+                title: compare.b.name,
+                number: true,
+                value: (row) => row.b_s,
+                show: (row) => seconds(row.b_s),
+            },
+            {
+                title: "Change",
+                number: true,
+                value: (row) => row.change_s,
+                show: (row) => `${(row.change_s ?? 0) > 0 ? "+" : ""}${seconds(row.change_s)}`,
+                bar: (row) => Math.abs(row.change_s ?? 0) / most,
+            },
+        ],
+    }).root;
+}
+
+type Width = "a" | "b" | "both";
+
+/** The differential flame graph. */
+function flame(compare: Compare, stacks: NonNullable<Compare["stacks"]>): Node[] {
+    const { frames, nodes } = stacks;
+    const tree = newTree(nodes.parent, nodes.frame);
+    const n = tree.parent.length;
+    const a = Float64Array.from({ length: n }, (_, i) => nodes.a[i] || 0);
+    const b = Float64Array.from({ length: n }, (_, i) => nodes.b[i] || 0);
+    const both = a.map((one, i) => (one + b[i]) / 2);
+    const widths: Record<Width, Float64Array> = { a, b, both };
+    const view = new LanesView({ label: "Differential flame graph" });
+    let wanted: Uint8Array | null = null;
+    const frame = (item: number): Frame | undefined => frames[tree.frame[item]];
+    const show = (keep: boolean): void => {
+        const hits = wanted;
+        view.show(
+            {
+                layout: leftHeavy(tree, widths[choice.value]),
+                name: (item) => nameOf(frame(item)),
+                color: (item) => divergent((b[item] - a[item]) / Math.max(a[item], b[item], 1e-12)),
+                isHit: hits ? (item) => hits[tree.frame[item]] === 1 : undefined,
+                tell: (item) => ({
+                    title: nameOf(frame(item)),
+                    lines: [
+                        place(frame(item)),
+                        `${compare.a.name}: ${seconds(a[item])}`,
+                        `${compare.b.name}: ${seconds(b[item])}`,
+                        `change: ${a[item] > 0 ? change((b[item] - a[item]) / a[item]) : "new"}`,
+                    ].filter(Boolean),
+                }),
+            },
+            keep,
+        );
+    };
+    const choice = new Choice<Width>(
+        "Width of the bars",
+        [
+            ["both", "Mean of both"],
+            ["a", compare.a.name],
+            ["b", compare.b.name],
+        ],
+        "both",
+        () => show(false),
+    );
+    const search = el("input", {
+        type: "search",
+        placeholder: "Search functions",
+        "aria-label": "Search functions in the differential flame graph",
+    });
+    search.addEventListener("input", () => {
+        wanted = framesWith(frames, search.value);
+        show(true);
+    });
+    show(false);
+    const key = el(
+        "span",
+        { class: "scale" },
+        el("span", { class: "less" }, "less"),
+        el("span", { class: "even" }, "same"),
+        el("span", { class: "more" }, "more"),
+    );
+    return [
+        el("h3", {}, "Differential flame graph"),
+        el("p", { class: "note" }, FLAME_EXPLANATION),
+        el("div", { class: "tools" }, choice.root, search, key),
+        view.root,
+    ];
+}
+
+/** `told`: what the summary has said already. */
+export function compareSection(compare: Compare, told: string[], range: TimeRange): Section {
+    const content: Node[] = [];
+    if (compare.verdict && !told.includes(compare.verdict))
+        content.push(el("p", { class: "headline" }, foreign(compare.verdict)));
+    const sides = [compare.a, compare.b].map((side) =>
+        el("li", {}, el("strong", {}, foreign(side.name)), " ", foreign(side.title ?? "")),
+    );
+    content.push(el("ul", { class: "sides" }, ...sides));
+    if (compare.failed?.length) {
+        const list = compare.failed.map((one) =>
+            el("li", {}, foreign(one.rule), ` (it is ${change(one.value)})`),
+        );
+        content.push(
+            el(
+                "div",
+                { class: "failed" },
+                el("h3", {}, "Rules that were broken"),
+                el("ul", {}, ...list),
+            ),
+        );
+    }
+    if (compare.metrics?.length) {
+        content.push(
+            el("h3", {}, "Metrics"),
+            contrasts("Metrics of both runs", "Metric", compare.metrics, compare),
+        );
+    } else content.push(el("p", { class: "none" }, "The runs have no metric in common."));
+    if (compare.modules?.length) {
+        content.push(
+            el("h3", {}, "Modules"),
+            contrasts("Modules of both runs", "Module", compare.modules, compare),
+        );
+    }
+    if (compare.stacks?.nodes.parent.length) content.push(...flame(compare, compare.stacks));
+    if (compare.functions?.length) {
+        content.push(el("h3", {}, "Functions"), functionTable(compare.functions, compare));
+    }
+    const charts = (compare.charts ?? []).filter((chart) => chart.series.length);
+    if (charts.length) {
+        content.push(el("h3", {}, "Over time, each from its own start"));
+        content.push(...charts.map((chart) => new ChartView(chart, range).root));
+    }
+    return section("compare", "Comparison", EXPLANATION, ...content);
+}

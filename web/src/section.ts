@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of the page, and how each says what it shows.
+import { el, foreign } from "./dom";
+import type { Child } from "./dom";
+import type { Frame } from "./document";
+
+export interface Section {
+    id: string;
+    title: string;
+    root: HTMLElement;
+}
+
+/** A part with a heading and an explanation that opens. */
+export function section(
+    id: string,
+    title: string,
+    explanation: string[],
+    ...content: Child[]
+): Section {
+    const heading = el("h2", { id: `${id}-title`, tabindex: "-1" }, title);
+    const root = el("section", { id, "aria-labelledby": `${id}-title` }, heading);
+    if (explanation.length) {
+        root.append(
+            el(
+                "details",
+                { class: "explain" },
+                el("summary", {}, "How to read this"),
+                ...explanation.map((text) => el("p", {}, text)),
+            ),
+        );
+    }
+    root.append(...content.filter((child): child is Node | string => Boolean(child)));
+    return { id, title, root };
+}
+
+/** A frame's function; there are programs that give theirs no name. */
+export function nameOf(frame: Frame | undefined): string {
+    return frame?.func || "(no name)";
+}
+
+export function shortFile(file: string | null | undefined): string {
+    if (!file) return "";
+    const parts = file.split("/");
+    return parts.slice(-2).join("/");
+}
+
+export function place(frame: Frame | undefined): string {
+    if (!frame?.file) return "";
+    return frame.line ? `${frame.file}:${frame.line}` : frame.file;
+}
+
+/** A function's name with its file behind it, for a cell. */
+export function functionCell(
+    frame: Frame | undefined,
+    act?: () => void,
+    withFile = !act,
+): HTMLElement {
+    const name = foreign(nameOf(frame), { class: "func" });
+    const where = shortFile(frame?.file);
+    const made = el("span", { class: "function", title: place(frame) });
+    if (act) {
+        const link = el("button", { type: "button", class: "link" }, name);
+        link.addEventListener("click", act);
+        made.append(link);
+    } else made.append(name);
+    if (where && withFile) made.append(" ", foreign(where, { class: "file" }));
+    return made;
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// A table that can be sorted, filtered and copied.  Ten thousand rows are no trouble: those that
+// were not asked for are not in the page, but filter, order and copy see them all.
+import { button, copyText, el } from "./dom";
+import { count } from "./format";
+
+export type Cell = string | number | null | undefined;
+
+export interface Column<R> {
+    title: string;
+    /** What the column means, for whoever points at its head. */
+    help?: string;
+    value: (row: R) => Cell;
+    /** How a value is shown; without it, as it is. */
+    show?: (row: R) => string | Node;
+    number?: boolean;
+    /** From 0 to 1: a bar behind the value. */
+    bar?: (row: R) => number | null;
+}
+
+export interface TableOptions<R> {
+    caption: string;
+    columns: Column<R>[];
+    rows: R[];
+    /** Index of the column that orders it at first, and whether the largest comes first. */
+    sort?: number;
+    descending?: boolean;
+}
+
+const FIRST_ROWS = 25;
+const FEW_ROWS = 6;
+/** Characters from which on a text may be broken anywhere. */
+const LONG_TEXT = 40;
+
+function compare(a: Cell, b: Cell): number {
+    if (typeof a === "number" && typeof b === "number") return a - b;
+    return String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+/** A cell of CSV.  A text that a spreadsheet would take for a formula is marked as text. */
+export function csvCell(cell: Cell): string {
+    if (cell === null || cell === undefined) return "";
+    let text = String(cell);
+    if (typeof cell === "string" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+    return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+}
+
+export class Table<R> {
+    readonly root: HTMLElement;
+    private readonly body = el("tbody");
+    private readonly tally = el("span", { class: "tally", role: "status" });
+    private readonly more = el("div", { class: "more" });
+    private readonly heads: HTMLTableCellElement[] = [];
+    private filter: HTMLInputElement | null = null;
+    private rows: R[];
+    private shown: R[] = [];
+    private limit = FIRST_ROWS;
+    private words: string[] = [];
+    private sort: number;
+    private descending: boolean;
+
+    constructor(private readonly options: TableOptions<R>) {
+        this.rows = options.rows;
+        this.sort = options.sort ?? -1;
+        this.descending = options.descending ?? true;
+        const head = el("tr");
+        options.columns.forEach((column, i) => head.append(this.head(column, i)));
+        const table = el(
+            "table",
+            {},
+            el("caption", {}, options.caption),
+            el("thead", {}, head),
+            this.body,
+        );
+        // Reached by the keyboard, since it may have to be scrolled.
+        const scroll = el("div", {
+            class: "scroll",
+            tabindex: "0",
+            role: "region",
+            "aria-label": options.caption,
+        });
+        scroll.append(table);
+        this.root = el("div", { class: "table" }, this.tools(), scroll, this.more);
+        this.update();
+    }
+
+    setRows(rows: R[]): void {
+        this.rows = rows;
+        this.update();
+    }
+
+    private head(column: Column<R>, i: number): HTMLTableCellElement {
+        const act = (): void => {
+            this.descending = this.sort === i ? !this.descending : column.number === true;
+            this.sort = i;
+            this.update();
+        };
+        const cell = el(
+            "th",
+            { scope: "col", class: column.number ? "number" : undefined, title: column.help },
+            button(column.title, act),
+        );
+        this.heads.push(cell);
+        return cell;
+    }
+
+    private tools(): HTMLElement {
+        const filter = el("input", {
+            type: "search",
+            placeholder: "Filter",
+            "aria-label": `Filter: ${this.options.caption}`,
+            spellcheck: "false",
+        });
+        this.filter = filter;
+        filter.addEventListener("input", () => {
+            this.words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
+            this.limit = FIRST_ROWS;
+            this.update();
+        });
+        const copy = button("Copy as CSV", () => {
+            void copyText(this.csv()).then((done) => {
+                copy.textContent = done ? "Copied" : "Not allowed here";
+                setTimeout(() => (copy.textContent = "Copy as CSV"), 2000);
+            });
+        });
+        return el("div", { class: "tools" }, filter, this.tally, copy);
+    }
+
+    csv(): string {
+        const { columns } = this.options;
+        const lines = [columns.map((column) => csvCell(column.title)).join(",")];
+        for (const row of this.shown) {
+            lines.push(columns.map((column) => csvCell(column.value(row))).join(","));
+        }
+        return lines.join("\r\n") + "\r\n";
+    }
+
+    private matches(row: R): boolean {
+        if (!this.words.length) return true;
+        const text = this.options.columns
+            .map((column) => {
+                const cell = column.value(row);
+                return typeof cell === "string" ? cell : "";
+            })
+            .join("\n")
+            .toLowerCase();
+        return this.words.every((word) => text.includes(word));
+    }
+
+    private update(): void {
+        this.shown = this.rows.filter((row) => this.matches(row));
+        const column = this.options.columns[this.sort];
+        if (column) {
+            const sign = this.descending ? -1 : 1;
+            const missing = (cell: Cell): boolean => cell === null || cell === undefined;
+            this.shown.sort((a, b) => {
+                const x = column.value(a);
+                const y = column.value(b);
+                // What is not known comes last, whichever way the order goes.
+                if (missing(x) || missing(y)) return Number(missing(x)) - Number(missing(y));
+                return sign * compare(x, y);
+            });
+        }
+        this.heads.forEach((head, i) => {
+            if (i !== this.sort) head.removeAttribute("aria-sort");
+            else head.setAttribute("aria-sort", this.descending ? "descending" : "ascending");
+        });
+        this.draw();
+    }
+
+    private draw(): void {
+        const some = this.shown.slice(0, this.limit);
+        this.body.replaceChildren(...some.map((row) => this.line(row)));
+        const all = this.rows.length;
+        const seen = this.shown.length;
+        const rows = all === 1 ? "row" : "rows";
+        const whole = `${count(all)} ${rows}`;
+        this.tally.textContent = seen < all ? `${count(seen)} of ${whole}` : whole;
+        // Few rows are seen at a glance.
+        if (this.filter) this.filter.hidden = all <= FEW_ROWS && !this.words.length;
+        this.more.replaceChildren();
+        if (some.length < seen) {
+            const grow = (to: number): void => {
+                this.limit = to;
+                this.draw();
+            };
+            const next = Math.min(seen, this.limit * 4);
+            this.more.append(
+                button(`Show ${count(next - some.length)} more`, () => grow(next)),
+                next < seen ? button(`Show all ${count(seen)}`, () => grow(seen)) : "",
+            );
+        }
+        if (!seen) {
+            const text = all ? "No row matches the filter." : "Nothing to show.";
+            const cell = el("td", { colspan: this.options.columns.length, class: "none" }, text);
+            this.body.append(el("tr", {}, cell));
+        }
+    }
+
+    private line(row: R): HTMLTableRowElement {
+        const line = el("tr");
+        this.options.columns.forEach((column, i) => {
+            const plain = column.value(row);
+            const shown = column.show
+                ? column.show(row)
+                : typeof plain === "number"
+                  ? count(plain)
+                  : (plain ?? "\u2013");
+            const kind = column.number ? "number" : undefined;
+            const cell =
+                i === 0
+                    ? el("th", { scope: "row", class: kind }, shown)
+                    : el("td", { class: kind }, shown);
+            if (typeof plain === "string" && plain.length > LONG_TEXT) cell.classList.add("long");
+            const bar = column.bar?.(row);
+            if (bar) {
+                cell.classList.add("bar");
+                cell.style.setProperty("--bar-share", `${(Math.min(1, bar) * 100).toFixed(2)}%`);
+            }
+            line.append(cell);
+        });
+        return line;
+    }
+}

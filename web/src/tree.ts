@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// Call trees as columns, and where each view puts their nodes.
+import type { Frame, Samples, Stacks } from "./document";
+
+/** The bars of one row, from left to right, never overlapping. */
+export interface Level {
+    start: Float64Array;
+    end: Float64Array;
+    item: Int32Array;
+}
+
+export interface Layout {
+    levels: Level[];
+    start: number;
+    end: number;
+}
+
+/** A parent always has a smaller number than its children; -1 has none. */
+export interface CallTree {
+    parent: Int32Array;
+    frame: Int32Array;
+    own: Float64Array;
+    total: Float64Array;
+}
+
+export function newTree(parent: ArrayLike<number>, frame: ArrayLike<number>): CallTree {
+    const n = Math.min(parent.length, frame.length);
+    const tree: CallTree = {
+        parent: new Int32Array(n),
+        frame: new Int32Array(n),
+        own: new Float64Array(n),
+        total: new Float64Array(n),
+    };
+    for (let i = 0; i < n; i++) {
+        tree.parent[i] = parent[i] >= 0 && parent[i] < i ? parent[i] : -1;
+        tree.frame[i] = frame[i];
+    }
+    return tree;
+}
+
+/** Fills the totals from what each node has of its own; gives the sum of all. */
+export function sumUp(tree: CallTree): number {
+    tree.total.set(tree.own);
+    let all = 0;
+    for (let i = tree.total.length - 1; i >= 0; i--) {
+        const up = tree.parent[i];
+        if (up >= 0) tree.total[up] += tree.total[i];
+        else all += tree.total[i];
+    }
+    return all;
+}
+
+class LevelMaker {
+    private start: number[] = [];
+    private end: number[] = [];
+    private item: number[] = [];
+
+    get length(): number {
+        return this.item.length;
+    }
+
+    add(item: number, start: number, end: number): void {
+        this.item.push(item);
+        this.start.push(start);
+        this.end.push(end);
+    }
+
+    itemAt(i: number): number {
+        return this.item[i];
+    }
+
+    startAt(i: number): number {
+        return this.start[i];
+    }
+
+    endAt(i: number): number {
+        return this.end[i];
+    }
+
+    setEnd(i: number, end: number): void {
+        this.end[i] = end;
+    }
+
+    make(): Level {
+        return {
+            start: Float64Array.from(this.start),
+            end: Float64Array.from(this.end),
+            item: Int32Array.from(this.item),
+        };
+    }
+}
+
+export function levelOf(bars: { item: number; start: number; end: number }[]): Level {
+    const maker = new LevelMaker();
+    for (const bar of bars) maker.add(bar.item, bar.start, bar.end);
+    return maker.make();
+}
+
+/** Children of each node, as slices of one list; those of no parent come last. */
+function childrenOf(parent: Int32Array): { from: Int32Array; list: Int32Array } {
+    const n = parent.length;
+    const slot = (i: number): number => (parent[i] < 0 ? n : parent[i]);
+    const from = new Int32Array(n + 2);
+    for (let i = 0; i < n; i++) from[slot(i) + 1]++;
+    for (let i = 0; i <= n; i++) from[i + 1] += from[i];
+    const next = from.slice();
+    const list = new Int32Array(n);
+    for (let i = 0; i < n; i++) list[next[slot(i)]++] = i;
+    return { from, list };
+}
+
+/** The heaviest first among siblings; a node is as wide as its width says. */
+export function leftHeavy(tree: CallTree, width: Float64Array = tree.total): Layout {
+    const n = tree.parent.length;
+    const { from, list } = childrenOf(tree.parent);
+    const heaviest = (node: number): number[] =>
+        Array.from(list.subarray(from[node], from[node + 1]))
+            .filter((child) => width[child] > 0)
+            .sort((a, b) => width[b] - width[a] || a - b);
+    const levels: Level[] = [];
+    const lay = (maker: LevelMaker, nodes: number[], at: number): number => {
+        for (const node of nodes) {
+            maker.add(node, at, at + width[node]);
+            at += width[node];
+        }
+        return at;
+    };
+    let row = new LevelMaker();
+    const end = lay(row, heaviest(n), 0);
+    while (row.length) {
+        levels.push(row.make());
+        const below = new LevelMaker();
+        for (let i = 0; i < row.length; i++) lay(below, heaviest(row.itemAt(i)), row.startAt(i));
+        row = below;
+    }
+    return { levels, start: 0, end };
+}
+
+export interface Choice {
+    /** -1: all */
+    thread: number;
+    onCpuOnly: boolean;
+    start: number;
+    end: number;
+    /** Whether start and end choose anything. */
+    part: boolean;
+}
+
+function isWanted(samples: Samples, i: number, choice: Choice): boolean {
+    if (choice.thread >= 0 && samples.thread[i] !== choice.thread) return false;
+    if (choice.onCpuOnly && samples.on_cpu && !samples.on_cpu[i]) return false;
+    if (!choice.part || !samples.t) return true;
+    return samples.t[i] + samples.weight[i] > choice.start && samples.t[i] < choice.end;
+}
+
+/** Weighs the tree by the samples that are wanted; gives their sum and number. */
+export function weigh(
+    tree: CallTree,
+    samples: Samples,
+    choice: Choice,
+): { weight: number; samples: number } {
+    tree.own.fill(0);
+    let n = 0;
+    for (let i = 0; i < samples.node.length; i++) {
+        const node = samples.node[i];
+        if (node < 0 || node >= tree.own.length || !isWanted(samples, i, choice)) continue;
+        tree.own[node] += samples.weight[i];
+        n++;
+    }
+    return { weight: sumUp(tree), samples: n };
+}
+
+/** The samples of one thread as they came.  Calls that go on from one sample to the next are one
+ * bar; a gap of more than half a sample stays a gap. */
+export function timeOrder(tree: CallTree, samples: Samples, choice: Choice, end: number): Layout {
+    const makers: LevelMaker[] = [];
+    const t = samples.t ?? [];
+    let before: number[] = [];
+    let until = -Infinity;
+    for (let i = 0; i < samples.node.length; i++) {
+        if (!isWanted(samples, i, { ...choice, part: false })) continue;
+        const weight = samples.weight[i];
+        const joins = Math.abs(t[i] - until) <= weight / 2 || t[i] < until;
+        const start = joins ? until : t[i];
+        const path: number[] = [];
+        for (let node = samples.node[i]; node >= 0; node = tree.parent[node]) path.push(node);
+        path.reverse();
+        let same = joins;
+        for (let depth = 0; depth < path.length; depth++) {
+            while (makers.length <= depth) makers.push(new LevelMaker());
+            const maker = makers[depth];
+            same = same && before[depth] === path[depth];
+            if (same) maker.setEnd(maker.length - 1, start + weight);
+            else maker.add(path[depth], start, start + weight);
+        }
+        before = path;
+        until = start + weight;
+    }
+    return { levels: makers.map((maker) => maker.make()), start: 0, end: Math.max(end, until) };
+}
+
+/** Functions: frames of one name and file, whatever their lines. */
+export class Functions {
+    /** Of each frame. */
+    readonly of: Int32Array;
+    readonly frame: number[] = [];
+
+    constructor(frames: Frame[]) {
+        const seen = new Map<string, number>();
+        this.of = Int32Array.from(frames, (frame, i) => {
+            const key = `${frame.file ?? ""}\0${frame.func}`;
+            let found = seen.get(key);
+            if (found === undefined) {
+                found = this.frame.length;
+                seen.set(key, found);
+                this.frame.push(i);
+            }
+            return found;
+        });
+    }
+}
+
+export interface FunctionRow {
+    id: number;
+    own: number;
+    total: number;
+}
+
+/** Per function its own weight and that of everything below it; recursion counts once. */
+export function functionRows(tree: CallTree, functions: Functions): FunctionRow[] {
+    const rows = functions.frame.map((_, id) => ({ id, own: 0, total: 0 }));
+    const outermost = outermostOf(tree, functions);
+    for (let i = 0; i < tree.parent.length; i++) {
+        const row = rows[functions.of[tree.frame[i]]];
+        if (!row) continue;
+        row.own += tree.own[i];
+        if (outermost[i]) row.total += tree.total[i];
+    }
+    return rows.filter((row) => row.total > 0);
+}
+
+/** For each node, whether none above it is of the same function. */
+export function outermostOf(tree: CallTree, functions: Functions): Uint8Array {
+    const n = tree.parent.length;
+    const result = new Uint8Array(n);
+    const { from, list } = childrenOf(tree.parent);
+    const open = new Int32Array(functions.frame.length);
+    // Down and up again, without recursion: stacks can be thousands deep.
+    const path: number[] = [];
+    const place: number[] = [from[n]];
+    while (place.length) {
+        const node = path.length ? path[path.length - 1] : n;
+        const at = place[place.length - 1]++;
+        if (at >= from[node + 1]) {
+            place.pop();
+            if (path.length) open[functions.of[tree.frame[path.pop()!]]]--;
+            continue;
+        }
+        const child = list[at];
+        const id = functions.of[tree.frame[child]];
+        result[child] = open[id]++ === 0 ? 1 : 0;
+        path.push(child);
+        place.push(from[child]);
+    }
+    return result;
+}
+
+class TreeMaker {
+    readonly parent: number[] = [];
+    readonly frame: number[] = [];
+    readonly own: number[] = [];
+    private readonly seen = new Map<string, number>();
+
+    node(parent: number, frame: number): number {
+        const key = `${parent} ${frame}`;
+        let found = this.seen.get(key);
+        if (found === undefined) {
+            found = this.parent.length;
+            this.seen.set(key, found);
+            this.parent.push(parent);
+            this.frame.push(frame);
+            this.own.push(0);
+        }
+        return found;
+    }
+
+    make(): CallTree {
+        const tree = newTree(this.parent, this.frame);
+        tree.own.set(this.own);
+        sumUp(tree);
+        return tree;
+    }
+}
+
+/** What a function calls, wherever it was called from; its own node is the root. */
+export function calleesOf(tree: CallTree, functions: Functions, id: number): CallTree {
+    const maker = new TreeMaker();
+    const outermost = outermostOf(tree, functions);
+    const merged = new Int32Array(tree.parent.length).fill(-1);
+    for (let i = 0; i < tree.parent.length; i++) {
+        const up = tree.parent[i] >= 0 ? merged[tree.parent[i]] : -1;
+        if (up >= 0) merged[i] = maker.node(up, tree.frame[i]);
+        else if (outermost[i] && functions.of[tree.frame[i]] === id) {
+            merged[i] = maker.node(-1, functions.frame[id]);
+        }
+        if (merged[i] >= 0) maker.own[merged[i]] += tree.own[i];
+    }
+    return maker.make();
+}
+
+/** Who calls a function, upwards from it. */
+export function callersOf(tree: CallTree, functions: Functions, id: number): CallTree {
+    const maker = new TreeMaker();
+    const outermost = outermostOf(tree, functions);
+    for (let i = 0; i < tree.parent.length; i++) {
+        if (!outermost[i] || functions.of[tree.frame[i]] !== id || !tree.total[i]) continue;
+        let node = maker.node(-1, functions.frame[id]);
+        for (let up = tree.parent[i]; up >= 0; up = tree.parent[up]) {
+            node = maker.node(node, tree.frame[up]);
+        }
+        maker.own[node] += tree.total[i];
+    }
+    return maker.make();
+}
+
+/** A tree of stacks that are given as lists, with a weight each. */
+export function treeOfStacks(stacks: { frames: Frame[]; weight: number }[]): {
+    tree: CallTree;
+    frames: Frame[];
+} {
+    const maker = new TreeMaker();
+    const frames: Frame[] = [];
+    const seen = new Map<string, number>();
+    for (const { frames: stack, weight } of stacks) {
+        let node = -1;
+        for (const frame of stack) {
+            const key = `${frame.file ?? ""}\0${frame.func}\0${frame.line ?? ""}`;
+            let id = seen.get(key);
+            if (id === undefined) {
+                id = frames.length;
+                seen.set(key, id);
+                frames.push(frame);
+            }
+            node = maker.node(node, id);
+        }
+        if (node >= 0) maker.own[node] += weight;
+    }
+    return { tree: maker.make(), frames };
+}
+
+/** The weight of the samples that have a wanted frame, each counted once. */
+export function matchedWeight(tree: CallTree, wanted: Uint8Array): number {
+    const below = new Uint8Array(tree.parent.length);
+    let sum = 0;
+    for (let i = 0; i < tree.parent.length; i++) {
+        const up = tree.parent[i];
+        const inside = up >= 0 && below[up] === 1;
+        if (!inside && wanted[tree.frame[i]]) sum += tree.total[i];
+        below[i] = inside || wanted[tree.frame[i]] ? 1 : 0;
+    }
+    return sum;
+}
+
+/** The weight of each thread. */
+export function threadWeights(stacks: Stacks): Float64Array {
+    const sums = new Float64Array(stacks.threads.length);
+    const { thread, weight, node } = stacks.samples;
+    for (let i = 0; i < thread.length; i++) if (node[i] >= 0) sums[thread[i]] += weight[i];
+    return sums;
+}
