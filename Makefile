@@ -22,7 +22,7 @@ deps-%:
 configure: deps-build
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
 
-demo: deps-bench all ## record the example training script and show where its time went
+demo: deps-bench all ## run the example training script with everything on: verdict and report
 	@tools/demo.sh
 
 test: deps-test all ## every test; the last line counts them

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# demo.sh -- records the example training script and shows where its time went.
+# demo.sh -- runs the example training script with everything on, and names its report.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -15,15 +15,12 @@ for module in torch numpy sys; do
     done
 done
 gsprof=build/gsprof
-out=build/demo
+out=build/demo/run
 
-mkdir -p "$out"
-echo "== recording $python examples/train.py"
-"$gsprof" record -o "$out/profile.gsp" --force -- "$python" examples/train.py
+mkdir -p build/demo
+echo "== gsprof run -- $python examples/train.py"
+"$gsprof" run -o "$out" --force -- "$python" examples/train.py
 echo
-"$gsprof" report "$out/profile.gsp"
-"$gsprof" convert -i "$out/profile.gsp" -o "$out/profile.svg" --force
-"$gsprof" convert -i "$out/profile.gsp" -o "$out/profile.json" --force
-echo
-echo "Open $out/profile.svg in a browser. Next, profile a process that already runs:"
+echo "The report is $PWD/$out/report.html: open it in a browser."
+echo "Next, profile a process that already runs:"
 echo "  $gsprof record -d 10 -o profile.svg -p PID"

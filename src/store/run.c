@@ -154,7 +154,7 @@ int gsp_run_write(const char *path, const struct gsp_profile *profile,
                   const struct gsp_run_about *about, struct gsp_err *err)
 {
     gsp_auto_buf texts = {0};
-    gsp_auto_free struct gsp_run_process *processes = NULL;
+    struct gsp_run_process *processes = NULL;
     struct gsp_run_about whole = *about;
     struct writer writer = {.path = path};
     const struct gsp_batch_sink sink = {
@@ -163,7 +163,10 @@ int gsp_run_write(const char *path, const struct gsp_profile *profile,
     if (rc == GSP_OK)
         rc = describe(profile, &whole, &texts, &processes, err);
     /* Last: a folder whose meta.json says so has its tables. */
-    return rc == GSP_OK ? gsp_run_write_meta(path, &whole, true, err) : rc;
+    if (rc == GSP_OK)
+        rc = gsp_run_write_meta(path, &whole, true, err);
+    free(processes);
+    return rc;
 }
 
 /* Reading. */
