@@ -164,6 +164,7 @@ const struct gsp_command gsp_cmd_help = {
     .example_count = GSP_COUNT(HELP_EXAMPLES),
     .args_max = 1,
     .arg_choice = help_choice,
+    .lesser = true,
     .run = run_help,
 };
 

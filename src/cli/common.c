@@ -12,13 +12,14 @@
 #include "cli/run_folder.h"
 
 const struct gsp_command *const gsp_commands[] = {
-    &gsp_cmd_run,         &gsp_cmd_record,        &gsp_cmd_top,          &gsp_cmd_dump,
-    &gsp_cmd_flamegraph,  &gsp_cmd_convert,       &gsp_cmd_report,       &gsp_cmd_compare,
-    &gsp_cmd_query,       &gsp_cmd_tables,        &gsp_cmd_serve,        &gsp_cmd_list,
-    &gsp_cmd_follow,      &gsp_cmd_backtrace,     &gsp_cmd_http_profile, &gsp_cmd_http_stop,
-    &gsp_cmd_http_status, &gsp_cmd_http_sessions, &gsp_cmd_inject,       &gsp_cmd_eject,
-    &gsp_cmd_eval,        &gsp_cmd_config,        &gsp_cmd_stat,         &gsp_cmd_doctor,
-    &gsp_cmd_completions, &gsp_cmd_help,          &gsp_cmd_docs,         &gsp_cmd_query_worker,
+    &gsp_cmd_run,          &gsp_cmd_record,       &gsp_cmd_top,         &gsp_cmd_dump,
+    &gsp_cmd_flamegraph,   &gsp_cmd_convert,      &gsp_cmd_report,      &gsp_cmd_compare,
+    &gsp_cmd_query,        &gsp_cmd_mem_record,   &gsp_cmd_mem_report,  &gsp_cmd_tables,
+    &gsp_cmd_serve,        &gsp_cmd_list,         &gsp_cmd_follow,      &gsp_cmd_backtrace,
+    &gsp_cmd_http_profile, &gsp_cmd_http_stop,    &gsp_cmd_http_status, &gsp_cmd_http_sessions,
+    &gsp_cmd_inject,       &gsp_cmd_eject,        &gsp_cmd_eval,        &gsp_cmd_config,
+    &gsp_cmd_stat,         &gsp_cmd_doctor,       &gsp_cmd_completions, &gsp_cmd_help,
+    &gsp_cmd_docs,         &gsp_cmd_query_worker,
 };
 const size_t gsp_command_count = GSP_COUNT(gsp_commands);
 
@@ -125,7 +126,8 @@ int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...)
     va_end(args);
     if (parsed->suggestion[0])
         gsp_hint_add(&hint, "", "%s", parsed->suggestion);
-    gsp_hint_add(&hint, "", "gsprof %s%s-h", parsed->command ? parsed->command->name : "",
+    gsp_hint_add(&hint, "", "gsprof %s%s-h",
+                 parsed->command ? gsp_command_spoken(parsed->command) : "",
                  parsed->command ? " " : "");
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     gsp_hint_print(&hint, &term, &text);

@@ -100,6 +100,8 @@ extern const struct gsp_command gsp_cmd_http_status;
 extern const struct gsp_command gsp_cmd_http_sessions;
 extern const struct gsp_command gsp_cmd_config;
 extern const struct gsp_command gsp_cmd_stat;
+extern const struct gsp_command gsp_cmd_mem_record;
+extern const struct gsp_command gsp_cmd_mem_report;
 extern const struct gsp_command gsp_cmd_inject;
 extern const struct gsp_command gsp_cmd_eject;
 extern const struct gsp_command gsp_cmd_eval;

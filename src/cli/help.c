@@ -65,7 +65,7 @@ static void put_options(const struct gsp_opt *opts, size_t count, bool whole, si
 
 static void put_usage(const struct gsp_command *command, struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "usage: gsprof %s %s\n", command->name, command->synopsis);
+    gsp_buf_printf(out, "usage: gsprof %s %s\n", gsp_command_spoken(command), command->synopsis);
 }
 
 /* The names of the commands that have no line of their own. */
@@ -74,7 +74,8 @@ static void put_lesser(const struct gsp_term *term, struct gsp_buf *out)
     gsp_auto_buf names = {0};
     for (size_t i = 0; i < gsp_command_count; i++) {
         if (gsp_commands[i]->lesser && !gsp_commands[i]->hidden)
-            gsp_buf_printf(&names, "%s%s", names.len ? ", " : "", gsp_commands[i]->name);
+            gsp_buf_printf(&names, "%s%s", names.len ? ", " : "",
+                           gsp_command_spoken(gsp_commands[i]));
     }
     const char *text = gsp_buf_cstr(&names);
     gsp_buf_puts(out, "  and           ");
@@ -89,7 +90,8 @@ void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
     put_head(term, "Commands", out);
     for (size_t i = 0; i < gsp_command_count; i++) {
         if (!gsp_commands[i]->hidden && !gsp_commands[i]->lesser)
-            gsp_buf_printf(out, "  %-13s %s\n", gsp_commands[i]->name, gsp_commands[i]->summary);
+            gsp_buf_printf(out, "  %-13s %s\n", gsp_command_spoken(gsp_commands[i]),
+                           gsp_commands[i]->summary);
     }
     put_lesser(term, out);
     gsp_buf_putc(out, '\n');
@@ -97,14 +99,14 @@ void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
     gsp_buf_puts(out, "  gsprof record -- python3 train.py     run a program and record it\n"
                       "  gsprof dump --pid 4242                what a process does right now\n"
                       "  gsprof doctor                         what works on this machine\n\n"
-                      "  gsprof COMMAND -h is short, --help is everything, with examples.\n");
+                      "  gsprof COMMAND -h is short, --help is everything; gsprof help lists topics.\n");
 }
 
 void gsp_help_command(const struct gsp_command *command, bool whole, const struct gsp_term *term,
                       struct gsp_buf *out)
 {
     size_t width = width_of(term);
-    gsp_buf_printf(out, "gsprof %s: %s\n\n", command->name, command->summary);
+    gsp_buf_printf(out, "gsprof %s: %s\n\n", gsp_command_spoken(command), command->summary);
     put_usage(command, out);
     if (whole) {
         gsp_buf_putc(out, '\n');
@@ -129,7 +131,7 @@ void gsp_help_command(const struct gsp_command *command, bool whole, const struc
         gsp_buf_putc(out, '\n');
     }
     if (!whole)
-        gsp_buf_printf(out, "\n  gsprof %s --help tells the rest.\n", command->name);
+        gsp_buf_printf(out, "\n  gsprof %s --help tells the rest.\n", gsp_command_spoken(command));
 }
 
 /* A cell of a table must not end it. */
@@ -165,8 +167,9 @@ static void put_table(const struct gsp_opt *opts, size_t count, struct gsp_buf *
 
 void gsp_help_markdown(const struct gsp_command *command, struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "# gsprof %s\n\n%s.\n\n", command->name, command->summary);
-    gsp_buf_printf(out, "```\ngsprof %s %s\n```\n\n", command->name, command->synopsis);
+    gsp_buf_printf(out, "# gsprof %s\n\n%s.\n\n", gsp_command_spoken(command), command->summary);
+    gsp_buf_printf(out, "```\ngsprof %s %s\n```\n\n", gsp_command_spoken(command),
+                   command->synopsis);
     for (const char *at = command->about; *at; at++) {
         gsp_buf_putc(out, *at);
         if (*at == '\n')
@@ -194,7 +197,7 @@ void gsp_help_markdown_index(struct gsp_buf *out)
     for (size_t i = 0; i < gsp_command_count; i++) {
         const struct gsp_command *command = gsp_commands[i];
         if (!command->hidden)
-            gsp_buf_printf(out, "| [%s](gsprof-%s.md) | %s |\n", command->name, command->name,
-                           command->summary);
+            gsp_buf_printf(out, "| [%s](gsprof-%s.md) | %s |\n", gsp_command_spoken(command),
+                           command->name, command->summary);
     }
 }

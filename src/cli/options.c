@@ -323,7 +323,7 @@ static int set_fallbacks(struct walk *walk, const struct gsp_opt *opts, size_t c
 static int unknown_command(struct walk *walk, const char *word)
 {
     size_t best = DISTANCE_MAX;
-    const char *match = NULL;
+    const struct gsp_command *match = NULL;
     for (size_t i = 0; i < gsp_command_count; i++) {
         const char *name = gsp_commands[i]->name;
         size_t len = strlen(word);
@@ -331,21 +331,36 @@ static int unknown_command(struct walk *walk, const char *word)
         size_t distance = starts ? 1 : gsp_str_distance(word, name);
         if (!gsp_commands[i]->hidden && distance < best) {
             best = distance;
-            match = name;
+            match = gsp_commands[i];
         }
     }
     if (match)
-        snprintf(walk->parsed->suggestion, sizeof(walk->parsed->suggestion), "gsprof %s", match);
+        snprintf(walk->parsed->suggestion, sizeof(walk->parsed->suggestion), "gsprof %s",
+                 gsp_command_spoken(match));
     return gsp_err_set(walk->err, GSP_E_USAGE, 0, "unknown command '%.60s'", word);
+}
+
+/* "mem record" is "mem-record". */
+static const struct gsp_command *find_pair(struct walk *walk, const char *word)
+{
+    char name[64];
+    if (walk->i + 1 >= walk->argc)
+        return NULL;
+    snprintf(name, sizeof(name), "%.30s-%.30s", word, walk->argv[walk->i + 1]);
+    const struct gsp_command *command = gsp_command_find(name);
+    walk->i += command != NULL;
+    return command;
 }
 
 static int begin_command(struct walk *walk, const char *word)
 {
     const struct gsp_command *command = gsp_command_find(word);
     if (!command)
+        command = find_pair(walk, word);
+    if (!command)
         return unknown_command(walk, word);
     walk->parsed->command = command;
-    snprintf(walk->where, sizeof(walk->where), " of %s", command->name);
+    snprintf(walk->where, sizeof(walk->where), " of %s", gsp_command_spoken(command));
     walk->parsed->opts = calloc(1, command->opts_size ? command->opts_size : 1);
     if (!walk->parsed->opts)
         return gsp_err_set(walk->err, GSP_E_NOMEM, 0, "out of memory");
@@ -398,7 +413,7 @@ static int check_args(struct walk *walk)
         return gsp_err_set(walk->err, GSP_E_USAGE, 0, "unexpected argument '%.60s'", extra);
     }
     if (parsed->arg_count < command->args_min)
-        return gsp_err_set(walk->err, GSP_E_USAGE, 0, "%s needs: %s", command->name,
+        return gsp_err_set(walk->err, GSP_E_USAGE, 0, "%s needs: %s", gsp_command_spoken(command),
                            command->synopsis);
     return GSP_OK;
 }
@@ -410,6 +425,11 @@ const struct gsp_command *gsp_command_find(const char *name)
             return gsp_commands[i];
     }
     return NULL;
+}
+
+const char *gsp_command_spoken(const struct gsp_command *command)
+{
+    return command->spoken ? command->spoken : command->name;
 }
 
 /* "gsprof 4242 query" is "gsprof query 4242". */

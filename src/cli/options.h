@@ -61,7 +61,8 @@ struct gsp_parsed;
 
 /* One subcommand.  run gives the exit status of the program. */
 struct gsp_command {
-    const char *name;
+    const char *name;     /* one word; "mem-record" is typed "mem record" as well */
+    const char *spoken;   /* how help writes it; NULL: as its name */
     const char *summary;  /* one line, no full stop */
     const char *synopsis; /* what follows the name in the usage line */
     const char *about;    /* paragraphs split by \n */
@@ -110,6 +111,7 @@ extern const struct gsp_command *const gsp_commands[];
 extern const size_t gsp_command_count;
 
 const struct gsp_command *gsp_command_find(const char *name); /* NULL if there is none */
+const char *gsp_command_spoken(const struct gsp_command *command);
 
 /* Parses a whole command line, argv[0] included; "ENDPOINT query" is put in order first, in argv
  * itself.  A missing command is no failure

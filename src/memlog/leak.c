@@ -86,17 +86,26 @@ static void series_free(struct series *series)
     free(series->var);
 }
 
-/* Times at which there are ticks, of whatever process. */
-static size_t count_times(const struct gsp_memlog *log)
+/* As many stretches as have a look in them, whatever the distance of two looks. */
+static size_t count_stretches(const struct gsp_memlog *log, int64_t from_ns, int64_t to_ns)
 {
-    size_t count = 0;
-    int64_t last = -1;
+    size_t times = 0;
+    int64_t gap_ns = 1;
+    int64_t last_ns = from_ns;
     for (size_t i = 0; i < gsp_memlog_tick_count(log); i++) {
-        const struct gsp_memlog_tick *tick = gsp_memlog_tick(log, i);
-        count += !tick->is_gone && tick->time_ns > last;
-        last = tick->time_ns;
+        const int64_t time_ns = gsp_memlog_tick(log, i)->time_ns;
+        if (time_ns > to_ns)
+            break;
+        times += i == 0 || time_ns > last_ns;
+        gap_ns = time_ns - last_ns > gap_ns ? time_ns - last_ns : gap_ns;
+        last_ns = time_ns;
     }
-    return count;
+    size_t stretches = (size_t)((to_ns - from_ns) / gap_ns) + 1;
+    stretches = stretches < GSP_MEMLEAK_STRETCHES ? stretches : GSP_MEMLEAK_STRETCHES;
+    /* One long pause does not make a recording too short. */
+    if (stretches < GSP_MEMLEAK_STRETCHES_MIN)
+        stretches = GSP_MEMLEAK_STRETCHES_MIN;
+    return stretches < times ? stretches : times;
 }
 
 static void end_stretch(struct series *series)
@@ -135,18 +144,17 @@ static int make_series(struct series *series, struct gsp_err *err)
         return rc;
     const struct gsp_memlog_tick *tick;
     const double span = (double)(series->to_ns - series->from_ns) + 1;
-    while ((tick = gsp_memreplay_next(&replay))) {
-        /* That all is given back at the end tells nothing of what was held. */
-        const bool is_end = tick->is_gone && tick->time_ns >= series->to_ns;
+    while ((tick = gsp_memlog_tick(series->log, replay.next)) && tick->time_ns <= series->to_ns) {
+        if (!gsp_memreplay_next(&replay)) {
+            rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the series of the recording");
+            break;
+        }
         const double share = (double)(tick->time_ns - series->from_ns) / span;
         const size_t stretch = (size_t)(share * (double)series->stretches);
         while (series->at < stretch)
             end_stretch(series);
-        if (!is_end)
-            take_tick(series, &replay);
+        take_tick(series, &replay);
     }
-    if (replay.next < gsp_memlog_tick_count(series->log))
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the series of the recording");
     while (series->at < series->stretches)
         end_stretch(series);
     gsp_memreplay_end(&replay);
@@ -229,16 +237,17 @@ static int find(struct series *series, struct gsp_memleaks *out, struct gsp_err 
 int gsp_memleaks_find(const struct gsp_memlog *log, const struct gsp_memgroups *groups,
                       struct gsp_memleaks *out, struct gsp_err *err)
 {
-    const size_t times = count_times(log);
     const struct gsp_memlog_tick *first = gsp_memlog_tick(log, 0);
     struct series series = {.log = log, .groups = groups};
     *out = (struct gsp_memleaks){.steps = NAN};
-    series.stretches = times < GSP_MEMLEAK_STRETCHES ? times : GSP_MEMLEAK_STRETCHES;
-    out->stretches = series.stretches;
-    if (!first || series.stretches < GSP_MEMLEAK_STRETCHES_MIN)
+    if (!first)
         return GSP_OK;
     series.from_ns = first->time_ns;
-    series.to_ns = gsp_memlog_meta(log)->duration_ns;
+    series.to_ns = gsp_memlog_end_ns(log);
+    series.stretches = count_stretches(log, series.from_ns, series.to_ns);
+    out->stretches = series.stretches;
+    if (series.stretches < GSP_MEMLEAK_STRETCHES_MIN)
+        return GSP_OK;
     out->from_ns = series.from_ns + (series.to_ns - series.from_ns) / (int64_t)WARMUP_PART;
     out->to_ns = series.to_ns;
     out->steps = steps_between(log, out->from_ns, out->to_ns);

@@ -6,7 +6,14 @@
 
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/time.h"
 #include "memlog/layout.h"
+
+/* Processes that end in this part of a recording end with it. */
+#define LATE_PART     10
+/* An interpreter that ends takes no longer, and gives back more than one of so many parts. */
+#define WAY_OUT_NS    (2 * GSP_NS_PER_S)
+#define WAY_OUT_PARTS 10
 
 struct gsp_memlog {
     struct gsp_memlog_meta meta;
@@ -330,6 +337,34 @@ static int read_tick(struct reading *rd)
     return GSP_OK;
 }
 
+/* The look of the same process before that one; NULL when there is none. */
+static struct gsp_memlog_tick *look_before(const struct gsp_memlog *log,
+                                           const struct gsp_memlog_tick *tick)
+{
+    for (size_t i = (size_t)(tick - log->ticks); i > 0; i--) {
+        struct gsp_memlog_tick *before = &log->ticks[i - 1];
+        if (before->process == tick->process)
+            return before->is_gone ? NULL : before;
+    }
+    return NULL;
+}
+
+/* The last look, and those before it by which much was freed at once: an interpreter that ends
+ * gives back what the program kept. */
+static void mark_way_out(const struct gsp_memlog *log, const struct gsp_memlog_tick *gone)
+{
+    struct gsp_memlog_tick *tick = look_before(log, gone);
+    while (tick && gone->time_ns - tick->time_ns <= WAY_OUT_NS) {
+        tick->is_final = true;
+        struct gsp_memlog_tick *before = look_before(log, tick);
+        const struct gsp_memlog_tick *earlier = before ? look_before(log, before) : NULL;
+        if (!earlier || before->total[GSP_MEMTOTAL_LIVE] >=
+                            earlier->total[GSP_MEMTOTAL_LIVE] / WAY_OUT_PARTS * (WAY_OUT_PARTS - 1))
+            return;
+        tick = before;
+    }
+}
+
 static int read_gone(struct reading *rd)
 {
     struct gsp_memlog_tick *tick = NULL;
@@ -337,6 +372,7 @@ static int read_gone(struct reading *rd)
     if (rc < 0)
         return rc;
     tick->is_gone = true;
+    mark_way_out(rd->log, tick);
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         tick->total[i] = GSP_MEMLOG_UNKNOWN;
     rd->log->processes[tick->process].gone = true;
@@ -512,6 +548,21 @@ const struct gsp_memlog_process *gsp_memlog_process(const struct gsp_memlog *log
 size_t gsp_memlog_tick_count(const struct gsp_memlog *log)
 {
     return log->tick_count;
+}
+
+int64_t gsp_memlog_end_ns(const struct gsp_memlog *log)
+{
+    const int64_t late_ns = log->meta.duration_ns - log->meta.duration_ns / LATE_PART;
+    int64_t first_ns = INT64_MAX;
+    int64_t end_ns = 0;
+    for (size_t i = 0; i < log->tick_count; i++) {
+        const struct gsp_memlog_tick *tick = &log->ticks[i];
+        if (tick->is_final && tick->time_ns >= late_ns && tick->time_ns < first_ns)
+            first_ns = tick->time_ns;
+    }
+    for (size_t i = 0; i < log->tick_count && log->ticks[i].time_ns < first_ns; i++)
+        end_ns = log->ticks[i].time_ns;
+    return end_ns;
 }
 
 const struct gsp_memlog_tick *gsp_memlog_tick(const struct gsp_memlog *log, size_t i)

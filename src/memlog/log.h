@@ -66,7 +66,8 @@ struct gsp_memlog_process {
 struct gsp_memlog_tick {
     int64_t time_ns; /* since the recording began */
     uint32_t process;
-    bool is_gone; /* the process has ended: it holds nothing any more */
+    bool is_gone;  /* the process has ended: it holds nothing any more */
+    bool is_final; /* its last look: what an interpreter frees on its way out is in it */
     uint32_t change_count;
     size_t changes; /* where they are among the file's bytes */
     size_t changes_end;
@@ -98,6 +99,9 @@ struct gsp_profile *gsp_memlog_profile(const struct gsp_memlog *log);
 size_t gsp_memlog_site_count(const struct gsp_memlog *log);
 const struct gsp_memlog_site *gsp_memlog_site(const struct gsp_memlog *log, size_t i);
 const struct gsp_memlog_process *gsp_memlog_process(const struct gsp_memlog *log, size_t i);
+/* The last moment at which all ran that ran to the end: before the first of them was on its way
+ * out.  That of the last look when no process has ended. */
+int64_t gsp_memlog_end_ns(const struct gsp_memlog *log);
 size_t gsp_memlog_tick_count(const struct gsp_memlog *log);
 const struct gsp_memlog_tick *gsp_memlog_tick(const struct gsp_memlog *log, size_t i);
 

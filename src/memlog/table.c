@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #define CUT_LABEL "(frames left out)"
 
 struct gsp_memtable {
+    int fd;
     const char *map;
     size_t map_bytes;
     size_t bytes; /* of the file when it was opened */
@@ -71,15 +73,18 @@ static int map_file(struct gsp_memtable *table, int fd, struct gsp_err *err)
 int gsp_memtable_open(int folder_fd, struct gsp_memtable **out, struct gsp_err *err)
 {
     *out = NULL;
-    gsp_auto_fd fd = openat(folder_fd, GSP_MEMORY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const int fd = openat(folder_fd, GSP_MEMORY_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)
         return gsp_err_set(err, GSP_E_NOFILE, errno, "allocations are not counted in this process");
     if (fd < 0)
         return gsp_err_set(err, errno == EACCES ? GSP_E_PERM : GSP_E_IO, errno,
                            "counters of memory: %s", strerror(errno));
     struct gsp_memtable *table = calloc(1, sizeof(*table));
-    if (!table)
+    if (!table) {
+        gsp_fd_close(&fd);
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    }
+    table->fd = fd;
     int rc = map_file(table, fd, err);
     if (rc < 0) {
         gsp_memtable_close(table);
@@ -103,11 +108,17 @@ void gsp_memtable_close(struct gsp_memtable *table)
         } map = {table->map};
         munmap(map.unmap, table->map_bytes);
     }
+    gsp_fd_close(&table->fd);
     gsp_buf_free(&table->strings);
     gsp_buf_free(&table->frames);
     gsp_buf_free(&table->nodes);
     free(table->sites);
     free(table);
+}
+
+bool gsp_memtable_claim(const struct gsp_memtable *table)
+{
+    return flock(table->fd, LOCK_EX | LOCK_NB) == 0;
 }
 
 bool gsp_memtable_is_old(const struct gsp_memtable *table, int folder_fd)

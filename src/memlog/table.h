@@ -65,6 +65,8 @@ struct gsp_memtable; /* opaque */
 GSP_MUST_CHECK int gsp_memtable_open(int folder_fd, struct gsp_memtable **out, struct gsp_err *err);
 void gsp_memtable_close(struct gsp_memtable *table); /* NULL does nothing */
 
+/* Makes this the one recording of the process, until it is closed; false when there is one. */
+bool gsp_memtable_claim(const struct gsp_memtable *table);
 /* Whether the folder has another file of that name by now, or none: the engine was started anew. */
 bool gsp_memtable_is_old(const struct gsp_memtable *table, int folder_fd);
 

@@ -52,6 +52,18 @@ static void add_temporary(struct making *make)
     }
 }
 
+/* The variance of each byte that is held; the blocks of a site are alike, so it is that of what was
+ * held at the peak. */
+static void note_var(struct making *make)
+{
+    for (size_t i = 0; i < make->replay.changed_count; i++) {
+        const uint32_t site = make->replay.changed[i];
+        const struct gsp_memcount *now = &make->replay.counts[site];
+        if (now->live_var && gsp_memcount_live(now))
+            make->values->at[site].var = (double)now->live_var / (double)gsp_memcount_live(now);
+    }
+}
+
 static void add_live(struct making *make, int sign)
 {
     for (size_t i = 0; i < make->values->count; i++) {
@@ -67,19 +79,26 @@ static void add_live(struct making *make, int sign)
     }
 }
 
+/* Of a site that was never seen holding anything: as if all its blocks were small, which is the
+ * most that it can be. */
+static double var_of_small(const struct gsp_memlog *log, size_t i)
+{
+    const struct gsp_memlog_site *site = gsp_memlog_site(log, i);
+    return (double)gsp_memlog_process(log, site->process)->interval_bytes / (1 << 20);
+}
+
 static void set_peaks(struct making *make)
 {
     for (size_t i = 0; i < make->values->count; i++) {
         const struct gsp_memcount *count = &make->replay.counts[i];
+        double var = make->values->at[i].var;
+        if (var <= 0)
+            var = var_of_small(make->log, i);
         make->values->at[i] = (struct gsp_memvalue){.bytes = whole(count->peak_bytes),
                                                     .count = whole(count->peak_count),
-                                                    .var = (double)count->live_var,
+                                                    .var = var * (double)count->peak_bytes,
                                                     .alloc_bytes = count->alloc_bytes,
                                                     .alloc_count = count->alloc_count};
-        const double live = (double)gsp_memcount_live(count);
-        /* The error of what is held now, scaled to what was held then: the blocks are alike. */
-        if (live > 0)
-            make->values->at[i].var *= (double)count->peak_bytes / live;
     }
 }
 
@@ -88,11 +107,14 @@ static int go_to(struct making *make, int64_t time_ns, struct gsp_err *err)
 {
     const struct gsp_memlog_tick *tick;
     while ((tick = gsp_memlog_tick(make->log, make->replay.next)) && tick->time_ns <= time_ns) {
-        const bool is_gone = tick->is_gone;
+        /* On its way out an interpreter frees what was kept: that is not temporary. */
+        const bool is_end = tick->is_gone || tick->is_final;
         if (!gsp_memreplay_next(&make->replay))
             return no_memory(err);
-        if (make->question->view == GSP_MEMVIEW_TEMPORARY && !is_gone)
+        if (make->question->view == GSP_MEMVIEW_TEMPORARY && !is_end)
             add_temporary(make);
+        if (make->question->view == GSP_MEMVIEW_PEAK)
+            note_var(make);
     }
     return GSP_OK;
 }
@@ -109,13 +131,8 @@ static int set_leaks(struct making *make, const struct gsp_memgroups *groups, st
     rc = go_to(make, leaks->from_ns, err);
     if (rc == GSP_OK)
         add_live(make, -1);
-    /* Not the end of a process, by which it gives all back. */
-    while (rc == GSP_OK) {
-        const struct gsp_memlog_tick *tick = gsp_memlog_tick(make->log, make->replay.next);
-        if (!tick || (tick->is_gone && tick->time_ns >= leaks->to_ns))
-            break;
-        rc = gsp_memreplay_next(&make->replay) ? GSP_OK : no_memory(err);
-    }
+    if (rc == GSP_OK)
+        rc = go_to(make, leaks->to_ns, err);
     if (rc == GSP_OK)
         add_live(make, 1);
     for (size_t i = 0; i < make->values->count; i++) {
