@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from .. import _gsprof
 from .._spans import wrap
 from . import _lines, _sites, _trend
+from ._blas import BlasBlock
 from ._flops import FlopBlock
 from ._metrics import (
     ComputeMetrics,
@@ -208,7 +209,9 @@ class _Running:
         self._profiler = profiler
         self._sampler = profiler._sampler
         self._began = b""
-        self._flops = FlopBlock() if profiler.estimate_flops else None
+        self._flops: Tuple[Union[FlopBlock, BlasBlock], ...] = ()
+        if profiler.estimate_flops:
+            self._flops = FlopBlock(), BlasBlock()
         self._sites: Any = None
         self._lines: Any = None
 
@@ -216,8 +219,8 @@ class _Running:
         profiler = self._profiler
         if profiler.detailed_memory:
             self._sites = _sites.TRACER.begin()
-        if self._flops is not None:
-            self._flops.begin()
+        for counter in self._flops:
+            counter.begin()
         profiler._opened(self)
         self._began = self._sampler.begin()
         if profiler.enable_line_profiling:
@@ -232,7 +235,7 @@ class _Running:
         lines = None if self._lines is None else _lines.TRACER.end(self._lines)
         points = self._sampler.memory(self._began) if profiler.detailed_memory else []
         seen = self._sampler.end(self._began)
-        flops = None if self._flops is None else self._flops.end()
+        flops = _together([counter.end() for counter in self._flops])
         sites = [] if self._sites is None else _sites.TRACER.end(self._sites)
         metrics = self._metrics(
             seen,
@@ -299,6 +302,12 @@ class _Running:
             if seen["energy_estimate"] and seen["energy_counters"]:
                 source = "mixed"
         return EnergyMetrics(kwh, None if kwh is None else kwh * intensity, intensity, source)
+
+
+def _together(counts: List[Optional[Dict[str, int]]]) -> Optional[Dict[str, int]]:
+    """Of all that saw something; None when nobody did."""
+    seen = [one for one in counts if one is not None]
+    return {name: flops for one in seen for name, flops in one.items()} if seen else None
 
 
 def _mb(count: Optional[float]) -> Optional[float]:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floating point operations that NumPy asks of BLAS, counted on their way there.
+
+While a block is open, the entries of NumPy's own library for CBLAS lead through counters (C): every
+product of matrices and vectors is seen, be it written as a @ b, dot, inner, einsum or tensordot.
+What NumPy computes itself (element by element, integers) and what LAPACK does is not."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Dict, Optional, Tuple
+
+from .. import _gsprof
+
+_NAMES = ("gemm", "gemv", "syrk", "dot")
+_MODULES = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
+
+
+def _library() -> Optional[str]:
+    """The file of NumPy's library, if it is imported."""
+    for name in _MODULES:
+        path = getattr(sys.modules.get(name), "__file__", None)
+        if path:
+            return str(path)
+    return None
+
+
+class _Hooks:
+    """In place while a block of any thread is open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open = 0
+        self._path = ""
+        self._slots = 0
+
+    def put(self) -> bool:
+        """False when there is no NumPy, or none whose calls can be seen."""
+        path = _library()
+        if path is None:
+            return False
+        with self._lock:
+            if self._open == 0:
+                self._path = path
+                self._slots = _gsprof.blas_hook(path, True)
+            if self._slots:
+                self._open += 1
+            return self._slots > 0
+
+    def take(self) -> None:
+        with self._lock:
+            self._open -= 1
+            if self._open == 0:
+                _gsprof.blas_hook(self._path, False)
+
+
+_HOOKS = _Hooks()
+
+
+class BlasBlock:
+    """A block whose calls are counted, in the thread that it begins in."""
+
+    def __init__(self) -> None:
+        self._is_on = False
+        self._thread = 0
+        self._before: Tuple[int, ...] = ()
+
+    def begin(self) -> None:
+        self._is_on = _HOOKS.put()
+        self._thread = threading.get_ident()
+        self._before = _gsprof.blas_counts()
+
+    def end(self) -> Optional[Dict[str, int]]:
+        """Operations by kind; None when no call was seen."""
+        if not self._is_on:
+            return None
+        self._is_on = False
+        _HOOKS.take()
+        # Counts are each thread's own.
+        if threading.get_ident() != self._thread:
+            return None
+        calls, *flops = (now - then for now, then in zip(_gsprof.blas_counts(), self._before))
+        if calls == 0:
+            return None
+        return {f"blas::{name}": count for name, count in zip(_NAMES, flops) if count}

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floating point operations of NumPy, with each NumPy that an interpreter here has."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import List
+
+import pytest
+from conftest import PYTHONS
+from support import GSPROF, PATIENCE_S, program
+
+# <build>/src/cli/gsprof and <build>/python.
+PACKAGE = GSPROF.parent.parent.parent / "python"
+
+pytestmark = pytest.mark.skipif(
+    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
+    reason="this build has no Python extension",
+)
+
+
+def with_numpy() -> List[str]:
+    """Interpreters that have NumPy, without starting it."""
+    ask = "import importlib.util as u, sys; sys.exit(u.find_spec('numpy') is None)"
+    return [
+        python.path
+        for python in PYTHONS
+        if "t-" not in python.label
+        and subprocess.run([python.path, "-c", ask], check=False).returncode == 0
+    ]
+
+
+def test_every_way_to_write_a_product() -> None:
+    pythons = with_numpy()
+    if not pythons:
+        pytest.skip("no interpreter here has NumPy")
+    for python in pythons:
+        done = subprocess.run(
+            [python, program("measure_numpy.py")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, (python, done.stdout.decode(), done.stderr.decode())
+        assert json.loads(done.stdout)["wrong"] == {}
