@@ -65,18 +65,16 @@ export class ChartView {
             foreign(chart.title),
             chart.unit ? el("span", { class: "unit" }, ` ${chart.unit}`) : null,
         );
-        const head = el("figcaption", {}, title, this.legend());
+        const help = chart.help
+            ? el(
+                  "details",
+                  { class: "explain small" },
+                  el("summary", {}, "What this shows"),
+                  el("p", {}, foreign(chart.help)),
+              )
+            : null;
+        const head = el("figcaption", {}, title, this.legend(), help);
         this.root = el("figure", { class: "chart", "data-chart": chart.id }, head, this.holder);
-        if (chart.help) {
-            this.root.append(
-                el(
-                    "details",
-                    { class: "explain small" },
-                    el("summary", {}, "What this shows"),
-                    chart.help,
-                ),
-            );
-        }
         this.refresh = beforeNextFrame(() => this.load());
         range.listen(this.refresh);
         range.listenCursor(() => this.follow());
@@ -158,7 +156,8 @@ export class ChartView {
                     grid,
                     ticks: { show: false },
                     font,
-                    size: 26,
+                    size: 30,
+                    gap: 8,
                     space: 70,
                     incrs: TIME_STEPS,
                     values: (_u, marks) => {

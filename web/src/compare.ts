@@ -2,12 +2,12 @@
 // Two runs beside each other.
 import { ChartView } from "./charts";
 import { Choice, el, foreign } from "./dom";
-import type { Compare, Contrast, Frame, FunctionContrast } from "./document";
-import { change, count, fixed, known, seconds, value } from "./format";
+import type { Compare, Contrast, Frame, FunctionContrast, Rule } from "./document";
+import { change, count, fixed, known, value } from "./format";
 import { framesWith } from "./flame";
 import { LanesView } from "./lanes";
 import type { TimeRange } from "./range";
-import { functionCell, nameOf, place, section } from "./section";
+import { fileCell, functionCell, nameOf, place, section } from "./section";
 import type { Section } from "./section";
 import { Table } from "./table";
 import { divergent } from "./theme";
@@ -15,7 +15,7 @@ import { leftHeavy, newTree } from "./tree";
 
 const EXPLANATION = [
     "Each row compares one value of both runs. Change is how much the second differs from the first; the interval says where the true change lies with 95 % confidence. An interval that holds zero means that chance alone may explain the difference.",
-    "p is how often chance alone would show a difference this large; effect is the difference in units of the spread (0.2 is small, 0.8 large). A verdict needs both: too few values give none.",
+    "p is how often chance alone would show a difference this large. Effect goes from \u22121 (every value of the second run is below those of the first) through 0 (no difference) to 1. Too few values give no verdict.",
 ];
 
 const FLAME_EXPLANATION =
@@ -25,6 +25,7 @@ function verdictMark(verdict: string | undefined): HTMLElement {
     const words: Record<string, string> = {
         better: "\u25b2 better",
         worse: "\u25bc worse",
+        changed: "\u25c6 changed",
         same: "= same",
         unknown: "? too few values",
     };
@@ -103,7 +104,7 @@ function contrasts(caption: string, what: string, rows: Contrast[], compare: Com
             },
             {
                 title: "Effect",
-                help: "The difference in units of the spread",
+                help: "From -1, every value of the second run is lower, to 1, every one is higher",
                 number: true,
                 value: (row) => row.effect,
                 show: (row) => fixed(row.effect, 2),
@@ -124,8 +125,28 @@ function contrasts(caption: string, what: string, rows: Contrast[], compare: Com
     }).root;
 }
 
+const PER: Record<string, string> = {
+    step: "Per step: warm-up, and what lies outside of steps, is left out.",
+    run: "Of the whole run.",
+    share: "In percent of all: the runs differ too much in length to be compared otherwise.",
+};
+
 function functionTable(rows: FunctionContrast[], compare: Compare): HTMLElement {
+    const unit = compare.stacks?.unit ?? "s";
+    const signed = (v: number | null | undefined): string =>
+        `${(v ?? 0) > 0 ? "+" : ""}${value(v, unit)}`;
     const most = Math.max(...rows.map((row) => Math.abs(row.change_s ?? 0)), 1e-12);
+    const side = (name: string, of: (row: FunctionContrast) => number | null) => ({
+        title: name,
+        help: "In the function itself, not in what it called",
+        number: true,
+        value: of,
+        show: (row: FunctionContrast) => value(of(row), unit),
+    });
+    const reach = (row: FunctionContrast): string =>
+        known(row.low_s) && known(row.high_s)
+            ? `${signed(row.low_s)} to ${signed(row.high_s)}`
+            : "\u2013";
     return new Table<FunctionContrast>({
         caption: "Functions by how much they changed",
         rows: [...rows].sort((x, y) => Math.abs(y.change_s ?? 0) - Math.abs(x.change_s ?? 0)),
@@ -135,25 +156,21 @@ function functionTable(rows: FunctionContrast[], compare: Compare): HTMLElement 
                 value: (row) => row.func,
                 show: (row) => functionCell(row, undefined, false),
             },
-            { title: "File", value: (row) => row.file ?? "" },
-            {
-                title: compare.a.name,
-                number: true,
-                value: (row) => row.a_s,
-                show: (row) => seconds(row.a_s),
-            },
-            {
-                title: compare.b.name,
-                number: true,
-                value: (row) => row.b_s,
-                show: (row) => seconds(row.b_s),
-            },
+            { title: "File", value: (row) => row.file ?? "", show: (row) => fileCell(row.file) },
+            side(compare.a.name, (row) => row.a_s),
+            side(compare.b.name, (row) => row.b_s),
             {
                 title: "Change",
                 number: true,
                 value: (row) => row.change_s,
-                show: (row) => `${(row.change_s ?? 0) > 0 ? "+" : ""}${seconds(row.change_s)}`,
+                show: (row) => signed(row.change_s),
                 bar: (row) => Math.abs(row.change_s ?? 0) / most,
+            },
+            { title: "95 % interval", number: true, value: reach },
+            {
+                title: "Verdict",
+                value: (row) => row.verdict ?? "unknown",
+                show: (row) => verdictMark(row.verdict),
             },
         ],
     }).root;
@@ -185,8 +202,8 @@ function flame(compare: Compare, stacks: NonNullable<Compare["stacks"]>): Node[]
                     title: nameOf(frame(item)),
                     lines: [
                         place(frame(item)),
-                        `${compare.a.name}: ${seconds(a[item])}`,
-                        `${compare.b.name}: ${seconds(b[item])}`,
+                        `${compare.a.name}: ${value(a[item], stacks.unit ?? "s")}`,
+                        `${compare.b.name}: ${value(b[item], stacks.unit ?? "s")}`,
                         `change: ${a[item] > 0 ? change((b[item] - a[item]) / a[item]) : "new"}`,
                     ].filter(Boolean),
                 }),
@@ -223,10 +240,28 @@ function flame(compare: Compare, stacks: NonNullable<Compare["stacks"]>): Node[]
     );
     return [
         el("h3", {}, "Differential flame graph"),
-        el("p", { class: "note" }, FLAME_EXPLANATION),
+        el("p", { class: "note" }, FLAME_EXPLANATION, " ", PER[compare.per ?? ""] ?? ""),
         el("div", { class: "tools" }, choice.root, search, key),
         view.root,
     ];
+}
+
+/** The rules of --fail-if, and what came of them. */
+function rules(compare: Compare): Node[] {
+    const list = (some: Rule[] | undefined): HTMLElement[] =>
+        (some ?? []).map((one) => el("li", {}, foreign(one.rule), ` (it is ${change(one.value)})`));
+    const made: Node[] = [];
+    if (compare.failed?.length) {
+        const title = el("h3", {}, "Rules that were broken");
+        made.push(
+            el("div", { class: "rules failed" }, title, el("ul", {}, ...list(compare.failed))),
+        );
+    }
+    if (compare.passed?.length) {
+        const title = el("h3", {}, "Rules that were kept");
+        made.push(el("div", { class: "rules" }, title, el("ul", {}, ...list(compare.passed))));
+    }
+    return made;
 }
 
 /** `told`: what the summary has said already. */
@@ -238,19 +273,7 @@ export function compareSection(compare: Compare, told: string[], range: TimeRang
         el("li", {}, el("strong", {}, foreign(side.name)), " ", foreign(side.title ?? "")),
     );
     content.push(el("ul", { class: "sides" }, ...sides));
-    if (compare.failed?.length) {
-        const list = compare.failed.map((one) =>
-            el("li", {}, foreign(one.rule), ` (it is ${change(one.value)})`),
-        );
-        content.push(
-            el(
-                "div",
-                { class: "failed" },
-                el("h3", {}, "Rules that were broken"),
-                el("ul", {}, ...list),
-            ),
-        );
-    }
+    content.push(...rules(compare));
     if (compare.metrics?.length) {
         content.push(
             el("h3", {}, "Metrics"),

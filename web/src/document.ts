@@ -134,6 +134,16 @@ export interface FunctionContrast {
     a_s: Maybe;
     b_s: Maybe;
     change_s: Maybe;
+    low_s?: Maybe;
+    high_s?: Maybe;
+    p?: Maybe;
+    verdict?: string;
+}
+
+export interface Rule {
+    rule: string;
+    value: Maybe;
+    significant?: boolean;
 }
 
 export interface Compare {
@@ -142,6 +152,8 @@ export interface Compare {
     verdict?: string;
     metrics?: Contrast[];
     modules?: Contrast[];
+    /** What functions and stacks are measured by: step, run or share. */
+    per?: string;
     functions?: FunctionContrast[];
     stacks?: {
         unit?: string;
@@ -149,7 +161,8 @@ export interface Compare {
         nodes: { parent: number[]; frame: number[]; a: number[]; b: number[] };
     };
     charts?: Chart[];
-    failed?: { rule: string; value: Maybe }[];
+    failed?: Rule[];
+    passed?: Rule[];
 }
 
 export interface Report {

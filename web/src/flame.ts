@@ -6,7 +6,7 @@ import { count, percent, value } from "./format";
 import { LanesView } from "./lanes";
 import type { Lanes } from "./lanes";
 import type { TimeRange } from "./range";
-import { functionCell, nameOf, place, section } from "./section";
+import { fileCell, functionCell, nameOf, place, section } from "./section";
 import type { Section } from "./section";
 import { Table } from "./table";
 import { shade, shadeOf } from "./theme";
@@ -223,7 +223,11 @@ export class FlameSection {
                     value: (row) => frame(row).func,
                     show: (row) => functionCell(frame(row), () => this.sandwich(row.id)),
                 },
-                { title: "File", value: (row) => frame(row).file ?? "" },
+                {
+                    title: "File",
+                    value: (row) => frame(row).file ?? "",
+                    show: (row) => fileCell(frame(row).file),
+                },
                 {
                     title: "Self",
                     help: "In the function itself, not in what it called",

@@ -227,7 +227,7 @@ export class LanesView {
             }
             const x0 = Math.max(x, 0);
             const shown = Math.min(x + wide, width) - x0;
-            g.fillRect(left + x0, y, Math.max(1, shown - (wide > 3 ? 0.6 : 0)), ROW - 1);
+            g.fillRect(left + x0, y, Math.max(1, shown - (wide > 3 ? 1 : 0)), ROW - 1);
             if (shown > TEXT_MIN) {
                 g.fillStyle = isHit ? cssColor("--hit-ink") : ink;
                 const text = clip(lanes.name(item), shown - 8);

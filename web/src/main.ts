@@ -20,7 +20,7 @@ import { TimeRange } from "./range";
 import { section } from "./section";
 import type { Section } from "./section";
 import { startTheme, themeButton, toggleTheme } from "./theme";
-import { Timeline } from "./timeline";
+import { timelineSection } from "./timeline";
 
 const KINDS: Record<string, string> = {
     run: "Run",
@@ -61,7 +61,7 @@ function build(report: Report, range: TimeRange): Built {
     if (report.compare) sections.push(compareSection(report.compare, report.verdict ?? [], range));
     sections.push(chartsSection(report.charts ?? [], range));
     if (report.steps?.t.length || report.spans?.t.length) {
-        sections.push(new Timeline(report.steps, report.spans, range).section());
+        sections.push(timelineSection(report, range));
     }
     const flame = report.stacks ? new FlameSection(report.stacks, range) : null;
     if (flame) sections.push(flame.section);

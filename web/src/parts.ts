@@ -139,6 +139,7 @@ export function memorySection(memory: Memory, charts: Chart[], range: TimeRange)
     if (facts.length) content.push(el("ul", { class: "cards" }, ...facts.map(card)));
     content.push(...charts.map((chart) => new ChartView(chart, range).root));
     if (sites.length) content.push(...siteViews(sites));
+    else content.push(el("p", { class: "note" }, "Where memory was allocated was not recorded."));
     return section("memory", "Memory", MEMORY_EXPLANATION, ...content);
 }
 

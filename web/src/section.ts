@@ -41,12 +41,17 @@ export function nameOf(frame: Frame | undefined): string {
 export function shortFile(file: string | null | undefined): string {
     if (!file) return "";
     const parts = file.split("/");
-    return parts.slice(-2).join("/");
+    return parts.length > 4 ? `\u2026/${parts.slice(-3).join("/")}` : file;
 }
 
 export function place(frame: Frame | undefined): string {
     if (!frame?.file) return "";
     return frame.line ? `${frame.file}:${frame.line}` : frame.file;
+}
+
+/** A file for a cell: its end, and all of it for whoever points at it. */
+export function fileCell(file: string | null | undefined): HTMLElement {
+    return foreign(shortFile(file), { class: "file", title: file ?? "" });
 }
 
 /** A function's name with its file behind it, for a cell. */
@@ -56,13 +61,12 @@ export function functionCell(
     withFile = !act,
 ): HTMLElement {
     const name = foreign(nameOf(frame), { class: "func" });
-    const where = shortFile(frame?.file);
     const made = el("span", { class: "function", title: place(frame) });
     if (act) {
         const link = el("button", { type: "button", class: "link" }, name);
         link.addEventListener("click", act);
         made.append(link);
     } else made.append(name);
-    if (where && withFile) made.append(" ", foreign(where, { class: "file" }));
+    if (frame?.file && withFile) made.append(" ", fileCell(frame.file));
     return made;
 }

@@ -2,7 +2,7 @@
 // Steps and spans on the time axis, and what they took.
 import { ChartView } from "./charts";
 import { el } from "./dom";
-import type { Spans, Steps, Thread } from "./document";
+import type { Report, Spans, Steps, Thread } from "./document";
 import { count, quantile, seconds } from "./format";
 import { LanesView } from "./lanes";
 import type { TimeRange } from "./range";
@@ -35,11 +35,12 @@ function rowsOf(bars: Placed[]): Placed[][] {
     const rows: Placed[][] = [];
     bars.sort((a, b) => a.start - b.start || b.end - a.end);
     for (const bar of bars) {
-        // Clocks of two sources may differ by a hair.
-        const slack = Math.min(1e-9, (bar.end - bar.start) / 2);
+        // Clocks of two sources may differ by a hair, which is no overlap.
+        const slack = (bar.end - bar.start) / 20;
         let row = rows.find((one) => one[one.length - 1].end <= bar.start + slack);
         if (!row) rows.push((row = []));
-        row.push(bar);
+        const before = row[row.length - 1]?.end ?? bar.start;
+        row.push({ ...bar, start: Math.max(bar.start, before) });
     }
     return rows;
 }
@@ -100,7 +101,7 @@ function groups<K>(n: number, key: (i: number) => K): Map<K, number[]> {
     return made;
 }
 
-export class Timeline {
+class Timeline {
     private readonly rows: Row[] = [];
     private readonly median: number;
     private readonly stepCount: number;
@@ -109,6 +110,8 @@ export class Timeline {
         private readonly steps: Steps | undefined,
         private readonly spans: Spans | undefined,
         private readonly range: TimeRange,
+        /** Whether the document has a chart of the steps, which then is not drawn twice. */
+        private readonly hasChart: boolean,
     ) {
         this.stepCount = steps?.t.length ?? 0;
         this.median = quantile(Float64Array.from(steps?.duration_s ?? []).sort(), 0.5) ?? 0;
@@ -179,9 +182,11 @@ export class Timeline {
                 item < stepCount
                     ? stepColor(item)
                     : shade(shades[spans!.name[item - stepCount]] ?? 0),
-            tell: (item, length) => {
+            tell: (item) => {
                 const isStep = item < stepCount;
-                const start = isStep ? steps!.t[item] : spans!.t[item - stepCount];
+                const from = isStep ? steps! : spans!;
+                const i = isStep ? item : item - stepCount;
+                const [start, length] = [from.t[i], from.duration_s[i]];
                 return {
                     title: isStep ? `step ${steps!.step[item] ?? item}` : spanName(item),
                     lines: [
@@ -197,8 +202,9 @@ export class Timeline {
     section(): Section {
         const { steps, spans } = this;
         const content: Node[] = [];
+        const there = (steps?.t.length ?? 0) + (spans?.t.length ?? 0);
         const seen = (steps?.seen ?? 0) + (spans?.seen ?? 0);
-        if (seen) {
+        if (seen > there) {
             content.push(
                 el(
                     "p",
@@ -226,6 +232,14 @@ export class Timeline {
         const ranks = Array.from(groups(steps.t.length, (i) => steps.rank?.[i] ?? null));
         const name = (rank: number | null): string =>
             rank === null ? "all steps" : `rank ${rank}`;
+        const rows = ranks.map(([rank, list]) =>
+            statistics(
+                name(rank),
+                list.map((i) => steps.duration_s[i]),
+            ),
+        );
+        const table = statisticsTable("Steps", "Steps", rows);
+        if (this.hasChart) return [table];
         const chart = new ChartView(
             {
                 id: "step-time",
@@ -240,12 +254,11 @@ export class Timeline {
             this.range,
             steps.t.length < 400,
         );
-        const rows = ranks.map(([rank, list]) =>
-            statistics(
-                name(rank),
-                list.map((i) => steps.duration_s[i]),
-            ),
-        );
-        return [chart.root, statisticsTable("Steps", "Steps", rows)];
+        return [chart.root, table];
     }
+}
+
+export function timelineSection(report: Report, range: TimeRange): Section {
+    const hasChart = (report.charts ?? []).some((chart) => chart.id === "steps");
+    return new Timeline(report.steps, report.spans, range, hasChart).section();
 }
