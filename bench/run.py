@@ -18,6 +18,7 @@ from typing import Callable, Dict
 import accuracy
 import agent
 import collect
+import contrast
 import cost
 import inject
 import lines
@@ -50,6 +51,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "ring": ring.main,
     "sql": sql.main,
     "collect": collect.main,
+    "contrast": contrast.main,
     "http": serving_http.main,
     "pyapi": pyapi.main,
     "lines": lines.main,

@@ -188,7 +188,7 @@ int gsp_cli_compare(const struct gsp_parsed *parsed, const struct gsp_cli_compar
         status = gsp_cli_misuse(parsed, "%s", err.msg);
     } else if (rc < 0) {
         status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = c.path}, &err);
-    } else {
+    } else if (c.compare) {
         tell(&c);
         for (size_t i = 0; i < c.result_count; i++)
             status = c.results[i].is_failed ? RULE_FAILED : status;

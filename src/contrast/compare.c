@@ -29,9 +29,10 @@ void *gsp_compare__more(struct gsp_compare *compare, void *array, size_t count, 
 
 struct gsp_sv gsp_compare__keep(struct gsp_compare *compare, struct gsp_buf *text)
 {
-    struct gsp_buf *more =
-        gsp_compare__more(compare, compare->texts, compare->text_count, sizeof(*compare->texts));
-    if (!more || text->failed) {
+    struct gsp_buf *more = text->failed ? NULL
+                                        : gsp_compare__more(compare, compare->texts,
+                                                            compare->text_count, sizeof(*more));
+    if (!more) {
         compare->no_memory = true;
         gsp_buf_free(text);
         return gsp_sv_of("");

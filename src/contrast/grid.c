@@ -107,7 +107,7 @@ static void put_markdown(const struct gsp_grid *grid, struct gsp_buf *out)
 
 void gsp_grid_write(struct gsp_grid *grid, unsigned width, bool is_markdown, struct gsp_buf *out)
 {
-    unsigned widths[GSP_GRID_COLUMNS_MAX];
+    unsigned widths[GSP_GRID_COLUMNS_MAX] = {0};
     out->failed = out->failed || grid->text.failed;
     if (out->failed)
         return;

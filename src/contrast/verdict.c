@@ -34,8 +34,12 @@ void gsp_compare__put_p(double p, struct gsp_buf *out)
 
 static void put_size(double share, struct gsp_buf *out)
 {
-    gsp_words_pct(fabs(100 * share), out);
-    gsp_buf_puts(out, " %");
+    /* As a change, without its sign. */
+    gsp_auto_buf text = {0};
+    gsp_compare__put_change(fabs(share), &text);
+    if (text.len > 0)
+        gsp_buf_put(out, text.p + (text.p[0] == '+'), text.len - (text.p[0] == '+'));
+    out->failed = out->failed || text.failed;
 }
 
 /* "(95 % interval +2.9 % to +5.3 %)" */

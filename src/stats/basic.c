@@ -56,6 +56,45 @@ double gsp_stats_quantile(const double *sorted, size_t count, double share)
     return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
 }
 
+static void swap(double *a, double *b)
+{
+    const double kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+double gsp_stats_select(double *values, size_t count, size_t place)
+{
+    size_t low = 0;
+    size_t high = count - 1;
+    while (low < high) {
+        const double pivot = values[low + (high - low) / 2];
+        size_t i = low;
+        size_t k = high;
+        /* Afterwards all up to k are at most the pivot, and all from i on at least. */
+        while (i <= k) {
+            while (values[i] < pivot)
+                i++;
+            while (values[k] > pivot)
+                k--;
+            if (i <= k) {
+                swap(&values[i], &values[k]);
+                i++;
+                if (k == 0)
+                    break;
+                k--;
+            }
+        }
+        if (place <= k)
+            high = k;
+        else if (place >= i)
+            low = i;
+        else
+            break;
+    }
+    return values[place];
+}
+
 double gsp_stats_normal(double z)
 {
     return 0.5 * erfc(-z / sqrt(2));

@@ -20,6 +20,9 @@ void gsp_stats_sort(double *values, size_t count);
 /* The value below which the share lies, between neighbours by a straight line; NaN of none. */
 double gsp_stats_quantile(const double *sorted, size_t count, double share);
 
+/* The value that is at this place (from 0) when they are sorted; moves them about. */
+double gsp_stats_select(double *values, size_t count, size_t place);
+
 /* How often |t| is as large by chance, and the t that chance exceeds with that probability, for so
  * many degrees of freedom (any number above 0). */
 double gsp_stats_t_tail(double t, double freedom);

@@ -83,8 +83,6 @@ static void bootstrap(const struct sides *sides, const struct rounds *rounds, ui
         const bool is_safe = fabs(first) > base / 2 && first * sides->mean[0] > 0;
         rounds->shares[i] = (second - first) / (is_safe ? fabs(first) : base);
     }
-    gsp_stats_sort(rounds->differences, rounds->count);
-    gsp_stats_sort(rounds->shares, rounds->count);
 }
 
 /* How many ways there are to choose k of n; WAYS_MAX + 1 for more than that. */
@@ -191,10 +189,12 @@ static void bounds(const struct sides *sides, const struct rounds *rounds, struc
     const double tail = 1 - rounds->confidence;
     const double widen = drawn2 > 0 ? sqrt(sides->error2 / drawn2) : 1;
     const double share = gsp_stats_normal(-widen * gsp_stats_t_of(tail, sides->freedom));
-    out->low = gsp_stats_quantile(rounds->differences, rounds->count, share);
-    out->high = gsp_stats_quantile(rounds->differences, rounds->count, 1 - share);
-    out->share_low = gsp_stats_quantile(rounds->shares, rounds->count, share);
-    out->share_high = gsp_stats_quantile(rounds->shares, rounds->count, 1 - share);
+    const size_t last = rounds->count - 1;
+    const size_t first = (size_t)(share * (double)last);
+    out->low = gsp_stats_select(rounds->differences, rounds->count, first);
+    out->high = gsp_stats_select(rounds->differences, rounds->count, last - first);
+    out->share_low = gsp_stats_select(rounds->shares, rounds->count, first);
+    out->share_high = gsp_stats_select(rounds->shares, rounds->count, last - first);
     if (sides->mean[0] == 0)
         out->share_low = out->share_high = (double)NAN;
 }

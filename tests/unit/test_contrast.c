@@ -89,7 +89,7 @@ static void add_stacks(struct made *made, int load_samples)
     struct gsp_digest_stacks *stacks = &made->digest.stacks;
     for (uint32_t i = 0; i < 3; i++) {
         made->frames[i] = (struct gsp_digest_frame){
-            .func = gsp_sv_of(names[i]), .file = gsp_sv_of("/home/x/train.py"), .line = i + 1};
+            .func = gsp_sv_of(names[i]), .file = gsp_sv_of("/one/train.py"), .line = i + 1};
         made->nodes[i] = (struct gsp_digest_node){.parent = i == 0 ? -1 : 0, .frame = i};
     }
     size_t count = 0;
@@ -474,7 +474,7 @@ TAP_TEST(rules_check)
     tap_check(check(found, "stp_time > 5%", false, &result, &err) == GSP_E_USAGE);
     tap_check(strstr(err.msg, "did you mean 'step_time'") && strstr(err.msg, "throughput"));
     tap_check(check(found, "step_time > 5MB", false, &result, &err) == GSP_E_USAGE);
-    tap_check(check(found, "function:lod > 5%", false, &result, &err) == GSP_E_USAGE);
+    tap_check(check(found, "function:lood > 5%", false, &result, &err) == GSP_E_USAGE);
     tap_check(strstr(err.msg, "did you mean 'load'"));
     tap_check(check(found, "gpu_util < -5%", false, &result, &err) == GSP_E_FORMAT);
     tap_check(check(found, "module:x > 5%", false, &result, &err) == GSP_E_FORMAT);
