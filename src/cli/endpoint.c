@@ -11,8 +11,10 @@
 
 #include "base/file.h"
 #include "base/str.h"
+#include "cli/allocation_source.h"
 #include "cli/common.h"
 #include "cli/run_folder.h"
+#include "memlog/log.h"
 #include "proc/task.h"
 #include "store/profile_tables.h"
 
@@ -45,13 +47,18 @@ bool gsp_endpoint_looks(const char *word)
            strncmp(word, "unix:", 5) == 0 || strncmp(word, "http://", 7) == 0;
 }
 
-static bool is_parquet(const char *path)
+/* What a file is, by its first bytes. */
+static enum gsp_endpoint_kind kind_of(const char *path)
 {
-    char magic[sizeof(PARQUET_MAGIC) - 1];
+    char head[16] = {0};
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    bool begins = fd >= 0 && pread(fd, magic, sizeof(magic), 0) == (ssize_t)sizeof(magic) &&
-                  memcmp(magic, PARQUET_MAGIC, sizeof(magic)) == 0;
-    return begins || gsp_sv_ends(gsp_sv_of(path), ".parquet");
+    const ssize_t n = fd < 0 ? -1 : pread(fd, head, sizeof(head), 0);
+    const struct gsp_sv bytes = {head, n > 0 ? (size_t)n : 0};
+    if (gsp_memlog_looks(bytes))
+        return GSP_ENDPOINT_MEMORY;
+    return gsp_sv_starts(bytes, PARQUET_MAGIC) || gsp_sv_ends(gsp_sv_of(path), ".parquet")
+               ? GSP_ENDPOINT_PARQUET
+               : GSP_ENDPOINT_PROFILE;
 }
 
 static int find_pid(struct gsp_endpoint *out, struct gsp_err *err)
@@ -92,7 +99,7 @@ static int find_path(struct gsp_endpoint *out, struct gsp_err *err)
     if (S_ISDIR(st.st_mode))
         out->kind = GSP_ENDPOINT_FOLDER;
     else
-        out->kind = is_parquet(out->text) ? GSP_ENDPOINT_PARQUET : GSP_ENDPOINT_PROFILE;
+        out->kind = kind_of(out->text);
     return GSP_OK;
 }
 
@@ -107,6 +114,8 @@ static int add_pid(struct gsp_endpoint *endpoint, struct gsp_store *store, struc
     int rc = GSP_OK;
     if (endpoint->has_rings)
         rc = gsp_store_add_place(store, &endpoint->place, err);
+    if (rc == GSP_OK && endpoint->has_rings)
+        rc = gsp_allocation_add(store, &endpoint->place, err);
     if (rc < 0 || !endpoint->is_live)
         return rc;
     endpoint->backtrace.pid = endpoint->pid;
@@ -169,6 +178,16 @@ static int add_profile(const char *path, struct gsp_store *store, struct gsp_err
     return rc;
 }
 
+static int add_memory(const char *path, struct gsp_store *store, struct gsp_err *err)
+{
+    struct gsp_memlog *log = NULL;
+    int rc = gsp_memlog_open(path, &log, err);
+    if (rc == GSP_OK)
+        rc = gsp_allocation_add_log(store, log, err);
+    gsp_memlog_close(log);
+    return rc;
+}
+
 int gsp_endpoint_add(struct gsp_endpoint *endpoint, struct gsp_store *store, struct gsp_err *err)
 {
     switch (endpoint->kind) {
@@ -178,6 +197,8 @@ int gsp_endpoint_add(struct gsp_endpoint *endpoint, struct gsp_store *store, str
         return gsp_run_folder_add(store, endpoint->text, err);
     case GSP_ENDPOINT_PARQUET:
         return add_parquet(endpoint->text, store, err);
+    case GSP_ENDPOINT_MEMORY:
+        return add_memory(endpoint->text, store, err);
     case GSP_ENDPOINT_PROFILE:
         break;
     }

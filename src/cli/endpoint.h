@@ -6,6 +6,7 @@
  *   runs/today        the folder of a run
  *   steps.parquet     rows of one table
  *   profile.gsp       a profile, in any format that can be read
+ *   train.gspm        a recording of memory
  *
  * Threads: one owner.
  */
@@ -25,6 +26,7 @@ enum gsp_endpoint_kind {
     GSP_ENDPOINT_FOLDER,
     GSP_ENDPOINT_PARQUET,
     GSP_ENDPOINT_PROFILE,
+    GSP_ENDPOINT_MEMORY,
 };
 
 struct gsp_endpoint {

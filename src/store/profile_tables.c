@@ -219,19 +219,20 @@ static int put_totals(struct maker *maker, struct gsp_err *err)
     return rc == GSP_OK ? hand_on(maker, err) : rc;
 }
 
-static int put_frames(struct maker *maker, uint32_t stack, struct gsp_err *err)
+static int put_frames(const struct gsp_profile *profile, uint32_t stack, int64_t id,
+                      struct gsp_batch *batch, struct gsp_err *err)
 {
-    struct gsp_row_python_stack row = {.stack_id = maker->stack_ids[stack]};
-    for (uint32_t at = stack; at != GSP_NONE; at = gsp_profile_stack_caller(maker->profile, at)) {
+    struct gsp_row_python_stack row = {.stack_id = id};
+    for (uint32_t at = stack; at != GSP_NONE; at = gsp_profile_stack_caller(profile, at)) {
         const struct gsp_frame *frame =
-            gsp_profile_frame_at(maker->profile, gsp_profile_stack_frame(maker->profile, at));
+            gsp_profile_frame_at(profile, gsp_profile_stack_frame(profile, at));
         if (!frame)
             break;
-        row.func = intern(maker->batch, gsp_profile_string_at(maker->profile, frame->name));
-        row.file = intern(maker->batch, gsp_profile_string_at(maker->profile, frame->file));
+        row.func = intern(batch, gsp_profile_string_at(profile, frame->name));
+        row.file = intern(batch, gsp_profile_string_at(profile, frame->file));
         row.lineno = frame->line ? (int64_t)frame->line : GSP_NULL_I64;
-        row.frame_type = intern(maker->batch, gsp_sv_of(gsp_frame_type_name(frame->kind)));
-        int rc = gsp_batch_append(maker->batch, &row, err);
+        row.frame_type = intern(batch, gsp_sv_of(gsp_frame_type_name(frame->kind)));
+        int rc = gsp_batch_append(batch, &row, err);
         if (rc < 0)
             return rc;
         row.depth++;
@@ -240,18 +241,29 @@ static int put_frames(struct maker *maker, uint32_t stack, struct gsp_err *err)
 }
 
 /* Stacks that differ in what the table does not show have one id, and are shown once. */
-static int put_stacks(struct maker *maker, struct gsp_err *err)
+int gsp_profile_stack_rows(const struct gsp_profile *profile, const int64_t *ids,
+                           const unsigned char *used, struct gsp_batch *batch, struct gsp_err *err)
 {
-    const size_t count = gsp_profile_stack_count(maker->profile);
+    const size_t count = gsp_profile_stack_count(profile);
     struct gsp_hmap seen = {0};
-    int rc = new_batch(maker, GSP_TABLE_python_stack, err);
+    int rc = GSP_OK;
     for (uint32_t i = 1; rc == GSP_OK && i <= count; i++) {
-        const uint64_t id = (uint64_t)maker->stack_ids[i];
-        if (!maker->used[i] || gsp_hmap_get(&seen, id, 0))
+        const uint64_t id = (uint64_t)ids[i];
+        if (!used[i] || gsp_hmap_get(&seen, id, 0))
             continue;
-        rc = gsp_hmap_put(&seen, id, 0, i) ? put_frames(maker, i, err) : no_memory(err);
+        rc = gsp_hmap_put(&seen, id, 0, i) ? put_frames(profile, i, ids[i], batch, err)
+                                           : no_memory(err);
     }
     gsp_hmap_free(&seen);
+    return rc;
+}
+
+static int put_stacks(struct maker *maker, struct gsp_err *err)
+{
+    int rc = new_batch(maker, GSP_TABLE_python_stack, err);
+    if (rc == GSP_OK)
+        rc = gsp_profile_stack_rows(maker->profile, maker->stack_ids, maker->used, maker->batch,
+                                    err);
     return rc == GSP_OK ? hand_on(maker, err) : rc;
 }
 

@@ -34,6 +34,12 @@ int64_t gsp_profile_stack_id(const struct gsp_profile *profile, uint32_t stack, 
 GSP_MUST_CHECK int gsp_profile_stack_ids(const struct gsp_profile *profile, int64_t **out,
                                          struct gsp_err *err);
 
+/* Appends the frames of the stacks that are used (by the profile's ids) to a batch of python.stack;
+ * ids are those of gsp_profile_stack_ids().  Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_profile_stack_rows(const struct gsp_profile *profile, const int64_t *ids,
+                                          const unsigned char *used, struct gsp_batch *batch,
+                                          struct gsp_err *err);
+
 /* The rank that a process's name begins with ("rank 3: ..."); GSP_NULL_I64 without one. */
 int64_t gsp_profile_rank(struct gsp_sv process_name);
 
