@@ -156,4 +156,6 @@ def detach() -> None:
     if _gsprof.gc_callback in gc.callbacks:
         gc.callbacks.remove(_gsprof.gc_callback)
     _stacks.uninstall()
+    if "gsprof._memory" in sys.modules:
+        quietly(sys.modules["gsprof._memory"].stop)
     _gsprof.stop()

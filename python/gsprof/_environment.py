@@ -49,9 +49,39 @@ def _environment_settings() -> Dict[str, str]:
     return settings
 
 
+def _with_files(settings: Dict[str, str]) -> bool:
+    """PROFILING=1: memory is counted, and told in files; whether it is this process that tells."""
+    if os.environ.get("PROFILING") != "1":
+        return False
+    from . import _memory_files
+
+    if settings.get("memory", "off").lower() in OFF:
+        settings["memory"] = "sampled"
+    settings.setdefault("memory.interval", str(_memory_files.INTERVAL))
+    return _memory_files.is_asked_for()
+
+
+def _start(settings: Dict[str, str], names: List[str], follow: bool) -> None:
+    files = _with_files(settings)
+    if _boot.start(settings, follow=follow) and files:
+        from . import _memory_files
+
+        _memory_files.install(names[0] if names else None)
+
+
+def _memory_alone() -> None:
+    """GSPROF_MEMORY or PROFILING=1: what is allocated is counted, and nothing else is switched on."""
+    settings = _environment_settings()
+    wanted = settings.get("memory", "off").lower() not in OFF
+    if wanted or os.environ.get("PROFILING") == "1":
+        _start(settings, script_names(), follow=False)
+
+
 def _from_environment() -> None:
     said = os.environ.get("GSPROF")
     spec = os.environ.get("GSPROF_TORCH_PROFILING", "")
+    if said is None and ("GSPROF_MEMORY" in os.environ or os.environ.get("PROFILING") == "1"):
+        quietly(_memory_alone)
     if said is None:
         # Only torch is asked for: a process that never imports it stays as it is.
         if spec.lower() not in OFF:
@@ -71,7 +101,7 @@ def _from_environment() -> None:
     settings = _environment_settings()
     if spec:
         settings.update(quietly(torch_settings, spec) or {})
-    _boot.start(settings, follow=os.environ.get("GSPROF_FOLLOWED") != str(os.getppid()))
+    _start(settings, names, follow=os.environ.get("GSPROF_FOLLOWED") != str(os.getppid()))
 
 
 def from_environment() -> None:

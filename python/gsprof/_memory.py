@@ -20,7 +20,6 @@ _REASONS = {
     2: "there is no room in shared memory for its counters",
     3: "there is no memory for its tables, or no module to hook",
 }
-_forks_watched = False
 
 
 class Frame(NamedTuple):
@@ -89,29 +88,82 @@ def _after_fork() -> None:
         quietly(_gsprof.memory_child)
 
 
+class _State:
+    """What was switched on last: mode, interval and notice."""
+
+    now: Tuple[str, int, int] = ("off", 0, 0)
+    forks_watched = False
+    is_changing = False
+
+
+def _switch(mode: str, interval: int, notice: int) -> None:
+    if _gsprof.start() != 0:
+        raise RuntimeError("memory cannot be counted: there is no room in shared memory")
+    code = sys._getframe().f_code
+    rc = _gsprof.memory_start(mode == "exact", interval, notice, code)
+    if rc != 0:
+        raise RuntimeError(f"memory cannot be counted: {_REASONS.get(rc, rc)}")
+    if not _State.forks_watched:
+        _State.forks_watched = True
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def _tell_settings(mode: str, interval: int, notice: int) -> None:
+    """What the settings say is what is."""
+    _gsprof.set("memory.interval", str(interval))
+    _gsprof.set("stack.allocation", str(notice))
+    _gsprof.set("memory", mode)
+
+
 def start(mode: str = "sampled", interval: int = INTERVAL, notice: int = 0) -> None:
     """Begins to count.  mode is "sampled" (one byte in `interval` is looked at, on the average) or
     "exact"; an allocation of `notice` bytes leaves its stack in python.backtrace.  RuntimeError
     says why it cannot be; ValueError what is wrong with an argument."""
-    global _forks_watched
     if mode not in MODES[1:]:
         raise ValueError(f"memory is sampled or exact, not {mode!r}")
-    if not 1024 <= interval <= 1 << 40:
-        raise ValueError(f"the interval is 1 KiB to 1 TiB, not {interval}")
-    if _gsprof.start() != 0:
-        raise RuntimeError("memory cannot be counted: there is no room in shared memory")
-    code = sys._getframe().f_code
-    rc = _gsprof.memory_start(mode == "exact", interval, max(0, notice), code)
-    if rc != 0:
-        raise RuntimeError(f"memory cannot be counted: {_REASONS.get(rc, rc)}")
-    if not _forks_watched:
-        _forks_watched = True
-        os.register_at_fork(after_in_child=_after_fork)
+    if not 1024 <= interval <= 10**9:
+        raise ValueError(f"the interval is 1 KiB to 1 GB, not {interval}")
+    notice = max(0, notice)
+    if is_on():
+        raise RuntimeError(f"memory cannot be counted: {_REASONS[1]}")
+    _State.is_changing = True
+    try:
+        _switch(mode, interval, notice)
+        _State.now = (mode, interval, notice)
+        _tell_settings(mode, interval, notice)
+    finally:
+        _State.is_changing = False
 
 
 def stop() -> None:
     """Ends; the counters stay to be looked at."""
+    _State.is_changing = True
+    try:
+        _gsprof.memory_stop()
+        _State.now = ("off", 0, 0)
+        if _gsprof.is_on():
+            _tell_settings("off", INTERVAL, 0)
+    finally:
+        _State.is_changing = False
+
+
+def take_up() -> None:
+    """The settings have changed: memory, memory.interval and stack.allocation."""
+    if _State.is_changing:
+        return
+    mode = _gsprof.get("memory")
+    interval = max(1024, int(float(_gsprof.get("memory.interval"))))
+    notice = int(float(_gsprof.get("stack.allocation")))
+    if mode == "off" and notice > 0:
+        mode = "sampled"  # the hooks are needed to see it
+    wanted = ("off", 0, 0) if mode == "off" else (mode, interval, notice)
+    if wanted == _State.now:
+        return
     _gsprof.memory_stop()
+    _State.now = ("off", 0, 0)
+    if mode != "off":
+        _switch(*wanted)
+        _State.now = wanted
 
 
 def is_on() -> bool:

@@ -214,8 +214,17 @@ def _read() -> None:
     _gsprof.torch_callback("on_error", take_error if _State.exception else None)
 
 
+def _take_up_memory() -> None:
+    wanted = _gsprof.get("memory") != "off" or _gsprof.get("stack.allocation") != "0"
+    if wanted or "gsprof._memory" in sys.modules:
+        from . import _memory
+
+        _memory.take_up()
+
+
 def _changed() -> None:
     quietly(_read)
+    quietly(_take_up_memory)
 
 
 def install() -> None:

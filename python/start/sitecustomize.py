@@ -23,7 +23,8 @@ def _fail(cause, why):
         pass
 
 
-if os.environ.get("GSPROF") or os.environ.get("GSPROF_TORCH_PROFILING"):
+_NAMES = ("GSPROF", "GSPROF_TORCH_PROFILING", "GSPROF_MEMORY")
+if os.environ.get("PROFILING") == "1" or any(os.environ.get(_name) for _name in _NAMES):
     if sys.version_info < (3, 8):
         _fail("old", "Python %d.%d is too old: 3.8 and later" % sys.version_info[:2])
     else:

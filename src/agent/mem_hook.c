@@ -11,6 +11,7 @@
 #include "agent/mem_count.h"
 #include "agent/mem_modules.h"
 #include "agent/mem_notice.h"
+#include "base/time.h"
 
 /* Python's own allocator keeps blocks up to this size in arenas; greater ones it asks malloc for.
  */
@@ -39,6 +40,9 @@ static const struct gsp_agent_python *python;
 static struct gsp_agent_python python_copy;
 static size_t notice_bytes = SIZE_MAX;
 static _Atomic int look_closely;
+static void (*tick)(void);
+static int64_t tick_ns;
+static _Atomic int64_t next_tick_ns;
 
 /* What a hook keeps while the allocator works for it. */
 struct stay {
@@ -61,6 +65,21 @@ static void look_for_modules(void)
     }
 }
 
+/* Tells who wants to know that time has passed. */
+static void tell_time(void)
+{
+    const struct gsp_memory_head *head = gsp_agent_memory_view();
+    int64_t due_ns = atomic_load_explicit(&next_tick_ns, memory_order_relaxed);
+    if (!tick || !head) {
+        return;
+    }
+    const int64_t now_ns = atomic_load_explicit(&head->last_ns, memory_order_relaxed);
+    if (now_ns >= due_ns &&
+        atomic_compare_exchange_strong(&next_tick_ns, &due_ns, now_ns + tick_ns)) {
+        tick();
+    }
+}
+
 /* Counts, in a thread that is not below a hook.  errno is the allocator's. */
 static __attribute__((noinline)) void count(const struct stay *stay, void *block, size_t bytes,
                                             enum gsp_memory_allocator allocator, const void *caller)
@@ -71,6 +90,7 @@ static __attribute__((noinline)) void count(const struct stay *stay, void *block
     if (stay->is_due && block) {
         gsp_agent__mem_took(block, bytes, allocator, caller);
         look_for_modules();
+        tell_time();
     }
     if (block && bytes >= notice_bytes && me->paused == 0) {
         gsp_agent__mem_notice();
@@ -721,6 +741,9 @@ bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts)
     notice_bytes = opts->notice_bytes == 0           ? SIZE_MAX
                    : opts->notice_bytes < NOTICE_MIN ? NOTICE_MIN
                                                      : (size_t)opts->notice_bytes;
+    tick = opts->tick;
+    tick_ns = opts->tick_ns;
+    atomic_store(&next_tick_ns, gsp_now_ns() + opts->tick_ns);
     const uintptr_t interpreter = python ? (uintptr_t)python->set_allocator : 0;
     if (!gsp_agent__modules_hook(hooks, HOOKS, interpreter)) {
         return false;

@@ -81,10 +81,13 @@ struct gsp_agent_python {
 };
 
 struct gsp_agent_memory_opts {
-    enum gsp_memory_mode mode;             /* SAMPLED or EXACT */
-    uint64_t interval_bytes;               /* of sampled mode */
-    uint64_t notice_bytes;                 /* an allocation of so many is told, as rows of
-                                              python.backtrace; 0: none */
+    enum gsp_memory_mode mode; /* SAMPLED or EXACT */
+    uint64_t interval_bytes;   /* of sampled mode */
+    uint64_t notice_bytes;     /* an allocation of so many is told, as rows of
+                                  python.backtrace; 0: none */
+    void (*tick)(void);        /* called now and then by a thread that allocates, when
+                                  tick_ns are over; must not wait; NULL: nobody */
+    int64_t tick_ns;
     const struct gsp_agent_python *python; /* copied; NULL: native allocations alone */
 };
 

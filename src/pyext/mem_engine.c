@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "agent/memory.h"
+#include "base/time.h"
 #include "py/layout.h"
 #include "py/lines.h"
 #include "pyext/pyapi.h"
@@ -150,6 +151,46 @@ static bool find_python(struct gsp_agent_python *out, PyObject *code)
     return is_right(out, code);
 }
 
+/* -------------------------------------------------------------------------- now and then */
+
+/* Called by the interpreter's main thread, some time after a tick; NULL: nobody. */
+static PyObject *on_tick;
+
+static int run_tick(void *unused)
+{
+    (void)unused;
+    PyObject *callable = on_tick;
+    if (callable) {
+        Py_INCREF(callable);
+        PyObject *result = PyObject_CallObject(callable, NULL);
+        if (!result) {
+            PyErr_Clear();
+        }
+        Py_XDECREF(result);
+        Py_DECREF(callable);
+    }
+    return 0;
+}
+
+/* In an allocation: only a note for the interpreter, which needs neither its lock nor memory. */
+static void tick(void)
+{
+    gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* its list is full: the next time */
+}
+
+static PyObject *memory_on_tick(PyObject *module, PyObject *callable)
+{
+    (void)module;
+    PyObject *old = on_tick;
+    Py_INCREF(callable);
+    on_tick = callable == Py_None ? NULL : callable;
+    if (callable == Py_None) {
+        Py_DECREF(callable);
+    }
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
 /* ------------------------------------------------------------------------------ start and stop */
 
 static PyObject *memory_start(PyObject *module, PyObject *args)
@@ -169,6 +210,8 @@ static PyObject *memory_start(PyObject *module, PyObject *args)
         return NULL;
     }
     const struct gsp_agent_memory_opts opts = {
+        .tick = tick,
+        .tick_ns = GSP_NS_PER_S,
         .mode = exact ? GSP_MEMORY_EXACT : GSP_MEMORY_SAMPLED,
         .interval_bytes = interval,
         .notice_bytes = notice,
@@ -359,6 +402,8 @@ static PyMethodDef functions[] = {
     {"memory_start", memory_start, METH_VARARGS,
      "memory_start(exact, interval_bytes, notice_bytes, code) -> int\n\n"
      "Begins to count allocations; 0: ok.  code is that of the calling function."},
+    {"memory_on_tick", memory_on_tick, METH_O,
+     "memory_on_tick(callable)\n\nCalled about once a second while memory is allocated."},
     {"memory_stop", memory_stop, METH_NOARGS, "memory_stop()\n\nThe counters stay."},
     {"memory_mode", memory_mode, METH_NOARGS, "memory_mode() -> 'off', 'sampled' or 'exact'"},
     {"memory_child", memory_child, METH_NOARGS,

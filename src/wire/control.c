@@ -185,6 +185,22 @@ static int check_text(size_t i, struct gsp_sv value, char *out, struct gsp_err *
     return 0;
 }
 
+/* As an on and off that has two kinds of on. */
+static int check_memory(size_t i, struct gsp_sv value, char *out, struct gsp_err *err)
+{
+    if (gsp_sv_eq(value, gsp_sv_of("sampled")) || gsp_sv_eq(value, gsp_sv_of("exact"))) {
+        return check_text(i, value, out, err);
+    }
+    if (check_bool(i, value, out, NULL) != 0) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is off, sampled or exact, not '%.*s'",
+                           ROWS[i].name, (int)(value.len < 60 ? value.len : 60), value.p);
+    }
+    if (strcmp(out, "on") == 0) {
+        snprintf(out, GSP_CONTROL_VALUE, "sampled");
+    }
+    return 0;
+}
+
 int gsp_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VALUE],
                           struct gsp_err *err)
 {
@@ -199,7 +215,7 @@ int gsp_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VA
     case GSP_SETTING_TEXT:
         break;
     }
-    return check_text(i, value, out, err);
+    return i == GSP_SET_memory ? check_memory(i, value, out, err) : check_text(i, value, out, err);
 }
 
 /* --------------------------------------------------------------------------------------- page */
