@@ -70,7 +70,7 @@ def _start(settings: Dict[str, str], names: List[str], follow: bool) -> None:
 
 
 def _memory_alone() -> None:
-    """GSPROF_MEMORY or PROFILING=1: what is allocated is counted, and nothing else is switched on."""
+    """GSPROF_MEMORY or PROFILING=1: what is allocated is counted, and nothing else is done."""
     settings = _environment_settings()
     wanted = settings.get("memory", "off").lower() not in OFF
     if wanted or os.environ.get("PROFILING") == "1":

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PROFILING=1: what memory is held and where it was allocated, as text files that appear by
-themselves: <tmp>/<app>_memory_snapshot.txt while the program runs, <tmp>/<app>_memory_final.txt when
-it ends.
+themselves: <tmp>/<app>_memory_snapshot.txt while the program runs, and
+<tmp>/<app>_memory_final.txt when it ends.
 
 The snapshot is written by the program's main thread, between two of its own instructions, when it
 has allocated something and the time has come: there is no thread of ours, and no signal."""

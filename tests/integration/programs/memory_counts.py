@@ -156,7 +156,7 @@ def fork():
     if child == 0:
         status = 1
         try:
-            del mine
+            del mine[:]
             # child
             own = [bytes(7000) for _ in range(50)]
             snapshot = _memory.snapshot()
