@@ -34,12 +34,14 @@ import sql
 import top
 import torn
 import tree
+import whole
 from common import ROOT, Bench, Row, cpu_name, default_python, install_peers
 from support import GSPROF
 
 PARTS: Dict[str, Callable[[Bench], None]] = {
     "small": small.main,
     "package": package.main,
+    "run": whole.main,
     "accuracy": accuracy.main,
     "torn": torn.main,
     "cost": cost.main,

@@ -3,8 +3,9 @@
 """A small but real training loop: digits drawn as noisy 8x8 pictures, a two-layer network.
 
 Runs on PyTorch when it is there, else on NumPy, else in plain Python, for about six seconds
-(TRAIN_SECONDS says otherwise).  It has the parts that a profile of training shows: loading
-and augmenting data, forward, backward, the optimizer, and an evaluation now and then."""
+(TRAIN_SECONDS says otherwise), or for so many steps (TRAIN_STEPS).  It has the parts that a profile
+of training shows: loading and augmenting data, forward, backward, the optimizer, and an evaluation
+now and then."""
 
 from __future__ import annotations
 
@@ -258,12 +259,14 @@ def evaluate(model: Model, rng: random.Random) -> float:
 
 def main() -> None:
     seconds = float(os.environ.get("TRAIN_SECONDS", "6"))
+    steps = int(os.environ.get("TRAIN_STEPS", "0"))
     model = make_model()
-    print(f"training with {model.name} for {seconds:g} s", flush=True)
+    extent = f"{steps} steps" if steps else f"{seconds:g} s"
+    print(f"training with {model.name} for {extent}", flush=True)
     rng = random.Random(7)
     start = last = time.monotonic()
     step = 0
-    while time.monotonic() - start < seconds:
+    while step < steps if steps else time.monotonic() - start < seconds:
         loss = train_step(model, rng)
         step += 1
         if time.monotonic() - last >= 1.0:
