@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cli/common.h"
+#include "cli/compare.h"
 #include "cli/hint.h"
 #include "cli/report_process.h"
 #include "digest/digest.h"
@@ -136,6 +137,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof report profile.gsp --tree --min-percent 5", "The call tree, branches above 5 %"},
     {"gsprof report profile.gsp --lines", "The lines that took the most time"},
     {"gsprof report gsprof-runs/train -f csv --table modules", "One table for a spreadsheet"},
+    {"gsprof report before/ after/ -o difference.html", "What changed between two runs"},
     {"gsprof report 4242", "What a process does, or did before it ended"},
     {"gsprof report profile.gsp --json -o report.json", "For a program to read"},
 };
@@ -288,6 +290,24 @@ static int report_process(const struct gsp_parsed *parsed, const char *word)
     return 0;
 }
 
+/* The report of two recordings is their comparison. */
+static int report_two(const struct gsp_parsed *parsed)
+{
+    const struct report_opts *opts = parsed->opts;
+    if (opts->input || opts->from || is_of_stacks(opts))
+        return gsp_cli_misuse(parsed, "two recordings are compared, whatever they are: of the "
+                                      "options only --format, --output, --force and --top apply");
+    if (opts->format && strcmp(opts->format, "csv") == 0)
+        return gsp_cli_misuse(parsed, "a comparison is html, json, md or text");
+    return gsp_cli_compare(parsed,
+                           &(struct gsp_cli_comparing){.path = {parsed->args[0], parsed->args[1]},
+                                                       .format = opts->format,
+                                                       .output = opts->output,
+                                                       .limit = (size_t)opts->top,
+                                                       .warmup = -1,
+                                                       .force = opts->force});
+}
+
 static int run(const struct gsp_parsed *parsed)
 {
     const struct report_opts *opts = parsed->opts;
@@ -303,6 +323,8 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_misuse(parsed, "--tree is text or --json");
     if (format_of(opts) == GSP_DIGEST_HTML && !opts->output && isatty(STDOUT_FILENO))
         return gsp_cli_misuse(parsed, "a page goes to a file: -o report.html");
+    if (parsed->arg_count == 2)
+        return report_two(parsed);
     if (!opts->input && !opts->from && gsp_report_is_process(input))
         return report_process(parsed, input);
     struct gsp_err err = {0};
@@ -326,6 +348,7 @@ const struct gsp_command gsp_cmd_report = {
              "without a network; docs/formats/report.md is what -f json has.\n"
              "In a table of functions \"own\" is what a function did itself, \"total\" includes "
              "what it called. Losses are told in the summary.\n"
+             "Two recordings give their comparison, as `gsprof compare` does.\n"
              "Of a process, live or ended, it tells what its tables have: how it ended, its last "
              "step, the slow modules, the last spans, memory and CPU, and the last stacks of its "
              "threads.",
@@ -334,7 +357,7 @@ const struct gsp_command gsp_cmd_report = {
     .opts_size = sizeof(struct report_opts),
     .examples = EXAMPLES,
     .example_count = GSP_COUNT(EXAMPLES),
-    .args_max = 1,
+    .args_max = 2,
     .takes_endpoint = true,
     .run = run,
 };

@@ -60,11 +60,22 @@ static void put_verdict(struct gsp_json *json, const struct gsp_digest *digest)
     gsp_json_arr_end(json);
 }
 
-static void put_points(struct gsp_json *json, const char *key, const double *shown,
-                       const struct gsp_digest_series *series)
+/* Points of one line: many lines have fewer each. */
+static size_t points_max(const struct gsp_digest *digest)
 {
-    struct gsp_thin thin =
-        gsp_thin_begin(series->v, sizeof(*series->v), series->count, GSP_DIGEST_POINTS_MAX);
+    size_t lines = 1;
+    for (size_t i = 0; i < digest->chart_count; i++)
+        lines += digest->charts[i].series_count;
+    const size_t each = GSP_DIGEST_POINTS_ALL / lines;
+    if (each < GSP_DIGEST_POINTS_MIN)
+        return GSP_DIGEST_POINTS_MIN;
+    return each < GSP_DIGEST_POINTS_MAX ? each : GSP_DIGEST_POINTS_MAX;
+}
+
+static void put_points(struct gsp_json *json, const char *key, const double *shown,
+                       const struct gsp_digest_series *series, size_t max)
+{
+    struct gsp_thin thin = gsp_thin_begin(series->v, sizeof(*series->v), series->count, max);
     gsp_json_key(json, key);
     gsp_json_arr_begin(json);
     for (size_t i; gsp_thin_next(&thin, &i);)
@@ -72,14 +83,20 @@ static void put_points(struct gsp_json *json, const char *key, const double *sho
     gsp_json_arr_end(json);
 }
 
-void gsp_digest_put_series(struct gsp_json *json, const struct gsp_digest_series *series,
-                           struct gsp_sv name)
+static void put_series(struct gsp_json *json, const struct gsp_digest_series *series,
+                       struct gsp_sv name, size_t max)
 {
     gsp_json_obj_begin(json);
     gsp_json_put_sv(json, "name", name);
-    put_points(json, "t", series->t, series);
-    put_points(json, "v", series->v, series);
+    put_points(json, "t", series->t, series, max);
+    put_points(json, "v", series->v, series, max);
     gsp_json_obj_end(json);
+}
+
+void gsp_digest_put_series(struct gsp_json *json, const struct gsp_digest_series *series,
+                           struct gsp_sv name)
+{
+    put_series(json, series, name, GSP_DIGEST_POINTS_MAX);
 }
 
 void gsp_digest_put_chart_head(struct gsp_json *json, const struct gsp_digest_chart *chart)
@@ -92,6 +109,7 @@ void gsp_digest_put_chart_head(struct gsp_json *json, const struct gsp_digest_ch
 
 static void put_charts(struct gsp_json *json, const struct gsp_digest *digest)
 {
+    const size_t max = points_max(digest);
     gsp_json_key(json, "charts");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < digest->chart_count; i++) {
@@ -101,7 +119,7 @@ static void put_charts(struct gsp_json *json, const struct gsp_digest *digest)
         gsp_json_key(json, "series");
         gsp_json_arr_begin(json);
         for (size_t k = 0; k < chart->series_count; k++)
-            gsp_digest_put_series(json, &chart->series[k], chart->series[k].name);
+            put_series(json, &chart->series[k], chart->series[k].name, max);
         gsp_json_arr_end(json);
         gsp_json_obj_end(json);
     }

@@ -187,6 +187,11 @@ static int run_profile(const char *folder, struct gsp_store *store, struct gsp_p
         if (NAMES[i] && access(path, F_OK) == 0 &&
             gsp_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
             return no_memory(err);
+        /* Cut before its first samples were whole. */
+        if (*out && gsp_profile_sample_count(*out) == 0) {
+            gsp_profile_free(*out);
+            *out = NULL;
+        }
     }
     return GSP_OK;
 }
@@ -206,10 +211,13 @@ static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
     return rc == GSP_OK ? gsp_digest__table_losses(digest, store, err) : rc;
 }
 
-/* "python3 -u train.py --epochs 3" is called train.py. */
+/* "python3 -u train.py --epochs 3" is called train.py, also of "rank 0: ...". */
 static struct gsp_sv program_of(struct gsp_sv command)
 {
-    struct gsp_sv rest = command;
+    const char *colon =
+        gsp_sv_starts(command, "rank ") ? memmem(command.p, command.len, ": ", 2) : NULL;
+    const size_t skip = colon ? (size_t)(colon + 2 - command.p) : 0;
+    struct gsp_sv rest = {command.p + skip, command.len - skip};
     struct gsp_sv word = {0};
     struct gsp_sv first = {0};
     while (gsp_sv_split(&rest, ' ', &word)) {

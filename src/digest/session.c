@@ -17,21 +17,22 @@
 static const struct {
     const char *metric;
     const char *chart;
-    const char *suffix; /* behind the device's name */
+    const char *prefix; /* before the device's name, and behind it */
+    const char *suffix;
 } KNOWN[] = {
-    {"processes.cpu_percent", "cpu", ""},
-    {"processes.rss_bytes", "rss", ""},
-    {"gpu_util", "gpu_util", ""},
-    {"gpu.memory_used_bytes", "gpu_memory", ""},
-    {"gpu.power_watts", "gpu_power", ""},
-    {"gpu.temperature_c", "gpu_temperature", ""},
-    {"cpu.util_percent", "machine_cpu", ""},
-    {"memory.used_bytes", "machine_memory", ""},
-    {"disk.read_bytes_per_s", "disk", " read"},
-    {"disk.write_bytes_per_s", "disk", " written"},
-    {"network.rx_bytes_per_s", "network", " received"},
-    {"network.tx_bytes_per_s", "network", " sent"},
-    {"energy.watts", "power", ""},
+    {"processes.cpu_percent", "cpu", "process ", ""},
+    {"processes.rss_bytes", "rss", "process ", ""},
+    {"gpu_util", "gpu_util", "", ""},
+    {"gpu.memory_used_bytes", "gpu_memory", "", ""},
+    {"gpu.power_watts", "gpu_power", "", ""},
+    {"gpu.temperature_c", "gpu_temperature", "", ""},
+    {"cpu.util_percent", "machine_cpu", "", ""},
+    {"memory.used_bytes", "machine_memory", "", ""},
+    {"disk.read_bytes_per_s", "disk", "", " read"},
+    {"disk.write_bytes_per_s", "disk", "", " written"},
+    {"network.rx_bytes_per_s", "network", "", " received"},
+    {"network.tx_bytes_per_s", "network", "", " sent"},
+    {"energy.watts", "power", "", ""},
 };
 
 static bool want_all(void *ctx, const char *metric)
@@ -74,15 +75,19 @@ static void add_bins(struct gsp_digest *digest, struct gsp_digest_series *line,
     }
 }
 
+/* known: the row of KNOWN that it is; none when it is beyond. */
 static void add_line(struct gsp_digest *digest, struct gsp_digest_chart *chart,
                      const struct gsp_session_data *data, const struct gsp_series *series,
-                     const char *suffix)
+                     size_t known)
 {
     gsp_auto_buf name = {0};
+    if (known < GSP_COUNT(KNOWN))
+        gsp_buf_puts(&name, KNOWN[known].prefix);
     gsp_buf_puts(&name, series->device[0] ? series->device
                         : data->host[0]   ? data->host
                                           : "machine");
-    gsp_buf_puts(&name, suffix);
+    if (known < GSP_COUNT(KNOWN))
+        gsp_buf_puts(&name, KNOWN[known].suffix);
     struct gsp_digest_series *line =
         gsp_digest__series(digest, chart, gsp_digest__keep_buf(digest, &name));
     if (!line)
@@ -104,7 +109,7 @@ static void add_known(struct gsp_digest *digest, const struct gsp_session_data *
                 continue;
             struct gsp_digest_chart *chart = chart_of(digest, KNOWN[k].chart);
             if (chart)
-                add_line(digest, chart, data, series, KNOWN[k].suffix);
+                add_line(digest, chart, data, series, k);
         }
     }
 }
@@ -129,7 +134,7 @@ static void add_others(struct gsp_digest *digest, const struct gsp_session_data 
             return;
         if (chart->series_count == 0 && data->has_format)
             chart->unit = gsp_sv_of(gsp_plot_unit(series->metric));
-        add_line(digest, chart, data, series, "");
+        add_line(digest, chart, data, series, GSP_COUNT(KNOWN));
     }
 }
 
@@ -144,7 +149,9 @@ static void add_losses(struct gsp_digest *digest, struct gsp_sv json)
             gsp_buf_clear(&name);
             gsp_buf_putsv(&name, scan.text);
         } else if (scan.kind == GSP_SCAN_NUMBER && scan.number >= 1 && scan.number < 1e18) {
-            gsp_digest__loss(digest, gsp_sv_of("session"), gsp_digest__keep_buf(digest, &name),
+            for (size_t i = 0; i < name.len; i++)
+                name.p[i] = name.p[i] == '_' ? ' ' : name.p[i];
+            gsp_digest__loss(digest, gsp_digest__keep_buf(digest, &name), gsp_sv_of(""),
                              (uint64_t)scan.number);
         }
     }
@@ -200,7 +207,7 @@ static void add_facts(struct gsp_digest *digest, const struct gsp_session_data *
     gsp_digest__fact(digest, gsp_sv_of("Frames"),
                      gsp_digest__printf(digest, "%llu", (unsigned long long)data->frames));
     if (!isnan(data->frequency_ms))
-        gsp_digest__fact(digest, gsp_sv_of("Time between frames"),
+        gsp_digest__fact(digest, gsp_sv_of("Period"),
                          gsp_digest__printf(digest, "%.6g ms", data->frequency_ms));
     if (data->timeless)
         gsp_digest__loss(digest, gsp_sv_of("frames"), gsp_sv_of("their time cannot be read"),

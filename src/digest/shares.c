@@ -75,13 +75,15 @@ double gsp_digest_gpu_idle(const struct gsp_digest *digest)
     return known_s > 0 ? idle_s / known_s : (double)NAN;
 }
 
-static bool gpu_idles_at(struct counter *c, const struct gsp_digest_chart *gpu, double t)
+static bool gpu_idles_at(struct counter *c, const struct gsp_digest_chart *gpu,
+                         const struct gsp_digest_sample *sample)
 {
     const struct gsp_digest_series *first = &gpu->series[0];
-    while (c->gpu_at < first->count && first->t[c->gpu_at] < t)
+    while (c->gpu_at < first->count && first->t[c->gpu_at] < sample->t)
         c->gpu_at++;
     if (c->gpu_at == 0 || c->gpu_at >= first->count)
         return false; /* nobody looked at that time */
+    c->shares->gpu_seen += sample->weight;
     return busiest(gpu, c->gpu_at) < IDLE_PERCENT;
 }
 
@@ -115,7 +117,7 @@ static void count_all(struct counter *c)
         const struct gsp_digest_sample *sample = &c->stacks->samples[i];
         if (c->shares->has_main && !is_main(&c->stacks->threads[sample->thread]))
             continue;
-        count_sample(c, sample, has_gpu && gpu_idles_at(c, gpu, sample->t));
+        count_sample(c, sample, has_gpu && gpu_idles_at(c, gpu, sample));
     }
     for (size_t i = 0; i < c->stacks->frame_count; i++) {
         if (c->idle_own[i] > c->shares->idle_top) {

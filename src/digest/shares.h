@@ -31,7 +31,8 @@ struct gsp_shares {
     double loading; /* below torch.utils.data */
     /* While no GPU had work; NaN when that is not known. */
     double gpu_idle;              /* share of the time, 0 to 1 */
-    double idle_total;            /* samples of that time */
+    double gpu_seen;              /* samples of times at which the GPUs were looked at */
+    double idle_total;            /* of those: no GPU had work */
     double idle_top;              /* those of the function that had most of them */
     struct gsp_digest_frame idle; /* that function; func "" for none */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/time.h"
 #include "digest/run.h"
@@ -60,15 +61,26 @@ int gsp_digest__about(struct gsp_digest *digest, struct gsp_store *store, struct
     return gsp_sql_each(store, ABOUT_SQL, take_about, digest, err);
 }
 
+/* What a row of gsprof.loss counts: of a recorder samples, of a table rows. */
+static struct gsp_sv lost_of(struct gsp_digest *digest, struct gsp_sv source)
+{
+    if (gsp_sv_eq(source, gsp_sv_of("sampler")) || gsp_sv_eq(source, gsp_sv_of("recorder")))
+        return gsp_sv_of("samples");
+    gsp_auto_buf text = {0};
+    if (source.len && memchr(source.p, '.', source.len))
+        gsp_buf_puts(&text, "rows of ");
+    gsp_buf_putsv(&text, source);
+    return gsp_digest__keep_buf(digest, &text);
+}
+
 static int take_loss(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     const int64_t count = gsp_sql_i64(row, 2);
     (void)err;
-    if (count <= 0)
-        return GSP_OK;
-    gsp_digest__loss(digest, gsp_digest__keep(digest, gsp_sql_text(row, 0)),
-                     gsp_digest__keep(digest, gsp_sql_text(row, 1)), (uint64_t)count);
+    if (count > 0)
+        gsp_digest__loss(digest, lost_of(digest, gsp_sql_text(row, 0)),
+                         gsp_digest__keep(digest, gsp_sql_text(row, 1)), (uint64_t)count);
     return GSP_OK;
 }
 

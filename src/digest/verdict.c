@@ -112,7 +112,8 @@ static void tell_gpu(const struct gsp_judge *judge)
         gsp_buf_puts(&text, " for ");
         gsp_words_share(shares->idle_top, shares->idle_total, &text);
     } else if (shares->gpu_idle >= SHARE_MIN) {
-        gsp_buf_puts(&text, "; what Python did meanwhile is not known");
+        gsp_buf_puts(&text, shares->gpu_seen > 0 ? "; never all GPUs at once"
+                                                 : "; what Python did meanwhile is not known");
     }
     add_line(judge, &text);
 }

@@ -18,6 +18,9 @@
 /* Points of one line of a chart that a document has; more are thinned out to the lowest and the
  * highest of each stretch of time. */
 #define GSP_DIGEST_POINTS_MAX 20000U
+/* Points of all lines together, as long as each has the least. */
+#define GSP_DIGEST_POINTS_ALL 500000U
+#define GSP_DIGEST_POINTS_MIN 2000U
 /* Steps, and spans: the longest of each stretch of time. */
 #define GSP_DIGEST_EVENTS_MAX 200000U
 
