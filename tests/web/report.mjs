@@ -46,13 +46,17 @@ async function open(name, options = {}) {
     return page;
 }
 
-/** Until what was asked of the next frames has been drawn. */
+/** Until what was asked of the next frames has been drawn, and what waits for a pause is done. */
 const settle = (page) =>
     page.evaluate(
         () =>
             new Promise((done) => {
                 let left = 4;
-                const next = () => (left-- ? requestAnimationFrame(next) : done());
+                const next = () => {
+                    if (document.querySelector("[aria-busy=true]")) left = 4;
+                    if (left--) requestAnimationFrame(next);
+                    else done();
+                };
                 next();
             }),
     );

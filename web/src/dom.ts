@@ -81,6 +81,20 @@ export function beforeNextFrame(work: () => void): () => void {
     };
 }
 
+/** Runs once nothing has asked for it for a moment; the element says meanwhile that it is busy. */
+export function afterPause(element: HTMLElement, work: () => void): () => void {
+    const pauseMs = 100;
+    let timer = 0;
+    return () => {
+        element.setAttribute("aria-busy", "true");
+        clearTimeout(timer);
+        timer = window.setTimeout(() => {
+            work();
+            element.removeAttribute("aria-busy");
+        }, pauseMs);
+    };
+}
+
 /** Text to the clipboard; false when the browser does not let us. */
 export async function copyText(text: string): Promise<boolean> {
     try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the time went, by stacks: in the order of time, the heaviest first, or around a function.
-import { Choice, beforeNextFrame, el } from "./dom";
+import { Choice, afterPause, beforeNextFrame, button, el } from "./dom";
 import type { Frame, Stacks } from "./document";
 import { count, percent, value } from "./format";
 import { LanesView } from "./lanes";
@@ -99,7 +99,6 @@ export class FlameSection {
     private readonly table: Table<FunctionRow>;
     private readonly mode: Choice<Mode>;
     private readonly weights: Float64Array;
-    private readonly refresh: () => void;
     private onCpuOnly = false;
     private chosen = -1;
     private all = 0;
@@ -131,24 +130,16 @@ export class FlameSection {
         this.thread = this.threads();
         this.search = this.searchBox();
         this.table = this.functionTable();
-        this.refresh = beforeNextFrame(() => this.update());
-        // In time order the axis itself follows; only what is weighed must be weighed again.
-        range.listen(() => {
-            if (this.mode.value !== "time") this.refresh();
-            else this.weighOnly();
-        });
         const tools = el(
             "div",
             { class: "tools" },
             this.mode.root,
             el("label", {}, "Thread ", this.thread),
             this.cpuBox(),
+            button("Reset zoom", () => this.resetZoom()),
             this.search,
             this.found,
         );
-        const reset = el("button", { type: "button", class: "quiet" }, "Reset zoom");
-        reset.addEventListener("click", () => this.resetZoom());
-        tools.append(reset);
         this.section = section(
             "stacks",
             "Flame graph",
@@ -158,6 +149,16 @@ export class FlameSection {
             this.panes,
             el("h3", {}, "Functions"),
             this.table.root,
+        );
+        // What is weighed waits until the stretch has been found; the axis follows at once.
+        range.listen(
+            afterPause(this.section.root, () => {
+                if (this.mode.value !== "time") this.update();
+                else {
+                    this.weigh();
+                    this.say();
+                }
+            }),
         );
         this.update();
     }
@@ -290,8 +291,6 @@ export class FlameSection {
         };
     }
 
-    private readonly weighOnly = beforeNextFrame(() => this.weigh());
-
     private weigh(): void {
         const found = weigh(this.tree, this.stacks.samples, this.choice);
         this.all = found.weight;
@@ -307,6 +306,7 @@ export class FlameSection {
 
     private draw(keep: boolean): void {
         const mode = this.mode.value;
+        if (mode === "sandwich" && this.chosen < 0 && this.all > 0) this.chooseBusiest();
         this.say();
         this.sayFound();
         if (!this.all) {
@@ -333,13 +333,13 @@ export class FlameSection {
         this.timed.show(this.lanes.of(this.tree, layout, this.all, true), keep);
     }
 
+    private chooseBusiest(): void {
+        const rows = functionRows(this.tree, this.functions);
+        this.chosen = rows.reduce((best, row) => (row.own > best.own ? row : best)).id;
+    }
+
     private drawSandwich(keep: boolean): void {
         const { tree, functions, lanes, all } = this;
-        if (this.chosen < 0) {
-            const rows = functionRows(tree, functions);
-            rows.sort((a, b) => b.own - a.own);
-            this.chosen = rows[0].id;
-        }
         const up = callersOf(tree, functions, this.chosen);
         const down = calleesOf(tree, functions, this.chosen);
         const name = nameOf(this.stacks.frames[functions.frame[this.chosen]]);

@@ -91,7 +91,8 @@ export class LanesView {
             this.redraw();
         });
         options.time?.listenCursor(this.redraw);
-        onTheme(this.redraw);
+        // At once: a page that is about to be printed has no next frame.
+        onTheme(() => this.draw());
         new ResizeObserver(this.redraw).observe(this.stage);
         this.stage.addEventListener("scroll", () => {
             this.hideTip();

@@ -76,11 +76,21 @@ function build(report: Report, range: TimeRange): Built {
     return { sections: kept, flame };
 }
 
+/** Not by the address, which a page inside another page does not have. */
+function goTo(part: Section): void {
+    part.root.scrollIntoView({ block: "start" });
+    part.root.querySelector("h2")?.focus({ preventScroll: true });
+}
+
 function navigation(sections: Section[]): HTMLElement {
     const list = el("ul");
     const links = new Map<string, HTMLAnchorElement>();
     sections.forEach((one, i) => {
         const link = el("a", { href: `#${one.id}`, title: `${one.title} (${i + 1})` }, one.title);
+        link.addEventListener("click", (event) => {
+            event.preventDefault();
+            goTo(one);
+        });
         links.set(one.id, link);
         list.append(el("li", {}, link));
     });
@@ -126,10 +136,8 @@ function listenToKeys(built: Built, range: TimeRange, help: HTMLDialogElement): 
         const part = built.sections[Number(event.key) - 1];
         const act = acts[event.key];
         if (act) act();
-        else if (part) {
-            part.root.scrollIntoView({ block: "start" });
-            part.root.querySelector("h2")?.focus({ preventScroll: true });
-        } else return;
+        else if (part) goTo(part);
+        else return;
         event.preventDefault();
     });
 }

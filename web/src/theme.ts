@@ -34,6 +34,7 @@ export function theme(): Theme {
 
 function apply(): void {
     document.documentElement.dataset.theme = theme();
+    document.documentElement.classList.toggle("printing", printing);
     for (const listener of listeners) listener();
 }
 

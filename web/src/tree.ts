@@ -96,8 +96,18 @@ export function levelOf(bars: { item: number; start: number; end: number }[]): L
     return maker.make();
 }
 
-/** Children of each node, as slices of one list; those of no parent come last. */
-function childrenOf(parent: Int32Array): { from: Int32Array; list: Int32Array } {
+interface Children {
+    from: Int32Array;
+    list: Int32Array;
+}
+
+const knownChildren = new WeakMap<Int32Array, Children>();
+
+/** Children of each node, as slices of one list; those of no parent come last.  Trees keep their
+ * shape, so it is found once. */
+function childrenOf(parent: Int32Array): Children {
+    const before = knownChildren.get(parent);
+    if (before) return before;
     const n = parent.length;
     const slot = (i: number): number => (parent[i] < 0 ? n : parent[i]);
     const from = new Int32Array(n + 2);
@@ -106,7 +116,9 @@ function childrenOf(parent: Int32Array): { from: Int32Array; list: Int32Array } 
     const next = from.slice();
     const list = new Int32Array(n);
     for (let i = 0; i < n; i++) list[next[slot(i)]++] = i;
-    return { from, list };
+    const made = { from, list };
+    knownChildren.set(parent, made);
+    return made;
 }
 
 /** The heaviest first among siblings; a node is as wide as its width says. */
@@ -239,8 +251,12 @@ export function functionRows(tree: CallTree, functions: Functions): FunctionRow[
     return rows.filter((row) => row.total > 0);
 }
 
+const knownOutermost = new WeakMap<CallTree, Uint8Array>();
+
 /** For each node, whether none above it is of the same function. */
-export function outermostOf(tree: CallTree, functions: Functions): Uint8Array {
+function outermostOf(tree: CallTree, functions: Functions): Uint8Array {
+    const before = knownOutermost.get(tree);
+    if (before) return before;
     const n = tree.parent.length;
     const result = new Uint8Array(n);
     const { from, list } = childrenOf(tree.parent);
@@ -262,6 +278,7 @@ export function outermostOf(tree: CallTree, functions: Functions): Uint8Array {
         path.push(child);
         place.push(from[child]);
     }
+    knownOutermost.set(tree, result);
     return result;
 }
 
