@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from typing import Dict, Optional
 
 from . import _boot, _gsprof, _stacks
 from ._spec import torch_settings
+
+# Settings that are regular expressions.
+PATTERNS = ("torch.layers", "stack.span")
 
 
 def _text(value: object) -> str:
@@ -32,7 +36,19 @@ def _check(settings: Dict[str, object]) -> Dict[str, str]:
                 f"{key!r} is not a setting of gsprof; known: {', '.join(sorted(known))}"
             )
         checked[name] = _text(value)
-    return checked
+    return _valid(checked)
+
+
+def _valid(settings: Dict[str, str]) -> Dict[str, str]:
+    """The settings; raises ValueError for one that has no meaning."""
+    for name, value in settings.items():
+        _gsprof.check(name, value)
+        if name in PATTERNS:
+            try:
+                re.compile(value)
+            except re.error as error:
+                raise ValueError(f"{name} is a regular expression, but {error}") from None
+    return settings
 
 
 def enable(**settings: object) -> bool:
@@ -59,7 +75,7 @@ def enable_torch_profiling(spec: object = "on", **options: object) -> bool:
         if not one.keys() - {"torch"}:
             raise TypeError(f"{key} is not an option of torch profiling")
         settings.update(one)
-    return _boot.start(settings)
+    return _boot.start(_valid(settings))
 
 
 def disable_torch_profiling() -> None:

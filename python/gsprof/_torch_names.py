@@ -11,6 +11,7 @@ import weakref
 from typing import Any, Dict, Iterator, List, Optional, Pattern, Tuple
 
 from . import _gsprof
+from ._quiet import tell
 
 # Attributes by which wrappers hold the module that they wrap.
 _SEGMENTS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")
@@ -46,8 +47,8 @@ def set_filters(layers: str, modules: str) -> None:
     if layers:
         try:
             _Filter.layers = re.compile(layers)
-        except re.error:
-            pass
+        except re.error as error:
+            tell(error)
     _Filter.leaves = modules == "leaf"
     kind, _, number = modules.partition(":")
     _Filter.depth = int(number) if kind == "depth" and number.isdigit() else None

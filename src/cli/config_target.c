@@ -262,8 +262,8 @@ static void tell(const struct target *target)
         gsp_term_line(&term, "gsprof: process %d has taken it up", (int)target->pid);
     else if (target->change_count > 0)
         gsp_term_line(&term,
-                      "gsprof: set; process %d has not taken it up within a second, and does "
-                      "with its next step",
+                      "gsprof: set; process %d has not taken it up within a second, and will when "
+                      "it comes to a step, a span or a garbage collection",
                       (int)target->pid);
 }
 

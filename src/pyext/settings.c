@@ -79,21 +79,35 @@ static PyObject *get(PyObject *module, PyObject *name)
     return PyUnicode_FromString(text);
 }
 
-static PyObject *set(PyObject *module, PyObject *args)
+/* (name, value) as an id and the value's canonical text; negative with an exception set. */
+static int parse_pair(PyObject *args, char canonical[GSP_CONTROL_VALUE])
 {
     PyObject *name = NULL;
     const char *value = NULL;
-    if (!PyArg_ParseTuple(args, "Us:set", &name, &value)) {
-        return NULL;
+    if (!PyArg_ParseTuple(args, "Us", &name, &value)) {
+        return -1;
     }
     const int id = find(name);
-    if (id < 0) {
-        return NULL;
-    }
-    char canonical[GSP_CONTROL_VALUE];
     struct gsp_err err = {0};
-    if (gsp_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
+    if (id >= 0 && gsp_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
         PyErr_SetString(PyExc_ValueError, err.msg);
+        return -1;
+    }
+    return id;
+}
+
+static PyObject *check(PyObject *module, PyObject *args)
+{
+    (void)module;
+    char canonical[GSP_CONTROL_VALUE];
+    return parse_pair(args, canonical) < 0 ? NULL : PyUnicode_FromString(canonical);
+}
+
+static PyObject *set(PyObject *module, PyObject *args)
+{
+    char canonical[GSP_CONTROL_VALUE];
+    const int id = parse_pair(args, canonical);
+    if (id < 0) {
         return NULL;
     }
     const bool done = gsp_agent_set((enum gsp_setting_id)id, canonical);
@@ -214,6 +228,8 @@ static PyObject *gc_callback(PyObject *module, PyObject *const *args, Py_ssize_t
 
 static PyMethodDef functions[] = {
     {"get", get, METH_O, "get(name) -> str\n\nThe present value of a setting."},
+    {"check", check, METH_VARARGS,
+     "check(name, value) -> str\n\nThe value as it would be kept; raises KeyError, ValueError."},
     {"set", set, METH_VARARGS, "set(name, value) -> bool\n\nFalse: there is no page."},
     {"settings", settings, METH_NOARGS, "settings() -> [(name, type, fallback, what it does)]"},
     {"serial", serial, METH_NOARGS, "serial() -> int\n\nChanges whenever a setting does."},

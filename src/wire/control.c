@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "wire/pattern.h"
+
 #define PREFIX     "gsprof."
 /* A writer is at it for less than a microsecond. */
 #define GET_TRIES  64
@@ -177,6 +179,13 @@ static int check_text(size_t i, struct gsp_sv value, char *out, struct gsp_err *
     const char *fault = text_fault(i, value);
     if (fault) {
         return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is %s", ROWS[i].name, fault);
+    }
+    const bool is_pattern = i == GSP_SET_torch_layers || i == GSP_SET_stack_span;
+    fault = is_pattern ? gsp_pattern_fault(value) : NULL;
+    if (fault) {
+        return gsp_err_set(err, GSP_E_USAGE, 0,
+                           PREFIX "%s is a regular expression, but in '%.*s' %s", ROWS[i].name,
+                           (int)(value.len < 60 ? value.len : 60), value.p, fault);
     }
     if (value.len > 0) {
         memcpy(out, value.p, value.len);

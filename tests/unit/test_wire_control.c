@@ -49,6 +49,21 @@ TAP_TEST(fallbacks_are_values)
     tap_check(gsp_setting_row(GSP_SET_COUNT) == NULL);
 }
 
+TAP_TEST(patterns_are_looked_at)
+{
+    static const char *const good[] = {
+        "",          "encoder", "^layers\\.[0-9]+$", "a{2,3}?b", "[]a]", "(?:a|b)*",
+        "(?#\\)x)a", "a{",      "(?P<n>x)+",         "[^]\\]]+", "a|",   "x*+"};
+    static const char *const bad[] = {"(",   "a)", "[a",  "[]",  "*a",   "a|*",  "^*",   "a**",
+                                      "a\\", "(?", "{2}", "(?#", "x*?+", "\\b+", "[\\]", "((a)"};
+    for (size_t i = 0; i < GSP_COUNT(good); i++) {
+        tap_eq_str(checked(GSP_SET_torch_layers, good[i]), good[i]);
+        tap_eq_str(checked(GSP_SET_stack_span, good[i]), good[i]);
+    }
+    for (size_t i = 0; i < GSP_COUNT(bad); i++)
+        tap_check(checked(GSP_SET_torch_layers, bad[i]) == NULL);
+}
+
 TAP_TEST(names_with_and_without_prefix)
 {
     tap_eq_int(gsp_setting_row_find(gsp_sv_of("gsprof.torch.rate")), GSP_SET_torch_rate);
