@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from ._query import query
     from ._session import Session
+    from ._tables import Table, table
     from .errors import GsprofError
 
 
@@ -51,8 +52,10 @@ def __getattr__(name: str) -> "Any":
 _PLACES = {
     "GsprofError": ".errors",
     "Session": "._session",
+    "Table": "._tables",
     "errors": ".errors",
     "query": "._query",
+    "table": "._tables",
 }
 
 
@@ -75,6 +78,7 @@ __all__ = [
     "GsprofError",
     "Session",
     "Span",
+    "Table",
     "__version__",
     "config",
     "current_span",
@@ -87,4 +91,5 @@ __all__ = [
     "query",
     "span",
     "step",
+    "table",
 ]

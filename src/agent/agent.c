@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -31,6 +32,9 @@
 #define START_WAIT_NS    1000000L
 /* A ring that was being made while the agent stopped is seen in the next round. */
 #define STOP_ROUNDS      4
+/* Tables of the program's own follow those that everybody knows. */
+#define USER_MAX         64U
+#define TABLES_MAX       (GSP_TABLE_COUNT + USER_MAX)
 
 enum phase {
     OFF,
@@ -49,11 +53,12 @@ static struct {
     _Atomic uint32_t phase;
     _Atomic uint32_t generation;
     _Atomic int64_t rank;
-    _Atomic(struct gsp_ring *) ring[GSP_TABLE_COUNT];
-    _Atomic uint32_t making[GSP_TABLE_COUNT];
-    _Atomic uint32_t lost[GSP_TABLE_COUNT]; /* rows that came while the ring was being made */
+    _Atomic(struct gsp_ring *) ring[TABLES_MAX];
+    _Atomic uint32_t making[TABLES_MAX];
+    _Atomic uint32_t lost[TABLES_MAX]; /* rows that came while the ring was being made */
+    _Atomic(const struct gsp_table *) user[USER_MAX]; /* filled from the front, never emptied */
     /* Written by the thread that starts, before ON. */
-    struct gsp_ring *parents[GSP_TABLE_COUNT];
+    struct gsp_ring *parents[TABLES_MAX];
     uint32_t rows; /* of a ring; 0: not said */
     dev_t folder_dev;
     ino_t folder_ino;
@@ -71,7 +76,7 @@ static void forget(void)
     if (phase == OFF || phase == QUIET) {
         return;
     }
-    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+    for (size_t i = 0; i < TABLES_MAX; i++) {
         struct gsp_ring *ring = atomic_exchange(&agent.ring[i], NULL);
         agent.parents[i] = ring ? ring : agent.parents[i];
         atomic_store(&agent.making[i], NOT_MADE);
@@ -95,7 +100,7 @@ static void init_once(void)
 static void drop_parents(void)
 {
     const bool safe = !gsp_agent__gate_is_nested();
-    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+    for (size_t i = 0; i < TABLES_MAX; i++) {
         if (safe) {
             gsp_ring_abandon(agent.parents[i]);
         }
@@ -138,7 +143,7 @@ static enum gsp_agent_rc begin(void)
     int64_t rows = 0;
     const char *text = secure_getenv(ROWS_ENV);
     agent.rows = text && gsp_parse_i64(text, 1, ROWS_MAX, &rows, NULL) == 0 ? (uint32_t)rows : 0;
-    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+    for (size_t i = 0; i < TABLES_MAX; i++) {
         atomic_store(&agent.making[i], NOT_MADE);
     }
     int made = -1;
@@ -202,10 +207,10 @@ static void start_in_child(void)
 /* --------------------------------------------------------------------------------------- stop */
 
 /* Takes all rings out of use; whether there were any. */
-static bool take_rings(struct gsp_ring *taken[GSP_TABLE_COUNT])
+static bool take_rings(struct gsp_ring *taken[TABLES_MAX])
 {
     bool some = false;
-    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+    for (size_t i = 0; i < TABLES_MAX; i++) {
         taken[i] = atomic_exchange(&agent.ring[i], NULL);
         some = some || taken[i] != NULL;
     }
@@ -214,12 +219,12 @@ static bool take_rings(struct gsp_ring *taken[GSP_TABLE_COUNT])
 
 static void end(void)
 {
-    struct gsp_ring *taken[GSP_TABLE_COUNT];
+    struct gsp_ring *taken[TABLES_MAX];
     atomic_fetch_add(&agent.generation, 1);
     bool more = take_rings(taken);
     for (int round = 0; round < STOP_ROUNDS && (round == 0 || more); round++) {
         const bool empty = gsp_agent__gate_wait();
-        for (size_t i = 0; i < GSP_TABLE_COUNT && empty; i++) {
+        for (size_t i = 0; i < TABLES_MAX && empty; i++) {
             gsp_ring_close(taken[i]);
         }
         more = take_rings(taken);
@@ -305,6 +310,31 @@ void gsp_agent_mark(uint32_t set, uint32_t clear)
 
 /* --------------------------------------------------------------------------------------- rows */
 
+const struct gsp_table *gsp_agent_table_at(size_t id)
+{
+    if (id < GSP_TABLE_COUNT) {
+        return gsp_table_at(id);
+    }
+    /* Partner: the exchange in gsp_agent_table_add(). */
+    return id < TABLES_MAX
+               ? atomic_load_explicit(&agent.user[id - GSP_TABLE_COUNT], memory_order_acquire)
+               : NULL;
+}
+
+enum gsp_table_id gsp_agent_table_add(const struct gsp_table *table)
+{
+    for (size_t i = 0; i < USER_MAX; i++) {
+        const struct gsp_table *there = NULL;
+        /* Partner: the load in gsp_agent_table_at(). */
+        if (atomic_compare_exchange_strong_explicit(&agent.user[i], &there, table,
+                                                    memory_order_release, memory_order_acquire) ||
+            (strcmp(there->name, table->name) == 0 && strcmp(there->schema, table->schema) == 0)) {
+            return (enum gsp_table_id)(GSP_TABLE_COUNT + i);
+        }
+    }
+    return (enum gsp_table_id)TABLES_MAX;
+}
+
 static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
 {
     struct statvfs fs;
@@ -321,7 +351,7 @@ static struct gsp_ring *make_ring(enum gsp_table_id table)
     struct gsp_ring *ring = NULL;
     gsp_auto_fd fd = gsp_agent__folder_open();
     struct gsp_ring_spec spec = {
-        .table = gsp_table_at(table),
+        .table = gsp_agent_table_at(table),
         .row_capacity = fd >= 0 ? rows_of(table, fd) : 0,
         .rank = atomic_load(&agent.rank),
     };
@@ -357,7 +387,7 @@ static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id 
     struct gsp_ring *ring = NULL;
     start_in_child();
     const uint32_t generation = atomic_load(&agent.generation);
-    if ((unsigned)table >= GSP_TABLE_COUNT || atomic_load(&agent.phase) != ON) {
+    if (!gsp_agent_table_at((size_t)table) || atomic_load(&agent.phase) != ON) {
         return NULL;
     }
     if (atomic_compare_exchange_strong(&agent.making[table], &not_made, BEING_MADE)) {
@@ -381,7 +411,7 @@ static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id 
 static inline struct gsp_ring *ring_of(enum gsp_table_id table)
 {
     /* Partner: the store in publish(). */
-    struct gsp_ring *ring = (unsigned)table < GSP_TABLE_COUNT
+    struct gsp_ring *ring = (unsigned)table < TABLES_MAX
                                 ? atomic_load_explicit(&agent.ring[table], memory_order_acquire)
                                 : NULL;
     return gsp_likely(ring != NULL) ? ring : ring_slowly(table);
@@ -436,7 +466,7 @@ void gsp_agent_set_rank(int64_t rank)
     start_in_child();
     atomic_store(&agent.rank, rank);
     const struct gsp_agent__stay stay = gsp_agent__gate_in();
-    for (size_t i = 0; i < GSP_TABLE_COUNT && stay.gate; i++) {
+    for (size_t i = 0; i < TABLES_MAX && stay.gate; i++) {
         struct gsp_ring *ring = atomic_load(&agent.ring[i]);
         if (ring) {
             gsp_ring_set_rank(ring, rank);

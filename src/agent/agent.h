@@ -56,6 +56,13 @@ GSP_AGENT_API void gsp_agent_applied(uint64_t serial);
 /* Sets and clears bits of the page's state. */
 GSP_AGENT_API void gsp_agent_mark(uint32_t set, uint32_t clear);
 
+/* A table of the program's own: kept for ever, its rows are appended by the id.  If there is one of
+ * that name already its id is given, and the table is not kept: see gsp_agent_table_at().
+ * When there is no room, an id that no table has. */
+GSP_AGENT_API enum gsp_table_id gsp_agent_table_add(const struct gsp_table *table);
+/* Any table, also the program's own; NULL past the last. */
+GSP_AGENT_API const struct gsp_table *gsp_agent_table_at(size_t id);
+
 /* Appends a row (struct gsp_row_<schema>_<table>); false when it was lost (counted in the ring,
  * or the agent is quiet). */
 GSP_AGENT_API bool gsp_agent_put(enum gsp_table_id table, const void *row);

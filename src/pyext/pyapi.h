@@ -76,6 +76,7 @@ int gsp_pyext__settings_add(PyObject *module);
 int gsp_pyext__span_add(PyObject *module);
 int gsp_pyext__timer_add(PyObject *module);
 int gsp_pyext__torch_add(PyObject *module);
+int gsp_pyext__user_table_add(PyObject *module);
 
 /* The bytes of a str, lone surrogates replaced.  *keep is a new reference to what holds them, or
  * NULL when text itself does.  Never fails: what cannot be had is "". */

@@ -181,7 +181,7 @@ static const struct gsp_table *find_table(PyObject *name, enum gsp_table_id *id)
     struct gsp_sv schema;
     if (gsp_sv_split(&rest, '.', &schema) && rest.p) {
         const struct gsp_table *table = NULL;
-        for (size_t i = 0; (table = gsp_table_at(i)); i++) {
+        for (size_t i = 0; (table = gsp_agent_table_at(i)); i++) {
             if (gsp_sv_eq(schema, gsp_sv_of(table->schema)) &&
                 gsp_sv_eq(rest, gsp_sv_of(table->name))) {
                 *id = (enum gsp_table_id)i;

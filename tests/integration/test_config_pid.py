@@ -77,7 +77,7 @@ def test_a_change_that_has_to_wait(target: Target) -> None:
 def test_what_cannot_be_set(target: Target) -> None:
     wrong = gsprof("config", target.pid, "spans=off", "torch.rat=1", status=EXIT_USAGE)
     assert f"gsprof config {target.pid} gsprof.torch.rate" in wrong.err
-    odd = gsprof("config", target.pid, "torch.layers=enc(oder", status=EXIT_USAGE).err
+    odd = gsprof("config", target.pid, "torch.layers=enc(ode", status=EXIT_USAGE).err
     assert "torch.layers is a regular expression" in odd and "( is not closed" in odd
     for word in ("torch.rate=1.5", "torch=maybe", "torch.modules=none", "=1", "torch.rate=1 x"):
         gsprof("config", target.pid, word, status=EXIT_USAGE)

@@ -384,7 +384,7 @@ except (TypeError, ValueError):
     pass
 else:
     raise AssertionError
-for odd in ("enc(oder", "(?P<1>x)"):
+for odd in ("enc(ode", "(?P<1>x)"):
     try:
         gsprof.enable_torch_profiling(layers=odd)
     except ValueError as error:
@@ -472,6 +472,8 @@ def test_faults_of_ours_stay_ours(runtime: Dict[str, str], tmp_path: Path) -> No
     env = quiet(runtime, GSPROF="1", GSPROF_STACK_GC="soon", PYTHONPATH=str(PACKAGE / "start"))
     said = run(TELL, env)
     assert said.startswith("gsprof: ValueError") and said.endswith("on\n")
-    env = quiet(runtime, GSPROF="1", GSPROF_TORCH_PROFILING="layers=(", PYTHONPATH=env["PYTHONPATH"])
+    env = quiet(
+        runtime, GSPROF="1", GSPROF_TORCH_PROFILING="layers=(", PYTHONPATH=env["PYTHONPATH"]
+    )
     said = run(TELL, env)
     assert "regular expression" in said and said.endswith("on\n")

@@ -81,6 +81,54 @@ TAP_TEST(rows_and_strings_arrive)
     agent_room_remove();
 }
 
+TAP_TEST(tables_of_the_programs_own)
+{
+    static const struct gsp_column_spec columns[] = {{"n", NULL, NULL, GSP_I64}};
+    struct gsp_table_spec spec = {
+        .schema = "python", .name = "own", .columns = columns, .column_count = 1};
+    struct row {
+        int64_t ts_ns;
+        int64_t mono_ns;
+        int64_t n;
+    } row = {1, 1, 7};
+    struct gsp_table *table = NULL;
+    struct gsp_table *again = NULL;
+    agent_room();
+    tap_require(gsp_table_new(&spec, &table, NULL) == 0);
+    tap_require(gsp_table_new(&spec, &again, NULL) == 0);
+    tap_eq_int(table->row_bytes, sizeof(row));
+    const enum gsp_table_id id = gsp_agent_table_add(table);
+    tap_eq_int(id, GSP_TABLE_COUNT);
+    tap_eq_int(gsp_agent_table_add(again), id);
+    tap_check(gsp_agent_table_at((size_t)id) == table);
+    tap_check(gsp_agent_table_at((size_t)id + 1) == NULL);
+    tap_check(!gsp_agent_put(id, &row));
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_check(gsp_agent_put(id, &row));
+    tap_check(!gsp_agent_put((enum gsp_table_id)(id + 1), &row));
+    tap_eq_int(agent_read(getpid(), "python.own.ring").rows, 1);
+    gsp_agent_stop();
+    /* It is the table of the next life too. */
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_check(gsp_agent_put(id, &row));
+    gsp_agent_stop();
+    size_t count = 0;
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "own%d", i);
+        spec.name = name;
+        struct gsp_table *more = NULL;
+        tap_require(gsp_table_new(&spec, &more, NULL) == 0);
+        const bool fits = gsp_agent_table_at((size_t)gsp_agent_table_add(more)) == more;
+        count += fits;
+        if (!fits)
+            gsp_table_free(more);
+    }
+    tap_eq_int(count, 63);
+    gsp_table_free(again);
+    agent_room_remove();
+}
+
 TAP_TEST(the_environment_says_how_many_rows)
 {
     agent_room();
