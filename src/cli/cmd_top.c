@@ -52,6 +52,9 @@ static const struct gsp_opt OPTS[] = {
      .max = 1e9,
      .advanced = true,
      .help = "Rows of a printed table. Default: 20; all for --json."},
+    GSP_OPT_SWITCH(struct gsp_top_opts, mem, "mem", 0, false,
+                   "Who holds the memory instead of who takes the time: held, growth and "
+                   "allocated bytes by line. Allocations are counted from then on."),
     GSP_OPT_SWITCH(struct gsp_top_opts, tree, "tree", 0, false,
                    "The call tree instead of the list."),
     GSP_OPT_SWITCH(struct gsp_top_opts, lines, "lines", 0, false,
@@ -73,6 +76,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof top -p 4242 --once --json", "One second of it for a program to read"},
     {"gsprof top -p 4242 -n 60 --json --rows 5", "A minute, a line of JSON each second"},
     {"gsprof top --input profile.gsp", "Play a recording again"},
+    {"gsprof top --mem -p 4242", "Who holds its memory, and what grows"},
 };
 
 static const char *misuse_of(const struct gsp_top_opts *opts, const struct gsp_parsed *parsed)
@@ -89,6 +93,8 @@ static const char *misuse_of(const struct gsp_top_opts *opts, const struct gsp_p
         return "the text of --filter is too long";
     if (opts->from && !opts->input)
         return "--from is for --input";
+    if (opts->mem && !opts->pid)
+        return "--mem is of a process that runs: --pid PID";
     return NULL;
 }
 
@@ -125,7 +131,9 @@ static int run(const struct gsp_parsed *parsed)
     gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
     gsp_ui_init(&session.ui, opts->input != NULL);
     set_query(&session);
-    int status = opts->input ? gsp_top_run_replay(&session) : gsp_top_run_live(&session);
+    int status = opts->mem     ? gsp_top_run_mem(&session)
+                 : opts->input ? gsp_top_run_replay(&session)
+                               : gsp_top_run_live(&session);
     gsp_top_rows_free(&session.rows);
     gsp_ui_free(&session.ui);
     gsp_top_free(session.top);
@@ -147,6 +155,8 @@ const struct gsp_command gsp_cmd_top = {
         "A COMMAND has its output kept until the view is left, and no input; its exit status is "
         "passed through. With --input a recording is played: space pauses, left and right move "
         "by 5 seconds, Home goes to its beginning.\n"
+        "With --mem the process counts its allocations while it is watched (as gsprof mem record "
+        "has it do); 1, 2 and 3 sort by what is held, by growth, by what is allocated.\n"
         "--once, -n and --json print to stdout and need no terminal; --json alone goes on until "
         "the target ends.",
     .opts = OPTS,

@@ -36,6 +36,7 @@ struct gsp_top_opts {
     const char *filter;
     bool once;
     bool json;
+    bool mem;
     bool tree;
     bool lines;
     struct gsp_view view;
@@ -88,9 +89,11 @@ GSP_MUST_CHECK int gsp_top_show(struct gsp_top_session *session, struct gsp_err 
 /* The table, as text or JSON, on stdout. */
 GSP_MUST_CHECK int gsp_top_print(struct gsp_top_session *session, struct gsp_err *err);
 
-/* The two ways; each gives the exit status. */
+/* The ways; each gives the exit status. */
 int gsp_top_run_live(struct gsp_top_session *session);
 int gsp_top_run_replay(struct gsp_top_session *session);
+/* The same of --mem: who holds the memory. */
+int gsp_top_run_mem(struct gsp_top_session *session);
 
 /* Tells the failure and gives its exit status. */
 int gsp_top_fail(const struct gsp_top_session *session, const struct gsp_err *err);

@@ -340,3 +340,21 @@ void gsp_screen_draw(const struct gsp_screen_view *view)
     }
     wrefresh(stdscr);
 }
+
+void gsp_screen_draw_lines(const struct gsp_screen_lines *view)
+{
+    unsigned width = 0;
+    unsigned height = 0;
+    gsp_screen_size(&width, &height);
+    if (width == 0 || height == 0 || view->count == 0)
+        return;
+    werase(stdscr);
+    for (size_t i = 0; i + 1 < view->count && i + 1 < height; i++) {
+        attr_t attr = i == 0 ? A_BOLD : A_NORMAL;
+        if (i == view->titles)
+            attr = A_REVERSE;
+        put_line((unsigned)i, &view->at[i], width, attr);
+    }
+    put_line(height - 1, &view->at[view->count - 1], width, A_REVERSE);
+    wrefresh(stdscr);
+}

@@ -37,3 +37,12 @@ void gsp_screen_size(unsigned *width, unsigned *height);
 /* The next key that was pressed; false when there is none within timeout_ms. */
 bool gsp_screen_key(int timeout_ms, struct gsp_ui_key *out);
 void gsp_screen_draw(const struct gsp_screen_view *view);
+
+/* A view that is made of lines already: the first is the title, the one at `titles` the titles of
+ * a table, the last the keys. */
+struct gsp_screen_lines {
+    struct gsp_buf *at;
+    size_t count;
+    size_t titles;
+};
+void gsp_screen_draw_lines(const struct gsp_screen_lines *view);
