@@ -188,6 +188,8 @@ int gsp_cli_compare(const struct gsp_parsed *parsed, const struct gsp_cli_compar
         status = gsp_cli_misuse(parsed, "%s", err.msg);
     } else if (rc < 0) {
         status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = c.path}, &err);
+        /* Status 1 means a broken rule, and nothing else. */
+        status = status == RULE_FAILED ? gsp_err_exit_status(GSP_E_FORMAT) : status;
     } else if (c.compare) {
         tell(&c);
         for (size_t i = 0; i < c.result_count; i++)

@@ -52,6 +52,9 @@ static void put_functions(struct gsp_json *json, const struct gsp_compare *compa
     for (size_t i = 0; i < compare->function_count; i++) {
         const struct gsp_compare_function *function = &compare->functions[compare->order[i]];
         const struct gsp_compare_row *row = &function->row;
+        /* Frames that are in no stack of the time that counts. */
+        if (!(function->total[0] + function->total[1] > 0))
+            continue;
         gsp_json_obj_begin(json);
         gsp_json_put_sv(json, "func", row->name);
         gsp_json_put_sv(json, "file", function->file);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "contrast/compare_internal.h"
+#include "stats/basic.h"
 
 /* Points of several lines are added up within stretches of time; so many at most. */
 #define STRETCHES_MAX 4096U
@@ -12,20 +13,27 @@
 struct chart_rule {
     const char *id;
     enum gsp_better better;
-    bool is_sum; /* of the lines; else their mean */
+    bool is_sum;   /* of the lines; else their mean */
+    bool is_level; /* rises when a program starts, and stays: the rise is left out, peaks count */
 };
 
 static const struct chart_rule RULES[] = {
-    {"cpu", GSP_BETTER_NEITHER, true},        {"rss", GSP_BETTER_LOWER, true},
-    {"gpu_util", GSP_BETTER_HIGHER, false},   {"gpu_memory", GSP_BETTER_LOWER, true},
-    {"gpu_power", GSP_BETTER_LOWER, true},    {"gpu_temperature", GSP_BETTER_LOWER, false},
-    {"torch_memory", GSP_BETTER_LOWER, true}, {"power", GSP_BETTER_LOWER, true},
-    {"disk", GSP_BETTER_NEITHER, true},       {"network", GSP_BETTER_NEITHER, true},
+    {"cpu", GSP_BETTER_NEITHER, true, false},
+    {"rss", GSP_BETTER_LOWER, true, true},
+    {"gpu_util", GSP_BETTER_HIGHER, false, false},
+    {"gpu_memory", GSP_BETTER_LOWER, true, true},
+    {"gpu_power", GSP_BETTER_LOWER, true, false},
+    {"gpu_temperature", GSP_BETTER_LOWER, false, false},
+    {"torch_memory", GSP_BETTER_LOWER, true, true},
+    {"power", GSP_BETTER_LOWER, true, false},
+    {"machine_memory", GSP_BETTER_NEITHER, true, true},
+    {"disk", GSP_BETTER_NEITHER, true, false},
+    {"network", GSP_BETTER_NEITHER, true, false},
 };
 
 static const struct chart_rule *rule_of(struct gsp_sv id)
 {
-    static const struct chart_rule other = {"", GSP_BETTER_NEITHER, false};
+    static const struct chart_rule other = {0};
     for (size_t i = 0; i < GSP_COUNT(RULES); i++) {
         if (gsp_sv_eq(id, gsp_sv_of(RULES[i].id)))
             return &RULES[i];
@@ -231,9 +239,28 @@ static size_t same_before(const struct gsp_digest_chart *chart, size_t i)
     return count;
 }
 
+/* Leaves out how a level came to be one. */
+static void drop_startup(struct gsp_side *side)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < side->count; i++) {
+        if (isfinite(side->values[i]))
+            side->values[kept++] = side->values[i];
+    }
+    const size_t from = gsp_stats_startup(side->values, kept);
+    side->count = kept - from;
+    memmove(side->values, side->values + from, side->count * sizeof(double));
+    if (from > 0)
+        side->mean = (double)NAN;
+}
+
 static void add_pair(struct gsp_compare *compare, struct gsp_sv name,
                      const struct gsp_digest_chart *chart, struct gsp_side sides[2])
 {
+    if (rule_of(chart->id)->is_level) {
+        drop_startup(&sides[0]);
+        drop_startup(&sides[1]);
+    }
     struct gsp_compare_row *row = add_row(compare, name, chart->unit, rule_of(chart->id)->better);
     if (row)
         gsp_compare__judge(compare, row, sides, &gsp_effort_metric);
@@ -310,6 +337,28 @@ static void add_integral(struct gsp_compare *compare, const char *of, const char
     add_single(compare, name, unit, GSP_BETTER_LOWER, values);
 }
 
+/* The highest value of all lines together. */
+static double highest(struct gsp_compare *compare, const struct gsp_digest_chart *chart)
+{
+    struct gsp_side side = lines_of(compare, chart, true);
+    double found = (double)NAN;
+    for (size_t i = 0; i < side.count; i++)
+        found = fmax(found, side.values[i]); /* of a number and NaN, the number */
+    free(side.values);
+    return chart->series_count == 1 ? chart->series[0].stats.max : found;
+}
+
+static void add_peak(struct gsp_compare *compare, const char *of, const char *name)
+{
+    const struct gsp_digest_chart *const charts[2] = {
+        gsp_compare__chart(compare->side[0], gsp_sv_of(of)),
+        gsp_compare__chart(compare->side[1], gsp_sv_of(of))};
+    if (!charts[0] || !charts[1])
+        return;
+    const double values[2] = {highest(compare, charts[0]), highest(compare, charts[1])};
+    add_single(compare, name, "bytes", GSP_BETTER_LOWER, values);
+}
+
 void gsp_compare__metrics(struct gsp_compare *compare, const struct gsp_step_series steps[2])
 {
     const struct gsp_digest *const *side = compare->side;
@@ -321,7 +370,11 @@ void gsp_compare__metrics(struct gsp_compare *compare, const struct gsp_step_ser
     add_steps(compare, steps);
     if (are_runs)
         add_single(compare, "wall_time", "s", GSP_BETTER_LOWER, lengths);
+    const double growths[2] = {side[0]->memory.growth_bytes_per_s,
+                               side[1]->memory.growth_bytes_per_s};
     add_single(compare, "peak_rss", "bytes", GSP_BETTER_LOWER, peaks);
+    add_peak(compare, "gpu_memory", "peak_gpu_memory");
+    add_single(compare, "rss_growth", "bytes/s", GSP_BETTER_LOWER, growths);
     const size_t first = compare->metric_count;
     add_charts(compare);
     if (compare->metric_count > first)

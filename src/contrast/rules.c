@@ -11,9 +11,10 @@
 
 /* What a recording may have, whichever the two at hand are. */
 static const char *const KNOWN[] = {
-    "step_time",  "throughput", "wall_time",       "cpu_time", "energy",      "peak_rss",
-    "cpu",        "rss",        "gpu_util",        "power",    "machine_cpu", "machine_memory",
-    "gpu_memory", "gpu_power",  "gpu_temperature", "disk",     "network",     "torch_memory"};
+    "step_time",       "throughput",     "wall_time",  "cpu_time",  "energy",          "peak_rss",
+    "peak_gpu_memory", "rss_growth",     "cpu",        "rss",       "gpu_util",        "power",
+    "machine_cpu",     "machine_memory", "gpu_memory", "gpu_power", "gpu_temperature", "disk",
+    "network",         "torch_memory"};
 
 static const struct {
     const char *name;

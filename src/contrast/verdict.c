@@ -96,7 +96,10 @@ static void say_speed(const struct gsp_compare *compare, const struct gsp_compar
         gsp_buf_term(out, compare->name[0]);
         gsp_buf_puts(out, " (");
         put_both(row, out);
-        gsp_buf_puts(out, "; too few values to tell it from chance)");
+        /* Many values that move together are worth few. */
+        gsp_buf_puts(out, row->count[0] > 1 && row->count[1] > 1 ? "; too few independent values"
+                                                                 : "; too few values");
+        gsp_buf_puts(out, " to tell it from chance)");
         break;
     }
 }

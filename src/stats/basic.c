@@ -240,6 +240,30 @@ bool gsp_stats_warmup(const double *values, size_t count, size_t *out)
     return true;
 }
 
+size_t gsp_stats_startup(const double *values, size_t count)
+{
+    if (count < 8)
+        return 0;
+    /* From the end on: count, mean and spread of all that follow (Welford). */
+    double mean = 0;
+    double spread = 0;
+    double least = (double)INFINITY;
+    size_t best = 0;
+    for (size_t i = count; i-- > 0;) {
+        const double n = (double)(count - i);
+        const double from_old = values[i] - mean;
+        mean += from_old / n;
+        spread += from_old * (values[i] - mean);
+        /* In doubt the longer rest: it has to be surer by more than what chance makes. */
+        const double error2 = spread / (n * n);
+        if (i <= count / 2 && error2 <= least * (1 + 1e-9)) {
+            least = error2;
+            best = i;
+        }
+    }
+    return best;
+}
+
 /* ------------------------------------------------------------------------ effect, many p */
 
 double gsp_stats_cliff(double *a, size_t a_count, double *b, size_t b_count)

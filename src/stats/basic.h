@@ -42,6 +42,10 @@ void gsp_stats_blocks(const double *values, size_t count, double *means, size_t 
  * all at most. */
 GSP_MUST_CHECK bool gsp_stats_warmup(const double *values, size_t count, size_t *out);
 
+/* How many values at the start belong to a rise or fall to where the others stay: so many that the
+ * mean of the rest is the surest (least squared standard error), half of all at most. */
+size_t gsp_stats_startup(const double *values, size_t count);
+
 /* How much larger b is: the chance that a value of b is above one of a, less the chance that it is
  * below (Cliff's delta, -1 to 1).  Sorts both.  0 when a side is empty. */
 double gsp_stats_cliff(double *a, size_t a_count, double *b, size_t b_count);

@@ -166,6 +166,10 @@ def test_nothing_in_common(
     gsprof("compare", profiles["a"], other, status=EXIT_FORMAT)
     gsprof("compare", profiles["a"], tmp_path / "none.gsp", status=EXIT_NOFILE)
     gsprof("compare", profiles["a"], status=EXIT_USAGE)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "meta.json").write_text('{"name": "empty", "state": "complete"}')
+    gsprof("compare", runs["base"], empty, status=EXIT_FORMAT)
 
 
 def session(path: Path, load: float) -> Path:

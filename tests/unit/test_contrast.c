@@ -42,6 +42,7 @@ static struct made *make(const char *name)
     made->digest.title = made->digest.name;
     made->digest.duration_s = NAN;
     made->digest.memory.peak_rss_bytes = NAN;
+    made->digest.memory.growth_bytes_per_s = NAN;
     return made;
 }
 
@@ -247,6 +248,11 @@ TAP_TEST(charts)
         }
     }
     a->v[0][3] = (double)NAN;
+    /* How a program comes to its size says nothing of it. */
+    for (size_t i = 0; i < 30; i++)
+        b->v[1][i] = 2e9 * (double)i / 30;
+    a->digest.memory.peak_rss_bytes = 2e9;
+    b->digest.memory.peak_rss_bytes = 3e9;
     b->digest.host = gsp_sv_of("two");
     a->digest.host = gsp_sv_of("one");
     b->lines[1].name = gsp_sv_of("child (99)");
@@ -260,6 +266,7 @@ TAP_TEST(charts)
     tap_check(found->note_count == 1 && gsp_sv_starts(found->notes[0], "they were recorded on"));
     gsp_compare_free(found);
     b->charts[0].unit = gsp_sv_of("%");
+    b->digest.memory.peak_rss_bytes = NAN;
     struct gsp_err err = {0};
     tap_check(gsp_compare_new(&a->digest, &b->digest, NULL, &found, &err) == GSP_E_FORMAT);
     tap_check(!found && strstr(err.msg, "nothing that both have"));

@@ -7,7 +7,7 @@
 #include "stats/random.h"
 #include "tap.h"
 
-#define VALUES_MAX 400U
+#define VALUES_MAX 400UL
 
 static bool near(double a, double b)
 {
@@ -253,6 +253,22 @@ TAP_TEST(warmup)
     for (size_t i = 0; i < 40; i++)
         values[i] = i < 30 ? 5 : 1;
     tap_check(gsp_stats_warmup(values, 40, &found) && found <= 20);
+}
+
+TAP_TEST(startup)
+{
+    double values[100];
+    uint64_t random = 18;
+    simulate(values, 100, 0.01, 0, &random);
+    tap_check(gsp_stats_startup(values, 100) < 30);
+    for (size_t i = 0; i < 20; i++)
+        values[i] = (double)i / 20;
+    const size_t found = gsp_stats_startup(values, 100);
+    tap_check(found >= 19 && found < 40);
+    for (size_t i = 0; i < 100; i++)
+        values[i] = 5;
+    tap_check(gsp_stats_startup(values, 100) == 0);
+    tap_check(gsp_stats_startup(values, 3) == 0 && gsp_stats_startup(NULL, 0) == 0);
 }
 
 TAP_MAIN()
