@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof report: a run, a session or a profile as one document, and every form that is made of it."""
+"""gsprof report: a run, a session or a profile as one document, and every form made of it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ TABLES = {
     " AS pid, 'python3' AS name, CASE WHEN i = 3 THEN 'nan'::DOUBLE WHEN i = 4 THEN 'inf'::DOUBLE"
     " ELSE 80.0 END AS cpu_percent, (200000000 + i * 400000)::BIGINT AS rss_bytes, 'R' AS state"
     " FROM range(100) AS t(i)",
-    "gpu.metrics": "SELECT ({ns} + i * 200000000)::BIGINT AS ts_ns, 'box' AS host, 0::BIGINT AS gpu,"
-    " CASE WHEN i < 50 THEN 0.0 ELSE 90.0 END AS util_percent FROM range(100) AS t(i)",
+    "gpu.metrics": "SELECT ({ns} + i * 200000000)::BIGINT AS ts_ns, 'box' AS host, 0::BIGINT AS"
+    " gpu, CASE WHEN i < 50 THEN 0.0 ELSE 90.0 END AS util_percent FROM range(100) AS t(i)",
     "python.torch_step": "SELECT ({ns} + (i + 1) * 100000000)::BIGINT AS ts_ns, 'box' AS host,"
     " 42::BIGINT AS pid, 0::BIGINT AS rank, i AS step, CASE WHEN i = 7 THEN 'inf'::DOUBLE WHEN"
     " i = 150 THEN 2.0 ELSE 0.1 END AS duration, true AS sampled FROM range(200) AS t(i)",
@@ -43,9 +43,9 @@ TABLES = {
     " AS pid, 0::BIGINT AS rank, i // 10 AS step, 'layers.' || (i % 5) AS module, 'forward' AS"
     " stage, 'Linear' AS class, 0.001 * (1 + i % 5) AS duration FROM range(2000) AS t(i)",
     "python.span": "SELECT ({ns} + i * 1000000000 + 900000000)::BIGINT AS ts_ns, 'box' AS host,"
-    " 42::BIGINT AS pid, i AS span_id, CASE WHEN i % 2 = 0 THEN 'load' ELSE '</script>' END AS name,"
-    " ({ns} + i * 1000000000)::BIGINT AS start_ns, 900000000::BIGINT AS duration_ns, 42::BIGINT AS"
-    " thread_id FROM range(20) AS t(i)",
+    " 42::BIGINT AS pid, i AS span_id, CASE WHEN i % 2 = 0 THEN 'load' ELSE '</script>' END AS"
+    " name, ({ns} + i * 1000000000)::BIGINT AS start_ns, 900000000::BIGINT AS duration_ns,"
+    " 42::BIGINT AS thread_id FROM range(20) AS t(i)",
 }
 
 

@@ -40,7 +40,7 @@ static void add_steps(struct gsp_store *store, int64_t rank)
 static void add_trace(struct gsp_store *store)
 {
     struct gsp_batch *batch = new_batch(GSP_TABLE_python_torch_trace, 100, 0);
-    for (int64_t i = 0; i < 3 * GSP_DIGEST_VALUES_MAX; i++) {
+    for (int64_t i = 0; i < 3 * (int64_t)GSP_DIGEST_VALUES_MAX; i++) {
         const struct gsp_row_python_torch_trace row = {
             .ts_ns = START_NS + i * 100000,
             .mono_ns = i,
