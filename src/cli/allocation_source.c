@@ -14,9 +14,9 @@
 /* Looks of a recording are put together so that there are no more changes than this. */
 #define CHANGES_MAX 1000000U
 
-enum kind { KIND_ALLOC, KIND_FREE, KIND_LIVE, KINDS };
+enum kind { KIND_ALLOC, KIND_FREE, KIND_LIVE, KIND_PEAK, KINDS };
 
-static const char *const KIND_NAMES[KINDS] = {"alloc", "free", "live"};
+static const char *const KIND_NAMES[KINDS] = {"alloc", "free", "live", "peak"};
 
 static int no_memory(struct gsp_err *err)
 {
@@ -95,6 +95,8 @@ static int put_sites(const struct copy *copy, const struct gsp_place *place,
         if (rc == GSP_OK)
             rc = append(batch, &row, KIND_LIVE, gsp_memcount_live(count),
                         count->alloc_count - count->free_count, err);
+        if (rc == GSP_OK && count->peak_bytes > 0)
+            rc = append(batch, &row, KIND_PEAK, count->peak_bytes, count->peak_count, err);
     }
     return rc;
 }

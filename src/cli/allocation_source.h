@@ -4,8 +4,9 @@
  * hold, as rows that are made when a query reads them; and a recording of memory as tables.
  *
  * Of a process, live or dead, there are three rows for each site (alloc, free, live), all since
- * counting began.  Of a recording there are rows for each look: what was allocated and freed since
- * the look before, and what is held.  python.stack has the frames of either.
+ * counting began, and one (peak) for what it held when the process held the most.  Of a recording
+ * there are rows for each look: what was allocated and freed since the look before, and what is
+ * held.  python.stack has the frames of either.
  *
  * Used by: endpoint.c; whoever makes the tables of a run.
  * Threads: the store calls back in one thread at a time.

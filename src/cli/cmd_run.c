@@ -35,6 +35,7 @@ struct run_opts {
     const char *output;
     const char *torch;
     double rate_hz;
+    bool no_memory;
     bool no_torch;
     bool no_stacks;
     bool no_metrics;
@@ -69,6 +70,9 @@ static const struct gsp_opt OPTS[] = {
      .arg = "SPEC",
      .help = "How PyTorch is traced: on, off, the share of steps (0.1), or words such as "
              "rate=0.1,backward=on. Default: GSPROF_TORCH_PROFILING, else on."},
+    GSP_OPT_SWITCH(struct run_opts, no_memory, "no-memory", 0, false,
+                   "Do not count what is allocated, by call site; GSPROF_MEMORY says how it is "
+                   "counted (sampled)."),
     GSP_OPT_SWITCH(struct run_opts, no_torch, "no-torch", 0, false,
                    "Do not trace PyTorch: the same as --torch off."),
     GSP_OPT_SWITCH(struct run_opts, no_stacks, "no-stacks", 0, false, "Do not look at the stacks."),
@@ -243,6 +247,8 @@ static int hand_over(struct session *session, struct gsp_err *err)
     put_env("GSPROF_RUN_FILE", session->pids_path, true);
     const char *torch = session->opts->no_torch ? "off" : session->opts->torch;
     put_env("GSPROF_TORCH_PROFILING", torch ? torch : "on", torch != NULL);
+    put_env("GSPROF_MEMORY", session->opts->no_memory ? "off" : "sampled",
+            session->opts->no_memory);
     char period[32];
     snprintf(period, sizeof(period), "%.9g", period_of(session->opts));
     put_env("GSPROF_SAMPLE_RATE", period, true);

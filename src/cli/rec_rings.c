@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "cli/allocation_source.h"
 #include "cli/run_told.h"
 #include "ring/place.h"
 #include "sample/dump.h"
@@ -205,6 +206,27 @@ const struct gsp_place *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings
     return rings->drain ? gsp_drain_place_at(rings->drain, i) : NULL;
 }
 
+/* What call sites hold at the end is counted beside the rings, and so are their stacks. */
+static int put_allocations(const struct gsp_rec_rings *rings, enum gsp_table_id table,
+                           struct gsp_err *err)
+{
+    struct gsp_batch *batch = NULL;
+    int rc = gsp_batch_new(gsp_table_at(table), NULL, GSP_NULL_I64, GSP_NULL_I64, &batch, err);
+    const struct gsp_place *place = NULL;
+    for (size_t i = 0; rc == GSP_OK && (place = gsp_drain_place_at(rings->drain, i)); i++) {
+        struct gsp_place copy = *place;
+        struct gsp_err cause = {0};
+        /* Counters that cannot be read are none. */
+        rc = gsp_allocation_fill(&copy, batch, &cause) == GSP_E_NOMEM
+                 ? gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory")
+                 : GSP_OK;
+    }
+    if (rc == GSP_OK)
+        return gsp_drain_put(rings->drain, batch, err);
+    gsp_batch_free(batch);
+    return rc;
+}
+
 int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
                          struct gsp_err *err)
 {
@@ -216,6 +238,10 @@ int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_drain_stats *st
     rings->running = false;
     tick(rings, true);
     int rc = rings->failed;
+    if (rc == GSP_OK && rings->drain)
+        rc = put_allocations(rings, GSP_TABLE_python_allocation, &rings->err);
+    if (rc == GSP_OK && rings->drain)
+        rc = put_allocations(rings, GSP_TABLE_python_stack, &rings->err);
     if (rc == GSP_OK && rings->drain)
         rc = gsp_drain_merge_all(rings->drain, &rings->err);
     *stats = rings->drain ? gsp_drain_stats(rings->drain) : (struct gsp_drain_stats){0};

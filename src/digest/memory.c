@@ -101,11 +101,14 @@ int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *err)
     return rc;
 }
 
-/* What the heaviest sites held last, and their stacks from the outermost frame on. */
+/* What the heaviest sites held when the process held the most, or last where that is not known:
+ * a program that ended in order has given back everything.  Stacks from the outermost frame on. */
 static const char SITES_SQL[] =
     "WITH live AS (SELECT stack_id, sum(bytes) AS bytes, sum(n) AS n FROM ("
     "SELECT pid, stack_id, allocator, arg_max(bytes, ts_ns) AS bytes, arg_max(count, ts_ns) AS n "
-    "FROM python.allocation WHERE kind::VARCHAR = 'live' GROUP BY ALL) "
+    "FROM python.allocation WHERE kind::VARCHAR = (SELECT CASE WHEN "
+    "count(*) FILTER (WHERE kind::VARCHAR = 'peak') > 0 THEN 'peak' ELSE 'live' END "
+    "FROM python.allocation) GROUP BY ALL) "
     "GROUP BY stack_id HAVING sum(bytes) > 0 ORDER BY sum(bytes) DESC, stack_id LIMIT 200), "
     "frames AS (SELECT DISTINCT stack_id, depth, func::VARCHAR AS func, file::VARCHAR AS file, "
     "lineno, frame_type::VARCHAR AS kind FROM python.stack "

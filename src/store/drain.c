@@ -422,6 +422,35 @@ static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct g
     return rc;
 }
 
+int gsp_drain_put(struct gsp_drain *drain, struct gsp_batch *batch, struct gsp_err *err)
+{
+    struct gsp_manifest next = {0};
+    struct gsp_segment segment;
+    const struct gsp_table *table = gsp_batch_table(batch);
+    if (gsp_batch_rows(batch) == 0) {
+        gsp_batch_free(batch);
+        return GSP_OK;
+    }
+    int rc = gsp_manifest_copy(&drain->manifest, &next, err);
+    if (rc < 0) {
+        gsp_batch_free(batch);
+        return rc;
+    }
+    fill_segment(&segment, table->schema, table->name, next.next++);
+    segment.rows = gsp_batch_rows(batch);
+    rc = gsp_segment_write(batch, drain->folder, segment.file, &segment.bytes, err);
+    if (rc == GSP_OK)
+        rc = gsp_manifest_add_segment(&next, &segment, err);
+    if (rc < 0) {
+        gsp_manifest_free(&next);
+        return rc;
+    }
+    rc = replace_manifest(drain, &next, err);
+    if (rc < 0)
+        remove_file(drain, segment.file);
+    return rc;
+}
+
 /* A segment that is alone gets its new name beside the old one; nothing is read or written. */
 static bool link_segment(const struct gsp_drain *drain, const char *from, const char *to)
 {

@@ -20,6 +20,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "ring/place.h"
+#include "store/batch.h"
 #include "store/manifest.h"
 #include "wire/table.h"
 
@@ -54,6 +55,10 @@ GSP_MUST_CHECK int gsp_drain_add_place(struct gsp_drain *drain, const struct gsp
 /* Copies what is new and writes what is due; flush: everything.  A failure to write keeps what
  * is on disk; the rows are taken again by the next tick, as far as the rings have them then. */
 GSP_MUST_CHECK int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err);
+/* Rows that are in no ring become a segment too; takes the batch, also on failure.  None is no
+ * failure. */
+GSP_MUST_CHECK int gsp_drain_put(struct gsp_drain *drain, struct gsp_batch *batch,
+                                 struct gsp_err *err);
 /* The segments of each table become one file, <schema>.<table>.parquet if that is free. */
 GSP_MUST_CHECK int gsp_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err);
 

@@ -193,13 +193,15 @@ def test_what_is_missing_is_told(runtime: Dict[str, str], tmp_path: Path) -> Non
 
 def test_a_program_that_is_killed(runtime: Dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "killed"
-    code = SHORT + "import os\nos.kill(os.getpid(), 9)\n"
+    code = SHORT + "import os\nkept = bytearray(64 << 20)\nos.kill(os.getpid(), 9)\n"
     run = ("run", "-o", folder, "--", main_python(), "-c", code)
     result = gsprof(*run, env=runtime, status=128 + signal.SIGKILL)
     assert "ended with status 137" in result.err
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["state"] == "complete" and meta["signal"] == signal.SIGKILL
     assert meta["samples"] > 0 and files(folder) >= WHOLE
+    held = "SELECT sum(bytes)::BIGINT FROM python.allocation WHERE kind = 'peak'"
+    assert ask(folder, held, runtime)[0][0] >= 64 << 20
 
 
 def test_gsprof_that_is_killed(

@@ -114,7 +114,7 @@ export function modulesSection(modules: Module[]): Section | null {
 
 const MEMORY_EXPLANATION = [
     "Peak is the most memory that was resident at once. Growth is the trend over the whole run: a program that keeps growing at a steady pace may be leaking, one that grows at its start is filling caches.",
-    "Sites are the places in the program where memory was asked for that is still held, with the stack that asked. In the graph, width is bytes, and the bars below are what a function called.",
+    "Sites are the places in the program where the memory was asked for that was held at the peak, with the stack that asked. In the graph, width is bytes, and the bars below are what a function called.",
 ];
 
 function siteName(site: Site): string {
