@@ -248,10 +248,11 @@ static bool count_blocks(const double *const values[2], const size_t counts[2],
         memory = fmax(memory, found);
     }
     for (int i = 0; i < 2; i++) {
-        const double count = (double)counts[i];
-        blocks[i] = memory > 1 ? (size_t)(count / (BLOCK_FACTOR * memory)) : counts[i];
-        if (opts->blocks_max > 0 && blocks[i] > opts->blocks_max)
-            blocks[i] = opts->blocks_max;
+        /* Whole numbers of values, so that blocks are alike: 50 values make 25 blocks, not 40. */
+        size_t size = memory > 1 ? (size_t)ceil(BLOCK_FACTOR * memory) : 1;
+        if (opts->blocks_max > 0 && counts[i] > size * opts->blocks_max)
+            size = (counts[i] + opts->blocks_max - 1) / opts->blocks_max;
+        blocks[i] = counts[i] / size;
     }
     return true;
 }

@@ -93,6 +93,18 @@ TAP_TEST(constant_values)
     tap_check(is_told(&zero) && isnan(zero.share_low) && isnan(zero.share_high));
 }
 
+/* Blocks are of equal length: bounds are about what was seen. */
+TAP_TEST(blocks_are_alike)
+{
+    uint64_t random = 19;
+    double values[300];
+    simulate(values, 300, 0.1, 0, &random);
+    const struct gsp_contrast found = contrast(values, 150, values + 150, 150);
+    const double seen = gsp_stats_mean(values + 150, 150) - gsp_stats_mean(values, 150);
+    tap_check(found.blocks[0] == 75 || found.blocks[0] < 50);
+    tap_check(fabs((found.low + found.high) / 2 - seen) < 0.1 * (found.high - found.low));
+}
+
 TAP_TEST(same_input_same_output)
 {
     uint64_t random = 3;
