@@ -3,18 +3,73 @@
 
 from __future__ import annotations
 
-import json
 import os
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union, overload
 
 from . import _recorder
+from ._arrow import Stream
+
+
+class Result(Sequence[Dict[str, Any]]):
+    """Rows as dictionaries.  pyarrow.table(result) and other readers of Arrow take it as a table,
+    without a way through Python's objects; a list they would take for a list, so it is none.
+
+    >>> result = query("SELECT 1 AS a, 'x' AS b")
+    >>> result[0], len(result), result.columns
+    ({'a': 1, 'b': 'x'}, 1, ['a', 'b'])
+    >>> result == [{"a": 1, "b": "x"}]
+    True
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._stream = Stream(data)
+        self._rows = self._stream.rows()
+
+    @property
+    def columns(self) -> List[str]:
+        """Their names, also when there is no row."""
+        return [field.name for field in self._stream.fields]
+
+    def to_list(self) -> List[Dict[str, Any]]:
+        """A list, as json.dumps() wants it."""
+        return list(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Dict[str, Any]:
+        ...
+
+    @overload
+    def __getitem__(self, index: slice) -> List[Dict[str, Any]]:
+        ...
+
+    def __getitem__(self, index: Union[int, slice]) -> Any:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Dict[str, Any]]:
+        return iter(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return self._rows == (other._rows if isinstance(other, Result) else other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an ArrowArrayStream.  A consumer that wants other types converts them
+        itself, as the interface allows."""
+        return self._stream.capsule()
 
 
 def query(
     sql: str, *, pid: Optional[int] = None, source: Union[str, "os.PathLike[str]", None] = None
-) -> List[Dict[str, Any]]:
-    """Rows of one SELECT as dictionaries, by the gsprof program: over the tables of this process,
-    of another one (pid), or of a run's folder, a profile or a server (source).
+) -> Result:
+    """Rows of one SELECT, by the gsprof program: over the tables of this process, of another one
+    (pid), or of a run's folder, a profile or a server (source).
 
     >>> query("SELECT 1 + 1 AS two")
     [{'two': 2}]
@@ -26,7 +81,4 @@ def query(
     if pid is not None and source is not None:
         raise TypeError("pid and source are two places to ask: give one")
     where = str(pid or os.getpid()) if source is None else os.fspath(source)
-    rows: List[Dict[str, Any]] = json.loads(
-        _recorder.run("query", "--format", "json", "--", where, sql)
-    )
-    return rows
+    return Result(_recorder.run("query", "--format", "arrow", "--", where, sql))

@@ -29,8 +29,9 @@ def _environment() -> "dict[str, str]":
 
 
 def _message(said: bytes) -> str:
-    text = said.decode("utf-8", "replace").strip()
-    return text[len("gsprof: ") :] if text.startswith("gsprof: ") else text
+    """The error and its hints, without the notes that were told before it."""
+    text = "\n" + said.decode("utf-8", "replace").strip()
+    return text.rpartition("\ngsprof: ")[2].strip()
 
 
 def run(*args: str) -> bytes:

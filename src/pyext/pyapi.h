@@ -65,6 +65,7 @@ struct gsp_pyext {
 
 struct gsp_pyext *gsp_pyext__state(PyObject *module); /* never NULL */
 
+int gsp_pyext__arrow_add(PyObject *module);
 int gsp_pyext__blas_add(PyObject *module);
 int gsp_pyext__contrast_add(PyObject *module);
 int gsp_pyext__lines_part_add(PyObject *module);
