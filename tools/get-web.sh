@@ -17,8 +17,15 @@ die() {
     exit 69
 }
 
+no_packages() {
+    echo "get-web: $*" >&2
+    echo "  without network: build once elsewhere, bring ~/.cache/gsprof/web along, and name the" >&2
+    echo "  folder in GSPROF_WEB_CACHE" >&2
+    exit 69
+}
+
 root=$(cd "$(dirname "$0")/.." && pwd)
-cache=${GSPROF_WEB_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gsprof/web}
+cache=${GSPROF_WEB_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/gsprof/web}
 
 work=
 trap '[ -z "$work" ] || rm -rf "$work"' EXIT
@@ -36,13 +43,13 @@ hash_of() {
 modules() {
     kept=$cache/modules-$(cat "$1/package-lock.json" "$1/package.json" | hash_of)
     if [ ! -d "$kept/node_modules" ]; then
-        command -v npm >/dev/null || die "no npm here, and no packages in $cache"
+        command -v npm >/dev/null || no_packages "no npm here, and no packages in $cache"
         new_work
         cp "$1/package.json" "$1/package-lock.json" "$work/"
         (cd "$work" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error \
             --cache "$work/npm" >log 2>&1) || {
             tail -n 5 "$work/log" >&2
-            die "npm could not fetch the packages of $(basename "$1")"
+            no_packages "npm could not fetch the packages of $(basename "$1")"
         }
         rm -rf "$work/npm" "$work/log"
         # A second run at the same time may have been faster.
@@ -88,6 +95,8 @@ case ${1:-} in
 esac
 
 out=$1
+# Who builds packages may have no home.
+mkdir -p "$cache" 2>/dev/null || cache=$(dirname "$out")/web-cache
 page=$cache/page-$(sources | (cd "$root/web" && xargs sha256sum) | hash_of).html
 if [ ! -f "$page" ]; then
     lay_out

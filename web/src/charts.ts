@@ -96,6 +96,23 @@ export class ChartView {
             this.keys.push({ button: key, value: number, swatch });
             list.append(key);
         });
+        if (this.series.length > LINES_AT_FIRST) {
+            const all = button(
+                "",
+                () => {
+                    const to = this.shown.includes(false);
+                    this.shown.forEach((shown, i) => shown !== to && this.toggle(i));
+                    say();
+                },
+                { class: "all" },
+            );
+            const say = (): void => {
+                const some = this.shown.includes(false);
+                all.textContent = some ? `Show all ${this.series.length}` : "Hide all";
+            };
+            say();
+            list.prepend(all);
+        }
         return list;
     }
 
@@ -183,7 +200,7 @@ export class ChartView {
                     show: this.shown[i],
                     stroke: lineColor(i),
                     width: 1.5,
-                    points: { show: this.points, size: 4, fill: lineColor(i) },
+                    points: { show: () => this.fewPoints, size: 4, fill: lineColor(i) },
                     spanGaps: false,
                 })),
             ],
@@ -213,6 +230,11 @@ export class ChartView {
         const room = (high - bottom || Math.abs(high) || 1) * 0.08;
         if (this.chart.unit === "%" && low >= 0 && high > 60 && high <= 100) return [0, 100];
         return [bottom === 0 && low >= 0 ? 0 : bottom - room, high + room];
+    }
+
+    /** Single values would not be seen as a line. */
+    private get fewPoints(): boolean {
+        return this.points || (this.plot?.data[0].length ?? 0) < this.width / 30;
     }
 
     private load(): void {
