@@ -71,7 +71,8 @@ static void put_waiting(const struct gsp_judge *judge)
     if (!shares->knows_waiting || !(shares->total > 0))
         return;
     gsp_words_share(shares->waiting, shares->total, &value);
-    gsp_buf_puts(&detail, shares->has_main ? "of the main thread's time" : "of the threads' time");
+    gsp_buf_puts(&detail,
+                 shares->mains == 1 ? "of the main thread's time" : "of the threads' time");
     put(judge->digest, (struct gsp_digest_card){.id = "waiting", .title = "Waiting"}, &value,
         &detail);
 }
@@ -147,7 +148,7 @@ static void put_samples(struct gsp_digest *digest)
     gsp_words_count(gsp_words_samples(digest->profile), &value);
     if (lost > 0) {
         gsp_words_count(lost, &detail);
-        gsp_buf_puts(&detail, " of all that was recorded lost");
+        gsp_buf_puts(&detail, " of what was recorded is missing");
     } else {
         gsp_buf_puts(&detail, "nothing lost");
     }

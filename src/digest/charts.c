@@ -19,10 +19,12 @@ struct chart_def {
 #define PROCESS_NAME                                                                               \
     "coalesce('rank ' || rank || ': ', '') || coalesce(name::VARCHAR, 'process') || ' (' || "      \
     "coalesce(pid::VARCHAR, '?') || ')'"
-/* An ended process that nobody has waited for has neither memory nor CPU time. */
-#define PROCESS_ROWS "FROM process.metrics WHERE state IS DISTINCT FROM 'Z' ORDER BY pid, ts_ns"
-#define GPU_NAME     "'GPU ' || coalesce(gpu::VARCHAR, '?')"
-#define GPU_ROWS     "FROM gpu.metrics ORDER BY host::VARCHAR, gpu, ts_ns"
+/* A process that is ending, or that nobody has waited for, has neither memory nor CPU time. */
+#define PROCESS_ROWS                                                                               \
+    "FROM process.metrics WHERE state IS DISTINCT FROM 'Z' AND rss_bytes IS DISTINCT FROM 0 "      \
+    "ORDER BY pid, ts_ns"
+#define GPU_NAME "'GPU ' || coalesce(gpu::VARCHAR, '?')"
+#define GPU_ROWS "FROM gpu.metrics ORDER BY host::VARCHAR, gpu, ts_ns"
 #define BOTH_WAYS(table, in, out, in_word, out_word)                                               \
     "SELECT device::VARCHAR || ' " in_word "', NULL::BIGINT, NULL::BIGINT, ts_ns, " in             \
     " FROM " table " UNION ALL SELECT device::VARCHAR || ' " out_word "', NULL, NULL, ts_ns, " out \

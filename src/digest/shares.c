@@ -115,7 +115,7 @@ static void count_all(struct counter *c)
     const bool has_gpu = gpu && gpu->series_count > 0 && c->stacks->has_times;
     for (size_t i = 0; i < c->stacks->sample_count; i++) {
         const struct gsp_digest_sample *sample = &c->stacks->samples[i];
-        if (c->shares->has_main && !is_main(&c->stacks->threads[sample->thread]))
+        if (c->shares->mains && !is_main(&c->stacks->threads[sample->thread]))
             continue;
         count_sample(c, sample, has_gpu && gpu_idles_at(c, gpu, sample));
     }
@@ -131,13 +131,10 @@ static void count_all(struct counter *c)
 static void infer_waiting(struct counter *c)
 {
     struct gsp_shares *shares = c->shares;
-    size_t mains = 0;
     if (!shares->knows_waiting || c->stacks->total_cpu < c->stacks->total)
         return;
-    for (size_t i = 0; i < c->stacks->thread_count; i++)
-        mains += is_main(&c->stacks->threads[i]);
     shares->is_running_only = true;
-    shares->knows_waiting = mains == 1 && shares->has_main && c->digest->duration_s > shares->total;
+    shares->knows_waiting = shares->mains == 1 && c->digest->duration_s > shares->total;
     if (!shares->knows_waiting)
         return;
     shares->waiting = c->digest->duration_s - shares->total;
@@ -163,8 +160,8 @@ int gsp_digest__shares(const struct gsp_digest *digest, struct gsp_shares *out, 
     struct counter c = {.digest = digest, .stacks = stacks, .shares = out};
     *out = (struct gsp_shares){.knows_waiting = !isnan(stacks->total_cpu),
                                .gpu_idle = gsp_digest_gpu_idle(digest)};
-    for (size_t i = 0; i < stacks->sample_count && !out->has_main; i++)
-        out->has_main = is_main(&stacks->threads[stacks->samples[i].thread]);
+    for (size_t i = 0; i < stacks->thread_count; i++)
+        out->mains += is_main(&stacks->threads[i]);
     for (size_t i = 0; i < stacks->frame_count && !out->has_native; i++)
         out->has_native = stacks->frames[i].kind == GSP_FRAME_NATIVE;
     c.work = calloc(stacks->node_count + 1, sizeof(*c.work));

@@ -11,13 +11,14 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/attr.h"
 #include "base/err.h"
 #include "digest/digest.h"
 
 struct gsp_shares {
-    bool has_main;   /* the main threads alone; false: all threads */
+    size_t mains;    /* main threads, which are looked at alone; 0: all threads are */
     bool has_native; /* native frames were recorded: the two can be told apart */
     /* It is known who waited.  A recorder that passes over threads that wait leaves it to the wall
      * clock to tell, of one thread. */

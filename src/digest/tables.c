@@ -100,7 +100,7 @@ static const char FACTS_SQL[] =
     "string_agg(DISTINCT coalesce('rank ' || rank || ': ', '') || detail, '; ') AS value "
     "FROM process.event WHERE kind::VARCHAR = 'end' "
     "UNION ALL SELECT 2, 'Cores', printf('%g', max(limit_cores)) FROM system.cpu "
-    "UNION ALL SELECT 3, 'Machine memory', format_bytes(max(total_bytes)) FROM system.memory "
+    "UNION ALL SELECT 3, 'Machine memory', printf('%.3g GB', max(total_bytes) / 1073741824) FROM system.memory "
     "UNION ALL SELECT 4, 'GPU', string_agg(DISTINCT gpu || ': ' || name::VARCHAR, ', ') "
     "FROM gpu.device "
     "UNION ALL SELECT 5, 'Ranks', CASE WHEN count(DISTINCT rank) > 0 THEN "

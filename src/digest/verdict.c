@@ -42,7 +42,9 @@ static void tell_time(const struct gsp_judge *judge)
     gsp_auto_buf text = {0};
     if (!(shares->total > 0))
         return;
-    gsp_buf_puts(&text, shares->has_main ? "Main thread: " : "All threads: ");
+    gsp_buf_puts(&text, shares->mains == 0   ? "All threads: "
+                        : shares->mains == 1 ? "Main thread: "
+                                             : "Main threads: ");
     gsp_words_share(shares->has_native ? shares->python : shares->python + shares->native,
                     shares->total, &text);
     gsp_buf_puts(&text, shares->has_native ? " Python, " : " Python and the C code it calls");
@@ -234,7 +236,8 @@ static void tell_loading(const struct gsp_judge *judge)
         return;
     gsp_buf_puts(&text, "Data loading: ");
     gsp_words_share(shares->loading, shares->total, &text);
-    gsp_buf_puts(&text, shares->has_main ? " of the main thread's time" : " of the threads' time");
+    gsp_buf_puts(&text,
+                 shares->mains == 1 ? " of the main thread's time" : " of the threads' time");
     add_line(judge, &text);
 }
 

@@ -261,6 +261,16 @@ def test_a_session(session_file: Path) -> None:
     assert "epoch" in gsprof("report", session_file).out
 
 
+def test_stacks_of_a_session_lie_beside_it(run: Path, tmp_path: Path) -> None:
+    session = made_session()
+    session["metadata"]["stacks"] = [{"pid": 42, "file": "epoch_42.gsp"}]
+    (tmp_path / "epoch.json").write_text(json.dumps(session))
+    found = document(tmp_path / "epoch.json")
+    assert "stacks" not in found and any("epoch_42" in loss["why"] for loss in found["losses"])
+    (tmp_path / "epoch_42.gsp").write_bytes((run / "profile.gsp").read_bytes())
+    assert document(tmp_path / "epoch.json")["stacks"]["samples"]["seen"] == 200
+
+
 def test_a_profile_and_its_own_options(run: Path, tmp_path: Path) -> None:
     profile = run / "profile.gsp"
     found = document(profile)
