@@ -355,6 +355,8 @@ static struct gsp_ring *make_ring(enum gsp_table_id table)
         .row_capacity = fd >= 0 ? rows_of(table, fd) : 0,
         .rank = atomic_load(&agent.rank),
     };
+    /* What the program did before the agent was taken out stays; settings are as they are now. */
+    spec.keeps_old = spec.table && strcmp(spec.table->schema, "python") == 0;
     if (table == GSP_TABLE_gsprof_setting) {
         gsp_agent__settings_spec(&spec);
     }

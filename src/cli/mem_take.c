@@ -14,8 +14,6 @@
 #include "sample/dump.h"
 #include "wire/table.h"
 
-#define STEP_RING "python.torch_step.ring"
-
 int64_t gsp_memtake_rss(pid_t pid)
 {
     char path[64];
@@ -34,7 +32,7 @@ static int64_t newest_step(int folder_fd)
     struct gsp_ring_view *view = NULL;
     struct gsp_ring_span spans[GSP_RING_LANES_MAX];
     int64_t newest = GSP_MEMLOG_UNKNOWN;
-    if (gsp_ring_open(folder_fd, STEP_RING, &view, NULL) < 0)
+    if (gsp_ring_open_newest(folder_fd, "python", "torch_step", &view, NULL) < 0)
         return newest;
     const struct gsp_ring_info *info = gsp_ring_info(view);
     uint32_t column = 0;

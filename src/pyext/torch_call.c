@@ -285,6 +285,18 @@ static PyObject *call_tuple(PyObject *self, PyObject *args, PyObject *kwargs)
     return gsp_likely(call.module != NULL) ? enter(&call) : go(&call);
 }
 
+/* Modules whose backward pass ends with the whole.  False with an exception that is the
+ * program's. */
+static bool end_modules(void)
+{
+    if (!T.after_forward || !T.after_backward) {
+        return true;
+    }
+    PyObject *said = gsp_pyext__torch_ask(T.after_backward, PyTuple_New(0));
+    Py_XDECREF(said);
+    return said != NULL;
+}
+
 /* torch.autograd.backward: the whole pass is one row. */
 static PyObject *call_backward(PyObject *self, PyObject *const *args, size_t nargsf,
                                PyObject *names)
@@ -295,15 +307,13 @@ static PyObject *call_backward(PyObject *self, PyObject *const *args, size_t nar
     if (!began_ns) {
         return result;
     }
-    if (T.after_forward && T.after_backward) {
-        PyObject *said = gsp_pyext__torch_ask(T.after_backward, PyTuple_New(0));
-        if (!said) {
-            Py_CLEAR(result);
-        }
-        Py_XDECREF(said);
-    }
+    const bool fine = end_modules();
     gsp_pyext__torch_put_stage(GSP_STAGE_BACKWARD, T.root_path, T.root_class, began_ns,
                                gsp_now_ns());
+    if (!fine) {
+        Py_XDECREF(result);
+        return NULL;
+    }
     return result;
 }
 

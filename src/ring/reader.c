@@ -105,15 +105,17 @@ static int open_file(int folder_fd, const char *name, struct gsp_err *err)
 }
 
 /* The file's name has to say what the head says. */
-static int check_file_name(const struct gsp_ring_info *info, const char *file_name,
-                           struct gsp_err *err)
+static int check_file_name(struct gsp_ring_info *info, const char *file_name, struct gsp_err *err)
 {
-    char name[sizeof(info->schema) + sizeof(info->table) + sizeof(".ring")];
-    snprintf(name, sizeof(name), "%s.%s.ring", info->schema, info->table);
-    if (strcmp(name, file_name) != 0) {
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "%.80s says it is %s", file_name, name);
+    char name[sizeof(info->schema) + sizeof(info->table) + sizeof(".1.ring")];
+    for (info->life = 0; info->life < GSP_RING_LIVES; info->life++) {
+        gsp_ring_file_name(info->schema, info->table, info->life, name, sizeof(name));
+        if (strcmp(name, file_name) == 0) {
+            return 0;
+        }
     }
-    return 0;
+    return gsp_err_set(err, GSP_E_FORMAT, 0, "%.80s says it is %s.%s", file_name, info->schema,
+                       info->table);
 }
 
 static int find_time_column(const struct gsp_ring_info *info)
@@ -259,6 +261,28 @@ int gsp_ring_open(int folder_fd, const char *file_name, struct gsp_ring_view **o
     }
     look_for_lanes(view);
     *out = view;
+    return 0;
+}
+
+int gsp_ring_open_newest(int folder_fd, const char *schema, const char *table,
+                         struct gsp_ring_view **out, struct gsp_err *err)
+{
+    char name[2 * GSP_NAME_MAX + sizeof(".1.ring")];
+    *out = NULL;
+    for (unsigned life = 0; life < GSP_RING_LIVES; life++) {
+        struct gsp_ring_view *view = NULL;
+        gsp_ring_file_name(schema, table, life, name, sizeof(name));
+        const int rc = gsp_ring_open(folder_fd, name, &view, life == 0 ? err : NULL);
+        if (rc != 0) {
+            return *out ? 0 : rc;
+        }
+        if (*out && (*out)->info.created_ns > view->info.created_ns) {
+            gsp_ring_view_close(view);
+            continue;
+        }
+        gsp_ring_view_close(*out);
+        *out = view;
+    }
     return 0;
 }
 

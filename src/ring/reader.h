@@ -36,12 +36,16 @@ struct gsp_ring_info {
     int64_t rank;
     int64_t created_ns;
     uint64_t file_bytes;
+    uint32_t life; /* 0: the first file of this table that the process made */
 };
 
-/* Opens <schema>.<table>.ring, by its file name, in the folder.
+/* Opens <schema>.<table>.ring, or that of a later life, by its file name in the folder.
  * Fails with NOFILE, PERM (another user's), FORMAT (what is wrong, and where), VERSION, NOMEM. */
 GSP_MUST_CHECK int gsp_ring_open(int folder_fd, const char *file_name, struct gsp_ring_view **out,
                                  struct gsp_err *err);
+/* The one of a table that was made last. */
+GSP_MUST_CHECK int gsp_ring_open_newest(int folder_fd, const char *schema, const char *table,
+                                        struct gsp_ring_view **out, struct gsp_err *err);
 void gsp_ring_view_close(struct gsp_ring_view *view); /* NULL does nothing */
 
 const struct gsp_ring_info *gsp_ring_info(const struct gsp_ring_view *view); /* borrowed */

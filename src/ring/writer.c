@@ -25,7 +25,7 @@
 #define RESERVE_BYTES   (1U << 20)
 #define RESERVE_TRIES   1000
 #define TMP_TRIES       100
-#define FILE_NAME_MAX   (2UL * GSP_NAME_MAX + sizeof(".ring"))
+#define FILE_NAME_MAX   (2UL * GSP_NAME_MAX + sizeof(".1.ring"))
 
 int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct gsp_err *err)
 {
@@ -222,22 +222,23 @@ static int open_temporary(int folder_fd, const char *name, char *tmp, size_t cap
     return -1;
 }
 
-/* Whether the name is taken by a ring that this very process has made and does not write any
- * more: it closed it, or made it before it called exec(). */
-static bool is_left_over(const struct gsp_ring *ring, int folder_fd, const char *name)
+/* When the ring of that name was made, if this very process has made it and does not write any
+ * more: it closed it, or made it before it called exec().  Negative otherwise. */
+static int64_t left_over_since(const struct gsp_ring *ring, int folder_fd, const char *name)
 {
     struct gsp_ring_head head;
     struct stat st;
     gsp_auto_fd fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
-           pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
-           memcmp(head.magic, GSP_RING_MAGIC, sizeof(head.magic)) == 0 &&
-           head.pid == ring->head->pid && head.start_time == ring->head->start_time &&
-           !gsp_live_is_mapped(name, st.st_ino);
+    const bool is_it = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                       pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head) &&
+                       memcmp(head.magic, GSP_RING_MAGIC, sizeof(head.magic)) == 0 &&
+                       head.pid == ring->head->pid && head.start_time == ring->head->start_time &&
+                       !gsp_live_is_mapped(name, st.st_ino);
+    return is_it && head.created_ns > 0 ? head.created_ns : is_it ? 0 : -1;
 }
 
-static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tmp, const char *name,
-                      struct gsp_err *err)
+/* 0, or an errno. */
+static int take_name(int folder_fd, const char *tmp, const char *name)
 {
     if (renameat2(folder_fd, tmp, folder_fd, name, RENAME_NOREPLACE) == 0) {
         return 0;
@@ -247,15 +248,37 @@ static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tm
         unlinkat(folder_fd, tmp, 0);
         return 0;
     }
-    const int sys = errno;
-    if (sys == EEXIST && is_left_over(ring, folder_fd, name) &&
-        renameat(folder_fd, tmp, folder_fd, name) == 0) {
+    return errno ? errno : EIO;
+}
+
+static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tmp, unsigned lives,
+                      struct gsp_err *err)
+{
+    char name[FILE_NAME_MAX];
+    char oldest[FILE_NAME_MAX] = "";
+    int64_t oldest_ns = INT64_MAX;
+    for (unsigned i = 0; i < lives; i++) {
+        gsp_ring_file_name(ring->table->schema, ring->table->name, i, name, sizeof(name));
+        const int sys = take_name(folder_fd, tmp, name);
+        if (sys == 0) {
+            return 0;
+        }
+        if (sys != EEXIST) {
+            return gsp_err_set(err, GSP_E_NOWRITE, sys, "%s: %s", name, strerror(sys));
+        }
+        const int64_t since_ns = left_over_since(ring, folder_fd, name);
+        if (since_ns < 0) {
+            return gsp_err_set(err, GSP_E_EXISTS, sys, "%s is there already", name);
+        }
+        if (since_ns < oldest_ns) {
+            oldest_ns = since_ns;
+            snprintf(oldest, sizeof(oldest), "%s", name);
+        }
+    }
+    if (renameat(folder_fd, tmp, folder_fd, oldest) == 0) {
         return 0;
     }
-    if (sys == EEXIST) {
-        return gsp_err_set(err, GSP_E_EXISTS, sys, "%s is there already", name);
-    }
-    return gsp_err_set(err, GSP_E_NOWRITE, sys, "%s: %s", name, strerror(sys));
+    return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", oldest, strerror(errno));
 }
 
 static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring_spec *spec,
@@ -267,7 +290,7 @@ static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring
     }
     char name[FILE_NAME_MAX];
     char tmp[FILE_NAME_MAX + 48];
-    snprintf(name, sizeof(name), "%s.%s.ring", ring->table->schema, ring->table->name);
+    gsp_ring_file_name(ring->table->schema, ring->table->name, 0, name, sizeof(name));
     ring->fd = open_temporary(folder_fd, name, tmp, sizeof(tmp));
     if (ring->fd < 0) {
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", name, strerror(errno));
@@ -275,7 +298,7 @@ static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring
     rc = map_front(ring, err);
     if (rc == 0) {
         fill_head(ring, spec);
-        rc = rename_new(ring, folder_fd, tmp, name, err);
+        rc = rename_new(ring, folder_fd, tmp, spec->keeps_old ? GSP_RING_LIVES : 1, err);
     }
     if (rc != 0) {
         unlinkat(folder_fd, tmp, 0);

@@ -35,6 +35,7 @@ struct gsp_ring_spec {
     uint64_t start_time;           /* 0: found out from /proc */
     int64_t rank;                  /* GSP_NULL_I64 when unknown */
     const char *host;              /* copied; NULL: found out */
+    bool keeps_old;                /* what an earlier life of the process wrote stays beside it */
 };
 
 /* A thread's place to write; what the inline appends of ring/append.h need. */
@@ -53,7 +54,9 @@ struct gsp_lane {
 };
 
 /* Makes <schema>.<table>.ring in the folder, complete or not at all.  One that this process has
- * made before and does not write any more (closed, or from before exec) is replaced.
+ * made before and does not write any more (closed, or from before exec) is replaced; or, if old
+ * ones are kept, the new one is called <schema>.<table>.1.ring and so on, and the oldest of
+ * GSP_RING_LIVES is replaced.
  * Fails with EXISTS, NOWRITE (also: no space), LIMIT, USAGE (a bad spec), NOMEM. */
 GSP_MUST_CHECK int gsp_ring_create(int folder_fd, const struct gsp_ring_spec *spec,
                                    struct gsp_ring **out, struct gsp_err *err);

@@ -227,7 +227,7 @@ static bool has_taker(const struct gsp_drain *drain, const struct source *source
     char name[GSP_SEGMENT_NAME_MAX];
     for (size_t i = 0; i < drain->taker_count; i++) {
         const struct gsp_ring_info *info = gsp_taker_info(drain->takers[i]);
-        snprintf(name, sizeof(name), "%s.%s.ring", info->schema, info->table);
+        gsp_ring_file_name(info->schema, info->table, info->life, name, sizeof(name));
         if (info->pid == source->place.pid && info->start_time == source->place.start_time &&
             strcmp(name, file) == 0)
             return true;
@@ -257,12 +257,9 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
     const struct gsp_ring_info *info = gsp_ring_info(view);
     const struct gsp_ring_cursor key = key_of(info);
     /* What a file says of itself must fit where it lies, or the cursors would not. */
-    char name[GSP_SEGMENT_NAME_MAX];
-    snprintf(name, sizeof(name), "%s.%s.ring", info->schema, info->table);
     struct gsp_taker **more =
         realloc(drain->takers, (drain->taker_count + 1) * sizeof(*drain->takers));
-    if (!more || info->pid != source->place.pid || info->start_time != source->place.start_time ||
-        strcmp(name, file) != 0) {
+    if (!more || info->pid != source->place.pid || info->start_time != source->place.start_time) {
         gsp_ring_view_close(view);
         drain->takers = more ? more : drain->takers;
         return more ? GSP_OK : no_memory(err);

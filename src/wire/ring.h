@@ -22,6 +22,7 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "wire/table.h"
 
@@ -33,6 +34,7 @@
 #define GSP_RING_ROWS_DEFAULT 10000U
 #define GSP_RING_ROWS_MAX     (1U << 28)
 #define GSP_RING_LANES_MAX    4096U
+#define GSP_RING_LIVES        4U /* files of one table in a folder: see gsp_ring_file_name() */
 #define GSP_RING_STRINGS_MAX  (1U << 20)
 #define GSP_RING_BYTES_MAX    (1U << 28) /* of a dictionary's strings together */
 #define GSP_RING_LANE_HEAD    128U       /* sizeof struct gsp_ring_lane */
@@ -122,6 +124,17 @@ static inline uint64_t gsp_ring_ref_pos(uint64_t ref)
 static inline uint32_t gsp_ring_ref_len(uint64_t ref)
 {
     return (uint32_t)(ref & ((1U << 24) - 1));
+}
+
+/* "python.span.ring"; what a process makes of the same table later, when it has closed that, is
+ * "python.span.1.ring" and so on. */
+static inline void gsp_ring_file_name(const char *schema, const char *table, unsigned life,
+                                      char *out, size_t cap)
+{
+    if (life == 0)
+        snprintf(out, cap, "%s.%s.ring", schema, table);
+    else
+        snprintf(out, cap, "%s.%s.%u.ring", schema, table, life);
 }
 
 _Static_assert(sizeof(struct gsp_ring_lane) == GSP_RING_LANE_HEAD, "layout of a lane");

@@ -101,8 +101,9 @@ def test_rows_of_the_program(some_python: Python, tmp_path: Path) -> None:
         assert lines.next() == "again"
         process.send_signal(signal.SIGKILL)
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
-        # What it wrote is there after its end.
-        assert {**empty, "step": 4, "split": "again"} in ask(pid, sql, env)
+        # What it wrote is there after its end, also from before it was switched off.
+        last = {**empty, "step": 4, "split": "again"}
+        assert ask(pid, sql, env) == [first, {**empty, "step": 2}, last]
     finally:
         process.kill()
         process.communicate()

@@ -204,7 +204,9 @@ TAP_TEST(a_stop_is_told_and_the_next_start_is_a_new_one)
     tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
     tap_eq_int(atomic_load(&page.state), GSP_CONTROL_LOADED);
     tap_eq_int(agent_put_rows(1, 7), 7);
-    tap_eq_int(agent_read(getpid(), RING_FILE).rows, 7);
+    /* What was written before the stop stays. */
+    tap_eq_int(agent_read(getpid(), RING_FILE).rows, 10);
+    tap_eq_int(agent_read(getpid(), "python.torch_trace.1.ring").rows, 7);
     close(folder);
     gsp_agent_stop();
     agent_room_remove();

@@ -362,6 +362,47 @@ TAP_TEST(a_ring_from_before_exec_is_replaced)
     ring_folder_remove(folder);
 }
 
+static uint64_t rows_in(int folder, const char *file)
+{
+    struct gsp_ring_view *view = ring_view(folder, file);
+    struct gsp_ring_state state;
+    gsp_ring_state(view, &state);
+    gsp_ring_view_close(view);
+    return state.rows;
+}
+
+TAP_TEST(rings_of_earlier_lives_are_kept)
+{
+    static const char *const files[] = {RING_FILE, "python.torch_trace.1.ring",
+                                        "python.torch_trace.2.ring", "python.torch_trace.3.ring"};
+    int folder = ring_folder();
+    struct gsp_ring_spec spec = *TRACE;
+    struct gsp_ring *ring = NULL;
+    struct gsp_ring_view *view = NULL;
+    spec.keeps_old = true;
+    tap_eq_int(gsp_ring_open_newest(folder, "python", "torch_trace", &view, NULL), GSP_E_NOFILE);
+    for (unsigned i = 0; i < GSP_RING_LIVES; i++) {
+        tap_require(gsp_ring_create(folder, &spec, &ring, NULL) == 0);
+        for (unsigned k = 0; k <= i; k++)
+            append(ring, 1, k);
+        gsp_ring_close(ring);
+        for (unsigned k = 0; k <= i; k++)
+            tap_eq_int(rows_in(folder, files[k]), k + 1);
+        tap_require(gsp_ring_open_newest(folder, "python", "torch_trace", &view, NULL) == 0);
+        tap_eq_int(gsp_ring_info(view)->life, i);
+        gsp_ring_view_close(view);
+    }
+    /* There is an end to it: the oldest goes. */
+    tap_require(gsp_ring_create(folder, &spec, &ring, NULL) == 0);
+    tap_eq_int(rows_in(folder, files[0]), 0);
+    tap_eq_int(rows_in(folder, files[1]), 2);
+    tap_require(gsp_ring_open_newest(folder, "python", "torch_trace", &view, NULL) == 0);
+    tap_eq_int(gsp_ring_info(view)->life, 0);
+    gsp_ring_view_close(view);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
 static void *append_some(void *arg)
 {
     append(arg, (uint64_t)gettid(), 0);
