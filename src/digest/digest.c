@@ -185,9 +185,9 @@ void gsp_digest_free(struct gsp_digest *digest)
                             digest->stacks.frames,  digest->stacks.nodes,
                             digest->stacks.samples, digest->stacks.functions,
                             digest->modules,        digest->steps,
-                            digest->span_names,     digest->spans,
-                            digest->site_frames,    digest->memory.sites,
-                            digest->losses};
+                            digest->ranks,          digest->span_names,
+                            digest->spans,          digest->site_frames,
+                            digest->memory.sites,   digest->losses};
     for (size_t i = 0; i < GSP_COUNT(arrays); i++)
         free(arrays[i]);
     while (digest->texts) {

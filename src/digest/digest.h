@@ -168,6 +168,13 @@ struct gsp_digest_span {
     int64_t tid; /* GSP_NULL_I64: not known */
     double t;
     double duration_s; /* 0: an event */
+    bool is_data;      /* its phase is data, and it is not within another such span */
+};
+
+/* A rank of a distributed job. */
+struct gsp_digest_rank {
+    int64_t rank;
+    double collective_s; /* spent in collectives: the rank that the others wait for has least */
 };
 
 struct gsp_digest_site {
@@ -213,6 +220,8 @@ struct gsp_digest {
     size_t module_count;
     struct gsp_digest_step *steps; /* by t */
     size_t step_count;
+    struct gsp_digest_rank *ranks; /* by number; those that took part in collectives */
+    size_t rank_count;
     struct gsp_sv *span_names;
     size_t span_name_count;
     struct gsp_digest_span *spans; /* by t */

@@ -280,6 +280,19 @@ static void put_steps(struct gsp_json *json, const struct gsp_digest *digest)
     gsp_json_obj_end(json);
 }
 
+static void put_ranks(struct gsp_json *json, const struct gsp_digest *digest)
+{
+    gsp_json_key(json, "ranks");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < digest->rank_count; i++) {
+        gsp_json_obj_begin(json);
+        gsp_json_put_i64(json, "rank", digest->ranks[i].rank);
+        gsp_json_put_f64(json, "collective_s", digest->ranks[i].collective_s);
+        gsp_json_obj_end(json);
+    }
+    gsp_json_arr_end(json);
+}
+
 static void put_span_value(struct gsp_json *json, const struct gsp_digest_span *span, size_t column,
                            const struct gsp_hmap *threads)
 {
@@ -433,6 +446,8 @@ void gsp_digest__json(const struct gsp_digest *digest, struct gsp_buf *out)
         put_modules(&json, digest);
     if (digest->step_count)
         put_steps(&json, digest);
+    if (digest->rank_count)
+        put_ranks(&json, digest);
     if (digest->span_count)
         put_spans(&json, digest);
     if (!isnan(digest->memory.peak_rss_bytes) || digest->memory.site_count)

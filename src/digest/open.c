@@ -203,6 +203,8 @@ static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
     if (rc == GSP_OK)
         rc = gsp_digest__modules(digest, store, opts && opts->values, err);
     if (rc == GSP_OK)
+        rc = gsp_digest__ranks(digest, store, err);
+    if (rc == GSP_OK)
         rc = gsp_digest__spans(digest, store, err);
     if (rc == GSP_OK)
         rc = gsp_digest__charts(digest, store, err);

@@ -24,6 +24,8 @@ GSP_MUST_CHECK int gsp_digest__steps(struct gsp_digest *digest, struct gsp_store
                                      struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__modules(struct gsp_digest *digest, struct gsp_store *store,
                                        bool values, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_digest__ranks(struct gsp_digest *digest, struct gsp_store *store,
+                                     struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__spans(struct gsp_digest *digest, struct gsp_store *store,
                                      struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__charts(struct gsp_digest *digest, struct gsp_store *store,

@@ -12,6 +12,7 @@ struct nest {
     int64_t pid;
     int64_t tid;
     int64_t ends_ns[NESTING_MAX];
+    int64_t data_end_ns; /* of the last span of data */
     uint32_t depth;
 };
 
@@ -91,6 +92,10 @@ static int take_span(void *ctx, const struct gsp_sql_row *row, struct gsp_err *e
         return no_memory(err);
     digest->spans = more;
     span.depth = depth_of(nest, start_ns, start_ns + length_ns);
+    span.is_data =
+        gsp_sv_eq(gsp_sql_text(row, 5), gsp_sv_of("data")) && start_ns >= nest->data_end_ns;
+    if (span.is_data)
+        nest->data_end_ns = start_ns + length_ns;
     const int rc = name_index(c, gsp_sql_text(row, 0), &span.name, err);
     if (rc < 0)
         return rc;
@@ -104,7 +109,8 @@ int gsp_digest__spans(struct gsp_digest *digest, struct gsp_store *store, struct
     /* The longer of two that begin together is the one around the other. */
     const int rc = gsp_sql_each(
         store,
-        "SELECT name::VARCHAR, start_ns, greatest(duration_ns, 0), pid, thread_id FROM python.span "
+        "SELECT name::VARCHAR, start_ns, greatest(duration_ns, 0), pid, thread_id, "
+        "phase::VARCHAR FROM python.span "
         "WHERE start_ns IS NOT NULL AND duration_ns IS NOT NULL AND duration_ns < (1::BIGINT << "
         "60) ORDER BY start_ns, duration_ns DESC, span_id",
         take_span, &c, err);

@@ -119,3 +119,25 @@ int gsp_digest__modules(struct gsp_digest *digest, struct gsp_store *store, bool
     }
     return rc;
 }
+
+static int take_rank(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+{
+    struct gsp_digest *digest = ctx;
+    struct gsp_digest_rank *more =
+        gsp_digest__more(digest, digest->ranks, digest->rank_count, sizeof(*digest->ranks));
+    if (!more)
+        return no_memory(err);
+    digest->ranks = more;
+    more[digest->rank_count++] =
+        (struct gsp_digest_rank){.rank = gsp_sql_i64(row, 0), .collective_s = gsp_sql_f64(row, 1)};
+    return GSP_OK;
+}
+
+int gsp_digest__ranks(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
+{
+    return gsp_sql_each(store,
+                        "SELECT rank, sum(duration) FROM python.collective WHERE rank IS NOT NULL "
+                        "AND duration IS NOT NULL AND isfinite(duration) GROUP BY rank "
+                        "ORDER BY rank",
+                        take_rank, digest, err);
+}

@@ -162,19 +162,42 @@ static void tell_steps(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
+/* Steps that end together hide who is late: the rank that the others wait for waits least. */
+static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
+{
+    const struct gsp_digest_rank *least = NULL;
+    double others_s = 0;
+    for (size_t i = 0; i < digest->rank_count; i++) {
+        if (!least || digest->ranks[i].collective_s < least->collective_s)
+            least = &digest->ranks[i];
+        others_s += digest->ranks[i].collective_s;
+    }
+    if (digest->rank_count < 2 || !least)
+        return false;
+    others_s = (others_s - least->collective_s) / (double)(digest->rank_count - 1);
+    const double behind_s = others_s - least->collective_s;
+    if (!(behind_s > BEHIND_MIN * digest->duration_s))
+        return false;
+    gsp_buf_printf(out, "The others wait for rank %" PRId64 ": it spent ", least->rank);
+    gsp_words_seconds(least->collective_s, out);
+    gsp_buf_puts(out, " in collectives, they ");
+    gsp_words_seconds(others_s, out);
+    gsp_buf_puts(out, " each");
+    return true;
+}
+
 static void tell_ranks(const struct gsp_judge *judge)
 {
     const struct gsp_steps *steps = &judge->steps;
+    const double behind =
+        steps->rank_count > 1 ? steps->slow_p50_s / steps->rank_p50_s - 1 : (double)NAN;
     gsp_auto_buf text = {0};
-    if (steps->rank_count < 2)
-        return;
-    const double behind = steps->slow_p50_s / steps->rank_p50_s - 1;
     if (behind > BEHIND_MIN) {
         gsp_buf_printf(&text, "Rank %" PRId64 " is the slowest of %zu: its steps take ",
                        steps->slow_rank, steps->rank_count);
         gsp_words_share(behind, 1, &text);
         gsp_buf_puts(&text, " longer than the others'");
-    } else {
+    } else if (!put_awaited(judge->digest, &text) && !isnan(behind)) {
         gsp_buf_printf(&text, "None of the %zu ranks is slow: their steps are within ",
                        steps->rank_count);
         gsp_words_share(behind > 0 ? behind : 0, 1, &text);
@@ -228,16 +251,27 @@ static void tell_module(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
+/* By the program's own spans, else by what the stacks show of torch.utils.data. */
 static void tell_loading(const struct gsp_judge *judge)
 {
+    const struct gsp_digest *digest = judge->digest;
     const struct gsp_shares *shares = &judge->shares;
     gsp_auto_buf text = {0};
-    if (!(shares->loading > SHARE_MIN * shares->total))
-        return;
-    gsp_buf_puts(&text, "Data loading: ");
-    gsp_words_share(shares->loading, shares->total, &text);
-    gsp_buf_puts(&text,
-                 shares->mains == 1 ? " of the main thread's time" : " of the threads' time");
+    double data_s = 0;
+    for (size_t i = 0; i < digest->span_count; i++)
+        data_s += digest->spans[i].is_data ? digest->spans[i].duration_s : 0;
+    if (data_s > SHARE_MIN * digest->duration_s) {
+        gsp_buf_puts(&text, "Data loading: ");
+        gsp_words_seconds(data_s, &text);
+        gsp_buf_puts(&text, " in spans of data, ");
+        gsp_words_share(data_s, digest->duration_s, &text);
+        gsp_buf_puts(&text, " of the wall time");
+    } else if (shares->loading > SHARE_MIN * shares->total) {
+        gsp_buf_puts(&text, "Data loading: ");
+        gsp_words_share(shares->loading, shares->total, &text);
+        gsp_buf_puts(&text,
+                     shares->mains == 1 ? " of the main thread's time" : " of the threads' time");
+    }
     add_line(judge, &text);
 }
 

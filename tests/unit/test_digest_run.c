@@ -76,7 +76,9 @@ static void add_spans(struct gsp_store *store)
             .mono_ns = (int64_t)i,
             .span_id = (int64_t)i,
             .name = gsp_batch_intern(batch, gsp_sv_of(spans[i].name)),
-            .phase = GSP_NULL_STR,
+            .phase = strcmp(spans[i].name, "epoch") == 0
+                         ? GSP_NULL_STR
+                         : gsp_batch_intern(batch, gsp_sv_of("data")),
             .start_ns = START_NS + spans[i].from_ms * 1000000,
             .duration_ns = spans[i].ms * 1000000,
             .parent = GSP_NULL_I64,
@@ -115,6 +117,20 @@ static struct gsp_digest *open_digest(struct gsp_store *store, const struct gsp_
     return digest;
 }
 
+static void add_collectives(struct gsp_store *store, int64_t rank)
+{
+    struct gsp_batch *batch = new_batch(GSP_TABLE_python_collective, 100 + rank, rank);
+    for (int64_t i = 0; i < 10; i++) {
+        struct gsp_row_python_collective row;
+        memset(&row, 0, sizeof(row));
+        row.ts_ns = START_NS + i;
+        row.op = gsp_batch_intern(batch, gsp_sv_of("all_reduce"));
+        row.duration = 0.1;
+        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    }
+    tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
+}
+
 TAP_TEST(tables_become_a_digest)
 {
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
@@ -122,6 +138,8 @@ TAP_TEST(tables_become_a_digest)
     add_steps(store, 1);
     add_trace(store);
     add_spans(store);
+    add_collectives(store, 0);
+    add_collectives(store, 1);
     add_memory(store, 100, 200, true);
     add_memory(store, 101, 50, false);
     lock_store(store);
@@ -145,8 +163,12 @@ TAP_TEST(tables_become_a_digest)
 
     const uint32_t depths[] = {0, 1, 2, 3, 1, 0};
     tap_require(digest->span_count == GSP_COUNT(depths));
-    for (size_t i = 0; i < GSP_COUNT(depths); i++)
+    for (size_t i = 0; i < GSP_COUNT(depths); i++) {
         tap_eq_int(digest->spans[i].depth, depths[i]);
+        tap_eq_int(digest->spans[i].is_data, i == 1 || i == 4);
+    }
+    tap_eq_int(digest->rank_count, 2);
+    tap_check(fabs(digest->ranks[1].collective_s - 1.0) < 1e-9);
     tap_eq_int(digest->span_name_count, 4);
 
     const struct gsp_digest_chart *cpu = gsp_digest_chart_find(digest, "cpu");

@@ -198,6 +198,30 @@ TAP_TEST(steps_and_ranks)
     tap_check(says(said(digest), "None of the 4 ranks is slow"));
 }
 
+TAP_TEST(the_rank_that_the_others_wait_for)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_steps(digest, 50, 4, 1.001);
+    digest->duration_s = 10;
+    digest->ranks = array(4, sizeof(*digest->ranks));
+    digest->rank_count = 4;
+    for (int64_t i = 0; i < 4; i++)
+        digest->ranks[i] = (struct gsp_digest_rank){.rank = i, .collective_s = i == 3 ? 0.5 : 4};
+    tap_check(says(said(digest), "The others wait for rank 3: it spent 500 ms in collectives, they "
+                                 "4.00 s each"));
+}
+
+TAP_TEST(data_that_the_program_says_it_loads)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    digest->duration_s = 10;
+    digest->spans = array(2, sizeof(*digest->spans));
+    digest->span_count = 2;
+    digest->spans[0] = (struct gsp_digest_span){.duration_s = 2.5, .is_data = true};
+    digest->spans[1] = (struct gsp_digest_span){.duration_s = 5};
+    tap_check(says(said(digest), "Data loading: 2.50 s in spans of data, 25.0 % of the wall time"));
+}
+
 TAP_TEST(a_path_that_a_shell_would_read_otherwise_is_not_told)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
