@@ -16,7 +16,7 @@ from ._quiet import quietly, tell
 # Importing typing costs more than all the rest here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Mapping, Optional, Tuple
+    from typing import Mapping, Optional, Tuple, Union
 
 # Where launchers say which of how many processes this is: any, of all, on this machine.
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -45,10 +45,11 @@ def ranks() -> "Tuple[Optional[int], Optional[int], Optional[int]]":
     return _number(_RANKS), _number(_WORLDS), _number(_LOCALS)
 
 
-def put_fact(name: str, value: "Optional[int]", meaning: str) -> None:
-    """What the launcher told of this process: a row beside the settings."""
+def put_fact(name: str, value: "Union[int, str, None]", meaning: str) -> None:
+    """What is known of this process: a row beside the settings."""
     if value is not None:
-        row = {"name": name, "value": str(value), "type": "number", "description": meaning}
+        kind = "number" if isinstance(value, int) else "text"
+        row = {"name": name, "value": str(value), "type": kind, "description": meaning}
         quietly(_gsprof.put, "gsprof.setting", {"pid": os.getpid(), **row})
 
 
@@ -94,6 +95,7 @@ def _install_torch() -> None:
         from . import _torch
 
         _torch.install()
+        put_fact("torch_version", str(sys.modules["torch"].__version__), "of PyTorch")
     except Exception as error:
         tell_run("torch", error)
         raise
@@ -118,6 +120,7 @@ def start(settings: "Mapping[str, str]", follow: bool = True) -> bool:
     rank, world_size, local_rank = ranks()
     if rank is not None:
         _gsprof.rank(rank)
+    put_fact("python_version", "%d.%d.%d" % sys.version_info[:3], "of the interpreter")
     put_fact("world_size", world_size, "processes of the job")
     put_fact("local_rank", local_rank, "which of the job's processes on this machine")
     if _gsprof.gc_callback not in gc.callbacks:

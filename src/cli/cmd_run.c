@@ -28,7 +28,7 @@
 /* A second Ctrl-C within this time ends the program at once. */
 #define TWICE_NS (2 * GSP_NS_PER_S)
 #define BEAT_NS  (100 * GSP_NS_PER_MS)
-#define RATE_HZ  "100"
+#define RATE_HZ  100.0
 
 struct run_opts {
     const char *name;
@@ -60,7 +60,7 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_REAL,
      .offset = offsetof(struct run_opts, rate_hz),
      .arg = "HZ",
-     .fallback = RATE_HZ,
+     .fallback = "100",
      .min = GSP_RATE_MIN_HZ,
      .max = 10000,
      .help = "Looks at the stacks each second."},
@@ -231,6 +231,12 @@ static double period_of(const struct run_opts *opts)
     return opts->no_stacks ? 0 : 1.0 / opts->rate_hz;
 }
 
+/* The user's GSPROF_SAMPLE_RATE counts for more than what nobody said. */
+static bool is_rate_given(const struct run_opts *opts)
+{
+    return opts->rate_hz < RATE_HZ || opts->rate_hz > RATE_HZ;
+}
+
 static void put_env(const char *name, const char *value, bool replace)
 {
     gsp_ignore(setenv(name, value, replace) < 0);
@@ -251,7 +257,7 @@ static int hand_over(struct session *session, struct gsp_err *err)
             session->opts->no_memory);
     char period[32];
     snprintf(period, sizeof(period), "%.9g", period_of(session->opts));
-    put_env("GSPROF_SAMPLE_RATE", period, true);
+    put_env("GSPROF_SAMPLE_RATE", period, session->opts->no_stacks || is_rate_given(session->opts));
     return GSP_OK;
 }
 

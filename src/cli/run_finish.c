@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/run_folder.h"
+#include "digest/sql.h"
 #include "digest/verdict.h"
 #include "digest/write.h"
 #include "export/format.h"
@@ -19,6 +20,8 @@
 
 /* Those who follow other processes of the run see their end within a quarter of a second. */
 #define FOLLOWERS_NS (2 * GSP_NS_PER_S)
+/* Bytes of "3.11.2". */
+#define VERSION_MAX  32U
 #define LOOK_NS      (5 * GSP_NS_PER_MS)
 
 struct finish {
@@ -27,6 +30,7 @@ struct finish {
     struct gsp_run_process *processes;
     size_t process_count;
     char *cmdlines; /* that processes point into */
+    char (*versions)[VERSION_MAX];
     struct gsp_store *store;
     struct gsp_profile *profile; /* with its samples, when they are few enough */
     uint64_t samples;
@@ -66,7 +70,9 @@ static void take_processes(struct finish *finish)
         count++;
     finish->processes = calloc(count + 1, sizeof(*finish->processes));
     finish->cmdlines = calloc(count + 1, sizeof(place->cmdline));
-    for (size_t i = 0; finish->processes && finish->cmdlines && i < count; i++) {
+    finish->versions = calloc(count + 1, sizeof(*finish->versions));
+    const bool has_room = finish->processes && finish->cmdlines && finish->versions;
+    for (size_t i = 0; has_room && i < count; i++) {
         char *cmdline = finish->cmdlines + i * sizeof(place->cmdline);
         place = gsp_rec_rings_place_at(rings, i);
         memcpy(cmdline, place->cmdline, sizeof(place->cmdline));
@@ -88,13 +94,32 @@ static void drain(struct finish *finish)
 
 /* ---------------------------------------------------------------------------------- profile */
 
+static const char VERSIONS_SQL[] = "SELECT pid, any_value(value) FROM gsprof.setting "
+                                   "WHERE name = 'python_version' GROUP BY pid";
+
+static int take_version(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+{
+    struct finish *finish = ctx;
+    const struct gsp_sv text = gsp_sql_text(row, 1);
+    (void)err;
+    for (size_t i = 0; i < finish->process_count; i++) {
+        if (finish->processes[i].pid != gsp_sql_i64(row, 0) || text.len >= VERSION_MAX)
+            continue;
+        memcpy(finish->versions[i], text.p, text.len);
+        finish->processes[i].python = finish->versions[i];
+    }
+    return GSP_OK;
+}
+
 static int open_store(struct finish *finish, struct gsp_err *err)
 {
     const struct gsp_store_options options = {.timeout_ns = -1};
     int rc = gsp_store_open(&options, &finish->store, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_run(finish->store, finish->what->place->path, err);
-    return rc == GSP_OK ? gsp_store_lock(finish->store, err) : rc;
+    if (rc == GSP_OK)
+        rc = gsp_store_lock(finish->store, err);
+    return rc == GSP_OK ? gsp_sql_each(finish->store, VERSIONS_SQL, take_version, finish, err) : rc;
 }
 
 static int take_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
@@ -251,4 +276,5 @@ void gsp_run_finish(const struct gsp_run_finish *what, struct gsp_run_made *made
     gsp_profile_free(finish.profile);
     free(finish.processes);
     free(finish.cmdlines);
+    free(finish.versions);
 }

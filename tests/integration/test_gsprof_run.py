@@ -79,7 +79,8 @@ def test_a_tree_of_processes(runtime: Dict[str, str], tmp_path: Path) -> None:
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["state"] == "complete" and meta["status"] == 7 and meta["signal"] is None
     assert meta["argv"] == ["sh", "-c", command] and meta["cwd"] == str(tmp_path)
-    assert {first, second} <= {process["pid"] for process in meta["processes"]}
+    versions = {process["pid"]: process["python"] for process in meta["processes"]}
+    assert versions[first] == versions[second] and versions[first].startswith("3.")
     assert 0 < meta["start_ns"] < meta["end_ns"]
     # The rings are gone: the folder has everything.
     alone = {"XDG_RUNTIME_DIR": str(tmp_path)}

@@ -139,6 +139,7 @@ def test_marks(start: StartTarget, python: Python, runtime: Dict[str, str]) -> N
     assert "last" in {span["name"] for span in spans}
     sql = "SELECT DISTINCT name, value FROM gsprof.setting WHERE name NOT LIKE 'gsprof.%'"
     facts = {row["name"]: row["value"] for row in rows(pid, sql, runtime)}
+    assert facts.pop("python_version").startswith("3.")
     assert facts == {"world_size": "8", "local_rank": "1"}
     steps = rows(pid, "SELECT * FROM python.torch_step ORDER BY ts_ns", runtime)
     assert [step["step"] for step in steps] == [0, 1, 2]
