@@ -21,7 +21,7 @@
 #include "ring/place.h"
 #include "sample/dump.h"
 #include "sample/record.h"
-#include "wire/control.h"
+#include "wire/control_file.h"
 #include "wire/table.h"
 
 #define BEAT_NS      (250 * GSP_NS_PER_MS)
@@ -87,21 +87,6 @@ bool gsp_follow_is_on(const struct gsp_place *place)
 
 /* ---------------------------------------------------------------------------------- settings */
 
-/* A copy of the control page that no writer was at; read and not mapped, so that nothing can take
- * it away under our hands. */
-static bool read_page(int folder_fd, struct gsp_control *page)
-{
-    uint64_t again = 0;
-    gsp_auto_fd fd = openat(folder_fd, GSP_CONTROL_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    const ssize_t n = pread(fd, page, sizeof(*page), 0);
-    return n == (ssize_t)sizeof(*page) && gsp_control_ok(page, sizeof(*page)) &&
-           pread(fd, &again, sizeof(again), offsetof(struct gsp_control, serial)) ==
-               (ssize_t)sizeof(again) &&
-           again == atomic_load(&page->serial) && again % 2 == 0;
-}
-
 static double parse_period(const char *text, double fallback)
 {
     double period_s = 0;
@@ -115,7 +100,7 @@ static bool take_settings(struct follow *follow)
 {
     char value[GSP_CONTROL_VALUE];
     struct gsp_control page;
-    if (follow->opts->period_s >= 0 || !read_page(follow->folder_fd, &page) ||
+    if (follow->opts->period_s >= 0 || gsp_control_read(follow->folder_fd, &page, NULL) != GSP_OK ||
         atomic_load(&page.serial) == follow->serial ||
         !gsp_control_get(&page, GSP_SET_sample_rate, value))
         return false;

@@ -36,6 +36,7 @@ TOOLS = GSPROF.parent.parent.parent / "tests" / "tools"
 PROBE = TOOLS / "libinject_probe.so"
 STATES = ["sleep", "loop", "sort", "zlib", "threads", "epoll", "read"]
 EXIT_TIMEOUT = 75
+EXIT_EXISTS = 73
 EXIT_RAISED = 1
 PTRACE_SEIZE = 0x4206
 
@@ -173,6 +174,28 @@ def test_only_the_package_is_imported(python: Python) -> None:
         process.communicate()
     assert "gsprof._boot" in said, said
     assert [name for name in said if not name.startswith("gsprof")] in (["gc"], []), said
+
+
+# Where the control page has the version of its agent.
+AGENT_AT = 40
+
+
+def test_an_agent_of_another_version(
+    start: StartTarget, some_python: Python, tmp_path: Path
+) -> None:
+    target = start("inject_states.py", "read", python=some_python, env=ALONE)
+    gsprof("inject", target.pid, *LONG)
+    (page,) = (tmp_path / "run").glob(f"gsprof/{target.pid}-*/control")
+    with open(page, "r+b") as file:
+        file.seek(AGENT_AT)
+        assert file.read(32).rstrip(b"\0").decode() in gsprof("--version").out
+        file.seek(AGENT_AT)
+        file.write(b"9.8.7".ljust(32, b"\0"))
+    done = gsprof("inject", target.pid, "-D", "spans=off", status=EXIT_EXISTS)
+    assert f"an agent of version 9.8.7 is in process {target.pid} already" in done.err
+    assert "out of process" in gsprof("eject", target.pid, *LONG).out
+    assert "in process" in gsprof("inject", target.pid, *LONG).out
+    assert target.go()["bad"] == []
 
 
 def test_a_follower_comes_with_it(start: StartTarget, some_python: Python) -> None:
