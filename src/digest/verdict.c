@@ -342,32 +342,37 @@ static void tell_unknown(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-static bool is_plain(struct gsp_sv path)
+/* A shell reads it as it stands; a command has spaces too. */
+static bool is_plain(struct gsp_sv text, bool is_command)
 {
     static const char PLAIN[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/+@:-";
-    for (size_t i = 0; i < path.len; i++) {
-        if (path.p[i] == '\0' || !strchr(PLAIN, path.p[i]))
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/+@:=-";
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.p[i] == '\0' || (!strchr(PLAIN, text.p[i]) && !(is_command && text.p[i] == ' ')))
             return false;
     }
-    return path.len > 0 && path.p[0] != '-';
+    return text.len > 0 && text.p[0] != '-';
 }
 
 /* One command that leads on from what stands out most. */
 static void tell_next(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
-    const char *path = is_plain(digest->path) ? NULL : "RUN";
-    const int len = path ? 3 : (int)digest->path.len;
-    const bool straggles = judge->steps.max_s > STRAGGLE_MIN * judge->steps.p50_s;
-    const char *question = "gsprof.hot_lines()";
     gsp_auto_buf text = {0};
     if (digest->kind != GSP_DIGEST_RUN || digest->path.len == 0)
         return;
-    if (straggles)
-        question = "gsprof.slow_steps()";
-    gsp_buf_printf(&text, "Next: gsprof query %.*s 'FROM %s LIMIT 10'", len,
-                   path ? path : digest->path.p, question);
+    gsp_buf_puts(&text, "Next: gsprof ");
+    if (digest->memory.growth_bytes_per_s > 0) {
+        gsp_buf_puts(&text, "mem record -- ");
+        gsp_buf_putsv(&text,
+                      is_plain(digest->command, true) ? digest->command : gsp_sv_of("PROGRAM"));
+    } else {
+        gsp_buf_puts(&text, "query ");
+        gsp_buf_putsv(&text, is_plain(digest->path, false) ? digest->path : gsp_sv_of("RUN"));
+        gsp_buf_puts(&text, judge->steps.max_s > STRAGGLE_MIN * judge->steps.p50_s
+                                ? " 'FROM gsprof.slow_steps() LIMIT 10'"
+                                : " 'FROM gsprof.hot_lines() LIMIT 10'");
+    }
     add_line(judge, &text);
 }
 

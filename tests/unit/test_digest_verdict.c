@@ -234,7 +234,11 @@ TAP_TEST(memory)
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     digest->memory.peak_rss_bytes = 3e9;
     digest->memory.growth_bytes_per_s = 2e6;
-    tap_check(says(said(digest), "/s to the end"));
+    digest->path = gsp_sv_of("run");
+    digest->command = gsp_sv_of("python3 train.py --rate 3");
+    const char *text = said(digest);
+    tap_check(says(text, "/s to the end"));
+    tap_check(says(text, "Next: gsprof mem record -- python3 train.py --rate 3\n"));
     digest = made(GSP_DIGEST_RUN);
     digest->memory.peak_rss_bytes = 3e9;
     digest->memory.growth_bytes_per_s = 0;
