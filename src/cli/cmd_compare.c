@@ -77,6 +77,8 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof compare gsprof-runs/base gsprof-runs/new", "What changed, and how surely"},
     {"gsprof compare gsprof-runs/base gsprof-runs/new --fail-if 'step_time > 5%'",
      "In CI: status 1 if a step is more than 5 % slower, and that is no chance"},
+    {"gsprof compare a1,a2,a3,a4 b1,b2,b3,b4 --fail-if 'peak_rss > 5%'",
+     "Four runs of each: what differs from run to run is no difference"},
     {"gsprof compare before.gsp after.gsp -o diff.svg", "A differential flame graph"},
     {"gsprof compare a.json b.json -o compare.html", "Two sessions as a page"},
 };
@@ -107,13 +109,17 @@ const struct gsp_command gsp_cmd_compare = {
     .name = "compare",
     .summary = "Compare two runs, sessions or profiles, and say what is chance",
     .synopsis = "A B [--fail-if RULE]... [OPTIONS]",
-    .about = "Tells how B differs from A: step time, throughput, memory, CPU, GPU, energy, every "
-             "chart, modules and functions, each with the change, an interval that holds the "
-             "truth with 95 % confidence, and whether it is better, worse, the same as far as can "
-             "be told, or unknown for want of values.\n"
-             "With --fail-if the exit status is 1 when a rule is broken by a difference that is "
-             "not chance. The same two recordings always give the same answer. "
-             "docs/compare.md explains the statistics.",
+    .about =
+        "Tells how B differs from A: step time, throughput, memory, CPU, GPU, energy, every "
+        "chart, modules and functions, each with the change, an interval that holds the "
+        "truth with 95 % confidence, and whether it is better, worse, the same as far as can "
+        "be told, or unknown for want of values.\n"
+        "A side may be several recordings with commas between: each is then one value, and what two "
+        "recordings of the same program differ by is no difference; four on each side are "
+        "the least.\n"
+        "With --fail-if the exit status is 1 when a rule is broken by a difference that is "
+        "not chance. The same two recordings always give the same answer. "
+        "docs/compare.md explains the statistics.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct compare_opts),

@@ -27,7 +27,10 @@ static const struct {
 struct comparing {
     const struct gsp_parsed *parsed;
     const struct gsp_cli_comparing *how;
-    struct gsp_digest *side[2];
+    struct gsp_digest *side[2][GSP_COMPARE_SIDE_MAX];
+    size_t count[2];         /* of recordings on each side */
+    struct gsp_buf paths[2]; /* the one that was opened last */
+    struct gsp_buf names[2]; /* "base and 3 more" */
     struct gsp_compare *compare;
     struct gsp_compare_rule *rules;
     struct gsp_rule_result *results;
@@ -72,17 +75,43 @@ static int parse_rules(struct comparing *c, struct gsp_err *err)
     return rc;
 }
 
-static int open_both(struct comparing *c, struct gsp_err *err)
+/* One side: a path, or several with commas between, if there is no file of that name. */
+static int open_side(struct comparing *c, int side, struct gsp_err *err)
 {
     const struct gsp_digest_opts opts = {.values = true};
+    struct gsp_sv rest = gsp_sv_of(c->how->path[side]);
+    struct gsp_sv part;
     int rc = GSP_OK;
-    for (int i = 0; rc == GSP_OK && i < 2; i++) {
-        c->path = c->how->path[i];
-        rc = gsp_digest_open_path(c->path, &opts, &c->side[i], err);
+    const char sep = access(c->how->path[side], F_OK) == 0 ? '\0' : ',';
+    while (rc == GSP_OK && gsp_sv_split(&rest, sep, &part)) {
+        if (c->count[side] == GSP_COMPARE_SIDE_MAX)
+            return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u recordings on a side",
+                               GSP_COMPARE_SIDE_MAX);
+        gsp_buf_clear(&c->paths[side]);
+        gsp_buf_putsv(&c->paths[side], part);
+        c->path = gsp_buf_cstr(&c->paths[side]);
+        if (!c->path)
+            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a path");
+        rc = gsp_digest_open_path(c->path, &opts, &c->side[side][c->count[side]], err);
+        c->count[side] += rc == GSP_OK;
     }
-    if (rc == GSP_OK)
-        c->path = NULL;
     return rc;
+}
+
+/* "base/profile.gsp" and "new/profile.gsp" are told apart by their paths, several are counted. */
+static void name_sides(struct comparing *c, struct gsp_compare_opts *opts)
+{
+    const bool is_path = gsp_sv_eq(c->side[0][0]->name, c->side[1][0]->name) &&
+                         strcmp(c->how->path[0], c->how->path[1]) != 0;
+    for (int i = 0; i < 2; i++) {
+        if (is_path)
+            opts->name[i] = c->how->path[i];
+        if (is_path || c->count[i] < 2)
+            continue;
+        gsp_buf_putsv(&c->names[i], c->side[i][0]->name);
+        gsp_buf_printf(&c->names[i], " and %zu more", c->count[i] - 1);
+        opts->name[i] = gsp_buf_cstr(&c->names[i]);
+    }
 }
 
 static int check_rules(struct comparing *c, struct gsp_err *err)
@@ -132,16 +161,18 @@ static int compare_all(struct comparing *c, struct gsp_err *err)
         c->path = c->how->output;
         rc = gsp_cli_check_output(c->how->output, c->how->force, err);
     }
-    if (rc == GSP_OK)
-        rc = open_both(c, err);
-    if (rc == GSP_OK && gsp_sv_eq(c->side[0]->name, c->side[1]->name) &&
-        strcmp(c->how->path[0], c->how->path[1]) != 0) {
-        /* "base/profile.gsp" and "new/profile.gsp". */
-        opts.name[0] = c->how->path[0];
-        opts.name[1] = c->how->path[1];
+    for (int i = 0; rc == GSP_OK && i < 2; i++)
+        rc = open_side(c, i, err);
+    if (rc == GSP_OK && (!c->side[0][0] || !c->side[1][0]))
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "compare needs two recordings");
+    if (rc == GSP_OK) {
+        const struct gsp_digest *const *const sides[2] = {
+            (const struct gsp_digest *const *)c->side[0],
+            (const struct gsp_digest *const *)c->side[1]};
+        c->path = NULL;
+        name_sides(c, &opts);
+        rc = gsp_compare_several(sides, c->count, &opts, &c->compare, err);
     }
-    if (rc == GSP_OK)
-        rc = gsp_compare_new(c->side[0], c->side[1], &opts, &c->compare, err);
     if (rc == GSP_OK)
         rc = check_rules(c, err);
     if (rc == GSP_OK) {
@@ -196,8 +227,12 @@ int gsp_cli_compare(const struct gsp_parsed *parsed, const struct gsp_cli_compar
             status = c.results[i].is_failed ? RULE_FAILED : status;
     }
     gsp_compare_free(c.compare);
-    gsp_digest_free(c.side[0]);
-    gsp_digest_free(c.side[1]);
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < c.count[side]; i++)
+            gsp_digest_free(c.side[side][i]);
+        gsp_buf_free(&c.paths[side]);
+        gsp_buf_free(&c.names[side]);
+    }
     free(c.rules);
     free(c.results);
     return status;

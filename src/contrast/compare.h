@@ -23,7 +23,8 @@
 #include "digest/digest.h"
 
 /* What is called significant. */
-#define GSP_COMPARE_P_MAX 0.05
+#define GSP_COMPARE_P_MAX    0.05
+#define GSP_COMPARE_SIDE_MAX 32U
 
 enum gsp_better { GSP_BETTER_NEITHER, GSP_BETTER_LOWER, GSP_BETTER_HIGHER };
 
@@ -115,6 +116,12 @@ struct gsp_compare_opts {
 GSP_MUST_CHECK int gsp_compare_new(const struct gsp_digest *a, const struct gsp_digest *b,
                                    const struct gsp_compare_opts *opts, struct gsp_compare **out,
                                    struct gsp_err *err);
+/* The same of up to GSP_COMPARE_SIDE_MAX recordings on each side, each of which is one value: what
+ * differs between two recordings of the same program is then no difference.  The tree and the
+ * charts are those of the first of each.  opts is not NULL. */
+GSP_MUST_CHECK int gsp_compare_several(const struct gsp_digest *const *const sides[2],
+                                       const size_t counts[2], const struct gsp_compare_opts *opts,
+                                       struct gsp_compare **out, struct gsp_err *err);
 void gsp_compare_free(struct gsp_compare *compare); /* NULL does nothing */
 
 /* "better", "worse", "same", "changed", "unknown". */

@@ -22,6 +22,7 @@ struct gsp_effort {
     size_t rounds;
     size_t blocks_max;
     size_t effect_max; /* values of a side that the effect is of */
+    bool is_unordered; /* neighbours have nothing to do with each other */
 };
 
 extern const struct gsp_effort gsp_effort_metric;
@@ -62,6 +63,9 @@ void gsp_compare__metrics(struct gsp_compare *compare, const struct gsp_step_ser
 void gsp_compare__modules(struct gsp_compare *compare);
 void gsp_compare__functions(struct gsp_compare *compare, enum gsp_compare_per per,
                             const struct gsp_step_series steps[2]);
+/* Puts functions, and modules, in the order of their change. */
+void gsp_compare__order(struct gsp_compare *compare);
+void gsp_compare__order_modules(struct gsp_compare *compare);
 void gsp_compare__verdict(struct gsp_compare *compare);
 
 /* A chart by its id; NULL. */

@@ -333,9 +333,10 @@ static void test_functions(struct maker *maker)
     free(place);
 }
 
-static void order_functions(struct gsp_compare *compare)
+void gsp_compare__order(struct gsp_compare *compare)
 {
-    compare->order = malloc((compare->function_count + 1) * sizeof(*compare->order));
+    if (!compare->order)
+        compare->order = malloc((compare->function_count + 1) * sizeof(*compare->order));
     if (!compare->order) {
         compare->no_memory = true;
         return;
@@ -358,7 +359,7 @@ void gsp_compare__functions(struct gsp_compare *compare, enum gsp_compare_per pe
         sum_nodes(&maker, 0);
         sum_nodes(&maker, 1);
         sum_functions(compare);
-        order_functions(compare);
+        gsp_compare__order(compare);
         if (compare->order)
             test_functions(&maker);
     } else {

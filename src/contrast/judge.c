@@ -84,7 +84,7 @@ static void test(struct gsp_compare *compare, struct gsp_compare_row *row,
     const struct gsp_contrast_opts opts = {.rounds = effort->rounds,
                                            .blocks_max = effort->blocks_max,
                                            .confidence = CONFIDENCE,
-                                           .ordered = true};
+                                           .ordered = !effort->is_unordered};
     struct gsp_contrast found;
     if (!gsp_stats_contrast(values, row->count, &opts, &found)) {
         compare->no_memory = true;

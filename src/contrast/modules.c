@@ -89,6 +89,12 @@ static int by_change(const void *x, const void *y)
     return order != 0 ? order : (a->name.len > b->name.len) - (a->name.len < b->name.len);
 }
 
+void gsp_compare__order_modules(struct gsp_compare *compare)
+{
+    if (compare->module_count > 1)
+        qsort(compare->modules, compare->module_count, sizeof(*compare->modules), by_change);
+}
+
 void gsp_compare__modules(struct gsp_compare *compare)
 {
     const struct gsp_digest *const *side = compare->side;
@@ -114,6 +120,5 @@ void gsp_compare__modules(struct gsp_compare *compare)
     free(is_taken);
     gsp_compare__correct(compare, compare->modules, compare->module_count,
                          sizeof(*compare->modules));
-    if (compare->module_count > 1)
-        qsort(compare->modules, compare->module_count, sizeof(*compare->modules), by_change);
+    gsp_compare__order_modules(compare);
 }

@@ -81,6 +81,8 @@ def named_chart(compare: Json, name: str) -> Json:
 def test_like_and_itself(runs: Dict[str, Path]) -> None:
     text = gsprof("compare", runs["base"], runs["like"], "--fail-if", "step_time > 0%").out
     assert "like is as fast per step as base, as far as can be told" in text
+    both = f"{runs['base']},{runs['like']}"
+    assert "2 recordings against 2" in gsprof("compare", both, both).out
     text = gsprof("compare", runs["base"], runs["base"]).out
     assert "no difference: A and B have the same values throughout" in text
 

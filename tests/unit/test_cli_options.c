@@ -180,7 +180,8 @@ TAP_TEST(refused)
         {"gsprof record --gil=yes", ""},
         {"gsprof --color=sometimes", "--color=help"},
         {"gsprof dump 4242", "--pid 4242"},
-        {"gsprof report a b", ""},
+        {"gsprof report a b c", ""},
+        {"gsprof compare a", ""},
         {"gsprof completions", ""},
         {"gsprof -- record", ""},
     };

@@ -387,6 +387,41 @@ TAP_TEST(forms)
     free(b);
 }
 
+/* Several recordings on each side: their own spread is what counts, however many steps they have.
+ */
+TAP_TEST(several)
+{
+    static const double factors[] = {0.97, 1.03, 0.99, 1.04, 0.98};
+    struct made *made[10];
+    const struct gsp_digest *a[5];
+    const struct gsp_digest *b[5];
+    for (size_t i = 0; i < 10; i++) {
+        made[i] = make(i < 5 ? "base" : "new");
+        add_steps(made[i], STEPS, factors[i % 5] * (i == 9 ? 1.1 : 1), i + 1);
+        add_stacks(made[i], i < 5 ? 1 : 2);
+        *(i < 5 ? &a[i] : &b[i - 5]) = &made[i]->digest;
+    }
+    const struct gsp_digest *const *const sides[2] = {a, b};
+    const struct gsp_compare_opts opts = {.warmup = -1};
+    struct gsp_compare *found = NULL;
+    tap_require(gsp_compare_several(sides, (size_t[]){5, 5}, &opts, &found, NULL) == GSP_OK);
+    const struct gsp_compare_row *time = metric(found, "step_time");
+    tap_check(time->count[0] == 5 && time->verdict == GSP_COMPARE_SAME && time->p > 0.2);
+    tap_check(metric(found, "wall_time")->verdict == GSP_COMPARE_SAME);
+    tap_check(found->functions[1].row.verdict == GSP_COMPARE_WORSE);
+    gsp_compare_free(found);
+    /* The same two alone have enough steps to be told apart. */
+    tap_require(gsp_compare_several((const struct gsp_digest *const *const[]){a, a + 1},
+                                    (size_t[]){1, 1}, &opts, &found, NULL) == GSP_OK);
+    tap_check(metric(found, "step_time")->verdict == GSP_COMPARE_WORSE);
+    gsp_compare_free(found);
+    tap_require(gsp_compare_several(sides, (size_t[]){2, 2}, &opts, &found, NULL) == GSP_OK);
+    tap_check(metric(found, "step_time")->verdict == GSP_COMPARE_UNKNOWN);
+    gsp_compare_free(found);
+    for (size_t i = 0; i < 10; i++)
+        free(made[i]);
+}
+
 /* ------------------------------------------------------------------------ rules */
 
 TAP_TEST(rules_parse)
