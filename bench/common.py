@@ -29,6 +29,7 @@ PEERS = {
     "py-spy": "py-spy==0.4.3",
     "austin": "austin-dist==3.7.0",
     "kernprof": "line_profiler==5.1.0",
+    "memray": "memray==1.20.0",
 }
 
 # "As fast as you can" in the words of each.

@@ -22,6 +22,7 @@ import contrast
 import cost
 import inject
 import lines
+import memory
 import native
 import pyapi
 import package
@@ -57,6 +58,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "http": serving_http.main,
     "pyapi": pyapi.main,
     "lines": lines.main,
+    "memory": memory.main,
     "agent": agent.main,
     "inject": inject.main,
 }

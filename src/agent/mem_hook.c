@@ -314,6 +314,26 @@ PY_HOOKS(exact, true, 0)
 PY_HOOKS(exact, true, 1)
 PY_HOOKS(exact, true, 2)
 
+/* The hottest of all: Python's own allocator, whose limit is a constant. */
+static inline void *plain_malloc(unsigned domain, void *ctx, size_t bytes)
+{
+    if (gsp_likely(bytes <= PY_SMALL) && passes(bytes)) {
+        return domains[domain].was.malloc(ctx, bytes);
+    }
+    return bytes <= PY_SMALL ? py_malloc_counted(false, domain, ctx, bytes)
+                             : py_malloc(false, domain, ctx, bytes);
+}
+
+static void *plain_malloc_1(void *ctx, size_t bytes)
+{
+    return plain_malloc(1, ctx, bytes);
+}
+
+static void *plain_malloc_2(void *ctx, size_t bytes)
+{
+    return plain_malloc(2, ctx, bytes);
+}
+
 #define PY_ROW(mode, domain)                                                                       \
     {                                                                                              \
         NULL, mode##_malloc_##domain, mode##_calloc_##domain, mode##_realloc_##domain,             \
@@ -327,6 +347,9 @@ static const struct gsp_agent_allocator py_hooks[2][DOMAINS] = {
 
 static bool is_hook(const struct gsp_agent_allocator *allocator)
 {
+    if (allocator->malloc == plain_malloc_1 || allocator->malloc == plain_malloc_2) {
+        return true;
+    }
     for (size_t i = 0; i < 2; i++) {
         for (size_t j = 0; j < DOMAINS; j++) {
             if (allocator->malloc == py_hooks[i][j].malloc) {
@@ -410,7 +433,10 @@ static void put_python(bool exact)
         }
         struct gsp_agent_allocator mine = py_hooks[exact ? 1 : 0][i];
         mine.ctx = domains[i].was.ctx;
-        mine.free = domains[i].has_detour ? domains[i].was.free : mine.free;
+        if (domains[i].has_detour) {
+            mine.malloc = i == 1 ? plain_malloc_1 : plain_malloc_2;
+            mine.free = domains[i].was.free;
+        }
         domains[i].is_in_place = true;
         python->set_allocator((int)i, &mine);
     }
