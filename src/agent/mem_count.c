@@ -81,16 +81,23 @@ static void make_ends(void)
     has_ends = pthread_key_create(&ends, thread_ends) == 0;
 }
 
-static void claim_walk(struct gsp_agent__mem_thread *me)
+static struct gsp_agent__walk *free_walk(void)
 {
     for (uint32_t i = 0; has_ends && i < WALKS_MAX; i++) {
         uint32_t nobody = 0;
         if (atomic_compare_exchange_strong(&walks[i].owner, &nobody, 1)) {
-            me->walk = &walks[i];
-            /* A thread that cannot be told of keeps its place for ever. */
-            gsp_ignore(pthread_setspecific(ends, me->walk) != 0);
-            return;
+            return &walks[i];
         }
+    }
+    return NULL;
+}
+
+static void claim_walk(struct gsp_agent__mem_thread *me)
+{
+    me->walk = free_walk();
+    if (me->walk) {
+        /* A thread that cannot be told of keeps its place for ever. */
+        gsp_ignore(pthread_setspecific(ends, me->walk) != 0);
     }
 }
 

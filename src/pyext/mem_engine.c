@@ -268,12 +268,27 @@ static PyObject *memory_device(PyObject *module, PyObject *args)
 
 /* -------------------------------------------------------------------------------- the counters */
 
-/* Appends and gives away; false when either failed. */
-static bool push(PyObject *list, PyObject *item)
+/* Appends and gives away.  The list, or NULL when either failed: then it is given away too. */
+static PyObject *push(PyObject *list, PyObject *item)
 {
     const bool done = item && PyList_Append(list, item) == 0;
     Py_XDECREF(item);
-    return done;
+    if (!done) {
+        Py_DECREF(list);
+    }
+    return done ? list : NULL;
+}
+
+/* The same of a number in a dictionary. */
+static PyObject *put_number(PyObject *dict, const char *name, unsigned long long number)
+{
+    PyObject *value = PyLong_FromUnsignedLongLong(number);
+    const bool done = value && PyDict_SetItemString(dict, name, value) == 0;
+    Py_XDECREF(value);
+    if (!done) {
+        Py_DECREF(dict);
+    }
+    return done ? dict : NULL;
 }
 
 static unsigned long long live_at_peak(const struct gsp_memory_head *head,
@@ -305,9 +320,7 @@ static PyObject *sites_list(const struct gsp_memory_head *head)
     const struct gsp_memory_site *sites = (const void *)((const char *)head + head->sites_off);
     const uint32_t count = head->site_count;
     for (uint32_t i = 0; list && i < count; i++) {
-        if (!push(list, site_tuple(head, &sites[i]))) {
-            Py_CLEAR(list);
-        }
+        list = push(list, site_tuple(head, &sites[i]));
     }
     return list;
 }
@@ -318,9 +331,7 @@ static PyObject *nodes_list(const struct gsp_memory_head *head)
     const struct gsp_memory_node *nodes = (const void *)((const char *)head + head->nodes_off);
     const uint32_t count = head->node_count;
     for (uint32_t i = 0; list && i < count; i++) {
-        if (!push(list, Py_BuildValue("II", nodes[i].parent, nodes[i].frame))) {
-            Py_CLEAR(list);
-        }
+        list = push(list, Py_BuildValue("II", nodes[i].parent, nodes[i].frame));
     }
     return list;
 }
@@ -339,11 +350,9 @@ static PyObject *frames_list(const struct gsp_memory_head *head)
     const uint32_t count = head->frame_count;
     for (uint32_t i = 0; list && i < count; i++) {
         /* N gives the references away, also when one of them could not be made. */
-        if (!push(list,
-                  Py_BuildValue("NNII", text_of(head, frames[i].name),
-                                text_of(head, frames[i].file), frames[i].line, frames[i].kind))) {
-            Py_CLEAR(list);
-        }
+        list = push(list,
+                    Py_BuildValue("NNII", text_of(head, frames[i].name),
+                                  text_of(head, frames[i].file), frames[i].line, frames[i].kind));
     }
     return list;
 }
@@ -354,11 +363,7 @@ static PyObject *totals_dict(const struct gsp_memory_head *head)
     for (uint32_t i = 0; dict && i < GSP_MEMORY_ALLOCATORS; i++) {
         const struct gsp_memory_total *total = &head->total[i];
         const unsigned long long freed = total->free_bytes;
-        PyObject *live = PyLong_FromUnsignedLongLong(total->alloc_bytes - freed);
-        if (!live || PyDict_SetItemString(dict, gsp_memory_allocator_name(i), live) != 0) {
-            Py_CLEAR(dict);
-        }
-        Py_XDECREF(live);
+        dict = put_number(dict, gsp_memory_allocator_name(i), total->alloc_bytes - freed);
     }
     return dict;
 }
@@ -367,11 +372,7 @@ static PyObject *losses_dict(const struct gsp_memory_head *head)
 {
     PyObject *dict = PyDict_New();
     for (uint32_t i = 0; dict && i < GSP_MEMORY_LOSSES; i++) {
-        PyObject *count = PyLong_FromUnsignedLongLong(head->lost[i]);
-        if (!count || PyDict_SetItemString(dict, gsp_memory_loss_name(i), count) != 0) {
-            Py_CLEAR(dict);
-        }
-        Py_XDECREF(count);
+        dict = put_number(dict, gsp_memory_loss_name(i), head->lost[i]);
     }
     return dict;
 }

@@ -6,7 +6,7 @@
 #include "agent/mem_weight.h"
 #include "tap.h"
 
-#define MEAN 65536U
+#define MEAN ((size_t)65536)
 
 /* An address that nobody looks behind. */
 static const void *address(uint64_t i)
@@ -40,7 +40,7 @@ TAP_TEST(distances_have_their_mean)
         sum += (double)d;
     }
     /* The standard error is MEAN / sqrt(200000). */
-    tap_check(sum / count > MEAN * 0.99 && sum / count < MEAN * 1.01);
+    tap_check(sum / count > (double)MEAN * 0.99 && sum / count < (double)MEAN * 1.01);
 }
 
 TAP_TEST(samples_stand_for_what_was_allocated)

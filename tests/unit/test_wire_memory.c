@@ -56,7 +56,7 @@ TAP_TEST(strings_stay_within_their_area)
     char area[32] = {0};
     const uint32_t len = 5;
     memcpy(area + 4, &len, sizeof(len));
-    memcpy(area + 8, "hello", 5);
+    snprintf(area + 8, sizeof(area) - 8, "hello");
     tap_check(gsp_sv_eq(gsp_memory_text(area, 13, 4), gsp_sv_of("hello")));
     tap_eq_int(gsp_memory_text(area, 12, 4).len, 0); /* cut */
     tap_eq_int(gsp_memory_text(area, 13, 0).len, 0);
