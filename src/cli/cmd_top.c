@@ -32,7 +32,7 @@ static const struct gsp_opt OPTS[] = {
      .max = 1e9,
      .help = "Print N tables and end; needs no terminal."},
     GSP_OPT_SWITCH(struct gsp_top_opts, json, "json", 0, false,
-                   "For programs: each table an object on a line of its own."),
+                   "For programs: each table an object on a line."),
     {.name = "sort",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct gsp_top_opts, sort),
@@ -53,8 +53,7 @@ static const struct gsp_opt OPTS[] = {
      .advanced = true,
      .help = "Rows of a printed table. Default: 20; all for --json."},
     GSP_OPT_SWITCH(struct gsp_top_opts, mem, "mem", 0, false,
-                   "Who holds the memory instead of who takes the time: held, growth and "
-                   "allocated bytes by line. Allocations are counted from then on."),
+                   "Who holds the memory, by line, instead of the time."),
     GSP_OPT_SWITCH(struct gsp_top_opts, tree, "tree", 0, false,
                    "The call tree instead of the list."),
     GSP_OPT_SWITCH(struct gsp_top_opts, lines, "lines", 0, false,

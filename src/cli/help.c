@@ -96,10 +96,11 @@ void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
     put_lesser(term, out);
     gsp_buf_putc(out, '\n');
     put_head(term, "First steps", out);
-    gsp_buf_puts(out, "  gsprof record -- python3 train.py     run a program and record it\n"
-                      "  gsprof dump --pid 4242                what a process does right now\n"
-                      "  gsprof doctor                         what works on this machine\n\n"
-                      "  gsprof COMMAND -h is short, --help is everything; gsprof help lists topics.\n");
+    gsp_buf_puts(out,
+                 "  gsprof record -- python3 train.py     run a program and record it\n"
+                 "  gsprof dump --pid 4242                what a process does right now\n"
+                 "  gsprof doctor                         what works on this machine\n\n"
+                 "  gsprof COMMAND -h is short, --help is everything; gsprof help lists topics.\n");
 }
 
 void gsp_help_command(const struct gsp_command *command, bool whole, const struct gsp_term *term,

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bytes of a recording of memory, and of the counters of a process: the first byte says
+ * which. */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "memlog/layout.h"
+#include "memlog/log.h"
+#include "memlog/view.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Sets the checksums right, so that changed bytes reach what stands behind them. */
+static void mend(uint8_t *bytes, size_t size)
+{
+    size_t at = GSP_MEMLOG_HEADER_BYTES;
+    for (uint32_t number = 0; at < size && size - at >= GSP_MEMLOG_BLOCK_BYTES; number++) {
+        const size_t len = (size_t)gsp_memlog__get_number(bytes + at, 4);
+        if (len > size - at - GSP_MEMLOG_BLOCK_BYTES)
+            return;
+        const struct gsp_sv records = {(const char *)bytes + at + GSP_MEMLOG_BLOCK_BYTES, len};
+        gsp_memlog__put_number(bytes + at + 4, number, 4);
+        gsp_memlog__put_number(bytes + at + 8, gsp_memlog__checksum(records, number), 8);
+        at += GSP_MEMLOG_BLOCK_BYTES + len;
+    }
+}
+
+static void ask(const struct gsp_memlog *log, enum gsp_memview view, enum gsp_memby by)
+{
+    const struct gsp_memquestion question = {
+        .view = view, .from_ns = 0, .to_ns = gsp_memlog_end_ns(log)};
+    struct gsp_memgroups groups;
+    struct gsp_memvalues values;
+    struct gsp_memrows rows;
+    gsp_auto_buf name = {0};
+    if (gsp_memgroups_make(&groups, log, by, NULL) < 0)
+        return;
+    if (gsp_memvalues_make(&values, log, &question, &groups, NULL) == GSP_OK) {
+        if (gsp_memrows_make(&rows, log, &values, &groups, NULL) == GSP_OK && rows.count)
+            gsp_memgroup_name(&groups, log, rows.at[0].group, &name);
+        gsp_memrows_free(&rows);
+        gsp_memvalues_free(&values);
+    }
+    gsp_memgroups_free(&groups);
+}
+
+static void check_log(const uint8_t *data, size_t size)
+{
+    struct gsp_memlog *log = NULL;
+    if (gsp_memlog_parse((struct gsp_sv){(const char *)data, size}, &log, NULL) < 0)
+        return;
+    for (int view = GSP_MEMVIEW_PEAK; view <= GSP_MEMVIEW_TEMPORARY; view++)
+        ask(log, (enum gsp_memview)view, (enum gsp_memby)(view % GSP_MEMBYS));
+    gsp_memlog_close(log);
+}
+
+static void check_table(const uint8_t *data, size_t size)
+{
+    static char folder[] = "/tmp/gsprof-fuzz-XXXXXX";
+    static int folder_fd = -1;
+    struct gsp_memtable *table = NULL;
+    struct gsp_memstacks stacks = GSP_MEMSTACKS_NONE;
+    struct gsp_profile *profile = NULL;
+    const struct gsp_process process = {.pid = 1};
+    if (folder_fd < 0 && (!mkdtemp(folder) || (folder_fd = open(folder, O_RDONLY)) < 0))
+        return;
+    const int fd = openat(folder_fd, GSP_MEMORY_FILE, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    const bool whole = fd >= 0 && write(fd, data, size) == (ssize_t)size;
+    close(fd);
+    if (whole && gsp_memtable_open(folder_fd, &table, NULL) == GSP_OK &&
+        gsp_memtable_take(table, NULL) == GSP_OK &&
+        gsp_profile_new(false, &profile, NULL) == GSP_OK &&
+        gsp_profile_process(profile, &process, &stacks.process, NULL) == GSP_OK &&
+        gsp_memstacks_grow(&stacks, table, profile, NULL) == GSP_OK) {
+        for (size_t i = 0; i < gsp_memtable_site_count(table); i++) {
+            uint32_t thread = 0;
+            uint32_t stack = 0;
+            gsp_memstacks_at(&stacks, gsp_memtable_site(table, i)->node, &thread, &stack);
+            if (stack > gsp_profile_stack_count(profile))
+                abort();
+        }
+    }
+    gsp_memstacks_free(&stacks);
+    gsp_profile_free(profile);
+    gsp_memtable_close(table);
+    unlinkat(folder_fd, GSP_MEMORY_FILE, 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    if (data[0] != gsp_memlog__magic[0]) {
+        check_table(data, size);
+        return 0;
+    }
+    uint8_t *copy = malloc(size);
+    if (!copy)
+        return 0;
+    memcpy(copy, data, size);
+    check_log(copy, size);
+    mend(copy, size);
+    check_log(copy, size);
+    free(copy);
+    return 0;
+}

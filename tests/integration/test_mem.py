@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gsprof mem record, mem report, top --mem and python.allocation: what a program holds, from
+outside."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+from support import (
+    EXIT_EMPTY,
+    EXIT_FORMAT,
+    EXIT_NOFILE,
+    EXIT_NOWRITE,
+    EXIT_USAGE,
+    GSPROF,
+    PATIENCE_S,
+    Running,
+    gsprof,
+    main_python,
+)
+
+# <build>/src/cli/gsprof and <build>/python.
+PACKAGE = GSPROF.parent.parent.parent / "python"
+MIB = 1 << 20
+
+pytestmark = pytest.mark.skipif(
+    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
+    reason="this build has no Python extension",
+)
+
+# Leaks a mebibyte a step, fills a cache early on, and allocates to free again.
+LEAKS = """
+import sys, time
+kept, cache = [], {}
+def step():
+    kept.append(bytearray(1 << 20))
+def warm(i):
+    if i < 8:
+        cache[i] = bytearray(1 << 21)
+def churn():
+    for _ in range(8):
+        bytearray(1 << 18)
+def main(steps):
+    for i in range(steps):
+        step()
+        warm(i)
+        churn()
+        time.sleep(0.05)
+main(int(sys.argv[1]))
+"""
+LEAK = "step (leaks.py:5)"
+CACHE = "warm (leaks.py:8)"
+CHURN = "churn (leaks.py:11)"
+
+WAITS = """
+import sys, time
+kept = []
+def step():
+    kept.append(bytearray(1 << 18))
+print("ready", flush=True)
+while True:
+    step()
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture(scope="module")
+def leaks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of the program, to the byte."""
+    folder = tmp_path_factory.mktemp("mem")
+    (folder / "leaks.py").write_text(LEAKS)
+    output = folder / "leaks.gspm"
+    args = ["--exact", "--interval", "50ms", "-o", output, "--", main_python()]
+    done = gsprof("mem", "record", *args, folder / "leaks.py", 40)
+    assert f"gsprof mem report {output}" in done.err
+    return output
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    script = tmp_path / "waits.py"
+    script.write_text(WAITS)
+    with subprocess.Popen([main_python(), str(script)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield process
+        process.kill()
+
+
+def report(path: Path, *args: object) -> Dict[str, Any]:
+    said = gsprof("mem", "report", path, "-f", "json", *args).out
+    document: Dict[str, Any] = json.loads(said)
+    return document
+
+
+def row(document: Dict[str, Any], name: str) -> Dict[str, Any]:
+    found: List[Dict[str, Any]] = [one for one in document["rows"] if one["name"] == name]
+    return found[0] if found else {"bytes": 0, "blocks": 0}
+
+
+# ------------------------------------------------------------------------------- views
+
+
+def test_peak_is_exact_by_line(leaks: Path) -> None:
+    document = report(leaks)
+    assert document["exact"] and not document["truncated"]
+    # The bytes of each block, and the object in front of it.
+    assert 40 * MIB <= row(document, LEAK)["bytes"] < 40 * MIB + 8192
+    assert 16 * MIB <= row(document, CACHE)["bytes"] < 16 * MIB + 4096
+    assert document["peak_bytes"] == document["total"]["bytes"]
+    stack = [frame["function"] for frame in row(document, LEAK)["stack"]]
+    assert stack == ["step", "main", "<module>"]
+    assert document["peak_rss_bytes"] > 50 * MIB
+    times = [one["time_s"] for one in document["timeline"]]
+    assert times == sorted(times) and len(times) >= 10
+
+
+def test_the_leak_is_named_and_the_cache_is_not(leaks: Path) -> None:
+    document = report(leaks, "--leaks")
+    assert [one["name"] for one in document["leaks"]] == [LEAK]
+    assert document["leaks"][0]["bytes_per_s"] > MIB
+    text = gsprof("mem", "report", leaks, "--leaks").out
+    assert LEAK in text and CACHE not in text
+
+
+def test_temporary_memory_is_told_apart(leaks: Path) -> None:
+    document = report(leaks, "--temporary")
+    assert document["rows"][0]["name"] == CHURN
+    assert row(document, CHURN)["bytes"] > 30 * 8 * (1 << 18)
+    assert row(document, LEAK)["bytes"] < MIB
+
+
+def test_times_and_differences(leaks: Path) -> None:
+    at_end = report(leaks, "--at", "end")
+    assert row(at_end, LEAK)["bytes"] > 30 * MIB
+    half = at_end["duration_s"] / 2
+    grown = row(report(leaks, "--diff", f"{half},end"), LEAK)["bytes"]
+    held = row(report(leaks, "--at", f"{half}"), LEAK)["bytes"]
+    assert grown + held == row(at_end, LEAK)["bytes"]
+    same = gsprof("mem", "report", leaks, leaks, "-f", "csv").out.splitlines()
+    assert same[0].startswith("name,change_bytes")
+    assert all(line.split(",")[-4] == "0" for line in same[1:])
+
+
+@pytest.mark.parametrize("by", ["function", "module", "thread", "process", "allocator"])
+def test_rows_by(leaks: Path, by: str) -> None:
+    document = report(leaks, "--by", by)
+    assert sum(one["bytes"] for one in document["rows"]) == document["total"]["bytes"]
+    first = {
+        "function": "step (leaks.py)",
+        "module": "leaks.py",
+        "thread": "(main)",
+        "process": "leaks.py",
+        "allocator": "pyobject",
+    }
+    assert first[by] in document["rows"][0]["name"]
+
+
+def test_files_of_other_programs(leaks: Path, tmp_path: Path) -> None:
+    for name in ("peak.svg", "peak.html", "peak.pb.gz", "peak.folded", "peak.csv"):
+        gsprof("mem", "report", leaks, "-o", tmp_path / name)
+    assert ET.parse(tmp_path / "peak.svg").getroot().tag.endswith("svg")
+    page = (tmp_path / "peak.html").read_text()
+    assert "leaks.py" in page and "<svg" in page and page.endswith("</body></html>\n")
+    assert b"step" in gzip.decompress((tmp_path / "peak.pb.gz").read_bytes())
+    weights = dict(line.rsplit(" ", 1) for line in open(tmp_path / "peak.folded"))
+    assert any(stack.endswith(LEAK) for stack in weights)
+    timeline = gsprof("mem", "report", leaks, "--timeline", "-f", "csv").out.splitlines()
+    assert timeline[0].split(",")[:4] == ["time_ns", "pid", "rss_bytes", "live_bytes"]
+    again = gsprof("mem", "report", leaks, "-o", tmp_path / "peak.csv", status=EXIT_NOWRITE)
+    assert "--force" in again.err
+
+
+def test_a_recording_is_tables(leaks: Path) -> None:
+    sql = (
+        "SELECT s.func, sum(a.bytes) AS bytes FROM python.allocation a "
+        "JOIN python.stack s USING (stack_id) WHERE s.depth = 0 AND a.kind = 'alloc' "
+        "GROUP BY ALL ORDER BY bytes DESC LIMIT 1"
+    )
+    rows = json.loads(gsprof("query", leaks, sql, "-f", "json").out)
+    assert rows[0]["func"] == "churn" and rows[0]["bytes"] >= 40 * 8 * (1 << 18)
+    rss = json.loads(
+        gsprof("query", leaks, "SELECT max(rss_bytes) m FROM process.metrics", "-f", "json").out
+    )
+    assert rss[0]["m"] > 50 * MIB
+
+
+# ------------------------------------------------------------------------------ faults
+
+
+def test_a_file_whose_end_is_missing(leaks: Path, tmp_path: Path) -> None:
+    whole = leaks.read_bytes()
+    cut = tmp_path / "cut.gspm"
+    # Looks are small beside the stacks that come with the first.
+    cut.write_bytes(whole[: len(whole) - 300])
+    document = report(cut)
+    assert document["truncated"] and 0 < row(document, LEAK)["bytes"] < 40 * MIB
+    assert "ends early" in gsprof("mem", "report", cut).out
+    cut.write_bytes(whole[:16])
+    gsprof("mem", "report", cut, status=EXIT_EMPTY)
+    cut.write_bytes(b"something else altogether")
+    gsprof("mem", "report", cut, status=EXIT_FORMAT)
+    gsprof("mem", "report", tmp_path / "none.gspm", status=EXIT_NOFILE)
+    gsprof("mem", "report", leaks, "--leaks", "--peak", status=EXIT_USAGE)
+    gsprof("mem", "report", leaks, "-o", tmp_path / "peak.doc", status=EXIT_USAGE)
+
+
+def test_programs_that_do_not_count(tmp_path: Path) -> None:
+    output = tmp_path / "none.gspm"
+    said = gsprof("mem", "record", "-o", output, "--", "true", status=EXIT_EMPTY).err
+    assert "not counted" in said and not output.exists()
+    # Its own status comes first.
+    gsprof("mem", "record", "-o", output, "--", "sh", "-c", "exit 7", status=7)
+    output.write_bytes(b"")
+    gsprof("mem", "record", "-o", output, "--", "true", status=EXIT_NOWRITE)
+    gsprof("mem", "record", "-o", output, status=EXIT_USAGE)
+
+
+# ------------------------------------------------------------------------ live processes
+
+
+def test_attach_record_and_leave(waiting: "subprocess.Popen[bytes]", tmp_path: Path) -> None:
+    output = tmp_path / "attached.gspm"
+    args = ["mem", "record", "-p", waiting.pid, "--exact", "--interval", "100ms"]
+    gsprof(*args, "-o", output, "-d", "1.5")
+    document = report(output)
+    assert document["rows"][0]["name"].startswith("step (waits.py:5)")
+    assert waiting.poll() is None
+    # Counting is off again, and what was counted can still be asked for.
+    sql = "SELECT kind::VARCHAR AS kind, sum(bytes)::BIGINT AS b FROM python.allocation GROUP BY 1"
+    rows = json.loads(gsprof("query", waiting.pid, sql, "-f", "json").out)
+    before = {one["kind"]: one["b"] for one in rows}
+    assert before["alloc"] - before["free"] == before["live"] > 0
+    assert rows == json.loads(gsprof("query", waiting.pid, sql, "-f", "json").out)
+
+
+def test_killed_recorder_leaves_what_it_wrote(
+    waiting: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    output = tmp_path / "killed.gspm"
+    recorder = Running(
+        "mem", "record", "-p", waiting.pid, "--interval", "50ms", "--exact", "-o", output
+    )
+    try:
+        end = os.times().elapsed + PATIENCE_S
+        while not (output.exists() and output.stat().st_size > 300):
+            assert recorder.process.poll() is None and os.times().elapsed < end
+        second = gsprof("mem", "record", "-p", waiting.pid, "-o", tmp_path / "2.gspm", status=None)
+        assert second.status == EXIT_NOWRITE and "another recording" in second.err
+        recorder.signal(signal.SIGKILL)
+    finally:
+        recorder.finish()
+    document = report(output)
+    assert document["truncated"] and document["timeline"]
+    # The lock went with its owner.
+    gsprof("mem", "record", "-p", waiting.pid, "-o", tmp_path / "3.gspm", "-d", "0.2")
+
+
+def test_top_shows_who_holds_memory(waiting: "subprocess.Popen[bytes]") -> None:
+    said = gsprof("top", "--mem", "-p", waiting.pid, "-n", "2", "--delay", "0.3", "--json").out
+    tables = [json.loads(line) for line in said.splitlines()]
+    assert len(tables) == 2
+    top = tables[1]["rows"][0]
+    assert top["name"] == "step (waits.py:5)" and top["growth_bytes_per_s"] > 0
+    assert tables[1]["rss_bytes"] > 0 and tables[1]["mode"] == "sampled"
+    text = gsprof("top", "--mem", "-p", waiting.pid, "--once", "--delay", "0.3").out
+    assert "step (waits.py:5)" in text
+    gsprof("top", "--mem", "--", sys.executable, status=EXIT_USAGE)
+
+
+def test_children_are_recorded(tmp_path: Path) -> None:
+    script = tmp_path / "leaks.py"
+    script.write_text(LEAKS)
+    output = tmp_path / "tree.gspm"
+    command = f"{main_python()} {script} 12 & {main_python()} {script} 12; wait"
+    gsprof("mem", "record", "-s", "--exact", "-o", output, "--", "sh", "-c", command)
+    document = report(output, "--by", "process")
+    assert len(document["processes"]) == 2
+    assert sorted(one["bytes"] // MIB for one in document["rows"]) == [28, 28]
