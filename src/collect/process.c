@@ -41,6 +41,7 @@ struct watched {
     int io_fd;
     int smaps_fd;
     int64_t rank;
+    char name[64]; /* at the last look */
     int64_t last_mono_ns;
     uint64_t last_cpu_ns;
     struct thread *threads;
@@ -362,6 +363,16 @@ static void fill_stat(struct gsp_collector *self, struct watched *w,
     row->major_faults = gsp_collect__i64(stat->major_faults);
 }
 
+/* A process that was seen between fork and exec has another environment by now. */
+static void look_again(const struct gsp_collector *self, struct watched *w, struct gsp_sv name)
+{
+    if (gsp_sv_eq(name, gsp_sv_of(w->name)))
+        return;
+    if (w->rank == GSP_NULL_I64)
+        w->rank = rank_of(self, w->pid);
+    snprintf(w->name, sizeof(w->name), "%.*s", (int)name.len, name.p);
+}
+
 static void put_process(struct gsp_collector *self, struct watched *w, const struct gsp_tick *tick,
                         struct gsp_sink *sink)
 {
@@ -384,6 +395,8 @@ static void put_process(struct gsp_collector *self, struct watched *w, const str
         row.name = sink->intern(sink, GSP_TABLE_process_metrics, stat.comm);
         row.state = sink->intern(sink, GSP_TABLE_process_metrics, (struct gsp_sv){&stat.state, 1});
         fill_stat(self, w, &stat, tick, &row);
+        look_again(self, w, stat.comm);
+        row.rank = w->rank;
         row.ctx_switches = ctx_switches(self, w, stat.threads, tick->mono_ns);
         fill_io(self, w, &row);
         fill_pss(self, w, tick->mono_ns, &row);
