@@ -172,12 +172,18 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
                       : gsp_report_top(profile, &view, &report, out, err);
 }
 
-/* Options that ask for the stacks alone, as they have always been. */
+/* A form of the stacks alone, as they have always been. */
+static bool has_old_form(const struct report_opts *opts)
+{
+    return opts->json || opts->csv || opts->markdown || opts->tree;
+}
+
+/* Options of a table of functions: of the stacks alone too. */
 static bool is_of_stacks(const struct report_opts *opts)
 {
     const struct gsp_view *view = &opts->view;
-    return opts->json || opts->csv || opts->markdown || opts->tree || opts->lines ||
-           view->threads || view->by_function || view->no_lines || view->full_filenames;
+    return has_old_form(opts) || opts->lines || view->threads || view->by_function ||
+           view->no_lines || view->full_filenames;
 }
 
 /* By name, else by the extension of the output, else text. */
@@ -210,8 +216,8 @@ static int write_stacks(const struct report_opts *opts, const char *input,
     gsp_auto_buf text = {0};
     struct gsp_profile *profile = NULL;
     struct report_opts as = *opts;
-    as.csv = opts->csv || (!is_of_stacks(opts) && format == GSP_DIGEST_CSV);
-    as.markdown = opts->markdown || (!is_of_stacks(opts) && format == GSP_DIGEST_MARKDOWN);
+    as.csv = opts->csv || (!has_old_form(opts) && format == GSP_DIGEST_CSV);
+    as.markdown = opts->markdown || (!has_old_form(opts) && format == GSP_DIGEST_MARKDOWN);
     int rc = gsp_cli_load(input, opts->from, false, &profile, err);
     if (rc == GSP_OK)
         rc = put_report(&as, profile, &text, err);
@@ -247,7 +253,7 @@ static int write_path(const struct report_opts *opts, const char *input, struct 
     const bool is_profile = opts->from || gsp_digest_kind_of(input) == GSP_DIGEST_PROFILE;
     const bool is_table = format != GSP_DIGEST_HTML && format != GSP_DIGEST_JSON &&
                           table_of(opts) == GSP_DIGEST_FUNCTIONS;
-    if ((is_of_stacks(opts) && !opts->format) || (is_profile && is_table))
+    if (has_old_form(opts) || (is_table && (is_profile || is_of_stacks(opts))))
         return write_stacks(opts, input, format, err);
     rc = gsp_digest_open_path(input, &how, &digest, err);
     if (rc == GSP_OK)
@@ -294,7 +300,7 @@ static int report_process(const struct gsp_parsed *parsed, const char *word)
 static int report_two(const struct gsp_parsed *parsed)
 {
     const struct report_opts *opts = parsed->opts;
-    if (opts->input || opts->from || is_of_stacks(opts))
+    if (opts->from || is_of_stacks(opts))
         return gsp_cli_misuse(parsed, "two recordings are compared, whatever they are: of the "
                                       "options only --format, --output, --force and --top apply");
     if (opts->format && strcmp(opts->format, "csv") == 0)
@@ -317,12 +323,15 @@ static int run(const struct gsp_parsed *parsed)
                                       "profile or a process");
     if (opts->json + opts->csv + opts->markdown > 1)
         return gsp_cli_misuse(parsed, "--json, --csv and --markdown exclude each other");
-    if (opts->format && (opts->json || opts->csv || opts->markdown || opts->tree))
+    if (opts->format && has_old_form(opts))
         return gsp_cli_misuse(parsed, "--format excludes --json, --csv, --markdown and --tree");
     if (opts->tree && (opts->csv || opts->markdown))
         return gsp_cli_misuse(parsed, "--tree is text or --json");
     if (format_of(opts) == GSP_DIGEST_HTML && !opts->output && isatty(STDOUT_FILENO))
         return gsp_cli_misuse(parsed, "a page goes to a file: -o report.html");
+    if (opts->input && parsed->arg_count > 0)
+        return gsp_cli_misuse(parsed, "--input says what to read, and so does '%.80s'",
+                              parsed->args[0]);
     if (parsed->arg_count == 2)
         return report_two(parsed);
     if (!opts->input && !opts->from && gsp_report_is_process(input))

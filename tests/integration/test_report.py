@@ -284,6 +284,10 @@ def test_a_profile_and_its_own_options(run: Path, tmp_path: Path) -> None:
     gsprof("report", profile, "-o", out)
     assert json.loads(out.read_text()) == found
     assert len(document(profile, "--lines")["stacks"]["frames"]) >= 3
+    gsprof("report", profile, "--lines", "-o", tmp_path / "x.html")
+    assert "gsprof-report" in (tmp_path / "x.html").read_text()
+    lines = gsprof("report", run, "--lines", "-f", "csv").out
+    assert lines == gsprof("report", profile, "--lines", "--csv").out
 
 
 def test_two_are_compared(run: Path, tmp_path: Path) -> None:
