@@ -304,6 +304,8 @@ static int start(struct session *session, struct gsp_err *err)
         catch_signals(session->status_line.fd >= 0);
         rc = gsp_launch_go(&session->launch, session->parsed->args[0], err);
     }
+    /* Not before: the program has the limits that it would have had. */
+    gsp_cli_raise_descriptors();
     if (rc == GSP_OK)
         start_rings(session);
     else

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,8 @@
 /* Readers that have opened a segment before it was merged are done by then. */
 #define GRACE_NS             (30 * GSP_NS_PER_S)
 #define LOCK_NAME            ".drain.lock"
+/* Whoever follows a process writes its last rows a moment after its end. */
+#define QUIET_TICKS          5U
 
 /* A segment that no manifest names any more, and since when. */
 struct old_file {
@@ -37,7 +40,9 @@ struct old_file {
 
 struct source {
     struct gsp_place place;
-    int fd; /* of its folder */
+    int fd;         /* of its folder; -1: the process has ended and everything was taken */
+    uint64_t rows;  /* of its rings, at the last tick */
+    unsigned quiet; /* ticks since the process ended or, after that, wrote its last row */
 };
 
 struct gsp_drain {
@@ -53,7 +58,8 @@ struct gsp_drain {
     struct old_file *old;
     size_t old_count;
     struct gsp_drain_stats stats;
-    bool has_unnamed; /* rings that the manifest on disk does not name yet */
+    uint64_t past[GSP_TABLE_COUNT]; /* rows of rings that were let go, by table */
+    bool has_unnamed;               /* rings that the manifest on disk does not name yet */
     char trouble[240];
 };
 
@@ -278,7 +284,8 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
 static int look_for_rings(struct gsp_drain *drain, const struct source *source, struct gsp_err *err)
 {
     int rc = GSP_OK;
-    const int fd = openat(source->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd =
+        source->fd >= 0 ? openat(source->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (!dir) {
         gsp_fd_close(&fd);
@@ -587,6 +594,68 @@ static bool is_due(const struct gsp_drain *drain, const struct gsp_taker *taker,
            (rows > 0 && gsp_now_ns() - gsp_taker_since_ns(taker) >= drain->options.segment_age_ns);
 }
 
+static bool is_of(const struct gsp_taker *taker, const struct source *source)
+{
+    const struct gsp_ring_info *info = gsp_taker_info(taker);
+    return info->pid == source->place.pid && info->start_time == source->place.start_time;
+}
+
+static void note_past(struct gsp_drain *drain, const struct gsp_taker *taker)
+{
+    const struct gsp_ring_info *info = gsp_taker_info(taker);
+    for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
+        const struct gsp_table *table = gsp_table_at((enum gsp_table_id)i);
+        if (strcmp(info->schema, table->schema) == 0 && strcmp(info->table, table->name) == 0)
+            drain->past[i] += gsp_taker_published(taker);
+    }
+}
+
+/* Writes what waits of a process and lets its rings go. */
+static int let_go(struct gsp_drain *drain, struct source *source, struct gsp_err *err)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < drain->taker_count; i++) {
+        struct gsp_taker *taker = drain->takers[i];
+        if (!is_of(taker, source) || !is_due(drain, taker, true))
+            continue;
+        const int rc = write_rows(drain, taker, err);
+        if (rc < 0)
+            return rc;
+    }
+    for (size_t i = 0; i < drain->taker_count; i++) {
+        if (is_of(drain->takers[i], source)) {
+            note_past(drain, drain->takers[i]);
+            gsp_taker_free(drain->takers[i]);
+        } else {
+            drain->takers[left++] = drain->takers[i];
+        }
+    }
+    drain->taker_count = left;
+    gsp_fd_close(&source->fd);
+    source->fd = -1;
+    return GSP_OK;
+}
+
+/* Jobs start workers by the thousand: rings of those that have ended are not held. */
+static int let_ended_go(struct gsp_drain *drain, struct gsp_err *err)
+{
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < drain->source_count; i++) {
+        struct source *source = &drain->sources[i];
+        uint64_t rows = 0;
+        if (source->fd < 0)
+            continue;
+        for (size_t k = 0; k < drain->taker_count; k++)
+            rows += is_of(drain->takers[k], source) ? gsp_taker_published(drain->takers[k]) : 0;
+        const bool has_ended = kill(source->place.pid, 0) < 0 && errno == ESRCH;
+        source->quiet = has_ended && rows == source->rows ? source->quiet + 1 : 0;
+        source->rows = rows;
+        if (source->quiet >= QUIET_TICKS)
+            rc = let_go(drain, source, err);
+    }
+    return rc;
+}
+
 int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
 {
     int failed = GSP_OK;
@@ -607,6 +676,8 @@ int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
         }
     }
     if (rc == GSP_OK && failed == GSP_OK)
+        rc = let_ended_go(drain, err);
+    if (rc == GSP_OK && failed == GSP_OK)
         rc = merge_small(drain, err);
     return rc < 0 ? rc : failed;
 }
@@ -619,7 +690,7 @@ struct gsp_drain_stats gsp_drain_stats(const struct gsp_drain *drain)
 uint64_t gsp_drain_published(const struct gsp_drain *drain, enum gsp_table_id table, size_t *rings)
 {
     const struct gsp_table *wanted = gsp_table_at(table);
-    uint64_t rows = 0;
+    uint64_t rows = drain->past[table];
     *rings = 0;
     for (size_t i = 0; i < drain->taker_count; i++) {
         const struct gsp_ring_info *info = gsp_taker_info(drain->takers[i]);

@@ -2,8 +2,10 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "base/buf.h"
 #include "base/time.h"
@@ -213,6 +215,42 @@ TAP_TEST(each_row_is_shown_once)
     tap_eq_int(lost(&scene, "overwritten"), 0);
     gsp_drain_close(drain);
     scene_end(&scene);
+}
+
+TAP_TEST(rings_of_who_has_ended_are_let_go)
+{
+    struct scene *scene =
+        mmap(NULL, sizeof(*scene), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    tap_require(scene != MAP_FAILED);
+    need_engine();
+    const pid_t child = fork();
+    if (child == 0) {
+        scene_begin(scene);
+        write_rows(scene, 0, 50);
+        _exit(0);
+    }
+    int status = 1;
+    tap_require(waitpid(child, &status, 0) == child && status == 0);
+    setenv("XDG_RUNTIME_DIR", scene->root, 1);
+    tap_require(gsp_place_find(child, &scene->place, NULL) == GSP_OK && !scene->place.live);
+    struct gsp_drain *drain = drain_open(scene, NULL);
+    size_t rings = 0;
+    tick(drain, false);
+    tap_eq_int(gsp_drain_published(drain, GSP_TABLE_python_torch_trace, &rings), 50);
+    tap_eq_int(rings, 1);
+    /* Nothing is due yet, but for those that write no more. */
+    for (int i = 0; i < 6; i++)
+        tick(drain, false);
+    tap_eq_int(gsp_drain_stats(drain).rows, 50);
+    tap_eq_int(gsp_drain_published(drain, GSP_TABLE_python_torch_trace, &rings), 50);
+    tap_eq_int(rings, 0);
+    tap_require(gsp_drain_add_place(drain, &scene->place, NULL) == GSP_OK);
+    tick(drain, true);
+    tap_eq_int(gsp_drain_stats(drain).rows, 50);
+    check_rows(scene, 50, 0, 49);
+    gsp_drain_close(drain);
+    remove_tree(scene->root);
+    munmap(scene, sizeof(*scene));
 }
 
 TAP_TEST(rows_that_came_too_fast_are_counted)
