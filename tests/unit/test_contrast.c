@@ -40,9 +40,9 @@ static struct made *make(const char *name)
     tap_require(made);
     made->digest.name = gsp_sv_of(name);
     made->digest.title = made->digest.name;
-    made->digest.duration_s = NAN;
-    made->digest.memory.peak_rss_bytes = NAN;
-    made->digest.memory.growth_bytes_per_s = NAN;
+    made->digest.duration_s = (double)NAN;
+    made->digest.memory.peak_rss_bytes = (double)NAN;
+    made->digest.memory.growth_bytes_per_s = (double)NAN;
     return made;
 }
 
@@ -266,7 +266,7 @@ TAP_TEST(charts)
     tap_check(found->note_count == 1 && gsp_sv_starts(found->notes[0], "they were recorded on"));
     gsp_compare_free(found);
     b->charts[0].unit = gsp_sv_of("%");
-    b->digest.memory.peak_rss_bytes = NAN;
+    b->digest.memory.peak_rss_bytes = (double)NAN;
     struct gsp_err err = {0};
     tap_check(gsp_compare_new(&a->digest, &b->digest, NULL, &found, &err) == GSP_E_FORMAT);
     tap_check(!found && strstr(err.msg, "nothing that both have"));
