@@ -68,9 +68,6 @@ void gsp_compare__order(struct gsp_compare *compare);
 void gsp_compare__order_modules(struct gsp_compare *compare);
 void gsp_compare__verdict(struct gsp_compare *compare);
 
-/* A chart by its id; NULL. */
-const struct gsp_digest_chart *gsp_compare__chart(const struct gsp_digest *digest,
-                                                  struct gsp_sv id);
 /* A metric by name; NULL. */
 const struct gsp_compare_row *gsp_compare__metric(const struct gsp_compare *compare,
                                                   const char *name);

@@ -164,7 +164,7 @@ static void put_charts(struct gsp_json *json, const struct gsp_compare *compare)
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < compare->side[0]->chart_count; i++) {
         const struct gsp_digest_chart *a = &compare->side[0]->charts[i];
-        const struct gsp_digest_chart *b = gsp_compare__chart(compare->side[1], a->id);
+        const struct gsp_digest_chart *b = gsp_digest_chart_named(compare->side[1], a->id);
         if (!b || !gsp_sv_eq(a->unit, b->unit))
             continue;
         gsp_json_obj_begin(json);

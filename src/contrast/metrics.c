@@ -289,20 +289,11 @@ static void add_lines(struct gsp_compare *compare, const struct gsp_digest_chart
     }
 }
 
-const struct gsp_digest_chart *gsp_compare__chart(const struct gsp_digest *digest, struct gsp_sv id)
-{
-    for (size_t i = 0; i < digest->chart_count; i++) {
-        if (gsp_sv_eq(digest->charts[i].id, id))
-            return &digest->charts[i];
-    }
-    return NULL;
-}
-
 static void add_charts(struct gsp_compare *compare)
 {
     for (size_t i = 0; i < compare->side[0]->chart_count; i++) {
         const struct gsp_digest_chart *a = &compare->side[0]->charts[i];
-        const struct gsp_digest_chart *b = gsp_compare__chart(compare->side[1], a->id);
+        const struct gsp_digest_chart *b = gsp_digest_chart_named(compare->side[1], a->id);
         if (!b || a->series_count == 0 || b->series_count == 0 ||
             gsp_sv_eq(a->id, gsp_sv_of("steps")))
             continue;
@@ -350,9 +341,8 @@ static double highest(struct gsp_compare *compare, const struct gsp_digest_chart
 
 static void add_peak(struct gsp_compare *compare, const char *of, const char *name)
 {
-    const struct gsp_digest_chart *const charts[2] = {
-        gsp_compare__chart(compare->side[0], gsp_sv_of(of)),
-        gsp_compare__chart(compare->side[1], gsp_sv_of(of))};
+    const struct gsp_digest_chart *const charts[2] = {gsp_digest_chart_find(compare->side[0], of),
+                                                      gsp_digest_chart_find(compare->side[1], of)};
     if (!charts[0] || !charts[1])
         return;
     const double values[2] = {highest(compare, charts[0]), highest(compare, charts[1])};

@@ -246,19 +246,11 @@ static void try_name(struct nearest *nearest, struct gsp_sv name)
     }
 }
 
-static bool side_has(const struct gsp_digest *digest, const char *name)
-{
-    for (size_t i = 0; i < digest->chart_count; i++) {
-        if (gsp_sv_eq(digest->charts[i].id, gsp_sv_of(name)))
-            return true;
-    }
-    return false;
-}
-
 static int no_metric(const struct gsp_compare_rule *rule, const struct gsp_compare *compare,
                      struct gsp_err *err)
 {
-    bool known = side_has(compare->side[0], rule->name) || side_has(compare->side[1], rule->name);
+    bool known = gsp_digest_chart_find(compare->side[0], rule->name) ||
+                 gsp_digest_chart_find(compare->side[1], rule->name);
     struct nearest nearest = {.wanted = rule->name, .distance = 1 + strlen(rule->name) / 3};
     for (size_t i = 0; i < GSP_COUNT(KNOWN); i++) {
         known = known || strcmp(KNOWN[i], rule->name) == 0;

@@ -199,12 +199,18 @@ void gsp_digest_free(struct gsp_digest *digest)
     free(digest);
 }
 
-const struct gsp_digest_chart *gsp_digest_chart_find(const struct gsp_digest *digest,
-                                                     const char *id)
+const struct gsp_digest_chart *gsp_digest_chart_named(const struct gsp_digest *digest,
+                                                      struct gsp_sv id)
 {
     for (size_t i = 0; i < digest->chart_count; i++) {
-        if (gsp_sv_eq(digest->charts[i].id, gsp_sv_of(id)))
+        if (gsp_sv_eq(digest->charts[i].id, id))
             return &digest->charts[i];
     }
     return NULL;
+}
+
+const struct gsp_digest_chart *gsp_digest_chart_find(const struct gsp_digest *digest,
+                                                     const char *id)
+{
+    return gsp_digest_chart_named(digest, gsp_sv_of(id));
 }

@@ -264,5 +264,7 @@ GSP_MUST_CHECK int gsp_digest_open_store(struct gsp_store *store, struct gsp_pro
 void gsp_digest_free(struct gsp_digest *digest); /* NULL does nothing */
 
 /* A chart by its id; NULL.  Borrowed. */
+const struct gsp_digest_chart *gsp_digest_chart_named(const struct gsp_digest *digest,
+                                                      struct gsp_sv id);
 const struct gsp_digest_chart *gsp_digest_chart_find(const struct gsp_digest *digest,
                                                      const char *id);
