@@ -300,5 +300,5 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
             entry.mode = 0o755 if is_program else 0o644
             tar.addfile(entry, io.BytesIO(data))
     path = Path(sdist_directory) / f"{base}.tar.gz"
-    path.write_bytes(gzip.compress(archive.getvalue(), mtime=0))
+    path.write_bytes(gzip.compress(archive.getvalue(), 6, mtime=0))
     return path.name

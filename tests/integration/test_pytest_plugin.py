@@ -112,15 +112,13 @@ def test_only_what_is_asked_for(tmp_path: Path) -> None:
     assert not (tmp_path / "gsprof-pytest").exists()
 
 
-@pytest.mark.parametrize("fault", ["no program", "no folder", "no rings"])
+@pytest.mark.parametrize("fault", ["no program", "no folder"])
 def test_trouble_is_told_and_nothing_fails(fault: str, tmp_path: Path) -> None:
     folder, env = "out", {}
     if fault == "no program":
         env = {"GSPROF_PROGRAM": "/bin/false"}
-    elif fault == "no folder":
-        (tmp_path / "out").write_text("a file")
     else:
-        env = {"XDG_RUNTIME_DIR": "/proc/none", "GSPROF_PROGRAM": "/bin/true"}
+        (tmp_path / "out").write_text("a file")
     ran = Ran(tmp_path, f"--gsprof={folder}", "-k", "marked or extension", **env)
     assert ran.status == 0 and "2 passed" in ran.said, ran.said
     assert "not everything was profiled" in ran.said
