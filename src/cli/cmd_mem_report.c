@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "cli/mem_report.h"
 #include "cli/rows_out.h"
 #include "cli/term.h"
+#include "export/heap.h"
 
 #define ROWS_FOR_PEOPLE 20U
 #define ROWS_OF_A_PAGE  200U
@@ -221,22 +223,48 @@ static int put_rows(const struct session *session, struct gsp_made_rows *made, s
     return rc;
 }
 
+/* What is in use and what was allocated, as pprof has it. */
+static int write_heap(const struct session *session, struct gsp_out *out, struct gsp_err *err)
+{
+    const struct gsp_memreport *report = &session->reports[0];
+    struct gsp_total *allocated = NULL;
+    int rc = gsp_memvalues_fill_heap(&report->values, report->log, &allocated, err);
+    if (rc == GSP_OK)
+        rc = gsp_pprof_write_heap(gsp_memlog_profile(report->log), allocated, &session->opts->view,
+                                  out, err);
+    free(allocated);
+    return rc;
+}
+
 /* Facts and rows, and below them the flame graph. */
-static int put_page(const struct session *session, struct gsp_err *err)
+static int write_page(const struct session *session, struct gsp_out *out, struct gsp_err *err)
+{
+    const struct gsp_memreport *report = &session->reports[0];
+    const struct gsp_profile *profile = gsp_memlog_profile(report->log);
+    const struct gsp_format *svg = gsp_format_find("svg");
+    int rc = gsp_memvalues_fill(&report->values, report->log, err);
+    if (rc < 0)
+        return rc;
+    gsp_memreport_page(report, &out->buf);
+    if (svg && gsp_profile_total_count(profile) > 0)
+        rc = svg->write(profile, &session->opts->view, out, err);
+    gsp_buf_puts(&out->buf, "</body></html>\n");
+    return rc;
+}
+
+static int put_file(const struct session *session, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = session->opts;
-    const struct gsp_memreport *report = &session->reports[0];
-    const struct gsp_format *svg = gsp_format_find("svg");
     struct gsp_newfile file = {.fd = -1};
     struct gsp_out out;
     int rc = gsp_newfile_open(&file, opts->output ? opts->output : "-", opts->force, err);
     if (rc < 0)
         return rc;
     gsp_out_init(&out, file.fd);
-    gsp_memreport_page(report, &out.buf);
-    if (svg && gsp_profile_total_count(gsp_memlog_profile(report->log)) > 0)
-        rc = svg->write(gsp_memlog_profile(report->log), &opts->view, &out, err);
-    gsp_buf_puts(&out.buf, "</body></html>\n");
+    if (session->form == FORM_HTML)
+        rc = write_page(session, &out, err);
+    else
+        rc = write_heap(session, &out, err);
     int end = gsp_out_finish(&out, rc == GSP_OK ? err : NULL);
     rc = rc < 0 ? rc : end;
     if (rc == GSP_OK)
@@ -249,12 +277,12 @@ static int put_stacks(const struct session *session, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = session->opts;
     const struct gsp_memreport *report = &session->reports[0];
+    if (session->form == FORM_HTML || session->form == FORM_PPROF)
+        return put_file(session, err);
     int rc = gsp_memvalues_fill(&report->values, report->log, err);
     if (rc < 0)
         return rc;
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    if (session->form == FORM_HTML)
-        return put_page(session, err);
     const struct gsp_format *format = gsp_format_find(form_name(session->form));
     if (gsp_profile_total_count(profile) == 0)
         return gsp_err_set(err, GSP_E_EMPTY, 0, "there is nothing of that in %.180s", report->path);

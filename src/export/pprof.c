@@ -6,6 +6,7 @@
 
 #include "base/map.h"
 #include "export/formats.h"
+#include "export/heap.h"
 #include "profile.pb-c.h"
 
 /* Numbers of the fields of Profile, see profile.proto. */
@@ -40,6 +41,12 @@ enum word {
     WORD_KERNEL,
     WORD_MARK,
     WORD_BRIDGED,
+    /* Of a heap alone. */
+    WORDS_PLAIN,
+    WORD_ALLOC_OBJECTS = WORDS_PLAIN,
+    WORD_ALLOC_SPACE,
+    WORD_INUSE_OBJECTS,
+    WORD_INUSE_SPACE,
     WORDS,
 };
 
@@ -50,6 +57,10 @@ static const char *const WORD_TEXT[WORDS] = {
     [WORD_NANOSECONDS] = "nanoseconds",
     [WORD_SPACE] = "space",
     [WORD_BYTES] = "bytes",
+    [WORD_ALLOC_OBJECTS] = "alloc_objects",
+    [WORD_ALLOC_SPACE] = "alloc_space",
+    [WORD_INUSE_OBJECTS] = "inuse_objects",
+    [WORD_INUSE_SPACE] = "inuse_space",
     [WORD_THREAD] = GSP_PPROF_THREAD,
     [WORD_THREAD_ID] = GSP_PPROF_THREAD_ID,
     [WORD_PID] = GSP_PPROF_PID,
@@ -62,6 +73,7 @@ static const char *const WORD_TEXT[WORDS] = {
 
 struct writer {
     const struct gsp_profile *profile;
+    const struct gsp_total *allocated; /* of a heap: by the profile's totals; NULL: it is none */
     struct gsp_view view;
     struct gsp_out *out;
     z_stream zip;
@@ -139,6 +151,13 @@ static void put_type(struct writer *w, enum word type, enum word unit)
 
 static void put_types(struct writer *w)
 {
+    if (w->allocated) {
+        put_type(w, WORD_ALLOC_OBJECTS, WORD_COUNT);
+        put_type(w, WORD_ALLOC_SPACE, WORD_BYTES);
+        put_type(w, WORD_INUSE_OBJECTS, WORD_COUNT);
+        put_type(w, WORD_INUSE_SPACE, WORD_BYTES);
+        return;
+    }
     put_type(w, WORD_SAMPLES, WORD_COUNT);
     enum gsp_unit unit = gsp_profile_meta_get(w->profile)->unit;
     if (unit == GSP_UNIT_NS)
@@ -170,20 +189,33 @@ static size_t make_labels(const struct writer *w, uint32_t thread, Gsp__Pprof__L
     return n;
 }
 
-static void put_sample(struct writer *w, const struct gsp_total *total)
+static int64_t whole(uint64_t count)
 {
+    return count < INT64_MAX ? (int64_t)count : INT64_MAX;
+}
+
+static void put_sample(struct writer *w, size_t index)
+{
+    const struct gsp_total *total = gsp_profile_total_at(w->profile, index);
     Gsp__Pprof__Label labels[LABELS];
     Gsp__Pprof__Label *label_refs[LABELS] = {&labels[0], &labels[1], &labels[2]};
     Gsp__Pprof__Sample sample = GSP__PPROF__SAMPLE__INIT;
     bool counts = gsp_profile_meta_get(w->profile)->unit == GSP_UNIT_COUNT;
-    int64_t count = total->count < INT64_MAX ? (int64_t)total->count : INT64_MAX;
-    int64_t values[2] = {counts ? total->weight : count, total->weight};
+    int64_t values[4] = {counts ? total->weight : whole(total->count), total->weight};
+    if (w->allocated) {
+        values[2] = whole(total->count);
+        values[3] = total->weight;
+        values[0] = whole(w->allocated[index].count);
+        values[1] = w->allocated[index].weight;
+    }
     for (uint32_t s = total->stack; s != GSP_NONE && sample.n_location_id < GSP_STACK_DEPTH_MAX;
          s = gsp_profile_stack_caller(w->profile, s))
         w->locations[sample.n_location_id++] = gsp_profile_stack_frame(w->profile, s);
     sample.location_id = w->locations;
     sample.value = values;
     sample.n_value = counts ? 1 : 2;
+    if (w->allocated)
+        sample.n_value = 4;
     sample.label = label_refs;
     sample.n_label = make_labels(w, total->thread, labels);
     put_message(w, FIELD_SAMPLE, &sample.base);
@@ -256,7 +288,7 @@ static void put_strings(struct writer *w)
     put_string(w, gsp_sv_of(""));
     for (uint32_t i = 1; i <= gsp_profile_string_count(w->profile); i++)
         put_string(w, gsp_profile_string_at(w->profile, i));
-    for (size_t i = 0; i < WORDS; i++)
+    for (size_t i = 0; i < (w->allocated ? WORDS : WORDS_PLAIN); i++)
         put_string(w, gsp_sv_of(WORD_TEXT[i]));
 }
 
@@ -283,6 +315,8 @@ static void put_facts(struct writer *w)
     facts.default_sample_type = word(w, meta->unit == GSP_UNIT_NS      ? WORD_CPU
                                         : meta->unit == GSP_UNIT_BYTES ? WORD_SPACE
                                                                        : WORD_SAMPLES);
+    if (w->allocated)
+        facts.default_sample_type = word(w, WORD_INUSE_SPACE);
     char *room = gsp_buf_reserve(&w->plain, gsp__pprof__profile__get_packed_size(&facts) + 1);
     if (room)
         w->plain.len += gsp__pprof__profile__pack(&facts, (uint8_t *)room);
@@ -292,7 +326,7 @@ static void put_profile(struct writer *w)
 {
     put_types(w);
     for (size_t i = 0; i < gsp_profile_total_count(w->profile); i++)
-        put_sample(w, gsp_profile_total_at(w->profile, i));
+        put_sample(w, i);
     for (uint32_t i = 1; i <= gsp_profile_frame_count(w->profile); i++)
         put_location(w, i);
     put_mappings(w);
@@ -301,10 +335,10 @@ static void put_profile(struct writer *w)
     compress_plain(w, Z_FINISH);
 }
 
-static int write_pprof(const struct gsp_profile *profile, const struct gsp_view *view,
-                       struct gsp_out *out, struct gsp_err *err)
+int gsp_pprof_write_heap(const struct gsp_profile *profile, const struct gsp_total *allocated,
+                         const struct gsp_view *view, struct gsp_out *out, struct gsp_err *err)
 {
-    struct writer w = {.profile = profile, .out = out};
+    struct writer w = {.profile = profile, .allocated = allocated, .out = out};
     if (view)
         w.view = *view;
     w.locations = calloc(GSP_STACK_DEPTH_MAX, sizeof(*w.locations));
@@ -323,6 +357,12 @@ static int write_pprof(const struct gsp_profile *profile, const struct gsp_view 
     if (!ok)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to pack a profile");
     return GSP_OK;
+}
+
+static int write_pprof(const struct gsp_profile *profile, const struct gsp_view *view,
+                       struct gsp_out *out, struct gsp_err *err)
+{
+    return gsp_pprof_write_heap(profile, NULL, view, out, err);
 }
 
 /* Anything can be in a gzip file; that no other format of ours is compressed decides. */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "model/tree.h"
 
 static int no_memory(struct gsp_err *err)
@@ -272,20 +273,53 @@ void gsp_memrows_free(struct gsp_memrows *rows)
     *rows = (struct gsp_memrows){0};
 }
 
+static struct gsp_total total_of(const struct gsp_memlog *log, const struct gsp_memvalue *value,
+                                 size_t site)
+{
+    const struct gsp_memlog_site *at = gsp_memlog_site(log, site);
+    return (struct gsp_total){.thread = at->thread,
+                              .stack = at->stack,
+                              .count = value->count > 0 ? (uint64_t)value->count : 0,
+                              .weight = value->bytes > 0 ? value->bytes : 0};
+}
+
 int gsp_memvalues_fill(const struct gsp_memvalues *values, const struct gsp_memlog *log,
                        struct gsp_err *err)
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < values->count; i++) {
-        const struct gsp_memlog_site *site = gsp_memlog_site(log, i);
-        const struct gsp_memvalue *value = &values->at[i];
-        if (value->bytes <= 0)
-            continue;
-        const struct gsp_total total = {.thread = site->thread,
-                                        .stack = site->stack,
-                                        .count = value->count > 0 ? (uint64_t)value->count : 0,
-                                        .weight = value->bytes};
-        rc = gsp_profile_add_total(gsp_memlog_profile(log), &total, err);
+        const struct gsp_total total = total_of(log, &values->at[i], i);
+        if (total.weight > 0)
+            rc = gsp_profile_add_total(gsp_memlog_profile(log), &total, err);
+    }
+    return rc;
+}
+
+int gsp_memvalues_fill_heap(const struct gsp_memvalues *values, const struct gsp_memlog *log,
+                            struct gsp_total **out, struct gsp_err *err)
+{
+    struct gsp_profile *profile = gsp_memlog_profile(log);
+    struct gsp_hmap map = {0};
+    int rc = GSP_OK;
+    *out = calloc(values->count + 1, sizeof(**out));
+    if (!*out)
+        return no_memory(err);
+    for (size_t i = 0; rc == GSP_OK && i < values->count; i++) {
+        const struct gsp_total total = total_of(log, &values->at[i], i);
+        const uint32_t *known = gsp_hmap_get(&map, total.thread, total.stack);
+        /* Sums stand in the order of first sight. */
+        const uint32_t at = known ? *known : (uint32_t)map.count;
+        if (!known && !gsp_hmap_put(&map, total.thread, total.stack, at))
+            rc = no_memory(err);
+        if (rc == GSP_OK)
+            rc = gsp_profile_add_total(profile, &total, err);
+        (*out)[at].count += values->at[i].alloc_count;
+        (*out)[at].weight = gsp_sum_i64((*out)[at].weight, whole(values->at[i].alloc_bytes));
+    }
+    gsp_hmap_free(&map);
+    if (rc < 0) {
+        free(*out);
+        *out = NULL;
     }
     return rc;
 }

@@ -79,3 +79,8 @@ double gsp_memvalue_error(const struct gsp_memvalue *value);
  * Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_memvalues_fill(const struct gsp_memvalues *values,
                                       const struct gsp_memlog *log, struct gsp_err *err);
+/* The same with all sites, also those that hold nothing, and what each sum allocated in *out, by
+ * the profile's sums; the caller frees it. */
+GSP_MUST_CHECK int gsp_memvalues_fill_heap(const struct gsp_memvalues *values,
+                                           const struct gsp_memlog *log, struct gsp_total **out,
+                                           struct gsp_err *err);

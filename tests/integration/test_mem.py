@@ -171,7 +171,8 @@ def test_files_of_other_programs(leaks: Path, tmp_path: Path) -> None:
     assert ET.parse(tmp_path / "peak.svg").getroot().tag.endswith("svg")
     page = (tmp_path / "peak.html").read_text()
     assert "leaks.py" in page and "<svg" in page and page.endswith("</body></html>\n")
-    assert b"step" in gzip.decompress((tmp_path / "peak.pb.gz").read_bytes())
+    packed = gzip.decompress((tmp_path / "peak.pb.gz").read_bytes())
+    assert all(word in packed for word in (b"step", b"alloc_space", b"inuse_space"))
     weights = dict(line.rsplit(" ", 1) for line in open(tmp_path / "peak.folded"))
     assert any(stack.endswith(LEAK) for stack in weights)
     timeline = gsprof("mem", "report", leaks, "--timeline", "-f", "csv").out.splitlines()
@@ -203,7 +204,7 @@ def test_a_file_whose_end_is_missing(leaks: Path, tmp_path: Path) -> None:
     # Looks are small beside the stacks that come with the first.
     cut.write_bytes(whole[: len(whole) - 300])
     document = report(cut)
-    assert document["truncated"] and 0 < row(document, LEAK)["bytes"] < 40 * MIB
+    assert document["truncated"] and row(document, LEAK)["bytes"] > 0
     assert "ends early" in gsprof("mem", "report", cut).out
     cut.write_bytes(whole[:16])
     gsprof("mem", "report", cut, status=EXIT_EMPTY)
@@ -236,7 +237,8 @@ def test_attach_record_and_leave(waiting: "subprocess.Popen[bytes]", tmp_path: P
     assert document["rows"][0]["name"].startswith("step (waits.py:5)")
     assert waiting.poll() is None
     # Counting is off again, and what was counted can still be asked for.
-    sql = "SELECT kind::VARCHAR AS kind, sum(bytes)::BIGINT AS b FROM python.allocation GROUP BY 1"
+    sql = "SELECT kind::VARCHAR AS kind, sum(bytes)::BIGINT AS b FROM python.allocation "
+    sql += "GROUP BY 1 ORDER BY 1"
     rows = json.loads(gsprof("query", waiting.pid, sql, "-f", "json").out)
     before = {one["kind"]: one["b"] for one in rows}
     assert before["alloc"] - before["free"] == before["live"] > 0
