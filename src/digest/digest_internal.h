@@ -27,6 +27,10 @@ void gsp_digest__fact(struct gsp_digest *digest, struct gsp_sv name, struct gsp_
 void gsp_digest__loss(struct gsp_digest *digest, struct gsp_sv what, struct gsp_sv why,
                       uint64_t count);
 
+/* The same of a cause as gsprof.loss has it ("late", of "sampler"): told in words. */
+void gsp_digest__lost(struct gsp_digest *digest, struct gsp_sv source, struct gsp_sv cause,
+                      uint64_t count);
+
 /* A chart, with no line yet; NULL when there is no memory.  Borrowed until the next one. */
 struct gsp_digest_chart *gsp_digest__chart(struct gsp_digest *digest, struct gsp_sv id);
 /* Title, unit and help of a chart whose id every report has. */

@@ -59,22 +59,18 @@ static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, st
     return GSP_OK;
 }
 
-/* Samples that a recorder lost, one row a cause. */
+/* What a recorder lost, one row a cause. */
 static void add_losses(struct gsp_digest *digest, const struct gsp_profile_meta *meta)
 {
     const struct gsp_losses *losses = &meta->losses;
-    gsp_digest__loss(digest, gsp_sv_of("samples"), gsp_sv_of("the stack changed while it was read"),
-                     losses->torn);
-    gsp_digest__loss(digest, gsp_sv_of("samples"), gsp_sv_of("the sampler came too late"),
-                     losses->late);
-    gsp_digest__loss(digest, gsp_sv_of("samples"), gsp_sv_of("memory could not be read"),
-                     losses->failed);
-    gsp_digest__loss(digest, gsp_sv_of("processes"),
-                     gsp_sv_of("they ended under the sampler's hands"), losses->gone);
-    gsp_digest__loss(digest, gsp_sv_of("processes"), gsp_sv_of("they are not Python"),
-                     losses->skipped);
-    gsp_digest__loss(digest, gsp_sv_of("stacks"),
-                     gsp_sv_of("native and Python frames did not fit together"), losses->unmerged);
+    const struct {
+        const char *cause;
+        uint64_t count;
+    } rows[] = {{"torn", losses->torn},       {"late", losses->late},
+                {"failed", losses->failed},   {"gone", losses->gone},
+                {"skipped", losses->skipped}, {"unmerged", losses->unmerged}};
+    for (size_t i = 0; i < GSP_COUNT(rows); i++)
+        gsp_digest__lost(digest, gsp_sv_of("sampler"), gsp_sv_of(rows[i].cause), rows[i].count);
     if (meta->truncated)
         gsp_digest__loss(digest, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
 }

@@ -61,26 +61,45 @@ int gsp_digest__about(struct gsp_digest *digest, struct gsp_store *store, struct
     return gsp_sql_each(store, ABOUT_SQL, take_about, digest, err);
 }
 
-/* What a row of gsprof.loss counts: of a recorder samples, of a table rows. */
-static struct gsp_sv lost_of(struct gsp_digest *digest, struct gsp_sv source)
+/* The causes of a sampler: what is missing, and why. */
+static const struct {
+    const char *cause;
+    const char *what;
+    const char *why;
+} CAUSES[] = {
+    {"torn", "samples", "the stack changed while it was read"},
+    {"late", "samples", "the sampler came too late"},
+    {"failed", "samples", "memory could not be read"},
+    {"gone", "processes", "they ended under the sampler's hands"},
+    {"skipped", "processes", "they are not Python"},
+    {"unmerged", "stacks", "native and Python frames did not fit together"},
+};
+
+void gsp_digest__lost(struct gsp_digest *digest, struct gsp_sv source, struct gsp_sv cause,
+                      uint64_t count)
 {
-    if (gsp_sv_eq(source, gsp_sv_of("sampler")) || gsp_sv_eq(source, gsp_sv_of("recorder")))
-        return gsp_sv_of("samples");
-    gsp_auto_buf text = {0};
+    gsp_auto_buf what = {0};
+    if (gsp_sv_eq(source, gsp_sv_of("sampler"))) {
+        for (size_t i = 0; i < GSP_COUNT(CAUSES); i++) {
+            if (!gsp_sv_eq(cause, gsp_sv_of(CAUSES[i].cause)))
+                continue;
+            gsp_digest__loss(digest, gsp_sv_of(CAUSES[i].what), gsp_sv_of(CAUSES[i].why), count);
+            return;
+        }
+    }
     if (source.len && memchr(source.p, '.', source.len))
-        gsp_buf_puts(&text, "rows of ");
-    gsp_buf_putsv(&text, source);
-    return gsp_digest__keep_buf(digest, &text);
+        gsp_buf_puts(&what, "rows of ");
+    gsp_buf_putsv(&what, source);
+    gsp_digest__loss(digest, gsp_digest__keep_buf(digest, &what), gsp_digest__keep(digest, cause),
+                     count);
 }
 
 static int take_loss(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
 {
-    struct gsp_digest *digest = ctx;
     const int64_t count = gsp_sql_i64(row, 2);
     (void)err;
     if (count > 0)
-        gsp_digest__loss(digest, lost_of(digest, gsp_sql_text(row, 0)),
-                         gsp_digest__keep(digest, gsp_sql_text(row, 1)), (uint64_t)count);
+        gsp_digest__lost(ctx, gsp_sql_text(row, 0), gsp_sql_text(row, 1), (uint64_t)count);
     return GSP_OK;
 }
 
