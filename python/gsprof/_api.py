@@ -9,7 +9,7 @@ import time
 from typing import Dict, Optional
 
 from . import _boot, _gsprof, _stacks
-from ._spec import torch_settings
+from ._spec import TORCH_WORDS, torch_settings
 
 # Settings that are regular expressions.
 PATTERNS = ("torch.layers", "stack.span")
@@ -71,10 +71,10 @@ def enable_torch_profiling(spec: object = "on", **options: object) -> bool:
     backward=True), or in one text as GSPROF_TORCH_PROFILING has it."""
     settings = torch_settings(_text(spec))
     for key, value in options.items():
-        one = torch_settings(f"{key}={_text(value)}")
-        if not one.keys() - {"torch"}:
-            raise TypeError(f"{key} is not an option of torch profiling")
-        settings.update(one)
+        if key not in TORCH_WORDS:
+            known = ", ".join(sorted(TORCH_WORDS))
+            raise TypeError(f"{key!r} is not an option of torch profiling; known: {known}")
+        settings.update(torch_settings(f"{key}={_text(value)}"))
     return _boot.start(_valid(settings))
 
 

@@ -10,7 +10,7 @@ OFF = ("", "0", "off", "false", "no", "none")
 ON = ("on", "true", "yes")
 
 # Words of a specification of torch profiling, and the settings they stand for.
-_TORCH_WORDS = {
+TORCH_WORDS = {
     "rate": "torch.rate",
     "layers": "torch.layers",
     "modules": "torch.modules",
@@ -35,13 +35,14 @@ def _pieces(text: str) -> Iterable[Tuple[Optional[str], str]]:
     for piece in text.split(","):
         key, equals, value = piece.partition("=")
         key = key.strip().lower()
-        if equals and key in _TORCH_WORDS:
+        if equals and key in TORCH_WORDS:
             found.append((key, value.strip()))
         elif found and found[-1][0] is not None:
             last, so_far = found[-1]
             found[-1] = (last, f"{so_far},{piece.strip()}")
         elif equals:
-            raise ValueError(f"{key}: not an option of torch profiling")
+            known = ", ".join(sorted(TORCH_WORDS))
+            raise ValueError(f"{key}: not an option of torch profiling; known: {known}")
         else:
             found.append((None, piece.strip()))
     return found
@@ -71,7 +72,7 @@ def torch_settings(text: str) -> Dict[str, str]:
                 value = "0"
             settings["torch.adaptive"] = value.rstrip("%")
         else:
-            settings[_TORCH_WORDS[key]] = value
+            settings[TORCH_WORDS[key]] = value
     return settings
 
 
