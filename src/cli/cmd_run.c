@@ -26,9 +26,11 @@
 #include "sample/record.h"
 
 /* A second Ctrl-C within this time ends the program at once. */
-#define TWICE_NS (2 * GSP_NS_PER_S)
-#define BEAT_NS  (100 * GSP_NS_PER_MS)
-#define RATE_HZ  100.0
+#define TWICE_NS   (2 * GSP_NS_PER_S)
+#define BEAT_NS    (100 * GSP_NS_PER_MS)
+/* Each time costs some hundredths of a second for all tables together. */
+#define SEGMENT_NS (30 * GSP_NS_PER_S)
+#define RATE_HZ    100.0
 
 struct run_opts {
     const char *name;
@@ -86,7 +88,7 @@ static const struct gsp_example EXAMPLES[] = {
     {"gsprof run --name base -- torchrun train.py", "All ranks, kept in gsprof-runs/base"},
     {"gsprof run --torch rate=0.1,backward=on -- python3 train.py",
      "One step in ten, with the backward pass"},
-    {"gsprof run --no-torch --rate 20 -o /tmp/light -- python3 serve.py",
+    {"gsprof run --no-torch --no-memory --rate 20 -- python3 serve.py",
      "Stacks and metrics alone, twenty looks a second"},
 };
 
@@ -286,6 +288,7 @@ static void start_rings(struct session *session)
                                              .pid = session->pid,
                                              .subprocesses = true,
                                              .told_path = session->pids_path,
+                                             .segment_age_ns = SEGMENT_NS,
                                              .now = true};
     if (session->place.path[0] && gsp_rec_rings_start(&rings, &session->rings, &err) < 0)
         gsp_term_line(&session->term, "gsprof: the run is not kept: %s", err.msg);

@@ -27,6 +27,7 @@ struct gsp_rec_rings {
     size_t told_bytes; /* of that file, as far as its lines were taken */
     pid_t pid;
     bool subprocesses;
+    struct gsp_drain_options how;
     bool running;                   /* the thread was started */
     bool stop;                      /* under lock */
     struct gsp_rec_rings_seen seen; /* under lock */
@@ -43,7 +44,7 @@ static int add_process(struct gsp_rec_rings *rings, pid_t pid, struct gsp_err *e
     struct gsp_place place;
     if (gsp_place_find(pid, &place, NULL) != GSP_OK)
         return GSP_OK;
-    int rc = rings->drain ? GSP_OK : gsp_drain_open(rings->folder, NULL, &rings->drain, err);
+    int rc = rings->drain ? GSP_OK : gsp_drain_open(rings->folder, &rings->how, &rings->drain, err);
     return rc == GSP_OK ? gsp_drain_add_place(rings->drain, &place, err) : rc;
 }
 
@@ -181,9 +182,10 @@ int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_ri
     pthread_condattr_destroy(&attr);
     rings->pid = opts->pid;
     rings->subprocesses = opts->subprocesses;
+    rings->how.segment_age_ns = opts->segment_age_ns;
     int rc = copy_paths(rings, opts, err);
     if (rc == GSP_OK && opts->now)
-        rc = gsp_drain_open(rings->folder, NULL, &rings->drain, err);
+        rc = gsp_drain_open(rings->folder, &rings->how, &rings->drain, err);
     if (rc == GSP_OK && start_thread(rings) != 0)
         rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no thread for the rings of the target");
     if (rc < 0)

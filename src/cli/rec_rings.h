@@ -25,7 +25,8 @@ struct gsp_rec_rings_opts {
     /* The file that processes of the run append their pids to (run_told.h): who lives for less
      * than a second, or is nobody's child any more, is drained as well.  Copied; may be NULL. */
     const char *told_path;
-    bool now; /* lock the folder at once, also if no ring ever comes */
+    int64_t segment_age_ns; /* rows are on disk after so long; 0: the drainer's own */
+    bool now;               /* lock the folder at once, also if no ring ever comes */
 };
 
 /* What the rings have had so far, as of the last look. */

@@ -588,10 +588,11 @@ int gsp_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err)
 static bool is_due(const struct gsp_drain *drain, const struct gsp_taker *taker, bool flush)
 {
     const size_t rows = gsp_taker_rows(taker);
-    if (flush)
-        return rows > 0 || gsp_taker_lost(taker) > 0;
-    return rows >= drain->options.segment_rows ||
-           (rows > 0 && gsp_now_ns() - gsp_taker_since_ns(taker) >= drain->options.segment_age_ns);
+    if (flush || rows == 0)
+        return flush && (rows > 0 || gsp_taker_lost(taker) > 0);
+    /* What is in memory alone shall be in the ring still, should we be killed. */
+    return rows >= drain->options.segment_rows || rows >= gsp_taker_info(taker)->row_capacity / 2 ||
+           gsp_now_ns() - gsp_taker_since_ns(taker) >= drain->options.segment_age_ns;
 }
 
 static bool is_of(const struct gsp_taker *taker, const struct source *source)
