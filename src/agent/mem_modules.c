@@ -25,6 +25,8 @@
 
 #define MODULES_MAX 1024U
 #define NAME_BYTES  56U
+/* Rounds after which a module that looks half loaded is believed to be whole. */
+#define TRIES_MAX   100U
 
 static struct module {
     uintptr_t start;
@@ -33,10 +35,14 @@ static struct module {
     uint32_t frame;      /* in the tables of: */
     uint32_t generation; /* 0: not yet asked for */
     bool is_done;        /* its slots have been looked at */
+    uint32_t tries;      /* rounds that found it half loaded */
+    uint32_t round;      /* the last that saw it */
+    uintptr_t hooked;    /* a slot that was changed; 0: none */
     char name[NAME_BYTES];
 } modules[MODULES_MAX];
 
 static size_t module_count; /* guarded by the engine's lock, as are the modules */
+static uint32_t round_number;
 static struct gsp_agent__hook *hooks;
 static size_t hook_count;
 static uintptr_t python_at;
@@ -63,8 +69,10 @@ struct dynamic {
 /* One round over all modules. */
 struct round {
     bool unhook;
-    bool is_whole; /* no module was found half loaded */
+    bool is_whole;  /* no module was found half loaded */
+    bool some_left; /* modules have gone since the last round */
     int mem_fd;
+    uintptr_t hooked; /* a slot that was changed in this module */
 };
 
 /* -------------------------------------------------------------------------- reading modules */
@@ -207,6 +215,16 @@ static uintptr_t instead_of(const struct dynamic *dyn, const ElfW(Rela) * rela, 
     return 0;
 }
 
+static struct module *module_at(uintptr_t address);
+
+/* A slot that the linker has not come to, since the module is being loaded: it has the address of a
+ * stub as the file has it.  A program of fixed addresses has functions at small ones too. */
+static bool is_untouched(const struct dynamic *dyn, uintptr_t value)
+{
+    return value != 0 && dyn->base != 0 && value < dyn->start && value < dyn->end - dyn->start &&
+           !module_at(value);
+}
+
 static void change_slots(const struct dynamic *dyn, const ElfW(Rela) * rela, size_t count,
                          struct round *round)
 {
@@ -221,14 +239,13 @@ static void change_slots(const struct dynamic *dyn, const ElfW(Rela) * rela, siz
             continue;
         }
         const uintptr_t value = *(const uintptr_t *)slot; // NOLINT(performance-no-int-to-ptr)
-        /* A slot of the linker's that it has not come to: the module is being loaded. */
-        if (type == RELOC_SLOT && value != 0 && value < dyn->start && dyn->base != 0 &&
-            value < dyn->end - dyn->start) {
+        if (type == RELOC_SLOT && is_untouched(dyn, value)) {
             round->is_whole = false;
         }
         const uintptr_t other = instead_of(dyn, &rela[i], value, round->unhook);
         if (other != 0) {
             write_slot(dyn, slot, other, round->mem_fd);
+            round->hooked = slot;
         }
     }
 }
@@ -292,6 +309,35 @@ static struct module *module_put(const struct dl_phdr_info *info, const struct d
     return module;
 }
 
+/* Whether it is still the module that was hooked, and not the same one loaded anew. */
+static bool is_hooked(const struct module *module)
+{
+    if (module->hooked == 0) {
+        return false;
+    }
+    const uintptr_t value = *(const uintptr_t *)module->hooked; // NOLINT(performance-no-int-to-ptr)
+    for (size_t i = 0; i < hook_count; i++) {
+        if (hooks[i].hook == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Forgets modules that this round has not seen. */
+static void drop_gone(void)
+{
+    size_t kept = 0;
+    gsp_agent__mem_lock();
+    for (size_t i = 0; i < module_count; i++) {
+        if (modules[i].round == round_number) {
+            modules[kept++] = modules[i];
+        }
+    }
+    module_count = kept;
+    gsp_agent__mem_unlock();
+}
+
 static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;
@@ -301,16 +347,21 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
         return 0;
     }
     struct module *module = round->unhook ? NULL : module_put(info, &dyn);
-    if (is_left_alone(info, &dyn) || (module && module->is_done)) {
+    if (module) {
+        module->round = round_number;
+    }
+    if (is_left_alone(info, &dyn) ||
+        (module && module->is_done && (!round->some_left || is_hooked(module)))) {
         return 0;
     }
-    struct round own = {round->unhook, true, round->mem_fd};
+    struct round own = {.unhook = round->unhook, .is_whole = true, .mem_fd = round->mem_fd};
     change_slots(&dyn, dyn.plt, dyn.plt ? dyn.plt_count : 0, &own);
     change_slots(&dyn, dyn.data, dyn.data ? dyn.data_count : 0, &own);
     if (module) {
-        module->is_done = own.is_whole;
+        module->is_done = own.is_whole || ++module->tries >= TRIES_MAX;
+        module->hooked = own.hooked != 0 ? own.hooked : module->hooked;
+        round->is_whole = round->is_whole && module->is_done;
     }
-    round->is_whole = round->is_whole && own.is_whole;
     return 0;
 }
 
@@ -327,15 +378,14 @@ static void look(bool unhook)
 {
     unsigned long long counts[2] = {0, 0};
     gsp_auto_fd mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
-    struct round round = {unhook, true, mem_fd};
+    struct round round = {.unhook = unhook, .is_whole = true, .mem_fd = mem_fd};
     dl_iterate_phdr(count_of, counts);
-    if (counts[1] != seen_subs) {
-        /* Something else may lie where a module was. */
-        gsp_agent__mem_lock();
-        module_count = 0;
-        gsp_agent__mem_unlock();
-    }
+    round.some_left = counts[1] != seen_subs;
+    round_number++;
     dl_iterate_phdr(look_at, &round);
+    if (round.some_left && !unhook) {
+        drop_gone();
+    }
     if (round.is_whole) {
         seen_adds = counts[0];
         seen_subs = counts[1];

@@ -8,6 +8,7 @@
 
 /* Twice what the greater room has, so that searches stay short. */
 #define TEXT_SLOTS  (1U << 15)
+#define TEXT_TRIES  64U /* in a table that is nearly full it is not there */
 #define FRAME_SLOTS (1U << 16)
 #define NODE_SLOTS  (1U << 18)
 #define SITE_SLOTS  (1U << 16)
@@ -97,7 +98,7 @@ uint32_t gsp_agent__text_put(struct gsp_sv text)
     char *strings = area(head->strings_off);
     const uint32_t used = atomic_load_explicit(&head->strings_used, memory_order_relaxed);
     uint32_t slot = (uint32_t)hash_text(text) & (TEXT_SLOTS - 1);
-    for (uint32_t i = 0; i < TEXT_SLOTS; i++, slot = (slot + 1) & (TEXT_SLOTS - 1)) {
+    for (uint32_t i = 0; i < TEXT_TRIES; i++, slot = (slot + 1) & (TEXT_SLOTS - 1)) {
         const uint32_t at = by->text[slot];
         if (at == 0) {
             break;
@@ -141,6 +142,13 @@ uint32_t gsp_agent__frame_find(const struct gsp_agent__frame_key *key)
 {
     const uint32_t slot = key_slot(key);
     return by->frame[slot] != 0 ? by->keys[by->frame[slot]].frame : 0;
+}
+
+bool gsp_agent__frames_full(void)
+{
+    /* A frame takes two keys. */
+    return by->key_count + 2 >= KEYS_MAX ||
+           atomic_load_explicit(&head->frame_count, memory_order_relaxed) >= head->frame_max;
 }
 
 static bool key_put(const struct gsp_agent__frame_key *key, uint32_t frame)
@@ -190,7 +198,7 @@ static bool is_short(uint32_t node)
 /* Of so many, how many are for whole stacks. */
 static uint32_t whole_part(uint32_t max)
 {
-    return max - max / 8;
+    return max - max / 4;
 }
 
 uint32_t gsp_agent__node_short(uint32_t node)

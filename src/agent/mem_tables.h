@@ -44,6 +44,8 @@ uint32_t gsp_agent__text_put(struct gsp_sv text);
 uint32_t gsp_agent__frame_find(const struct gsp_agent__frame_key *key);
 uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
                               const struct gsp_memory_frame *frame);
+/* Whether there is no room for new frames: then they need not be decoded either. */
+bool gsp_agent__frames_full(void);
 uint32_t gsp_agent__node_put(uint32_t parent, uint32_t frame);
 /* The stack of the node's innermost frame alone; with its library, if that is a frame. */
 uint32_t gsp_agent__node_short(uint32_t node);

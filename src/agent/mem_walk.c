@@ -234,6 +234,9 @@ static uint32_t frame_of(const struct raw *raw)
     };
     key.mark = mark_of(key.file) ^ (uint64_t)int_at(raw->code, python.at.code_first_line) << 32;
     const uint32_t known = gsp_agent__frame_find(&key);
+    if (known == 0 && gsp_agent__frames_full()) {
+        return GSP_AGENT__CUT_FRAME;
+    }
     return known != 0 ? known : decode(raw, &key);
 }
 
@@ -282,25 +285,18 @@ static bool collect(uintptr_t top, uint32_t *depth, bool *is_cut)
     return hops < HOPS_MAX;
 }
 
-/* Adds the frames from found[count - 1] inwards below the node; how many went well in *done. */
-static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk *last,
-                           uint32_t *done)
+/* Adds the frames from found[count - 1] inwards below the node; the innermost node, or 0 when there
+ * was no room.  The frames are remembered all the same. */
+static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk *last)
 {
-    uint32_t i = count;
-    for (; i > 0; i--) {
-        const uint32_t frame = frame_of(&found[i - 1]);
-        const uint32_t child = frame != 0 ? gsp_agent__node_put(node, frame) : 0;
-        if (child == 0) {
-            break;
-        }
-        node = child;
+    for (uint32_t i = count; i > 0; i--) {
+        const struct raw *raw = &found[i - 1];
+        node = node != 0 ? gsp_agent__node_put(node, frame_of(raw)) : 0;
         if (last) {
-            const struct raw *raw = &found[i - 1];
             last->at[last->depth++] =
                 (struct gsp_agent__walked){raw->frame, raw->code, raw->instr, node};
         }
     }
-    *done = count - i;
     return node;
 }
 
@@ -312,27 +308,30 @@ static uint32_t short_stack(void)
     return node != 0 ? node : GSP_AGENT__SHORT;
 }
 
+static uint32_t or_short(uint32_t node, enum gsp_memory_loss *loss)
+{
+    if (node == 0) {
+        *loss = GSP_MEMORY_LOST_STACK;
+        node = short_stack();
+    }
+    return node;
+}
+
 uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_memory_loss *loss)
 {
     uint32_t depth = 0;
-    uint32_t done = 0;
     uint32_t same = 0;
     bool is_cut = false;
     *loss = GSP_MEMORY_LOSSES;
-    const uintptr_t top = top_frame();
+    const uintptr_t top = root != 0 ? top_frame() : 0;
     if (top == 0) {
         return root;
     }
     if (last && last->root == root && last->depth > 0 && is_like(last, top, &same)) {
-        if (same == last->depth) {
-            return last->at[same - 1].node;
-        }
         depth = last->depth - same;
         last->depth = same;
-        const uint32_t node =
-            add_frames(same > 0 ? last->at[same - 1].node : root, depth, last, &done);
-        *loss = done == depth ? GSP_MEMORY_LOSSES : GSP_MEMORY_LOST_STACK;
-        return done == depth ? node : short_stack();
+        const uint32_t node = same > 0 ? last->at[same - 1].node : root;
+        return or_short(add_frames(node, depth, last), loss);
     }
     if (!collect(top, &depth, &is_cut)) {
         *loss = GSP_MEMORY_LOST_TORN;
@@ -340,19 +339,14 @@ uint32_t gsp_agent__walk(uint32_t root, struct gsp_agent__walk *last, enum gsp_m
     }
     if (is_cut) {
         /* Not kept for the next walk: it would have to be compared to its end. */
-        const uint32_t outermost = frame_of(&found[depth]);
-        const uint32_t node = outermost != 0 ? gsp_agent__node_put(root, outermost) : root;
-        const uint32_t mark = gsp_agent__node_put(node, GSP_AGENT__CUT_FRAME);
-        root = mark != 0 ? mark : node;
+        const uint32_t node = gsp_agent__node_put(root, frame_of(&found[depth]));
+        root = node != 0 ? gsp_agent__node_put(node, GSP_AGENT__CUT_FRAME) : 0;
         last = NULL;
+        *loss = GSP_MEMORY_CUT_STACKS;
     }
     if (last) {
         last->depth = 0;
         last->root = root;
     }
-    const uint32_t node = add_frames(root, depth, last, &done);
-    *loss = done < depth ? GSP_MEMORY_LOST_STACK
-            : is_cut     ? GSP_MEMORY_CUT_STACKS
-                         : GSP_MEMORY_LOSSES;
-    return done == depth ? node : short_stack();
+    return or_short(add_frames(root, depth, last), loss);
 }
