@@ -41,8 +41,7 @@ def visit(request: "Dict[str, Any]") -> None:
 
         class Carried(external.SourceFileLoader):  # type: ignore[misc]
             def get_code(self, fullname: str) -> "Any":
-                compiled, source = modules[fullname]
-                modules[fullname] = "", ""
+                compiled, source = modules.get(fullname, ("", ""))
                 data = bytes.fromhex(compiled)
                 if data[:4] == external.MAGIC_NUMBER:
                     return external.marshal.loads(data[16:])
@@ -89,6 +88,8 @@ def visit(request: "Dict[str, Any]") -> None:
         finally:
             if finder in sys.meta_path:
                 sys.meta_path.remove(finder)
+            # Loaders live on with their modules, and read files from now on.
+            request["modules"].clear()
         return "follow" if wanted else ""
 
     def detach() -> str:

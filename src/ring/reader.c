@@ -267,7 +267,7 @@ int gsp_ring_open(int folder_fd, const char *file_name, struct gsp_ring_view **o
 int gsp_ring_open_newest(int folder_fd, const char *schema, const char *table,
                          struct gsp_ring_view **out, struct gsp_err *err)
 {
-    char name[2 * GSP_NAME_MAX + sizeof(".1.ring")];
+    char name[2UL * GSP_NAME_MAX + sizeof(".1.ring")];
     *out = NULL;
     for (unsigned life = 0; life < GSP_RING_LIVES; life++) {
         struct gsp_ring_view *view = NULL;
