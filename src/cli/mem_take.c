@@ -18,10 +18,13 @@ int64_t gsp_memtake_rss(pid_t pid)
 {
     char path[64];
     gsp_auto_buf text = {0};
-    unsigned long long pages = 0;
     snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
-    if (gsp_file_read(path, 4096, &text, NULL) < 0 || !gsp_buf_cstr(&text) ||
-        sscanf(text.p, "%*s %llu", &pages) != 1)
+    if (gsp_file_read(path, 4096, &text, NULL) < 0 || !gsp_buf_cstr(&text))
+        return GSP_MEMLOG_UNKNOWN;
+    const char *blank = strchr(text.p, ' ');
+    char *end = NULL;
+    const unsigned long long pages = blank ? strtoull(blank, &end, 10) : 0;
+    if (!blank || end == blank)
         return GSP_MEMLOG_UNKNOWN;
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }

@@ -166,7 +166,7 @@ static int make_series(struct series *series, struct gsp_err *err)
 /* The steps that were made between two times, of the process that made the most. */
 static double steps_between(const struct gsp_memlog *log, int64_t from_ns, int64_t to_ns)
 {
-    double best = NAN;
+    double best = (double)NAN;
     for (size_t p = 0; gsp_memlog_process(log, p); p++) {
         int64_t first = GSP_MEMLOG_UNKNOWN;
         int64_t last = GSP_MEMLOG_UNKNOWN;
@@ -208,7 +208,7 @@ static void judge_all(const struct series *series, struct gsp_memleaks *out)
         if (!gsp_memleak_judge(held, series->stretches, least, &slope, &z))
             continue;
         struct gsp_memleak *leak = &out->at[out->count++];
-        *leak = (struct gsp_memleak){.group = g, .z = z, .bytes_per_step = NAN};
+        *leak = (struct gsp_memleak){.group = g, .z = z, .bytes_per_step = (double)NAN};
         leak->bytes_per_s = slope / stretch_s;
         leak->bytes_per_step = leak->bytes_per_s * seconds / out->steps;
         leak->live_bytes = series->live[g];
@@ -239,7 +239,7 @@ int gsp_memleaks_find(const struct gsp_memlog *log, const struct gsp_memgroups *
 {
     const struct gsp_memlog_tick *first = gsp_memlog_tick(log, 0);
     struct series series = {.log = log, .groups = groups};
-    *out = (struct gsp_memleaks){.steps = NAN};
+    *out = (struct gsp_memleaks){.steps = (double)NAN};
     if (!first)
         return GSP_OK;
     series.from_ns = first->time_ns;
