@@ -6,7 +6,7 @@ import { lowerBound } from "./decimate";
 import { beforeNextFrame, el, foreign } from "./dom";
 import { TIME_STEPS, moment } from "./format";
 import type { TimeRange } from "./range";
-import { cssColor, onTheme } from "./theme";
+import { cssColor, isPrinting, onTheme } from "./theme";
 import type { Layout, Level } from "./tree";
 
 export interface Told {
@@ -43,6 +43,8 @@ const ROW = 19;
 const HEAD = 22;
 const AXIS = 24;
 const TEXT_MIN = 26;
+/** Pixels from top to bottom; a browser's canvas has a limit. */
+const PAPER_MAX = 8000;
 const FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 /** Of a character of that font, in pixels. */
 const ADVANCE = 7.25;
@@ -162,7 +164,9 @@ export class LanesView {
         if (!lanes || !stage.clientWidth) return;
         const ratio = window.devicePixelRatio || 1;
         const width = stage.clientWidth;
-        const high = Math.max(1, stage.clientHeight);
+        // On paper nothing can be scrolled, and the canvas itself says how high its place is.
+        const onPaper = isPrinting();
+        const high = onPaper ? Math.min(this.height, PAPER_MAX) : Math.max(1, stage.clientHeight);
         if (
             canvas.width !== Math.round(width * ratio) ||
             canvas.height !== Math.round(high * ratio)
@@ -178,7 +182,7 @@ export class LanesView {
         g.font = FONT;
         g.textBaseline = "middle";
         g.direction = "ltr";
-        const scroll = stage.scrollTop;
+        const scroll = onPaper ? 0 : stage.scrollTop;
         const axis = this.axis;
         let drawn = 0;
         g.save();

@@ -32,6 +32,10 @@ export function theme(): Theme {
     return printing ? "light" : (chosen ?? (dark.matches ? "dark" : "light"));
 }
 
+export function isPrinting(): boolean {
+    return printing;
+}
+
 function apply(): void {
     document.documentElement.dataset.theme = theme();
     document.documentElement.classList.toggle("printing", printing);
