@@ -135,7 +135,7 @@ def add_rows(bench: Bench, model: str, target: Target, label: str) -> None:
     for mode, what, bar in MODES[model]:
         mean, low, high = interval(costs[mode].wall)
         # An interval that holds the bar decides nothing.
-        ok = None if bar is None else True if mean <= bar else False if low > bar else None
+        ok = None if bar is None else True if high <= bar else False if low > bar else None
         bench.add(
             Row(
                 "agent",

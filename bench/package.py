@@ -20,7 +20,7 @@ os.environ.pop("GSPROF", None)
 took = []
 for _ in range(200):
     began = time.thread_time_ns()
-    exec(compile(line, "gsprof.pth", "exec"))
+    exec(line)  # as site does
     took.append(time.thread_time_ns() - began)
 print(max(took[0], sorted(took)[100]) / 1e6)
 """
