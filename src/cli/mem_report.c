@@ -103,7 +103,7 @@ static void put_duration(int64_t ns, struct gsp_buf *out)
     gsp_buf_puts(out, gsp_fmt_duration(ns, text, sizeof(text)));
 }
 
-/* "12.3 s of python3 train.py, exact; peak 123 MB at 3.2 s, RSS at most 200 MB" */
+/* "12.3 s of python3 train.py, exact; peak 123 MiB at 3.2 s, RSS at most 200 MiB" */
 static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);

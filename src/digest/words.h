@@ -11,7 +11,7 @@
 #include "base/str.h"
 
 void gsp_words_share(double part, double all, struct gsp_buf *out); /* "12.3 %" */
-void gsp_words_bytes(double bytes, struct gsp_buf *out);            /* "1.20 GB" */
+void gsp_words_bytes(double bytes, struct gsp_buf *out);            /* "1.20 GiB" */
 void gsp_words_seconds(double s, struct gsp_buf *out);              /* "12.3 ms" */
 /* "forward (model.py)": bytes of the target, to be escaped by whoever shows them. */
 void gsp_words_function(struct gsp_sv func, struct gsp_sv file, struct gsp_buf *out);

@@ -29,7 +29,7 @@ void gsp_words_pct(double pct, struct gsp_buf *out)
 
 static void words_bytes(int64_t bytes, struct gsp_buf *out)
 {
-    static const char *const UNITS[] = {"B", "KB", "MB", "GB", "TB", "PB"};
+    static const char *const UNITS[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     double v = (double)bytes;
     size_t i = 0;
     while (i + 1 < GSP_COUNT(UNITS) && (v >= 999.5 || v <= -999.5)) {

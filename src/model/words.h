@@ -17,7 +17,7 @@
 void gsp_words_count(uint64_t n, struct gsp_buf *out); /* "12,345" */
 void gsp_words_pct(double pct, struct gsp_buf *out); /* "12.3", "1.23", "0.12", "<0.01"; no sign */
 
-/* A weight in its unit: "1.50 s", "12,345 samples", "3.20 MB". */
+/* A weight in its unit: "1.50 s", "12,345 samples", "3.20 MiB". */
 void gsp_words_amount(enum gsp_unit unit, int64_t weight, struct gsp_buf *out);
 
 /* "12 stacks torn, 3 ticks late"; "none" when nothing is missing. */

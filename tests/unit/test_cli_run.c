@@ -83,7 +83,7 @@ TAP_TEST(the_line_says_what_is_known)
     gsp_run_status_row(&status, GSP_TABLE_process_metrics, &a);
     gsp_run_status_row(&status, GSP_TABLE_process_metrics, &a);
     gsp_run_status_row(&status, GSP_TABLE_process_metrics, &b);
-    tap_eq_str(line_of(&status, 3661 * GSP_NS_PER_S), "gsprof 1:01:01  CPU 180 %  RSS 2.00 MB");
+    tap_eq_str(line_of(&status, 3661 * GSP_NS_PER_S), "gsprof 1:01:01  CPU 180 %  RSS 2.00 MiB");
     /* The next tick begins anew. */
     const struct gsp_row_process_metrics c = {
         .mono_ns = 2, .cpu_percent = 10, .rss_bytes = 3 << 20};
@@ -92,7 +92,7 @@ TAP_TEST(the_line_says_what_is_known)
     gsp_run_status_row(&status, GSP_TABLE_process_metrics, &c);
     gsp_run_status_row(&status, GSP_TABLE_gpu_metrics, &gpu);
     gsp_run_status_row(&status, GSP_TABLE_gpu_metrics, &busy);
-    tap_eq_str(line_of(&status, 0), "gsprof 00:00  CPU 10 %  RSS 3.00 MB  GPU 50 %");
+    tap_eq_str(line_of(&status, 0), "gsprof 00:00  CPU 10 %  RSS 3.00 MiB  GPU 50 %");
 }
 
 TAP_TEST(steps_are_told_per_process)

@@ -253,9 +253,9 @@ TAP_TEST(numbers_have_three_figures)
     gsp_words_amount(GSP_UNIT_COUNT, 1, &b);
     check_words(&b, "1 sample");
     gsp_words_amount(GSP_UNIT_BYTES, 3355443, &b);
-    check_words(&b, "3.20 MB");
+    check_words(&b, "3.20 MiB");
     gsp_words_amount(GSP_UNIT_BYTES, 1000, &b);
-    check_words(&b, "0.98 KB");
+    check_words(&b, "0.98 KiB");
     gsp_words_losses(&(struct gsp_losses){0}, &b);
     check_words(&b, "none");
     gsp_words_losses(&(struct gsp_losses){1, 2, 0, 1, 1000, 0}, &b);
