@@ -21,7 +21,6 @@ PROGRAM = """
 import json, os, sys, time, tracemalloc
 sys.path.insert(0, sys.argv[1])
 rounds, workload, ways = int(sys.argv[2]), sys.argv[3], sys.argv[4].split(",")
-from gsprof import _memory
 
 
 class Point:
@@ -89,6 +88,8 @@ def memray():
 
 def begin(way):
     if way in ("sampled", "exact"):
+        from gsprof import _memory
+
         _memory.start(way)
         return _memory.stop
     if way.startswith("tracemalloc"):
@@ -150,7 +151,10 @@ def measure(
     path.write_text(PROGRAM)
     argv: List[object] = [python, path, os.fspath(package), bench.rounds(rounds), workload]
     argv += [",".join(ways), bench.fresh(".bin")]
-    ratios: Dict[str, List[float]] = json.loads(need(run(argv), argv).out.splitlines()[-1])
+    done = run(argv)
+    # memray warns, and may fall when the interpreter ends: what was measured is said before.
+    said = [line for line in done.out.splitlines() if line.startswith("{")]
+    ratios: Dict[str, List[float]] = json.loads(said[-1] if said else need(done, argv).out)
     return {way: median(found) for way, found in ratios.items()}, shown(argv)
 
 

@@ -100,6 +100,8 @@ static double max_of(size_t i)
         return 1;
     case GSP_SET_torch_adaptive:
         return 100;
+    case GSP_SET_stack_allocation:
+        return 1e12;
     default:
         return 1e9;
     }
