@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What counting allocations costs a program: a loop that does little else, and a training step.
-CPU time, in one process, turn by turn: nobody counts, one way of counting, nobody counts.  Beside it
-tracemalloc, memray and heaptrack on the same loop, and nobody against nobody."""
+CPU time, in one process, turn by turn: nobody counts, one way of counting, nobody counts.  Beside
+it tracemalloc, memray and heaptrack on the same loop, and nobody against nobody."""
 
 from __future__ import annotations
 
