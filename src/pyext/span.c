@@ -12,6 +12,12 @@
 #include "base/time.h"
 #include "pyext/pyapi.h"
 
+/* How old the difference of the clocks may be, how near two readings have to be, and how often they
+ * are tried. */
+#define CLOCKS_NS      GSP_NS_PER_S
+#define CLOCKS_NEAR_NS 1000
+#define CLOCKS_TRIES   5
+
 struct span {
     PyObject_HEAD PyObject *module;
     PyObject *name;
@@ -117,10 +123,34 @@ static void make_innermost(struct gsp_pyext *state, struct span *span)
     Py_XDECREF(token);
 }
 
+/* The time of day at a moment of the monotonic clock.  By a difference that is kept for a second
+ * and was taken while nothing came between: two readings one after the other may be milliseconds
+ * apart on a busy machine, and a span would begin before the one that it is in. */
+static int64_t realtime_at(int64_t now_ns)
+{
+    static _Atomic int64_t difference_ns;
+    static _Atomic int64_t taken_ns;
+    if (gsp_unlikely(now_ns - atomic_load_explicit(&taken_ns, memory_order_relaxed) > CLOCKS_NS)) {
+        int64_t best_ns = INT64_MAX;
+        for (int i = 0; i < CLOCKS_TRIES && best_ns > CLOCKS_NEAR_NS; i++) {
+            const int64_t before_ns = gsp_now_ns();
+            const int64_t real_ns = gsp_realtime_ns();
+            const int64_t took_ns = gsp_now_ns() - before_ns;
+            if (took_ns < best_ns) {
+                best_ns = took_ns;
+                atomic_store_explicit(&difference_ns, real_ns - before_ns - took_ns / 2,
+                                      memory_order_relaxed);
+            }
+        }
+        atomic_store_explicit(&taken_ns, now_ns, memory_order_relaxed);
+    }
+    return now_ns + atomic_load_explicit(&difference_ns, memory_order_relaxed);
+}
+
 static void put_row(struct gsp_pyext *state, struct span *span, int64_t ended_ns)
 {
     struct gsp_row_python_span row = {
-        .ts_ns = gsp_realtime_ns(),
+        .ts_ns = realtime_at(ended_ns),
         .mono_ns = ended_ns,
         .span_id = span->id,
         .name = name_id(state, span->name, span->generation),
