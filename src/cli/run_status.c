@@ -65,13 +65,13 @@ void gsp_run_status_look(struct gsp_run_status *status, const struct gsp_rec_rin
 static double step_rate(const struct gsp_run_status *status)
 {
     if (status->look_count < 2)
-        return NAN;
+        return (double)NAN;
     const struct gsp_rec_rings_seen *newest = look_at(status, status->look_count - 1);
     const uint64_t first = status->look_count > LOOKS ? status->look_count - LOOKS : 0;
     const struct gsp_rec_rings_seen *oldest = look_at(status, first);
     const double span_s = (double)(newest->looked_ns - oldest->looked_ns) / GSP_NS_PER_S;
     if (newest->step_rings == 0 || newest->steps <= oldest->steps || span_s <= 0)
-        return NAN;
+        return (double)NAN;
     return (double)(newest->steps - oldest->steps) / span_s / (double)newest->step_rings;
 }
 
