@@ -18,10 +18,7 @@
 #include "store/profile_read.h"
 #include "store/run.h"
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report");
-}
+#define NO_MEMORY(err) gsp_err_set((err), GSP_E_NOMEM, 0, "no memory for a report")
 
 static int new_digest(enum gsp_digest_kind kind, const char *name, struct gsp_digest **out,
                       struct gsp_err *err)
@@ -29,7 +26,7 @@ static int new_digest(enum gsp_digest_kind kind, const char *name, struct gsp_di
     struct gsp_digest *digest = calloc(1, sizeof(*digest));
     *out = digest;
     if (!digest)
-        return no_memory(err);
+        return NO_MEMORY(err);
     struct gsp_sv text = gsp_sv_of(name ? name : "");
     while (text.len > 1 && text.p[text.len - 1] == '/')
         text.len--;
@@ -50,7 +47,7 @@ static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, st
     if (rc == GSP_OK)
         rc = gsp_digest_judge(digest, err);
     if (rc == GSP_OK && digest->no_memory)
-        rc = no_memory(err);
+        rc = NO_MEMORY(err);
     if (rc < 0) {
         gsp_digest_free(digest);
         return rc;
@@ -182,7 +179,7 @@ static int run_profile(const char *folder, struct gsp_store *store, struct gsp_p
             return rc;
         if (NAMES[i] && access(path, F_OK) == 0 &&
             gsp_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
-            return no_memory(err);
+            return NO_MEMORY(err);
         /* Cut before its first samples were whole. */
         if (*out && gsp_profile_sample_count(*out) == 0) {
             gsp_profile_free(*out);
@@ -270,7 +267,7 @@ int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile, 
     int rc = profile ? GSP_OK : tables_profile(store, &profile, err);
     if (rc == GSP_OK)
         rc = new_digest(GSP_DIGEST_RUN, name, &digest, err);
-    if (rc < 0) {
+    if (rc != GSP_OK) {
         gsp_profile_free(profile);
         return rc;
     }

@@ -63,10 +63,11 @@ static inline void memory_file_close(struct memory_file *file)
 static inline uint32_t memory_text(struct memory_file *file, const char *text)
 {
     const uint32_t at = (file->head->strings_used + 3) / 4 * 4;
-    const uint32_t len = (uint32_t)strlen(text);
+    const struct gsp_sv sv = gsp_sv_of(text);
+    const uint32_t len = (uint32_t)sv.len;
     char *p = memory_area(file, file->head->strings_off) + at;
     memcpy(p, &len, sizeof(len));
-    memcpy(p + sizeof(len), text, len);
+    memcpy(p + sizeof(len), sv.p, sv.len);
     file->head->strings_used = at + (uint32_t)sizeof(len) + len;
     return at;
 }

@@ -281,7 +281,7 @@ TAP_TEST(views_answer)
     tap_eq_int(ask(log, &diff, "step (train.py:7)", NULL).bytes, 20 * MIB);
     tap_eq_int(ask(log, &diff, "keep (train.py:3)", NULL).bytes, 0);
     const struct gsp_memquestion churn = {.view = GSP_MEMVIEW_TEMPORARY};
-    tap_eq_int(ask(log, &churn, "main (train.py:20)", NULL).bytes, (TICKS - 1) * 4 * MIB);
+    tap_eq_int(ask(log, &churn, "main (train.py:20)", NULL).bytes, 4 * MIB * (TICKS - 1));
     tap_eq_int(ask(log, &churn, "main (train.py:20)", NULL).count, TICKS - 1);
     tap_eq_int(ask(log, &churn, "step (train.py:7)", NULL).bytes, 0);
     gsp_memlog_close(log);
