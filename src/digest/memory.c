@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "digest/run.h"
-#include "digest/trend.h"
+#include "stats/growth.h"
 #include "store/profile_tables.h"
 
 /* A look at one process, or (v NaN) its end. */
@@ -92,9 +92,9 @@ int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *err)
             digest->memory.peak_rss_bytes = v[i];
     }
     if (count > 0) {
-        const struct gsp_trend trend = gsp_trend_judge(t, v, count);
-        if (trend.is_known)
-            digest->memory.growth_bytes_per_s = trend.is_growing ? trend.slope : 0;
+        const struct gsp_growth growth = gsp_stats_growth(t, v, count);
+        if (growth.is_known)
+            digest->memory.growth_bytes_per_s = growth.is_growing ? growth.slope : 0;
     }
     free(t);
     free(v);

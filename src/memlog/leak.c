@@ -53,7 +53,7 @@ bool gsp_memleak_judge(const double *held, size_t count, double least, double *s
     if (growth < least || growth <= 0 || !is_steady(held, count, growth))
         return false;
     const size_t third = count / 3;
-    if (!gsp_stats_trend(held, count, &whole))
+    if (!gsp_stats_trend(NULL, held, count, &whole))
         return false;
     /* By what was gained and not by the median of slopes: growth in steps has flat stretches. */
     const double pace = growth / (double)(count - 2);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two lists of numbers compared, for Python. */
+/* Two lists of numbers compared, and growth over time, for Python. */
 #include "stats/contrast.h"
 
 #include <stdlib.h>
 
 #include "pyext/pyapi.h"
+#include "stats/growth.h"
 
 /* Values beyond so many on a side are taken in blocks: the mean says no less, in less time. */
 #define BLOCKS_MAX 1000
@@ -65,9 +66,38 @@ static PyObject *contrast(PyObject *module, PyObject *args)
     return result;
 }
 
+static PyObject *growth(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *times = NULL;
+    PyObject *values = NULL;
+    size_t count = 0;
+    size_t value_count = 0;
+    if (!PyArg_ParseTuple(args, "OO", &times, &values)) {
+        return NULL;
+    }
+    double *t = numbers_of(times, &count);
+    double *v = t ? numbers_of(values, &value_count) : NULL;
+    PyObject *result = NULL;
+    if (v && count != value_count) {
+        PyErr_SetString(PyExc_ValueError, "every value has its time");
+    } else if (v) {
+        const struct gsp_growth found = gsp_stats_growth(t, v, count);
+        PyObject *grows = found.is_growing ? Py_True : Py_False;
+        result = found.is_known ? Py_BuildValue("(Odd)", grows, found.slope, found.p)
+                                : Py_BuildValue("");
+    }
+    free(t);
+    free(v);
+    return result;
+}
+
 static PyMethodDef functions[] = {
     {"contrast", contrast, METH_VARARGS,
      "contrast(a, b, rounds, confidence) -> (low, high, p, exact)\n\nThe difference of two means."},
+    {"growth", growth, METH_VARARGS,
+     "growth(seconds, bytes) -> (is_growing, slope, p) or None\n\nWhether memory grows for good; None "
+     "when there is too little to see."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -30,7 +30,7 @@ static double kendall_z(double sum, double ties, double n)
     return (sum > 0 ? sum - 1 : sum + 1) / sqrt(variance);
 }
 
-bool gsp_stats_trend(const double *values, size_t count, struct gsp_trend *out)
+bool gsp_stats_trend(const double *t, const double *values, size_t count, struct gsp_trend *out)
 {
     *out = (struct gsp_trend){0};
     if (count < 3)
@@ -46,7 +46,7 @@ bool gsp_stats_trend(const double *values, size_t count, struct gsp_trend *out)
         for (size_t k = i + 1; k < count; k++) {
             const double rise = values[k] - values[i];
             sum += (rise > 0) - (rise < 0);
-            slopes[at++] = rise / (double)(k - i);
+            slopes[at++] = rise / (t ? t[k] - t[i] : (double)(k - i));
         }
     }
     memcpy(sorted, values, count * sizeof(*sorted));

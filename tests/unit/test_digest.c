@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "digest/digest.h"
 #include "digest/thin.h"
-#include "digest/trend.h"
 #include "digest/write.h"
 #include "export/json_scan.h"
 #include "profile_fixture.h"
@@ -221,64 +220,6 @@ TAP_TEST(thinning_keeps_extremes_and_ends)
     for (size_t i = 0; i < COUNT; i++)
         v[i] = (double)NAN;
     tap_check(thin(v, COUNT, MAX, shown) <= MAX);
-}
-
-enum { LOOKS = 400 };
-
-static struct gsp_trend trend_of(double (*memory)(size_t i))
-{
-    double t[LOOKS];
-    double v[LOOKS];
-    for (size_t i = 0; i < LOOKS; i++) {
-        t[i] = (double)i * 0.5;
-        v[i] = memory(i);
-    }
-    return gsp_trend_judge(t, v, LOOKS);
-}
-
-static double noise(size_t i)
-{
-    return (double)((i * 2654435761U) % 1000) * 100;
-}
-
-static double leak(size_t i)
-{
-    return 1e8 + (double)i * 100000 + noise(i);
-}
-
-static double warm_up(size_t i)
-{
-    return (i < 60 ? 1e8 + (double)i * 1e6 : 1.6e8) + noise(i);
-}
-
-static double one_step(size_t i)
-{
-    return (i < 200 ? 1e8 : 2e8) + noise(i);
-}
-
-static double saw(size_t i)
-{
-    return 1e8 + (double)(i % 20) * 1e6 + noise(i);
-}
-
-static double cache(size_t i)
-{
-    return 2e8 - 1e8 * exp(-(double)i / 40) + noise(i);
-}
-
-TAP_TEST(only_a_leak_is_growth)
-{
-    const struct gsp_trend found = trend_of(leak);
-    tap_check(found.is_known && found.is_growing);
-    tap_check(fabs(found.slope / 200000 - 1) < 0.05);
-    tap_check(!trend_of(warm_up).is_growing);
-    tap_check(!trend_of(one_step).is_growing);
-    tap_check(!trend_of(saw).is_growing);
-    tap_check(!trend_of(cache).is_growing);
-    tap_check(!trend_of(noise).is_growing);
-    const double two[] = {1, 2};
-    tap_check(!gsp_trend_judge(two, two, 2).is_known);
-    tap_check(!gsp_trend_judge(two, two, 0).is_known);
 }
 
 TAP_TEST(a_path_that_is_nothing)

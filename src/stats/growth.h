@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trend.h -- does memory grow for good?
+ * growth.h -- does memory grow for good?
  *
  * One large allocation, a warm-up, a cache that fills, or the saw teeth of a garbage collector do
  * not deceive it.  The looks after the warm-up are cut into stretches of equal time; the lowest
@@ -8,6 +8,7 @@
  * rise: by the test of Mann and Kendall, by more than noise (the slope of Theil and Sen against the
  * scatter around it), and still so at the end.
  *
+ * Used by: digest/, pyext/.
  * Threads: no state.
  */
 #pragma once
@@ -15,7 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct gsp_trend {
+struct gsp_growth {
     bool is_known; /* false: there was too little to see, and the rest is 0 */
     bool is_growing;
     double slope; /* bytes per second */
@@ -23,4 +24,4 @@ struct gsp_trend {
 };
 
 /* Looks in the order of time: seconds, and bytes. */
-struct gsp_trend gsp_trend_judge(const double *t, const double *v, size_t count);
+struct gsp_growth gsp_stats_growth(const double *t, const double *v, size_t count);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "digest/trend.h"
+#include "stats/growth.h"
 
 #include <math.h>
-#include <stdlib.h>
+
+#include "stats/basic.h"
+#include "stats/trend.h"
 
 #define STRETCHES    16U
 #define LOOKS_MIN    16U  /* fewer tell nothing */
@@ -12,7 +14,6 @@
 #define P_MAX        0.01
 #define BYTES_MIN    1048576.0
 #define NOISE_FACTOR 3.0
-#define PAIRS_MAX    (STRETCHES * (STRETCHES - 1) / 2)
 
 struct floors {
     double t[STRETCHES];
@@ -20,59 +21,11 @@ struct floors {
     size_t count;
 };
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a;
-    const double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts the values. */
 static double median(double *values, size_t count)
 {
-    if (count == 0)
-        return 0;
-    qsort(values, count, sizeof(*values), compare);
-    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
-
-/* The median of the slopes of all pairs from the first on. */
-static double theil_sen(const struct floors *floors, size_t first)
-{
-    double slopes[PAIRS_MAX];
-    size_t count = 0;
-    for (size_t i = first; i < floors->count; i++) {
-        for (size_t k = i + 1; k < floors->count; k++)
-            slopes[count++] = (floors->v[k] - floors->v[i]) / (floors->t[k] - floors->t[i]);
-    }
-    return median(slopes, count);
-}
-
-/* One-sided, with ties. */
-static double mann_kendall(const struct floors *floors)
-{
-    const double n = (double)floors->count;
-    double ups = 0;
-    double variance = n * (n - 1) * (2 * n + 5);
-    for (size_t i = 0; i < floors->count; i++) {
-        double before = 0;
-        double same = 1;
-        for (size_t k = 0; k < floors->count; k++) {
-            const double a = floors->v[i];
-            const double b = floors->v[k];
-            if (k < i)
-                before += a == b;
-            else if (k > i) {
-                ups += (b > a) - (b < a);
-                same += a == b;
-            }
-        }
-        if (before == 0) /* the first of its equals counts them */
-            variance -= same * (same - 1) * (2 * same + 5);
-    }
-    if (variance <= 0 || ups <= 0)
-        return 1;
-    return 0.5 * erfc((ups - 1) / sqrt(variance / 18) / sqrt(2.0));
+    gsp_stats_sort(values, count);
+    return gsp_stats_quantile(values, count, 0.5);
 }
 
 /* The lowest of each stretch of equal time. */
@@ -131,34 +84,52 @@ static double noise_of(const struct floors *floors, double slope)
     return median(rest, floors->count);
 }
 
-struct gsp_trend gsp_trend_judge(const double *t, const double *v, size_t count)
+/* The chance that values without a trend rise as much: one-sided. */
+static double chance_of(double z)
 {
-    struct gsp_trend trend = {0};
+    return z > 0 ? gsp_stats_normal(-z) : 1;
+}
+
+/* By what the values fall in between, and by their floors. */
+static bool is_growing(const struct gsp_growth *found, const struct floors *floors, double depth,
+                       size_t falls)
+{
+    const double last = floors->t[floors->count - 1];
+    const double seconds = last - floors->t[0];
+    const double growth = found->slope * seconds;
+    struct gsp_trend tail;
+    size_t first = 0;
+    while (floors->t[first] < last - TAIL * seconds)
+        first++;
+    if (!gsp_stats_trend(floors->t + first, floors->v + first, floors->count - first, &tail))
+        return false;
+    /* Of a few deep teeth only parts were seen: a rise may be half a tooth. */
+    const bool is_tooth = growth < depth && falls < STRETCHES / 2;
+    return found->p < P_MAX && growth >= BYTES_MIN &&
+           growth >= NOISE_FACTOR * noise_of(floors, found->slope) &&
+           tail.slope >= TAIL_SHARE * found->slope && !is_tooth;
+}
+
+struct gsp_growth gsp_stats_growth(const double *t, const double *v, size_t count)
+{
+    struct gsp_growth out = {0};
+    struct gsp_trend whole;
     size_t first = 0;
     if (count == 0 || !(t[count - 1] > t[0]))
-        return trend;
+        return out;
     while (first < count && t[first] < t[0] + WARM_UP * (t[count - 1] - t[0]))
         first++;
     count -= first;
     if (count < LOOKS_MIN || !(t[first + count - 1] > t[first]))
-        return trend;
+        return out;
     const struct floors floors = find_floors(t + first, v + first, count);
-    if (floors.count < STRETCHES / 2)
-        return trend;
-    trend.is_known = true;
-    trend.slope = theil_sen(&floors, 0);
-    trend.p = mann_kendall(&floors);
-    const double last = floors.t[floors.count - 1];
-    const double growth = trend.slope * (last - floors.t[0]);
-    size_t tail = 0;
-    while (floors.t[tail] < last - TAIL * (last - floors.t[0]))
-        tail++;
+    if (floors.count < STRETCHES / 2 || !gsp_stats_trend(floors.t, floors.v, floors.count, &whole))
+        return out;
+    out.is_known = true;
+    out.slope = whole.slope;
+    out.p = chance_of(whole.z);
     size_t falls = 0;
     const double depth = teeth(v + first, count, &falls);
-    /* Of a few deep teeth only parts were seen: a rise may be half a tooth. */
-    const bool is_tooth = growth < depth && falls < STRETCHES / 2;
-    trend.is_growing = trend.p < P_MAX && growth >= BYTES_MIN &&
-                       growth >= NOISE_FACTOR * noise_of(&floors, trend.slope) &&
-                       theil_sen(&floors, tail) >= TAIL_SHARE * trend.slope && !is_tooth;
-    return trend;
+    out.is_growing = is_growing(&out, &floors, depth, falls);
+    return out;
 }
