@@ -2,72 +2,24 @@
 /* Hooks in one library's table of functions, and what they counted, for Python. */
 #include "pyext/blas.h"
 
-#include <elf.h>
 #include <fcntl.h>
-#include <link.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "base/slots.h"
 #include "pyext/pyapi.h"
 
-#if defined(__x86_64__)
-#define RELOC_SLOT R_X86_64_JUMP_SLOT
-#define RELOC_DATA R_X86_64_GLOB_DAT
-#else
-#define RELOC_SLOT R_AARCH64_JUMP_SLOT
-#define RELOC_DATA R_AARCH64_GLOB_DAT
-#endif
-
-/* What is needed of a library's dynamic section, as the linker laid it out. */
 struct library {
     const char *path; /* looked for */
-    uintptr_t base;
-    uintptr_t end;
-    const ElfW(Rela) * tables[2];
-    size_t counts[2];
-    const ElfW(Sym) * symbols;
-    const char *strings;
+    struct gsp_slots slots;
 };
-
-static void read_dynamic(struct library *library, const ElfW(Dyn) * at)
-{
-    for (; at->d_tag != DT_NULL; at++) {
-        const void *pointer = (const void *)at->d_un.d_ptr;
-        if (at->d_tag == DT_JMPREL) {
-            library->tables[0] = pointer;
-        } else if (at->d_tag == DT_PLTRELSZ) {
-            library->counts[0] = at->d_un.d_val / sizeof(ElfW(Rela));
-        } else if (at->d_tag == DT_RELA) {
-            library->tables[1] = pointer;
-        } else if (at->d_tag == DT_RELASZ) {
-            library->counts[1] = at->d_un.d_val / sizeof(ElfW(Rela));
-        } else if (at->d_tag == DT_SYMTAB) {
-            library->symbols = pointer;
-        } else if (at->d_tag == DT_STRTAB) {
-            library->strings = pointer;
-        }
-    }
-}
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *arg)
 {
     (void)size;
     struct library *library = arg;
-    if (!info->dlpi_name || strcmp(info->dlpi_name, library->path) != 0) {
-        return 0;
-    }
-    library->base = info->dlpi_addr;
-    for (ElfW(Half) i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        const uintptr_t start = info->dlpi_addr + part->p_vaddr;
-        if (part->p_type == PT_LOAD && start + part->p_memsz > library->end) {
-            library->end = start + part->p_memsz;
-        } else if (part->p_type == PT_DYNAMIC) {
-            read_dynamic(library, (const ElfW(Dyn) *)start);
-        }
-    }
-    return 1;
+    const bool found = info->dlpi_name && strcmp(info->dlpi_name, library->path) == 0;
+    return found && gsp_slots_read(info, &library->slots);
 }
 
 /* Which hook is for a symbol, by a name as scipy_cblas_dgemm64_ or cblas_dgemm; NULL: none. */
@@ -89,45 +41,37 @@ static const struct gsp_blas_hook *hook_for(const char *symbol)
     return NULL;
 }
 
-/* Through the file of the process's memory: these pages are read-only, and nobody is to find them
- * otherwise.  One word, aligned, so who calls through it meets the old or the new. */
-static bool write_slot(int mem_fd, uintptr_t slot, uintptr_t value)
-{
-    return pwrite(mem_fd, &value, sizeof(value), (off_t)slot) == (ssize_t)sizeof(value);
-}
-
 /* Puts the hook into a slot, or what it calls back into it; false: the slot is left as it is. */
-static bool change_slot(const struct library *library, uintptr_t slot,
+static bool change_slot(const struct gsp_slots *slots, uintptr_t slot,
                         const struct gsp_blas_hook *hook, bool put, int mem_fd)
 {
     const uintptr_t value = *(const uintptr_t *)slot;
     if (!put) {
-        return value == hook->hook && write_slot(mem_fd, slot, *hook->real);
+        return value == hook->hook && gsp_slots_write(slots, slot, *hook->real, mem_fd);
     }
     /* One that is not yet bound leads back into the library, and would undo the hook. */
-    const bool is_lazy = value >= library->base && value < library->end;
+    const bool is_lazy = gsp_slots_hold(slots, value);
     const bool is_other = *hook->real != 0 && *hook->real != value;
     if (value == hook->hook || is_lazy || is_other) {
         return false;
     }
     *hook->real = value;
-    return write_slot(mem_fd, slot, hook->hook);
+    return gsp_slots_write(slots, slot, hook->hook, mem_fd);
 }
 
-static long change_slots(const struct library *library, bool put, int mem_fd)
+static long change_slots(const struct gsp_slots *slots, bool put, int mem_fd)
 {
     long changed = 0;
-    for (size_t t = 0; t < GSP_COUNT(library->tables); t++) {
-        const ElfW(Rela) *rela = library->tables[t];
-        for (size_t i = 0; rela && i < library->counts[t]; i++) {
+    for (size_t t = 0; t < GSP_COUNT(slots->tables); t++) {
+        const ElfW(Rela) *rela = slots->tables[t];
+        for (size_t i = 0; i < slots->counts[t]; i++) {
             const uint64_t type = ELF64_R_TYPE(rela[i].r_info);
-            const uint64_t symbol = ELF64_R_SYM(rela[i].r_info);
-            if (symbol == 0 || (type != RELOC_SLOT && type != RELOC_DATA)) {
+            if (ELF64_R_SYM(rela[i].r_info) == 0 ||
+                (type != GSP_SLOT_CALL && type != GSP_SLOT_POINTER)) {
                 continue;
             }
-            const struct gsp_blas_hook *hook =
-                hook_for(library->strings + library->symbols[symbol].st_name);
-            if (hook && change_slot(library, library->base + rela[i].r_offset, hook, put, mem_fd)) {
+            const struct gsp_blas_hook *hook = hook_for(gsp_slots_name(slots, &rela[i]));
+            if (hook && change_slot(slots, slots->base + rela[i].r_offset, hook, put, mem_fd)) {
                 changed++;
             }
         }
@@ -145,9 +89,8 @@ static PyObject *blas_hook(PyObject *module, PyObject *args)
     }
     long changed = 0;
     gsp_auto_fd mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
-    if (mem_fd >= 0 && dl_iterate_phdr(find_library, &library) && library.symbols &&
-        library.strings) {
-        changed = change_slots(&library, put != 0, mem_fd);
+    if (mem_fd >= 0 && dl_iterate_phdr(find_library, &library)) {
+        changed = change_slots(&library.slots, put != 0, mem_fd);
     }
     return PyLong_FromLong(changed);
 }
