@@ -113,8 +113,7 @@ static void change_slots(const struct gsp_slots *dyn, const ElfW(Rela) * rela, s
             round->is_whole = false;
         }
         const uintptr_t other = instead_of(dyn, &rela[i], value, round->unhook);
-        if (other != 0) {
-            gsp_ignore(gsp_slots_write(dyn, slot, other, round->mem_fd));
+        if (other != 0 && gsp_slots_write(dyn, slot, other, round->mem_fd)) {
             round->hooked = slot;
         }
     }
