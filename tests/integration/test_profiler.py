@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from typing import Dict
 
 import pytest
 from support import GSPROF, PATIENCE_S, Python, main_python, program
@@ -35,20 +36,24 @@ def check(python: str, what: str, **more: str) -> None:
     assert done.returncode == 0 and done.stdout.endswith("done\n"), done.stdout[-4000:]
 
 
-def test_profiler(python: Python) -> None:
+def test_profiler(python: Python, runtime: Dict[str, str]) -> None:
     if "t-" in python.label and not list((PACKAGE / "gsprof").glob("*t-*.so")):
         pytest.skip("this build has no extension for free-threaded interpreters")
-    check(python.path, "host")
+    check(python.path, "host", **runtime)
 
 
-def test_stand_in_for_the_driver() -> None:
+def test_stand_in_for_the_driver(runtime: Dict[str, str]) -> None:
     if not (STANDIN / "libcuda.so.1").exists():
         pytest.skip(f"no {STANDIN}: ninja builds it")
-    where = {"LD_LIBRARY_PATH": str(STANDIN)}
+    where = {**runtime, "LD_LIBRARY_PATH": str(STANDIN)}
     check(main_python(), "driver", **where)
     check(main_python(), "failing", GSP_CUDA_STANDIN_FAIL="cuEventRecord", **where)
     check(main_python(), "empty", GSP_CUDA_STANDIN_COUNT="0", **where)
 
 
-def test_stand_in_for_torch() -> None:
-    check(main_python(), "torch")
+def test_stand_in_for_torch(runtime: Dict[str, str]) -> None:
+    check(main_python(), "torch", **runtime)
+
+
+def test_allocations_are_counted_by_line(runtime: Dict[str, str]) -> None:
+    check(main_python(), "engine", **runtime)

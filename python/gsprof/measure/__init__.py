@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from .._sites import GrowthSite
 from ._lines import Line, LineStats
 from ._metrics import (
     ComputeMetrics,
@@ -21,7 +22,6 @@ from ._metrics import (
     TimingMetrics,
 )
 from ._profiler import PerformanceProfiler
-from ._sites import GrowthSite
 
 __all__ = [
     "ComputeMetrics",

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Optional
 
+from .._sites import GrowthSite
 from ._lines import LineStats
-from ._sites import GrowthSite
 
 _MB_PER_GB = 1024.0
 

@@ -7,9 +7,9 @@ import math
 import threading
 from typing import Any, Dict, List, Optional, Tuple, Union
 
-from .. import _gsprof
+from .. import _gsprof, _sites
 from .._spans import wrap
-from . import _lines, _sites, _trend
+from . import _lines, _trend
 from ._blas import BlasBlock
 from ._flops import FlopBlock
 from ._metrics import (
@@ -236,7 +236,7 @@ class _Running:
         points = self._sampler.memory(self._began) if profiler.detailed_memory else []
         seen = self._sampler.end(self._began)
         flops = _together([counter.end() for counter in self._flops])
-        sites = [] if self._sites is None else _sites.TRACER.end(self._sites)
+        sites = [] if self._sites is None else _sites.grown(_sites.TRACER.end(self._sites))
         metrics = self._metrics(
             seen,
             flops=flops,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from .. import _gsprof
+from .. import _gsprof, _sites
 from . import _device, _text
 
 PROCESS = "process"
@@ -28,6 +28,19 @@ def _greatest(*numbers: Optional[int]) -> Optional[int]:
 
 def _change(first: Optional[int], last: Optional[int]) -> Optional[int]:
     return None if first is None or last is None else last - first
+
+
+def _rows(stats: Dict[str, Any]) -> List[List[str]]:
+    """Sites for people."""
+    return [
+        [
+            _text.plain(f"{site['file']}:{site['line']}"),
+            _text.byte_count(site["allocated_bytes"]),
+            "-" if site["allocated_blocks"] is None else str(site["allocated_blocks"]),
+            _text.byte_count(site["held_bytes"]),
+        ]
+        for site in stats["sites"]
+    ]
 
 
 class _TorchMemory:
@@ -81,7 +94,8 @@ class MemoryTracker:
 
     track_timeline samples every `interval` ms by a thread that never needs the interpreter; without
     it only the beginning and the end are known.  track_allocations makes of the samples the events
-    of get_allocation_timeline()."""
+    of get_allocation_timeline(), and counts every allocation of the process by its line; while
+    memory is counted already (GSPROF_MEMORY, gsprof mem record) that count serves."""
 
     def __init__(
         self,
@@ -113,6 +127,8 @@ class MemoryTracker:
         self._started = False
         self._start_allocated: Optional[int] = None
         self._end: Dict[str, Optional[int]] = {}
+        self._before: _sites.Look = {}
+        self._changes: List[_sites.Change] = []
 
     def _new_sampler(self) -> _gsprof.MemorySampler:
         if self._driver is None:
@@ -133,6 +149,9 @@ class MemoryTracker:
                 self._torch.begin()
                 self._start_allocated = self._torch.allocated()
             self._started = True
+            if self.track_allocations:
+                # First, so that its own tables are not taken for the block's.
+                self._before = _sites.TRACER.begin()
             self._sampler.start(self.track_timeline)
         return self
 
@@ -143,6 +162,9 @@ class MemoryTracker:
         self._depth -= 1
         if self._depth == 0:
             self._sampler.stop()
+            if self.track_allocations:
+                self._changes = _sites.TRACER.end(self._before)
+                self._before = {}
             if self._torch is not None:
                 self._end = self._torch_now()
 
@@ -181,8 +203,11 @@ class MemoryTracker:
     def get_stats(self) -> Dict[str, Any]:
         """Bytes: peak_allocated, peak_reserved, current_allocated, current_reserved,
         start_allocated, change (from the start to now or to the end) and process_*; count of
-        allocations (PyTorch's own; otherwise rises that the samples show, None when there are
-        none); source, samples and duration_ms."""
+        allocations (PyTorch's own; the process's own; otherwise rises that the samples show);
+        sites, the lines of the program that allocated the most of the process's memory, each with
+        file, line, held_bytes and held_blocks (more than at the start), allocated_bytes and
+        allocated_blocks (None: not known); source, samples and duration_ms.  count and sites are
+        None without track_allocations."""
         samples = self._samples()
         first, last = samples[0], samples[-1]
         peak = _Sample(*self._sampler.peak())
@@ -194,10 +219,12 @@ class MemoryTracker:
             "current_reserved": self._reserved(last),
             "start_allocated": self._allocated(first),
             "count": None,
+            "sites": None,
         }
         if self.track_allocations:
-            events = self._events(self._timeline(samples))
-            found["count"] = sum(1 for event in events if event["action"] == "alloc")
+            changes = _sites.TRACER.so_far(self._before) if self._depth else self._changes
+            found["count"] = self._count(samples, changes)
+            found["sites"] = [change._asdict() for change in _sites.busiest(changes)]
         if self._torch is not None:
             found.update(self._torch_now() if self._depth else self._end)
             found["start_allocated"] = self._start_allocated
@@ -208,6 +235,13 @@ class MemoryTracker:
         found["samples"] = len(samples)
         found["duration_ms"] = (last.at_ns - first.at_ns) / 1e6
         return found
+
+    def _count(self, samples: List[_Sample], changes: List[_sites.Change]) -> int:
+        counted = _sites.allocations(changes) if self.source == PROCESS else None
+        if counted is not None:
+            return counted
+        events = self._events(self._timeline(samples))
+        return sum(1 for event in events if event["action"] == "alloc")
 
     def _timeline(self, samples: List[_Sample]) -> List[Dict[str, Any]]:
         return [
@@ -256,6 +290,7 @@ class MemoryTracker:
             raise RuntimeError("the tracker is entered")
         self._sampler = self._new_sampler()
         self._started = False
+        self._changes = []
 
     def summary(self) -> str:
         stats = self.get_stats()
@@ -273,7 +308,10 @@ class MemoryTracker:
         rows.append(["allocations", "-" if stats["count"] is None else str(stats["count"])])
         took = _text.milliseconds(stats["duration_ms"])
         head = f"memory ({stats['source']}), {stats['samples']} samples in {took}"
-        return "\n".join([head, *_text.table(("what", "bytes"), rows)])
+        lines = [head, *_text.table(("what", "bytes"), rows)]
+        if stats["sites"]:
+            lines += ["", *_text.table(("allocated at", "bytes", "blocks", "held"), _rows(stats))]
+        return "\n".join(lines)
 
     def print_summary(self) -> None:
         print(self.summary())

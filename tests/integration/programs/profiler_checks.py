@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import tracemalloc
 import types
 import warnings
 from html.parser import HTMLParser
@@ -439,8 +440,80 @@ def check_memory():
     with plain:
         pass
     assert len(plain.get_allocation_timeline()) == 2 and plain.get_stats()["count"] is None
+    assert plain.get_stats()["sites"] is None
     plain.clear()
     raised(RuntimeError, plain.get_stats)
+
+
+def held_and_dropped():
+    kept = [bytearray(1 << 20) for _ in range(8)]  # the line that holds
+    for _ in range(32):
+        bytearray(1 << 19)  # the line that drops
+    return kept
+
+
+def lines_of(function):
+    first = function.__code__.co_firstlineno
+    return [(__file__, first + 1), (__file__, first + 3)]
+
+
+def check_sites():
+    """By the memory engine, or by tracemalloc where it cannot be."""
+    holds, drops = lines_of(held_and_dropped)
+    package = os.path.dirname(os.path.dirname(profiler.__file__))
+    tracker = MemoryTracker(track_timeline=False)
+    with tracker:
+        kept = held_and_dropped()
+        running = tracker.get_stats()
+    stats = tracker.get_stats()
+    for found in (running, stats):
+        sites = {(site["file"], site["line"]): site for site in found["sites"]}
+        assert 8 << 20 <= sites[holds]["held_bytes"] < 9 << 20, found
+        assert sites.get(drops, {"held_bytes": 0})["held_bytes"] < 1 << 19, found
+        assert not any(site["file"].startswith(package) for site in found["sites"]), found
+    assert "profiler_checks.py:%d" % holds[1] in tracker.summary()
+    del kept
+    with tracker:
+        pass
+    assert holds not in [(site["file"], site["line"]) for site in tracker.get_stats()["sites"]]
+    return stats, holds, drops
+
+
+def check_engine():
+    """The engine's counts, and that whoever switched it on keeps it."""
+    from gsprof import _gsprof, _memory
+
+    def found():
+        stats, holds, drops = check_sites()
+        assert stats["count"] >= 8 + 32, stats
+        sites = {(site["file"], site["line"]): site for site in stats["sites"]}
+        assert 16 << 20 <= sites[drops]["allocated_bytes"] < 17 << 20, stats
+        assert sites[drops]["allocated_blocks"] >= 32 and sites[holds]["held_blocks"] >= 8
+        assert list(sites)[:2] == [drops, holds]
+
+    found()
+    assert not _memory.is_on() and not _gsprof.is_on()
+    _memory.start("exact")
+    found()
+    assert _memory.is_on() and _gsprof.is_on()
+    outer = MemoryTracker(track_timeline=False).start()
+    found()
+    outer.stop()
+    assert _memory.is_on()
+    _memory.stop()
+    outer.start()
+    found()
+    assert _memory.is_on()
+    outer.stop()
+    assert not _memory.is_on()
+
+    def refuses(mode):
+        raise RuntimeError(mode)
+
+    start, _memory.start = _memory.start, refuses
+    stats, _, _ = check_sites()
+    _memory.start = start
+    assert not tracemalloc.is_tracing() and stats["sites"][0]["allocated_bytes"] is None
 
 
 # --------------------------------------------------------------------------- streams
@@ -687,6 +760,7 @@ HOST = [
     check_reports,
     check_compare,
     check_memory,
+    check_sites,
     check_streams,
     check_examples,
 ]
@@ -696,6 +770,7 @@ CHOICES = {
     "failing": [check_driver_failing],
     "empty": [check_driver_empty],
     "torch": [check_torch],
+    "engine": [check_engine],
 }
 
 for check in CHOICES[sys.argv[1]]:
