@@ -8,7 +8,7 @@ import sys
 import time
 from typing import Dict, Optional
 
-from . import _boot, _gsprof, _stacks
+from . import _boot, _device_memory, _gsprof, _stacks
 from ._spec import TORCH_WORDS, torch_settings
 
 # Settings that are regular expressions.
@@ -101,6 +101,7 @@ def step(n: Optional[int] = None, batch_size: Optional[int] = None) -> None:
     """One training step ends here and the next begins; n is the number of the one that ends."""
     if not _gsprof.is_on():
         return
+    _device_memory.at_step()
     torch_half = sys.modules.get("gsprof._torch")
     if torch_half is not None and hasattr(torch_half, "step"):
         torch_half.step(n, batch_size)

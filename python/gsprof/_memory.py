@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 import os
 import sys
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
-from . import _gsprof
+from . import _device_memory, _gsprof
 from ._quiet import quietly
 
 MODES = ("off", "sampled", "exact")
@@ -88,6 +88,24 @@ def _after_fork() -> None:
         quietly(_gsprof.memory_child)
 
 
+# Called by the main thread between two of its instructions, about once a second.
+_ticks: List[Callable[[], object]] = [_device_memory.tell]
+
+
+def on_tick(function: Callable[[], object]) -> None:
+    """While memory is counted, and something is allocated."""
+    _ticks.append(function)
+
+
+def _tick() -> None:
+    _gsprof.memory_pause(True)
+    try:
+        for function in _ticks:
+            quietly(function)
+    finally:
+        _gsprof.memory_pause(False)
+
+
 class _State:
     """What was switched on last: mode, interval and notice."""
 
@@ -103,6 +121,7 @@ def _switch(mode: str, interval: int, notice: int) -> None:
     rc = _gsprof.memory_start(mode == "exact", interval, notice, code)
     if rc != 0:
         raise RuntimeError(f"memory cannot be counted: {_REASONS.get(rc, rc)}")
+    _gsprof.memory_on_tick(_tick)
     if not _State.forks_watched:
         _State.forks_watched = True
         os.register_at_fork(after_in_child=_after_fork)
@@ -135,12 +154,17 @@ def start(mode: str = "sampled", interval: int = INTERVAL, notice: int = 0) -> N
         _State.is_changing = False
 
 
+def _end() -> None:
+    _gsprof.memory_stop()
+    _gsprof.memory_on_tick(None)
+    _State.now = ("off", 0, 0)
+
+
 def stop() -> None:
     """Ends; the counters stay to be looked at."""
     _State.is_changing = True
     try:
-        _gsprof.memory_stop()
-        _State.now = ("off", 0, 0)
+        _end()
         if _gsprof.is_on():
             _tell_settings("off", INTERVAL, 0)
     finally:
@@ -159,8 +183,7 @@ def take_up() -> None:
     wanted = ("off", 0, 0) if mode == "off" else (mode, interval, notice)
     if wanted == _State.now:
         return
-    _gsprof.memory_stop()
-    _State.now = ("off", 0, 0)
+    _end()
     if mode != "off":
         _switch(*wanted)
         _State.now = wanted

@@ -16,7 +16,7 @@ import tempfile
 import time
 from typing import List, Optional, Tuple
 
-from . import _gsprof, _memory
+from . import _device_memory, _gsprof, _memory
 from ._quiet import quietly
 
 TOP = 25
@@ -60,6 +60,13 @@ def _line(number: int, row: Tuple[str, int, int, int, float], is_sampled: bool) 
     return lines
 
 
+def _device_line(device: _device_memory.DeviceMemory) -> str:
+    return (
+        f"PyTorch on GPUs {_size(device.allocated)}, at the peak {_size(device.peak)}; "
+        f"reserved {_size(device.reserved)}"
+    )
+
+
 def text(what: str, top: int = TOP) -> str:
     """The lines that hold the most memory, as tracemalloc's top lists have them."""
     snapshot = _memory.snapshot()
@@ -71,11 +78,13 @@ def text(what: str, top: int = TOP) -> str:
     live = snapshot.live_by_allocator
     python = live["pyraw"] + live["pymem"] + live["pyobject"]
     rows = [row for row in snapshot.by_line() if row[2] > 0]
+    device = quietly(_device_memory.look)
     lines = [
         f"{what} of {_State.app} (process {os.getpid()}), {now}",
         f"allocated since counting began, and not freed: {how}",
         f"Python {_size(python)}, native {_size(live['malloc'])}, mapped {_size(live['mmap'])}; "
         f"at the peak {_size(snapshot.peak_bytes)} in all",
+        *([] if device is None else [_device_line(device)]),
         "",
         f"Top {min(top, len(rows))} lines",
     ]
@@ -142,5 +151,5 @@ def install(script: Optional[str] = None) -> None:
     _State.pid = os.getpid()
     _State.next_s = time.monotonic() + FIRST_S
     os.environ[_WRITER] = str(os.getpid())
-    _gsprof.memory_on_tick(_tick)
+    _memory.on_tick(_tick)
     atexit.register(_at_exit)

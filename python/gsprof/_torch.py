@@ -9,7 +9,15 @@ import sys
 import threading
 from typing import Any, Callable, List, Optional
 
-from . import _collectives, _gsprof, _imports, _stacks, _torch_backward, _torch_names
+from . import (
+    _collectives,
+    _device_memory,
+    _gsprof,
+    _imports,
+    _stacks,
+    _torch_backward,
+    _torch_names,
+)
 from ._quiet import quietly
 from ._torch_gpu import CudaEvents, Recorder
 from ._torch_overhead import Measure
@@ -194,6 +202,7 @@ def _on_step(step: int, seconds: float, sampled: bool) -> None:
         _stacks.step_took(seconds)
     if _State.gpu is not None:
         _State.gpu.settle(step)
+        _device_memory.at_step()
     elif _has_gpu() and _State.torch.cuda.is_initialized():
         use_gpu(CudaEvents(_State.torch))
 

@@ -107,6 +107,30 @@ def row(document: Dict[str, Any], name: str) -> Dict[str, Any]:
     return found[0] if found else {"bytes": 0, "blocks": 0}
 
 
+# Keeps allocating until a stand-in for torch.cuda was asked what it holds.
+DEVICE = """
+import sys, time, types
+asked = []
+def memory_stats(device):
+    asked.append(device)
+    return {"allocated_bytes.all.current": 7 << 20, "reserved_bytes.all.current": 9 << 20}
+sys.modules["torch.cuda"] = types.SimpleNamespace(
+    is_initialized=lambda: True, device_count=lambda: 1, memory_stats=memory_stats
+)
+end_s = time.monotonic() + float(sys.argv[1])
+while not asked and time.monotonic() < end_s:
+    bytearray(1 << 20)
+"""
+
+
+def test_memory_of_the_device_is_in_the_timeline(tmp_path: Path) -> None:
+    script, output = tmp_path / "device.py", tmp_path / "device.gspm"
+    script.write_text(DEVICE)
+    gsprof("mem", "record", "-o", output, "--", main_python(), script, PATIENCE_S)
+    last = report(output)["timeline"][-1]
+    assert (last["device_bytes"], last["device_reserved_bytes"]) == (7 * MIB, 9 * MIB), last
+
+
 # ------------------------------------------------------------------------------- views
 
 

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, NamedTuple, Optional
+import pickle
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from .. import _gsprof, _sites
 from . import _device, _text
@@ -50,6 +51,8 @@ class _TorchMemory:
         self._cuda = torch.cuda
         self._device = device
         self._first_count = 0
+        memory = getattr(torch.cuda, "memory", None)
+        self.snapshot: Optional[Callable[[], Any]] = getattr(memory, "_snapshot", None)
 
     def begin(self) -> None:
         self._cuda.reset_peak_memory_stats(self._device)
@@ -283,6 +286,18 @@ class MemoryTracker:
         are."""
         timeline = self.get_timeline()
         return self._events(timeline) if self.track_allocations else timeline
+
+    def save_device_snapshot(self, path: _text.Path) -> None:
+        """What PyTorch's allocator has on its devices, segment by segment and block by block, as
+        the pickle that PyTorch's memory viewer opens; with the stacks of allocations if
+        torch.cuda.memory._record_memory_history() was called before.  RuntimeError where PyTorch
+        uses no device, or cannot make one."""
+        take = None if self._torch is None else self._torch.snapshot
+        if take is None:
+            raise RuntimeError("there is no snapshot: PyTorch uses no device, or cannot make one")
+        content = pickle.dumps(take())
+        with open(path, "wb") as file:
+            file.write(content)
 
     def clear(self) -> None:
         """Forgets what was seen; RuntimeError while it is entered."""

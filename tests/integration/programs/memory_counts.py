@@ -416,6 +416,51 @@ def interpreters():
     _memory.stop()
 
 
+def device():
+    """A stand-in for torch.cuda, with two GPUs."""
+    import types
+
+    import gsprof
+    from gsprof import _device_memory, _memory_files
+
+    state = {"used": False, "asked": 0}
+
+    def memory_stats(number):
+        state["asked"] += 1
+        kinds = ("allocated_bytes.all.current", "reserved_bytes.all.current")
+        found = {name: 1000 * (number + 1) * (i + 1) for i, name in enumerate(kinds)}
+        return {**found, "allocated_bytes.all.peak": 1 << 20}
+
+    cuda = types.SimpleNamespace(memory_stats=memory_stats, device_count=lambda: 2)
+    assert _device_memory.look() is None
+    sys.modules["torch.cuda"] = cuda
+    assert _device_memory.look() is None  # a module that is half imported
+    cuda.is_initialized = lambda: state["used"]
+    _device_memory.at_step()
+    _memory.start("exact")
+    assert _device_memory.look() is None
+    assert "GPU" not in _memory_files.text("Now")
+    gsprof.step()
+    assert state["asked"] == 0
+    state["used"] = True
+    assert _device_memory.look() == (3000, 6000, 2 << 20)
+    assert "PyTorch on GPUs 3000 B, at the peak 2048 KiB; reserved 6000 B" in _memory_files.text("")
+    # Once in so much time, whatever a step takes.
+    state["asked"] = 0
+    _device_memory._State.next_s = 0.0
+    gsprof.step()
+    assert state["asked"] == 2
+    _device_memory._State.next_s = float("inf")
+    gsprof.step()
+    assert state["asked"] == 2
+    # A fault of PyTorch's stays there; GSPROF_DEBUG would tell of it.
+    del cuda.device_count
+    os.environ["GSPROF_DEBUG"] = "0"
+    _device_memory.tell()
+    _memory.stop()
+    del sys.modules["torch.cuda"]
+
+
 def at_the_end():
     """Counting while the interpreter ends."""
     import atexit

@@ -12,6 +12,7 @@ import json
 import math
 import mmap
 import os
+import pickle
 import sys
 import tempfile
 import threading
@@ -441,6 +442,7 @@ def check_memory():
         pass
     assert len(plain.get_allocation_timeline()) == 2 and plain.get_stats()["count"] is None
     assert plain.get_stats()["sites"] is None
+    raised(RuntimeError, plain.save_device_snapshot, "/no/such/folder/file")
     plain.clear()
     raised(RuntimeError, plain.get_stats)
 
@@ -696,6 +698,8 @@ class FakeCuda:
     def memory_stats(device):
         return {"allocation.all.allocated": FakeCuda.count}
 
+    memory = types.SimpleNamespace(_snapshot=lambda: {"segments": [{"total_size": 4096}]})
+
     def allocate(size):
         FakeCuda.now += size
         FakeCuda.count += 1
@@ -722,6 +726,13 @@ def check_torch():
     assert stats["source"] == "torch.cuda" and stats["count"] == 2 and stats["change"] == 200
     assert stats["peak_allocated"] == 1500 and stats["peak_reserved"] == 3000
     assert stats["process_peak"] > 1 << 20
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "snapshot.pickle")
+        tracker.save_device_snapshot(path)
+        with open(path, "rb") as file:
+            assert pickle.load(file) == FakeCuda.memory._snapshot()
+        FakeCuda.memory = None
+        raised(RuntimeError, MemoryTracker().save_device_snapshot, path)
     assert MetricsCollector().memory["peak_allocated"] == FakeCuda.peak
     enter = FakeStreamContext.__enter__
     streams = [types.SimpleNamespace(cuda_stream=100 + i) for i in range(2)]
