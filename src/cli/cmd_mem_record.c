@@ -22,6 +22,7 @@
 #include "cli/mem_take.h"
 #include "cli/python_dir.h"
 #include "cli/term.h"
+#include "collect/huge.h"
 #include "memlog/writer.h"
 #include "model/words.h"
 #include "proc/task.h"
@@ -190,6 +191,9 @@ static int start(struct session *session, struct gsp_err *err)
         rc = open_output(session, err);
     if (rc < 0)
         return rc;
+    char huge[GSP_HUGE_SETTING_BYTES];
+    gsp_collect_huge_setting(huge);
+    how.huge_setting = huge;
     session->start_ns = how.start_ns = gsp_now_ns();
     how.fd = session->fd;
     rc = gsp_memwriter_new(&how, &session->writer, err);
@@ -201,6 +205,7 @@ static int start(struct session *session, struct gsp_err *err)
     session->take = (struct gsp_memtake){.pid = session->pid,
                                          .subprocesses = session->opts->subprocesses,
                                          .claims = true,
+                                         .asks_huge = strcmp(huge, "never") != 0,
                                          .writer = session->writer};
     session->pidfd = (int)syscall(SYS_pidfd_open, session->pid, 0U);
     return rc;
@@ -261,6 +266,7 @@ static int record(struct session *session, struct gsp_err *err)
     while (rc == GSP_OK && !last) {
         const int64_t now_ns = gsp_now_ns();
         last = !target_runs(session) || stop_count > 1 || now_ns >= end_ns;
+        session->take.is_last = last;
         rc = gsp_memtake_round(&session->take, now_ns, err);
         if (rc == GSP_OK)
             rc = gsp_memwriter_flush(session->writer, err);

@@ -63,7 +63,7 @@ bool gsp_memreport_is_exact(const struct gsp_memreport *report)
 
 struct gsp_mempeak gsp_memreport_peak(const struct gsp_memreport *report)
 {
-    struct gsp_mempeak peak = {-1, -1, -1};
+    struct gsp_mempeak peak = {-1, -1, -1, -1};
     uint32_t process = 0;
     const size_t ticks = gsp_memlog_tick_count(report->log);
     for (size_t i = 0; i < ticks; i++) {
@@ -76,8 +76,12 @@ struct gsp_mempeak gsp_memreport_peak(const struct gsp_memreport *report)
     }
     for (size_t i = 0; i < ticks; i++) {
         const struct gsp_memlog_tick *tick = gsp_memlog_tick(report->log, i);
-        if (tick->process == process && tick->total[GSP_MEMTOTAL_RSS] > peak.rss_bytes)
+        if (tick->process != process)
+            continue;
+        if (tick->total[GSP_MEMTOTAL_RSS] > peak.rss_bytes)
             peak.rss_bytes = tick->total[GSP_MEMTOTAL_RSS];
+        if (tick->total[GSP_MEMTOTAL_HUGE] > peak.huge_bytes)
+            peak.huge_bytes = tick->total[GSP_MEMTOTAL_HUGE];
     }
     peak.time_ns = peak.time_ns == GSP_MEMLOG_UNKNOWN ? -1 : peak.time_ns;
     return peak;
@@ -126,6 +130,13 @@ static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
             put_bytes(peak.rss_bytes, out);
         }
         gsp_buf_putc(out, '\n');
+    }
+    if (peak.huge_bytes > 0) {
+        put_bytes(peak.huge_bytes, out);
+        gsp_buf_printf(out,
+                       " of it in huge pages (transparent_hugepage: %s): it grows by a whole "
+                       "one at a time\n",
+                       meta->huge_setting[0] ? meta->huge_setting : "not known");
     }
     if (meta->truncated)
         gsp_buf_puts(out, "The file ends early: this is what was written until then.\n");

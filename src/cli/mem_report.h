@@ -45,7 +45,8 @@ bool gsp_memreport_is_exact(const struct gsp_memreport *report);
 struct gsp_mempeak {
     int64_t bytes;
     int64_t time_ns;
-    int64_t rss_bytes; /* the most that was seen of that process */
+    int64_t rss_bytes;  /* the most that was seen of that process */
+    int64_t huge_bytes; /* the most of it that was in huge pages; -1: not known */
 };
 struct gsp_mempeak gsp_memreport_peak(const struct gsp_memreport *report);
 

@@ -164,6 +164,12 @@ void gsp_memreport_json(const struct gsp_memreport *report, struct gsp_buf *out)
     put_known(&json, "peak_bytes", peak.bytes);
     put_seconds(&json, "peak_s", peak.time_ns);
     put_known(&json, "peak_rss_bytes", peak.rss_bytes);
+    put_known(&json, "peak_huge_bytes", peak.huge_bytes);
+    gsp_json_key(&json, "transparent_hugepage");
+    if (meta->huge_setting[0])
+        gsp_json_str(&json, meta->huge_setting);
+    else
+        gsp_json_null(&json);
     gsp_json_key(&json, "total");
     gsp_json_obj_begin(&json);
     put_value(&json, &report->rows.all);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "collect/huge.h"
 #include "proc/task.h"
 #include "ring/live.h"
 #include "ring/place.h"
@@ -161,6 +162,20 @@ static void let_go(struct gsp_memtake *take, struct gsp_memtake_process *process
     process->table = NULL;
 }
 
+/* It is expensive to know, so it is asked for at the end, and when resident memory has grown by a
+ * quarter since: at a peak it is not much older than that. */
+static int64_t huge_bytes(const struct gsp_memtake *take, struct gsp_memtake_process *process,
+                          int64_t rss_bytes)
+{
+    const int64_t before = process->huge_rss_bytes;
+    if (take->asks_huge && rss_bytes > 0 && (take->is_last || rss_bytes >= before + before / 4)) {
+        const int64_t bytes = gsp_collect_huge_bytes(process->pid);
+        process->huge_bytes = bytes < 0 ? GSP_MEMLOG_UNKNOWN : bytes;
+        process->huge_rss_bytes = rss_bytes;
+    }
+    return process->huge_rss_bytes ? process->huge_bytes : GSP_MEMLOG_UNKNOWN;
+}
+
 static int put_tick(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns,
                     struct gsp_err *err)
 {
@@ -170,6 +185,7 @@ static int put_tick(struct gsp_memtake *take, struct gsp_memtake_process *proces
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         totals[i] = GSP_MEMLOG_UNKNOWN;
     totals[GSP_MEMTOTAL_RSS] = gsp_memtake_rss(process->pid);
+    totals[GSP_MEMTOTAL_HUGE] = huge_bytes(take, process, totals[GSP_MEMTOTAL_RSS]);
     totals[GSP_MEMTOTAL_STEP] = newest_step(process->folder_fd);
     return gsp_memwriter_tick(take->writer, process->index, now_ns, process->table, totals, err);
 }

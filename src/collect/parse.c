@@ -69,6 +69,17 @@ static bool is_key(struct gsp_sv word, const char *key, size_t key_len)
     return word.len == key_len && memcmp(word.p, key, key_len) == 0;
 }
 
+struct gsp_sv gsp_collect__parse_chosen(struct gsp_sv text)
+{
+    struct gsp_scan rest = gsp_collect__scan_of(text);
+    struct gsp_sv word;
+    while (gsp_collect__scan_word(&rest, &word)) {
+        if (word.len > 2 && word.p[0] == '[' && word.p[word.len - 1] == ']')
+            return (struct gsp_sv){word.p + 1, word.len - 2};
+    }
+    return (struct gsp_sv){0};
+}
+
 size_t gsp_collect__parse_keys(struct gsp_sv text, const char *const *keys, size_t count,
                                uint64_t *out)
 {

@@ -39,6 +39,9 @@ struct gsp_cpu_line {
 size_t gsp_collect__parse_stat(struct gsp_sv text, struct gsp_cpu_line *lines, size_t cap,
                                uint64_t *ctx_switches);
 
+/* Of words of which one is in brackets, as /sys has choices: that one; empty when there is none. */
+struct gsp_sv gsp_collect__parse_chosen(struct gsp_sv text);
+
 /* Lines "key: value [kB]" and "key value": out[i] is the value of keys[i], in bytes where the
  * text says kB; UNKNOWN when it is not there.  Worth how many were found. */
 size_t gsp_collect__parse_keys(struct gsp_sv text, const char *const *keys, size_t count,

@@ -4,7 +4,7 @@
  *
  * docs/formats/mem.md tells the layout in words.  Fixed numbers are little-endian.
  *
- * Used by: log.c and writer.c only.
+ * Used by: log.c and writer.c only, and tests.
  * Threads: no state.
  */
 #pragma once
@@ -34,6 +34,7 @@ enum gsp_memlog_tag {
     GSP_MEMLOG_TICK,
     GSP_MEMLOG_GONE, /* a process has ended */
     GSP_MEMLOG_END,  /* the recording was ended in order */
+    GSP_MEMLOG_HUGE, /* which memory the system puts into huge pages */
     GSP_MEMLOG_TAGS,
 };
 

@@ -53,6 +53,7 @@ const char *gsp_memtotal_name(size_t i)
         [GSP_MEMTOTAL_PEAK_NS] = "peak_ns",
         [GSP_MEMTOTAL_STEP] = "step",
         [GSP_MEMTOTAL_LOST] = "lost",
+        [GSP_MEMTOTAL_HUGE] = "huge_bytes",
     };
     return i < GSP_MEMTOTALS ? names[i] : NULL;
 }
@@ -385,6 +386,23 @@ static int read_end(struct reading *rd)
     return GSP_OK;
 }
 
+static int read_huge(struct reading *rd)
+{
+    struct gsp_sv text = {0};
+    uint64_t len = 0;
+    char *out = rd->log->meta.huge_setting;
+    if (!get(rd, &len) || len >= GSP_MEMLOG_SETTING_BYTES ||
+        !gsp_cursor_bytes(&rd->cur, (size_t)len, &text))
+        return damaged(rd);
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.p[i] < 'a' || text.p[i] > 'z')
+            return damaged(rd);
+        out[i] = text.p[i];
+    }
+    out[text.len] = '\0';
+    return GSP_OK;
+}
+
 static int read_records(struct reading *rd)
 {
     static int (*const readers[GSP_MEMLOG_TAGS])(struct reading *) = {
@@ -393,6 +411,7 @@ static int read_records(struct reading *rd)
         [GSP_MEMLOG_PROCESS] = read_process, [GSP_MEMLOG_THREAD] = read_thread,
         [GSP_MEMLOG_SITE] = read_site,       [GSP_MEMLOG_TICK] = read_tick,
         [GSP_MEMLOG_GONE] = read_gone,       [GSP_MEMLOG_END] = read_end,
+        [GSP_MEMLOG_HUGE] = read_huge,
     };
     int rc = GSP_OK;
     while (rc == GSP_OK && rd->cur.p < rd->cur.end) {

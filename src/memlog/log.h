@@ -23,10 +23,12 @@
 #include "wire/memory.h"
 
 /* Bytes of a file that is read. */
-#define GSP_MEMLOG_FILE_MAX  ((size_t)1 << 29)
-#define GSP_MEMLOG_SITES_MAX (1U << 22)
-#define GSP_MEMLOG_TICKS_MAX (1U << 22)
-#define GSP_MEMLOG_UNKNOWN   INT64_MIN
+#define GSP_MEMLOG_FILE_MAX      ((size_t)1 << 29)
+#define GSP_MEMLOG_SITES_MAX     (1U << 22)
+#define GSP_MEMLOG_TICKS_MAX     (1U << 22)
+#define GSP_MEMLOG_UNKNOWN       INT64_MIN
+
+#define GSP_MEMLOG_SETTING_BYTES 16U
 
 /* What is known of a process at a tick: bytes where nothing else is said. */
 enum gsp_memtotal {
@@ -41,6 +43,7 @@ enum gsp_memtotal {
     GSP_MEMTOTAL_PEAK_NS, /* when; since the recording began */
     GSP_MEMTOTAL_STEP,    /* the training step */
     GSP_MEMTOTAL_LOST,    /* allocations that are not, or not rightly, accounted for */
+    GSP_MEMTOTAL_HUGE,    /* of RSS, in huge pages; as of the last time when that was asked */
     GSP_MEMTOTALS
 };
 
@@ -75,10 +78,11 @@ struct gsp_memlog_tick {
 };
 
 struct gsp_memlog_meta {
-    int64_t start_ns;    /* CLOCK_REALTIME */
-    int64_t duration_ns; /* up to the last tick */
-    bool truncated;      /* the end is missing */
-    uint64_t lost_bytes; /* of the file, that could not be read */
+    int64_t start_ns;                            /* CLOCK_REALTIME */
+    int64_t duration_ns;                         /* up to the last tick */
+    bool truncated;                              /* the end is missing */
+    uint64_t lost_bytes;                         /* of the file, that could not be read */
+    char huge_setting[GSP_MEMLOG_SETTING_BYTES]; /* "always", "madvise"; "": not known */
 };
 
 struct gsp_memlog; /* opaque */

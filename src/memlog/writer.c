@@ -74,6 +74,12 @@ int gsp_memwriter_new(const struct gsp_memwriter_opts *opts, struct gsp_memwrite
     writer->done_bytes = sizeof(header);
     gsp_buf_varint(&writer->raw, GSP_MEMLOG_META);
     gsp_buf_varint(&writer->raw, gsp_zigzag(opts->start_real_ns));
+    const size_t len = opts->huge_setting ? strlen(opts->huge_setting) : 0;
+    if (len > 0 && len < GSP_MEMLOG_SETTING_BYTES) {
+        gsp_buf_varint(&writer->raw, GSP_MEMLOG_HUGE);
+        gsp_buf_varint(&writer->raw, len);
+        gsp_buf_put(&writer->raw, opts->huge_setting, len);
+    }
     *out = writer;
     return GSP_OK;
 }

@@ -27,10 +27,11 @@
 struct gsp_memwriter; /* opaque */
 
 struct gsp_memwriter_opts {
-    int fd;                /* borrowed; an empty file */
-    int64_t start_ns;      /* CLOCK_MONOTONIC: time 0 of the ticks */
-    int64_t start_real_ns; /* CLOCK_REALTIME of the same moment */
-    uint64_t budget_bytes; /* 0: GSP_MEMLOG_BUDGET */
+    int fd;                   /* borrowed; an empty file */
+    int64_t start_ns;         /* CLOCK_MONOTONIC: time 0 of the ticks */
+    int64_t start_real_ns;    /* CLOCK_REALTIME of the same moment */
+    uint64_t budget_bytes;    /* 0: GSP_MEMLOG_BUDGET */
+    const char *huge_setting; /* as in struct gsp_memlog_meta; NULL: not known */
 };
 
 /* What is known of a process whose counters are recorded from now on. */
@@ -51,7 +52,7 @@ GSP_MUST_CHECK int gsp_memwriter_begin(struct gsp_memwriter *writer,
                                        const struct gsp_memtable *table, uint32_t *index,
                                        struct gsp_err *err);
 /* The last copy of its table as a tick.  Of totals only what the table does not know is looked at:
- * RSS, STEP.  now_ns is of CLOCK_MONOTONIC. */
+ * RSS, STEP, HUGE.  now_ns is of CLOCK_MONOTONIC. */
 GSP_MUST_CHECK int gsp_memwriter_tick(struct gsp_memwriter *writer, uint32_t index, int64_t now_ns,
                                       const struct gsp_memtable *table,
                                       const int64_t totals[GSP_MEMTOTALS], struct gsp_err *err);

@@ -56,6 +56,7 @@ static void parse_process(struct gsp_sv text)
     struct gsp_pid_stat stat;
     uint64_t value = 0;
     bool nested = false;
+    require_inside(gsp_collect__parse_chosen(text), text);
     if (gsp_collect__parse_pid_stat(text, &stat))
         require_inside(stat.comm, text);
     gsp_ignore(gsp_collect__parse_schedstat(text, &value));

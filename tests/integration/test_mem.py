@@ -131,6 +131,35 @@ def test_memory_of_the_device_is_in_the_timeline(tmp_path: Path) -> None:
     assert (last["device_bytes"], last["device_reserved_bytes"]) == (7 * MIB, 9 * MIB), last
 
 
+# Says how many of its bytes are in huge pages, and waits.
+HUGE = """
+import mmap, time
+block = mmap.mmap(-1, 32 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+block.madvise(mmap.MADV_HUGEPAGE)
+for place in range(0, len(block), mmap.PAGESIZE):
+    block[place] = 1
+rows = [line.split() for line in open("/proc/self/smaps_rollup")]
+print(sum(1024 * int(row[1]) for row in rows if row[0] == "AnonHugePages:"), flush=True)
+time.sleep(600)
+"""
+
+
+def test_huge_pages_are_told(tmp_path: Path) -> None:
+    output = tmp_path / "huge.gspm"
+    with subprocess.Popen([main_python(), "-c", HUGE], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            if int(process.stdout.readline() or 0) == 0:
+                pytest.skip("this system has no huge pages to give")
+            gsprof("mem", "record", "-p", process.pid, "-d", "100ms", "-o", output)
+        finally:
+            process.kill()
+    document = report(output)
+    assert 2 * MIB <= document["peak_huge_bytes"] <= document["peak_rss_bytes"]
+    assert document["transparent_hugepage"] in ("always", "madvise")
+    assert "in huge pages (transparent_hugepage: " in gsprof("mem", "report", output).out
+
+
 # ------------------------------------------------------------------------------- views
 
 

@@ -62,6 +62,15 @@ TAP_TEST(keys)
     tap_check(out[3] == GSP_UNKNOWN);
 }
 
+TAP_TEST(choices)
+{
+    tap_check(gsp_sv_eq(gsp_collect__parse_chosen(sv("always [madvise] never\n")), sv("madvise")));
+    tap_check(gsp_sv_eq(gsp_collect__parse_chosen(sv("[always]")), sv("always")));
+    static const char *const none[] = {"", "[", "[]", "always madvise", "[a b]", "a]"};
+    for (size_t i = 0; i < GSP_COUNT(none); i++)
+        tap_eq_int(gsp_collect__parse_chosen(sv(none[i])).len, 0);
+}
+
 TAP_TEST(devices)
 {
     struct gsp_device_line line;

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/time.h"
+#include "memlog/layout.h"
 #include "memlog/leak.h"
 #include "memlog/log.h"
 #include "memlog/view.h"
@@ -68,7 +69,8 @@ static void record_scene(int ticks, bool ends, struct gsp_buf *out)
     scene_open(&scene);
     snprintf(path, sizeof(path), "%s/out", scene.file.folder);
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    const struct gsp_memwriter_opts opts = {.fd = fd, .start_ns = 1000, .start_real_ns = 5000};
+    const struct gsp_memwriter_opts opts = {
+        .fd = fd, .start_ns = 1000, .start_real_ns = 5000, .huge_setting = "madvise"};
     tap_eq_int(gsp_memtable_open(scene.file.folder_fd, &table, NULL), GSP_OK);
     tap_eq_int(gsp_memtable_take(table, NULL), GSP_OK);
     tap_eq_int(gsp_memwriter_new(&opts, &writer, NULL), GSP_OK);
@@ -79,6 +81,7 @@ static void record_scene(int ticks, bool ends, struct gsp_buf *out)
         scene_step(&scene, i);
         totals[GSP_MEMTOTAL_RSS] = 100 * MIB + i;
         totals[GSP_MEMTOTAL_STEP] = i;
+        totals[GSP_MEMTOTAL_HUGE] = i < TICKS / 2 ? 2 * MIB : 4 * MIB;
         tap_eq_int(gsp_memtable_take(table, NULL), GSP_OK);
         tap_eq_int(
             gsp_memwriter_tick(writer, index, 1000 + (i + 1) * GSP_NS_PER_S, table, totals, NULL),
@@ -179,12 +182,14 @@ TAP_TEST(what_is_written_is_read)
     tap_check(!gsp_memlog_meta(log)->truncated);
     tap_eq_int(gsp_memlog_meta(log)->start_ns, 5000);
     tap_eq_int(gsp_memlog_process(log, 0)->mode, GSP_MEMORY_EXACT);
+    tap_eq_str(gsp_memlog_meta(log)->huge_setting, "madvise");
     tap_eq_int(gsp_memreplay_begin(&replay, log, NULL), GSP_OK);
     for (int i = 0; i < TICKS; i++) {
         const struct gsp_memlog_tick *tick = gsp_memreplay_next(&replay);
         tap_eq_int(tick->time_ns, (i + 1) * GSP_NS_PER_S);
         tap_eq_int(tick->total[GSP_MEMTOTAL_RSS], 100 * MIB + i);
         tap_eq_int(tick->total[GSP_MEMTOTAL_DEVICE], GSP_MEMLOG_UNKNOWN);
+        tap_eq_int(tick->total[GSP_MEMTOTAL_HUGE], i < TICKS / 2 ? 2 * MIB : 4 * MIB);
         tap_eq_int(gsp_memcount_live(&replay.counts[0]), (i + 1) * MIB);
         tap_eq_int(tick->total[GSP_MEMTOTAL_MALLOC], (i + 1) * MIB);
     }
@@ -196,6 +201,36 @@ TAP_TEST(what_is_written_is_read)
 }
 
 /* Every prefix of a file is a recording, of the ticks whose blocks are whole. */
+/* A file whose only record says this of huge pages. */
+static int read_setting(const char *text, size_t len)
+{
+    unsigned char file[64] = {0};
+    unsigned char *block = file + GSP_MEMLOG_HEADER_BYTES;
+    unsigned char *records = block + GSP_MEMLOG_BLOCK_BYTES;
+    struct gsp_memlog *log = NULL;
+    const struct gsp_sv sv = {(const char *)records, len + 2};
+    memcpy(file, gsp_memlog__magic, sizeof(gsp_memlog__magic));
+    file[sizeof(gsp_memlog__magic)] = GSP_MEMLOG_VERSION;
+    records[0] = GSP_MEMLOG_HUGE;
+    records[1] = (unsigned char)len;
+    memcpy(records + 2, text, len);
+    gsp_memlog__put_number(block, sv.len, 4);
+    gsp_memlog__put_number(block + 8, gsp_memlog__checksum(sv, 0), 8);
+    const size_t size = GSP_MEMLOG_HEADER_BYTES + GSP_MEMLOG_BLOCK_BYTES + sv.len;
+    const int rc = gsp_memlog_parse((struct gsp_sv){(const char *)file, size}, &log, NULL);
+    gsp_memlog_close(log);
+    return rc;
+}
+
+TAP_TEST(a_setting_is_a_word)
+{
+    tap_eq_int(read_setting("always", 6), GSP_OK);
+    tap_eq_int(read_setting("", 0), GSP_OK);
+    tap_eq_int(read_setting("abcdefghijklmno", 15), GSP_OK);
+    tap_eq_int(read_setting("abcdefghijklmnop", 16), GSP_E_FORMAT);
+    tap_eq_int(read_setting("al\033[1m", 6), GSP_E_FORMAT);
+}
+
 TAP_TEST(a_file_that_ends_anywhere_is_read_up_to_there)
 {
     gsp_auto_buf bytes = {0};
