@@ -7,7 +7,8 @@
 # On another distribution it prints what is missing and stops with status 69.
 set -eu
 
-# package and how to see that it is there: cmd:PROGRAM, pc:PKG-CONFIG-NAME, py:MODULE
+# package and how to see that it is there: cmd:PROGRAM, pc:PKG-CONFIG-NAME, py:MODULE, file:PATH,
+# lib:NAME
 packages() {
     case $1 in
     build) echo '
@@ -62,6 +63,7 @@ packages() {
         tmux                    cmd:tmux
         npm                     cmd:npm
         python3-pip             py:pip
+        libjemalloc2            lib:libjemalloc.so.2
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
         qemu-user-static        cmd:qemu-aarch64-static' ;;
@@ -84,6 +86,7 @@ is_there() {
     cmd:*) command -v "${1#cmd:}" >/dev/null ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
     file:*) [ -e "${1#file:}" ] ;;
+    lib:*) [ -n "$(find /usr/lib -maxdepth 2 -name "${1#lib:}" -print -quit)" ] ;;
     py:*) "$python" -c "import importlib.util as u, sys
 sys.exit(u.find_spec('${1#py:}') is None)" 2>/dev/null ;;
     esac

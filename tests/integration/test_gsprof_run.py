@@ -347,7 +347,7 @@ def test_at_a_terminal(runtime: Dict[str, str], tmp_path: Path, shell: Shell) ->
     shell.wait(r"name\? ")
     shell.type("Ada\n")
     shell.wait("got Ada")
-    text = shell.wait(r"gsprof 00:\d\d  CPU \d+ %  RSS [^ ]+ MB  \d+ samples")
+    text = shell.wait(r"gsprof 00:\d\d  CPU \d+ %  RSS [^ ]+ [KMG]iB  [\d,]+ samples")
     text += shell.wait("a line\r\n")
     assert set(DRAWN.sub("", text).split()) == {"a", "line"}, text
     shell.type("\x1a")

@@ -297,7 +297,7 @@ def test_keys(screen: StartScreen, start: StartTarget) -> None:
     target = start("threads8.py")
     one = screen("top", "-p", target.pid, "--idle", "--delay", "0.2")
     one.wait(r"half .*work.py:12")
-    text = one.wait(r"machine: CPU \d+% of \d+ cores  memory \S+ .B of")
+    text = one.wait(r"machine: CPU \d+% of \d+ cores  memory \S+ .iB of")
     assert re.search(rf"gsprof top .*pid {target.pid}", text)
     assert re.search(r"GIL \d+%  active \d+%  threads 8  processes 1  samples", text)
     assert "own %*" in text and "q:quit" in text
