@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 import time
 import warnings
 from collections import deque
@@ -176,6 +177,7 @@ class EventClock:
         self._pid = os.getpid()
         self._waiting: Deque[_Waiting] = deque()
         self._known: List[Tuple[str, float, int]] = []
+        self._settling = threading.Lock()  # of what waits and what is known; children do neither
 
     def usable(self) -> bool:
         """A device cannot be used in a child after fork, nor after it has failed."""
@@ -209,14 +211,15 @@ class EventClock:
                 return float(self.events.seconds(begin, end)) * 1e3
             self._waiting.append(_Waiting(name, begin, end, began_ns))
             if len(self._waiting) > _WAITING_MAX:
-                self._settle(len(self._waiting) - _WAITING_MAX // 2)
+                with self._settling:
+                    self._settle(_WAITING_MAX // 2)
             return None
         except RuntimeError as error:
             self._give_up(error)
             return host_ms
 
-    def _settle(self, count: int) -> None:
-        for _ in range(count):
+    def _settle(self, left: int) -> None:
+        while len(self._waiting) > left:
             first = self._waiting.popleft()
             if not self.events.done(first.end):
                 self.events.wait()
@@ -225,10 +228,13 @@ class EventClock:
 
     def settle(self) -> List[Tuple[str, float, int]]:
         """Name, milliseconds and beginning of all that had to wait."""
-        try:
-            if self.usable():
-                self._settle(len(self._waiting))
-        except RuntimeError as error:
-            self._give_up(error)
-        known, self._known = self._known, []
+        if os.getpid() != self._pid:
+            return []
+        with self._settling:
+            try:
+                if self.usable():
+                    self._settle(0)
+            except RuntimeError as error:
+                self._give_up(error)
+            known, self._known = self._known, []
         return known
