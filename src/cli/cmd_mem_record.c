@@ -132,15 +132,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 static void catch_signals(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_flags = SA_SIGINFO};
-    action.sa_sigaction = on_signal;
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < GSP_COUNT(signals); i++) {
-        struct sigaction old;
-        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    }
-    signal(SIGPIPE, SIG_IGN);
+    gsp_launch_catch(signals, GSP_COUNT(signals), on_signal, 0);
 }
 
 /* -------------------------------------------------------------------------------------- begin */

@@ -144,17 +144,7 @@ static void catch_signals(const struct session *session)
              "\ngsprof: stopped at once; what was recorded is in %.400s\n",
              stays ? file->output : file->stream_path);
     last_words_len = strlen(last_words);
-    struct sigaction action = {0};
-    action.sa_sigaction = on_signal;
-    action.sa_flags = SA_SIGINFO;
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < GSP_COUNT(signals); i++) {
-        struct sigaction old;
-        /* nohup and background shells have set some to be ignored: they stay so. */
-        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    }
-    signal(SIGPIPE, SIG_IGN);
+    gsp_launch_catch(signals, GSP_COUNT(signals), on_signal, 0);
     catch_user_signals(session);
 }
 

@@ -152,15 +152,7 @@ static void on_stop(int sig)
 static void catch_signals(bool has_status)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-    struct sigaction action = {.sa_flags = SA_SIGINFO | SA_RESTART};
-    action.sa_sigaction = on_signal;
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < GSP_COUNT(signals); i++) {
-        struct sigaction old;
-        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    }
-    signal(SIGPIPE, SIG_IGN);
+    gsp_launch_catch(signals, GSP_COUNT(signals), on_signal, SA_RESTART);
     if (has_status)
         signal(SIGTSTP, on_stop);
 }

@@ -184,3 +184,17 @@ int gsp_launch_apart_status(pid_t child)
     return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status)
                                                     : gsp_err_exit_status(GSP_E_IO);
 }
+
+void gsp_launch_catch(const int *signals, size_t count, void (*handler)(int, siginfo_t *, void *),
+                      int flags)
+{
+    struct sigaction action = {.sa_flags = SA_SIGINFO | flags};
+    action.sa_sigaction = handler;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < count; i++) {
+        struct sigaction old;
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
+    signal(SIGPIPE, SIG_IGN);
+}

@@ -7,7 +7,9 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "base/attr.h"
@@ -40,3 +42,8 @@ bool gsp_launch_caller(uid_t *uid, gid_t *gid);
 GSP_MUST_CHECK pid_t gsp_launch_apart(int *fd, struct gsp_err *err);
 /* The exit status of one that ended instead of being ready. */
 int gsp_launch_apart_status(pid_t child);
+
+/* Calls handler for these signals, with more flags than SA_SIGINFO.  Those that are ignored, as
+ * nohup and background shells have it, stay so; SIGPIPE is ignored from here on. */
+void gsp_launch_catch(const int *signals, size_t count, void (*handler)(int, siginfo_t *, void *),
+                      int flags);

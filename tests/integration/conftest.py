@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from serving import Daemon  # noqa: E402
 from support import (  # noqa: E402
     GSPROF,
+    PACKAGE,
     RING_WRITER,
     Python,
     Running,
@@ -29,6 +30,11 @@ from support import (  # noqa: E402
 )
 
 PYTHONS, MISSING = find_pythons()
+
+NEEDS_EXTENSION = pytest.mark.skipif(
+    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
+    reason="this build has no Python extension",
+)
 
 StartTarget = Callable[..., Target]
 StartRunning = Callable[..., Running]

@@ -20,8 +20,10 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PROGRAMS = HERE / "programs"
 GSPROF = Path(os.environ.get("GSPROF_BIN", ROOT / "build" / "gsprof")).resolve()
-# The program that writes rings, of the same build: <build>/src/cli/gsprof is resolved above.
-RING_WRITER = GSPROF.parent.parent.parent / "tests" / "tools" / "ring_writer"
+# The rest of the same build: <build>/src/cli/gsprof is resolved above.
+BUILD = GSPROF.parent.parent.parent
+PACKAGE = BUILD / "python"
+RING_WRITER = BUILD / "tests" / "tools" / "ring_writer"  # a program that writes rings
 
 # Nothing here takes this long; a machine under load may.
 PATIENCE_S = 60.0

@@ -10,19 +10,14 @@ import re
 import subprocess
 from typing import Dict, List
 
-import pytest
-from support import GSPROF, PATIENCE_S, ROOT, Json, main_python, program
+from conftest import NEEDS_EXTENSION
+from support import BUILD, PACKAGE, PATIENCE_S, ROOT, Json, main_python, program
 from test_torch import find_python
 
-BUILD = GSPROF.parent.parent.parent
-PACKAGE = BUILD / "python"
 PAGE = ROOT / "docs" / "python-measure.md"
 BLOCKS = 16
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 
 def run_page(python: str, kind: str, **more: str) -> Dict[str, Json]:

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
-from support import GSPROF, PATIENCE_S, ROOT, Json, main_python, program
+from conftest import NEEDS_EXTENSION
+from support import PACKAGE, PATIENCE_S, ROOT, Json, main_python, program
 
-PACKAGE = GSPROF.parent.parent.parent / "python"
 PAGE = ROOT / "docs" / "python-profiler.md"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 
 def has_torch(python: str) -> bool:

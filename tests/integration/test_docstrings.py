@@ -8,15 +8,11 @@ import subprocess
 from typing import Mapping
 
 import pytest
-from support import GSPROF, PATIENCE_S, ROOT, main_python
+from conftest import NEEDS_EXTENSION
+from support import GSPROF, PACKAGE, PATIENCE_S, ROOT, main_python
 
-# <build>/src/cli/gsprof and <build>/python.
-PACKAGE = GSPROF.parent.parent.parent / "python"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 EXAMPLES = """
 import doctest, importlib, pkgutil

@@ -18,24 +18,20 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set
 
 import pytest
-from conftest import StartRunning
+from conftest import NEEDS_EXTENSION, StartRunning
 from support import (
     EXIT_NOEXEC,
     EXIT_NOWRITE,
     EXIT_USAGE,
     GSPROF,
+    PACKAGE,
     PATIENCE_S,
     gsprof,
     main_python,
 )
 
-# <build>/src/cli/gsprof and <build>/python.
-PACKAGE = GSPROF.parent.parent.parent / "python"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 BUSY = """
 import os, subprocess, sys, time

@@ -10,16 +10,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import GSPROF, PATIENCE_S, ROOT, Python, main_python, program
+from conftest import NEEDS_EXTENSION
+from support import BUILD, PACKAGE, PATIENCE_S, ROOT, Python, main_python, program
 from test_torch import find_python
 
-BUILD = GSPROF.parent.parent.parent
-PACKAGE = BUILD / "python"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 
 def run(python: str, name: str, *args: str, **more: str) -> str:

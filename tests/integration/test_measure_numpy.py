@@ -9,16 +9,11 @@ import subprocess
 from typing import List
 
 import pytest
-from conftest import PYTHONS
-from support import GSPROF, PATIENCE_S, program
+from conftest import NEEDS_EXTENSION, PYTHONS
+from support import PACKAGE, PATIENCE_S, program
 
-# <build>/src/cli/gsprof and <build>/python.
-PACKAGE = GSPROF.parent.parent.parent / "python"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 
 def with_numpy() -> List[str]:

@@ -15,27 +15,22 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
+from conftest import NEEDS_EXTENSION
 from support import (
     EXIT_EMPTY,
     EXIT_FORMAT,
     EXIT_NOFILE,
     EXIT_NOWRITE,
     EXIT_USAGE,
-    GSPROF,
     PATIENCE_S,
     Running,
     gsprof,
     main_python,
 )
 
-# <build>/src/cli/gsprof and <build>/python.
-PACKAGE = GSPROF.parent.parent.parent / "python"
 MIB = 1 << 20
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 # Leaks a mebibyte a step, fills a cache early on, and allocates to free again.
 LEAKS = """

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Dict, List, Mapping
 
 import pytest
-from support import GSPROF, PATIENCE_S, PROGRAMS, Python, main_python
+from conftest import NEEDS_EXTENSION
+from support import PACKAGE, PATIENCE_S, PROGRAMS, Python, main_python
 
-PACKAGE = GSPROF.parent.parent.parent / "python"
 COUNTS = PROGRAMS / "memory_counts.py"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 
 def run(words: List[str], env: Mapping[str, str], **more: str) -> str:

@@ -10,16 +10,11 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import pytest
-from conftest import StartTarget
-from support import GSPROF, PATIENCE_S, Json, Python, Target, gsprof, is_root, main_python
+from conftest import NEEDS_EXTENSION, StartTarget
+from support import PACKAGE, PATIENCE_S, Json, Python, Target, gsprof, is_root, main_python
 
-# <build>/src/cli/gsprof and <build>/python.
-PACKAGE = GSPROF.parent.parent.parent / "python"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 
 def rows(pid: int, sql: str, env: Mapping[str, str]) -> List[Json]:

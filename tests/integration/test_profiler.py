@@ -9,16 +9,12 @@ import subprocess
 from typing import Dict
 
 import pytest
-from support import GSPROF, PATIENCE_S, Python, main_python, program
+from conftest import NEEDS_EXTENSION
+from support import BUILD, PACKAGE, PATIENCE_S, Python, main_python, program
 
-BUILD = GSPROF.parent.parent.parent
-PACKAGE = BUILD / "python"
 STANDIN = BUILD / "tests" / "tools" / "cuda"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 
 def check(python: str, what: str, **more: str) -> None:

@@ -11,15 +11,11 @@ from pathlib import Path
 from typing import Dict, List
 
 import pytest
-from support import GSPROF, PATIENCE_S, gsprof, main_python
+from conftest import NEEDS_EXTENSION
+from support import PACKAGE, PATIENCE_S, gsprof, main_python
 
-# <build>/src/cli/gsprof and <build>/python.
-PACKAGE = GSPROF.parent.parent.parent / "python"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 TESTS = """
 import sys, threading, time

@@ -7,18 +7,13 @@ import os
 import subprocess
 import sys
 
-import pytest
 from peers import install_wheels
-from support import GSPROF, PATIENCE_S, ROOT, Python, program
+from conftest import NEEDS_EXTENSION
+from support import PACKAGE, PATIENCE_S, ROOT, Python, program
 
-# <build>/src/cli/gsprof and <build>/python.
-PACKAGE = GSPROF.parent.parent.parent / "python"
 GOLDEN = ROOT / "tests" / "golden" / "arrow" / "kinds.arrows"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 
 def run(*argv: str, path: str = "") -> None:

@@ -17,9 +17,7 @@ from typing import List
 import pytest
 from conftest import Serve
 from serving import names_of
-from support import EXIT_NOWRITE, EXIT_USAGE, GSPROF, PATIENCE_S, ROOT, gsprof
-
-PACKAGE = GSPROF.resolve().parent.parent.parent / "python"
+from support import EXIT_NOWRITE, EXIT_USAGE, GSPROF, PACKAGE, PATIENCE_S, ROOT, gsprof
 
 
 def test_status_has_every_field(serve: Serve) -> None:

@@ -12,16 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Serve
-from support import GSPROF, PATIENCE_S, ROOT, main_python
+from conftest import NEEDS_EXTENSION, Serve
+from support import PACKAGE, PATIENCE_S, ROOT, main_python
 
-# <build>/src/cli/gsprof and <build>/python.
-PACKAGE = GSPROF.parent.parent.parent / "python"
 
-pytestmark = pytest.mark.skipif(
-    not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 
 @pytest.fixture(scope="module")

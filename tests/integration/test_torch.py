@@ -12,12 +12,11 @@ from typing import Dict, List, Mapping, Optional, Set
 
 import pytest
 
-from support import GSPROF, Json, Python, gsprof, program
+from support import GSPROF, PACKAGE, Json, Python, gsprof, program
 
 # Importing PyTorch takes seconds, and more on a machine that is busy.
 PATIENCE_TORCH_S = 300.0
 DEBIAN = "/usr/bin/python3"
-PACKAGE = GSPROF.parent.parent.parent / "python"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gsprof"
 
 PYTHONS = {

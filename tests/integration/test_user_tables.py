@@ -11,9 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import Dict, List
 
-from support import GSPROF, PATIENCE_S, Json, Lines, Python, gsprof
+from support import PACKAGE, PATIENCE_S, Json, Lines, Python, gsprof
 
-PACKAGE = GSPROF.parent.parent.parent / "python"
 
 PROGRAM = """
 import os, sys

@@ -23,20 +23,15 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import pytest
-from conftest import PYTHONS
-from support import GSPROF, PATIENCE_S, ROOT, Python, Target, main_python, probe
+from conftest import NEEDS_EXTENSION, PYTHONS
+from support import BUILD, GSPROF, PATIENCE_S, ROOT, Python, Target, main_python, probe
 
-# <build>/src/cli/gsprof.
-BUILD = GSPROF.parent.parent.parent
 # Making it waits for a compiler when sources are newer than the build.
 BUILD_S = 600.0
 # Newest that any part may ask for: that of Debian 12 and Ubuntu 22.10.
 GLIBC_MAX = (2, 36)
 
-pytestmark = pytest.mark.skipif(
-    not (BUILD / "python" / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
-)
+pytestmark = NEEDS_EXTENSION
 
 HOOK = """
 import json, sys

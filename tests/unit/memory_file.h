@@ -80,7 +80,7 @@ static inline uint32_t memory_frame(struct memory_file *file, uint32_t kind, con
         (struct gsp_memory_frame *)(void *)memory_area(file, file->head->frames_off) + i;
     *frame = (struct gsp_memory_frame){.line = line, .kind = kind};
     if (kind == GSP_MEMORY_PYTHON)
-        frame->file = memory_text(file, "/home/me/train.py");
+        frame->file = memory_text(file, "/app/train.py");
     if (name)
         frame->name = memory_text(file, name);
     file->head->frame_count = i + 1;
