@@ -97,7 +97,7 @@ void gsp_help_overview(const struct gsp_term *term, struct gsp_buf *out)
     gsp_buf_putc(out, '\n');
     put_head(term, "First steps", out);
     gsp_buf_puts(out,
-                 "  gsprof record -- python3 train.py     run a program and record it\n"
+                 "  gsprof run -- python3 train.py        run a program with everything on\n"
                  "  gsprof dump --pid 4242                what a process does right now\n"
                  "  gsprof doctor                         what works on this machine\n\n"
                  "  gsprof COMMAND -h is short, --help is everything; gsprof help lists topics.\n");

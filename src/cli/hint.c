@@ -340,7 +340,7 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
         gsp_hint_add(out, "makes one", "gsprof run -- python3 train.py");
     } else if (scene->err->code == GSP_E_NOFILE) {
         set_what(out, "there is no file %s", path);
-        gsp_hint_add(out, "what is there", "ls -t -- *.gsp *.json *.svg");
+        gsp_hint_add(out, "what is there", "ls -dt -- *.gsp *.gspm *.json gsprof-runs/*");
     } else {
         gsp_hint_add(out, "what can be read and written", "gsprof help formats");
     }
