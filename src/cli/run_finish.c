@@ -9,11 +9,11 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/run_folder.h"
-#include "digest/sql.h"
 #include "digest/verdict.h"
 #include "digest/write.h"
 #include "export/format.h"
 #include "export/gsp_stream.h"
+#include "store/each.h"
 #include "store/profile_read.h"
 #include "store/run_list.h"
 #include "wire/table.h"
@@ -97,13 +97,13 @@ static void drain(struct finish *finish)
 static const char VERSIONS_SQL[] = "SELECT pid, any_value(value) FROM gsprof.setting "
                                    "WHERE name = 'python_version' GROUP BY pid";
 
-static int take_version(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+static int take_version(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct finish *finish = ctx;
-    const struct gsp_sv text = gsp_sql_text(row, 1);
+    const struct gsp_sv text = gsp_store_text(row, 1);
     (void)err;
     for (size_t i = 0; i < finish->process_count; i++) {
-        if (finish->processes[i].pid != gsp_sql_i64(row, 0) || text.len >= VERSION_MAX)
+        if (finish->processes[i].pid != gsp_store_i64(row, 0) || text.len >= VERSION_MAX)
             continue;
         memcpy(finish->versions[i], text.p, text.len);
         finish->processes[i].python = finish->versions[i];
@@ -119,7 +119,8 @@ static int open_store(struct finish *finish, struct gsp_err *err)
         rc = gsp_store_add_run(finish->store, finish->what->place->path, err);
     if (rc == GSP_OK)
         rc = gsp_store_lock(finish->store, err);
-    return rc == GSP_OK ? gsp_sql_each(finish->store, VERSIONS_SQL, take_version, finish, err) : rc;
+    return rc == GSP_OK ? gsp_store_each(finish->store, VERSIONS_SQL, take_version, finish, err)
+                        : rc;
 }
 
 static int take_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)

@@ -122,7 +122,7 @@ struct sites {
     int64_t stack_id; /* of the last row */
 };
 
-static int add_site(struct sites *sites, const struct gsp_sql_row *row, struct gsp_err *err)
+static int add_site(struct sites *sites, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest_memory *memory = &sites->digest->memory;
     struct gsp_digest_site *more =
@@ -131,22 +131,22 @@ static int add_site(struct sites *sites, const struct gsp_sql_row *row, struct g
         return no_memory(err);
     memory->sites = more;
     more[memory->site_count++] =
-        (struct gsp_digest_site){.bytes = gsp_sql_f64(row, 1), .count = gsp_sql_f64(row, 2)};
-    sites->stack_id = gsp_sql_i64(row, 0);
+        (struct gsp_digest_site){.bytes = gsp_store_f64(row, 1), .count = gsp_store_f64(row, 2)};
+    sites->stack_id = gsp_store_i64(row, 0);
     return GSP_OK;
 }
 
-static int take_site(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct sites *sites = ctx;
     struct gsp_digest *digest = sites->digest;
-    if (digest->memory.site_count == 0 || gsp_sql_i64(row, 0) != sites->stack_id) {
+    if (digest->memory.site_count == 0 || gsp_store_i64(row, 0) != sites->stack_id) {
         const int rc = add_site(sites, row, err);
         if (rc < 0)
             return rc;
     }
     struct gsp_digest_site *site = &digest->memory.sites[digest->memory.site_count - 1];
-    const struct gsp_sv func = gsp_sql_text(row, 3);
+    const struct gsp_sv func = gsp_store_text(row, 3);
     if (func.len == 0)
         return GSP_OK; /* its stack is not there */
     struct gsp_digest_frame *frames = gsp_digest__more(
@@ -159,12 +159,12 @@ static int take_site(void *ctx, const struct gsp_sql_row *row, struct gsp_err *e
     if (!more)
         return no_memory(err);
     site->frames = more;
-    const int64_t line = gsp_sql_i64(row, 5);
+    const int64_t line = gsp_store_i64(row, 5);
     frames[digest->site_frame_count] =
         (struct gsp_digest_frame){.func = gsp_digest__keep(digest, func),
-                                  .file = gsp_digest__keep(digest, gsp_sql_text(row, 4)),
+                                  .file = gsp_digest__keep(digest, gsp_store_text(row, 4)),
                                   .line = line > 0 && line < UINT32_MAX ? (uint32_t)line : 0,
-                                  .kind = gsp_frame_type_find(gsp_sql_text(row, 6))};
+                                  .kind = gsp_frame_type_find(gsp_store_text(row, 6))};
     more[site->frame_count++] = (uint32_t)digest->site_frame_count++;
     return GSP_OK;
 }
@@ -173,5 +173,5 @@ int gsp_digest__memory(struct gsp_digest *digest, struct gsp_store *store, struc
 {
     struct sites sites = {.digest = digest};
     const int rc = gsp_digest__rss(digest, err);
-    return rc == GSP_OK ? gsp_sql_each(store, SITES_SQL, take_site, &sites, err) : rc;
+    return rc == GSP_OK ? gsp_store_each(store, SITES_SQL, take_site, &sites, err) : rc;
 }

@@ -10,7 +10,7 @@
 
 #include "base/attr.h"
 #include "digest/digest_internal.h"
-#include "digest/sql.h"
+#include "store/each.h"
 #include "store/store.h"
 
 /* A moment as seconds since the digest's begin. */

@@ -31,18 +31,18 @@ static const char ABOUT_SQL[] =
     "UNION ALL SELECT max(ts_ns) FROM system.cpu "
     "UNION ALL SELECT max(ts_ns) FROM gpu.metrics)) FROM gsprof.run";
 
-static int take_about(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+static int take_about(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
-    int64_t from_ns = gsp_sql_i64(row, 3);
-    int64_t to_ns = gsp_sql_i64(row, 4);
-    const int64_t first_ns = gsp_sql_i64(row, 5);
-    const int64_t last_ns = gsp_sql_i64(row, 6);
+    int64_t from_ns = gsp_store_i64(row, 3);
+    int64_t to_ns = gsp_store_i64(row, 4);
+    const int64_t first_ns = gsp_store_i64(row, 5);
+    const int64_t last_ns = gsp_store_i64(row, 6);
     (void)err;
-    if (gsp_sql_text(row, 0).len)
-        digest->name = gsp_digest__keep(digest, gsp_sql_text(row, 0));
-    digest->host = gsp_digest__keep(digest, gsp_sql_text(row, 1));
-    digest->command = gsp_digest__keep(digest, gsp_sql_text(row, 2));
+    if (gsp_store_text(row, 0).len)
+        digest->name = gsp_digest__keep(digest, gsp_store_text(row, 0));
+    digest->host = gsp_digest__keep(digest, gsp_store_text(row, 1));
+    digest->command = gsp_digest__keep(digest, gsp_store_text(row, 2));
     /* Steps may have begun before somebody looked. */
     if (from_ns == GSP_NULL_I64 || (first_ns != GSP_NULL_I64 && first_ns < from_ns))
         from_ns = first_ns;
@@ -58,7 +58,7 @@ static int take_about(void *ctx, const struct gsp_sql_row *row, struct gsp_err *
 
 int gsp_digest__about(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_sql_each(store, ABOUT_SQL, take_about, digest, err);
+    return gsp_store_each(store, ABOUT_SQL, take_about, digest, err);
 }
 
 /* The causes of a sampler: what is missing, and why. */
@@ -94,22 +94,22 @@ void gsp_digest__lost(struct gsp_digest *digest, struct gsp_sv source, struct gs
                      count);
 }
 
-static int take_loss(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+static int take_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    const int64_t count = gsp_sql_i64(row, 2);
+    const int64_t count = gsp_store_i64(row, 2);
     (void)err;
     if (count > 0)
-        gsp_digest__lost(ctx, gsp_sql_text(row, 0), gsp_sql_text(row, 1), (uint64_t)count);
+        gsp_digest__lost(ctx, gsp_store_text(row, 0), gsp_store_text(row, 1), (uint64_t)count);
     return GSP_OK;
 }
 
 int gsp_digest__table_losses(struct gsp_digest *digest, struct gsp_store *store,
                              struct gsp_err *err)
 {
-    return gsp_sql_each(store,
-                        "SELECT source::VARCHAR, cause::VARCHAR, sum(count)::BIGINT "
-                        "FROM gsprof.loss GROUP BY ALL HAVING sum(count) > 0 ORDER BY ALL",
-                        take_loss, digest, err);
+    return gsp_store_each(store,
+                          "SELECT source::VARCHAR, cause::VARCHAR, sum(count)::BIGINT "
+                          "FROM gsprof.loss GROUP BY ALL HAVING sum(count) > 0 ORDER BY ALL",
+                          take_loss, digest, err);
 }
 
 /* Name and value of each fact, as text. */
@@ -133,16 +133,16 @@ static const char FACTS_SQL[] =
     "FROM gsprof.sampler HAVING count(*) > 0) WHERE percent IS NOT NULL) "
     "WHERE value IS NOT NULL AND value <> '' ORDER BY place";
 
-static int take_fact(void *ctx, const struct gsp_sql_row *row, struct gsp_err *err)
+static int take_fact(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct gsp_digest *digest = ctx;
     (void)err;
-    gsp_digest__fact(digest, gsp_digest__keep(digest, gsp_sql_text(row, 0)),
-                     gsp_digest__keep(digest, gsp_sql_text(row, 1)));
+    gsp_digest__fact(digest, gsp_digest__keep(digest, gsp_store_text(row, 0)),
+                     gsp_digest__keep(digest, gsp_store_text(row, 1)));
     return GSP_OK;
 }
 
 int gsp_digest__table_facts(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_sql_each(store, FACTS_SQL, take_fact, digest, err);
+    return gsp_store_each(store, FACTS_SQL, take_fact, digest, err);
 }

@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "base/time.h"
-#include "model/cells.h"
+#include "store/each.h"
 #include "store/profile_tables.h"
 #include "wire/table.h"
 
@@ -33,7 +33,6 @@ static const char NAMES_SQL[] = "SELECT pid, arg_max(name, ts_ns) FROM process.m
                                 "WHERE name IS NOT NULL GROUP BY pid";
 
 struct reader {
-    struct gsp_store *store;
     const struct gsp_profile_from *from;
     struct gsp_profile *profile;
     struct gsp_hmap stacks;    /* id of the rows -> the profile's */
@@ -46,54 +45,6 @@ struct reader {
     int64_t start_ns;
 };
 
-/* One row of a result. */
-struct row {
-    const struct gsp_rows *rows;
-    const struct gsp_batch_view *batch;
-    size_t i;
-};
-
-static bool is_null(const struct row *row, size_t column)
-{
-    return gsp_values_null(&row->batch->values[column], row->i);
-}
-
-static int64_t whole(const struct row *row, size_t column)
-{
-    if (is_null(row, column) || row->rows->columns[column].kind != GSP_CELL_I64)
-        return GSP_NULL_I64;
-    return ((const int64_t *)row->batch->values[column].data)[row->i];
-}
-
-static bool truth(const struct row *row, size_t column)
-{
-    return !is_null(row, column) && row->rows->columns[column].kind == GSP_CELL_BOOL &&
-           ((const uint8_t *)row->batch->values[column].data)[row->i] != 0;
-}
-
-static struct gsp_sv text(const struct row *row, size_t column)
-{
-    if (is_null(row, column))
-        return (struct gsp_sv){NULL, 0};
-    return gsp_cell_text(&row->rows->columns[column], &row->batch->values[column], row->i);
-}
-
-static int each_row(struct reader *reader, const char *sql,
-                    int (*fn)(struct reader *reader, const struct row *row, struct gsp_err *err),
-                    struct gsp_err *err)
-{
-    struct gsp_rows *rows = NULL;
-    struct gsp_batch_view batch;
-    int rc = gsp_store_query(reader->store, gsp_sv_of(sql), &rows, NULL, err);
-    while (rc == GSP_OK && (rc = gsp_rows_next(rows, &batch, err)) > 0) {
-        rc = GSP_OK;
-        for (size_t i = 0; rc == GSP_OK && i < batch.row_count; i++)
-            rc = fn(reader, &(struct row){rows, &batch, i}, err);
-    }
-    gsp_rows_free(rows);
-    return rc;
-}
-
 static int keep(struct gsp_hmap *map, uint64_t a, uint64_t b, uint32_t value, struct gsp_err *err)
 {
     return gsp_hmap_put(map, a, b, value) ? GSP_OK
@@ -102,14 +53,15 @@ static int keep(struct gsp_hmap *map, uint64_t a, uint64_t b, uint32_t value, st
 
 /* ------------------------------------------------------------------------------------ facts */
 
-static int take_facts(struct reader *reader, const struct row *row, struct gsp_err *err)
+static int take_facts(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
+    struct reader *reader = ctx;
     struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
     (void)err;
-    const int64_t first_ns = whole(row, 0);
-    const int64_t last_ns = whole(row, 1);
-    const int64_t period_ns = whole(row, 2);
-    const int64_t ticks = whole(row, 3);
+    const int64_t first_ns = gsp_store_i64(row, 0);
+    const int64_t last_ns = gsp_store_i64(row, 1);
+    const int64_t period_ns = gsp_store_i64(row, 2);
+    const int64_t ticks = gsp_store_i64(row, 3);
     reader->start_ns = reader->from->start_ns;
     if (reader->start_ns <= 0 && first_ns != GSP_NULL_I64)
         reader->start_ns = first_ns;
@@ -123,37 +75,40 @@ static int take_facts(struct reader *reader, const struct row *row, struct gsp_e
     return GSP_OK;
 }
 
-static int take_loss(struct reader *reader, const struct row *row, struct gsp_err *err)
+static int take_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
+    struct reader *reader = ctx;
     struct gsp_losses *losses = &gsp_profile_meta(reader->profile)->losses;
     const struct {
         const char *cause;
         uint64_t *count;
     } known[] = {{"torn", &losses->torn}, {"late", &losses->late}, {"failed", &losses->failed}};
-    const int64_t count = whole(row, 1);
+    const int64_t count = gsp_store_i64(row, 1);
     (void)err;
     for (size_t i = 0; count > 0 && i < GSP_COUNT(known); i++) {
-        if (gsp_sv_eq(text(row, 0), gsp_sv_of(known[i].cause)))
+        if (gsp_sv_eq(gsp_store_text(row, 0), gsp_sv_of(known[i].cause)))
             *known[i].count += (uint64_t)count;
     }
     return GSP_OK;
 }
 
-static int take_name(struct reader *reader, const struct row *row, struct gsp_err *err)
+static int take_name(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
+    struct reader *reader = ctx;
     uint32_t name = GSP_NONE;
-    const int rc = gsp_profile_string(reader->profile, text(row, 1), &name, err);
-    return rc == GSP_OK ? keep(&reader->names, (uint64_t)whole(row, 0), 0, name, err) : rc;
+    const int rc = gsp_profile_string(reader->profile, gsp_store_text(row, 1), &name, err);
+    return rc == GSP_OK ? keep(&reader->names, (uint64_t)gsp_store_i64(row, 0), 0, name, err) : rc;
 }
 
 /* ----------------------------------------------------------------------------------- stacks */
 
 /* Frames come from the root on, all of a stack together. */
-static int take_frame(struct reader *reader, const struct row *row, struct gsp_err *err)
+static int take_frame(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    const int64_t id = whole(row, 0);
-    const int64_t line = whole(row, 3);
-    struct gsp_frame frame = {.kind = gsp_frame_type_find(text(row, 4)),
+    struct reader *reader = ctx;
+    const int64_t id = gsp_store_i64(row, 0);
+    const int64_t line = gsp_store_i64(row, 3);
+    struct gsp_frame frame = {.kind = gsp_frame_type_find(gsp_store_text(row, 4)),
                               .line = line > 0 && line <= INT32_MAX ? (uint32_t)line : 0};
     uint32_t at = GSP_NONE;
     if (id == GSP_NULL_I64)
@@ -161,9 +116,9 @@ static int take_frame(struct reader *reader, const struct row *row, struct gsp_e
     if (id != reader->stack_id)
         reader->stack = GSP_NONE;
     reader->stack_id = id;
-    int rc = gsp_profile_string(reader->profile, text(row, 1), &frame.name, err);
+    int rc = gsp_profile_string(reader->profile, gsp_store_text(row, 1), &frame.name, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_string(reader->profile, text(row, 2), &frame.file, err);
+        rc = gsp_profile_string(reader->profile, gsp_store_text(row, 2), &frame.file, err);
     if (rc == GSP_OK)
         rc = gsp_profile_frame(reader->profile, &frame, &at, err);
     if (rc == GSP_OK &&
@@ -239,35 +194,36 @@ static int find_process(struct reader *reader, int64_t pid, int64_t rank, uint32
     return rc == GSP_OK ? keep(&reader->processes, (uint64_t)pid, 0, *out, err) : rc;
 }
 
-static int find_thread(struct reader *reader, const struct row *row, uint32_t *out,
+static int find_thread(struct reader *reader, const struct gsp_store_row *row, uint32_t *out,
                        struct gsp_err *err)
 {
-    const int64_t pid = whole(row, 1);
-    const int64_t tid = whole(row, 2);
+    const int64_t pid = gsp_store_i64(row, 1);
+    const int64_t tid = gsp_store_i64(row, 2);
     const uint32_t *known = gsp_hmap_get(&reader->threads, (uint64_t)pid, (uint64_t)tid);
     if (known) {
         *out = *known;
         return GSP_OK;
     }
     struct gsp_thread thread = {.os_id = tid > 0 ? (uint64_t)tid : 0, .is_main = tid == pid};
-    int rc = find_process(reader, pid, whole(row, 5), &thread.process, err);
+    int rc = find_process(reader, pid, gsp_store_i64(row, 5), &thread.process, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_string(reader->profile, text(row, 8), &thread.name, err);
+        rc = gsp_profile_string(reader->profile, gsp_store_text(row, 8), &thread.name, err);
     if (rc == GSP_OK)
         rc = gsp_profile_thread(reader->profile, &thread, out, err);
     return rc == GSP_OK ? keep(&reader->threads, (uint64_t)pid, (uint64_t)tid, *out, err) : rc;
 }
 
-static int take_sample(struct reader *reader, const struct row *row, struct gsp_err *err)
+static int take_sample(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
-    const int64_t weight = whole(row, 4);
-    struct gsp_sample sample = {.time_ns = whole(row, 0) - reader->start_ns,
+    struct reader *reader = ctx;
+    const int64_t weight = gsp_store_i64(row, 4);
+    struct gsp_sample sample = {.time_ns = gsp_store_i64(row, 0) - reader->start_ns,
                                 .weight = weight > 0 ? weight : 0,
-                                .flags = (truth(row, 6) ? GSP_SAMPLE_ON_CPU : 0) |
-                                         (truth(row, 7) ? GSP_SAMPLE_HAS_GIL : 0)};
+                                .flags = (gsp_store_i64(row, 6) == 1 ? GSP_SAMPLE_ON_CPU : 0) |
+                                         (gsp_store_i64(row, 7) == 1 ? GSP_SAMPLE_HAS_GIL : 0)};
     int rc = find_thread(reader, row, &sample.thread, err);
     if (rc == GSP_OK)
-        rc = find_stack(reader, whole(row, 3), &sample.stack, err);
+        rc = find_stack(reader, gsp_store_i64(row, 3), &sample.stack, err);
     if (rc < 0)
         return rc;
     return reader->from->take ? reader->from->take(reader->from->user, &sample, err)
@@ -277,17 +233,16 @@ static int take_sample(struct reader *reader, const struct row *row, struct gsp_
 int gsp_store_read_profile(struct gsp_store *store, const struct gsp_profile_from *from,
                            struct gsp_profile *profile, struct gsp_err *err)
 {
-    struct reader reader = {
-        .store = store, .from = from, .profile = profile, .stack_id = GSP_NULL_I64};
-    int rc = each_row(&reader, FACTS_SQL, take_facts, err);
+    struct reader reader = {.from = from, .profile = profile, .stack_id = GSP_NULL_I64};
+    int rc = gsp_store_each(store, FACTS_SQL, take_facts, &reader, err);
     if (rc == GSP_OK)
-        rc = each_row(&reader, LOSSES_SQL, take_loss, err);
+        rc = gsp_store_each(store, LOSSES_SQL, take_loss, &reader, err);
     if (rc == GSP_OK)
-        rc = each_row(&reader, NAMES_SQL, take_name, err);
+        rc = gsp_store_each(store, NAMES_SQL, take_name, &reader, err);
     if (rc == GSP_OK)
-        rc = each_row(&reader, STACKS_SQL, take_frame, err);
+        rc = gsp_store_each(store, STACKS_SQL, take_frame, &reader, err);
     if (rc == GSP_OK)
-        rc = each_row(&reader, SAMPLES_SQL, take_sample, err);
+        rc = gsp_store_each(store, SAMPLES_SQL, take_sample, &reader, err);
     gsp_hmap_free(&reader.stacks);
     gsp_hmap_free(&reader.threads);
     gsp_hmap_free(&reader.processes);

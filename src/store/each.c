@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "digest/sql.h"
+#include "store/each.h"
 
 #include <math.h>
 
 #include "model/cells.h"
 #include "wire/table.h"
 
-int gsp_sql_each(struct gsp_store *store, const char *sql, gsp_sql_take take, void *ctx,
-                 struct gsp_err *err)
+int gsp_store_each(struct gsp_store *store, const char *sql, gsp_store_row_fn take, void *ctx,
+                   struct gsp_err *err)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
@@ -15,7 +15,7 @@ int gsp_sql_each(struct gsp_store *store, const char *sql, gsp_sql_take take, vo
     while (rc == GSP_OK && (rc = gsp_rows_next(rows, &batch, err)) > 0) {
         rc = GSP_OK;
         for (size_t i = 0; rc == GSP_OK && i < batch.row_count; i++) {
-            const struct gsp_sql_row row = {.rows = rows, .batch = &batch, .at = i};
+            const struct gsp_store_row row = {.rows = rows, .batch = &batch, .at = i};
             rc = take(ctx, &row, err);
         }
     }
@@ -23,13 +23,13 @@ int gsp_sql_each(struct gsp_store *store, const char *sql, gsp_sql_take take, vo
     return rc;
 }
 
-static bool is_null(const struct gsp_sql_row *row, size_t column)
+static bool is_null(const struct gsp_store_row *row, size_t column)
 {
     return column >= row->rows->column_count ||
            gsp_values_null(&row->batch->values[column], row->at);
 }
 
-int64_t gsp_sql_i64(const struct gsp_sql_row *row, size_t column)
+int64_t gsp_store_i64(const struct gsp_store_row *row, size_t column)
 {
     if (is_null(row, column))
         return GSP_NULL_I64;
@@ -41,17 +41,17 @@ int64_t gsp_sql_i64(const struct gsp_sql_row *row, size_t column)
     return GSP_NULL_I64;
 }
 
-double gsp_sql_f64(const struct gsp_sql_row *row, size_t column)
+double gsp_store_f64(const struct gsp_store_row *row, size_t column)
 {
     if (is_null(row, column))
         return (double)NAN;
     if (row->rows->columns[column].kind == GSP_CELL_F64)
         return ((const double *)row->batch->values[column].data)[row->at];
-    const int64_t whole = gsp_sql_i64(row, column);
+    const int64_t whole = gsp_store_i64(row, column);
     return whole == GSP_NULL_I64 ? (double)NAN : (double)whole;
 }
 
-struct gsp_sv gsp_sql_text(const struct gsp_sql_row *row, size_t column)
+struct gsp_sv gsp_store_text(const struct gsp_store_row *row, size_t column)
 {
     if (is_null(row, column))
         return (struct gsp_sv){"", 0};
