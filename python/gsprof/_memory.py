@@ -5,6 +5,7 @@ The counting itself is the agent's (src/agent/memory.h); it needs no thread and 
 
 from __future__ import annotations
 
+import atexit
 import math
 import os
 import sys
@@ -88,7 +89,8 @@ def _after_fork() -> None:
         quietly(_gsprof.memory_child)
 
 
-# Called by the main thread between two of its instructions, about once a second.
+# Called in the main thread between two of its instructions, or in a garbage collection, about once a
+# second.
 _ticks: List[Callable[[], object]] = [_device_memory.tell]
 
 
@@ -98,6 +100,7 @@ def on_tick(function: Callable[[], object]) -> None:
 
 
 def _tick() -> None:
+    """Called by the extension."""
     _gsprof.memory_pause(True)
     try:
         for function in _ticks:
@@ -110,7 +113,7 @@ class _State:
     """What was switched on last: mode, interval and notice."""
 
     now: Tuple[str, int, int] = ("off", 0, 0)
-    forks_watched = False
+    exit_watched = False
     is_changing = False
 
 
@@ -121,10 +124,11 @@ def _switch(mode: str, interval: int, notice: int) -> None:
     rc = _gsprof.memory_start(mode == "exact", interval, notice, code)
     if rc != 0:
         raise RuntimeError(f"memory cannot be counted: {_REASONS.get(rc, rc)}")
-    _gsprof.memory_on_tick(_tick)
-    if not _State.forks_watched:
-        _State.forks_watched = True
+    if not _State.exit_watched:
+        _State.exit_watched = True
         os.register_at_fork(after_in_child=_after_fork)
+        # Registered before those of the program, so it is called after them.
+        atexit.register(_gsprof.memory_python_ends)
 
 
 def _tell_settings(mode: str, interval: int, notice: int) -> None:
@@ -156,7 +160,6 @@ def start(mode: str = "sampled", interval: int = INTERVAL, notice: int = 0) -> N
 
 def _end() -> None:
     _gsprof.memory_stop()
-    _gsprof.memory_on_tick(None)
     _State.now = ("off", 0, 0)
 
 

@@ -16,7 +16,12 @@
 #include "base/file.h"
 #include "base/time.h"
 
+/* Tries before a thread gives its CPU away, and before it sleeps: yielding does not let a thread of
+ * lower priority run. */
 #define SPINS       100
+#define YIELDS      200
+#define NAP_NS      50000L
+#define HOLD_TRIES  20000
 /* Threads that have a root, and a last walk, of their own. */
 #define ROOTS_MAX   256U
 #define WALKS_MAX   48U
@@ -41,19 +46,44 @@ static pthread_key_t ends; /* tells when a thread does */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool has_ends;
 
+static bool try_lock(void)
+{
+    /* Partner: the store in mem_unlock(). */
+    return atomic_exchange_explicit(&locked, 1, memory_order_acquire) == 0;
+}
+
+static void wait_a_little(int tries)
+{
+    const struct timespec nap = {0, NAP_NS};
+    if (tries >= YIELDS) {
+        nanosleep(&nap, NULL);
+    } else if (tries >= SPINS) {
+        sched_yield();
+    }
+}
+
 void gsp_agent__mem_lock(void)
 {
-    for (int i = 0; atomic_exchange_explicit(&locked, 1, memory_order_acquire) != 0; i++) {
-        if (i >= SPINS) {
-            sched_yield();
-        }
+    for (int i = 0; !try_lock(); i += i < YIELDS) {
+        wait_a_little(i);
     }
 }
 
 void gsp_agent__mem_unlock(void)
 {
-    /* Partner: the exchange in mem_lock(). */
+    /* Partner: the exchange in try_lock(). */
     atomic_store_explicit(&locked, 0, memory_order_release);
+}
+
+bool gsp_agent__mem_hold(void)
+{
+    for (int i = 0; i < HOLD_TRIES; i++) {
+        if (try_lock()) {
+            return true;
+        }
+        wait_a_little(i);
+    }
+    return false;
 }
 
 /* Only the holder of the lock writes; others read at any time. */

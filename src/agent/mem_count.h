@@ -76,3 +76,5 @@ uint32_t gsp_agent__mem_node(void);
 /* The one lock; nothing is called while it is held but this folder's tables. */
 void gsp_agent__mem_lock(void);
 void gsp_agent__mem_unlock(void);
+/* The same before fork.  False after a second: the holder may never run again. */
+bool gsp_agent__mem_hold(void);

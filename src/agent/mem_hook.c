@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "agent/mem_count.h"
 #include "agent/mem_modules.h"
@@ -40,7 +41,7 @@ static const struct gsp_agent_python *python;
 static struct gsp_agent_python python_copy;
 static size_t notice_bytes = SIZE_MAX;
 static _Atomic int look_closely;
-static void (*tick)(void);
+static _Atomic(void (*)(void)) tick;
 static int64_t tick_ns;
 static _Atomic int64_t next_tick_ns;
 
@@ -56,27 +57,32 @@ struct stay {
 static void look_for_modules(void)
 {
     static _Thread_local uint32_t counts __attribute__((tls_model("initial-exec")));
-    if (counts++ % LOOK_EVERY == 0 ||
-        atomic_load_explicit(&gsp_agent__mem_mode, memory_order_relaxed) == GSP_MEMORY_SAMPLED) {
-        gsp_agent__modules_look();
-    } else if (atomic_load_explicit(&look_closely, memory_order_relaxed) > 0) {
+    if (atomic_load_explicit(&look_closely, memory_order_relaxed) > 0) {
         atomic_fetch_sub_explicit(&look_closely, 1, memory_order_relaxed);
+        gsp_agent__modules_look();
+    } else if (!gsp_agent__modules_are_childs() &&
+               (counts++ % LOOK_EVERY == 0 ||
+                atomic_load_explicit(&gsp_agent__mem_mode, memory_order_relaxed) ==
+                    GSP_MEMORY_SAMPLED)) {
         gsp_agent__modules_look();
     }
 }
 
-/* Tells who wants to know that time has passed. */
-static void tell_time(void)
+/* Ticks when it is time.  Only Python's main thread, while it holds the interpreter: it is the
+ * thread that finalizes, so the interpreter cannot end meanwhile. */
+static void tell_time(enum gsp_memory_allocator allocator)
 {
+    void (*call)(void) = atomic_load_explicit(&tick, memory_order_acquire);
     const struct gsp_memory_head *head = gsp_agent_memory_view();
     int64_t due_ns = atomic_load_explicit(&next_tick_ns, memory_order_relaxed);
-    if (!tick || !head) {
+    const bool holds_python = allocator == GSP_MEMORY_PY_MEM || allocator == GSP_MEMORY_PY_OBJECT;
+    if (!call || !head || !holds_python) {
         return;
     }
     const int64_t now_ns = atomic_load_explicit(&head->last_ns, memory_order_relaxed);
-    if (now_ns >= due_ns &&
+    if (now_ns >= due_ns && gettid() == getpid() && !python->is_finalizing() &&
         atomic_compare_exchange_strong(&next_tick_ns, &due_ns, now_ns + tick_ns)) {
-        tick();
+        call();
     }
 }
 
@@ -90,7 +96,7 @@ static __attribute__((noinline)) void count(const struct stay *stay, void *block
     if (stay->is_due && block) {
         gsp_agent__mem_took(block, bytes, allocator, caller);
         look_for_modules();
-        tell_time();
+        tell_time(allocator);
     }
     if (block && bytes >= notice_bytes && me->paused == 0) {
         gsp_agent__mem_notice();
@@ -767,9 +773,9 @@ bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts)
     notice_bytes = opts->notice_bytes == 0           ? SIZE_MAX
                    : opts->notice_bytes < NOTICE_MIN ? NOTICE_MIN
                                                      : (size_t)opts->notice_bytes;
-    tick = opts->tick;
     tick_ns = opts->tick_ns;
     atomic_store(&next_tick_ns, gsp_now_ns() + opts->tick_ns);
+    atomic_store(&tick, python ? opts->tick : NULL);
     const uintptr_t interpreter = python ? (uintptr_t)python->set_allocator : 0;
     if (!gsp_agent__modules_hook(hooks, HOOKS, interpreter)) {
         return false;
@@ -778,6 +784,12 @@ bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts)
         put_python(exact);
     }
     return true;
+}
+
+void gsp_agent__hooks_end_python(void)
+{
+    /* Partner: the load in tell_time(). */
+    atomic_store_explicit(&tick, NULL, memory_order_release);
 }
 
 void gsp_agent__hooks_take(void)

@@ -18,3 +18,5 @@
 /* Puts them in; false when this process has no tables to put them in. */
 bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts);
 void gsp_agent__hooks_take(void);
+/* No hook calls the interpreter from now on. */
+void gsp_agent__hooks_end_python(void);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/mem_count.h"
 #include "agent/mem_tables.h"
@@ -14,6 +15,8 @@
 #define NAME_BYTES  56U
 /* Rounds after which a module that looks half loaded is believed to be whole. */
 #define TRIES_MAX   100U
+#define HOLD_TRIES  10000
+#define HOLD_NAP_NS 100000L
 
 static struct module {
     uintptr_t start;
@@ -34,6 +37,7 @@ static struct gsp_agent__hook *hooks;
 static size_t hook_count;
 static uintptr_t python_at;
 static _Atomic uint32_t looking;
+static bool is_childs; /* this process was forked */
 static unsigned long long seen_adds;
 static unsigned long long seen_subs;
 
@@ -304,9 +308,32 @@ void gsp_agent__modules_look(void)
     atomic_store(&looking, 0);
 }
 
-void gsp_agent__modules_forget(void)
+bool gsp_agent__modules_hold(void)
+{
+    const struct timespec nap = {0, HOLD_NAP_NS};
+    for (int i = 0; i < HOLD_TRIES; i++) {
+        if (atomic_exchange(&looking, 1) == 0) {
+            return true;
+        }
+        nanosleep(&nap, NULL);
+    }
+    return false;
+}
+
+void gsp_agent__modules_release(void)
 {
     atomic_store(&looking, 0);
+}
+
+void gsp_agent__modules_forget(void)
+{
+    is_childs = true;
+    atomic_store(&looking, 0);
+}
+
+bool gsp_agent__modules_are_childs(void)
+{
+    return is_childs;
 }
 
 static struct module *module_at(uintptr_t address)

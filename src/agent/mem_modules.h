@@ -33,8 +33,15 @@ void gsp_agent__modules_unhook(void);
 /* Hooks modules that have come since.  Cheap when there are none: one call of the linker. */
 void gsp_agent__modules_look(void);
 
-/* In a child after fork: nobody is looking. */
+/* Before fork: keeps other threads from looking.  False after a second. */
+bool gsp_agent__modules_hold(void);
+void gsp_agent__modules_release(void);
+/* In a child after fork. */
 void gsp_agent__modules_forget(void);
+/* Whether this process was forked.  The parent may have forked while another of its threads held
+ * the linker's lock, which nothing releases in the child.  So a child looks only after a dlopen()
+ * of the program: that takes the same lock. */
+bool gsp_agent__modules_are_childs(void);
 
 /* The frame of the library that an address of code lies in, in the tables of this generation; 0
  * when not known.  The caller holds the engine's lock. */

@@ -79,7 +79,10 @@ static inline struct raw raw_at(uintptr_t frame)
 
 static uintptr_t top_frame(void)
 {
-    const uintptr_t thread = python.this_thread ? (uintptr_t)python.this_thread() : 0;
+    if (!python.this_thread || python.is_finalizing()) {
+        return 0; /* states of other threads are being freed */
+    }
+    const uintptr_t thread = (uintptr_t)python.this_thread();
     if (thread == 0) {
         return 0;
     }

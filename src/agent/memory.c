@@ -14,6 +14,7 @@
 #include "agent/mem_hook.h"
 #include "agent/mem_modules.h"
 #include "agent/mem_tables.h"
+#include "agent/mem_walk.h"
 #include "base/file.h"
 #include "base/time.h"
 #include "ring/live.h"
@@ -103,6 +104,50 @@ static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
     return true;
 }
 
+/* What the thread that forks holds, from before_fork() to the handler that follows it. */
+static _Thread_local struct {
+    uint32_t busy; /* as it was */
+    bool is_on;
+    bool has_modules;
+    bool has_lock;
+} forking __attribute__((tls_model("initial-exec")));
+
+/* Before fork: no other thread is inside the engine, or inside the linker on its behalf.  The
+ * linker does not renew its lock in a child, so a child of such a moment would hang in its first
+ * dlopen(). Until the fork is over, what this thread allocates is not counted: other handlers may
+ * allocate. */
+static void before_fork(void)
+{
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    if (me->busy == GSP_AGENT__INSIDE) {
+        return; /* below a signal handler that came while the engine worked */
+    }
+    forking.is_on = true;
+    forking.busy = me->busy;
+    me->busy = GSP_AGENT__INSIDE;
+    forking.has_modules = gsp_agent__modules_hold();
+    forking.has_lock = gsp_agent__mem_hold();
+}
+
+static void end_fork(void)
+{
+    if (forking.is_on) {
+        gsp_agent__mem_me.busy = forking.busy;
+    }
+    memset(&forking, 0, sizeof(forking));
+}
+
+static void after_fork_in_parent(void)
+{
+    if (forking.has_lock) {
+        gsp_agent__mem_unlock();
+    }
+    if (forking.has_modules) {
+        gsp_agent__modules_release();
+    }
+    end_fork();
+}
+
 /* In a child, in the thread that forked: the counters are the parent's.  Memory of zeros comes in
  * their place, and counting goes on there. */
 static void forget(void)
@@ -111,6 +156,7 @@ static void forget(void)
     atomic_store(&changing, 0);
     gsp_agent__modules_forget();
     gsp_agent__mem_count_forget();
+    end_fork();
     if (!home || mode == GSP_MEMORY_OFF) {
         return;
     }
@@ -130,7 +176,7 @@ static void forget(void)
 
 static void watch_forks(void)
 {
-    can_fork = pthread_atfork(NULL, NULL, forget) == 0;
+    can_fork = pthread_atfork(before_fork, after_fork_in_parent, forget) == 0;
 }
 
 static enum gsp_agent_memory_rc start(const struct gsp_agent_memory_opts *opts)
@@ -193,6 +239,20 @@ void gsp_agent_memory_stop(void)
         atomic_store(&home->state, GSP_MEMORY_ENDED);
     }
     atomic_store(&changing, 0);
+    errno = saved_errno;
+}
+
+void gsp_agent_memory_python_ends(void)
+{
+    const int saved_errno = errno;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    if (me->busy != GSP_AGENT__INSIDE) {
+        gsp_agent__hooks_end_python();
+        gsp_agent__mem_lock();
+        gsp_agent__walk_init(NULL);
+        last_opts.python = NULL; /* for children */
+        gsp_agent__mem_unlock();
+    }
     errno = saved_errno;
 }
 

@@ -75,6 +75,7 @@ struct gsp_agent_python {
     void (*get_allocator)(int domain, struct gsp_agent_allocator *out);
     void (*set_allocator)(int domain, struct gsp_agent_allocator *allocator);
     void *(*this_thread)(void); /* PyGILState_GetThisThreadState */
+    int (*is_finalizing)(void); /* Py_IsFinalizing, by its name in this version */
     int (*line_of)(const uint8_t *table, size_t len, uint32_t first_line, uint32_t at_bytes);
     const void *code_type;
     struct gsp_agent_offsets at;
@@ -85,8 +86,9 @@ struct gsp_agent_memory_opts {
     uint64_t interval_bytes;   /* of sampled mode */
     uint64_t notice_bytes;     /* an allocation of so many is told, as rows of
                                   python.backtrace; 0: none */
-    void (*tick)(void);        /* called now and then by a thread that allocates, when
-                                  tick_ns are over; must not wait; NULL: nobody */
+    void (*tick)(void);        /* called every tick_ns or later, from an allocation that the
+                                  main thread makes while it runs Python; must not wait; may be
+                                  NULL */
     int64_t tick_ns;
     const struct gsp_agent_python *python; /* copied; NULL: native allocations alone */
 };
@@ -105,6 +107,9 @@ gsp_agent_memory_start(const struct gsp_agent_memory_opts *opts);
  * wrapped stays, and only hands on. */
 GSP_AGENT_API void gsp_agent_memory_stop(void);
 GSP_AGENT_API enum gsp_memory_mode gsp_agent_memory_mode(void);
+/* The interpreter is about to be finalized.  After this returns, no hook reads or calls it; what is
+ * allocated later is counted without Python frames.  Waits for a walk that another thread makes. */
+GSP_AGENT_API void gsp_agent_memory_python_ends(void);
 /* In a child after fork: a file for what is counted there.  False when there is none. */
 GSP_AGENT_API bool gsp_agent_memory_child(void);
 /* The counters of this process, NULL before the first start; lent, at one address for ever. */

@@ -93,6 +93,16 @@ static bool find_function(const char *name, void *out)
     return found != NULL;
 }
 
+/* By the name that this version has for it; NULL: none. */
+static int (*find_is_finalizing(void))(void)
+{
+    int (*found)(void) = NULL;
+    if (!find_function("Py_IsFinalizing", (void *)&found)) {
+        gsp_ignore(!find_function("_Py_IsFinalizing", (void *)&found)); /* before 3.13 */
+    }
+    return found;
+}
+
 static void *this_thread(void)
 {
     return PyGILState_GetThisThreadState();
@@ -145,49 +155,60 @@ static bool find_python(struct gsp_agent_python *out, PyObject *code)
     }
     out->code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
     out->this_thread = this_thread;
+    out->is_finalizing = find_is_finalizing();
     out->line_of = line_of;
     lines_form = layout.lines;
     offsets_of(&layout, &out->at);
-    return is_right(out, code);
+    return out->is_finalizing && is_right(out, code);
 }
 
-/* -------------------------------------------------------------------------- now and then */
+/* -------------------------------------------------------------------------- once a second */
 
-/* Called by the interpreter's main thread, some time after a tick; NULL: nobody. */
-static PyObject *on_tick;
+static _Atomic bool tick_is_due;
+
+/* gsprof._memory of the interpreter that calls; by name, so that nothing is kept of an interpreter
+ * that may have ended. */
+void gsp_pyext__memory_tick(void)
+{
+    if (gsp_likely(!atomic_load_explicit(&tick_is_due, memory_order_relaxed)) ||
+        !atomic_exchange(&tick_is_due, false)) {
+        return;
+    }
+    PyObject *type = NULL;
+    PyObject *value = NULL;
+    PyObject *trace = NULL;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *name = PyUnicode_FromString("gsprof._memory");
+    PyObject *package = name ? PyImport_GetModule(name) : NULL;
+    PyObject *result = package ? PyObject_CallMethod(package, "_tick", NULL) : NULL;
+    Py_XDECREF(result);
+    Py_XDECREF(package);
+    Py_XDECREF(name);
+    PyErr_Restore(type, value, trace);
+}
 
 static int run_tick(void *unused)
 {
     (void)unused;
-    PyObject *callable = on_tick;
-    if (callable) {
-        Py_INCREF(callable);
-        PyObject *result = PyObject_CallObject(callable, NULL);
-        if (!result) {
-            PyErr_Clear();
-        }
-        Py_XDECREF(result);
-        Py_DECREF(callable);
-    }
+    gsp_pyext__memory_tick();
     return 0;
 }
 
-/* In an allocation: only a note for the interpreter, which needs neither its lock nor memory. */
+/* In an allocation of the main thread: only a note for the interpreter.  3.8 prints an error when
+ * the note comes while it shuts down; there the next garbage collection has to do. */
 static void tick(void)
 {
-    gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* its list is full: the next time */
+    atomic_store(&tick_is_due, true);
+    if (minor_version() >= 9) {
+        gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* its list is full: the next time */
+    }
 }
 
-static PyObject *memory_on_tick(PyObject *module, PyObject *callable)
+static PyObject *memory_python_ends(PyObject *module, PyObject *unused)
 {
     (void)module;
-    PyObject *old = on_tick;
-    Py_INCREF(callable);
-    on_tick = callable == Py_None ? NULL : callable;
-    if (callable == Py_None) {
-        Py_DECREF(callable);
-    }
-    Py_XDECREF(old);
+    (void)unused;
+    gsp_agent_memory_python_ends();
     Py_RETURN_NONE;
 }
 
@@ -403,8 +424,8 @@ static PyMethodDef functions[] = {
     {"memory_start", memory_start, METH_VARARGS,
      "memory_start(exact, interval_bytes, notice_bytes, code) -> int\n\n"
      "Begins to count allocations; 0: ok.  code is that of the calling function."},
-    {"memory_on_tick", memory_on_tick, METH_O,
-     "memory_on_tick(callable)\n\nCalled about once a second while memory is allocated."},
+    {"memory_python_ends", memory_python_ends, METH_NOARGS,
+     "memory_python_ends()\n\nBefore finalization: no hook reads or calls the interpreter."},
     {"memory_stop", memory_stop, METH_NOARGS, "memory_stop()\n\nThe counters stay."},
     {"memory_mode", memory_mode, METH_NOARGS, "memory_mode() -> 'off', 'sampled' or 'exact'"},
     {"memory_child", memory_child, METH_NOARGS,

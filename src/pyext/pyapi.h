@@ -88,5 +88,7 @@ void gsp_pyext__json_member(struct gsp_buf *out, struct gsp_sv name, PyObject *v
 
 /* The kernel's id of this thread; right after fork too. */
 int64_t gsp_pyext__thread_id(void);
+/* Calls gsprof._memory._tick() if that is due: one relaxed load if not. */
+void gsp_pyext__memory_tick(void);
 /* Takes up the settings if they have changed: one relaxed load if not. */
 void gsp_pyext__refresh(PyObject *module, struct gsp_pyext *state);

@@ -203,6 +203,7 @@ static PyObject *gc_callback(PyObject *module, PyObject *const *args, Py_ssize_t
 {
     struct gsp_pyext *state = gsp_pyext__state(module);
     gsp_pyext__refresh(module, state);
+    gsp_pyext__memory_tick();
     if (state->gc_limit_ns == 0 || count < 1) {
         state->gc_began_ns = 0;
         Py_RETURN_NONE;
