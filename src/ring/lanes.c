@@ -8,6 +8,7 @@
  * Everything here but the thread's end may run in a signal handler: no malloc, no mutex.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "ring/ring_internal.h"
 
 /* A thread appends from signal handlers to its second lane. */
@@ -128,21 +130,25 @@ static struct gsp_lane *take_free(struct gsp_ring *ring, uint32_t tid)
     return NULL;
 }
 
-bool gsp_ring__is_our_file(const struct gsp_ring *ring)
+int gsp_ring__open_file(const struct gsp_ring *ring)
 {
     struct stat st;
-    return fstat(ring->fd, &st) == 0 && st.st_dev == ring->dev && st.st_ino == ring->ino;
+    const int fd = open(ring->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || st.st_dev != ring->dev || st.st_ino != ring->ino)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
 }
 
 static bool map_lane(struct gsp_ring *ring, uint32_t index, uint32_t tid)
 {
     const uint64_t off = ring->lanes_off + index * ring->lane_bytes;
-    if (!gsp_ring__is_our_file(ring) ||
-        gsp_ring__reserve(ring->fd, off, ring->lane_bytes, NULL) != 0) {
+    gsp_auto_fd fd = gsp_ring__open_file(ring);
+    if (fd < 0 || gsp_ring__reserve(fd, off, ring->lane_bytes, NULL) != 0) {
         return false;
     }
-    char *base =
-        mmap(NULL, ring->lane_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, (off_t)off);
+    char *base = mmap(NULL, ring->lane_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)off);
     if (base == MAP_FAILED) {
         return false;
     }

@@ -17,7 +17,8 @@
 #include "ring/writer.h"
 
 /* Rings of one process at a time: each thread keeps a word about each. */
-#define GSP_RINGS_MAX 128U
+#define GSP_RINGS_MAX  128U
+#define GSP_RING__PATH 512U
 
 struct gsp_ring {
     const struct gsp_table *table;
@@ -35,18 +36,18 @@ struct gsp_ring {
     uint64_t strings_off;
     uint64_t strings_bytes;
     uint64_t string_bytes_max;
-    dev_t dev; /* whose file fd was when it was opened: others may close and reuse it */
+    dev_t dev; /* of the file, which path leads to unless somebody replaced it */
     ino_t ino;
     uint32_t number; /* in the process's list of rings */
     uint32_t slot_count;
     uint32_t string_max;
     uint32_t row_slots;
     uint32_t lane_max;
-    int fd;
     pid_t pid;                   /* that made it; not the child's after fork */
     _Atomic uint32_t lane_count; /* our copy of head->lane_count */
     _Atomic uint32_t growing;    /* 1 while a thread adds a lane */
     uint64_t column_off[GSP_COLUMNS_MAX];
+    char path[GSP_RING__PATH]; /* absolute */
 };
 
 static inline uint64_t gsp_ring__round_up(uint64_t v, uint64_t to)
@@ -62,5 +63,6 @@ GSP_MUST_CHECK int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct 
 GSP_MUST_CHECK int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err);
 void gsp_ring__leave(struct gsp_ring *ring);
 
-/* Whether the file is still behind ring->fd: the process may have closed the descriptor. */
-bool gsp_ring__is_our_file(const struct gsp_ring *ring);
+/* A descriptor of the ring's file; -1 when it is gone.  None is kept open: the program would see
+ * it, and one that becomes a daemon closes descriptors that it does not know. */
+int gsp_ring__open_file(const struct gsp_ring *ring);

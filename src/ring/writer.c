@@ -174,19 +174,19 @@ static void fill_head(const struct gsp_ring *ring, const struct gsp_ring_spec *s
     atomic_store_explicit(&ring->strings->bytes_used, GSP_RING_BYTES_FIRST, memory_order_relaxed);
 }
 
-static int map_front(struct gsp_ring *ring, struct gsp_err *err)
+static int map_front(struct gsp_ring *ring, int fd, struct gsp_err *err)
 {
     struct stat st;
-    if (fstat(ring->fd, &st) != 0) {
+    if (fstat(fd, &st) != 0) {
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "a new ring: %s", strerror(errno));
     }
     ring->dev = st.st_dev;
     ring->ino = st.st_ino;
-    const int rc = gsp_ring__reserve(ring->fd, 0, ring->lanes_off, err);
+    const int rc = gsp_ring__reserve(fd, 0, ring->lanes_off, err);
     if (rc != 0) {
         return rc;
     }
-    char *base = mmap(NULL, ring->lanes_off, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
+    char *base = mmap(NULL, ring->lanes_off, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         return gsp_err_set(err, GSP_E_NOMEM, errno, "a new ring cannot be mapped: %s",
                            strerror(errno));
@@ -281,6 +281,20 @@ static int rename_new(const struct gsp_ring *ring, int folder_fd, const char *tm
     return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", oldest, strerror(errno));
 }
 
+/* Where the file is now. */
+static int keep_path(struct gsp_ring *ring, int fd, struct gsp_err *err)
+{
+    char link[64];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, ring->path, sizeof(ring->path) - 1);
+    if (n <= 0 || (size_t)n == sizeof(ring->path) - 1) {
+        return gsp_err_set(err, GSP_E_NOWRITE, n < 0 ? errno : ENAMETOOLONG,
+                           "a new ring: its path cannot be read or is too long");
+    }
+    ring->path[n] = '\0';
+    return 0;
+}
+
 static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring_spec *spec,
                      struct gsp_err *err)
 {
@@ -291,14 +305,17 @@ static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring
     char name[FILE_NAME_MAX];
     char tmp[FILE_NAME_MAX + 48];
     gsp_ring_file_name(ring->table->schema, ring->table->name, 0, name, sizeof(name));
-    ring->fd = open_temporary(folder_fd, name, tmp, sizeof(tmp));
-    if (ring->fd < 0) {
+    gsp_auto_fd fd = open_temporary(folder_fd, name, tmp, sizeof(tmp));
+    if (fd < 0) {
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", name, strerror(errno));
     }
-    rc = map_front(ring, err);
+    rc = map_front(ring, fd, err);
     if (rc == 0) {
         fill_head(ring, spec);
         rc = rename_new(ring, folder_fd, tmp, spec->keeps_old ? GSP_RING_LIVES : 1, err);
+    }
+    if (rc == 0) {
+        rc = keep_path(ring, fd, err);
     }
     if (rc != 0) {
         unlinkat(folder_fd, tmp, 0);
@@ -322,11 +339,6 @@ void gsp_ring_abandon(struct gsp_ring *ring)
     if (ring->head) {
         munmap(ring->head, ring->lanes_off);
     }
-    /* A program that becomes a daemon closes all descriptors, and the number may be another file's
-     * since. */
-    if (gsp_ring__is_our_file(ring)) {
-        gsp_fd_close(&ring->fd);
-    }
     free(ring);
 }
 
@@ -338,7 +350,6 @@ int gsp_ring_create(int folder_fd, const struct gsp_ring_spec *spec, struct gsp_
     if (!ring) {
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a ring");
     }
-    ring->fd = -1;
     ring->pid = getpid();
     int rc = gsp_ring__enter(ring, err);
     if (rc == 0) {

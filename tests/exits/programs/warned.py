@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run with warnings as errors, or in development mode: what the profiler imports warns of nothing."""
+
+import common
+
+common.use_memory()
+print("done")
