@@ -5,10 +5,12 @@ PREFIX       ?= /usr/local
 BUILD        := build
 PYTHON       ?= $(firstword $(wildcard /usr/bin/python3) python3)
 FUZZ_SECONDS ?= 60
+EXITS        ?= 1000
+EXITS_VENVS  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gsprof/venvs
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all deps-% configure demo test test-full test-quick lint bench install golden format fuzz clean help
+.PHONY: all deps-% configure demo test test-full test-exits test-quick lint bench install golden format fuzz clean help
 
 all: configure ## build; leaves build/gsprof
 	@ninja -C $(BUILD)
@@ -30,6 +32,9 @@ test: deps-test all ## every test; the last line counts them
 
 test-full: ## every test, and the wheel in every interpreter there is
 	@GSPROF_TEST_FULL=1 $(MAKE) --no-print-directory test
+
+test-exits: deps-test all ## 1,000 programs end under gsprof run as they do alone (EXITS=N)
+	@$(PYTHON) tests/exits/exits.py --count $(EXITS) --venvs $(EXITS_VENVS)
 
 test-quick: all ## unit tests and fuzz corpora of the plain build
 	@$(PYTHON) tools/run_tests.py plain

@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from . import _boot, _gsprof
-from ._quiet import quietly
+from ._quiet import quietly, unseen
 
 # Of each operation, the argument whose bytes are sent: its place and its name.
 _OPERATIONS: Dict[str, Tuple[int, str]] = {
@@ -103,16 +103,22 @@ def _wrap(op: str, original: Callable[..., Any], is_compiling: Callable[[], bool
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
         # One collective may be made of others: the outer one is told.
-        if is_compiling() or not _State.on or getattr(_calling, "inside", False):
+        if is_compiling():
             return original(*args, **kwargs)
-        _calling.inside = True
+        is_outer = _State.on and not getattr(_calling, "inside", False)
+        if is_outer:
+            _calling.inside = True
         began_ns = time.monotonic_ns()
         try:
             return original(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
-            ended_ns = time.monotonic_ns()
-            _calling.inside = False
-            quietly(_put, op, args, kwargs, (ended_ns - began_ns) / 1e9)
+            if is_outer:
+                ended_ns = time.monotonic_ns()
+                _calling.inside = False
+                quietly(_put, op, args, kwargs, (ended_ns - began_ns) / 1e9)
 
     return collective
 
@@ -127,7 +133,11 @@ def _tell_rank() -> None:
 def _wrap_init(original: Callable[..., Any]) -> Any:
     @functools.wraps(original)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         quietly(_tell_rank)
         return result
 

@@ -36,6 +36,11 @@ class _Then:
         self._inner.exec_module(module)
         _call(self._name)
 
+    # Python takes frames of this file out of the traceback of an import that fails.
+    exec_module.__code__ = exec_module.__code__.replace(
+        co_filename="<frozen importlib._bootstrap_external>"
+    )
+
 
 class _Finder:
     """Stands before all other finders, and asks them."""

@@ -17,6 +17,14 @@ def tell(error: BaseException) -> None:
             pass
 
 
+def unseen(error: BaseException) -> None:
+    """Takes the calling wrapper out of the traceback of an exception that it lets pass, so that the
+    program shows what it would show alone.  Before 3.11 a bare `raise` puts the frame back."""
+    trace = error.__traceback__
+    if trace is not None:
+        error.__traceback__ = trace.tb_next
+
+
 def quietly(function: "Callable[..., Any]", *args: "Any") -> "Any":
     """The function's answer; None when it raised."""
     try:

@@ -18,7 +18,7 @@ from . import (
     _torch_backward,
     _torch_names,
 )
-from ._quiet import quietly
+from ._quiet import quietly, unseen
 from ._torch_gpu import CudaEvents, Recorder
 from ._torch_overhead import Measure
 from ._torch_vars import Watch
@@ -65,7 +65,11 @@ def _make_transparent(
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if is_compiling():
             return original(self, *args, **kwargs)
-        return wrapper(self, *args, **kwargs)
+        try:
+            return wrapper(self, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
 
     return call
 
@@ -107,7 +111,11 @@ def _watch_compile() -> None:
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         quietly(_see_through)
-        original(self, *args, **kwargs)
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
 
     context.__init__ = init
 
@@ -161,15 +169,20 @@ def _wrap_step(optimizer: Any) -> None:
 
     @functools.wraps(original)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(_stepping, "inside", False):
-            return original(self, *args, **kwargs)
-        _stepping.inside = True
+        is_outer = not getattr(_stepping, "inside", False)
         try:
-            _gsprof.torch_step_pre(self, args, kwargs)
+            if is_outer:
+                _stepping.inside = True
+                _gsprof.torch_step_pre(self, args, kwargs)
             result = original(self, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
-            _stepping.inside = False
-        _gsprof.torch_step_post(self, args, kwargs)
+            if is_outer:
+                _stepping.inside = False
+        if is_outer:
+            _gsprof.torch_step_post(self, args, kwargs)
         return result
 
     step.__gsprof__ = True  # type: ignore[attr-defined]
@@ -181,7 +194,11 @@ def _wrap_optimizer_init(optimizer: Any) -> None:
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
+        try:
+            original(self, *args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         if _State.installed is not None:
             _gsprof.torch_optimizer()
             if _State.hooked and not _State.undo:

@@ -11,6 +11,7 @@ import sys
 from typing import Any, Callable, Iterator, List, Tuple
 
 from . import _gsprof
+from ._quiet import unseen
 
 BACKWARD = 1  # the stage of torch_stage_row()
 # Modules whose inputs need no gradient end with the whole pass; a program that never calls
@@ -89,12 +90,14 @@ def wrap(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Call
         if is_compiling():
             return original(*args, **kwargs)
         began = begin()
-        if not began:
-            return original(*args, **kwargs)
         try:
             return original(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
         finally:
-            end_pending()
-            end(began)
+            if began:
+                end_pending()
+                end(began)
 
     return backward

@@ -29,10 +29,14 @@ if os.environ.get("PROFILING") == "1" or any(os.environ.get(_name) for _name in 
         _fail("old", "Python %d.%d is too old: 3.8 and later" % sys.version_info[:2])
     else:
         try:
-            # Last: a package that is installed, and every module of the program, come first.
+            # Last: a package that is installed, and every module of the program, come first.  Not
+            # for longer than this: the package finds its own modules.
             sys.path.append(os.path.dirname(_here))
-            from gsprof import _environment
-
+            try:
+                from gsprof import _environment
+            finally:
+                if sys.path[-1:] == [os.path.dirname(_here)]:
+                    sys.path.pop()
             _environment.from_environment()
         except Exception:
             _error = sys.exc_info()[1]

@@ -26,7 +26,13 @@ def deep(depth):
         library.native_churn(60)
 
 
-for function, args in ((spin, ()), (churn, ()), (deep, (100,)), (deep, (300,)), (time.sleep, (60,))):
+for function, args in (
+    (spin, ()),
+    (churn, ()),
+    (deep, (100,)),
+    (deep, (300,)),
+    (time.sleep, (60,)),
+):
     threading.Thread(target=function, args=args, daemon=True).start()
 common.use_memory(64)
 print("main ends")

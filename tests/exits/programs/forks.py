@@ -22,8 +22,13 @@ for number in range(12):
         if number % 3 == 0:
             os._exit(number)
         sys.exit(number)
-    print(number, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) if sys.version_info >= (3, 9)
-          else os.WEXITSTATUS(os.waitpid(pid, 0)[1]), flush=True)
+    print(
+        number,
+        os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if sys.version_info >= (3, 9)
+        else os.WEXITSTATUS(os.waitpid(pid, 0)[1]),
+        flush=True,
+    )
 library.native_fork_and_churn(3)
 for _ in range(3):
     os.wait()

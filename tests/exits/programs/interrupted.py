@@ -15,7 +15,8 @@ timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
 timer.daemon = True
 timer.start()
 if where == "python":
-    while True: pass  # one line: the same traceback each time  # noqa: E701
+    # On one line: the same traceback each time.
+    while True: pass  # fmt: skip # noqa: E701
 elif where == "lock":
     threading.Event().wait()
 else:

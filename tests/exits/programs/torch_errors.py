@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors that pass through what the profiler hooks: tracebacks are the program's own."""
+
+import os
+import sys
+import traceback
+
+import torch
+import torch.distributed as dist
+
+import common
+
+
+class Fails(torch.nn.Module):
+    def forward(self, x):
+        common.use_memory(1)
+        raise ValueError("in forward")
+
+
+def collective():
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+    try:
+        dist.init_process_group("no-such-backend")
+    finally:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.all_reduce("not a tensor")
+
+
+def optimizer():
+    torch.optim.SGD([], lr=0.1)
+
+
+def step():
+    weight = torch.zeros(3, requires_grad=True)
+
+    def closure():
+        raise KeyError("in the closure")
+
+    torch.optim.SGD([weight], lr=0.1).step(closure)
+
+
+def backward():
+    torch.zeros(3).sum().backward()
+
+
+def compiled():
+    if hasattr(torch, "compile"):
+        torch.compile(torch.nn.Linear(4, 4), backend="eager")(torch.zeros(2, 4))
+    Fails()(torch.zeros(2))
+
+
+def failing_import():
+    with open("torch_half.py", "w") as file:
+        file.write("import torch.missing_module_of_exits\n")
+    sys.path.insert(0, os.getcwd())
+    import torch_half  # noqa: F401
+
+
+for function in (Fails().forward, collective, optimizer, step, backward, compiled, failing_import):
+    try:
+        function(*([None] if function.__name__ == "forward" else []))
+    except Exception:
+        print(traceback.format_exc())
+print(sys.path)
+raise SystemExit(Fails()(torch.zeros(2)))

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program ends under `gsprof run` as it does alone: the same status, the same output.
+
+The short form of tests/exits/exits.py (`make test-exits`): each case on two of the interpreters,
+all of which get their turn."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import List, Tuple
+
+import pytest
+
+from conftest import NEEDS_EXTENSION, PYTHONS
+from support import ROOT, Python
+
+sys.path.insert(0, str(ROOT / "tests" / "exits"))
+
+from exits import CASES, Case, build_native, compare, fits  # noqa: E402
+
+pytestmark = NEEDS_EXTENSION
+
+
+def chosen() -> List[Tuple[Case, Python]]:
+    pairs = []
+    for number, case in enumerate(case for case in CASES if case.is_short):
+        able = [python for python in PYTHONS if fits(case, python)]
+        places = {number % len(able), (number + len(able) // 2) % len(able)} if able else set()
+        pairs += [(case, able[place]) for place in sorted(places)]
+    return pairs
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_native(tmp_path_factory.mktemp("native"))
+
+
+@pytest.mark.parametrize(
+    "case, interpreter", chosen(), ids=lambda value: getattr(value, "name", str(value))
+)
+def test_ends_as_alone(case: Case, interpreter: Python, tmp_path: Path, native: Path) -> None:
+    assert compare(case, interpreter.path, tmp_path, native) == ""
