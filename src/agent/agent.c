@@ -3,12 +3,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +21,7 @@
 #include "agent/page.h"
 #include "agent/settings.h"
 #include "base/file.h"
+#include "base/time.h"
 #include "ring/append.h"
 #include "ring/place.h"
 
@@ -27,9 +32,12 @@
 #define TRACE_ROOM_BYTES (UINT64_C(1) << 30) /* free where the rings are */
 #define ROWS_ENV         "GSPROF_RING_ROWS"
 #define ROWS_MAX         10000000
-/* Starting takes milliseconds; longer means that the starting thread does not run. */
-#define START_WAITS      500
-#define START_WAIT_NS    1000000L
+/* Starting and making a ring take milliseconds; longer means that the thread at it does not run.
+ * Together less than gate.c waits for a thread that is inside. */
+#define START_WAIT_NS    (500 * GSP_NS_PER_MS)
+#define RING_WAIT_NS     (1000 * GSP_NS_PER_MS)
+/* Looks for a ring that others start, stop and make meanwhile. */
+#define RING_ROUNDS      8
 /* A ring that was being made while the agent stopped is seen in the next round. */
 #define STOP_ROUNDS      4
 /* Tables of the program's own follow those that everybody knows. */
@@ -41,14 +49,21 @@ enum phase {
     STARTING,
     ON,
     STOPPING,
-    FORKED, /* the parent was on: the next call starts */
-    QUIET,  /* there is no place for rings */
+    FORKED,   /* the parent was on: the next call starts */
+    RESUMING, /* that call is under way */
+    QUIET,    /* there is no place for rings */
 };
 
-enum making { NOT_MADE, BEING_MADE, CANNOT_BE };
+enum making {
+    NOT_MADE,
+    BEING_MADE,
+    MADE_LATE, /* being made, and one thread has waited in vain: no other does */
+    CANNOT_BE,
+};
 
-/* All words by which threads meet are atomics that are never waited for: a fork at any moment
- * leaves nothing held, and a thread that finds one taken goes without its row. */
+/* All words by which threads meet are atomics: a fork at any moment leaves nothing held.  A thread
+ * that finds another at work waits for it, but only so long; then it goes without its row, which
+ * is counted.  A signal handler in the thread that is at work itself does not wait. */
 static struct {
     _Atomic uint32_t phase;
     _Atomic uint32_t generation;
@@ -66,6 +81,38 @@ static struct {
 } agent = {.rank = GSP_NULL_I64};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* More than 0 while this thread starts, stops or makes a ring. */
+static _Thread_local volatile sig_atomic_t my_work __attribute__((tls_model("initial-exec")));
+
+static void work_begins(void)
+{
+    my_work = my_work + 1;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Stores the outcome and wakes who waits for it. */
+static void work_ends(_Atomic uint32_t *word, uint32_t outcome)
+{
+    atomic_store(word, outcome);
+    atomic_signal_fence(memory_order_seq_cst);
+    my_work = my_work - 1;
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Until the word has another value; false when that takes too long, or is for this thread to do.
+ * No cancellation point, as nanosleep() would be: the thread may be inside its gate. */
+static bool wait_while(_Atomic uint32_t *word, uint32_t value, int64_t end_ns)
+{
+    while (atomic_load(word) == value) {
+        const int64_t left_ns = end_ns - gsp_now_ns();
+        if (my_work > 0 || left_ns <= 0) {
+            return false;
+        }
+        const struct timespec left = {left_ns / GSP_NS_PER_S, left_ns % GSP_NS_PER_S};
+        syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &left, NULL, 0);
+    }
+    return true;
+}
 
 /* ----------------------------------------------------------------------------- start and fork */
 
@@ -158,24 +205,27 @@ static enum gsp_agent_rc begin(void)
     return gsp_agent__page_make(fd);
 }
 
+static bool is_under_way(uint32_t phase)
+{
+    return phase == STARTING || phase == RESUMING || phase == STOPPING;
+}
+
 /* Whether the caller may go from the present phase to that of its work; the phase it was. */
 static bool take_phase(uint32_t work, uint32_t *was)
 {
-    const struct timespec pause = {0, START_WAIT_NS};
-    for (int i = 0; i < START_WAITS; i++) {
+    const int64_t end_ns = gsp_now_ns() + START_WAIT_NS;
+    do {
         *was = atomic_load(&agent.phase);
         const bool is_done = work == STARTING ? *was == ON : *was == OFF;
         if (is_done) {
             return false;
         }
-        if (*was != STARTING && *was != STOPPING) {
-            if (atomic_compare_exchange_strong(&agent.phase, was, work)) {
-                return true;
-            }
-            continue;
+        const uint32_t next = work == STARTING && *was == FORKED ? RESUMING : work;
+        if (!is_under_way(*was) && atomic_compare_exchange_strong(&agent.phase, was, next)) {
+            work_begins();
+            return true;
         }
-        nanosleep(&pause, NULL);
-    }
+    } while (wait_while(&agent.phase, *was, end_ns) && gsp_now_ns() < end_ns);
     return false;
 }
 
@@ -187,7 +237,7 @@ enum gsp_agent_rc gsp_agent_start(void)
     if (take_phase(STARTING, &was)) {
         rc = begin();
         atomic_fetch_add(&agent.generation, 1);
-        atomic_store(&agent.phase, rc == GSP_AGENT_OK ? ON : QUIET);
+        work_ends(&agent.phase, rc == GSP_AGENT_OK ? ON : QUIET);
         if (rc == GSP_AGENT_OK) {
             gsp_agent__settings_put();
         }
@@ -244,7 +294,7 @@ void gsp_agent_stop(void)
             drop_parents();
             gsp_agent__page_local(false, GSP_CONTROL_EJECTED);
         }
-        atomic_store(&agent.phase, OFF);
+        work_ends(&agent.phase, OFF);
     }
     errno = saved_errno;
 }
@@ -252,7 +302,7 @@ void gsp_agent_stop(void)
 bool gsp_agent_is_on(void)
 {
     const uint32_t phase = atomic_load_explicit(&agent.phase, memory_order_relaxed);
-    return phase == ON || phase == FORKED;
+    return phase == ON || phase == FORKED || phase == RESUMING;
 }
 
 const char *gsp_agent_version(void)
@@ -374,37 +424,80 @@ static struct gsp_ring *publish(enum gsp_table_id table, struct gsp_ring *ring, 
         gsp_ring_close(ring);
         return NULL;
     }
-    gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
     atomic_store(&agent.ring[table], ring);
+    /* After the ring is there: partner is lose(). */
+    gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
     /* Said between the making and now. */
     gsp_ring_set_rank(ring, atomic_load(&agent.rank));
     return ring;
+}
+
+/* This thread makes the ring, unless one that was quicker has. */
+static struct gsp_ring *make_and_publish(enum gsp_table_id table, uint32_t generation)
+{
+    work_begins();
+    struct gsp_ring *ring = atomic_load(&agent.ring[table]);
+    const bool is_there = ring != NULL;
+    if (!is_there) {
+        ring = make_ring(table);
+    }
+    const uint32_t then = ring ? NOT_MADE : CANNOT_BE;
+    if (ring && !is_there) {
+        ring = publish(table, ring, generation);
+    }
+    work_ends(&agent.making[table], then);
+    return ring;
+}
+
+/* Counts a row: in the ring, which may have come by now, or for when it comes. */
+static void lose(enum gsp_table_id table)
+{
+    atomic_fetch_add(&agent.lost[table], 1);
+    struct gsp_ring *ring = atomic_load(&agent.ring[table]);
+    if (ring) {
+        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
+    }
+}
+
+/* Until another thread has made the ring, or failed; false when that takes too long. */
+static bool wait_for_maker(enum gsp_table_id table, int64_t end_ns)
+{
+    if (wait_while(&agent.making[table], BEING_MADE, end_ns)) {
+        return true;
+    }
+    uint32_t making = BEING_MADE;
+    if (gsp_now_ns() >= end_ns) {
+        atomic_compare_exchange_strong(&agent.making[table], &making, MADE_LATE);
+    }
+    return false;
 }
 
 /* The table's first row.  The thread is inside its gate. */
 static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id table)
 {
     const int saved_errno = errno;
-    uint32_t not_made = NOT_MADE;
     struct gsp_ring *ring = NULL;
-    start_in_child();
-    const uint32_t generation = atomic_load(&agent.generation);
-    if (!gsp_agent_table_at((size_t)table) || atomic_load(&agent.phase) != ON) {
-        return NULL;
-    }
-    if (atomic_compare_exchange_strong(&agent.making[table], &not_made, BEING_MADE)) {
+    const int64_t end_ns = gsp_now_ns() + RING_WAIT_NS;
+    for (int round = 0; round < RING_ROUNDS && !ring; round++) {
+        start_in_child();
+        uint32_t phase = atomic_load(&agent.phase);
+        if ((phase == STARTING || phase == RESUMING) && wait_while(&agent.phase, phase, end_ns)) {
+            phase = atomic_load(&agent.phase);
+        }
+        const uint32_t generation = atomic_load(&agent.generation);
+        if (!gsp_agent_table_at((size_t)table) || phase != ON) {
+            break;
+        }
+        uint32_t making = NOT_MADE;
+        if (atomic_compare_exchange_strong(&agent.making[table], &making, BEING_MADE)) {
+            ring = make_and_publish(table, generation);
+            break;
+        }
+        if (making != BEING_MADE || !wait_for_maker(table, end_ns)) {
+            lose(table);
+            break;
+        }
         ring = atomic_load(&agent.ring[table]);
-        const bool is_there = ring != NULL;
-        if (!is_there) {
-            ring = make_ring(table);
-        }
-        const uint32_t then = ring ? NOT_MADE : CANNOT_BE;
-        if (ring && !is_there) {
-            ring = publish(table, ring, generation);
-        }
-        atomic_store(&agent.making[table], then);
-    } else {
-        atomic_fetch_add_explicit(&agent.lost[table], 1, memory_order_relaxed);
     }
     errno = saved_errno;
     return ring;

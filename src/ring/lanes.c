@@ -5,12 +5,13 @@
  * Each thread has a small page of its own with its lane of every ring; the page is reached by one
  * thread-local pointer and dies with the thread, which gives the lanes back.  The page is wiped
  * in a child after fork, so that a child cannot write to its parent's lanes.
+ * Threads claim lanes by one exchange each and reserve their bytes side by side: none waits for
+ * another, so a thread that starts loses no row however slow the others are.
  * Everything here but the thread's end may run in a signal handler: no malloc, no mutex.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,8 +25,6 @@
 #define LEVELS     2U
 /* Rows that a thread without a lane loses before it asks for one again: asking costs more. */
 #define RETRY_ROWS 1024U
-/* A lane is added in less; longer means that the adding thread does not run. */
-#define YIELDS_MAX 4096U
 
 struct my_lanes {
     uint64_t serial; /* of the ring; anything else: the entry is another ring's */
@@ -51,14 +50,18 @@ static int end_key_error;
 static struct gsp_ring *list[GSP_RINGS_MAX];
 static uint64_t last_serial;
 
+static void disown(struct gsp_lane *lane)
+{
+    /* The next owner goes on from rows and slot: partner is the exchange in own(). */
+    atomic_store_explicit(&lane->owner, 0, memory_order_release);
+}
+
 static void give_back(struct gsp_lane *lane)
 {
-    if (!lane) {
-        return;
+    if (lane) {
+        atomic_store_explicit(&lane->head->owner, 0, memory_order_relaxed);
+        disown(lane);
     }
-    atomic_store_explicit(&lane->head->owner, 0, memory_order_relaxed);
-    /* The next owner goes on from rows and slot: partner is the exchange in take_free(). */
-    atomic_store_explicit(&lane->owner, 0, memory_order_release);
 }
 
 static void end_thread(void *arg)
@@ -114,20 +117,13 @@ static struct thread_page *page_of_thread(void)
     return page;
 }
 
-static struct gsp_lane *take_free(struct gsp_ring *ring, uint32_t tid)
+static bool own(struct gsp_lane *lane, uint32_t tid)
 {
-    const uint32_t count = atomic_load_explicit(&ring->lane_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++) {
-        struct gsp_lane *lane = &ring->lanes[i];
-        uint32_t free_owner = 0;
-        /* Partner of acquire: the store in give_back(). */
-        if (atomic_load_explicit(&lane->owner, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_strong_explicit(&lane->owner, &free_owner, tid,
-                                                    memory_order_acquire, memory_order_relaxed)) {
-            return lane;
-        }
-    }
-    return NULL;
+    uint32_t free_owner = 0;
+    /* Partner of acquire: the store in disown(). */
+    return atomic_load_explicit(&lane->owner, memory_order_relaxed) == 0 &&
+           atomic_compare_exchange_strong_explicit(&lane->owner, &free_owner, tid,
+                                                   memory_order_acquire, memory_order_relaxed);
 }
 
 int gsp_ring__open_file(const struct gsp_ring *ring)
@@ -141,11 +137,41 @@ int gsp_ring__open_file(const struct gsp_ring *ring)
     return fd;
 }
 
-static bool map_lane(struct gsp_ring *ring, uint32_t index, uint32_t tid)
+/* Raises a counter to at least v.  What was stored before is there for who loads v or more. */
+static void lift(_Atomic uint32_t *counter, uint32_t v)
+{
+    uint32_t now = atomic_load_explicit(counter, memory_order_relaxed);
+    /* Partners: the loads in publish() and gsp_ring_abandon(); for readers the one in map_lanes()
+     * of reader.c. */
+    while (now < v && !atomic_compare_exchange_weak_explicit(counter, &now, v, memory_order_release,
+                                                             memory_order_relaxed)) {
+    }
+}
+
+/* Shows lanes up to this one to readers.  One before it may still be without its bytes; its head
+ * gets them here, because a reader that finds none takes the rest of the file for cut. */
+static bool publish(struct gsp_ring *ring, int fd, uint32_t index)
+{
+    const uint64_t head_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint32_t i = atomic_load_explicit(&ring->lane_count, memory_order_acquire);
+    for (; i < index; i++) {
+        if (gsp_ring__reserve(fd, ring->lanes_off + i * ring->lane_bytes, head_bytes, NULL) != 0) {
+            return false;
+        }
+    }
+    lift(&ring->lane_count, index + 1);
+    lift(&ring->head->lane_count, index + 1);
+    return true;
+}
+
+/* Gives a lane of this thread its bytes. */
+static bool map_lane(struct gsp_ring *ring, uint32_t index)
 {
     const uint64_t off = ring->lanes_off + index * ring->lane_bytes;
+    lift(&ring->lane_top, index + 1);
     gsp_auto_fd fd = gsp_ring__open_file(ring);
-    if (fd < 0 || gsp_ring__reserve(fd, off, ring->lane_bytes, NULL) != 0) {
+    if (fd < 0 || gsp_ring__reserve(fd, off, ring->lane_bytes, NULL) != 0 ||
+        !publish(ring, fd, index)) {
         return false;
     }
     char *base = mmap(NULL, ring->lane_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)off);
@@ -153,7 +179,6 @@ static bool map_lane(struct gsp_ring *ring, uint32_t index, uint32_t tid)
         return false;
     }
     struct gsp_lane *lane = &ring->lanes[index];
-    lane->head = (void *)base;
     lane->table = ring->table;
     lane->capacity = ring->row_slots;
     if (ring->text_bytes) {
@@ -163,31 +188,31 @@ static bool map_lane(struct gsp_ring *ring, uint32_t index, uint32_t tid)
     for (uint32_t i = 0; i < ring->table->column_count; i++) {
         lane->column[i] = base + ring->column_off[i];
     }
-    atomic_store_explicit(&lane->owner, tid, memory_order_relaxed);
+    lane->head = (void *)base;
     return true;
 }
 
-static struct gsp_lane *add_lane(struct gsp_ring *ring, uint32_t tid)
+/* A lane that nobody has, with its bytes.  One that has none yet gets them; a full file system is
+ * asked once, then only lanes that have theirs will do. */
+static struct gsp_lane *take_lane(struct gsp_ring *ring, uint32_t tid)
 {
-    for (unsigned i = 0; atomic_exchange_explicit(&ring->growing, 1, memory_order_acquire); i++) {
-        if (i == YIELDS_MAX) {
-            return NULL;
+    bool is_full = false;
+    for (uint32_t i = 0; i < ring->lane_max; i++) {
+        struct gsp_lane *lane = &ring->lanes[i];
+        if (is_full && i >= atomic_load_explicit(&ring->lane_top, memory_order_relaxed)) {
+            break;
         }
-        sched_yield();
+        if (!own(lane, tid)) {
+            continue;
+        }
+        if (lane->head || (!is_full && map_lane(ring, i))) {
+            return lane;
+        }
+        is_full = true;
+        disown(lane);
     }
-    const uint32_t index = atomic_load_explicit(&ring->lane_count, memory_order_relaxed);
-    struct gsp_lane *lane = NULL;
-    if (index < ring->lane_max && map_lane(ring, index, tid)) {
-        lane = &ring->lanes[index];
-        /* Partner: the load in take_free(); for readers the one in map_lanes() of reader.c. */
-        atomic_store_explicit(&ring->lane_count, index + 1, memory_order_release);
-        atomic_store_explicit(&ring->head->lane_count, index + 1, memory_order_release);
-    } else {
-        atomic_fetch_or_explicit(&ring->head->status, GSP_RING_NO_SPACE, memory_order_relaxed);
-    }
-    /* Partner: the exchange above. */
-    atomic_store_explicit(&ring->growing, 0, memory_order_release);
-    return lane;
+    atomic_fetch_or_explicit(&ring->head->status, GSP_RING_NO_SPACE, memory_order_relaxed);
+    return NULL;
 }
 
 static struct gsp_lane *claim(struct gsp_ring *ring, struct my_lanes *mine)
@@ -210,10 +235,7 @@ static struct gsp_lane *claim(struct gsp_ring *ring, struct my_lanes *mine)
         return NULL;
     }
     const uint32_t tid = (uint32_t)gettid();
-    struct gsp_lane *lane = take_free(ring, tid);
-    if (!lane) {
-        lane = add_lane(ring, tid);
-    }
+    struct gsp_lane *lane = take_lane(ring, tid);
     if (!lane) {
         mine->skip = RETRY_ROWS;
         return NULL;

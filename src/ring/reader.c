@@ -203,7 +203,7 @@ static uint64_t oldest_of(const struct gsp_ring_view *view, uint64_t rows)
 static void map_lanes(struct gsp_ring_view *view)
 {
     const uint32_t have = atomic_load_explicit(&view->lane_count, memory_order_relaxed);
-    /* The lanes' bytes are there: partner is the store in add_lane(). */
+    /* The lanes' bytes are there: partner is lift() in publish() of lanes.c. */
     uint32_t want = atomic_load_explicit(&view->head->lane_count, memory_order_acquire);
     if (want > view->shape.lane_max) {
         atomic_store_explicit(&view->is_short, true, memory_order_relaxed);

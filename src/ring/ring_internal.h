@@ -45,7 +45,7 @@ struct gsp_ring {
     uint32_t lane_max;
     pid_t pid;                   /* that made it; not the child's after fork */
     _Atomic uint32_t lane_count; /* our copy of head->lane_count */
-    _Atomic uint32_t growing;    /* 1 while a thread adds a lane */
+    _Atomic uint32_t lane_top;   /* one past the last lane that a thread ever tried to map */
     uint64_t column_off[GSP_COLUMNS_MAX];
     char path[GSP_RING__PATH]; /* absolute */
 };

@@ -329,9 +329,11 @@ void gsp_ring_abandon(struct gsp_ring *ring)
         return;
     }
     gsp_ring__leave(ring);
-    const uint32_t count = atomic_load_explicit(&ring->lane_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++) {
-        munmap(ring->lanes[i].head, ring->lane_bytes);
+    const uint32_t top = atomic_load_explicit(&ring->lane_top, memory_order_acquire);
+    for (uint32_t i = 0; i < top; i++) {
+        if (ring->lanes[i].head) {
+            munmap(ring->lanes[i].head, ring->lane_bytes);
+        }
     }
     if (ring->lanes) {
         munmap(ring->lanes, ring->lane_max * sizeof(*ring->lanes));

@@ -68,7 +68,7 @@ struct gsp_ring_head {
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
     char host[GSP_NAME_MAX];
-    _Atomic uint32_t lane_count;   /* lanes whose bytes are there */
+    _Atomic uint32_t lane_count;   /* up to the last lane that has its bytes; all have a head */
     _Atomic uint32_t status;       /* GSP_RING_* */
     _Atomic uint64_t rows_lost;    /* for want of a lane */
     _Atomic uint64_t strings_lost; /* for want of room in the dictionary */

@@ -282,6 +282,192 @@ TAP_TEST(a_signal_handler_puts_too)
     agent_room_remove();
 }
 
+/* Threads that come to a table at the same moment; all but one find its ring being made. */
+struct arrival {
+    pthread_barrier_t *barrier;
+    uint64_t id;
+    bool arrived;
+    bool interned;
+};
+
+static void *arrive(void *arg)
+{
+    struct arrival *one = arg;
+    const struct gsp_row_python_torch_trace row = ring_row(one->id, 0);
+    pthread_barrier_wait(one->barrier);
+    one->arrived = gsp_agent_put_torch(&row);
+    one->interned = gsp_agent_intern(GSP_TABLE_python_span, gsp_sv_of("a name")) != GSP_NULL_STR;
+    return NULL;
+}
+
+/* How many rows did not arrive, and names that got no id. */
+static unsigned arrive_together(void)
+{
+    static struct arrival all[THREADS];
+    pthread_t threads[THREADS];
+    pthread_barrier_t barrier;
+    unsigned missing = 0;
+    pthread_barrier_init(&barrier, NULL, THREADS);
+    for (unsigned i = 0; i < THREADS; i++) {
+        all[i] = (struct arrival){.barrier = &barrier, .id = i + 1};
+        if (pthread_create(&threads[i], NULL, arrive, &all[i]) != 0)
+            abort(); /* also called in a child, which tap_require() would not end */
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        missing += !all[i].arrived + !all[i].interned;
+    }
+    pthread_barrier_destroy(&barrier);
+    return missing;
+}
+
+TAP_TEST(the_first_rows_of_all_threads_arrive)
+{
+    agent_room();
+    const int64_t end_ns = gsp_now_ns() + BUSY_NS;
+    for (int round = 0; go_on(round, end_ns); round++) {
+        gsp_agent_start();
+        tap_eq_int(arrive_together(), 0);
+        const struct agent_rows seen = agent_read(getpid(), RING_FILE);
+        tap_eq_int(seen.rows, THREADS);
+        tap_eq_int(seen.lost, 0);
+        gsp_agent_stop();
+        tap_eq_int(nftw(agent_root, agent_remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+        agent_room();
+    }
+    agent_room_remove();
+}
+
+TAP_TEST(the_first_rows_of_a_childs_threads_arrive)
+{
+    agent_room();
+    gsp_agent_start();
+    agent_put_rows(1, 1);
+    const int64_t end_ns = gsp_now_ns() + BUSY_NS;
+    for (int round = 0; go_on(round, end_ns); round++) {
+        int status = -1;
+        const pid_t pid = fork();
+        if (pid == 0) {
+            const bool all = arrive_together() == 0;
+            _exit(all && agent_read(getpid(), RING_FILE).rows == THREADS ? 0 : 1);
+        }
+        tap_require(pid > 0);
+        waitpid(pid, &status, 0);
+        tap_eq_int(status, 0);
+    }
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+/* What a thread that makes a ring does first, once: see posix_fallocate() below. */
+static _Thread_local void (*before_reserving)(void);
+
+/* In place of the C library's, for the ring's code too. */
+int posix_fallocate(int fd, off_t off, off_t len)
+{
+    void (*first)(void) = before_reserving;
+    before_reserving = NULL;
+    if (first)
+        first();
+    return fallocate(fd, 0, off, len) == 0 ? 0 : errno;
+}
+
+static atomic_bool is_hanging;
+static atomic_bool may_end;
+
+static void hang(void)
+{
+    atomic_store(&is_hanging, true);
+    while (!atomic_load(&may_end))
+        sched_yield();
+}
+
+static void *make_slowly(void *arg)
+{
+    (void)arg;
+    before_reserving = hang;
+    agent_put_rows(99, 1);
+    return NULL;
+}
+
+/* Starts a thread that hangs in the making of the trace's ring. */
+static pthread_t hanging_maker(void)
+{
+    pthread_t maker;
+    tap_require(pthread_create(&maker, NULL, make_slowly, NULL) == 0);
+    while (!atomic_load(&is_hanging))
+        sched_yield();
+    return maker;
+}
+
+TAP_TEST(a_maker_that_never_ends_is_waited_for_once)
+{
+    agent_room();
+    gsp_agent_start();
+    pthread_t maker = hanging_maker();
+    const int64_t begin_ns = gsp_now_ns();
+    tap_eq_int(agent_put_rows(1, 1), 0);
+    tap_check(gsp_now_ns() - begin_ns >= GSP_NS_PER_S / 2);
+    /* Were each waited for, the test would not end in its time. */
+    tap_eq_int(agent_put_rows(1, 100), 0);
+    atomic_store(&may_end, true);
+    pthread_join(maker, NULL);
+    tap_eq_int(agent_put_rows(1, 5), 5);
+    tap_eq_int(agent_read(getpid(), RING_FILE).rows, 6);
+    tap_eq_int(agent_read(getpid(), RING_FILE).lost, 101);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+static int64_t put_ns;
+
+/* As a signal handler would. */
+static void put_amid(void)
+{
+    const int64_t begin_ns = gsp_now_ns();
+    tap_eq_int(agent_put_rows(77, 1), 0);
+    put_ns = gsp_now_ns() - begin_ns;
+}
+
+TAP_TEST(a_handler_does_not_wait_for_its_own_thread)
+{
+    agent_room();
+    gsp_agent_start();
+    before_reserving = put_amid;
+    tap_eq_int(agent_put_rows(1, 1), 1);
+    tap_check(before_reserving == NULL);
+    tap_check(put_ns < GSP_NS_PER_S / 2);
+    tap_eq_int(agent_read(getpid(), RING_FILE).rows, 1);
+    tap_eq_int(agent_read(getpid(), RING_FILE).lost, 1);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+static void *let_end_soon(void *arg)
+{
+    (void)arg;
+    const struct timespec a_while = {0, 20 * GSP_NS_PER_MS};
+    nanosleep(&a_while, NULL);
+    atomic_store(&may_end, true);
+    return NULL;
+}
+
+TAP_TEST(a_slow_maker_is_waited_for)
+{
+    agent_room();
+    gsp_agent_start();
+    pthread_t helper;
+    pthread_t maker = hanging_maker();
+    tap_require(pthread_create(&helper, NULL, let_end_soon, NULL) == 0);
+    tap_eq_int(agent_put_rows(1, 1), 1);
+    pthread_join(helper, NULL);
+    pthread_join(maker, NULL);
+    tap_eq_int(agent_read(getpid(), RING_FILE).rows, 2);
+    tap_eq_int(agent_read(getpid(), RING_FILE).lost, 0);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
 static void *put_once(void *arg)
 {
     (void)arg;

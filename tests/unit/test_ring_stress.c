@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Many writers, readers in this and another process, signals, and sudden deaths. */
+#include <errno.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include "base/time.h"
 #include "ring_fixture.h"
@@ -252,6 +254,148 @@ TAP_TEST(a_killed_writer_leaves_what_it_published)
         munmap(shared, sizeof(*shared));
         ring_folder_remove(folder);
     }
+}
+
+/* Lanes of megabytes: the first is still being reserved when the last thread comes. */
+#define STARTERS       32U
+#define START_ROUNDS   10
+#define START_ROWS     3U
+#define START_CAPACITY 20000U
+
+struct starter {
+    struct gsp_ring *ring;
+    pthread_barrier_t *barrier;
+    uint64_t id;
+    uint64_t appended;
+};
+
+static void *start_and_append(void *arg)
+{
+    struct starter *starter = arg;
+    pthread_barrier_wait(starter->barrier);
+    for (uint64_t n = 0; n < START_ROWS; n++) {
+        const struct gsp_row_python_torch_trace row = ring_row(starter->id, n);
+        starter->appended += gsp_ring_append(starter->ring, &row);
+    }
+    /* Nobody gives a lane back before all have come for theirs. */
+    pthread_barrier_wait(starter->barrier);
+    return NULL;
+}
+
+/* All at once; whether each row arrived. */
+static void start_together(struct gsp_ring *ring)
+{
+    static struct starter starters[STARTERS];
+    pthread_t threads[STARTERS];
+    pthread_barrier_t barrier;
+    tap_require(pthread_barrier_init(&barrier, NULL, STARTERS) == 0);
+    for (unsigned i = 0; i < STARTERS; i++) {
+        starters[i] = (struct starter){.ring = ring, .barrier = &barrier, .id = i + 1};
+        tap_require(pthread_create(&threads[i], NULL, start_and_append, &starters[i]) == 0);
+    }
+    for (unsigned i = 0; i < STARTERS; i++) {
+        pthread_join(threads[i], NULL);
+        tap_eq_int(starters[i].appended, START_ROWS);
+    }
+    pthread_barrier_destroy(&barrier);
+}
+
+/* Processes that compute for as long as the test runs. */
+static void load_start(pid_t loops[2])
+{
+    for (unsigned i = 0; i < 2; i++) {
+        loops[i] = fork();
+        tap_require(loops[i] >= 0);
+        if (loops[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (volatile uint64_t n = 0;; n++) {
+            }
+        }
+    }
+}
+
+static void load_end(const pid_t loops[2])
+{
+    for (unsigned i = 0; i < 2; i++) {
+        kill(loops[i], SIGKILL);
+        waitpid(loops[i], NULL, 0);
+    }
+}
+
+/* The first reservation of a thread that says so takes until the test lets it end. */
+static _Thread_local bool my_reservation_hangs;
+static atomic_bool is_hanging;
+static atomic_bool may_end;
+
+/* In place of the C library's, for the ring's code too. */
+int posix_fallocate(int fd, off_t off, off_t len)
+{
+    if (my_reservation_hangs) {
+        my_reservation_hangs = false;
+        atomic_store(&is_hanging, true);
+        while (!atomic_load(&may_end))
+            sched_yield();
+    }
+    return fallocate(fd, 0, off, len) == 0 ? 0 : errno;
+}
+
+static void *append_one_slowly(void *arg)
+{
+    const struct gsp_row_python_torch_trace row = ring_row(99, 0);
+    my_reservation_hangs = true;
+    tap_check(gsp_ring_append(arg, &row));
+    return NULL;
+}
+
+TAP_TEST(a_thread_that_waits_for_its_lane_holds_nobody_up)
+{
+    int folder = ring_folder();
+    struct gsp_ring *ring = ring_make(folder, CAPACITY);
+    pthread_t slow;
+    tap_require(pthread_create(&slow, NULL, append_one_slowly, ring) == 0);
+    while (!atomic_load(&is_hanging))
+        sched_yield();
+    start_together(ring);
+    /* What they wrote is there for readers, whatever becomes of the slow one. */
+    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+    struct ring_seen seen = {0};
+    ring_check(view, &seen);
+    tap_eq_int(seen.good, (uint64_t)STARTERS * START_ROWS);
+    atomic_store(&may_end, true);
+    pthread_join(slow, NULL);
+    struct gsp_ring_state state;
+    gsp_ring_state(view, &state);
+    tap_eq_int(state.rows, (uint64_t)STARTERS * START_ROWS + 1);
+    tap_eq_int(state.rows_lost, 0);
+    tap_eq_int(state.status, 0);
+    gsp_ring_view_close(view);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
+TAP_TEST(threads_that_start_together_lose_no_row)
+{
+    pid_t loops[2];
+    load_start(loops);
+    for (int round = 0; round < START_ROUNDS; round++) {
+        int folder = ring_folder();
+        struct gsp_ring *ring = ring_make(folder, START_CAPACITY);
+        start_together(ring);
+        struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+        struct gsp_ring_state state;
+        struct ring_seen seen = {0};
+        gsp_ring_state(view, &state);
+        tap_eq_int(state.rows_lost, 0);
+        tap_eq_int(state.rows, (uint64_t)STARTERS * START_ROWS);
+        tap_eq_int(state.lane_count, STARTERS);
+        tap_eq_int(state.status, 0);
+        ring_check(view, &seen);
+        tap_eq_int(seen.good, (uint64_t)STARTERS * START_ROWS);
+        gsp_ring_view_close(view);
+        gsp_ring_close(ring);
+        ring_folder_remove(folder);
+    }
+    load_end(loops);
 }
 
 static struct gsp_ring *handler_ring;

@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs tests again and again on a busy machine and stops at the first failure.
+
+A TEST is what pytest takes (tests/integration/test_top.py::test_keys) or, for a unit test,
+unit:PROGRAM[/CASE] (unit:ring_stress/another_process_sees_no_torn_row).  Busy loops run at normal
+priority meanwhile.  The output of the failure is shown in full; the last lines count the passes
+of each test.
+
+usage: stress_tests.py [--load N] [--count N] [--batch N] [--keep-going] [-k EXPRESSION] TEST..."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Counter, List
+
+ROOT = Path(__file__).resolve().parent.parent
+UNIT = "unit:"
+# Where the plugin below finds its task: this file runs inside pytest too.
+REPEAT_ENV = "GSPROF_STRESS_REPEAT"
+COUNTS_ENV = "GSPROF_STRESS_COUNTS"
+
+Counts = Counter[str]
+
+# ------------------------------------------------------------------- inside pytest
+
+
+class Plugin:
+    """Repeats what was collected, and counts."""
+
+    def __init__(self, repeat: int, counts: Path) -> None:
+        self.repeat = repeat
+        self.path = counts
+        self.passed: Counts = collections.Counter()
+        self.failed: Counts = collections.Counter()
+
+    def pytest_collection_modifyitems(self, items: List[Any]) -> None:
+        items[:] = items * self.repeat
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed[report.nodeid] += 1
+        elif report.when == "call" and report.passed:
+            self.passed[report.nodeid] += 1
+
+    def pytest_sessionfinish(self) -> None:
+        text = json.dumps({"passed": self.passed, "failed": self.failed})
+        self.path.write_text(text, encoding="utf-8")
+
+
+def pytest_configure(config: Any) -> None:
+    repeat, counts = int(os.environ[REPEAT_ENV]), Path(os.environ[COUNTS_ENV])
+    # The last to change the list: others sort it.
+    config.pluginmanager.register(Plugin(repeat, counts), "gsprof-stress")
+
+
+# ------------------------------------------------------------------------ the tool
+
+
+class Load:
+    """Busy loops for as long as it is entered."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.loops: List[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> "Load":
+        for _ in range(self.count):
+            self.loops.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for loop in self.loops:
+            loop.kill()
+            loop.wait()
+
+
+def run_pytest(args: argparse.Namespace, test: str, repeat: int, total: Counts) -> int:
+    """Runs a test so many times in one pytest; the number of failures."""
+    python = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "stress_tests"]
+    command += ["--color=no", *([] if args.keep_going else ["-x"])]
+    command += ["-k", args.k] if args.k else []
+    with tempfile.TemporaryDirectory() as folder:
+        counts = Path(folder) / "counts.json"
+        env = {**os.environ, REPEAT_ENV: str(repeat), COUNTS_ENV: str(counts)}
+        env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), env.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [*command, f"--basetemp={folder}/tmp", test],
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        told = json.loads(counts.read_text()) if counts.exists() else {"passed": {}, "failed": {}}
+    total.update(told["passed"])
+    failed = sum(told["failed"].values())
+    if done.returncode:
+        print(done.stdout, flush=True)
+    return failed or int(done.returncode != 0)
+
+
+def run_unit(args: argparse.Namespace, test: str, repeat: int, total: Counts) -> int:
+    """Runs a unit test so many times; the number of failures."""
+    name, _, case = test[len(UNIT) :].partition("/")
+    exe = ROOT / args.build / "tests" / "unit" / f"test_{name}"
+    failed = 0
+    for _ in range(repeat):
+        done = subprocess.run(
+            [str(exe), *([case] if case else [])],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        if done.returncode == 0:
+            total[test] += 1
+            continue
+        print(f"{test}: status {done.returncode}\n{done.stdout}", flush=True)
+        failed += 1
+        if not args.keep_going:
+            break
+    return failed
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("tests", nargs="+", metavar="TEST", help="for pytest, or unit:PROGRAM/CASE")
+    parser.add_argument("--load", type=int, default=2, help="busy loops (2)")
+    parser.add_argument("--count", type=int, default=50, help="times that each test runs (50)")
+    parser.add_argument("--batch", type=int, default=10, help="times in one process (10)")
+    parser.add_argument("--build", default="build", help="folder of the unit tests (build)")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
+    parser.add_argument("-k", metavar="EXPRESSION", help="given to pytest")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = parse()
+    # The busy loops end with us, also when a job in the background is ended.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    total: Counts = collections.Counter()
+    failed = 0
+    start = time.monotonic()
+    with Load(args.load):
+        done = 0
+        while done < args.count and (args.keep_going or not failed):
+            repeat = min(args.batch, args.count - done)
+            for test in args.tests:
+                run = run_unit if test.startswith(UNIT) else run_pytest
+                failed += run(args, test, repeat, total)
+                if failed and not args.keep_going:
+                    break
+            done += repeat
+    for name, passes in sorted(total.items()):
+        print(f"{passes:>6} passed  {name}")
+    print(f"{sum(total.values())} passed, {failed} failed in {time.monotonic() - start:.0f} s")
+    return 1 if failed or not total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
