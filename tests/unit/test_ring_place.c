@@ -162,7 +162,7 @@ TAP_TEST(another_program_has_another_name)
     struct gsp_place_program last = {0};
     int folder = -1;
     struct gsp_place_about about = {
-        .pid = getpid(), .rank = GSP_NULL_I64, .cmdline = "sh -c later"};
+        .pid = getpid(), .start_time = 7, .rank = GSP_NULL_I64, .cmdline = "sh -c later"};
     tap_require(gsp_place_make(&about, &folder, NULL) == 0);
     gsp_ring_close(ring_make(folder, 10));
     close(folder);
@@ -173,7 +173,6 @@ TAP_TEST(another_program_has_another_name)
     tap_require(gsp_place_find(getpid(), &place, NULL) == 0);
     tap_eq_str(place.cmdline, "python3 train.py");
     tap_eq_int(place.rank, 3);
-    tap_check(place.live);
     /* One that watches from outside: once for each change, and the rank stays. */
     tap_check(gsp_place_follow_exec(folder, getpid(), &last));
     tap_check(!gsp_place_follow_exec(folder, getpid(), &last));
@@ -184,6 +183,7 @@ TAP_TEST(another_program_has_another_name)
     tap_check(!gsp_place_follow_exec(folder, INT32_MAX, &last));
     tap_check(strstr(last.cmdline, "test_ring_place") != NULL);
     close(folder);
+    tap_eq_int(gsp_place_remove(&place, NULL), 0);
     remove_runtime();
 }
 
