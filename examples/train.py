@@ -156,9 +156,10 @@ class TorchModel:
         self.torch = torch
         self.name = f"PyTorch {torch.__version__}"
         torch.manual_seed(1)
-        self.net = torch.nn.Sequential(
-            torch.nn.Linear(PIXELS, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, CLASSES)
-        )
+        self.net = torch.nn.Sequential()
+        self.net.add_module("hidden", torch.nn.Linear(PIXELS, HIDDEN))
+        self.net.add_module("relu", torch.nn.ReLU())
+        self.net.add_module("output", torch.nn.Linear(HIDDEN, CLASSES))
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=RATE)
         self.current: Any = None
 
