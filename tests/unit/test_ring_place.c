@@ -216,7 +216,7 @@ TAP_TEST(only_our_files_are_removed)
 TAP_TEST(another_users_root_is_refused)
 {
     if (geteuid() != 0)
-        tap_skip("only root can give a folder away");
+        tap_skip("needs root, to give a folder away");
     use_runtime();
     char root[80];
     snprintf(root, sizeof(root), "%s/gsprof", runtime);
@@ -243,7 +243,7 @@ TAP_TEST(another_users_root_is_refused)
 TAP_TEST(a_runtime_folder_that_is_not_ours_is_not_used)
 {
     if (geteuid() != 0)
-        tap_skip("only root can give a folder away");
+        tap_skip("needs root, to give a folder away");
     use_runtime();
     tap_require(chown(runtime, 12345, (gid_t)-1) == 0);
     pid_t pid = start_writer(0);
