@@ -134,8 +134,8 @@ def data_span() -> ContextManager[Any]:
 
 
 def end_step(model: Model, number: int) -> None:
-    """PyTorch's optimizer tells gsprof where a step ends; of others it does not know.  Step 0 is all
-    that comes before the first."""
+    """PyTorch's optimizer tells gsprof where a step ends; of others it does not know.  Step 0 is
+    all that comes before the first."""
     if gsprof and not isinstance(model, TorchModel):
         gsprof.step(number, batch_size=BATCH)
 
@@ -328,10 +328,8 @@ def main() -> None:
             accuracy = evaluate(model, loader)
             print(f"step {step:5d}  loss {loss:.3f}  accuracy {accuracy:.2f}", flush=True)
     took = time.monotonic() - start
-    share = 100 * loader.seconds / took
-    print(
-        f"done: {step} steps in {took:.2f} s, of which data took {loader.seconds:.2f} s ({share:.0f} %)"
-    )
+    waited = f"data took {loader.seconds:.2f} s ({100 * loader.seconds / took:.0f} %)"
+    print(f"done: {step} steps in {took:.2f} s, of which {waited}")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def kernel_writes_here() -> str:
     """Why a crash leaves no core in the process's folder; "" if it does."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8").strip()
     if pattern.startswith("|") or "/" in pattern:
-        return f"the kernel's core_pattern is {pattern!r}"
+        return f"needs a kernel.core_pattern that is a plain name, not {pattern!r}"
     return ""
 
 

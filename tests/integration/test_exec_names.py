@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process bears the name of the program that it runs after its last exec, wherever it is named."""
+"""A process bears the name of the program that it runs after its last exec, everywhere."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Scene:
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
-    """What the condition gives once it is true; each look is a program that runs, and is a pause."""
+    """What the condition gives once it is true; each look runs a program, and so is a pause."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         value = condition()
