@@ -370,7 +370,7 @@ def test_a_target_that_does_not_see_the_library(check: StartChecker, tmp_path: P
     try:
         assert process.stdout is not None
         if process.stdout.readline() != b"ready\n":
-            pytest.skip("needs mount namespaces (root)")
+            pytest.skip("needs a mount namespace (unshare --mount)")
         said = call(process.pid, "probe_enter", tmp_path / "said", "far")
         assert said["value"] == 42 and said["by_memfd"], said
         fds = [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]

@@ -38,7 +38,7 @@ def alone() -> List[str]:
     except OSError as error:
         pytest.skip(f"needs unshare, to keep from the rings of others: {error}")
     if probe.returncode or probe.stdout:
-        pytest.skip("needs a mount namespace, to keep from the rings of others")
+        pytest.skip("needs a mount namespace (unshare --mount), to keep from the rings of others")
     return before
 
 

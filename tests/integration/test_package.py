@@ -447,7 +447,7 @@ def test_no_room_for_rings(options: str, tmp_path: Path) -> None:
     )
     said = done.stdout.decode()
     if "unshare" in said or "mount:" in said:
-        pytest.skip(f"needs to mount (root): {said.strip()}")
+        pytest.skip(f"needs a mount namespace: {said.strip()}")
     assert done.returncode == 0, said
     assert said.strip() == ("True" if options == "size=128k" else "False")
     assert is_root()

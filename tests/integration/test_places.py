@@ -130,7 +130,7 @@ def namespace_argv() -> list[str]:
 def test_other_mount_namespace(tmp_path: Path) -> None:
     """The interpreter's path exists only in the target's own mount namespace."""
     if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
-        pytest.skip("needs mount namespaces (root)")
+        pytest.skip("needs a mount namespace (unshare --mount)")
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     real = os.path.realpath(main_python())
@@ -161,7 +161,7 @@ def test_chroot(tmp_path: Path) -> None:
     if not rooted():
         pytest.skip("needs an interpreter that tools/get-pythons.sh keeps")
     if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
-        pytest.skip("needs mount namespaces (root)")
+        pytest.skip("needs a mount namespace (unshare --mount)")
     real = os.path.realpath(rooted()[-1].path)
     root = real[: real.index("/usr/bin/")]
     inside = tmp_path / "inside"
