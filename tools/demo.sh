@@ -22,5 +22,9 @@ echo "== gsprof run -- $python examples/train.py"
 "$gsprof" run -o "$out" --force -- "$python" examples/train.py
 echo
 echo "The report is $PWD/$out/report.html: open it in a browser."
-echo "Next, profile a process that already runs:"
+echo "The program says how long it waited for its data, and the verdict found that from outside."
+echo "Apply the remedy, and compare:"
+echo "  TRAIN_CACHE=1 $gsprof run -o build/demo/cached -- $python examples/train.py"
+echo "  $gsprof compare $out build/demo/cached"
+echo "To profile a process that already runs:"
 echo "  $gsprof record -d 10 -o profile.svg -p PID"

@@ -2,13 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # install-deps.sh [GROUP...] -- installs the Debian packages that a group of make targets needs
-# and this machine lacks.  Groups: build (default), lint, test, bench.
+# and this machine lacks.  Groups: build (default), lint, test, demo, bench.
 #
 # On another distribution it prints what is missing and stops with status 69.
 set -eu
 
+# The sanitizers of a clang are in a package of its own version; without a clang, Debian's default.
+sanitizers=libclang-rt-dev
+if command -v clang >/dev/null; then
+    version=$(clang -dumpversion)
+    sanitizers=libclang-rt-${version%%.*}-dev
+fi
+
 # package and how to see that it is there: cmd:PROGRAM, pc:PKG-CONFIG-NAME, py:MODULE, file:PATH,
-# lib:NAME
+# lib:NAME, san:SANITIZER (clang links a program with it)
 packages() {
     case $1 in
     build) echo '
@@ -36,6 +43,7 @@ packages() {
         npm                     cmd:npm' ;;
     lint) echo '
         clang                   cmd:clang
+        '"$sanitizers"' san:address,undefined
         clang-format            cmd:clang-format
         clang-tidy              cmd:clang-tidy
         cppcheck                cmd:cppcheck
@@ -48,6 +56,8 @@ packages() {
         python3-pytest          py:pytest' ;;
     test) echo '
         clang                   cmd:clang
+        '"$sanitizers"' san:thread
+        g++                     cmd:g++
         python3-pytest          py:pytest
         python3-pytest-xdist    py:xdist
         python3-ipython         py:IPython
@@ -63,15 +73,21 @@ packages() {
         tmux                    cmd:tmux
         npm                     cmd:npm
         python3-pip             py:pip
+        python3-venv            py:ensurepip
+        mypy                    py:mypy
+        fish                    cmd:fish
+        zsh                     cmd:zsh
         libjemalloc2            lib:libjemalloc.so.2
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
         qemu-user-static        cmd:qemu-aarch64-static' ;;
+    demo) echo '
+        python3-numpy           py:numpy' ;;
     bench) echo '
         wrk                     cmd:wrk
         python3-numpy           py:numpy' ;;
     *)
-        echo "install-deps: no such group: $1 (build, lint, test, bench)" >&2
+        echo "install-deps: no such group: $1 (build, lint, test, demo, bench)" >&2
         exit 64
         ;;
     esac
@@ -87,6 +103,8 @@ is_there() {
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
     file:*) [ -e "${1#file:}" ] ;;
     lib:*) [ -n "$(find /usr/lib -maxdepth 2 -name "${1#lib:}" -print -quit)" ] ;;
+    san:*) echo 'int main(void) { return 0; }' |
+        clang -fsanitize="${1#san:}" -x c -o /dev/null - 2>/dev/null ;;
     py:*) "$python" -c "import importlib.util as u, sys
 sys.exit(u.find_spec('${1#py:}') is None)" 2>/dev/null ;;
     esac

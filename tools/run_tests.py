@@ -323,6 +323,7 @@ def main() -> int:
         total.add(counts)
         summary.append(f"{name:<12} {counts}  ({time.monotonic() - start:.0f} s)")
     print("\n" + "\n".join(summary))
+    BUILD.mkdir(exist_ok=True)
     (BUILD / "test-counts").write_text(f"{total}\n")  # for .ci/run
     print(total, flush=True)
     return 1 if total.failed or not total.passed else 0

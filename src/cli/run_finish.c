@@ -61,6 +61,16 @@ static void wait_for_followers(const struct gsp_run_told *told)
     }
 }
 
+/* By the name of the program that it ran last: the rings were found while it may have run another.
+ */
+static void put_cmdline(const struct gsp_place *place, char *out)
+{
+    struct gsp_place last;
+    const bool is_there =
+        gsp_place_find(place->pid, &last, NULL) == GSP_OK && last.start_time == place->start_time;
+    memcpy(out, is_there ? last.cmdline : place->cmdline, sizeof(place->cmdline));
+}
+
 static void take_processes(struct finish *finish)
 {
     const struct gsp_rec_rings *rings = finish->what->rings;
@@ -75,7 +85,7 @@ static void take_processes(struct finish *finish)
     for (size_t i = 0; has_room && i < count; i++) {
         char *cmdline = finish->cmdlines + i * sizeof(place->cmdline);
         place = gsp_rec_rings_place_at(rings, i);
-        memcpy(cmdline, place->cmdline, sizeof(place->cmdline));
+        put_cmdline(place, cmdline);
         finish->processes[i] = (struct gsp_run_process){
             .pid = place->pid, .rank = place->rank, .name = cmdline, .cmdline = cmdline};
         finish->process_count = i + 1;

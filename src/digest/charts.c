@@ -17,12 +17,16 @@ struct chart_def {
 
 /* "rank 1: python3 (4242)". */
 #define PROCESS_NAME                                                                               \
-    "coalesce('rank ' || rank || ': ', '') || coalesce(name::VARCHAR, 'process') || ' (' || "      \
+    "coalesce('rank ' || rank || ': ', '') || coalesce(name, 'process') || ' (' || "               \
     "coalesce(pid::VARCHAR, '?') || ')'"
-/* A process that is ending, or that nobody has waited for, has neither memory nor CPU time. */
+/* A process that is ending, or that nobody has waited for, has neither memory nor CPU time.  One
+ * that execs has another name, and is the same line: the last name is the line's. */
 #define PROCESS_ROWS                                                                               \
-    "FROM process.metrics WHERE state IS DISTINCT FROM 'Z' AND rss_bytes IS DISTINCT FROM 0 "      \
-    "ORDER BY pid, ts_ns"
+    "FROM (SELECT * REPLACE (last_value(name::VARCHAR IGNORE NULLS) OVER by_time AS name, "        \
+    "last_value(rank IGNORE NULLS) OVER by_time AS rank) FROM process.metrics "                    \
+    "WINDOW by_time AS (PARTITION BY pid ORDER BY ts_ns "                                          \
+    "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)) "                                  \
+    "WHERE state IS DISTINCT FROM 'Z' AND rss_bytes IS DISTINCT FROM 0 ORDER BY pid, ts_ns"
 #define GPU_NAME "'GPU ' || coalesce(gpu::VARCHAR, '?')"
 #define GPU_ROWS "FROM gpu.metrics ORDER BY host::VARCHAR, gpu, ts_ns"
 #define BOTH_WAYS(table, in, out, in_word, out_word)                                               \
@@ -123,7 +127,6 @@ static int take_point(void *ctx, const struct gsp_store_row *row, struct gsp_err
         return GSP_OK;
     if (!filler->chart && begin_chart(filler, err) < 0)
         return no_memory(err);
-    /* A process that execs has another name, and is the same line. */
     const bool same =
         last && (pid == GSP_NULL_I64 ? gsp_sv_eq(last->name, name) : last->pid == pid);
     if (!same) {

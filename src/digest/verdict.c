@@ -13,15 +13,17 @@
 #include "model/words.h"
 
 /* Functions that the verdict names. */
-#define NAMES_MAX    3U
+#define NAMES_MAX     3U
 /* Bytes of a reason that fits a line. */
-#define REASON_MAX   60U
+#define REASON_MAX    60U
 /* Less than this share is not worth a word. */
-#define SHARE_MIN    0.01
+#define SHARE_MIN     0.01
 /* A rank that is slower than the others by more than this is behind. */
-#define BEHIND_MIN   0.03
+#define BEHIND_MIN    0.03
 /* A step that takes so many times the median is told. */
-#define STRAGGLE_MIN 3.0
+#define STRAGGLE_MIN  3.0
+/* Processes whose steps are compared with their data. */
+#define STRETCHES_MAX 64U
 
 static void add_line(const struct gsp_judge *judge, struct gsp_buf *text)
 {
@@ -251,6 +253,70 @@ static void tell_module(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
+/* From the first step of a process to the end of its last. */
+struct stretch {
+    int64_t pid;
+    double begin;
+    double end;
+};
+
+struct stretches {
+    struct stretch at[STRETCHES_MAX];
+    size_t count;
+    double steps_s; /* of all steps of these processes */
+};
+
+static struct stretch *find_stretch(struct stretches *all, int64_t pid)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        if (all->at[i].pid == pid)
+            return &all->at[i];
+    }
+    return NULL;
+}
+
+static void find_stretches(const struct gsp_digest *digest, struct stretches *out)
+{
+    out->count = 0;
+    out->steps_s = 0;
+    for (size_t i = 0; i < digest->step_count; i++) {
+        const struct gsp_digest_step *step = &digest->steps[i];
+        const double end = step->t + step->duration_s;
+        struct stretch *stretch = find_stretch(out, step->pid);
+        if (isnan(end) || (!stretch && out->count == STRETCHES_MAX))
+            continue;
+        if (!stretch) {
+            stretch = &out->at[out->count++];
+            *stretch = (struct stretch){step->pid, step->t, end};
+        }
+        stretch->begin = fmin(stretch->begin, step->t);
+        stretch->end = fmax(stretch->end, end);
+        out->steps_s += step->duration_s;
+    }
+}
+
+/* Of the time of the steps, where some are known: starting up is no part of training, and a process
+ * that only loads data for another keeps nobody waiting. */
+static void put_data_share(const struct gsp_digest *digest, double data_s, struct gsp_buf *out)
+{
+    struct stretches all;
+    double within_s = 0;
+    find_stretches(digest, &all);
+    for (size_t i = 0; i < digest->span_count; i++) {
+        const struct gsp_digest_span *span = &digest->spans[i];
+        const struct stretch *stretch = span->is_data ? find_stretch(&all, span->pid) : NULL;
+        if (stretch && span->t >= stretch->begin && span->t < stretch->end)
+            within_s += span->duration_s;
+    }
+    if (within_s > 0) {
+        gsp_words_share(fmin(within_s, all.steps_s), all.steps_s, out);
+        gsp_buf_puts(out, " of the time of the steps");
+    } else {
+        gsp_words_share(data_s, digest->duration_s, out);
+        gsp_buf_puts(out, " of the wall time");
+    }
+}
+
 /* By the program's own spans, else by what the stacks show of torch.utils.data. */
 static void tell_loading(const struct gsp_judge *judge)
 {
@@ -264,8 +330,7 @@ static void tell_loading(const struct gsp_judge *judge)
         gsp_buf_puts(&text, "Data loading: ");
         gsp_words_seconds(data_s, &text);
         gsp_buf_puts(&text, " in spans of data, ");
-        gsp_words_share(data_s, digest->duration_s, &text);
-        gsp_buf_puts(&text, " of the wall time");
+        put_data_share(digest, data_s, &text);
     } else if (shares->loading > SHARE_MIN * shares->total) {
         gsp_buf_puts(&text, "Data loading: ");
         gsp_words_share(shares->loading, shares->total, &text);
@@ -318,26 +383,46 @@ static void tell_losses(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* What a run could have and this one has not. */
+static bool has_torch(const struct gsp_digest *digest)
+{
+    static const char FOLDER[] = "/torch/";
+    const struct gsp_digest_stacks *stacks = &digest->stacks;
+    for (size_t i = 0; i < stacks->frame_count; i++) {
+        const struct gsp_sv file = stacks->frames[i].file;
+        if (file.len && memmem(file.p, file.len, FOLDER, sizeof(FOLDER) - 1))
+            return true;
+    }
+    return false;
+}
+
+/* What a run could have and this one has not, and why, where that is known. */
 static void tell_unknown(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
+    const bool has_stacks = digest->stacks.seen > 0;
+    const bool has_machine = gsp_digest_chart_find(digest, "machine_cpu") != NULL;
     const struct {
         bool is_there;
         const char *what;
-    } parts[] = {{digest->stacks.seen > 0, "stacks"},
-                 {!isnan(digest->memory.peak_rss_bytes), "memory"},
-                 {digest->step_count > 0, "steps"},
-                 {digest->module_count > 0, "modules"},
-                 {!isnan(judge->shares.gpu_idle), "GPU"}};
+        const char *why; /* NULL: not known */
+    } parts[] = {
+        {has_stacks, "stacks", NULL},
+        {!isnan(digest->memory.peak_rss_bytes), "memory", NULL},
+        {digest->step_count > 0, "steps", "gsprof.step() marks them"},
+        {digest->module_count > 0, "modules",
+         has_stacks && !has_torch(digest) ? "PyTorch not used" : NULL},
+        {!isnan(judge->shares.gpu_idle), "GPU", has_machine ? "none found" : NULL},
+    };
     gsp_auto_buf text = {0};
     if (digest->kind != GSP_DIGEST_RUN)
         return;
     for (size_t i = 0; i < GSP_COUNT(parts); i++) {
-        if (!parts[i].is_there) {
-            gsp_buf_puts(&text, text.len ? ", " : "Not known, for there are no rows: ");
-            gsp_buf_puts(&text, parts[i].what);
-        }
+        if (parts[i].is_there)
+            continue;
+        gsp_buf_puts(&text, text.len ? ", " : "No data: ");
+        gsp_buf_puts(&text, parts[i].what);
+        if (parts[i].why)
+            gsp_buf_printf(&text, " (%s)", parts[i].why);
     }
     add_line(judge, &text);
 }

@@ -46,6 +46,7 @@ struct seen_sink {
 struct follow {
     const struct gsp_follow_opts *opts;
     int folder_fd;
+    struct gsp_place_program program; /* that the process runs, as of the last look */
     struct gsp_watch *watch;
     struct gsp_stack_rows *rows;
     struct gsp_collect *collect;
@@ -202,6 +203,9 @@ static void beat(struct follow *follow)
     if (*follow->opts->stop || gsp_watch_has_ended(follow->watch) || take_settings(follow) ||
         (follow->profile && gsp_profile_stack_count(follow->profile) > STACKS_MAX))
         follow->halt = 1;
+    /* Another program has another name: its first row of metrics comes now. */
+    if (gsp_place_follow_exec(follow->folder_fd, follow->opts->pid, &follow->program))
+        follow->next_metrics_ns = now_ns;
     /* A zombie has no memory any more: its last row is one of when it had. */
     if (follow->collect && now_ns >= follow->next_metrics_ns && !gsp_watch_wait(follow->watch, 0)) {
         const struct gsp_tick tick = {gsp_realtime_ns(), now_ns};

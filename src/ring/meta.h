@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "ring/place.h"
 #include "wire/table.h"
 
 struct gsp_ring__meta {
@@ -25,7 +26,7 @@ struct gsp_ring__meta {
     int32_t pid;
     char host[GSP_NAME_MAX];
     char version[GSP_NAME_MAX];
-    char cmdline[1020]; /* cut */
+    char cmdline[GSP_CMDLINE_MAX]; /* cut */
 };
 
 void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out);

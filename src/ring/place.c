@@ -135,11 +135,16 @@ static void describe(const struct gsp_place_about *about, uint64_t start_time,
     }
 }
 
+static bool load_meta(int folder_fd, struct gsp_ring__meta *out)
+{
+    gsp_auto_buf text = {0};
+    gsp_auto_fd fd = openat(folder_fd, META_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 && gsp_fd_read_all(fd, META_MAX, &text, NULL) == 0 &&
+           gsp_ring__meta_parse(gsp_buf_sv(&text), out, NULL) == 0;
+}
+
 static int write_meta(int folder_fd, const struct gsp_ring__meta *meta, struct gsp_err *err)
 {
-    if (faccessat(folder_fd, META_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-        return 0;
-    }
     gsp_auto_buf text = {0};
     gsp_ring__meta_write(meta, &text);
     if (text.failed) {
@@ -159,6 +164,39 @@ static int write_meta(int folder_fd, const struct gsp_ring__meta *meta, struct g
         return gsp_err_set(err, GSP_E_NOWRITE, sys, "%s: %s", META_NAME, strerror(sys));
     }
     return 0;
+}
+
+/* Another writer may have made it, or this process when it ran another program: exec keeps the pid
+ * and the start time, and changes the command line. */
+static int settle_meta(int folder_fd, const struct gsp_ring__meta *meta, struct gsp_err *err)
+{
+    struct gsp_ring__meta known;
+    if (faccessat(folder_fd, META_NAME, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
+        return write_meta(folder_fd, meta, err);
+    }
+    if (meta->cmdline[0] == '\0' || !load_meta(folder_fd, &known) ||
+        strcmp(known.cmdline, meta->cmdline) == 0) {
+        return 0;
+    }
+    memcpy(known.cmdline, meta->cmdline, sizeof(known.cmdline));
+    if (meta->rank != GSP_NULL_I64) {
+        known.rank = meta->rank;
+    }
+    /* Rings with the former name are of use too. */
+    gsp_ignore(write_meta(folder_fd, &known, NULL));
+    return 0;
+}
+
+bool gsp_place_follow_exec(int folder_fd, pid_t pid, struct gsp_place_program *last)
+{
+    struct gsp_ring__meta meta = {.rank = GSP_NULL_I64};
+    read_cmdline(pid, meta.cmdline, sizeof(meta.cmdline));
+    if (meta.cmdline[0] == '\0' || strcmp(meta.cmdline, last->cmdline) == 0) {
+        return false;
+    }
+    memcpy(last->cmdline, meta.cmdline, sizeof(last->cmdline));
+    gsp_ignore(settle_meta(folder_fd, &meta, NULL));
+    return true;
 }
 
 static int make_folder(const char *root, const struct gsp_place_about *about, int *folder_fd,
@@ -184,7 +222,7 @@ static int make_folder(const char *root, const struct gsp_place_about *about, in
     }
     struct gsp_ring__meta meta;
     describe(about, start_time, &meta);
-    const int rc = write_meta(fd, &meta, err);
+    const int rc = settle_meta(fd, &meta, err);
     if (rc == 0) {
         *folder_fd = keep_fd(&fd);
     }
@@ -321,12 +359,9 @@ static void read_rings(int folder_fd, struct gsp_place *place)
 
 static void read_meta(int folder_fd, struct gsp_place *place, uint64_t *pid_ns)
 {
-    gsp_auto_buf text = {0};
     struct gsp_ring__meta meta;
-    gsp_auto_fd fd = openat(folder_fd, META_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     *pid_ns = 0;
-    if (fd < 0 || gsp_fd_read_all(fd, META_MAX, &text, NULL) != 0 ||
-        gsp_ring__meta_parse(gsp_buf_sv(&text), &meta, NULL) != 0) {
+    if (!load_meta(folder_fd, &meta)) {
         return;
     }
     *pid_ns = meta.pid_ns;

@@ -28,10 +28,22 @@ struct gsp_place_about {
 };
 
 /* Makes the folder of a process and its meta.json; *folder_fd is the caller's.
- * It being there already is no error: a process may load a second writer.
+ * It being there already is no error: a process may load a second writer, or run another program
+ * by exec, whose command line meta.json has from then on.
  * Fails with NOWRITE, PERM (the root is another user's), NOMEM. */
 GSP_MUST_CHECK int gsp_place_make(const struct gsp_place_about *about, int *folder_fd,
                                   struct gsp_err *err);
+
+/* Bytes of a command line, with its NUL; longer ones are cut. */
+#define GSP_CMDLINE_MAX 1020U
+
+struct gsp_place_program {
+    char cmdline[GSP_CMDLINE_MAX];
+};
+
+/* Writes the process's command line into the folder's meta.json if it is no longer *last, and
+ * updates *last.  Returns whether it was another: the process has run exec, or renamed itself. */
+bool gsp_place_follow_exec(int folder_fd, pid_t pid, struct gsp_place_program *last);
 
 struct gsp_place {
     int32_t pid;

@@ -77,7 +77,12 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
     if (rc != GSP_E_NOPROC || !slot->last_err.code)
         slot->last_err = here;
     if (rc == GSP_OK) {
-        gsp_slot_native_close(slot); /* it has become one by exec */
+        if (slot->state == GSP_SLOT_NATIVE) {
+            /* It has become one by exec: another program, by another name. */
+            gsp_slot_native_close(slot);
+            free_threads(slot);
+            slot->process = GSP_NO_INDEX;
+        }
         slot->state = GSP_SLOT_PYTHON;
         slot->was_python = true;
         slot->tries = 0;
@@ -153,20 +158,41 @@ static void put_title(pid_t pid, struct gsp_sv cmdline, struct gsp_buf *out)
         gsp_buf_puts(out, "python");
 }
 
-static int add_process(struct gsp_slot *slot, struct gsp_profile *profile, struct gsp_err *err)
+/* Fills in what /proc tells of a process by now. */
+static int describe(const struct gsp_slot *slot, struct gsp_profile *profile,
+                    struct gsp_process *process, struct gsp_err *err)
 {
-    struct gsp_process process = {.pid = slot->pid, .ppid = slot->ppid, .ns_pid = slot->ns_pid};
     gsp_auto_buf cmdline = {0};
     gsp_auto_buf title = {0};
     gsp_proc_cmdline(slot->pid, &cmdline);
     put_title(slot->pid, gsp_buf_sv(&cmdline), &title);
     const char *version = slot->target ? gsp_py_target_runtime(slot->target)->version : "";
-    int rc = gsp_profile_string(profile, gsp_buf_sv(&title), &process.name, err);
+    int rc = gsp_profile_string(profile, gsp_buf_sv(&title), &process->name, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_string(profile, gsp_buf_sv(&cmdline), &process.cmdline, err);
-    if (rc == GSP_OK)
-        rc = gsp_profile_string(profile, gsp_sv_of(version), &process.version, err);
+        rc = gsp_profile_string(profile, gsp_buf_sv(&cmdline), &process->cmdline, err);
+    return rc == GSP_OK ? gsp_profile_string(profile, gsp_sv_of(version), &process->version, err)
+                        : rc;
+}
+
+static int add_process(struct gsp_slot *slot, struct gsp_profile *profile, struct gsp_err *err)
+{
+    struct gsp_process process = {.pid = slot->pid, .ppid = slot->ppid, .ns_pid = slot->ns_pid};
+    const int rc = describe(slot, profile, &process, err);
     return rc == GSP_OK ? gsp_profile_process(profile, &process, &slot->process, err) : rc;
+}
+
+void gsp_slot_name_process(struct gsp_slot *slot, struct gsp_profile *profile,
+                           void (*changed)(void *user, uint32_t process), void *user)
+{
+    const struct gsp_process *known = gsp_profile_process_at(profile, slot->process);
+    /* After exec, a Python process is attached to again and has a new entry. */
+    if (slot->state != GSP_SLOT_NATIVE || !known || !gsp_slot_is_alive(slot))
+        return;
+    struct gsp_process now = *known;
+    if (describe(slot, profile, &now, NULL) != GSP_OK || now.cmdline == known->cmdline)
+        return;
+    gsp_profile_set_process(profile, slot->process, &now);
+    changed(user, slot->process);
 }
 
 static int add_thread(struct gsp_slot *slot, struct gsp_py_thread *thread,

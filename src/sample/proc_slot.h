@@ -90,3 +90,8 @@ struct gsp_slot_thread *gsp_slot_thread_of(struct gsp_slot *slot, struct gsp_py_
  * that got one. */
 void gsp_slot_name_threads(struct gsp_slot *slot, struct gsp_profile *profile,
                            void (*changed)(void *user, uint32_t thread), void *user);
+
+/* Takes over the command line of a program that another one has become by exec; changed is called
+ * if it is another. */
+void gsp_slot_name_process(struct gsp_slot *slot, struct gsp_profile *profile,
+                           void (*changed)(void *user, uint32_t process), void *user);

@@ -547,9 +547,12 @@ static void update_meta(struct gsp_record *rec)
 static int beat(struct gsp_record *rec, int64_t now_ns, struct gsp_err *err)
 {
     rec->next_beat_ns = now_ns + rec->beat_ns;
-    for (size_t i = 0; i < rec->slot_count; i++)
+    for (size_t i = 0; i < rec->slot_count; i++) {
         gsp_slot_name_threads(rec->slots[i], rec->profile, rec->sink->thread_changed,
                               rec->sink->user);
+        gsp_slot_name_process(rec->slots[i], rec->profile, rec->sink->process_changed,
+                              rec->sink->user);
+    }
     update_meta(rec);
     return rec->sink->beat(rec->sink->user, &rec->stats, err);
 }

@@ -206,9 +206,12 @@ void gsp_drain_close(struct gsp_drain *drain)
 int gsp_drain_add_place(struct gsp_drain *drain, const struct gsp_place *place, struct gsp_err *err)
 {
     for (size_t i = 0; i < drain->source_count; i++) {
-        const struct gsp_place *known = &drain->sources[i].place;
-        if (known->pid == place->pid && known->start_time == place->start_time)
-            return GSP_OK;
+        struct gsp_place *known = &drain->sources[i].place;
+        if (known->pid != place->pid || known->start_time != place->start_time)
+            continue;
+        /* It may run another program by now. */
+        memcpy(known->cmdline, place->cmdline, sizeof(known->cmdline));
+        return GSP_OK;
     }
     struct source *more =
         realloc(drain->sources, (drain->source_count + 1) * sizeof(*drain->sources));

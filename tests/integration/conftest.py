@@ -33,7 +33,7 @@ PYTHONS, MISSING = find_pythons()
 
 NEEDS_EXTENSION = pytest.mark.skipif(
     not (PACKAGE / "gsprof" / "_gsprof.abi3.so").exists(),
-    reason="this build has no Python extension",
+    reason="needs a build with the headers of Python (python3-dev)",
 )
 
 StartTarget = Callable[..., Target]
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONG)
     if os.geteuid() == 0:
         return
-    skip = pytest.mark.skip(reason="needs root: run make test as root to have it")
+    skip = pytest.mark.skip(reason="needs root")
     for item in items:
         if "needs_root" in item.keywords:
             item.add_marker(skip)

@@ -58,7 +58,7 @@ def read(argv: List[str], env: Optional[Mapping[str, str]] = None) -> Json:
 def read_npm(path: Path) -> Json:
     """What apache-arrow makes of a stream; 64-bit numbers and decimals as strings."""
     if not shutil.which("npm") or not shutil.which("node"):
-        pytest.skip("no npm: tools/install-deps.sh test installs it")
+        pytest.skip("needs npm: tools/install-deps.sh test installs it")
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     folder = install("apache-arrow", READER / "package-lock.json", command)
     return read(["node", str(READER / "read.mjs"), str(folder), str(path)])

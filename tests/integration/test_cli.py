@@ -53,14 +53,14 @@ def test_completions(shell: str) -> None:
         assert command in script
     assert "subprocesses" in script
     if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} here to parse it")
+        pytest.skip(f"needs {shell}: tools/install-deps.sh test installs it")
     subprocess.run([shell, "-n"], input=script.encode(), check=True)
 
 
 def test_completion_works() -> None:
     """bash, asked for the rest of a word, gives it."""
     if shutil.which("bash") is None:
-        pytest.skip("no bash here")
+        pytest.skip("needs bash")
     script = (
         gsprof("completions", "bash").out
         + """

@@ -222,7 +222,7 @@ def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_documented_workflow(daemon: Daemon) -> None:
-    pytest.importorskip("requests", reason="no requests: tools/install-deps.sh test installs it")
+    pytest.importorskip("requests", reason="needs python3-requests")
     argv = ["/usr/bin/python3", "-c", LAUNCHER, str(daemon.port), program("session_workflow.py")]
     subprocess.run(argv, check=True, timeout=PATIENCE_S)
     frames = {}

@@ -34,7 +34,7 @@ def kernel_writes_here() -> str:
     """Why a crash leaves no core in the process's folder; "" if it does."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text(encoding="utf-8").strip()
     if pattern.startswith("|") or "/" in pattern:
-        return f"the kernel's core_pattern is {pattern!r}"
+        return f"needs a kernel.core_pattern that is a plain name, not {pattern!r}"
     return ""
 
 
@@ -48,7 +48,7 @@ def crash(target: Target, folder: Path) -> Path:
     target.process.wait(PATIENCE_S)
     cores = list(folder.glob("core*"))
     if not cores:
-        pytest.skip("no core was written: the limit cannot be raised here")
+        pytest.skip("needs a limit of core files that can be raised (ulimit -c)")
     return cores[0]
 
 
@@ -108,7 +108,7 @@ def test_tasks(python: Python, start: StartTarget, tmp_path: Path) -> None:
 def test_gcore(start: StartTarget, some_python: Python, tmp_path: Path) -> None:
     """A snapshot that gdb wrote: nothing ended, other segments are in it."""
     if not shutil.which("gcore"):
-        pytest.skip("gcore is not here: it comes with gdb")
+        pytest.skip("needs gcore (gdb)")
     target = start("locals.py", python=some_python)
     alive = threads_of("-p", target.pid, "--locals")
     done = subprocess.run(
@@ -221,7 +221,7 @@ def crash_c(folder: Path) -> Path:
     assert done.returncode == -signal.SIGABRT
     cores = list(folder.glob("core*"))
     if not cores:
-        pytest.skip("no core was written: the limit cannot be raised here")
+        pytest.skip("needs a limit of core files that can be raised (ulimit -c)")
     return cores[0]
 
 
@@ -290,7 +290,7 @@ def test_not_python(tmp_path: Path) -> None:
     child.wait(PATIENCE_S)
     cores = list(tmp_path.glob("core*"))
     if not cores:
-        pytest.skip("no core was written: the limit cannot be raised here")
+        pytest.skip("needs a limit of core files that can be raised (ulimit -c)")
     done = gsprof("dump", "--core", cores[0], status=EXIT_NOPROC)
     assert "no Python interpreter" in done.err
 

@@ -81,7 +81,7 @@ def test_blocks_run_on_plain_python(tmp_path: Path) -> None:
 def test_blocks_run_with_torch(tmp_path: Path) -> None:
     python = next((one for one in (main_python(), "/usr/bin/python3") if has_torch(one)), None)
     if python is None:
-        pytest.skip("no interpreter here has torch")
+        pytest.skip("needs an interpreter with torch (python3-torch)")
     results = run_page(python, "torch", tmp_path)
     assert len(results) == 15
     check_results(results, tmp_path)

@@ -55,7 +55,7 @@ def test_examples() -> None:
 
 
 def test_stub() -> None:
-    pytest.importorskip("mypy.stubtest")
+    pytest.importorskip("mypy.stubtest", reason="needs mypy")
     env = {"MYPYPATH": str(PACKAGE)}
     config = ["--mypy-config-file", str(ROOT / "pyproject.toml")]
     run("-m", "mypy.stubtest", *config, "--concise", "gsprof._gsprof", env=env)

@@ -85,7 +85,7 @@ def test_kernel_thread(tmp_path: Path) -> None:
     """pid 2 has no memory of its own."""
     comm = Path("/proc/2/comm")
     if not comm.exists() or comm.read_text().strip() != "kthreadd":
-        pytest.skip("no kernel threads in this pid namespace")
+        pytest.skip("needs kernel threads in its pid namespace")
     done = gsprof("record", "-p", 2, "-o", tmp_path / "p.json", status=None)
     assert done.status in (EXIT_NOPROC, EXIT_PERM), done
     said(done)

@@ -125,13 +125,13 @@ def memory_group(name: str) -> Path:
     except OSError as error:
         if folder.is_dir():
             folder.rmdir()
-        pytest.skip(f"no memory cgroup can be made: {error}")
+        pytest.skip(f"needs a memory cgroup of its own: {error}")
     return folder
 
 
 def test_out_of_memory(runtime: Dict[str, str], start: StartTarget) -> None:
     if not is_root():
-        pytest.skip("a memory cgroup needs root")
+        pytest.skip("needs root, for a memory cgroup")
     group = memory_group(f"gsprof-test-{os.getpid()}")
     try:
         target = start("endings.py", env=runtime)

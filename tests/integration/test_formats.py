@@ -169,7 +169,7 @@ def test_other_side(name: str, recorded: Path) -> None:
     """Every function that worked is found by a reader that is not ours."""
     found = CHECKS[name](recorded / "shares.py" / FORMATS[name])
     if name == "pprof" and not found:
-        pytest.skip("no go tool to read it with")
+        pytest.skip("needs go (golang-go), to read it with")
     for work in WORK:
         assert any(work in one for one in found), (work, found)
 
@@ -179,7 +179,7 @@ def test_odd_names(name: str, recorded: Path) -> None:
     """Names with markup, separators, controls, NUL, surrogates, 5,000 letters."""
     found = CHECKS[name](recorded / "names.py" / FORMATS[name])
     if name == "pprof" and not found:
-        pytest.skip("no go tool to read it with")
+        pytest.skip("needs go (golang-go), to read it with")
     assert any("größe" in one for one in found)
     if name != "pprof":  # a table for people cuts what is not in the top
         assert any("函数" in one for one in found)

@@ -272,7 +272,7 @@ def test_no_room(runtime: Dict[str, str], tmp_path: Path) -> None:
     mount = f'mount -t tmpfs -o size=16k none {small} && exec "$0" "$@"'
     before = ("unshare", "--mount", "--map-root-user", "sh", "-c", mount)
     if subprocess.run([*before, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
-        pytest.skip("no mounts of one's own here")
+        pytest.skip("needs a mount namespace (unshare --mount)")
     full = gsprof("run", "-o", small / "x", "--", *program, env=runtime, before=before, status=3)
     assert full.out == "ran\n" and "the run is not complete" in full.err, str(full)
 

@@ -288,7 +288,7 @@ def test_traced_by_another(start: StartTarget, some_python: Python) -> None:
     target = start("inject_states.py", python=some_python, env=ALONE)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.ptrace(PTRACE_SEIZE, target.pid, None, None) != 0:
-        pytest.skip("this user may trace nobody")
+        pytest.skip("needs the right to trace (kernel.yama.ptrace_scope below 3)")
     err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
     assert f"traced by process {os.getpid()}" in err and "ps -o" in err
     target.end()
@@ -310,7 +310,7 @@ def test_a_program_that_restricts_itself(start: StartTarget, some_python: Python
     target = start("inject_states.py", python=some_python, env=ALONE)
     done = gsprof("eval", target.pid, FILTER, "--yes", status=None)
     if "OSError" in done.err:
-        pytest.skip("no seccomp here")
+        pytest.skip("needs seccomp")
     # The filter is of the thread that set it, so the whole process has to take it.
     sync = FILTER.replace("libc.prctl(22, 2, prog, 0, 0)", "libc.syscall(317, 1, 1, prog)")
     assert gsprof("eval", target.pid, sync, "--yes").status == 0
@@ -336,7 +336,7 @@ def test_root_enters_a_process_of_another_user(tmp_path: Path) -> None:
     env = {**os.environ, **ALONE, "XDG_RUNTIME_DIR": ""}
     package = GSPROF.parent.parent.parent / "python"
     if any(not os.stat(folder).st_mode & 0o001 for folder in (package, *package.parents)):
-        pytest.skip("that user cannot see this build folder")
+        pytest.skip("needs a build folder that every user may read")
     process = subprocess.Popen(
         [*argv, "-c", "import sys; print('ready', flush=True); sys.stdin.read()"],
         stdin=subprocess.PIPE,
@@ -368,7 +368,7 @@ def test_a_target_that_does_not_see_the_library(check: StartChecker, tmp_path: P
     try:
         assert process.stdout is not None
         if process.stdout.readline() != b"ready\n":
-            pytest.skip("no mount namespaces here")
+            pytest.skip("needs a mount namespace (unshare --mount)")
         said = call(process.pid, "probe_enter", tmp_path / "said", "far")
         assert said["value"] == 42 and said["by_memfd"], said
         fds = [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]

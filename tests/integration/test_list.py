@@ -36,9 +36,9 @@ def alone() -> List[str]:
     try:
         probe = subprocess.run([*before, "ls", "-A", "/dev/shm"], capture_output=True, check=False)
     except OSError as error:
-        pytest.skip(f"root, and no unshare to keep from the rings of others: {error}")
+        pytest.skip(f"needs unshare, to keep from the rings of others: {error}")
     if probe.returncode or probe.stdout:
-        pytest.skip("root, and no mount namespace to keep from the rings of others")
+        pytest.skip("needs a mount namespace (unshare --mount), to keep from the rings of others")
     return before
 
 

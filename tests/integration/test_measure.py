@@ -36,7 +36,7 @@ def run(python: str, name: str, *args: str, **more: str) -> str:
 
 def test_blocks_and_lines(python: Python) -> None:
     if "t-" in python.label and not list((PACKAGE / "gsprof").glob("*t-*.so")):
-        pytest.skip("this build has no extension for free-threaded interpreters")
+        pytest.skip("needs an extension that is built for free-threaded interpreters")
     assert run(python.path, "measure_checks.py", "every").endswith("done\n")
 
 

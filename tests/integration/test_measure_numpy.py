@@ -30,7 +30,7 @@ def with_numpy() -> List[str]:
 def test_every_way_to_write_a_product() -> None:
     pythons = with_numpy()
     if not pythons:
-        pytest.skip("no interpreter here has NumPy")
+        pytest.skip("needs an interpreter with NumPy (python3-numpy)")
     for python in pythons:
         done = subprocess.run(
             [python, program("measure_numpy.py")],

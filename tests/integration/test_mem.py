@@ -145,7 +145,7 @@ def test_huge_pages_are_told(tmp_path: Path) -> None:
         assert process.stdout is not None
         try:
             if int(process.stdout.readline() or 0) == 0:
-                pytest.skip("this system has no huge pages to give")
+                pytest.skip("needs transparent huge pages")
             gsprof("mem", "record", "-p", process.pid, "-d", "100ms", "-o", output)
         finally:
             process.kill()

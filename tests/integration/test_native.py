@@ -240,7 +240,7 @@ while True:
 @pytest.fixture
 def leaf_target(tmp_path: Path) -> Iterator[int]:
     if platform.machine() != "x86_64":
-        pytest.skip("the function is in the assembly of x86-64")
+        pytest.skip("needs x86-64: the function is in its assembly")
     source = tmp_path / "leaf.c"
     source.write_text(LEAF)
     library = tmp_path / "libleaf.so"

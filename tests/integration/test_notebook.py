@@ -50,7 +50,7 @@ print(json.dumps({"told": told, "answer": shell.user_ns.get("answer")}))
 
 def shell(*steps: str, env: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
     """What each cell showed and said; it starts with the extension loaded."""
-    pytest.importorskip("IPython")
+    pytest.importorskip("IPython", reason="needs python3-ipython")
     whole = {**os.environ, "PYTHONPATH": str(PACKAGE), **(env or {})}
     done = subprocess.run(
         [main_python(), "-c", SHELL],
@@ -111,7 +111,7 @@ def test_wrong_use_and_trouble() -> None:
     assert "no report" in trouble["err"] and not trouble["shown"]
 
 
-@pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="set GSPROF_TEST_FULL=1")
+@pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="needs make test-full")
 def test_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A notebook, executed as Jupyter does."""
     nbformat = pytest.importorskip("nbformat")

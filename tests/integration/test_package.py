@@ -112,7 +112,7 @@ def check_stacks(frames: List[Json]) -> None:
 def test_marks(start: StartTarget, python: Python, runtime: Dict[str, str]) -> None:
     """Spans as context managers and decorators; threads, tasks, fork, errors, stacks, shutdown."""
     if "t-" in python.label and not list((PACKAGE / "gsprof").glob("*t-*.so")):
-        pytest.skip("this build has no extension for free-threaded interpreters")
+        pytest.skip("needs an extension that is built for free-threaded interpreters")
     ranks = {"RANK": "3", "WORLD_SIZE": "8", "SLURM_LOCALID": "1"}
     env = quiet(runtime, PYTHONPATH=str(PACKAGE), **ranks)
     target = start("package_marks.py", python=python, env=env)
@@ -348,7 +348,7 @@ def test_pythons_without_a_sitecustomize(runtime: Dict[str, str]) -> None:
     versions = Path.home() / ".pyenv" / "versions"
     found = [*versions.glob("2.7*/bin/python"), *versions.glob("3.[6789].*/bin/python3")]
     if not found:
-        pytest.skip("no interpreter of pyenv here")
+        pytest.skip("needs an interpreter of pyenv")
     env = quiet(runtime, GSPROF="1", PYTHONPATH=str(PACKAGE / "start"))
     for python in found:
         old = "/2." in str(python) or "/3.6" in str(python) or "/3.7" in str(python)
@@ -447,7 +447,7 @@ def test_no_room_for_rings(options: str, tmp_path: Path) -> None:
     )
     said = done.stdout.decode()
     if "unshare" in said or "mount:" in said:
-        pytest.skip(f"no mount here: {said.strip()}")
+        pytest.skip(f"needs a mount namespace: {said.strip()}")
     assert done.returncode == 0, said
     assert said.strip() == ("True" if options == "size=128k" else "False")
     assert is_root()

@@ -37,7 +37,7 @@ def test_embedded(python: Python, start: StartTarget, tmp_path: Path) -> None:
     """A C program that holds an interpreter."""
     config = config_of(python)
     if config is None:
-        pytest.skip(f"{python} has no python-config")
+        pytest.skip(f"needs python-config of {python}")
     words = []
     for flags in (["--cflags"], ["--ldflags", "--embed"]):
         done = subprocess.run(
@@ -95,7 +95,7 @@ def test_library_gone(python: Python, start: StartTarget, tmp_path: Path) -> Non
     home = Path(home_of(python))
     library = home / "lib" / f"libpython3.{python.version[1]}.so.1.0"
     if not library.exists():
-        pytest.skip(f"{python} is not a shared build")
+        pytest.skip(f"needs a shared libpython, {python} has none")
     copy = tmp_path / library.name
     shutil.copy(library, copy)
     target = start("shares.py", python=python, env={"LD_LIBRARY_PATH": str(tmp_path)})
@@ -114,7 +114,7 @@ def test_virtualenv(python: Python, start: StartTarget, tmp_path: Path) -> None:
         text=True,
     )
     if done.returncode:
-        pytest.skip(f"no venv module: {done.stdout.strip()[-100:]}")
+        pytest.skip(f"needs venv (python3-venv): {done.stdout.strip()[-100:]}")
     exe = str(tmp_path / "venv" / "bin" / "python")
     if probe(exe) is None:
         pytest.skip(f"{python} does not start from a virtualenv")
@@ -130,7 +130,7 @@ def namespace_argv() -> list[str]:
 def test_other_mount_namespace(tmp_path: Path) -> None:
     """The interpreter's path exists only in the target's own mount namespace."""
     if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
-        pytest.skip("no mount namespaces here")
+        pytest.skip("needs a mount namespace (unshare --mount)")
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     real = os.path.realpath(main_python())
@@ -159,9 +159,9 @@ def rooted() -> list[Python]:
 def test_chroot(tmp_path: Path) -> None:
     """Read through the target's own root."""
     if not rooted():
-        pytest.skip("no interpreter in a root of its own (tools/get-pythons.sh)")
+        pytest.skip("needs an interpreter that tools/get-pythons.sh keeps")
     if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
-        pytest.skip("no mount namespaces here")
+        pytest.skip("needs a mount namespace (unshare --mount)")
     real = os.path.realpath(rooted()[-1].path)
     root = real[: real.index("/usr/bin/")]
     inside = tmp_path / "inside"
@@ -187,7 +187,7 @@ def test_started_by_the_loader(tmp_path: Path) -> None:
     """/proc/PID/exe is the dynamic loader, not Python."""
     loader = Path("/lib64/ld-linux-x86-64.so.2")
     if not loader.exists():
-        pytest.skip(f"no {loader}")
+        pytest.skip(f"needs {loader}")
     target = Target([str(loader), main_python(), program("shares.py")], env={"PYTHONHOME": "/usr"})
     try:
         check(target, tmp_path)

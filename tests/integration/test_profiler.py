@@ -34,7 +34,7 @@ def check(python: str, what: str, **more: str) -> None:
 
 def test_profiler(python: Python, runtime: Dict[str, str]) -> None:
     if "t-" in python.label and not list((PACKAGE / "gsprof").glob("*t-*.so")):
-        pytest.skip("this build has no extension for free-threaded interpreters")
+        pytest.skip("needs an extension that is built for free-threaded interpreters")
     check(python.path, "host", **runtime)
 
 

@@ -121,7 +121,7 @@ def test_trouble_is_told_and_nothing_fails(fault: str, tmp_path: Path) -> None:
 
 
 def test_workers_of_xdist(tmp_path: Path) -> None:
-    pytest.importorskip("xdist")
+    pytest.importorskip("xdist", reason="needs python3-pytest-xdist")
     ran = Ran(tmp_path, "-p", "xdist.plugin", "--gsprof", "-n", "2", "-k", "not fails")
     assert ran.status == 0 and "5 passed" in ran.said, ran.said
     assert {"test_busy", "test_waits", "test_fixture"} <= set(ran.rows()), ran.said

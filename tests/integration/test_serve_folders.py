@@ -33,7 +33,7 @@ class Disk:
             check=False,
         )
         if done.returncode:
-            pytest.skip(f"no tmpfs here: {done.stdout.decode().strip()}")
+            pytest.skip(f"needs to mount a tmpfs (root): {done.stdout.decode().strip()}")
 
     def set_read_only(self, on: bool) -> None:
         self.mount("-o", f"remount,{'ro' if on else 'rw'}")

@@ -206,7 +206,7 @@ print(s.recv(100).split()[1].decode())
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_another_user_is_refused(daemon: Daemon, tmp_path: Path) -> None:
     path = tmp_path / "s"
     for folder in (tmp_path, *tmp_path.parents):

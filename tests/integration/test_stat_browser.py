@@ -14,7 +14,7 @@ from test_flamegraph_browser import BROWSER
 from test_stat import session
 
 pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="no chromium: tools/install-deps.sh test installs it"
+    BROWSER is None, reason="needs chromium: tools/install-deps.sh test installs it"
 )
 
 POINT = """<script>

@@ -108,7 +108,7 @@ class Screen:
 @pytest.fixture
 def screen() -> Iterator[StartScreen]:
     if shutil.which("tmux") is None:
-        pytest.skip("needs tmux")
+        pytest.skip("needs tmux: tools/install-deps.sh test installs it")
     started: List[Screen] = []
 
     def begin(*args: object, width: int = 100, height: int = 24) -> Screen:

@@ -39,7 +39,7 @@ def find_python(which: str) -> str:
     if not found:
         pytest.skip(MISSING[which])
     if not list((PACKAGE / "gsprof").glob("_gsprof.*.so")):
-        pytest.skip("the package was built without headers of Python")
+        pytest.skip("needs a build with the headers of Python (python3-dev)")
     return python
 
 

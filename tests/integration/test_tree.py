@@ -126,7 +126,7 @@ def test_local_rank_alone(start: StartTarget, tmp_path: Path) -> None:
 def unshared(*more: str) -> List[str]:
     argv = ["unshare", "--pid", "--mount", "--user", "--fork", "--map-root-user", *more]
     if not shutil.which("unshare") or subprocess.run([*argv, "true"], check=False).returncode:
-        pytest.skip("no user, pid and mount namespaces here")
+        pytest.skip("needs user, pid and mount namespaces")
     return argv
 
 

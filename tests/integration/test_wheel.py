@@ -178,7 +178,7 @@ def pip_for(python: Python) -> str:
     for host in hosts:
         if subprocess.run([host, "-c", "import pip"], stderr=subprocess.DEVNULL).returncode == 0:
             return host
-    pytest.skip(f"no pip here runs under {python}")
+    pytest.skip(f"needs a pip that runs under {python}")
 
 
 class Env:
@@ -189,7 +189,7 @@ class Env:
         run(python.path, "-m", "venv", "--without-pip", folder)
         self.python = folder / "bin" / "python3"
         if probe(str(self.python)) is None:
-            pytest.skip(f"virtual environments of {python} do not work")
+            pytest.skip(f"needs virtual environments of {python}")
         self.host = pip_for(python)
         hidden = ("PYTHON", "GSPROF", "PIP_")
         self.env = {key: text for key, text in os.environ.items() if not key.startswith(hidden)}
@@ -331,7 +331,7 @@ def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path
 # ------------------------------------------------------------------------ by pip
 
 
-@pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="set GSPROF_TEST_FULL=1")
+@pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="needs make test-full")
 @pytest.mark.parametrize("isolation", ["--build-isolation", "--no-build-isolation"])
 def test_pip_builds_it(isolation: str, tmp_path: Path) -> None:
     """pip install . without an index, in the folder that `make` builds in."""

@@ -239,7 +239,7 @@ TAP_TEST(full_disk_is_told_once_at_the_end)
 {
     gsp_auto_fd fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
     if (fd < 0)
-        tap_skip("no /dev/full");
+        tap_skip("needs /dev/full");
     struct gsp_out out;
     gsp_out_init(&out, fd);
     for (int i = 0; i < 50000; i++) {

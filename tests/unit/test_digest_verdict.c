@@ -101,10 +101,26 @@ static struct gsp_digest_series *add_chart(struct gsp_digest *digest, const char
 TAP_TEST(nothing_is_known_of_nothing)
 {
     const char *text = said(made(GSP_DIGEST_RUN));
-    tap_check(says(text, "Not known, for there are no rows: stacks, memory, steps, modules, GPU"));
+    tap_check(
+        says(text, "No data: stacks, memory, steps (gsprof.step() marks them), modules, GPU\n"));
     tap_check(says(text, "Nothing was lost"));
     tap_check(!strstr(text, "Main thread"));
     tap_check(!strstr(text, "0 %"));
+}
+
+TAP_TEST(missing_parts_have_their_reasons)
+{
+    /* The machine was looked at, and PyTorch ran: neither is claimed to be missing. */
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    tap_check(
+        says(said(digest), "No data: memory, steps (gsprof.step() marks them), modules, GPU\n"));
+    digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    add_chart(digest, "machine_cpu", 1);
+    digest->stacks.frames[1].file = gsp_sv_of("/x/train.py");
+    tap_check(says(said(digest), "No data: memory, steps (gsprof.step() marks them), "
+                                 "modules (PyTorch not used), GPU (none found)\n"));
 }
 
 TAP_TEST(running_and_waiting)
@@ -220,6 +236,30 @@ TAP_TEST(data_that_the_program_says_it_loads)
     digest->spans[0] = (struct gsp_digest_span){.duration_s = 2.5, .is_data = true};
     digest->spans[1] = (struct gsp_digest_span){.duration_s = 5};
     tap_check(says(said(digest), "Data loading: 2.50 s in spans of data, 25.0 % of the wall time"));
+}
+
+TAP_TEST(data_within_steps_is_compared_with_them)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    digest->duration_s = 10;
+    digest->steps = array(3, sizeof(*digest->steps));
+    digest->step_count = 3;
+    /* The first step has no begin that is known. */
+    for (int i = 0; i < 3; i++)
+        digest->steps[i] = (struct gsp_digest_step){
+            .step = i, .pid = 7, .t = 4 + i, .duration_s = i ? 1 : (double)NAN};
+    digest->spans = array(4, sizeof(*digest->spans));
+    digest->span_count = 4;
+    digest->spans[0] = /* before the steps */
+        (struct gsp_digest_span){.pid = 7, .t = 1, .duration_s = 2, .is_data = true};
+    digest->spans[1] =
+        (struct gsp_digest_span){.pid = 7, .t = 5, .duration_s = 0.5, .is_data = true};
+    digest->spans[2] =
+        (struct gsp_digest_span){.pid = 7, .t = 6, .duration_s = 0.7, .is_data = true};
+    digest->spans[3] = /* a worker's */
+        (struct gsp_digest_span){.pid = 8, .t = 6, .duration_s = 0.8, .is_data = true};
+    tap_check(says(said(digest), "Data loading: 4.00 s in spans of data, 60.0 % of the time of the "
+                                 "steps"));
 }
 
 TAP_TEST(a_path_that_a_shell_would_read_otherwise_is_not_told)

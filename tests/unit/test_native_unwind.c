@@ -38,7 +38,7 @@ static unsigned char bytes[1 << 20];
 static void need_x86_64(void)
 {
 #if !defined(__x86_64__)
-    tap_skip("the programs have assembly of x86-64");
+    tap_skip("needs x86-64: the programs have its assembly");
 #endif
 }
 
@@ -407,7 +407,7 @@ TAP_TEST(cplusplus_with_inlined_calls)
 {
     need_x86_64();
     if (!shell("command -v g++ >/dev/null"))
-        tap_skip("there is no g++");
+        tap_skip("needs g++");
     make_folder();
     tap_require(shell("g++ -g -O2 -o %s/boxes %s/native/templates.cc", folder, GSP_TEST_DATA));
     struct target target;

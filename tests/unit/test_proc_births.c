@@ -36,7 +36,7 @@ TAP_TEST(a_child_is_seen_twice_and_then_not)
     struct gsp_births births;
     gsp_births_open(&births);
     if (births.last <= 0)
-        tap_skip("the kernel does not tell the newest id");
+        tap_skip("needs a kernel that tells the newest pid");
     pid_t pid = fork();
     if (pid == 0) {
         pause();

@@ -189,7 +189,7 @@ TAP_TEST(real_machine)
 TAP_TEST(undumpable)
 {
     if (geteuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
-        tap_skip("cannot become nobody");
+        tap_skip("needs root, to become nobody");
     struct gsp_perm perm;
     prctl(PR_SET_DUMPABLE, 1);
     gsp_perm_look("", getpid(), &perm);
@@ -206,10 +206,10 @@ TAP_TEST(selftest_reads_a_child)
     struct gsp_err err = {0};
     gsp_perm_look("", 0, &perm);
     if (perm.yama_scope >= 3)
-        tap_skip("kernel.yama.ptrace_scope is 3");
+        tap_skip("needs kernel.yama.ptrace_scope below 3");
     int rc = gsp_perm_selftest(&err);
     if (rc == GSP_E_PERM && perm.seccomp == 2)
-        tap_skip("a seccomp filter forbids process_vm_readv");
+        tap_skip("needs process_vm_readv, which a seccomp filter forbids");
     tap_eq_int(rc, GSP_OK);
 }
 

@@ -119,7 +119,7 @@ TAP_TEST(a_stop_holds_and_lets_go)
     struct gsp_err err = {0};
     int rc = gsp_stop_hold(stop, 1000000000, &err);
     if (rc == GSP_E_PERM)
-        tap_skip("ptrace is not permitted here");
+        tap_skip("needs ptrace");
     tap_eq_int(rc, GSP_OK);
     tap_eq_int(gsp_taskfd_state(&task), 't');
     gsp_stop_release(stop);

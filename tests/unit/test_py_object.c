@@ -297,7 +297,9 @@ static void check_version(unsigned minor)
     (void)snprintf(own, sizeof(own), "/usr/bin/python3.%u", minor);
     (void)glob(own, GLOB_APPEND, NULL, &found);
     if (found.gl_pathc == 0) {
-        tap_skip("no such interpreter here");
+        char need[64];
+        (void)snprintf(need, sizeof(need), "needs CPython 3.%u (pyenv)", minor);
+        tap_skip(need);
     }
     for (size_t i = 0; i < found.gl_pathc; i++) {
         check_interpreter(found.gl_pathv[i]);

@@ -292,7 +292,7 @@ TAP_TEST(seed)
 {
     const char *path = getenv("GSP_SEED_FILE");
     if (!path)
-        tap_skip("writes a seed for the fuzzer when GSP_SEED_FILE names one");
+        tap_skip("needs GSP_SEED_FILE: it writes a seed for the fuzzer");
     struct gsp_snap snap;
     struct gsp_py_walker *walker = start(&snap);
     put_stack((const int[]){MAIN, A, B}, 3);

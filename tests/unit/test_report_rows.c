@@ -251,7 +251,7 @@ TAP_TEST(failures_of_the_query_are_told)
 TAP_TEST(columns_are_those_of_a_terminal)
 {
     if (!setlocale(LC_CTYPE, "C.UTF-8"))
-        tap_skip("no locale C.UTF-8");
+        tap_skip("needs the locale C.UTF-8");
     tap_eq_int(gsp_report__columns(gsp_sv_of("e\xcc\x81")), 1);
     tap_eq_int(gsp_report__columns(gsp_sv_of("\xe6\x97\xa5")), 2);
     tap_eq_int(gsp_report__columns(gsp_sv_of("\xf0\x9f\x98\x80")), 2);

@@ -546,7 +546,7 @@ TAP_TEST(a_full_file_system_is_an_error_and_no_signal)
     tap_require(mkdtemp(path) != NULL);
     if (mount("none", path, "tmpfs", 0, "size=4m") != 0) {
         rmdir(path);
-        tap_skip("a small file system cannot be mounted: not root");
+        tap_skip("needs root, to mount a small file system");
     }
     int folder = open(path, O_RDONLY | O_DIRECTORY);
     struct gsp_err err = {0};

@@ -155,6 +155,38 @@ TAP_TEST(a_reused_pid_is_another_process)
     remove_runtime();
 }
 
+TAP_TEST(another_program_has_another_name)
+{
+    use_runtime();
+    struct gsp_place place;
+    struct gsp_place_program last = {0};
+    int folder = -1;
+    struct gsp_place_about about = {
+        .pid = getpid(), .start_time = 7, .rank = GSP_NULL_I64, .cmdline = "sh -c later"};
+    tap_require(gsp_place_make(&about, &folder, NULL) == 0);
+    gsp_ring_close(ring_make(folder, 10));
+    close(folder);
+    /* A writer that comes after exec. */
+    about.cmdline = "python3 train.py";
+    about.rank = 3;
+    tap_require(gsp_place_make(&about, &folder, NULL) == 0);
+    tap_require(gsp_place_find(getpid(), &place, NULL) == 0);
+    tap_eq_str(place.cmdline, "python3 train.py");
+    tap_eq_int(place.rank, 3);
+    /* One that watches from outside: once for each change, and the rank stays. */
+    tap_check(gsp_place_follow_exec(folder, getpid(), &last));
+    tap_check(!gsp_place_follow_exec(folder, getpid(), &last));
+    tap_require(gsp_place_find(getpid(), &place, NULL) == 0);
+    tap_check(strstr(place.cmdline, "test_ring_place") != NULL);
+    tap_eq_int(place.rank, 3);
+    /* A process that has none any more keeps its last. */
+    tap_check(!gsp_place_follow_exec(folder, INT32_MAX, &last));
+    tap_check(strstr(last.cmdline, "test_ring_place") != NULL);
+    close(folder);
+    tap_eq_int(gsp_place_remove(&place, NULL), 0);
+    remove_runtime();
+}
+
 TAP_TEST(only_our_files_are_removed)
 {
     use_runtime();
@@ -184,7 +216,7 @@ TAP_TEST(only_our_files_are_removed)
 TAP_TEST(another_users_root_is_refused)
 {
     if (geteuid() != 0)
-        tap_skip("only root can give a folder away");
+        tap_skip("needs root, to give a folder away");
     use_runtime();
     char root[80];
     snprintf(root, sizeof(root), "%s/gsprof", runtime);
@@ -211,7 +243,7 @@ TAP_TEST(another_users_root_is_refused)
 TAP_TEST(a_runtime_folder_that_is_not_ours_is_not_used)
 {
     if (geteuid() != 0)
-        tap_skip("only root can give a folder away");
+        tap_skip("needs root, to give a folder away");
     use_runtime();
     tap_require(chown(runtime, 12345, (gid_t)-1) == 0);
     pid_t pid = start_writer(0);

@@ -453,7 +453,7 @@ TAP_TEST(a_full_disk)
     scene_begin(&scene);
     if (mount("none", scene.folder, "tmpfs", 0, "size=256k") != 0) {
         scene_end(&scene);
-        tap_skip("no file system can be mounted here");
+        tap_skip("needs the right to mount a file system");
     }
     write_rows(&scene, 0, 100);
     struct gsp_drain *drain = drain_open(&scene, NULL);

@@ -262,7 +262,7 @@ TAP_TEST(giant_strings_and_tables_end_in_an_error)
 {
     /* What ASan keeps aside counts too, so that memory ends where the engine cannot bear it. */
     if (IS_ASAN)
-        tap_skip("a limit on the process's memory is for programs without ASan");
+        tap_skip("needs a build without ASan: it limits the memory of the process");
     struct gsp_store *store = open_store(&(struct gsp_store_options){
         .memory_bytes = 100U << 20, .timeout_ns = 10 * GSP_NS_PER_S, .limit_process = true});
     lock_store(store);
