@@ -4,31 +4,34 @@
 #include <string.h>
 
 /* Bytes of a frame before its local variables; walk.c has checked that it is no more. */
-#define HEADER_MAX    256U
+#define HEADER_MAX  256U
 /* Reads running that must show the outermost frame to prove it.  It stays where it is as long as
  * its thread, or greenlet, does; what generators look like while they come and go may be there a
  * few times running. */
-#define ROOT_READS    8U
+#define ROOT_READS  8U
 /* Times that a caller is read in one look at a call; the callee is read once more. */
-#define LOOKS         4U
+#define LOOKS       4U
 /* References of 3.14 and later carry marks in their low bits. */
-#define REF_MASK      (~7ULL)
-/* Words above the caller's value stack in which the called function is looked for. */
-#define HELD_WORDS    4U
-/* Walks that must have seen a call for which nothing else speaks: where the caller's value stack
- * holds the function, and where not. */
-#define SIGHTS_HELD   3U
-#define SIGHTS_BARE   6U
-/* And the least share of them in all sights of the callee.  Stacks of two moments are some in a
- * hundred at worst. */
-#define SIGHTS_SHARE  16U
-#define SIGHTS_BITS   8U
+#define REF_MASK    (~7ULL)
+/* Words from the end of the caller's value stack on in which the called function is looked for. */
+#define HELD_WORDS  4U
+/* Walks that must have seen a call of which neither the bytecode nor a look tells, and the least
+ * share of the callee's sights that they must be, one in so many: where the caller's value stack
+ * holds what it called, and where not.  Of the sights of one callee up to some four in a hundred
+ * show the same wrong caller: the one that follows the right one. */
+#define HELD_SIGHTS 8U
+#define HELD_SHARE  16U
+#define BARE_SIGHTS 12U
+#define BARE_SHARE  8U
+#define SIGHTS_BITS 8U
+/* Chunks of frames begin at a page. */
+#define PAGE_BYTES  4096U
 /* Bytes of the caller's instructions that are read, from this many before the one it stands at. */
-#define SITE_BEFORE   4U
-#define SITE_BYTES    16U
+#define SITE_BEFORE 4U
+#define SITE_BYTES  16U
 
 /* No location, and not the mark of a frame whose caller is unknown either. */
-#define NO_CALLER     (GSP_PY_NO_LOC - 1)
+#define NO_CALLER   (GSP_PY_NO_LOC - 1)
 
 /* One system call that looks at a call and at what the caller's bytecode says of it. */
 struct looks {
@@ -91,6 +94,21 @@ static bool caller_holds(struct gsp_snap *snap, const struct gsp_py_frame *calle
     return false;
 }
 
+/* Frames lie one behind the other: where bytecode called, the callee begins where its caller ends,
+ * or with a chunk.  What does not is a frame of another moment. */
+static bool is_next(const struct gsp_py_walker *walker, const struct gsp_py_frame *caller,
+                    const struct gsp_py_frame *callee)
+{
+    const struct gsp_py_layout *lay = &walker->run->layout;
+    const struct gsp_py_code *code = &walker->codes.codes[caller->code];
+    gsp_raddr end =
+        caller->addr + lay->iframe_localsplus + 8ULL * (code->locals_count + code->stack_words);
+    /* The very first frame of a thread leaves a word out. */
+    uint64_t in_page = callee->addr % PAGE_BYTES;
+    return callee->addr == end || in_page == lay->stack_chunk_data ||
+           in_page == lay->stack_chunk_data + 8U;
+}
+
 static bool look(struct gsp_py_walker *walker, struct gsp_mem *mem,
                  const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
                  struct looks *looks)
@@ -135,7 +153,9 @@ static bool site_names(const struct gsp_py_walker *walker, const struct looks *l
     /* A frame that has called stands at the last unit of its cache in 3.11 and 3.12, later at the
      * call itself.  The version is behind one counter; that of a property behind a type's too. */
     unsigned minor = GSP_PY_MINOR(walker->run->layout.version);
-    const size_t at[2] = {minor == 11 ? 0 : minor == 12 ? 2 : SITE_BEFORE + 4,
+    const size_t at[2] = {minor == 11   ? 0
+                          : minor == 12 ? 2
+                                        : SITE_BEFORE + 4,
                           minor < 13 ? SITE_BEFORE + 4 : SITE_BEFORE + 8};
     for (size_t i = 0; i < 2; i++) {
         uint32_t version;
@@ -212,28 +232,31 @@ static bool seen_often(struct gsp_py_walker *walker, struct gsp_snap *snap,
                        const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
                        unsigned walk)
 {
+    /* A frame that has done nothing yet looks as one does that made a generator long ago. */
+    if (callee->unstarted)
+        return false;
     const uint32_t mark = walk << SIGHTS_BITS;
     const uint32_t *known = gsp_hmap_get(&walker->sights, caller->loc, callee->code);
     uint32_t count = known ? *known & ((1U << SIGHTS_BITS) - 1) : 0;
-    /* Reads of one walk follow each other too fast to count as several. */
-    if (known && (*known & ~((1U << SIGHTS_BITS) - 1)) == mark)
+    /* Reads of one walk follow each other too fast to count as several.  Frame objects are another
+     * matter: each says whether it executes, and few places are used by several functions. */
+    bool is_object = walker->run->layout.frames == GSP_PY_FRAMES_OBJECTS;
+    if (known && !is_object && (*known & ~((1U << SIGHTS_BITS) - 1)) == mark)
         return false;
     bool held = caller_holds(snap, caller, callee);
-    if (callee->direct && !held)
-        return false;
     if (count < (1U << SIGHTS_BITS) - 1)
         count++;
     if (!gsp_hmap_put(&walker->sights, caller->loc, callee->code, mark | count))
         return false;
     uint64_t all = walker->codes.codes[callee->code].sights;
-    return count >= (held ? SIGHTS_HELD : SIGHTS_BARE) && (uint64_t)count * SIGHTS_SHARE >= all;
+    return held || is_object ? count >= HELD_SIGHTS && (uint64_t)count * HELD_SHARE >= all
+                             : count >= BARE_SIGHTS && (uint64_t)count * BARE_SHARE >= all;
 }
 
 /* Counts one more read running that shows this outermost frame; true once it is proven. */
 static bool root_again(struct gsp_py_seen *seen, const struct gsp_py_frame *root, unsigned try)
 {
-    bool again =
-        seen->frame == root->addr && seen->code == root->code && seen->last_try + 1 == try;
+    bool again = seen->frame == root->addr && seen->code == root->code && seen->last_try + 1 == try;
     seen->reads = again ? seen->reads + 1 : 1;
     seen->frame = root->addr;
     seen->code = root->code;
@@ -251,6 +274,9 @@ bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, unsigned
         walker->codes.codes[callee->code].sights++;
         if (!caller && chain->cut)
             break;
+        if (caller && callee->direct && callee->caller == caller->addr && caller->on_data_stack &&
+            !is_next(walker, caller, callee))
+            return false;
         uint32_t loc = caller ? caller->loc : NO_CALLER;
         struct gsp_py_known *known = &walker->known[callee->known];
         /* Another frame may have taken the place in this very walk. */

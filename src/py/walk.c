@@ -7,17 +7,17 @@
 #include "py/prove.h"
 
 /* Reads of a stack before it is given up. */
-#define TRIES_MAX   48U
+#define TRIES_MAX  48U
 /* Bytes of a frame before its local variables; some 80 to 120. */
-#define HEADER_MAX  256U
+#define HEADER_MAX 256U
 /* References of 3.14 and later carry marks in their low bits. */
-#define REF_MASK    (~7ULL)
+#define REF_MASK   (~7ULL)
 /* Frames the real top may be away from where the thread's pointer was. */
-#define TOP_STEPS   8U
+#define TOP_STEPS  8U
 /* Frames and shims of one stack. */
-#define HOPS_MAX    (2UL * GSP_PY_DEPTH_MAX)
+#define HOPS_MAX   (2UL * GSP_PY_DEPTH_MAX)
 /* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
-#define OWNER_SHIM  3U
+#define OWNER_SHIM 3U
 
 /* A frame as it was read. */
 struct raw {
@@ -32,6 +32,7 @@ struct raw {
     bool is_entry;      /* 3.11: its own mark; later a shim below it tells */
     bool on_data_stack; /* in the thread's own stack of frames, not in a generator */
     bool in_generator;
+    bool unstarted; /* 3.11+: stands before its first instruction, or at it */
     bool executing; /* its own mark says it is the running one */
 };
 
@@ -131,6 +132,7 @@ static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, g
      * called nobody yet, whatever older frames and values lie above it. */
     uint64_t start = raw->code + lay->code_code_adaptive;
     bool unstarted = raw->instr == start || raw->instr + 2 == start;
+    raw->unstarted = unstarted && !raw->is_shim;
     raw->executing = (raw->sp == 0 || unstarted) && !raw->is_shim;
     return GSP_OK;
 }
@@ -214,7 +216,8 @@ static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, struc
         if (addr == 0 || read_iframe(lay, snap, addr, &up) != GSP_OK || up.back != caller ||
             up.is_shim)
             break;
-        if (up.executing) {
+        /* One that has not begun is being made: its caller is still the one that runs. */
+        if (up.executing && up.sp == 0) {
             *top = up;
             return GSP_OK;
         }
@@ -293,8 +296,10 @@ static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_
     frame->sp = raw->sp;
     frame->instr = raw->instr;
     frame->direct = raw->on_data_stack && !raw->is_entry;
+    frame->on_data_stack = raw->on_data_stack;
     frame->in_generator = raw->in_generator;
     frame->is_entry = raw->is_entry;
+    frame->unstarted = raw->unstarted;
     chain->codes[chain->depth] = frame->code;
     chain->depth++;
     return GSP_OK;
@@ -317,11 +322,14 @@ static bool may_be_last(const struct gsp_py_layout *lay, struct gsp_snap *snap,
            state == 0; /* FRAME_EXECUTING */
 }
 
-/* A frame whose bytecode has called another has put its value stack away before.  One that has not
- * is of another moment than its callee. */
+/* A frame whose bytecode has called another has put its value stack away before (3.11 and later),
+ * and a frame object executes as long as its callee does.  Another is of another moment than its
+ * callee. */
 static bool may_have_called(const struct gsp_py_layout *lay, const struct raw *raw)
 {
-    return lay->frames == GSP_PY_FRAMES_OBJECTS || raw->is_shim || !raw->executing;
+    if (lay->frames == GSP_PY_FRAMES_OBJECTS)
+        return raw->executing; /* callers are too */
+    return raw->is_shim || !raw->executing;
 }
 
 static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,

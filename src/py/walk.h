@@ -36,16 +36,18 @@
 
 struct gsp_py_frame {
     gsp_raddr addr;
-    gsp_raddr caller;  /* the frame below; shims between them are passed over */
-    gsp_raddr func;    /* 3.11+: the function object */
-    uint64_t instr;    /* as gsp_py_codes_loc() takes it */
-    gsp_raddr sp;      /* 3.11+: where the value stack ended when it called; 0 unknown */
-    uint32_t code;     /* index */
-    uint32_t loc;      /* index */
-    uint32_t known;    /* where the walker remembers this frame */
-    bool direct;       /* called by its caller's bytecode, without C between */
-    bool in_generator; /* 3.11+: lives in a generator, which clears its caller when it yields */
-    bool is_entry;     /* 3.11+: C code began an eval loop with it */
+    gsp_raddr caller;   /* the frame below; shims between them are passed over */
+    gsp_raddr func;     /* 3.11+: the function object */
+    uint64_t instr;     /* as gsp_py_codes_loc() takes it */
+    gsp_raddr sp;       /* 3.11+: where the value stack ended when it called; 0 unknown */
+    uint32_t code;      /* index */
+    uint32_t loc;       /* index */
+    uint32_t known;     /* where the walker remembers this frame */
+    bool direct;        /* called by its caller's bytecode, without C between */
+    bool on_data_stack; /* 3.11+: in the thread's own stack of frames */
+    bool in_generator;  /* 3.11+: lives in a generator, which clears its caller when it yields */
+    bool is_entry;      /* 3.11+: C code began an eval loop with it */
+    bool unstarted;     /* 3.11+: has executed nothing yet */
 };
 
 /* What was found for a frame when it last stood where it stands: saves the lookups for the

@@ -6,14 +6,16 @@
 #include "py/walk.h"
 #include "tap.h"
 
-#define BASE   0x100000ULL
-#define TSTATE (BASE)
-#define CFRAME (BASE + 0x800)
-#define FRAMES (BASE + 0x1000)
-#define CODES  (BASE + 0x4000)
-#define TYPE   (BASE + 0xf000)
-#define FUNC   (BASE + 0xe000) /* + 64 × function */
-#define BYTES  0x10000U
+#define BASE        0x100000ULL
+#define TSTATE      (BASE)
+#define CFRAME      (BASE + 0x800)
+#define FRAMES      (BASE + 0x1000)
+#define CODES       (BASE + 0x4000)
+#define TYPE        (BASE + 0xf000)
+#define FUNC        (BASE + 0xe000) /* + 64 × function */
+#define BYTES       0x10000U
+/* Of the value stack, so that a frame takes 256 bytes. */
+#define STACK_WORDS ((0x100U - lay->iframe_localsplus) / 8U)
 
 /* Functions 0 to 5, each with its code object, 1 KB apart. */
 enum { MAIN, A, B, C, D, FUNCTIONS };
@@ -87,7 +89,7 @@ static void put_code(int f, const char *name, uint32_t first_line)
     put64(code + lay->code_filename, file);
     put64(code + lay->code_linetable, table);
     put32(code + lay->code_firstlineno, first_line);
-    put32(code + lay->code_stacksize, 4);
+    put32(code + lay->code_stacksize, STACK_WORDS);
     put_str(text, name);
     put_str(file, "made_up.py");
     /* Two entries of eight units each: form 11 (one line on, columns 0 to 0). */
