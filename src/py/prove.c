@@ -3,22 +3,25 @@
 
 #include <string.h>
 
+#include "base/time.h"
+
 /* Bytes of a frame before its local variables; walk.c has checked that it is no more. */
 #define HEADER_MAX  256U
 /* Reads running that must show the outermost frame to prove it.  It stays where it is as long as
  * its thread, or greenlet, does; what generators look like while they come and go may be there a
  * few times running. */
 #define ROOT_READS  8U
-/* Times that a caller is read in one look at a call; the callee is read once more. */
+/* Times that both frames are read in one look at a call. */
 #define LOOKS       4U
 /* References of 3.14 and later carry marks in their low bits. */
 #define REF_MASK    (~7ULL)
 /* Words from the end of the caller's value stack on in which the called function is looked for. */
 #define HELD_WORDS  4U
-/* Walks that must have seen a call of which neither the bytecode nor a look tells, and the least
- * share of the callee's sights that they must be, one in so many: where the caller's value stack
- * holds what it called, and where not.  Of the sights of one callee up to some four in a hundred
- * show the same wrong caller: the one that follows the right one. */
+/* A call of which neither the bytecode nor a look tells is believed once it was seen in so many
+ * intervals of time, and not seldom: at one in so many sights of the callee.  Less will do where
+ * the caller's value stack holds the function.  Of the sights of one callee up to some four in a
+ * hundred show the same wrong caller: the one that follows the right one. */
+#define SIGHT_NS    (50 * GSP_NS_PER_US)
 #define HELD_SIGHTS 8U
 #define HELD_SHARE  16U
 #define BARE_SIGHTS 12U
@@ -36,7 +39,7 @@
 /* One system call that looks at a call and at what the caller's bytecode says of it. */
 struct looks {
     gsp_raddr top[2];
-    unsigned char callee[LOOKS + 1][HEADER_MAX];
+    unsigned char callee[LOOKS][HEADER_MAX];
     unsigned char between[LOOKS][HEADER_MAX]; /* a shim, where C code made the call */
     unsigned char caller[LOOKS][HEADER_MAX];
     unsigned char site[SITE_BYTES];
@@ -109,23 +112,40 @@ static bool is_next(const struct gsp_py_walker *walker, const struct gsp_py_fram
            in_page == lay->stack_chunk_data + 8U;
 }
 
+/* In which order: an even beat could meet the program's own, and show the caller of one moment and
+ * the callee of another each time. */
+static const bool IS_CALLER[2 * LOOKS] = {false, true, true, false, true, false, false, true};
+
+/* Puts the spans of the reads of both frames behind the others. */
+static size_t plan_reads(const struct gsp_py_layout *lay, const struct gsp_py_frame *caller,
+                         const struct gsp_py_frame *callee, struct looks *looks,
+                         struct gsp_mem_span *spans)
+{
+    const size_t len = members_of(lay).len;
+    size_t callers = 0;
+    size_t callees = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < 2 * LOOKS; i++) {
+        if (!IS_CALLER[i]) {
+            spans[count++] = (struct gsp_mem_span){callee->addr, len, looks->callee[callees++]};
+            continue;
+        }
+        if (callee->caller != caller->addr)
+            spans[count++] = (struct gsp_mem_span){callee->caller, len, looks->between[callers]};
+        spans[count++] = (struct gsp_mem_span){caller->addr, len, looks->caller[callers++]};
+    }
+    return count;
+}
+
 static bool look(struct gsp_py_walker *walker, struct gsp_mem *mem,
                  const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
                  struct looks *looks)
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
-    const size_t len = members_of(lay).len;
-    struct gsp_mem_span spans[3 * LOOKS + 1 + 2 + 3];
+    struct gsp_mem_span spans[3 * LOOKS + 2 + 3];
     size_t count = 0;
     spans[count++] = (struct gsp_mem_span){walker->top_at, 8, &looks->top[0]};
-    for (size_t i = 0; i <= LOOKS; i++) {
-        spans[count++] = (struct gsp_mem_span){callee->addr, len, looks->callee[i]};
-        if (i == LOOKS)
-            break;
-        if (callee->caller != caller->addr)
-            spans[count++] = (struct gsp_mem_span){callee->caller, len, looks->between[i]};
-        spans[count++] = (struct gsp_mem_span){caller->addr, len, looks->caller[i]};
-    }
+    count += plan_reads(lay, caller, callee, looks, spans + count);
     spans[count++] = (struct gsp_mem_span){walker->top_at, 8, &looks->top[1]};
     size_t before = count;
     if (callee->direct && callee->func && lay->function_version != GSP_NO_OFFSET) {
@@ -174,7 +194,7 @@ static bool stands(const struct gsp_py_walker *walker, const struct looks *looks
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
     const struct members at = members_of(lay);
-    for (size_t i = 0; i <= LOOKS; i++) {
+    for (size_t i = 0; i < LOOKS; i++) {
         if (word_at(looks->callee[i], at.back, 8) != callee->caller ||
             (word_at(looks->callee[i], at.code, 8) & REF_MASK) !=
                 walker->codes.codes[callee->code].addr)
@@ -230,20 +250,23 @@ static bool call_shows(struct gsp_py_walker *walker, struct gsp_snap *snap,
  * again, and not seldom among those of this callee, is one. */
 static bool seen_often(struct gsp_py_walker *walker, struct gsp_snap *snap,
                        const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
-                       unsigned walk)
+                       int64_t now_ns)
 {
     /* A frame that has done nothing yet looks as one does that made a generator long ago. */
     if (callee->unstarted)
         return false;
-    const uint32_t mark = walk << SIGHTS_BITS;
+    const uint32_t mark = (uint32_t)(now_ns / SIGHT_NS) << SIGHTS_BITS;
     const uint32_t *known = gsp_hmap_get(&walker->sights, caller->loc, callee->code);
     uint32_t count = known ? *known & ((1U << SIGHTS_BITS) - 1) : 0;
-    /* Reads of one walk follow each other too fast to count as several.  Frame objects are another
-     * matter: each says whether it executes, and few places are used by several functions. */
+    /* Reads that follow each other at once show the same again and again.  Frame objects are
+     * another matter: each says whether it executes, and few places are used by several functions.
+     */
     bool is_object = walker->run->layout.frames == GSP_PY_FRAMES_OBJECTS;
     if (known && !is_object && (*known & ~((1U << SIGHTS_BITS) - 1)) == mark)
         return false;
     bool held = caller_holds(snap, caller, callee);
+    if (callee->direct && !held && !is_object)
+        return false;
     if (count < (1U << SIGHTS_BITS) - 1)
         count++;
     if (!gsp_hmap_put(&walker->sights, caller->loc, callee->code, mark | count))
@@ -264,7 +287,8 @@ static bool root_again(struct gsp_py_seen *seen, const struct gsp_py_frame *root
     return seen->reads >= ROOT_READS;
 }
 
-bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, unsigned walk, unsigned try)
+bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns,
+                   unsigned try)
 {
     const struct gsp_py_chain *chain = &walker->chain;
     bool all = true;
@@ -288,7 +312,7 @@ bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, unsigned
             continue;
         }
         bool proven = caller ? call_shows(walker, snap, caller, callee) ||
-                                   seen_often(walker, snap, caller, callee, walk)
+                                   seen_often(walker, snap, caller, callee, now_ns)
                              : root_again(&walker->root, callee, try);
         all &= proven && learn(walker, loc, callee->code);
     }

@@ -14,6 +14,6 @@
 #include "py/walk.h"
 
 /* True if every edge of walker->chain is proven, now or before.  snap is what the chain was read
- * from; walk numbers the walks, try the reads. */
-bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, unsigned walk,
+ * from; try numbers the reads. */
+bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns,
                    unsigned try);

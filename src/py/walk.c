@@ -332,6 +332,16 @@ static bool may_have_called(const struct gsp_py_layout *lay, const struct raw *r
     return raw->is_shim || !raw->executing;
 }
 
+/* Is a frame of a chain without end its own caller?  Frames that came and went were read then. */
+static bool bites_its_tail(const struct gsp_py_chain *chain)
+{
+    for (size_t i = 0; i + 1 < chain->depth; i++) {
+        if (chain->frames[i].addr == chain->frames[chain->depth - 1].addr)
+            return true;
+    }
+    return chain->depth == 0; /* nothing but shims */
+}
+
 static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
                       int64_t now_ns)
 {
@@ -361,7 +371,7 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
             break;
         if (chain->depth == GSP_PY_DEPTH_MAX || hops > HOPS_MAX) {
             chain->cut = true;
-            break;
+            return bites_its_tail(chain) && !walker->still ? GSP_E_TORN : GSP_OK;
         }
         bool by_bytecode = !raw.is_shim && !raw.is_entry;
         rc = read_frame(lay, snap, raw.back, &raw);
@@ -397,7 +407,7 @@ int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr t
         }
         if (!same)
             continue;
-        if (walker->still || gsp_py__prove(walker, snap, first, try))
+        if (walker->still || gsp_py__prove(walker, snap, now_ns, try))
             return GSP_OK;
         rc = GSP_E_TORN;
     }
