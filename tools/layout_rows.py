@@ -340,6 +340,7 @@ ROWS = (
     row("set_table", "OFF(PySetObject, table)", debug="set_object.table", debug_from=14),
     row("set_mask", "OFF(PySetObject, mask)", debug="set_object.mask", debug_from=14),
     row("function_code", "OFF(PyFunctionObject, func_code)"),
+    row("function_version", (11, 99, "OFF(PyFunctionObject, func_version)")),
     row("cell_ref", "OFF(PyCellObject, ob_ref)"),
     row(
         "gen_iframe",

@@ -42,6 +42,7 @@ struct gsp_py_code_mark {
 struct gsp_py_code {
     gsp_raddr addr;
     int64_t due_ns;        /* when the mark is to be checked next */
+    uint64_t sights;       /* for the user: reads of stacks in which it was */
     bool is_live;          /* false: another code object is at addr now */
     gsp_raddr instr_start; /* 3.11+: first instruction in the target */
     uint32_t instr_bytes;

@@ -181,6 +181,7 @@ struct gsp_py_layout {
     gsp_py_off set_table;
     gsp_py_off set_mask;
     gsp_py_off function_code;
+    gsp_py_off function_version; /* 3.11+: uint32_t, which caches of calls repeat; 0 none */
     gsp_py_off cell_ref;
     gsp_py_off gen_iframe; /* embedded frame of a generator, 3.11+ */
     gsp_py_off gen_frame_state;

@@ -4,28 +4,20 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "py/prove.h"
 
 /* Reads of a stack before it is given up. */
-#define TRIES_MAX   48U
+#define TRIES_MAX  48U
 /* Bytes of a frame before its local variables; some 80 to 120. */
-#define HEADER_MAX  256U
-/* Reads running that must show an edge at the same frames to prove it. */
-#define PROOF_READS 3U
-/* The same of the outermost frame.  It stays where it is as long as its thread, or greenlet, does;
- * what generators look like while they come and go may be there a few times running. */
-#define ROOT_READS  8U
+#define HEADER_MAX 256U
 /* References of 3.14 and later carry marks in their low bits. */
-#define REF_MASK    (~7ULL)
+#define REF_MASK   (~7ULL)
 /* Frames the real top may be away from where the thread's pointer was. */
-#define TOP_STEPS   8U
+#define TOP_STEPS  8U
 /* Frames and shims of one stack. */
-#define HOPS_MAX    (2UL * GSP_PY_DEPTH_MAX)
-/* Words above the caller's value stack in which the called function is looked for. */
-#define PROOF_WORDS 4U
+#define HOPS_MAX   (2UL * GSP_PY_DEPTH_MAX)
 /* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
-#define OWNER_SHIM  3U
-
-#define NO_CALLER   UINT32_MAX
+#define OWNER_SHIM 3U
 
 /* A frame as it was read. */
 struct raw {
@@ -40,6 +32,7 @@ struct raw {
     bool is_entry;      /* 3.11: its own mark; later a shim below it tells */
     bool on_data_stack; /* in the thread's own stack of frames, not in a generator */
     bool in_generator;
+    bool unstarted; /* 3.11+: stands before its first instruction, or at it */
     bool executing; /* its own mark says it is the running one */
 };
 
@@ -79,6 +72,7 @@ bool gsp_py_walker_tidy(struct gsp_py_walker *walker)
     if (!gsp_py_codes_tidy(&walker->codes))
         return false;
     gsp_hmap_clear(&walker->edges);
+    gsp_hmap_clear(&walker->sights);
     memset(walker->known, 0, sizeof(walker->known));
     return true;
 }
@@ -87,6 +81,7 @@ void gsp_py_walker_free(struct gsp_py_walker *walker)
 {
     gsp_py_codes_free(&walker->codes);
     gsp_hmap_free(&walker->edges);
+    gsp_hmap_free(&walker->sights);
 }
 
 /* Offsets of a layout lie within the header that is viewed: fits() has checked. */
@@ -137,6 +132,7 @@ static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, g
      * called nobody yet, whatever older frames and values lie above it. */
     uint64_t start = raw->code + lay->code_code_adaptive;
     bool unstarted = raw->instr == start || raw->instr + 2 == start;
+    raw->unstarted = unstarted && !raw->is_shim;
     raw->executing = (raw->sp == 0 || unstarted) && !raw->is_shim;
     return GSP_OK;
 }
@@ -171,23 +167,28 @@ static int read_frame(const struct gsp_py_layout *lay, struct gsp_snap *snap, gs
                                                 : read_iframe(lay, snap, addr, raw);
 }
 
-static int read_top_pointer(const struct gsp_py_layout *lay, struct gsp_snap *snap,
-                            gsp_raddr tstate, gsp_raddr *out)
+/* Where the thread's pointer to its innermost frame is, and what it says. */
+static int read_top_pointer(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
+                            gsp_raddr *out)
 {
-    uint64_t word = 0;
+    const struct gsp_py_layout *lay = &walker->run->layout;
+    uint64_t cframe = 0;
     int rc;
     switch (lay->frames) {
     case GSP_PY_FRAMES_OBJECTS:
-        return gsp_snap_read(snap, tstate + lay->tstate_frame, out, 8);
+        walker->top_at = tstate + lay->tstate_frame;
+        break;
     case GSP_PY_FRAMES_CURRENT:
-        return gsp_snap_read(snap, tstate + lay->tstate_current_frame, out, 8);
+        walker->top_at = tstate + lay->tstate_current_frame;
+        break;
     case GSP_PY_FRAMES_CFRAME:
-        rc = gsp_snap_read(snap, tstate + lay->tstate_cframe, &word, 8);
+        rc = gsp_snap_read(snap, tstate + lay->tstate_cframe, &cframe, 8);
         if (rc != GSP_OK)
             return rc;
-        return gsp_snap_read(snap, word + lay->cframe_current_frame, out, 8);
+        walker->top_at = cframe + lay->cframe_current_frame;
+        break;
     }
-    return GSP_E_FORMAT;
+    return gsp_snap_read(snap, walker->top_at, out, 8);
 }
 
 /* Where the frame that raw calls would begin: frames lie one behind the other. */
@@ -215,7 +216,8 @@ static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, struc
         if (addr == 0 || read_iframe(lay, snap, addr, &up) != GSP_OK || up.back != caller ||
             up.is_shim)
             break;
-        if (up.executing) {
+        /* One that has not begun is being made: its caller is still the one that runs. */
+        if (up.executing && up.sp == 0) {
             *top = up;
             return GSP_OK;
         }
@@ -292,9 +294,12 @@ static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_
     frame->caller = raw->back;
     frame->func = raw->func;
     frame->sp = raw->sp;
-    frame->direct = raw->on_data_stack;
+    frame->instr = raw->instr;
+    frame->direct = raw->on_data_stack && !raw->is_entry;
+    frame->on_data_stack = raw->on_data_stack;
     frame->in_generator = raw->in_generator;
     frame->is_entry = raw->is_entry;
+    frame->unstarted = raw->unstarted;
     chain->codes[chain->depth] = frame->code;
     chain->depth++;
     return GSP_OK;
@@ -317,6 +322,26 @@ static bool may_be_last(const struct gsp_py_layout *lay, struct gsp_snap *snap,
            state == 0; /* FRAME_EXECUTING */
 }
 
+/* A frame whose bytecode has called another has put its value stack away before (3.11 and later),
+ * and a frame object executes as long as its callee does.  Another is of another moment than its
+ * callee. */
+static bool may_have_called(const struct gsp_py_layout *lay, const struct raw *raw)
+{
+    if (lay->frames == GSP_PY_FRAMES_OBJECTS)
+        return raw->executing; /* callers are too */
+    return raw->is_shim || !raw->executing;
+}
+
+/* Is a frame of a chain without end its own caller?  Frames that came and went were read then. */
+static bool bites_its_tail(const struct gsp_py_chain *chain)
+{
+    for (size_t i = 0; i + 1 < chain->depth; i++) {
+        if (chain->frames[i].addr == chain->frames[chain->depth - 1].addr)
+            return true;
+    }
+    return chain->depth == 0; /* nothing but shims */
+}
+
 static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
                       int64_t now_ns)
 {
@@ -325,7 +350,7 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
     chain->depth = 0;
     chain->cut = false;
     gsp_raddr addr;
-    int rc = read_top_pointer(lay, snap, tstate, &addr);
+    int rc = read_top_pointer(walker, snap, tstate, &addr);
     if (rc != GSP_OK || addr == 0)
         return rc;
     struct raw raw = {0};
@@ -346,157 +371,14 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
             break;
         if (chain->depth == GSP_PY_DEPTH_MAX || hops > HOPS_MAX) {
             chain->cut = true;
-            break;
+            return bites_its_tail(chain) && !walker->still ? GSP_E_TORN : GSP_OK;
         }
+        bool by_bytecode = !raw.is_shim && !raw.is_entry;
         rc = read_frame(lay, snap, raw.back, &raw);
+        if (rc == GSP_OK && by_bytecode && !walker->still && !may_have_called(lay, &raw))
+            rc = GSP_E_TORN;
     }
     return rc;
-}
-
-/* Does the caller's value stack still hold the function that the callee runs? */
-static bool caller_holds(struct gsp_snap *snap, const struct gsp_py_frame *caller,
-                         const struct gsp_py_frame *callee)
-{
-    if (!callee->direct || callee->caller != caller->addr || !callee->func || !caller->sp)
-        return false;
-    uint64_t words[PROOF_WORDS];
-    /* A stack that ends within the callee's frame is that of another frame which lay here; and the
-     * function that is found there is the callee's own word, no proof. */
-    if (caller->sp >= callee->addr && caller->sp - callee->addr < HEADER_MAX)
-        return false;
-    if (caller->sp + sizeof(words) > callee->addr && caller->sp < callee->addr) {
-        /* The stack of the caller ends where the callee begins. */
-        size_t count = (callee->addr - caller->sp) / 8;
-        if (count == 0 || gsp_snap_read(snap, caller->sp, words, count * 8) != GSP_OK)
-            return false;
-        for (size_t i = 0; i < count; i++) {
-            if ((words[i] & REF_MASK) == callee->func)
-                return true;
-        }
-        return false;
-    }
-    if (gsp_snap_read(snap, caller->sp, words, sizeof(words)) != GSP_OK)
-        return false;
-    for (size_t i = 0; i < PROOF_WORDS; i++) {
-        if ((words[i] & REF_MASK) == callee->func)
-            return true;
-    }
-    return false;
-}
-
-/* One system call that looks at a generator, its caller, and both again and again: the caller
- * cannot move while the generator has it for its caller, and that is over once it yields.  So what
- * is the same throughout was so at one moment, however short it lasted. */
-struct looks {
-    unsigned char callee[3][HEADER_MAX];
-    unsigned char between[2][HEADER_MAX]; /* a shim, where C code resumed the generator */
-    unsigned char caller[2][HEADER_MAX];
-};
-
-static bool look_often(const struct gsp_py_layout *lay, struct gsp_mem *mem,
-                       const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
-                       struct looks *looks)
-{
-    const size_t len = lay->iframe_localsplus;
-    struct gsp_mem_span spans[7];
-    size_t count = 0;
-    for (size_t i = 0; i < 3; i++) {
-        spans[count++] = (struct gsp_mem_span){callee->addr, len, looks->callee[i]};
-        if (i == 2)
-            break;
-        if (callee->caller != caller->addr)
-            spans[count++] = (struct gsp_mem_span){callee->caller, len, looks->between[i]};
-        spans[count++] = (struct gsp_mem_span){caller->addr, len, looks->caller[i]};
-    }
-    return gsp_mem_gather(mem, spans, count, NULL) == GSP_OK;
-}
-
-/* Whether the generator runs for the caller at the place where the chain has it.  Another place at
- * which it does so is learnt on the way. */
-static bool generator_runs(struct gsp_py_walker *walker, struct gsp_snap *snap,
-                           const struct gsp_py_frame *caller, const struct gsp_py_frame *callee)
-{
-    const struct gsp_py_layout *lay = &walker->run->layout;
-    struct looks looks;
-    if (!callee->in_generator || !look_often(lay, snap->mem, caller, callee, &looks))
-        return false;
-    for (size_t i = 0; i < 3; i++) {
-        if (word_at(looks.callee[i], lay->iframe_previous) != callee->caller ||
-            (word_at(looks.callee[i], lay->iframe_executable) & REF_MASK) !=
-                walker->codes.codes[callee->code].addr)
-            return false;
-    }
-    if (callee->caller != caller->addr &&
-        (word_at(looks.between[0], lay->iframe_previous) != caller->addr ||
-         word_at(looks.between[1], lay->iframe_previous) != caller->addr))
-        return false;
-    const uint64_t instr = word_at(looks.caller[0], lay->iframe_instr_ptr);
-    const uint64_t code = word_at(looks.caller[0], lay->iframe_executable);
-    if (instr != word_at(looks.caller[1], lay->iframe_instr_ptr) ||
-        code != word_at(looks.caller[1], lay->iframe_executable) ||
-        (code & REF_MASK) != walker->codes.codes[caller->code].addr)
-        return false;
-    uint32_t tlbc_index = 0;
-    if (lay->iframe_tlbc_index != GSP_NO_OFFSET)
-        tlbc_index = (uint32_t)int_at(looks.caller[0], lay->iframe_tlbc_index);
-    uint32_t loc = GSP_PY_NO_LOC;
-    if (gsp_py_codes_loc(&walker->codes, caller->code, instr, tlbc_index, &loc) != GSP_OK)
-        return false;
-    if (loc != caller->loc)
-        gsp_ignore(gsp_hmap_put(&walker->edges, loc, callee->code, 1));
-    return loc == caller->loc;
-}
-
-static bool learn(struct gsp_py_walker *walker, uint64_t caller_loc, uint64_t callee_code)
-{
-    return gsp_hmap_put(&walker->edges, caller_loc, callee_code, 1);
-}
-
-/* Counts one more read running that shows this edge at this place; true once it is proven. */
-static bool seen_again(struct gsp_py_seen *seen, uint32_t caller_loc,
-                       const struct gsp_py_frame *callee, unsigned try)
-{
-    bool again = seen->frame == callee->addr && seen->callee_code == callee->code &&
-                 seen->caller_loc == caller_loc && seen->last_try + 1 == try;
-    seen->reads = again ? seen->reads + 1 : 1;
-    seen->frame = callee->addr;
-    seen->callee_code = callee->code;
-    seen->caller_loc = caller_loc;
-    seen->last_try = try;
-    return seen->reads >= (caller_loc == NO_CALLER ? ROOT_READS : PROOF_READS);
-}
-
-/* True if every edge of the chain is proven, now or before. */
-static bool prove(struct gsp_py_walker *walker, struct gsp_snap *snap, unsigned try)
-{
-    const struct gsp_py_chain *chain = &walker->chain;
-    bool all = true;
-    for (size_t i = 0; i < chain->depth; i++) {
-        const struct gsp_py_frame *callee = &chain->frames[i];
-        const struct gsp_py_frame *caller = i + 1 < chain->depth ? &chain->frames[i + 1] : NULL;
-        if (!caller && chain->cut)
-            break;
-        uint32_t loc = caller ? caller->loc : NO_CALLER;
-        struct gsp_py_known *known = &walker->known[callee->known];
-        /* Another frame may have taken the place in this very walk. */
-        bool mine = known->frame == callee->addr;
-        if (gsp_likely(mine && known->caller_loc == loc))
-            continue;
-        if (gsp_hmap_get(&walker->edges, loc, callee->code)) {
-            known->caller_loc = mine ? loc : known->caller_loc;
-            continue;
-        }
-        /* Counted from the root, where the stack moves least. */
-        struct gsp_py_seen *seen = &walker->seen[chain->depth - 1 - i];
-        if ((caller && (caller_holds(snap, caller, callee) ||
-                        generator_runs(walker, snap, caller, callee))) ||
-            seen_again(seen, loc, callee, try)) {
-            if (learn(walker, loc, callee->code))
-                continue;
-        }
-        all = false;
-    }
-    return all;
 }
 
 int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
@@ -525,7 +407,7 @@ int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr t
         }
         if (!same)
             continue;
-        if (walker->still || prove(walker, snap, try))
+        if (walker->still || gsp_py__prove(walker, snap, now_ns, try))
             return GSP_OK;
         rc = GSP_E_TORN;
     }

@@ -36,15 +36,18 @@
 
 struct gsp_py_frame {
     gsp_raddr addr;
-    gsp_raddr caller;  /* the frame below; shims between them are passed over */
-    gsp_raddr func;    /* 3.11+: the function object */
-    gsp_raddr sp;      /* 3.11+: where the value stack ended when it called; 0 unknown */
-    uint32_t code;     /* index */
-    uint32_t loc;      /* index */
-    uint32_t known;    /* where the walker remembers this frame */
-    bool direct;       /* called by its caller's bytecode, without C between */
-    bool in_generator; /* 3.11+: lives in a generator, which clears its caller when it yields */
-    bool is_entry;     /* 3.11+: C code began an eval loop with it */
+    gsp_raddr caller;   /* the frame below; shims between them are passed over */
+    gsp_raddr func;     /* 3.11+: the function object */
+    uint64_t instr;     /* as gsp_py_codes_loc() takes it */
+    gsp_raddr sp;       /* 3.11+: where the value stack ended when it called; 0 unknown */
+    uint32_t code;      /* index */
+    uint32_t loc;       /* index */
+    uint32_t known;     /* where the walker remembers this frame */
+    bool direct;        /* called by its caller's bytecode, without C between */
+    bool on_data_stack; /* 3.11+: in the thread's own stack of frames */
+    bool in_generator;  /* 3.11+: lives in a generator, which clears its caller when it yields */
+    bool is_entry;      /* 3.11+: C code began an eval loop with it */
+    bool unstarted;     /* 3.11+: has executed nothing yet */
 };
 
 /* What was found for a frame when it last stood where it stands: saves the lookups for the
@@ -68,11 +71,10 @@ struct gsp_py_chain {
     uint32_t codes[GSP_PY_DEPTH_MAX];             /* of the frames: for the check of codes */
 };
 
-/* The edge at one place of a stack, as the last reads showed it. */
+/* The outermost frame, as the last reads showed it. */
 struct gsp_py_seen {
     gsp_raddr frame;
-    uint32_t callee_code;
-    uint32_t caller_loc;
+    uint32_t code;
     unsigned reads; /* running */
     unsigned last_try;
 };
@@ -81,10 +83,12 @@ struct gsp_py_walker {
     struct gsp_mem *mem;              /* borrowed */
     const struct gsp_py_runtime *run; /* borrowed */
     struct gsp_py_codes codes;
-    struct gsp_hmap edges; /* (location of the caller, code of the callee) proven */
+    struct gsp_hmap edges;  /* (location of the caller, code of the callee) proven */
+    struct gsp_hmap sights; /* the same unproven: how often, and in which walk last */
+    gsp_raddr top_at;       /* the thread's pointer to its innermost frame */
     struct gsp_py_chain chain;
     struct gsp_py_known known[GSP_PY_KNOWN_MAX];
-    struct gsp_py_seen seen[GSP_PY_DEPTH_MAX]; /* by distance from the root */
+    struct gsp_py_seen root;
     unsigned last_try;
     bool fits;  /* the layout's frames can be read */
     bool still; /* the target is stopped: one read is the truth */
