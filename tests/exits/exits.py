@@ -16,15 +16,15 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Sequence, Tuple
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
@@ -32,7 +32,9 @@ sys.path.insert(0, str(HERE.parent / "integration"))
 
 from support import GSPROF, Python, find_pythons, probe  # noqa: E402
 
-PATIENCE_S = 120.0
+# Longer than any of them takes on a machine with a load of 20.
+PATIENCE_S = 600.0
+HUNG = -1000
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,24 @@ class Ending:
         return f"status {self.status}\n--- stdout\n{self.out}\n--- stderr\n{self.err}"
 
 
+def end_family(pid: int) -> None:
+    """Ends a process that hangs and all that it started; shows where they stand."""
+    family = [pid]
+    for parent in family:
+        listed = subprocess.run(["pgrep", "-P", str(parent)], stdout=subprocess.PIPE, check=False)
+        family += [int(word) for word in listed.stdout.split()]
+    for member in family:
+        command = ["gdb", "-batch", "-p", str(member), "-ex", "thread apply all bt 30"]
+        print(f"-- hangs: {member}", flush=True)
+        if shutil.which("gdb"):
+            subprocess.run(command, stderr=subprocess.DEVNULL, timeout=PATIENCE_S, check=False)
+    for member in family:
+        try:
+            os.kill(member, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def run(command: Sequence[str], case: Case, folder: Path, native: Path) -> Ending:
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
@@ -181,10 +201,9 @@ def run(command: Sequence[str], case: Case, folder: Path, native: Path) -> Endin
         try:
             status = process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
-            subprocess.run(["pkill", "-KILL", "-P", str(process.pid)], check=False)
-            process.kill()
+            end_family(process.pid)
             process.wait()
-            status = -1000  # it hung
+            status = HUNG
         texts = []
         for file in (out, err):
             file.seek(0)
@@ -193,7 +212,7 @@ def run(command: Sequence[str], case: Case, folder: Path, native: Path) -> Endin
                 text = "\n".join(sorted(text.splitlines()))
             texts.append(text)
     # gsprof passes a signal on as a shell does.
-    return Ending(128 - status if -1000 < status < 0 else status, texts[0], texts[1])
+    return Ending(128 - status if HUNG < status < 0 else status, texts[0], texts[1])
 
 
 def compare(case: Case, python: str, folder: Path, native: Path) -> str:
