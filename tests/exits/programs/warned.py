@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run with warnings as errors, or in development mode: what the profiler imports warns of nothing."""
+"""Run with warnings as errors, or in development mode: imports of the profiler warn of nothing."""
 
 import common
 
