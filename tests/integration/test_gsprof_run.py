@@ -153,7 +153,7 @@ def test_misuse(runtime: Dict[str, str], tmp_path: Path) -> None:
     missing = gsprof("run", "--", "no-such-program", status=EXIT_NOEXEC, env=runtime, cwd=tmp_path)
     assert "no-such-program" in missing.err
     none = gsprof("run", "--name", "x", "--", "true", env=runtime, cwd=tmp_path)
-    assert "no rows: stacks" in none.err, str(none)
+    assert "No data: stacks" in none.err, str(none)
     nowhere = {**runtime, "GSPROF_PYTHON_DIR": str(tmp_path)}
     lost = gsprof("run", "--", "true", env=nowhere, status=None, cwd=tmp_path)
     assert "GSPROF_PYTHON_DIR" in lost.err
