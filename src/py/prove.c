@@ -108,7 +108,7 @@ static bool is_next(const struct gsp_py_walker *walker, const struct gsp_py_fram
         caller->addr + lay->iframe_localsplus + 8ULL * (code->locals_count + code->stack_words);
     /* The very first frame of a thread leaves a word out. */
     uint64_t in_page = callee->addr % PAGE_BYTES;
-    return true || callee->addr == end || in_page == lay->stack_chunk_data ||
+    return callee->addr == end || in_page == lay->stack_chunk_data ||
            in_page == lay->stack_chunk_data + 8U;
 }
 

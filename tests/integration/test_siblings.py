@@ -13,9 +13,9 @@ from support import Python, illegal_pairs, record
 
 KINDS = ["calls", "callbacks", "keywords", "through_c", "recursion", "generators", "coroutines"]
 
-# A wrong pair that a recording takes for proven comes again, so pairs are counted, not stacks.  With
-# one wrong stack in 100,000 and at most 12,000 stacks, more than four pairs have a probability of
-# 2e-7.
+# A wrong pair that a recording takes for proven comes again, so pairs are counted, not stacks.
+# With one wrong stack in 100,000 and at most 12,000 stacks, more than four pairs have a
+# probability of 2e-7.
 PAIRS_MAX = 4
 
 
