@@ -12,21 +12,19 @@
  * few times running. */
 #define ROOT_READS  8U
 /* Times that both frames are read in one look at a call. */
-#define LOOKS       4U
+#define LOOKS       3U
 /* References of 3.14 and later carry marks in their low bits. */
 #define REF_MASK    (~7ULL)
 /* Words from the end of the caller's value stack on in which the called function is looked for. */
 #define HELD_WORDS  4U
 /* A call of which neither the bytecode nor a look tells is believed once it was seen in so many
  * intervals of time, and not seldom: at one in so many sights of the callee.  Less will do where
- * the caller's value stack holds the function.  Of the sights of a generator up to some four in a
- * hundred show the same wrong caller: the one that follows the right one, and whose generator lies
- * where that one's lay.  Of those of a function it is some three in a thousand. */
+ * the caller's value stack holds the function.  Of the sights of a function some three in a
+ * thousand show the same wrong caller: the one that follows the right one. */
 #define SIGHT_NS    (50 * GSP_NS_PER_US)
 #define HELD_SIGHTS 3U
 #define HELD_SHARE  16U
 #define BARE_SIGHTS 6U
-#define GEN_SIGHTS  12U
 #define BARE_SHARE  8U
 #define SIGHTS_BITS 8U
 /* Chunks of frames begin at a page. */
@@ -116,7 +114,7 @@ static bool is_next(const struct gsp_py_walker *walker, const struct gsp_py_fram
 
 /* In which order: an even beat could meet the program's own, and show the caller of one moment and
  * the callee of another each time. */
-static const bool IS_CALLER[2 * LOOKS] = {false, true, true, false, true, false, false, true};
+static const bool IS_CALLER[2 * LOOKS] = {false, true, true, false, true, false};
 
 /* Puts the spans of the reads of both frames behind the others. */
 static size_t plan_reads(const struct gsp_py_layout *lay, const struct gsp_py_frame *caller,
@@ -254,8 +252,9 @@ static bool seen_often(struct gsp_py_walker *walker, struct gsp_snap *snap,
                        const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
                        int64_t now_ns)
 {
-    /* A frame that has done nothing yet looks as one does that made a generator long ago. */
-    if (callee->unstarted)
+    /* A frame that has done nothing yet looks as one does that made a generator long ago.  And a
+     * generator often lies where the one before it lay: its caller is another, and the same. */
+    if (callee->unstarted || callee->in_generator)
         return false;
     const uint32_t mark = (uint32_t)(now_ns / SIGHT_NS) << SIGHTS_BITS;
     const uint32_t *known = gsp_hmap_get(&walker->sights, caller->loc, callee->code);
@@ -276,8 +275,7 @@ static bool seen_often(struct gsp_py_walker *walker, struct gsp_snap *snap,
     uint64_t all = walker->codes.codes[callee->code].sights;
     if (held || is_object)
         return count >= HELD_SIGHTS && (uint64_t)count * HELD_SHARE >= all;
-    return count >= (callee->in_generator ? GEN_SIGHTS : BARE_SIGHTS) &&
-           (uint64_t)count * BARE_SHARE >= all;
+    return count >= BARE_SIGHTS && (uint64_t)count * BARE_SHARE >= all;
 }
 
 /* Counts one more read running that shows this outermost frame; true once it is proven. */

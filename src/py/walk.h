@@ -2,14 +2,22 @@
 /*
  * walk.h -- the Python stack of one thread, read while the thread runs.
  *
- * Nothing holds the target still, so a copy of its frames can mix two moments.  Such a torn
- * stack shows as a caller that never calls that callee.  Hence every call edge (location in
- * the caller, code of the callee) has to be proven once before a stack with it is believed:
- *   - by the caller's own value stack, where the function it called still stands;
- *   - for a generator, by a look at it, its caller and both again in one system call: a generator
- *     forgets its caller when it yields;
- *   - or by being there in three reads running, at the same frames (eight if it is the
- *     outermost frame).
+ * Nothing holds the target still, so a copy of its frames can mix two moments.  Two things keep
+ * such torn stacks out.
+ *
+ * Each copy is checked by itself.  A frame that bytecode called lies where its caller's frame ends
+ * (3.11 and later), and the caller has begun and has saved its stack pointer; before 3.11 caller
+ * and callee both execute.  A copy that breaks a rule is read again.
+ *
+ * Each call edge (location in the caller, code of the callee) is proven before a stack with it is
+ * believed (prove.c):
+ *   - by the caller's bytecode, if it is specialised for the function that was called;
+ *   - or by a look: one system call reads both frames four times, in an uneven order, and finds the
+ *     same each time;
+ *   - or, for calls that are too short for a look, by several sights at intervals, if they are a
+ *     fair share of the callee's sights.  A direct call also needs the function in the caller's
+ *     value stack;
+ *   - an outermost frame by being there in eight reads running.
  * Proven edges are remembered, so in the steady state a stack costs one read and a lookup
  * per frame.  A stack with an unproven edge is read again, some tens of times at most, and
  * given up as torn after that.

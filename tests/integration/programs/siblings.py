@@ -35,7 +35,8 @@ SOURCES = {
     # C code between caller and callee.
     "through_c": (
         "def leaf_{f}_{s}(_):\n    pass\n",
-        "def middle_{f}_{s}(_):\n    list(map(leaf_{f}_{s}, PAIR))\n    list(map(leaf_{f}_0, PAIR))\n",
+        "def middle_{f}_{s}(_):\n"
+        "    list(map(leaf_{f}_{s}, PAIR))\n    list(map(leaf_{f}_0, PAIR))\n",
         "def family_{f}():\n    for one in CALLBACKS_{f}:\n        list(map(one, PAIR))\n",
     ),
     # Each level goes down by another function than the one before.
@@ -50,7 +51,8 @@ SOURCES = {
         "def middle_{f}_{s}():\n    yield from leaf_{f}_{s}()\n"
         "    for one in leaf_{f}_0():\n        yield one\n",
         "def family_{f}():\n    for one in middle_{f}_0():\n        pass\n"
-        "    for one in middle_{f}_1():\n        pass\n    for one in middle_{f}_2():\n        pass\n",
+        "    for one in middle_{f}_1():\n        pass\n"
+        "    for one in middle_{f}_2():\n        pass\n",
     ),
     "coroutines": (
         "async def leaf_{f}_{s}():\n    pass\n",
