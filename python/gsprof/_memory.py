@@ -89,8 +89,8 @@ def _after_fork() -> None:
         quietly(_gsprof.memory_child)
 
 
-# Called in the main thread between two of its instructions, or in a garbage collection, about once a
-# second.
+# Called in the main thread between two of its instructions, or in a garbage collection, about once
+# a second.
 _ticks: List[Callable[[], object]] = [_device_memory.tell]
 
 
