@@ -12,9 +12,9 @@
  * Each call edge (location in the caller, code of the callee) is proven before a stack with it is
  * believed (prove.c):
  *   - by the caller's bytecode, if it is specialised for the function that was called;
- *   - or by a look: one system call reads both frames four times, in an uneven order, and finds the
+ *   - or by a look: one system call reads both frames three times, in an uneven order, and finds the
  *     same each time;
- *   - or, for calls that are too short for a look, by several sights at intervals, if they are a
+ *   - or, for calls of functions that are too short for a look, by several sights at intervals, if they are a
  *     fair share of the callee's sights.  A direct call also needs the function in the caller's
  *     value stack;
  *   - an outermost frame by being there in eight reads running.
