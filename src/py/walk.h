@@ -12,11 +12,11 @@
  * Each call edge (location in the caller, code of the callee) is proven before a stack with it is
  * believed (prove.c):
  *   - by the caller's bytecode, if it is specialised for the function that was called;
- *   - or by a look: one system call reads both frames four times, in an uneven order, and finds the
- *     same each time;
- *   - or, for calls that are too short for a look, by several sights at intervals, if they are a
- *     fair share of the callee's sights.  A direct call also needs the function in the caller's
- *     value stack;
+ *   - or by a look: one system call reads both frames three times, in an uneven order, and finds
+ * the same each time;
+ *   - or, for calls of functions that are too short for a look, by several sights at intervals, if
+ * they are a fair share of the callee's sights.  A direct call also needs the function in the
+ * caller's value stack;
  *   - an outermost frame by being there in eight reads running.
  * Proven edges are remembered, so in the steady state a stack costs one read and a lookup
  * per frame.  A stack with an unproven edge is read again, some tens of times at most, and
