@@ -250,7 +250,7 @@ def with_packages(pythons: Sequence[Python], folder: Path) -> List[Python]:
             found.append(python)
             continue
         inside = home / "bin" / "python"
-        pip = [str(inside), "-m", "pip", "install", "-q", *wanted]
+        pip = [str(inside), "-m", "pip", "install", "-q", "--only-binary=:all:", *wanted]
         if not (home / "done").exists() and (
             subprocess.run([python.path, "-m", "venv", str(home)], check=False).returncode
             or subprocess.run(pip, check=False).returncode
