@@ -3,17 +3,19 @@
 """Programs that end in every way there is, alone and under `gsprof run`: the exit status and the
 output must be the same.  Process ids, addresses and times are masked.
 
-usage: exits.py [--count N] [--only NAME]... [--python PATH]... [--venvs DIR] [--load N]
+usage: exits.py [--count N] [--only NAME]... [--python PATH]... [--venvs DIR] [--jobs N] [--load N]
 
 Runs the cases in turn, each under every interpreter that has what it needs, until N programs have
 ended under the profiler (1000).  --venvs makes environments with NumPy and PyTorch from PyPI in
-DIR, for those interpreters that have none, and leaves them there.  --load starts so many busy loops
-beside the programs.  Prints each difference, and the counts at the end; the status is 1 if there
-was a difference."""
+DIR, for those interpreters that have none, and leaves them there.  --jobs is how many programs run
+at a time (one a core), --load how many busy loops run beside them.  How a program ends alone is
+found out once for each interpreter.  Prints each difference, and the counts at the end; the status
+is 1 if there was a difference."""
 
 from __future__ import annotations
 
 import argparse
+import collections
 import os
 import re
 import shutil
@@ -21,10 +23,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence, Tuple
+from typing import Counter, Dict, Iterator, List, Optional, Sequence, Tuple
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
@@ -207,7 +210,7 @@ def run(command: Sequence[str], case: Case, folder: Path, native: Path) -> Endin
         texts = []
         for file in (out, err):
             file.seek(0)
-            text = mask(file.read().decode("utf-8", "replace"))
+            text = mask(file.read().decode("utf-8", "replace").replace(str(work), "WORK"))
             if case.is_unordered:
                 text = "\n".join(sorted(text.splitlines()))
             texts.append(text)
@@ -215,9 +218,16 @@ def run(command: Sequence[str], case: Case, folder: Path, native: Path) -> Endin
     return Ending(128 - status if HUNG < status < 0 else status, texts[0], texts[1])
 
 
+# How programs end alone, by case and interpreter.
+_alone: Dict[Tuple[str, str], Ending] = {}
+
+
 def compare(case: Case, python: str, folder: Path, native: Path) -> str:
     """What differs; "" when nothing does."""
-    alone = run(case.command(python), case, folder, native)
+    key = (case.name, python)
+    if key not in _alone:
+        _alone[key] = run(case.command(python), case, folder, native)
+    alone = _alone[key]
     command = [str(GSPROF), "run", "-q", "--force", "-o", str(folder / "run"), "--"]
     under = run([*command, *case.command(python)], case, folder, native)
     if alone == under:
@@ -300,20 +310,70 @@ def pairs(cases: Sequence[Case], pythons: Sequence[Python]) -> Iterator[Tuple[Ca
 
 @dataclass
 class Totals:
-    ended: int = 0
-    by_python: Dict[str, int] = field(default_factory=dict)
-    by_case: Dict[str, int] = field(default_factory=dict)
-    differences: List[str] = field(default_factory=list)
+    """Of all workers; the lock guards it and the plan."""
+
+    plan: Iterator[Tuple[Case, Python]]
+    wanted: int
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    begun: int = 0
+    by_python: Counter[str] = field(default_factory=collections.Counter)
+    by_case: Counter[str] = field(default_factory=collections.Counter)
+    differences: int = 0
+
+    def next(self) -> Optional[Tuple[Case, Python]]:
+        with self.lock:
+            if self.begun == self.wanted:
+                return None
+            self.begun += 1
+            return next(self.plan, None)
+
+    def add(self, case: Case, python: Python, difference: str) -> None:
+        with self.lock:
+            self.by_python[str(python)] += 1
+            self.by_case[case.name] += 1
+            if difference:
+                self.differences += 1
+                print(f"DIFFERENT: {case.name} on {python}\n{difference}\n", flush=True)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def work(totals: Totals, folder: Path, native: Path) -> None:
+    while True:
+        pair = totals.next()
+        if pair is None:
+            return
+        case, python = pair
+        totals.add(case, python, compare(case, python.path, folder, native))
+
+
+def run_all(totals: Totals, jobs: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="gsprof-exits-") as name:
+        folder = Path(name)
+        os.environ["XDG_RUNTIME_DIR"] = name
+        native = build_native(folder)
+        workers = []
+        for number in range(jobs):
+            own = folder / str(number)
+            own.mkdir()
+            workers.append(threading.Thread(target=work, args=(totals, own, native)))
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(usage=(__doc__ or "").split("usage: ")[1])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
     parser.add_argument("--python", action="append", default=[], metavar="PATH")
     parser.add_argument("--venvs", type=Path, metavar="DIR")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--load", type=int, default=0, metavar="N")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = parse()
     if options.python:
         pythons = [found for found in map(probe, options.python) if found]
     else:
@@ -324,34 +384,22 @@ def main() -> int:
         pythons = with_packages(pythons, options.venvs)
     cases = [c for c in CASES if not options.only or any(o in c.name for o in options.only)]
     print("interpreters:", " ".join(str(python) for python in pythons), flush=True)
-    totals = Totals()
+    totals = Totals(pairs(cases, pythons), options.count)
     began_s = time.monotonic()
-    loops = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.load)
-    ]
-    folder = Path(tempfile.mkdtemp(prefix="gsprof-exits-"))
-    os.environ["XDG_RUNTIME_DIR"] = str(folder)
+    busy = [sys.executable, "-c", "while True: pass"]
+    loops = [subprocess.Popen(busy) for _ in range(options.load)]
     try:
-        native = build_native(folder)
-        for case, python in pairs(cases, pythons):
-            if totals.ended >= options.count:
-                break
-            difference = compare(case, python.path, folder, native)
-            totals.ended += 1
-            totals.by_python[str(python)] = totals.by_python.get(str(python), 0) + 1
-            totals.by_case[case.name] = totals.by_case.get(case.name, 0) + 1
-            if difference:
-                totals.differences.append(f"{case.name} on {python}")
-                print(f"DIFFERENT: {case.name} on {python}\n{difference}\n", flush=True)
+        run_all(totals, options.jobs)
     finally:
         for loop in loops:
             loop.kill()
             loop.wait()
-        shutil.rmtree(folder, ignore_errors=True)
-    print("by interpreter:", ", ".join(f"{k} {v}" for k, v in sorted(totals.by_python.items())))
+    counts = ", ".join(f"{name} {count}" for name, count in sorted(totals.by_python.items()))
+    print(f"by interpreter: {counts}")
     print(f"{len(totals.by_case)} cases in {time.monotonic() - began_s:.0f} s")
-    print(f"{totals.ended} exits, {len(totals.differences)} different", flush=True)
-    return 1 if totals.differences else 0
+    ended = sum(totals.by_case.values())
+    print(f"{ended} exits, {totals.differences} different", flush=True)
+    return 1 if totals.differences or not ended else 0
 
 
 if __name__ == "__main__":
