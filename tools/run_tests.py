@@ -31,8 +31,6 @@ TSAN_BUILD = ROOT / "build-tsan"
 TSAN_TESTS = ["ring", "ring_stress", "daemon_sessions", "daemon_threads", "wire_control"]
 TSAN_TESTS += ["agent", "agent_threads"]
 ARM_BUILD = ROOT / "build-aarch64"
-# Integration tests that may get a second try; more than that is no accident.
-AGAIN_MAX = 8
 
 # The folders whose unit tests run under qemu: what the others ask of the kernel (ptrace, other
 # processes' memory) is not emulated.
@@ -284,19 +282,7 @@ def run_pytest(junit: Path, what: Sequence[str]) -> Counts:
     return trust(read_junit(junit), status) if junit.exists() else Counts(failed=1)
 
 
-def failed_tests(junit: Path) -> List[str]:
-    """The names by which pytest runs them again."""
-    names = []
-    for case in ET.parse(junit).getroot().iter("testcase"):
-        if {child.tag for child in case} & {"failure", "error"}:
-            path = (case.get("classname") or "").replace(".", "/") + ".py"
-            names.append(f"{path}::{case.get('name')}")
-    return names
-
-
 def integration() -> Counts:
-    """What fails is run once more, alone: the tests look at live processes, and the machine may
-    have been taken away for seconds.  What passes only then is told, and wants looking at."""
     if not (BUILD / "gsprof").exists():
         print(f"no {BUILD / 'gsprof'}: it was not built")
         return Counts(failed=1)
@@ -304,19 +290,8 @@ def integration() -> Counts:
     # A file of tests stays with one worker: what its tests share is started once.
     workers = ["-n", str(os.cpu_count() or 1), "--dist", "loadfile"]
     counts = run_pytest(junit, [*workers, "tests/integration"])
-    if not junit.exists():
-        return counts
-    show_skips(junit)
-    names = failed_tests(junit)
-    if counts.failed != len(names) or not 0 < counts.failed <= AGAIN_MAX:
-        return counts
-    again_junit = BUILD / "integration-again.junit.xml"
-    again = run_pytest(again_junit, names)
-    if again.passed + again.failed == counts.failed:
-        counts.passed += again.passed
-        counts.failed = again.failed
-        for name in sorted(set(names) - set(failed_tests(again_junit))):
-            print(f"  PASSED ONLY AT THE SECOND TRY: {name}")
+    if junit.exists():
+        show_skips(junit)
     return counts
 
 

@@ -4,6 +4,7 @@ say when they are ready, the profiler under test, and a reader of its JSON."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -14,7 +15,18 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -405,6 +417,12 @@ class Profile:
         losses: Dict[str, int] = self.raw["losses"]
         return losses
 
+    def add(self, other: "Profile") -> None:
+        """Samples and losses of another recording of the same target, which came later."""
+        self.samples += other.samples
+        for name, count in other.losses.items():
+            self.losses[name] = self.losses.get(name, 0) + count
+
     def names(self) -> List[str]:
         return sorted({name for sample in self.samples for name in sample.names})
 
@@ -426,13 +444,125 @@ def record(
     return Profile.load(path)
 
 
+def record_until(
+    enough: Callable[[Profile], bool],
+    pid: int,
+    path: Path,
+    *args: object,
+    duration_s: float = 0.6,
+    rate_hz: int = 500,
+) -> Profile:
+    """Records a target again and again, until all that was seen is enough: a busy machine gives
+    fewer samples in the same time, or none."""
+    deadline = time.monotonic() + PATIENCE_S
+    whole: Optional[Profile] = None
+    command = ("record", "-p", pid, "-o", path, "-d", duration_s, "-r", rate_hz, "--force", *args)
+    while whole is None or not enough(whole):
+        assert time.monotonic() < deadline, f"not enough: {whole and len(whole.samples)} samples"
+        done = gsprof(*command, status=None)
+        if done.status == EXIT_EMPTY:
+            continue
+        assert done.status == 0, str(done)
+        part = Profile.load(path)
+        if whole:
+            whole.add(part)
+        whole = whole or part
+    return whole
+
+
+# ------------------------------------------------------------------ what chance may do
+
+# The probability with which a statistical check fails although what it checks is as it should be.
+FALSE_ALARM = 1e-6
+
+
+def binomial_tail(count: int, share: float, at_least: int) -> float:
+    """The probability that of count draws so many or more have a property that share has."""
+    if at_least <= 0:
+        return 1.0
+    if share <= 0 or at_least > count:
+        return 0.0
+    total = 0.0
+    for k in range(at_least, count + 1):
+        log = math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
+        term = math.exp(log + k * math.log(share) + (count - k) * math.log1p(-share))
+        total += term
+        # Terms fall from the mean on, faster and faster.
+        if k > count * share and term < total * 1e-12:
+            break
+    return min(total, 1.0)
+
+
+def most_by_chance(count: int, share: float, rate: float = FALSE_ALARM) -> int:
+    """The number that is exceeded with a probability of at most rate, exactly."""
+    k = int(count * share)
+    while k < count and binomial_tail(count, share, k + 1) > rate:
+        k += 1
+    return k
+
+
+def check_rare(bad: Sequence[object], count: int, share: float) -> None:
+    """Of count independent observations at most share is bad on average.  False alarms:
+    FALSE_ALARM, by the exact binomial tail."""
+    assert count > 0
+    allowed = most_by_chance(count, share)
+    assert len(bad) <= allowed, (len(bad), allowed, count, list(bad)[:5])
+
+
+def observations(samples: Iterable[Sample]) -> List[Sample]:
+    """The independent ones: a thread that waits for a CPU does not move, and whatever is seen of
+    it again was seen already."""
+    last: Dict[int, List[Frame]] = {}
+    kept = []
+    for sample in samples:
+        if last.get(sample.thread_id) != sample.frames:
+            kept.append(sample)
+        last[sample.thread_id] = sample.frames
+    return kept
+
+
+def has_weight(count: int) -> Callable[[Profile], bool]:
+    """For record_until()."""
+    return lambda profile: weight_of(profile.samples) >= count
+
+
+def weight_of(samples: Sequence[Sample]) -> float:
+    """How many independent samples are worth as much for a mean: Kish's effective size, by the
+    lengths of the runs of equal ones."""
+    runs = [
+        len(list(run)) for _, run in itertools.groupby(samples, lambda s: (s.thread_id, s.frames))
+    ]
+    return sum(runs) ** 2 / sum(n * n for n in runs) if runs else 0
+
+
 def check_shares(profile: Profile, truth: Mapping[str, float], slack: float = 0.02) -> None:
-    """Each share is as true as the number of samples allows."""
-    found, total = profile.shares(list(truth))
-    assert total >= 0.9 * len(profile.samples), (total, len(profile.samples), profile.names())
+    """Each share of time is as true as the number of samples allows; slack is for what the calls
+    themselves take.  False alarms: at most FALSE_ALARM for all shares together."""
+    found, _ = profile.shares(list(truth))
+    seen = observations(profile.samples)
+    check_rare([s for s in seen if s.leaf.name not in truth], len(seen), 0.05)
+    count = int(weight_of(profile.samples))
+    rate = FALSE_ALARM / (2 * len(truth))
     for name, share in truth.items():
-        bound = 4 * math.sqrt(share * (1 - share) / total) + slack
-        assert abs(found[name] - share) <= bound, (name, share, found, total)
+        high = most_by_chance(count, share, rate) / count + slack
+        low = 1 - most_by_chance(count, 1 - share, rate) / count - slack
+        assert low <= found[name] <= high, (name, share, low, high, found, count)
+
+
+def wait_for(
+    condition: Callable[[], Any],
+    what: str = "",
+    timeout_s: float = PATIENCE_S,
+    pause_s: float = 0.005,
+) -> Any:
+    """The first value of condition() that is true.  The one place where tests sleep."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, what or f"{condition} is not true in {timeout_s} s"
+        time.sleep(pause_s)
 
 
 def illegal_pairs(profile: Profile, pairs: Sequence[Sequence[str]]) -> List[Tuple[str, str]]:

@@ -47,7 +47,7 @@ class Screen:
         self.name = f"gsprof-{os.getpid()}-{Screen.count}"
         command = " ".join(shlex.quote(str(arg)) for arg in (GSPROF, *args))
         # The terminal outlives the profiler, so that what it leaves behind can be seen.
-        shell = f"trap : INT; {command}; echo left with $?; stty -a; exec cat"
+        shell = f"trap : INT; {command}; echo left with $?; stty -a; echo settings end; exec cat"
         self.tmux(
             "-f",
             "/dev/null",
@@ -337,7 +337,7 @@ def test_keys(screen: StartScreen, start: StartTarget) -> None:
     text = one.wait("left with 0")
     assert re.search("samples in", text)
     # The terminal is as it was: lines, echo, no mouse, the normal screen.
-    text = one.wait("speed")
+    text = one.wait("settings end")
     assert re.search(r"(?<!-)icanon", text) and re.search(r"(?<!-)echo ", text)
     flags = one.tmux("display-message", "-p", "#{alternate_on}#{mouse_any_flag}#{cursor_flag}")
     assert flags.strip() == "001"
@@ -403,7 +403,7 @@ def test_too_small_at_first(screen: StartScreen, start: StartTarget) -> None:
     one.tmux("resize-window", "-x", "40", "-y", "6")
     one.wait("too small")
     one.press("q")
-    one.wait(r"(?<!-)icanon")  # its last words have scrolled away
+    one.wait(r"(?<!-)icanon(?s:.*)settings end")  # its last words have scrolled away
 
 
 def test_native_on_a_terminal(screen: StartScreen, start: StartTarget) -> None:
@@ -429,7 +429,7 @@ def test_signals_restore(screen: StartScreen, start: StartTarget, number: signal
         os.kill(one.pid(), number)
     status = 139 if number == signal.SIGSEGV else 0
     one.wait(f"left with {status}")
-    text = one.wait("speed")
+    text = one.wait("settings end")
     assert re.search(r"(?<!-)icanon", text)
     flags = one.tmux("display-message", "-p", "#{alternate_on}#{mouse_any_flag}#{cursor_flag}")
     assert flags.strip() == "001"
