@@ -15,6 +15,7 @@ import argparse
 import collections
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -148,6 +149,9 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     args = parse()
+    # The busy loops end with us, also when a job in the background is ended.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     total: Counts = collections.Counter()
     failed = 0
     start = time.monotonic()

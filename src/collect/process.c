@@ -354,8 +354,10 @@ static void fill_stat(struct gsp_collector *self, struct watched *w,
     w->last_mono_ns = tick->mono_ns;
     row->user_s = (double)stat->user_ticks / self->ticks_per_s;
     row->system_s = (double)stat->system_ticks / self->ticks_per_s;
-    row->vms_bytes = gsp_collect__i64(stat->vms_bytes);
-    row->rss_bytes = stat->rss_pages > INT64_MAX / self->page_bytes
+    /* A process gives its memory away before it becomes a zombie, and one that was killed for want
+     * of memory loses it earlier: no process that runs has none. */
+    row->vms_bytes = stat->vms_bytes == 0 ? GSP_NULL_I64 : gsp_collect__i64(stat->vms_bytes);
+    row->rss_bytes = stat->rss_pages == 0 || stat->rss_pages > INT64_MAX / self->page_bytes
                          ? GSP_NULL_I64
                          : (int64_t)(stat->rss_pages * self->page_bytes);
     row->threads = gsp_collect__i64(stat->threads);

@@ -9,11 +9,10 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from support import GSPROF, PATIENCE_S, Lines
+from support import GSPROF, PATIENCE_S, Lines, wait_for
 
 Answer = Tuple[int, Any]
 
@@ -115,14 +114,15 @@ class Daemon:
 
     def until(self, path: str, true: Callable[[Any], bool]) -> Any:
         """Asks until the answer is as wanted; a daemon that has no frame yet is still starting."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            status, answer = self.ask("GET", path)
-            assert status in (200, 503), (path, status, answer)
-            if status == 200 and true(answer):
-                return answer
-            assert time.monotonic() < deadline, answer
-            time.sleep(0.02)
+        last: List[Any] = [None]
+
+        def is_true() -> bool:
+            status, last[0] = self.ask("GET", path)
+            assert status in (200, 503), (path, status, last[0])
+            return status == 200 and true(last[0])
+
+        wait_for(is_true, f"{path} does not become as wanted", pause_s=0.02)
+        return last[0]
 
     def frames(self, more: int) -> None:
         """Waits for so many frames from now on."""

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -327,6 +328,19 @@ class Running:
         """Waits until it says that it records."""
         return "\n".join(self.lines.until("Recording"))
 
+    def seen(self, count: int) -> None:
+        """Waits until a recording into a .json has so many samples: asks for interim files."""
+        deadline = time.monotonic() + PATIENCE_S
+        found = 0
+        while found < count:
+            assert time.monotonic() < deadline, f"{found} of {count} samples"
+            self.signal(signal.SIGUSR1)
+            line = self.lines.next() or ""
+            if "nothing is recorded yet" not in line:
+                path = re.search(r"(\S+\.\d+\.json)", line)
+                assert path, line
+                found = len(Profile.load(Path(path[1])).samples)
+
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
@@ -512,13 +526,19 @@ def check_rare(bad: Sequence[object], count: int, share: float) -> None:
 def observations(samples: Iterable[Sample]) -> List[Sample]:
     """The independent ones: a thread that waits for a CPU does not move, and whatever is seen of
     it again was seen already."""
-    last: Dict[int, List[Frame]] = {}
+    last: Dict[int, object] = {}
     kept = []
     for sample in samples:
-        if last.get(sample.thread_id) != sample.frames:
+        seen = (sample.frames, sample.on_cpu, sample.gil)
+        if last.get(sample.thread_id) != seen:
             kept.append(sample)
-        last[sample.thread_id] = sample.frames
+        last[sample.thread_id] = seen
     return kept
+
+
+def has_samples(count: int) -> Callable[[Profile], bool]:
+    """For record_until(): so many independent ones."""
+    return lambda profile: len(observations(profile.samples)) >= count
 
 
 def has_weight(count: int) -> Callable[[Profile], bool]:
@@ -547,6 +567,17 @@ def check_shares(profile: Profile, truth: Mapping[str, float], slack: float = 0.
         high = most_by_chance(count, share, rate) / count + slack
         low = 1 - most_by_chance(count, 1 - share, rate) / count - slack
         assert low <= found[name] <= high, (name, share, low, high, found, count)
+
+
+def check_distribution(profile: Profile, truth: Mapping[str, float], slack: float) -> None:
+    """The shares of time as a whole: their total variation distance from the truth.  False alarms:
+    FALSE_ALARM, because one of n samples changes the distance by at most 1 / n (McDiarmid)."""
+    found, _ = profile.shares(list(truth))
+    count = weight_of(profile.samples)
+    distance = sum(abs(found[name] - truth[name]) for name in truth) / 2
+    mean = sum(math.sqrt(share * (1 - share) / count) for share in truth.values()) / 2
+    bound = mean + math.sqrt(-math.log(FALSE_ALARM) / (2 * count)) + slack
+    assert distance <= bound, (distance, bound, count, found)
 
 
 def wait_for(

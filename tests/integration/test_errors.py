@@ -24,6 +24,8 @@ from support import (
     Result,
     check_sane,
     gsprof,
+    state_of,
+    wait_for,
 )
 
 NO_PID = 2**22 - 3
@@ -74,7 +76,7 @@ def test_never_starts_python(tmp_path: Path) -> None:
 
 def test_zombie(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as child:
-        time.sleep(0.2)
+        wait_for(lambda: state_of(child.pid) == "Z", "no zombie")
         done = gsprof("record", "-p", child.pid, "-o", tmp_path / "p.json", status=EXIT_NOPROC)
         said(done)
 

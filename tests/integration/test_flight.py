@@ -7,14 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
 from conftest import StartTarget
-from support import EXIT_NOWRITE, EXIT_USAGE, GSPROF, PATIENCE_S, Target, gsprof, is_root
+from support import EXIT_NOWRITE, EXIT_USAGE, GSPROF, PATIENCE_S, Target, gsprof, is_root, wait_for
 
 Report = Dict[str, Any]
 EXIT_EXISTS = EXIT_NOWRITE
@@ -30,15 +29,15 @@ def report(env: Dict[str, str], pid: int) -> Report:
     return told
 
 
-def wait_for(
+def wait_for_report(
     env: Dict[str, str], pid: int, is_there: Callable[[Report], bool], what: str
 ) -> Report:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
+    def look() -> Report:
         told = report(env, pid)
-        if is_there(told):
-            return told
-        assert time.monotonic() < deadline, f"no {what}: {told}"
+        return told if is_there(told) else {}
+
+    told: Report = wait_for(look, f"no {what}")
+    return told
 
 
 def functions(told: Report, name: str) -> List[str]:
@@ -57,9 +56,7 @@ def followed(runtime: Dict[str, str], start: StartTarget) -> Iterator[Target]:
     """A process that is followed, with a row of each thread there already."""
     target = start("endings.py", env=runtime)
     gsprof("follow", target.pid, "--rate", 20, "--detach", env=runtime)
-    deadline = time.monotonic() + PATIENCE_S
-    while samples(runtime, target.pid) < 1:
-        assert time.monotonic() < deadline, "no stacks"
+    wait_for(lambda: samples(runtime, target.pid) > 0, "no stacks")
     yield target
 
 
@@ -75,7 +72,7 @@ def has_end(told: Report) -> bool:
 
 def end_of(env: Dict[str, str], pid: int) -> Report:
     """The report once the end is noted, with what every end must leave."""
-    told = wait_for(env, pid, lambda told: not told["live"] and has_end(told), "end")
+    told = wait_for_report(env, pid, lambda told: not told["live"] and has_end(told), "end")
     assert "wait_for_word" in functions(told, "listener")
     assert "main" in functions(told, "MainThread")
     assert told["metrics"][0]["rss_mb"] > 1
@@ -140,9 +137,7 @@ def test_out_of_memory(runtime: Dict[str, str], start: StartTarget) -> None:
         target = start("endings.py", env=runtime)
         (group / "cgroup.procs").write_text(str(target.pid))
         gsprof("follow", target.pid, "--rate", 20, "--detach", env=runtime)
-        deadline = time.monotonic() + PATIENCE_S
-        while samples(runtime, target.pid) < 1:
-            assert time.monotonic() < deadline, "no stacks"
+        wait_for(lambda: samples(runtime, target.pid) > 0, "no stacks")
         say(target, "hoard")
         end = end_of(runtime, target.pid)["events"][0]
         assert end["signal"] == 9 and "out of memory" in end["detail"]
@@ -169,7 +164,7 @@ def test_goes_on_after_the_follower(runtime: Dict[str, str], start: StartTarget)
             stderr=subprocess.PIPE,
         )
         try:
-            wait_for(runtime, target.pid, lambda told: bool(told["metrics"]), "metrics")
+            wait_for_report(runtime, target.pid, lambda told: bool(told["metrics"]), "metrics")
             follower.send_signal(signal.SIGTERM)
             assert follower.wait(PATIENCE_S) == 0
         finally:

@@ -30,6 +30,7 @@ from support import (
     gsprof,
     main_python,
     state_of,
+    wait_for,
 )
 
 TOOLS = GSPROF.parent.parent.parent / "tests" / "tools"
@@ -201,14 +202,13 @@ def test_an_agent_of_another_version(
 def test_a_follower_comes_with_it(start: StartTarget, some_python: Python) -> None:
     target = start("inject_states.py", "read", python=some_python)
     gsprof("inject", target.pid, *LONG)
-    deadline = time.monotonic() + PATIENCE_S
     sql = "SELECT count(*) AS n FROM python.stack_sample"
-    while time.monotonic() < deadline:
+
+    def has_samples() -> bool:
         done = gsprof("query", target.pid, sql, "-f", "json", status=None)
-        if done.status == 0 and json.loads(done.out)[0]["n"] > 0:
-            break
-        time.sleep(0.05)
-    assert done.status == 0 and json.loads(done.out)[0]["n"] > 0, done
+        return done.status == 0 and json.loads(done.out)[0]["n"] > 0
+
+    wait_for(has_samples, "no stacks")
     target.end()
 
 
@@ -276,9 +276,7 @@ def test_a_static_program(check: StartChecker, tmp_path: Path) -> None:
 def test_stopped_and_going_on(start: StartTarget, some_python: Python) -> None:
     target = start("inject_states.py", python=some_python, env=ALONE)
     os.kill(target.pid, signal.SIGSTOP)
-    deadline = time.monotonic() + PATIENCE_S
-    while state_of(target.pid) != "T" and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: state_of(target.pid) == "T", "it does not stop")
     err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
     assert "it is stopped" in err and f"kill -CONT {target.pid}" in err
     assert state_of(target.pid) == "T"
@@ -390,6 +388,7 @@ def test_targets_that_end_meanwhile(some_python: Python) -> None:
     """However it goes, the target ends as it wants to and nothing is left stopped."""
     outcomes: Dict[int, int] = {}
     for number in range(6):
+        # Its sleep is when it ends: before, while or after it is entered.
         script = f"import time; print('ready', flush=True); time.sleep({number * 0.01})"
         process = subprocess.Popen(
             [some_python.path, "-c", script], stdout=subprocess.PIPE, env={**os.environ, **ALONE}

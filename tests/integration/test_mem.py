@@ -49,7 +49,7 @@ def main(steps):
         step()
         warm(i)
         churn()
-        time.sleep(0.05)
+        time.sleep(0.05)  # the pace of steps: a trend is one over time
 main(int(sys.argv[1]))
 """
 LEAK = "step (leaks.py:5)"
@@ -64,7 +64,7 @@ def step():
 print("ready", flush=True)
 while True:
     step()
-    time.sleep(0.01)
+    time.sleep(0.01)  # the pace of steps
 """
 
 

@@ -77,7 +77,10 @@ def check_chain(target: Target, tmp_path: Path, *flags: str) -> None:
     profile = record_until(
         lambda so_far: len(with_name(so_far, "chain_spin")) >= 50
         and len(with_name(so_far, "called_back")) >= 20,
-        *(target.pid, tmp_path / "p.json", "--native", *flags),
+        target.pid,
+        tmp_path / "p.json",
+        "--native",
+        *flags,
     )
     spinning = with_name(profile, "chain_spin")
     check_rare([s for s in spinning if not holds(without_glue(s), CHAIN)], len(spinning), ODD_SHARE)

@@ -20,7 +20,7 @@ import pytest
 
 from conftest import StartWriter
 from serving import Daemon
-from support import GSPROF, PATIENCE_S
+from support import GSPROF, PATIENCE_S, wait_for
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 PROMPT = "gsprof> "
@@ -238,11 +238,8 @@ def _daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 def wait_for_worker(pid: int) -> None:
     """Until the daemon has a process that works on a query."""
-    deadline = time.monotonic() + PATIENCE_S
-    children = Path(f"/proc/{pid}/task")
-    while not any((task / "children").read_text() for task in children.iterdir()):
-        assert time.monotonic() < deadline, "no worker"
-        time.sleep(0.01)
+    tasks = Path(f"/proc/{pid}/task")
+    wait_for(lambda: any((t / "children").read_text() for t in tasks.iterdir()), "no worker")
 
 
 def test_a_server_is_asked(daemon: Daemon) -> None:

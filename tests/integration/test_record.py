@@ -7,12 +7,29 @@ import ast
 import json
 import time
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import Dict, List, Set, Tuple
 
 import pytest
 
 from conftest import StartTarget
-from support import Profile, Python, check_shares, gsprof, illegal_pairs, program, record
+from support import (
+    Frame,
+    Profile,
+    Python,
+    Sample,
+    check_distribution,
+    check_rare,
+    check_shares,
+    gsprof,
+    has_samples,
+    has_weight,
+    illegal_pairs,
+    most_by_chance,
+    observations,
+    program,
+    record,
+    record_until,
+)
 
 
 def lines_of(name: str) -> Dict[str, Tuple[int, int]]:
@@ -31,8 +48,7 @@ WORK_LINES = lines_of("work.py")
 def test_attach(python: Python, start: StartTarget, tmp_path: Path) -> None:
     """Shares, lines, threads and losses on every interpreter."""
     target = start("shares.py", python=python)
-    profile = record(target.pid, tmp_path / "p.json", "-t", duration_s=0.8)
-    assert len(profile.samples) >= 200, profile.raw["losses"]
+    profile = record_until(has_weight(300), target.pid, tmp_path / "p.json", "-t", duration_s=0.8)
     check_shares(profile, {"half": 0.5, "third": 0.3, "fifth": 0.2}, slack=0.04)
     for sample in profile.samples:
         assert sample.names[0] == "<module>", sample
@@ -44,8 +60,9 @@ def test_attach(python: Python, start: StartTarget, tmp_path: Path) -> None:
             assert first <= leaf.line <= last and leaf.first_line == first, leaf
             assert leaf.file.endswith("work.py")
     assert {sample.thread_id for sample in profile.samples} == {target.pid}
-    assert sum(sample.on_cpu for sample in profile.samples) >= 0.9 * len(profile.samples)
-    assert profile.losses["failed"] <= 0.01 * len(profile.samples) + 2, profile.losses
+    assert all(sample.on_cpu for sample in profile.samples)  # others are not asked for
+    failed = profile.losses["failed"]
+    check_rare(range(failed), len(profile.samples) + failed, 0.01)
 
 
 def test_shape(start: StartTarget, tmp_path: Path) -> None:
@@ -80,43 +97,44 @@ def test_shape(start: StartTarget, tmp_path: Path) -> None:
 def test_deep(python: Python, start: StartTarget, tmp_path: Path) -> None:
     """Every stack is whole: 61 frames, none missing, none too many."""
     target = start("deep.py", 61, python=python)
-    profile = record(target.pid, tmp_path / "p.json", duration_s=0.4)
-    assert len(profile.samples) >= 100
-    whole = 0
+    profile = record_until(has_samples(100), target.pid, tmp_path / "p.json", duration_s=0.4)
     for sample in profile.samples:
         assert sample.names[:59] == ["<module>"] + ["level"] * 58, sample.names
         assert len(sample.frames) <= 61
-        whole += len(sample.frames) == 61 and sample.names[59] == "one_round"
-    assert whole >= 0.9 * len(profile.samples)
+    seen = observations(profile.samples)
+    # Between two functions, and their loop's own lines.
+    other = [s.names for s in seen if len(s.frames) < 61 or s.names[59] != "one_round"]
+    check_rare(other, len(seen), 0.02)
 
 
 def test_very_deep(start: StartTarget, tmp_path: Path) -> None:
     """Several chunks of frames: the end of one and the start of the next."""
     target = start("deep.py", 900)
-    profile = record(target.pid, tmp_path / "p.json", duration_s=0.4, rate_hz=200)
-    assert len(profile.samples) >= 30
-    full = sum(len(sample.frames) >= 898 for sample in profile.samples)
-    assert full >= 0.95 * len(profile.samples)
+    profile = record_until(
+        has_samples(50), target.pid, tmp_path / "p.json", duration_s=0.4, rate_hz=200
+    )
+    seen = observations(profile.samples)
+    check_rare([len(s.frames) for s in seen if len(s.frames) < 898], len(seen), 0.01)
 
 
 def test_torn(python: Python, start: StartTarget, tmp_path: Path) -> None:
     """A call every few tens of nanoseconds, and no stack of two moments."""
     target = start("calls60ns.py", python=python)
-    profile = record(target.pid, tmp_path / "p.json", duration_s=1.2, rate_hz=1000)
-    asked = len(profile.samples) + profile.losses["torn"] + profile.losses["failed"]
-    assert asked >= 500, profile.losses
-    # 0.1 % and three standard deviations of a count that small.
-    allowed = 0.001 * asked + 3 * (0.001 * asked) ** 0.5
-    illegal = illegal_pairs(profile, target.facts["pairs"])
-    assert len(illegal) <= allowed, (len(illegal), asked, illegal[:10])
-    assert profile.losses["torn"] + profile.losses["failed"] <= allowed, profile.losses
+    profile = record_until(
+        has_samples(500), target.pid, tmp_path / "p.json", duration_s=1.2, rate_hz=1000
+    )
+    seen = Profile(profile.raw, observations(profile.samples))
+    failed = profile.losses["torn"] + profile.losses["failed"]
+    check_rare(illegal_pairs(seen, target.facts["pairs"]), len(seen.samples), 0.001)
+    check_rare(range(failed), len(seen.samples) + failed, 0.001)
 
 
 def test_blocking(python: Python, start: StartTarget, tmp_path: Path) -> None:
     """--blocking: exact stacks, and the target runs on afterwards."""
     target = start("calls60ns.py", python=python)
-    profile = record(target.pid, tmp_path / "p.json", "--blocking", duration_s=0.5, rate_hz=200)
-    assert len(profile.samples) >= 40
+    profile = record_until(
+        has_samples(40), target.pid, tmp_path / "p.json", "--blocking", duration_s=0.5, rate_hz=200
+    )
     assert not illegal_pairs(profile, target.facts["pairs"])
     assert target.alive()
 
@@ -124,9 +142,17 @@ def test_blocking(python: Python, start: StartTarget, tmp_path: Path) -> None:
 def test_reused_code(python: Python, start: StartTarget, tmp_path: Path) -> None:
     """Code objects come and go at the same addresses; names, files and lines agree."""
     target = start("exec_loop.py", python=python)
-    profile = record(target.pid, tmp_path / "p.json", duration_s=1.0, rate_hz=1000)
-    made = [sample.leaf for sample in profile.samples if sample.leaf.name.startswith("made_")]
-    assert len(made) >= 200 and len({leaf.name for leaf in made}) >= 20
+
+    def made_in(profile: Profile) -> List[Frame]:
+        leaves = [sample.leaf for sample in observations(profile.samples)]
+        return [leaf for leaf in leaves if leaf.name.startswith("made_")]
+
+    def is_enough(profile: Profile) -> bool:
+        made = made_in(profile)
+        return len(made) >= 200 and len({leaf.name for leaf in made}) >= 20
+
+    profile = record_until(is_enough, target.pid, tmp_path / "p.json", rate_hz=1000)
+    made = made_in(profile)
     wrong = []
     for leaf in made:
         number = int(leaf.name[5:])
@@ -136,30 +162,26 @@ def test_reused_code(python: Python, start: StartTarget, tmp_path: Path) -> None
             or not number <= leaf.line <= number + 4
         ):
             wrong.append(leaf)
-    assert len(wrong) <= 0.001 * len(made) + 1, wrong[:5]
+    check_rare(wrong, len(made), 0.001)
 
 
 def test_tiny_functions(start: StartTarget, tmp_path: Path) -> None:
     target = start("tiny.py")
-    profile = record(target.pid, tmp_path / "p.json", duration_s=2.0, rate_hz=1000)
+    profile = record_until(has_weight(1000), target.pid, tmp_path / "p.json", rate_hz=1000)
     truth = target.facts["shares"]
-    found, total = profile.shares(list(truth))
-    assert total >= 0.6 * len(profile.samples) >= 600
-    distance = sum(abs(found[name] - truth[name]) for name in truth) / 2
-    # Mean of the distance of n draws from their own distribution, and half as much again.
-    expected = sum((share * (1 - share) / total) ** 0.5 for share in truth.values()) * 0.4
-    assert distance <= 1.5 * expected + 0.02, (distance, expected, found)
+    inside = [sample for sample in profile.samples if sample.leaf.name in truth]
+    # The loop that calls them takes a quarter of the time.
+    outside = [s for s in observations(profile.samples) if s.leaf.name not in truth]
+    check_rare(outside, len(observations(profile.samples)), 0.4)
+    check_distribution(Profile(profile.raw, inside), truth, slack=0.02)
 
 
 def test_threads(python: Python, start: StartTarget, tmp_path: Path) -> None:
     """Eight threads of which one runs: only that one is on a CPU."""
     target = start("threads8.py", python=python)
-    profile = record(target.pid, tmp_path / "p.json", "-t", duration_s=0.6)
-    assert len(profile.samples) >= 100
-    by_name: dict[str, int] = {}
-    for sample in profile.samples:
-        by_name[sample.thread_name] = by_name.get(sample.thread_name, 0) + 1
-    assert by_name.get("runner", 0) >= 0.95 * len(profile.samples), by_name
+    profile = record_until(has_weight(300), target.pid, tmp_path / "p.json", "-t")
+    seen = observations(profile.samples)
+    check_rare([s.thread_name for s in seen if s.thread_name != "runner"], len(seen), 0.01)
     check_shares(profile, {"half": 0.5, "third": 0.3, "fifth": 0.2}, slack=0.04)
 
 
@@ -175,34 +197,46 @@ def test_idle_threads(start: StartTarget, tmp_path: Path) -> None:
         if name.startswith("wait_"):
             assert name in waiting[name], (name, waiting[name])
     idle = [sample for sample in profile.samples if sample.thread_name != "runner"]
-    assert sum(sample.on_cpu for sample in idle) <= 0.02 * len(idle) + 1
+    # One that wakes may wait for a CPU for long: that is one event.
+    check_rare([s.thread_name for s in observations(idle) if s.on_cpu], len(idle), 0.01)
     assert not [sample for sample in idle if sample.gil]
 
 
 def test_gil(start: StartTarget, tmp_path: Path) -> None:
     """A thread that computes without the GIL is on a CPU and does not hold it."""
     target = start("gilfree.py")
-    profile = record(target.pid, tmp_path / "p.json", "-t", duration_s=0.6)
-    found = [sample for sample in profile.samples if sample.thread_name == "compressor"]
-    assert len(found) >= 50
-    assert sum(sample.on_cpu for sample in found) >= 0.8 * len(found)
-    assert sum(sample.gil for sample in found) <= 0.1 * len(found)
+
+    def of_thread(profile: Profile) -> List[Sample]:
+        return [sample for sample in profile.samples if sample.thread_name == "compressor"]
+
+    profile = record_until(
+        lambda so_far: len(of_thread(so_far)) >= 100, target.pid, tmp_path / "p.json", "-t"
+    )
+    found = of_thread(profile)
+    assert all(sample.on_cpu for sample in found)
+    # It holds the GIL between two calls of a tenth of a second or more.
+    check_rare([s.names for s in observations(found) if s.gil], len(found), 0.02)
 
     busy = start("shares.py")
-    profile = record(busy.pid, tmp_path / "q.json", "-g", duration_s=0.5)
-    assert len(profile.samples) >= 50
+    profile = record_until(has_samples(50), busy.pid, tmp_path / "q.json", "-g", duration_s=0.5)
     assert all(sample.gil for sample in profile.samples)
 
 
 def test_by_function(start: StartTarget, tmp_path: Path) -> None:
     target = start("shares.py")
-    lines = record(target.pid, tmp_path / "l.json", duration_s=0.5)
-    assert len({(f.leaf.name, f.leaf.line) for f in lines.samples if f.leaf.name == "half"}) > 1
+
+    def lines_of_leaf(profile: Profile, name: str) -> Set[int]:
+        return {s.leaf.line for s in profile.samples if s.leaf.name == name}
+
+    def all_are_seen(profile: Profile) -> bool:
+        return {"half", "third", "fifth"} <= {s.leaf.name for s in profile.samples}
+
+    path = tmp_path / "p.json"
+    record_until(lambda so_far: len(lines_of_leaf(so_far, "half")) > 1, target.pid, path)
     for flag in ("--function", "--nolineno"):
-        whole = record(target.pid, tmp_path / "f.json", flag, duration_s=0.5)
+        whole = record_until(all_are_seen, target.pid, path, flag, duration_s=0.5)
         for name in ("half", "third", "fifth"):
-            seen = {(s.leaf.name, s.leaf.line) for s in whole.samples if s.leaf.name == name}
-            assert len(seen) == 1, (flag, seen)
+            assert len(lines_of_leaf(whole, name)) == 1, flag
 
 
 def test_full_filenames(start: StartTarget, tmp_path: Path) -> None:
@@ -220,17 +254,26 @@ def test_jitter(start: StartTarget, tmp_path: Path) -> None:
     """With --jitter the gaps differ; without, they are the period."""
     target = start("spin.py")
 
-    def gaps(*flags: str) -> list[float]:
-        profile = record(target.pid, tmp_path / "p.json", *flags, duration_s=0.8, rate_hz=100)
+    def gaps(profile: Profile) -> List[float]:
         times = [sample.timestamp for sample in profile.samples]
-        return sorted(b - a for a, b in zip(times, times[1:]))
+        return [after - before for before, after in zip(times, times[1:])]
 
-    steady = gaps()
-    assert abs(steady[len(steady) // 2] - 0.01) < 0.001
-    uneven = gaps("--jitter")
-    spread = uneven[len(uneven) * 9 // 10] - uneven[len(uneven) // 10]
-    assert spread > 0.002, uneven
-    assert abs(sum(uneven) / len(uneven) - 0.01) < 0.002
+    def exact(profile: Profile) -> List[float]:
+        return [gap for gap in gaps(profile) if abs(gap - 0.01) < 0.0001]
+
+    # With --jitter a tick comes anywhere in its slot: one gap in fifty is within a hundredth of the
+    # period.  Without, a busy machine moves many ticks, but not nearly as many.
+    path = tmp_path / "p.json"
+    record_until(
+        lambda so_far: len(exact(so_far)) > most_by_chance(len(gaps(so_far)), 0.02),
+        target.pid,
+        path,
+        rate_hz=100,
+    )
+    uneven = record_until(
+        lambda so_far: len(so_far.samples) >= 200, target.pid, path, "--jitter", rate_hz=100
+    )
+    check_rare(exact(uneven), len(gaps(uneven)), 0.02)
 
 
 def test_rate(start: StartTarget, tmp_path: Path) -> None:
@@ -240,7 +283,8 @@ def test_rate(start: StartTarget, tmp_path: Path) -> None:
         profile = record(target.pid, tmp_path / "p.json", duration_s=1.0, rate_hz=rate)
         losses = profile.losses
         told = len(profile.samples) + losses["late"] + losses["torn"] + losses["failed"]
-        assert 0.9 * rate <= told <= 1.02 * rate + 1, (rate, told, losses)
+        due = rate * profile.raw["duration"]
+        assert 0.9 * due <= told <= 1.02 * due + 1, (rate, told, due, losses)
 
 
 @pytest.mark.parametrize("rate", ["0", "-5", "1e9", "nan", "fast", "1000000001"])
@@ -280,14 +324,13 @@ def test_launch(python: Python, tmp_path: Path) -> None:
     assert json.loads(done.out.splitlines()[0])["ready"]
     profile = Profile.load(path)
     assert "busy" in profile.names()
-    assert len(profile.samples) >= 50
+    assert len(profile.samples) + profile.losses["late"] >= 50
 
 
 def test_subinterpreters(python: Python, start: StartTarget, tmp_path: Path) -> None:
     target = start("subinterp.py", python=python)
     if "skip" in target.facts:
         pytest.skip(target.facts["skip"])
-    profile = record(target.pid, tmp_path / "p.json", "-t", duration_s=0.5)
-    spinning = [sample for sample in profile.samples if "in_sub" in sample.names]
-    assert len(spinning) >= 50
-    assert len(spinning) >= 0.9 * len(profile.samples)
+    profile = record_until(has_samples(20), target.pid, tmp_path / "p.json", "-t", duration_s=0.5)
+    seen = observations(profile.samples)
+    check_rare([s.names for s in seen if "in_sub" not in s.names], len(seen), 0.05)

@@ -8,11 +8,12 @@ import json
 import os
 import random
 import signal
+import subprocess
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Set
 
+import pytest
 from conftest import Serve
 from serving import Daemon
 from support import PATIENCE_S
@@ -142,7 +143,10 @@ def test_killed_a_hundred_times_nothing_acknowledged_is_lost(serve: Serve) -> No
         ]
         for thread in threads:
             thread.start()
-        time.sleep(rng.uniform(0, LOAD_S))  # a moment, not a sign: any will do
+        # A moment, not a sign: any will do, as long as the daemon lives until then.
+        assert daemon.process is not None
+        with pytest.raises(subprocess.TimeoutExpired):
+            daemon.process.wait(rng.uniform(0, LOAD_S))
         os.killpg(daemon.pid, signal.SIGKILL)
         daemon.stop(signal.SIGKILL)
         for thread in threads:

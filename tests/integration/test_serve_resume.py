@@ -13,7 +13,7 @@ from typing import Any, List
 import pytest
 from conftest import Serve, StartTarget
 from serving import Daemon
-from support import Json, gsprof
+from support import Json, gsprof, wait_for
 
 DAY_S = 86400
 
@@ -34,11 +34,8 @@ def samples_come(daemon: Daemon, count: int) -> None:
 
 def flushed(path: Path) -> None:
     """Waits until a recording has written samples: what is kept when it is killed."""
-    deadline = time.monotonic() + 60
     empty = path.stat().st_size
-    while path.stat().st_size == empty:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: path.stat().st_size != empty, "nothing is written")
 
 
 def samples_in(path: Path) -> int:

@@ -13,12 +13,12 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Callable, Iterator, List, Set
+from typing import Iterator, List, Set
 
 import pytest
 from conftest import Serve
 from serving import Daemon
-from support import PATIENCE_S
+from support import PATIENCE_S, wait_for
 
 LIMIT_S = 1
 HEAD = b"POST /profiling/start HTTP/1.1\r\nHost: localhost\r\nX-Filler: "
@@ -38,13 +38,6 @@ def descriptors(daemon: Daemon) -> Set[str]:
 
 def sockets(daemon: Daemon) -> int:
     return sum(name.startswith("socket:") for name in descriptors(daemon))
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def connect(daemon: Daemon, first: bytes = b"", receive_bytes: int = 0) -> socket.socket:
@@ -81,7 +74,7 @@ def drip(clients: List[socket.socket]) -> float:
                 ended = True
             if ended:
                 left.remove(client)
-        time.sleep(0.02)
+        select.select(left, [], [], 0.02)  # or until one is ended
     return time.monotonic() - begin
 
 
@@ -117,7 +110,7 @@ def test_requests_that_come_byte_by_byte(daemon: Daemon, others: None) -> None:
         firsts = [b"", b"GET /", HEAD, BODY] * 10
         clients = [stack.enter_context(connect(daemon, first)) for first in firsts]
         assert drip(clients) >= LIMIT_S / 2
-        until(lambda: sockets(daemon) <= before + 1)  # of the others there is at most one
+        wait_for(lambda: sockets(daemon) <= before + 1)  # of the others there is at most one
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 
 
@@ -129,8 +122,8 @@ def test_requests_that_stay_half(daemon: Daemon, others: None) -> None:
         for client in clients[:4]:
             client.shutdown(socket.SHUT_WR)
         for client in clients:
-            until(lambda client=client: is_ended(client))  # type: ignore[misc]
-        until(lambda: sockets(daemon) <= before + 1)
+            wait_for(lambda client=client: is_ended(client))  # type: ignore[misc]
+        wait_for(lambda: sockets(daemon) <= before + 1)
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 
 
@@ -148,10 +141,10 @@ def test_answers_that_nobody_reads(daemon: Daemon, others: None) -> None:
                 client = stack.enter_context(connect(daemon, request, 4096))
                 if half_closed:
                     client.shutdown(socket.SHUT_WR)
-        until(lambda: str(file) in descriptors(daemon))
+        wait_for(lambda: str(file) in descriptors(daemon))
         # The streams have not filled their sockets yet: they go when their clients do.
-        until(lambda: str(file) not in descriptors(daemon))
-    until(lambda: sockets(daemon) <= before + 1)
+        wait_for(lambda: str(file) not in descriptors(daemon))
+    wait_for(lambda: sockets(daemon) <= before + 1)
 
 
 def test_a_crowd_makes_room(serve: Serve) -> None:
@@ -168,7 +161,7 @@ def test_a_crowd_makes_room(serve: Serve) -> None:
             daemon.get("/health")
             begin = time.monotonic()
             # A quarter of the 1,024 is free again; who is left has the time of quiet times.
-            until(lambda: sockets(daemon) <= before + 1 + 768)
+            wait_for(lambda: sockets(daemon) <= before + 1 + 768)
             assert time.monotonic() - begin < 20  # not the 30 s of quiet times
             assert sum(map(is_ended, clients)) >= 1000 - 768 - 1
     finally:
@@ -189,7 +182,7 @@ def test_files_have_descriptors_whatever_clients_take(serve: Serve) -> None:
         daemon.post("/profiling/stop", {"name": "kept"})
         assert json.loads((daemon.output / "kept.json").read_text())["frames"]
         assert daemon.ask("POST", "/query", {"sql": "SELECT 1 AS x"}) == (200, [{"x": 1}])
-    until(lambda: sockets(daemon) <= before + 1)
+    wait_for(lambda: sockets(daemon) <= before + 1)
 
 
 def workers(daemon: Daemon) -> int:
@@ -212,7 +205,7 @@ def test_a_query_ends_with_who_asked(serve: Serve) -> None:
     head = f"POST /query HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     head += "Content-Type: application/json\r\n\r\n"
     with connect(daemon, (head + body).encode()):
-        until(lambda: workers(daemon) == 1)
-    until(lambda: workers(daemon) == 0)
+        wait_for(lambda: workers(daemon) == 1)
+    wait_for(lambda: workers(daemon) == 0)
     assert daemon.post("/query", {"sql": "SELECT 1 AS one"}) == [{"one": 1}]
     assert daemon.stop() == 0

@@ -27,9 +27,11 @@ from support import (
     PATIENCE_S,
     Json,
     Python,
+    Target,
     gsprof,
     main_python,
     program,
+    wait_for,
 )
 
 EXIT_NOTSUP = 69
@@ -158,17 +160,40 @@ def check_table(one: Json) -> None:
         assert 0 <= row["own_pct"] <= row["total_pct"] + 1e-9
 
 
+def check_functions(target: Target, one: Json) -> None:
+    """Half of the time is more than a fifth, and main() calls what takes it.  A table of a second
+    may be of a few moments on a busy machine: more are added until there is no doubt.  Tables of
+    something else never get there."""
+    own = dict.fromkeys(("half", "third", "fifth", "main"), 0)
+    lines = {}
+
+    def add(table: Json) -> bool:
+        for row in table["rows"]:
+            if row["function"] in own:
+                own[row["function"]] += row["own_ns"]
+                lines[row["function"]] = (Path(row["file"]).name, row["line"])
+            if row["function"] == "main":
+                assert row["total_pct"] > 50  # it is in every stack
+        return own["half"] > own["third"] > own["fifth"] > 10 * own["main"]
+
+    def look() -> bool:
+        return add(json.loads(gsprof("top", "-p", target.pid, "--once", "--json").out))
+
+    if not add(one):
+        wait_for(look, str(own))
+    assert lines["half"] == ("work.py", 12)
+
+
 def test_once_json(start: StartTarget) -> None:
     target = start("shares.py")
     one = json.loads(gsprof("top", "-p", target.pid, "--once", "--json").out)
     check_table(one)
     assert one["pid"] == target.pid and one["threads"] == 1 and one["processes"] == 1
     assert one["losses"]["failed"] == 0 and one["rate_hz"] == 100
-    rows = {row["function"]: row for row in one["rows"]}
-    assert rows["half"]["own_pct"] > rows["fifth"]["own_pct"] > 0
-    assert rows["main"]["total_pct"] > 50 and rows["main"]["own_pct"] < 20
-    assert rows["half"]["file"].endswith("work.py") and rows["half"]["line"] == 12
-    assert one["rows"][0]["function"] == "half"
+    assert [row["own_ns"] for row in one["rows"]] == sorted(
+        (row["own_ns"] for row in one["rows"]), reverse=True
+    )
+    check_functions(target, one)
 
 
 def test_each_interpreter(python: Python, start: StartTarget) -> None:
@@ -176,9 +201,7 @@ def test_each_interpreter(python: Python, start: StartTarget) -> None:
     one = json.loads(gsprof("top", "-p", target.pid, "--once", "--json").out)
     check_table(one)
     assert one["losses"]["failed"] == 0
-    rows = {row["function"]: row for row in one["rows"]}
-    assert rows["half"]["own_pct"] > rows["fifth"]["own_pct"] > 0
-    assert rows["main"]["total_pct"] > 50
+    check_functions(target, one)
 
 
 def test_tables_one_after_the_other(start: StartTarget) -> None:

@@ -350,6 +350,14 @@ TAP_TEST(a_real_process_that_ends)
     tap_check(row->threads >= 1); /* an emulator has some of its own */
     tap_check(row->ctx_switches > 0);
     kill(child, SIGKILL);
+    /* It has no memory any more: not 0 bytes. */
+    siginfo_t info;
+    tap_require(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) == 0);
+    machine_tick(&m, collect, 2.5);
+    row = machine_need(&m, GSP_TABLE_process_metrics, 0);
+    tap_eq_int(row->pid, child);
+    tap_eq_int(row->rss_bytes, GSP_NULL_I64);
+    tap_eq_int(row->vms_bytes, GSP_NULL_I64);
     tap_require(waitpid(child, NULL, 0) == child);
     machine_tick(&m, collect, 3);
     row = machine_need(&m, GSP_TABLE_process_metrics, 0);

@@ -66,7 +66,7 @@ def torch_names():
 def allocate_data():
     """1 MB, touched and kept; as fast as a step of training, not as a loop of nothing."""
     KEPT.append(b"%d" % len(KEPT) + b"x" * (1 << 20))
-    time.sleep(0.003)
+    time.sleep(0.003)  # the pace of a step
     return KEPT[-1]
 
 

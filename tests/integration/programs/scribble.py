@@ -16,6 +16,8 @@ import target
 WORD = ctypes.sizeof(ctypes.c_void_p)
 FRAME_WORDS = 24
 TSTATE_WORDS = 40
+# The numbers of select, pselect6 and clock_nanosleep on x86-64 and aarch64.
+SLEEPS = ("23", "270", "230", "72", "115")
 
 
 def victim(box, depth):
@@ -25,14 +27,21 @@ def victim(box, depth):
     get = ctypes.pythonapi.PyThreadState_Get
     get.restype = ctypes.c_void_p
     box.append(get())
+    box.append(threading.get_native_id())
     box.append(sys._getframe())
     time.sleep(3600)
+
+
+def is_asleep(tid):
+    """In the call of its sleep, not in one for a lock."""
+    with open("/proc/self/task/%d/syscall" % tid) as file:
+        return file.read().split()[0] in SLEEPS
 
 
 def areas(box):
     """Where the victim's frames and its thread state lie: (address, words)."""
     found = [(box[0] + 2 * WORD, TSTATE_WORDS)]
-    frame = box[1]
+    frame = box[2]
     while frame is not None:
         address = id(frame)
         found.append((address + 2 * WORD, FRAME_WORDS // 3))
@@ -62,9 +71,8 @@ def main():
     rng = random.Random(seed)
     box = []
     threading.Thread(target=victim, args=(box, 5), daemon=True).start()
-    while len(box) < 2:
+    while len(box) < 3 or not is_asleep(box[1]):
         time.sleep(0.001)
-    time.sleep(0.01)
     places = areas(box)
     target.ready()
     end = time.monotonic() + 1.5
