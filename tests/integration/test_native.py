@@ -29,6 +29,8 @@ from support import (
 
 # Stacks of a moment in which frames are being made or left: none was seen in 2,600.
 ODD_SHARE = 0.001
+# Those whose frames are all there, but an eval loop had no Python frame yet or no more: 6 in 4,000.
+UNFIT_SHARE = 0.01
 CHAIN = ["go_down", "chain_outer", "chain_middle", "chain_inner", "chain_spin"]
 
 
@@ -89,7 +91,7 @@ def check_chain(target: Target, tmp_path: Path, *flags: str) -> None:
     check_rare([s for s in back if not holds(without_glue(s), part)], len(back), ODD_SHARE)
     stacks = stacks_of(profile)
     unfit = profile.losses.get("unmerged", 0) - (len(profile.samples) - len(stacks))
-    check_rare(range(unfit), len(stacks), ODD_SHARE)
+    check_rare(range(unfit), len(stacks), UNFIT_SHARE)
 
 
 def test_order(python: Python, start: StartTarget, library: Path, tmp_path: Path) -> None:
