@@ -21,7 +21,8 @@ from support import (
     record_until,
 )
 
-# Of the stacks of generators that are read while they run, at most so many are of two moments.
+# Of the stacks of generators that are read while they run, so many are of two moments.  Under load
+# 12 in 2,052 were on 3.14, and at most 2 in 887 on others.
 GENERATORS_TORN = 0.005
 # Innermost first, without asyncio's own frames.
 CHAINS = {
