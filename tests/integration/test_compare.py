@@ -14,6 +14,7 @@ import pytest
 from made_runs import make_run
 from support import EXIT_FORMAT, EXIT_NOFILE, EXIT_NOWRITE, EXIT_USAGE, Json, gsprof
 
+# The runs are made from fixed seeds: no outcome here is a matter of chance.
 RULE_FAILED = 1
 BEFORE = "main;work;hot 100\nmain;work;cold 50\nmain;gone 10\n"
 AFTER = "main;work;hot 150\nmain;work;cold 45\nmain;<fresh> 5\n"

@@ -27,9 +27,9 @@ from support import (
     wait_for,
 )
 
-# Stacks of a moment in which frames are being made or left: none was seen in 2,600.
+# Stacks whose chain is not whole: none was seen in 3,091, on ten interpreters under load.
 ODD_SHARE = 0.001
-# Those whose frames are all there, but an eval loop had no Python frame yet or no more: 6 in 4,000.
+# Stacks whose eval loops and Python frames do not fit: 13 in 10,088 under load, on 3.14 9 in 2,827.
 UNFIT_SHARE = 0.01
 CHAIN = ["go_down", "chain_outer", "chain_middle", "chain_inner", "chain_spin"]
 

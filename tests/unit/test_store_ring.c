@@ -271,16 +271,25 @@ TAP_TEST(no_row_is_torn_while_it_is_overwritten)
     }
     struct gsp_store *store = store_over(&f);
     gsp_auto_buf out = {0};
-    for (int i = 0; i < 30; i++) {
+    /* On a busy machine the writers may overwrite all rows while they are read: then the loss says
+     * so, and it is read again. */
+    int found = 0;
+    for (int i = 0; i < 300 && found < 30; i++) {
         const char *line =
             ask(store,
                 "SELECT count(*) FILTER (step <> seq OR step <> thread_id OR step <> duration OR "
                 "ts_ns <> step + 5000 OR (step % 11 = 0) <> (module IS NULL) OR module <> 'm' || "
                 "(step % 700)), count(*) > 0 FROM python.torch_trace",
                 &out);
-        if (!tap_eq_str(line, "0,true"))
+        if (strcmp(line, "0,true") == 0) {
+            found++;
+        } else if (!tap_eq_str(line, "0,false") ||
+                   !tap_eq_str(ask(store, "SELECT sum(count) > 0 FROM gsprof.loss", &out),
+                               "true")) {
             break;
+        }
     }
+    tap_check(found > 0);
     atomic_store(&writer.stop, true);
     for (size_t i = 0; i < GSP_COUNT(threads); i++)
         pthread_join(threads[i], NULL);
