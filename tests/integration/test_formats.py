@@ -217,8 +217,8 @@ def test_round_trip(name: str, recorded: Path, tmp_path: Path) -> None:
     gsprof("convert", "-i", source, "-o", tmp_path / "back.json")
     before = own_shares(recorded / "shares.py" / "p.json")
     after = own_shares(tmp_path / "back.json")
-    # The same samples, so nothing is a matter of chance.  Folded stacks count them; on a busy machine
-    # one may stand for more than a period.
+    # The same samples, so nothing is a matter of chance.  Folded stacks count them; on a busy
+    # machine one may stand for more than a period.
     for work in WORK:
         assert abs(after[work] - before[work]) < 0.03, (before, after)
 
