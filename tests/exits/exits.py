@@ -334,6 +334,9 @@ class Totals:
             if difference:
                 self.differences += 1
                 print(f"DIFFERENT: {case.name} on {python}\n{difference}\n", flush=True)
+            ended = sum(self.by_case.values())
+            if ended % 50 == 0:
+                print(f"{ended} exits so far, {self.differences} different", flush=True)
 
 
 def work(totals: Totals, folder: Path, native: Path) -> None:
@@ -374,6 +377,8 @@ def parse() -> argparse.Namespace:
 
 def main() -> int:
     options = parse()
+    # A shell starts what runs in the background with this signal ignored, and so would we.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if options.python:
         pythons = [found for found in map(probe, options.python) if found]
     else:
