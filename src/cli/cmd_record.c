@@ -433,6 +433,10 @@ static const char *judge_empty(const struct session *session, struct gsp_hint *h
             add_again(session, "dump", "what it waits for", hint);
         return "every thread was waiting; waiting threads are left out";
     }
+    if (opts->sampling.blocking && stats->losses.failed) {
+        add_again(session, "record --blocking --duration 30", "more time", hint);
+        return "no thread stopped within the time limit: the machine is busy";
+    }
     if (stats->losses.torn + stats->losses.failed) {
         add_again(session, "record --blocking", "stops the target while it is read", hint);
         return "no stack could be read whole";

@@ -9,14 +9,22 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Dict, List, Optional, Set, Tuple
 
 import pytest
 
 from conftest import StartTarget
-from support import PATIENCE_S, Json, Python, Target, gsprof, main_python, record
+from support import (
+    PATIENCE_S,
+    Json,
+    Profile,
+    Python,
+    Target,
+    gsprof,
+    main_python,
+    record_until,
+)
 
 SYSTEM = "/usr/bin/python3"
 
@@ -152,17 +160,17 @@ def test_recording_mixes_nothing(
     from its first frame on."""
     target = start("greenlets_switching.py", python=python, env=greenlet_env)
     legal = {tuple(stack) for stack in target.facts["stacks"]}
-    roots: Set[str] = set()
-    deadline = time.monotonic() + PATIENCE_S
-    # A busy machine gives few samples, perhaps of one of them only.
-    while roots != {"short_run", "long_run"}:
-        assert time.monotonic() < deadline, roots
-        profile = record(target.pid, tmp_path / "out.json", *flags, rate_hz=1000)
+
+    def stacks(profile: Profile) -> Set[Tuple[str, ...]]:
         seen = {tuple(sample.names) for sample in profile.samples}
         # It may still be busy telling us that it is ready.
-        seen = {stack for stack in seen if stack[:2] != ("<module>", "main")}
-        assert seen <= legal, seen - legal
-        roots |= {stack[0] for stack in seen}
+        return {stack for stack in seen if stack[:2] != ("<module>", "main")}
+
+    def is_enough(profile: Profile) -> bool:
+        return {stack[0] for stack in stacks(profile)} >= {"short_run", "long_run"}
+
+    profile = record_until(is_enough, target.pid, tmp_path / "out.json", *flags, rate_hz=1000)
+    assert stacks(profile) <= legal, stacks(profile) - legal
     assert target.alive()
 
 
