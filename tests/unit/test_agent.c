@@ -301,7 +301,7 @@ static void small_room(const char *size, unsigned long flags)
     unsetenv("GSPROF_RING_ROWS");
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("none", "/dev/shm", "tmpfs", flags, size) != 0)
-        tap_skip("needs root, to mount a small /dev/shm");
+        tap_skip("needs root and a mount namespace, for a small /dev/shm");
 }
 
 static void check_quiet(enum gsp_agent_rc want)
