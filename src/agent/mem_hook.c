@@ -57,13 +57,14 @@ struct stay {
 static void look_for_modules(void)
 {
     static _Thread_local uint32_t counts __attribute__((tls_model("initial-exec")));
-    if (atomic_load_explicit(&look_closely, memory_order_relaxed) > 0) {
+    const bool is_sampled =
+        atomic_load_explicit(&gsp_agent__mem_mode, memory_order_relaxed) == GSP_MEMORY_SAMPLED;
+    const bool is_close = atomic_load_explicit(&look_closely, memory_order_relaxed) > 0;
+    if (is_close) {
         atomic_fetch_sub_explicit(&look_closely, 1, memory_order_relaxed);
-        gsp_agent__modules_look();
-    } else if (!gsp_agent__modules_are_childs() &&
-               (counts++ % LOOK_EVERY == 0 ||
-                atomic_load_explicit(&gsp_agent__mem_mode, memory_order_relaxed) ==
-                    GSP_MEMORY_SAMPLED)) {
+    }
+    const bool is_turn = is_sampled || counts++ % LOOK_EVERY == 0;
+    if (is_close || (is_turn && !gsp_agent__modules_are_childs())) {
         gsp_agent__modules_look();
     }
 }

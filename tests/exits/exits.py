@@ -62,7 +62,7 @@ class Case:
         return [python, *self.options, str(PROGRAMS / f"{self.program}.py"), *self.args]
 
 
-LAUNCH = ("-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=0")
+LAUNCH: Tuple[str, ...] = ("-m", "torch.distributed.run", "--nproc_per_node=2", "--master_port=0")
 LAUNCH += ("--rdzv_backend=c10d", "--rdzv_endpoint=127.0.0.1:0")
 
 CASES = [

@@ -33,7 +33,8 @@ def chosen() -> List[Tuple[Case, Python]]:
 
 @pytest.fixture(scope="module")
 def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_native(tmp_path_factory.mktemp("native"))
+    path: Path = build_native(tmp_path_factory.mktemp("native"))
+    return path
 
 
 @pytest.mark.parametrize(
