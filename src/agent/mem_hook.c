@@ -14,8 +14,7 @@
 #include "agent/mem_notice.h"
 #include "base/time.h"
 
-/* Python's own allocator keeps blocks up to this size in arenas; greater ones it asks malloc for.
- */
+/* Python's own allocator keeps blocks up to this size in arenas, and asks malloc for others. */
 #define PY_SMALL       512U
 /* Less is no great allocation. */
 #define NOTICE_MIN     1024U
@@ -57,13 +56,12 @@ struct stay {
 static void look_for_modules(void)
 {
     static _Thread_local uint32_t counts __attribute__((tls_model("initial-exec")));
-    const bool is_sampled =
-        atomic_load_explicit(&gsp_agent__mem_mode, memory_order_relaxed) == GSP_MEMORY_SAMPLED;
+    const bool is_turn =
+        counts++ % LOOK_EVERY == 0 || gsp_agent_memory_mode() == GSP_MEMORY_SAMPLED;
     const bool is_close = atomic_load_explicit(&look_closely, memory_order_relaxed) > 0;
     if (is_close) {
         atomic_fetch_sub_explicit(&look_closely, 1, memory_order_relaxed);
     }
-    const bool is_turn = is_sampled || counts++ % LOOK_EVERY == 0;
     if (is_close || (is_turn && !gsp_agent__modules_are_childs())) {
         gsp_agent__modules_look();
     }
