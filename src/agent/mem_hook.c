@@ -16,10 +16,8 @@
 
 /* Python's own allocator keeps blocks up to this size in arenas, and asks malloc for others. */
 #define PY_SMALL       512U
-/* Less is no great allocation. */
-#define NOTICE_MIN     1024U
-/* Its debugging allocator adds to each block. */
-#define PY_SMALL_DEBUG (PY_SMALL - 64U)
+#define PY_SMALL_DEBUG (PY_SMALL - 64U) /* its debugging allocator adds to each block */
+#define NOTICE_MIN     1024U            /* less is no great allocation */
 #define DOMAINS        3U
 #define HOOKS          12U
 /* Exact: counts between two looks for new modules, and how many follow a dlopen() closely. */
