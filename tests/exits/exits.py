@@ -86,6 +86,8 @@ CASES = [
     Case("late_threads"),
     Case("unknown_threads", is_short=True),
     Case("openmp"),
+    Case("cancelled", is_short=True),
+    Case("fork_handlers", env=(("GSPROF_MEMORY", "exact"),), is_short=True),
     Case("interpreters"),
     Case("interpreters", ("stay",)),
     Case("forks", is_short=True),
