@@ -95,6 +95,7 @@ CASES = [
     Case("pools", ("spawn",)),
     Case("pools", ("forkserver",)),
     Case("children"),
+    Case("child_signals", is_short=True),
     Case("alarms"),
     Case("finalizers", is_short=True),
     Case("limits"),
