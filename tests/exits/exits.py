@@ -111,6 +111,7 @@ CASES = [
     Case("warned", env=(("PYTHONMALLOC", "debug"),)),
     Case("warned", options=("-X", "tracemalloc")),
     Case("warned", options=("-X", "faulthandler", "-bb", "-u")),
+    Case("traced", is_short=True),
     Case("fail_import"),
     Case("fake_torch", is_short=True),
     Case("numpy_work", needs="numpy"),
