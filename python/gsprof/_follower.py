@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import _signal
 import os
+
+# Not from os: gevent and eventlet replace functions there, by ones that wait in the program's loop.
+import posix
 from typing import Any, List, Optional, Tuple
 
 from . import _gsprof
@@ -36,6 +40,17 @@ def must_be_allowed() -> bool:
         return False
 
 
+def _reap(child: int) -> None:
+    """Waits for it and takes its SIGCHLD, which is blocked."""
+    try:
+        posix.waitpid(child, 0)
+    except ChildProcessError:
+        return  # the program ignores SIGCHLD
+    told = _signal.sigtimedwait([_signal.SIGCHLD], 0)
+    if told is not None and told.si_pid != child:
+        posix.kill(posix.getpid(), _signal.SIGCHLD)  # another child's, which is the program's
+
+
 def start() -> None:
     """gsprof follow PID, as nobody's child: a shell starts it and ends at once."""
     program = find_program()
@@ -57,8 +72,12 @@ def start() -> None:
     command = ["sh", "-c", '"$0" "$@" &', program, "follow", str(os.getpid()), "--detach"]
     if "GSPROF_RUN_FILE" in os.environ:
         command.append("--no-metrics")  # `gsprof run` looks at all its processes by itself
-    child = os.posix_spawn("/bin/sh", command, env, file_actions=actions, setpgroup=0)
+    # A forked process may have its parent's handler of SIGCHLD, which is not to hear of this child.
+    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGCHLD])
     try:
-        os.waitpid(child, 0)
-    except ChildProcessError:
-        pass
+        child = posix.posix_spawn(
+            "/bin/sh", command, env, file_actions=actions, setpgroup=0, setsigmask=mask
+        )
+        _reap(child)
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)

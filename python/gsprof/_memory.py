@@ -100,7 +100,7 @@ def on_tick(function: Callable[[], object]) -> None:
 
 
 def _tick() -> None:
-    """Called by the extension."""
+    """Called by the extension, unless there is only the first and no GPU in use."""
     _gsprof.memory_pause(True)
     try:
         for function in _ticks:

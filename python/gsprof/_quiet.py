@@ -25,6 +25,13 @@ def unseen(error: BaseException) -> None:
         error.__traceback__ = trace.tb_next
 
 
+def uncounted(wrapper: "Any") -> "Any":
+    """The wrapper, skipped when `warnings` counts frames for a stacklevel: a warning names the line
+    that it would name alone.  Python skips files with these two words in their names."""
+    wrapper.__code__ = wrapper.__code__.replace(co_filename="<gsprof, not importlib._bootstrap>")
+    return wrapper
+
+
 def quietly(function: "Callable[..., Any]", *args: "Any") -> "Any":
     """The function's answer; None when it raised."""
     try:

@@ -18,7 +18,7 @@ from . import (
     _torch_backward,
     _torch_names,
 )
-from ._quiet import quietly, unseen
+from ._quiet import quietly, uncounted, unseen
 from ._torch_gpu import CudaEvents, Recorder
 from ._torch_overhead import Measure
 from ._torch_vars import Watch
@@ -167,6 +167,7 @@ def _wrap_step(optimizer: Any) -> None:
     if original is None or hasattr(original, "__gsprof__"):
         return
 
+    @uncounted
     @functools.wraps(original)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         is_outer = not getattr(_stepping, "inside", False)
@@ -192,6 +193,7 @@ def _wrap_step(optimizer: Any) -> None:
 def _wrap_optimizer_init(optimizer: Any) -> None:
     original = optimizer.__init__
 
+    @uncounted
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         try:

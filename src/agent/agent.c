@@ -478,6 +478,9 @@ static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id 
     const int saved_errno = errno;
     struct gsp_ring *ring = NULL;
     const int64_t end_ns = gsp_now_ns() + RING_WAIT_NS;
+    int cancel = 0;
+    /* Making files is a cancellation point, and a thread that ends here would keep its gate. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     for (int round = 0; round < RING_ROUNDS && !ring; round++) {
         start_in_child();
         uint32_t phase = atomic_load(&agent.phase);
@@ -499,6 +502,7 @@ static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id 
         }
         ring = atomic_load(&agent.ring[table]);
     }
+    pthread_setcancelstate(cancel, NULL);
     errno = saved_errno;
     return ring;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/mem_count.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,7 +13,6 @@
 #include "agent/mem_tables.h"
 #include "agent/mem_walk.h"
 #include "agent/mem_weight.h"
-#include "base/file.h"
 #include "base/time.h"
 
 /* Tries before a thread gives its CPU away, and before it sleeps: yielding does not let a thread of
@@ -21,10 +20,10 @@
 #define SPINS       100
 #define YIELDS      200
 #define NAP_NS      50000L
-#define HOLD_TRIES  20000
 /* Threads that have a root, and a last walk, of their own. */
 #define ROOTS_MAX   256U
 #define WALKS_MAX   48U
+#define THREAD_NAME 17U /* the kernel's 16 bytes and a NUL */
 /* Counts between two looks at the clock. */
 #define CLOCK_EVERY 64U
 /* Without hooks to take back (another library holds one): looked at again after so many bytes. */
@@ -52,11 +51,11 @@ static bool try_lock(void)
     return atomic_exchange_explicit(&locked, 1, memory_order_acquire) == 0;
 }
 
-static void wait_a_little(int tries)
+void gsp_agent__mem_wait(int tries)
 {
     const struct timespec nap = {0, NAP_NS};
     if (tries >= YIELDS) {
-        nanosleep(&nap, NULL);
+        syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &nap, NULL);
     } else if (tries >= SPINS) {
         sched_yield();
     }
@@ -65,7 +64,7 @@ static void wait_a_little(int tries)
 void gsp_agent__mem_lock(void)
 {
     for (int i = 0; !try_lock(); i += i < YIELDS) {
-        wait_a_little(i);
+        gsp_agent__mem_wait(i);
     }
 }
 
@@ -73,17 +72,6 @@ void gsp_agent__mem_unlock(void)
 {
     /* Partner: the exchange in try_lock(). */
     atomic_store_explicit(&locked, 0, memory_order_release);
-}
-
-bool gsp_agent__mem_hold(void)
-{
-    for (int i = 0; i < HOLD_TRIES; i++) {
-        if (try_lock()) {
-            return true;
-        }
-        wait_a_little(i);
-    }
-    return false;
 }
 
 /* Only the holder of the lock writes; others read at any time. */
@@ -131,13 +119,12 @@ static void claim_walk(struct gsp_agent__mem_thread *me)
     }
 }
 
-static struct gsp_sv thread_name(pid_t tid, char *out, size_t cap)
+/* Of this thread.  No file is read: that would be a cancellation point, and the lock is held. */
+static struct gsp_sv thread_name(char out[THREAD_NAME])
 {
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)tid);
-    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t len = fd >= 0 ? read(fd, out, cap) : 0;
-    return (struct gsp_sv){out, len > 1 ? (size_t)len - 1 : 0};
+    memset(out, 0, THREAD_NAME);
+    gsp_ignore(prctl(PR_GET_NAME, out) != 0); /* "" then */
+    return gsp_sv_of(out);
 }
 
 /* The outermost node of this thread's stacks.  Programs that start threads without end share one
@@ -146,11 +133,11 @@ static void make_root(struct gsp_agent__mem_thread *me)
 {
     const bool own = roots < ROOTS_MAX;
     const pid_t tid = own ? gettid() : 0;
-    char text[32];
+    char text[THREAD_NAME];
     const struct gsp_agent__frame_key key = {.code = 2, .instr = (uint64_t)tid};
     const struct gsp_sv name = !own              ? gsp_sv_of("other threads")
                                : tid == getpid() ? gsp_sv_of("MainThread")
-                                                 : thread_name(tid, text, sizeof(text));
+                                                 : thread_name(text);
     const struct gsp_memory_frame frame = {
         .name = gsp_agent__text_put(name),
         .line = (uint32_t)tid,
@@ -196,6 +183,9 @@ void gsp_agent__mem_count_forget(void)
         }
     }
     gsp_agent__mem_me.random = 0;
+    if (atomic_load(&locked) != 0) {
+        gsp_agent__live_forget(); /* another thread of the parent was changing it */
+    }
     gsp_agent__mem_unlock();
 }
 

@@ -76,5 +76,6 @@ uint32_t gsp_agent__mem_node(void);
 /* The one lock; nothing is called while it is held but this folder's tables. */
 void gsp_agent__mem_lock(void);
 void gsp_agent__mem_unlock(void);
-/* The same before fork.  False after a second: the holder may never run again. */
-bool gsp_agent__mem_hold(void);
+/* The n-th pause of a thread that waits for another: spins, yields, then naps.  No cancellation
+ * point: the program's malloc() is none. */
+void gsp_agent__mem_wait(int tries);

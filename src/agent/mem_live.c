@@ -77,6 +77,11 @@ bool gsp_agent__live_init(void)
     return true;
 }
 
+void gsp_agent__live_forget(void)
+{
+    live.keys = NULL;
+}
+
 static void put_slot(uint64_t *keys, uint32_t *sizes, uint32_t slots, uint64_t key, uint32_t size)
 {
     uint32_t at = home_of(key, slots);

@@ -2,21 +2,22 @@
 #include "agent/mem_modules.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/mem_count.h"
 #include "agent/mem_tables.h"
 #include "base/file.h"
 #include "base/slots.h"
+#include "base/time.h"
 
 #define MODULES_MAX 1024U
 #define NAME_BYTES  56U
 /* Rounds after which a module that looks half loaded is believed to be whole. */
 #define TRIES_MAX   100U
-#define HOLD_TRIES  10000
-#define HOLD_NAP_NS 100000L
+#define HOLD_NS     GSP_NS_PER_S
 
 static struct module {
     uintptr_t start;
@@ -249,7 +250,7 @@ static int count_of(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-static void look(bool unhook)
+static void go_round(bool unhook)
 {
     unsigned long long counts[2] = {0, 0};
     gsp_auto_fd mem_fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
@@ -265,6 +266,16 @@ static void look(bool unhook)
         seen_adds = counts[0];
         seen_subs = counts[1];
     }
+}
+
+/* Work with files is a cancellation point; the program's malloc(), below which this runs, is none.
+ */
+static void look(bool unhook)
+{
+    int cancel = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    go_round(unhook);
+    pthread_setcancelstate(cancel, NULL);
 }
 
 bool gsp_agent__modules_hook(struct gsp_agent__hook *all, size_t count, uintptr_t python)
@@ -286,7 +297,8 @@ bool gsp_agent__modules_hook(struct gsp_agent__hook *all, size_t count, uintptr_
 
 void gsp_agent__modules_unhook(void)
 {
-    while (atomic_exchange(&looking, 1) != 0) {
+    for (int i = 0; atomic_exchange(&looking, 1) != 0; i += i < INT_MAX) {
+        gsp_agent__mem_wait(i);
     }
     if (hooks) {
         look(true);
@@ -310,14 +322,14 @@ void gsp_agent__modules_look(void)
 
 bool gsp_agent__modules_hold(void)
 {
-    const struct timespec nap = {0, HOLD_NAP_NS};
-    for (int i = 0; i < HOLD_TRIES; i++) {
-        if (atomic_exchange(&looking, 1) == 0) {
-            return true;
+    const int64_t end_ns = gsp_now_ns() + HOLD_NS;
+    for (int i = 0; atomic_exchange(&looking, 1) != 0; i += i < INT_MAX) {
+        if (gsp_now_ns() >= end_ns) {
+            return false;
         }
-        nanosleep(&nap, NULL);
+        gsp_agent__mem_wait(i);
     }
-    return false;
+    return true;
 }
 
 void gsp_agent__modules_release(void)

@@ -109,13 +109,13 @@ static _Thread_local struct {
     uint32_t busy; /* as it was */
     bool is_on;
     bool has_modules;
-    bool has_lock;
 } forking __attribute__((tls_model("initial-exec")));
 
-/* Before fork: no other thread is inside the engine, or inside the linker on its behalf.  The
- * linker does not renew its lock in a child, so a child of such a moment would hang in its first
- * dlopen(). Until the fork is over, what this thread allocates is not counted: other handlers may
- * allocate. */
+/* Before fork: no other thread is inside the linker on the engine's behalf.  The linker does not
+ * renew its lock in a child, so a child of such a moment would hang in its first dlopen().
+ * The engine's own lock is not taken: a handler that comes after this one may wait for a thread
+ * that allocates (OpenBLAS ends its threads there).  The child frees the lock, so until then this
+ * thread must not ask for it: what other handlers allocate is not counted. */
 static void before_fork(void)
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
@@ -126,7 +126,6 @@ static void before_fork(void)
     forking.busy = me->busy;
     me->busy = GSP_AGENT__INSIDE;
     forking.has_modules = gsp_agent__modules_hold();
-    forking.has_lock = gsp_agent__mem_hold();
 }
 
 static void end_fork(void)
@@ -139,9 +138,6 @@ static void end_fork(void)
 
 static void after_fork_in_parent(void)
 {
-    if (forking.has_lock) {
-        gsp_agent__mem_unlock();
-    }
     if (forking.has_modules) {
         gsp_agent__modules_release();
     }

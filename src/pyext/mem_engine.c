@@ -166,8 +166,31 @@ static bool find_python(struct gsp_agent_python *out, PyObject *code)
 
 static _Atomic bool tick_is_due;
 
-/* gsprof._memory of the interpreter that calls; by name, so that nothing is kept of an interpreter
- * that may have ended. */
+/* By name, so that nothing is kept of an interpreter that may have ended. */
+static PyObject *find_module(const char *name)
+{
+    PyObject *text = PyUnicode_FromString(name);
+    PyObject *module = text ? PyImport_GetModule(text) : NULL;
+    Py_XDECREF(text);
+    return module;
+}
+
+/* Whether PyTorch uses a GPU, or files are written.  Else no Python is run: a program that traces
+ * or profiles itself would see it. */
+static bool has_work(PyObject *package)
+{
+    PyObject *ticks = PyObject_GetAttrString(package, "_ticks");
+    PyObject *cuda = find_module("torch.cuda");
+    PyObject *is_used = cuda ? PyObject_GetAttrString(cuda, "_initialized") : NULL;
+    const bool is_idle = cuda == NULL || is_used == Py_False;
+    const bool found = !is_idle || (ticks && PyObject_Size(ticks) > 1);
+    Py_XDECREF(is_used);
+    Py_XDECREF(cuda);
+    Py_XDECREF(ticks);
+    return found;
+}
+
+/* gsprof._memory of the interpreter that calls. */
 void gsp_pyext__memory_tick(void)
 {
     if (gsp_likely(!atomic_load_explicit(&tick_is_due, memory_order_relaxed)) ||
@@ -178,12 +201,12 @@ void gsp_pyext__memory_tick(void)
     PyObject *value = NULL;
     PyObject *trace = NULL;
     PyErr_Fetch(&type, &value, &trace);
-    PyObject *name = PyUnicode_FromString("gsprof._memory");
-    PyObject *package = name ? PyImport_GetModule(name) : NULL;
-    PyObject *result = package ? PyObject_CallMethod(package, "_tick", NULL) : NULL;
-    Py_XDECREF(result);
+    PyObject *package = find_module("gsprof._memory");
+    if (package && has_work(package)) {
+        PyErr_Clear(); /* of a name that has_work() did not find */
+        Py_XDECREF(PyObject_CallMethod(package, "_tick", NULL));
+    }
     Py_XDECREF(package);
-    Py_XDECREF(name);
     PyErr_Restore(type, value, trace);
 }
 

@@ -235,7 +235,11 @@ static struct gsp_lane *claim(struct gsp_ring *ring, struct my_lanes *mine)
         return NULL;
     }
     const uint32_t tid = (uint32_t)gettid();
+    int cancel = 0;
+    /* Opening a file is a cancellation point, and a thread that ends here would keep its lane. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     struct gsp_lane *lane = take_lane(ring, tid);
+    pthread_setcancelstate(cancel, NULL);
     if (!lane) {
         mine->skip = RETRY_ROWS;
         return NULL;

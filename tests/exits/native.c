@@ -2,12 +2,16 @@
 /* What C libraries do to a profiler: they allocate in destructors, in threads that Python does not
  * know, and while the calling thread does not hold the GIL. */
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #define BLOCK_BYTES 4096
 #define BLOCKS      256
+#define BIG_BYTES   1000000
 
 void native_at_unload(double seconds);
 void native_churn(double seconds);
@@ -15,6 +19,8 @@ void native_start_thread(void);
 void native_parallel(int rounds);
 void native_exit(int status);
 void native_fork_and_churn(int children);
+void native_start_helper(void);
+int native_cancel(int rounds);
 
 static double unload_s;
 
@@ -102,4 +108,93 @@ void native_fork_and_churn(int children)
             _exit(0);
         }
     }
+}
+
+/* ------------------------------------------------------------------------------- fork handlers */
+
+/* A thread that the handler before fork ends, as OpenBLAS does with its threads. */
+static pthread_t helper;
+static bool has_helper;
+static _Atomic int helper_ends;
+
+static void *help(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&helper_ends)) {
+        sched_yield();
+    }
+    allocate_some();
+    return NULL;
+}
+
+void native_start_helper(void)
+{
+    atomic_store(&helper_ends, 0);
+    has_helper = pthread_create(&helper, NULL, help, NULL) == 0;
+}
+
+static void end_helper(void)
+{
+    if (has_helper) {
+        atomic_store(&helper_ends, 1);
+        pthread_join(helper, NULL);
+        has_helper = false;
+    }
+}
+
+static __attribute__((constructor)) void watch_forks(void)
+{
+    (void)pthread_atfork(end_helper, NULL, NULL);
+}
+
+/* -------------------------------------------------------------------------------- cancellation */
+
+#define CANCELLED 4
+
+static pthread_mutex_t allocating = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int all_cancelled;
+
+/* Allocates with the cancellation pending: malloc() and free() are no cancellation points. */
+static void *allocate_cancelled(void *came_through)
+{
+    while (!atomic_load(&all_cancelled)) {
+        sched_yield();
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        pthread_mutex_lock(&allocating);
+        volatile char *block = malloc(BIG_BYTES);
+        if (block) {
+            *block = 1;
+        }
+        free((void *)block);
+        pthread_mutex_unlock(&allocating);
+    }
+    *(int *)came_through = 1;
+    pthread_testcancel();
+    return NULL;
+}
+
+/* How many of the threads came through their allocations. */
+int native_cancel(int rounds)
+{
+    int count = 0;
+    for (int round = 0; round < rounds; round++) {
+        pthread_t threads[CANCELLED];
+        int came_through[CANCELLED] = {0};
+        atomic_store(&all_cancelled, 0);
+        for (int i = 0; i < CANCELLED; i++) {
+            if (pthread_create(&threads[i], NULL, allocate_cancelled, &came_through[i]) != 0) {
+                abort();
+            }
+        }
+        for (int i = 0; i < CANCELLED; i++) {
+            pthread_cancel(threads[i]);
+        }
+        atomic_store(&all_cancelled, 1);
+        for (int i = 0; i < CANCELLED; i++) {
+            pthread_join(threads[i], NULL);
+            count += came_through[i];
+        }
+    }
+    return count;
 }

@@ -39,6 +39,12 @@ def step():
     torch.optim.SGD([weight], lr=0.1).step(closure)
 
 
+def warning():
+    weight = torch.nn.Parameter(torch.zeros(3))
+    torch.optim.SGD([weight, weight], lr=0.1)  # the warning names the line of a caller's caller
+    raise KeyError("after the warning")
+
+
 def backward():
     torch.zeros(3).sum().backward()
 
@@ -56,7 +62,8 @@ def failing_import():
     import torch_half  # noqa: F401
 
 
-for function in (Fails().forward, collective, optimizer, step, backward, compiled, failing_import):
+FUNCTIONS = (collective, optimizer, step, warning, backward, compiled, failing_import)
+for function in (Fails().forward, *FUNCTIONS):
     try:
         function(*([None] if function.__name__ == "forward" else []))
     except Exception:

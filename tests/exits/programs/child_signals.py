@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that has a handler of SIGCHLD and a function of its own in place of os.waitpid(), as
+gevent has: neither hears of children that are not the program's."""
+
+import os
+import signal
+import sys
+
+
+def hear(*_):
+    heard.append(os.getpid())
+
+
+def wait_in_loop(*args):
+    calls.append(os.getpid())
+    return waitpid(*args)
+
+
+heard = []
+calls = []
+waitpid = os.waitpid
+os.waitpid = wait_in_loop
+signal.signal(signal.SIGCHLD, hear)
+for status in range(3):
+    child = os.fork()
+    if child == 0:
+        print("child:", heard.count(os.getpid()), calls.count(os.getpid()), flush=True)
+        os._exit(status)
+    print("ended:", waitpid(child, 0)[1] >> 8, flush=True)
+print("parent:", len(heard), len(calls))
+sys.exit(4)

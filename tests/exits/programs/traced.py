@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that traces and profiles itself sees no function but its own."""
+
+import cProfile
+import os
+import pstats
+import sys
+import time
+
+import common
+
+SECONDS = 2.5  # the memory counter looks around once a second
+
+
+def work():
+    end_s = time.monotonic() + SECONDS
+    while time.monotonic() < end_s:
+        common.use_memory(4)
+
+
+def see(frame, *_):
+    seen.add(os.path.basename(frame.f_code.co_filename))
+    return see
+
+
+seen = set()
+profile = cProfile.Profile()
+profile.runcall(work)
+print(sorted({os.path.basename(file) for file, _, _ in pstats.Stats(profile).stats}))
+sys.settrace(see)
+work()
+sys.settrace(None)
+print(sorted(seen))
