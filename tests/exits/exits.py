@@ -149,7 +149,7 @@ MASKS = [
     (re.compile(r"\b[a-z0-9.-]+_\d+_\d+\b"), "NODE"),
     # Whether another rank still runs when one has failed, and which line waits for a DataLoader
     # worker, depends on who comes first.
-    (re.compile(r".* Sending process PID closing signal SIGTERM\n"), ""),
+    (re.compile(r".* (Sending process PID closing|Terminating process PID via) signal.*\n"), ""),
     (re.compile(r'(dataloader\.py", line )\d+'), r"\1N"),
 ]
 
