@@ -31,13 +31,15 @@ FILES = """access close faccessat fchmod fclose fcntl fcntl64 fdatasync fgets fl
 fopen64 fstat fstat64 fstatvfs fstatvfs64 linkat lstat lstat64 mkdir mkdirat open
 open64 openat openat64 poll posix_fallocate posix_fallocate64 pread pread64 pwrite pwrite64 read
 readlink realpath rename renameat renameat2 stat stat64 unlink unlinkat write"""
-PROCESS = """clock_gettime geteuid gethostname getpid gettid nanosleep sched_yield secure_getenv
-syscall sysconf"""
+# prctl reads the name of the thread.
+PROCESS = """clock_gettime geteuid gethostname getpid gettid nanosleep prctl sched_yield
+secure_getenv syscall sysconf"""
 # sigfillset and pthread_sigmask: the thread that an injector starts takes no signals.
+# pthread_setcancelstate: a thread that is cancelled inside a hook would keep a lock.
 THREADS = """__pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next
 __register_atfork __sigsetjmp pthread_attr_destroy pthread_attr_init
 pthread_attr_setdetachstate pthread_create pthread_key_create pthread_mutex_init
-pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setspecific
+pthread_mutex_lock pthread_mutex_unlock pthread_once pthread_setcancelstate pthread_setspecific
 pthread_sigmask sigfillset"""
 LOADER = "dl_iterate_phdr dlclose dlopen dlsym"
 ALLOWED = WEAK.union(
