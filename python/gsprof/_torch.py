@@ -186,7 +186,7 @@ def _wrap_step(optimizer: Any) -> None:
             _gsprof.torch_step_post(self, args, kwargs)
         return result
 
-    step.__gsprof__ = True  # type: ignore[attr-defined]
+    step.__gsprof__ = True
     optimizer.step = step
 
 
