@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     Callback = Callable[[], object]
 
 
+def _as_import(function: "Any") -> "Any":
+    """The function, as one of Python's own import: Python takes its frame out of the traceback of an
+    import that fails, and coverage does not list its file."""
+    function.__code__ = function.__code__.replace(
+        co_filename="<frozen importlib._bootstrap_external>"
+    )
+    return function
+
+
 class _Then:
     """A module's own loader, and what is to come after it has run."""
 
@@ -27,6 +36,7 @@ class _Then:
     def create_module(self, spec: "Any") -> "Any":
         return self._inner.create_module(spec)
 
+    @_as_import
     def exec_module(self, module: "ModuleType") -> None:
         # Whoever looks at the module later finds the loader that it really had.
         spec = getattr(module, "__spec__", None)
@@ -36,15 +46,11 @@ class _Then:
         self._inner.exec_module(module)
         _call(self._name)
 
-    # Python takes frames of this file out of the traceback of an import that fails.
-    exec_module.__code__ = exec_module.__code__.replace(
-        co_filename="<frozen importlib._bootstrap_external>"
-    )
-
 
 class _Finder:
     """Stands before all other finders, and asks them."""
 
+    @_as_import
     def find_spec(
         self, fullname: str, path: "Optional[Sequence[str]]", target: "Optional[ModuleType]" = None
     ) -> "Any":
