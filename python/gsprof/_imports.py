@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def _as_import(function: "Any") -> "Any":
-    """The function, as one of Python's own import: Python takes its frame out of the traceback of an
-    import that fails, and coverage does not list its file."""
+    """The function, as one of Python's own import: Python takes its frame out of the traceback of
+    an import that fails, and coverage does not list its file."""
     function.__code__ = function.__code__.replace(
         co_filename="<frozen importlib._bootstrap_external>"
     )
