@@ -125,7 +125,7 @@ static size_t plan_reads(const struct gsp_py_layout *lay, const struct gsp_py_fr
     size_t callers = 0;
     size_t callees = 0;
     size_t count = 0;
-    for (size_t i = 0; i < 2 * LOOKS; i++) {
+    for (size_t i = 0; i < GSP_COUNT(IS_CALLER); i++) {
         if (!IS_CALLER[i]) {
             spans[count++] = (struct gsp_mem_span){callee->addr, len, looks->callee[callees++]};
             continue;

@@ -342,6 +342,18 @@ static bool bites_its_tail(const struct gsp_py_chain *chain)
     return chain->depth == 0; /* nothing but shims */
 }
 
+/* The innermost frame, once it is one that runs. */
+static int read_top(const struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr addr,
+                    struct raw *raw)
+{
+    const struct gsp_py_layout *lay = &walker->run->layout;
+    const int rc = read_frame(lay, snap, addr, raw);
+    if (rc != GSP_OK || walker->still)
+        return rc;
+    return lay->frames == GSP_PY_FRAMES_OBJECTS ? settle_top_object(lay, snap, raw)
+                                                : settle_top(walker, snap, raw);
+}
+
 static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
                       int64_t now_ns)
 {
@@ -354,10 +366,7 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
     if (rc != GSP_OK || addr == 0)
         return rc;
     struct raw raw = {0};
-    rc = read_frame(lay, snap, addr, &raw);
-    if (rc == GSP_OK && !walker->still)
-        rc = lay->frames == GSP_PY_FRAMES_OBJECTS ? settle_top_object(lay, snap, &raw)
-                                                  : settle_top(walker, snap, &raw);
+    rc = read_top(walker, snap, addr, &raw);
     for (size_t hops = 0; rc == GSP_OK; hops++) {
         if (!raw.is_shim) {
             rc = add_frame(walker, &raw, now_ns);
