@@ -343,7 +343,7 @@ static bool bites_its_tail(const struct gsp_py_chain *chain)
 }
 
 /* The innermost frame, once it is one that runs. */
-static int read_top(const struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr addr,
+static int read_top(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr addr,
                     struct raw *raw)
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
