@@ -106,6 +106,11 @@ def test_shell_that_becomes_a_program(
     wait_for(
         lambda: "burn" in gsprof("query", pid, "SELECT func FROM python.stack", env=runtime).out
     )
+    # Metrics are taken once a second: the charts have the name of the last row.
+    wait_for(
+        lambda: "python"
+        in gsprof("query", pid, "SELECT name FROM process.metrics", env=runtime).out
+    )
     scene.stop.touch()
     assert run.finish().status == 0
     check_run(tmp_path / "run", pid, scene)
