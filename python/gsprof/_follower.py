@@ -46,8 +46,8 @@ def _reap(child: int) -> None:
         posix.waitpid(child, 0)
     except ChildProcessError:
         return  # the program ignores SIGCHLD
-    told = _signal.sigtimedwait([_signal.SIGCHLD], 0)
-    if told is not None and told.si_pid != child:
+    pending = _signal.sigtimedwait([_signal.SIGCHLD], 0)
+    if pending is not None and pending.si_pid != child:
         posix.kill(posix.getpid(), _signal.SIGCHLD)  # another child's, which is the program's
 
 

@@ -19,7 +19,7 @@ struct chart_def {
 #define PROCESS_NAME                                                                               \
     "coalesce('rank ' || rank || ': ', '') || coalesce(name, 'process') || ' (' || "               \
     "coalesce(pid::VARCHAR, '?') || ')'"
-/* A process that is ending, or that nobody has waited for, has neither memory nor CPU time.  One
+/* A process that is ending, or that is a zombie, has neither memory nor CPU time.  One
  * that execs has another name, and is the same line: the last name is the line's. */
 #define PROCESS_ROWS                                                                               \
     "FROM (SELECT * REPLACE (last_value(name::VARCHAR IGNORE NULLS) OVER by_time AS name, "        \

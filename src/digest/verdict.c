@@ -296,7 +296,7 @@ static void find_stretches(const struct gsp_digest *digest, struct stretches *ou
 }
 
 /* Of the time of the steps, where some are known: starting up is no part of training, and a process
- * that only loads data for another keeps nobody waiting. */
+ * that only loads data for another delays no step. */
 static void put_data_share(const struct gsp_digest *digest, double data_s, struct gsp_buf *out)
 {
     struct stretches all;

@@ -192,7 +192,7 @@ static bool map_lane(struct gsp_ring *ring, uint32_t index)
     return true;
 }
 
-/* A lane that nobody has, with its bytes.  One that has none yet gets them; a full file system is
+/* A lane without an owner, with its bytes.  One that has none yet gets them; a full file system is
  * asked once, then only lanes that have theirs will do. */
 static struct gsp_lane *take_lane(struct gsp_ring *ring, uint32_t tid)
 {
