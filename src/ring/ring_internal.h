@@ -36,7 +36,7 @@ struct gsp_ring {
     uint64_t strings_off;
     uint64_t strings_bytes;
     uint64_t string_bytes_max;
-    dev_t dev; /* of the file, which path leads to unless somebody replaced it */
+    dev_t dev; /* of the file: tells whether another one is at path */
     ino_t ino;
     uint32_t number; /* in the process's list of rings */
     uint32_t slot_count;

@@ -76,8 +76,8 @@ def check_run(folder: Path, pid: int, scene: Scene) -> None:
     """Every part of the run names the program, and none what it was before."""
     command = f"{main_python()} {scene.later} {scene.stop}"
     for name in ("meta.json", "profile.json"):
-        told = json.loads((folder / name).read_text())["processes"]
-        assert [p["cmdline"] for p in told if p["pid"] == pid] == [command], name
+        listed = json.loads((folder / name).read_text())["processes"]
+        assert [p["cmdline"] for p in listed if p["pid"] == pid] == [command], name
     report = json.loads(gsprof("report", folder, "-f", "json", env=scene.env).out)
     program = os.path.basename(os.path.realpath(main_python()))
     legends = {

@@ -33,8 +33,8 @@ def wait_for_report(
     env: Dict[str, str], pid: int, is_there: Callable[[Report], bool], what: str
 ) -> Report:
     def look() -> Report:
-        told = report(env, pid)
-        return told if is_there(told) else {}
+        seen = report(env, pid)
+        return seen if is_there(seen) else {}
 
     told: Report = wait_for(look, f"no {what}")
     return told

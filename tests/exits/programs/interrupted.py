@@ -20,4 +20,4 @@ if where == "python":
 elif where == "lock":
     threading.Event().wait()
 else:
-    time.sleep(60)
+    time.sleep(60)  # the call that the signal interrupts
