@@ -22,6 +22,7 @@
 #define HOLD_LIMIT_NS (500 * GSP_NS_PER_MS)
 #define ARENA_CHUNK   16384U
 #define LACKING_MAX   64U
+#define WALKS_MAX     32U
 
 /* Everything a dump points to lives in chunks that are freed with it. */
 struct chunk {
@@ -268,6 +269,15 @@ static void take_name(void *user, uint64_t python_id, struct gsp_sv name)
     }
 }
 
+/* The thread's frames of now.  It runs meanwhile, and a walk in a hundred shows no moment of it. */
+static bool walk_again(struct taking *take, struct gsp_py_thread *thread)
+{
+    int rc = GSP_E_TORN;
+    for (unsigned i = 0; i < WALKS_MAX && rc == GSP_E_TORN; i++)
+        rc = gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns());
+    return rc == GSP_OK;
+}
+
 static void take_thread(struct taking *take, struct gsp_py_thread *thread,
                         struct gsp_dump_thread *out)
 {
@@ -276,8 +286,7 @@ static void take_thread(struct taking *take, struct gsp_py_thread *thread,
     int before = thread->status;
     struct gsp_dump_thread mixed = {0};
     bool has_mixed = take_mixed(take, thread->tid, thread, &mixed);
-    bool walked =
-        has_mixed || gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns()) == GSP_OK;
+    bool walked = has_mixed || walk_again(take, thread);
     if (!walked && before == GSP_OK && !take->opts->locals)
         thread->status = GSP_OK;
     bool is_core = take->dump->pub.is_core;
