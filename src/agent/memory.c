@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "ring/live.h"
+#include "ring/place.h"
 
 #define INTERVAL_MIN 1024U
 #define INTERVAL_MAX (UINT64_C(1) << 40)
@@ -68,7 +69,7 @@ static int make_file(int folder_fd, const char *tmp, size_t bytes)
     unlinkat(folder_fd, tmp, 0);
     const int fd = openat(folder_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     /* Reserved first: a full file system is an error here, not a SIGBUS later. */
-    if (fd >= 0 && posix_fallocate(fd, 0, (off_t)bytes) != 0) {
+    if (fd >= 0 && (!gsp_place_has_room(fd, bytes) || posix_fallocate(fd, 0, (off_t)bytes) != 0)) {
         gsp_fd_close(&fd);
         unlinkat(folder_fd, tmp, 0);
         return -1;

@@ -167,6 +167,7 @@ static int remove_over(const struct gsp_parsed *parsed, struct gsp_places *place
         places->at[places->count++] = *place;
     }
     const size_t removed = count - places->count;
+    gsp_places_sweep(); /* folders without rings are not in the list */
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (!parsed->globals.quiet && (opts->clean || removed))
         gsp_term_line(&term, "Removed the rings of %zu ended process%s (%.1f MB).", removed,

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "base/file.h"
@@ -16,9 +15,7 @@
 #include "ring/place.h"
 #include "sample/dump.h"
 
-#define TICK_NS  GSP_NS_PER_S
-/* Bytes of the file of pids. */
-#define TOLD_MAX ((size_t)16 << 20)
+#define TICK_NS GSP_NS_PER_S
 
 struct gsp_rec_rings {
     struct gsp_drain *drain; /* made when the first ring is seen */
@@ -61,26 +58,17 @@ static int add_processes(struct gsp_rec_rings *rings, struct gsp_err *err)
     return rc;
 }
 
-/* Lines that are new in the file of pids; one that is not whole yet is for the next look. */
+static int take_told(void *user, pid_t pid, bool is_well, struct gsp_err *err)
+{
+    (void)is_well;
+    return add_process(user, pid, err);
+}
+
 static int add_told(struct gsp_rec_rings *rings, struct gsp_err *err)
 {
-    struct stat info;
-    gsp_auto_buf text = {0};
-    if (!rings->told_path || stat(rings->told_path, &info) < 0 ||
-        (size_t)info.st_size <= rings->told_bytes ||
-        gsp_file_read(rings->told_path, TOLD_MAX, &text, NULL) < 0)
-        return GSP_OK;
-    int rc = GSP_OK;
-    while (rc == GSP_OK && rings->told_bytes < text.len) {
-        const char *line = text.p + rings->told_bytes;
-        const char *end = memchr(line, '\n', text.len - rings->told_bytes);
-        if (!end)
-            break;
-        const pid_t pid = gsp_run_told_pid((struct gsp_sv){line, (size_t)(end - line)});
-        rc = pid ? add_process(rings, pid, err) : GSP_OK;
-        rings->told_bytes += (size_t)(end - line) + 1;
-    }
-    return rc;
+    return rings->told_path
+               ? gsp_run_told_next(rings->told_path, &rings->told_bytes, take_told, rings, err)
+               : GSP_OK;
 }
 
 static void note_seen(struct gsp_rec_rings *rings)

@@ -327,6 +327,7 @@ static int open_all(struct follow *follow, struct gsp_err *err)
         return rc;
     const struct gsp_place_about about = {
         .pid = pid, .start_time = info.start_ticks, .rank = gsp_follow_rank(pid)};
+    gsp_places_sweep(); /* what ended processes left may be in the way */
     rc = gsp_place_make(&about, &follow->folder_fd, err);
     if (rc < 0)
         return rc;

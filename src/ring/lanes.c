@@ -15,22 +15,40 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/time.h"
 #include "ring/ring_internal.h"
 
 /* A thread appends from signal handlers to its second lane. */
-#define LEVELS     2U
-/* Rows that a thread without a lane loses before it asks for one again: asking costs more. */
-#define RETRY_ROWS 1024U
+#define LEVELS         2U
+/* A thread without a lane asks again so much later; asking for a descriptor costs less. */
+#define RETRY_FILE_NS  (5 * GSP_NS_PER_MS)
+#define RETRY_SPACE_NS (50 * GSP_NS_PER_MS)
+/* Lanes that are mapped from the start. */
+#define SPARES_MAX     16U
+#define SPARES_BYTES   (UINT64_C(64) << 20)
+#define POPULATE_TRIES 1000
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* What came of the search for a lane. */
+enum outcome {
+    HAS_LANE,
+    NO_SPACE, /* or no lane */
+    NO_FILE,
+};
 
 struct my_lanes {
     uint64_t serial; /* of the ring; anything else: the entry is another ring's */
     struct gsp_lane *lane[LEVELS];
-    uint32_t skip; /* rows to lose before the next try */
-    uint32_t pad;
+    int64_t retry_ns;     /* when a lane is asked for again; 0: at once */
+    enum outcome outcome; /* of the last try */
 };
 
 struct thread_page {
@@ -64,11 +82,27 @@ static void give_back(struct gsp_lane *lane)
     }
 }
 
+/* Signals wait meanwhile: a handler whose row is a table's first makes a ring, which locks too. */
+static void lock_list(sigset_t *mask)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, mask);
+    pthread_mutex_lock(&list_mutex);
+}
+
+static void unlock_list(const sigset_t *mask)
+{
+    pthread_mutex_unlock(&list_mutex);
+    pthread_sigmask(SIG_SETMASK, mask, NULL);
+}
+
 static void end_thread(void *arg)
 {
     struct thread_page *page = arg;
+    sigset_t mask;
     my_page = NULL;
-    pthread_mutex_lock(&list_mutex);
+    lock_list(&mask);
     for (size_t i = 0; i < GSP_RINGS_MAX; i++) {
         const struct gsp_ring *ring = list[i];
         /* In a child the lanes are still the parent's. */
@@ -78,7 +112,7 @@ static void end_thread(void *arg)
             }
         }
     }
-    pthread_mutex_unlock(&list_mutex);
+    unlock_list(&mask);
     munmap(page, sizeof(*page));
 }
 
@@ -148,35 +182,73 @@ static void lift(_Atomic uint32_t *counter, uint32_t v)
     }
 }
 
+/* Bytes of a lane that is mapped already, without a descriptor: pages are written to by the kernel,
+ * which says when there is no room.  They are not to count as this process's memory before a row
+ * comes, so they leave its page table again. */
+static enum outcome reserve_spare(const struct gsp_ring *ring, uint32_t index, uint64_t bytes)
+{
+    char *at = ring->spares + index * ring->lane_bytes;
+    int tries = 0;
+    int sys = 0;
+    do {
+        sys = madvise(at, bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+    } while ((sys == EINTR || sys == EAGAIN) && ++tries < POPULATE_TRIES);
+    if (sys == EINVAL) {
+        return NO_FILE; /* kernels before 5.14 do not know how */
+    }
+    const uint64_t head_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+    if (sys != 0 && bytes > head_bytes) {
+        /* Gives back what it got.  The head stays: others may have published it. */
+        gsp_ignore(madvise(at + head_bytes, bytes - head_bytes, MADV_REMOVE) != 0);
+    }
+    gsp_ignore(madvise(at, bytes, MADV_DONTNEED) != 0);
+    return sys == 0 ? HAS_LANE : NO_SPACE;
+}
+
+static enum outcome reserve(const struct gsp_ring *ring, int fd, uint32_t index, uint64_t bytes)
+{
+    if (fd < 0) {
+        return index < ring->spare_count ? reserve_spare(ring, index, bytes) : NO_FILE;
+    }
+    const uint64_t off = ring->lanes_off + index * ring->lane_bytes;
+    return gsp_ring__reserve(fd, off, bytes, NULL) == 0 ? HAS_LANE : NO_SPACE;
+}
+
 /* Shows lanes up to this one to readers.  One before it may still be without its bytes; its head
  * gets them here, because a reader that finds none takes the rest of the file for cut. */
-static bool publish(struct gsp_ring *ring, int fd, uint32_t index)
+static enum outcome publish(struct gsp_ring *ring, int fd, uint32_t index)
 {
     const uint64_t head_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
     uint32_t i = atomic_load_explicit(&ring->lane_count, memory_order_acquire);
     for (; i < index; i++) {
-        if (gsp_ring__reserve(fd, ring->lanes_off + i * ring->lane_bytes, head_bytes, NULL) != 0) {
-            return false;
+        const enum outcome outcome = reserve(ring, fd, i, head_bytes);
+        if (outcome != HAS_LANE) {
+            return outcome;
         }
     }
     lift(&ring->lane_count, index + 1);
     lift(&ring->head->lane_count, index + 1);
-    return true;
+    return HAS_LANE;
 }
 
 /* Gives a lane of this thread its bytes. */
-static bool map_lane(struct gsp_ring *ring, uint32_t index)
+static enum outcome map_lane(struct gsp_ring *ring, uint32_t index)
 {
     const uint64_t off = ring->lanes_off + index * ring->lane_bytes;
     lift(&ring->lane_top, index + 1);
     gsp_auto_fd fd = gsp_ring__open_file(ring);
-    if (fd < 0 || gsp_ring__reserve(fd, off, ring->lane_bytes, NULL) != 0 ||
-        !publish(ring, fd, index)) {
-        return false;
+    enum outcome outcome = reserve(ring, fd, index, ring->lane_bytes);
+    if (outcome == HAS_LANE) {
+        outcome = publish(ring, fd, index);
     }
-    char *base = mmap(NULL, ring->lane_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)off);
+    if (outcome != HAS_LANE) {
+        return outcome;
+    }
+    char *base = index < ring->spare_count ? ring->spares + index * ring->lane_bytes
+                                           : mmap(NULL, ring->lane_bytes, PROT_READ | PROT_WRITE,
+                                                  MAP_SHARED, fd, (off_t)off);
     if (base == MAP_FAILED) {
-        return false;
+        return NO_SPACE;
     }
     struct gsp_lane *lane = &ring->lanes[index];
     lane->table = ring->table;
@@ -189,30 +261,81 @@ static bool map_lane(struct gsp_ring *ring, uint32_t index)
         lane->column[i] = base + ring->column_off[i];
     }
     lane->head = (void *)base;
-    return true;
+    return HAS_LANE;
 }
 
-/* A lane without an owner, with its bytes.  One that has none yet gets them; a full file system is
- * asked once, then only lanes that have theirs will do. */
-static struct gsp_lane *take_lane(struct gsp_ring *ring, uint32_t tid)
+void gsp_ring__map_spares(struct gsp_ring *ring, int fd)
 {
-    bool is_full = false;
+    struct rlimit file;
+    struct rlimit addresses;
+    const uint64_t fit = SPARES_BYTES / ring->lane_bytes;
+    uint64_t count = ring->lane_max < SPARES_MAX ? ring->lane_max : SPARES_MAX;
+    count = fit < count ? fit : count;
+    /* Beyond the first limit a longer file is a signal; the second is for the program to use. */
+    if (count == 0 || getrlimit(RLIMIT_FSIZE, &file) != 0 || file.rlim_cur != RLIM_INFINITY ||
+        getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) {
+        return;
+    }
+    const uint64_t bytes = count * ring->lane_bytes;
+    if (ftruncate(fd, (off_t)(ring->lanes_off + bytes)) != 0) {
+        return;
+    }
+    /* Not to be touched while it is mapped: a process that has all its memory locked would get the
+     * bytes at once. */
+    char *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, (off_t)ring->lanes_off);
+    if (base == MAP_FAILED) {
+        return;
+    }
+    ring->spares = base;
+    ring->spare_bytes = bytes;
+    ring->spare_count = mprotect(base, bytes, PROT_READ | PROT_WRITE) == 0 ? (uint32_t)count : 0;
+}
+
+void gsp_ring__unmap_lanes(struct gsp_ring *ring)
+{
+    const uint32_t top = atomic_load_explicit(&ring->lane_top, memory_order_acquire);
+    for (uint32_t i = ring->spare_count; i < top; i++) {
+        if (ring->lanes[i].head) {
+            munmap(ring->lanes[i].head, ring->lane_bytes);
+        }
+    }
+    if (ring->spares) {
+        munmap(ring->spares, ring->spare_bytes);
+    }
+}
+
+/* A lane without an owner, with its bytes, in *out.  One that has none yet gets them; when that
+ * fails it is not tried with another, only lanes that have theirs will do. */
+static enum outcome take_lane(struct gsp_ring *ring, uint32_t tid, struct gsp_lane **out)
+{
+    enum outcome failed = HAS_LANE;
     for (uint32_t i = 0; i < ring->lane_max; i++) {
         struct gsp_lane *lane = &ring->lanes[i];
-        if (is_full && i >= atomic_load_explicit(&ring->lane_top, memory_order_relaxed)) {
+        if (failed != HAS_LANE &&
+            i >= atomic_load_explicit(&ring->lane_top, memory_order_relaxed)) {
             break;
         }
         if (!own(lane, tid)) {
             continue;
         }
-        if (lane->head || (!is_full && map_lane(ring, i))) {
-            return lane;
+        if (!lane->head && failed == HAS_LANE) {
+            failed = map_lane(ring, i);
         }
-        is_full = true;
+        if (lane->head) {
+            *out = lane;
+            return HAS_LANE;
+        }
         disown(lane);
     }
-    atomic_fetch_or_explicit(&ring->head->status, GSP_RING_NO_SPACE, memory_order_relaxed);
-    return NULL;
+    return failed == HAS_LANE ? NO_SPACE : failed;
+}
+
+/* Without a system call. */
+static int64_t coarse_ns(void)
+{
+    struct timespec now = {0};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return now.tv_sec * GSP_NS_PER_S + now.tv_nsec;
 }
 
 static struct gsp_lane *claim(struct gsp_ring *ring, struct my_lanes *mine)
@@ -230,20 +353,25 @@ static struct gsp_lane *claim(struct gsp_ring *ring, struct my_lanes *mine)
     if (mine->lane[level]) {
         return mine->lane[level];
     }
-    if (mine->skip > 0) {
-        mine->skip--;
+    if (mine->retry_ns != 0 && coarse_ns() < mine->retry_ns) {
         return NULL;
     }
     const uint32_t tid = (uint32_t)gettid();
     int cancel = 0;
     /* Opening a file is a cancellation point, and a thread that ends here would keep its lane. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    struct gsp_lane *lane = take_lane(ring, tid);
+    struct gsp_lane *lane = NULL;
+    mine->outcome = take_lane(ring, tid, &lane);
     pthread_setcancelstate(cancel, NULL);
     if (!lane) {
-        mine->skip = RETRY_ROWS;
+        const bool no_file = mine->outcome == NO_FILE;
+        mine->retry_ns = coarse_ns() + (no_file ? RETRY_FILE_NS : RETRY_SPACE_NS);
+        atomic_fetch_or_explicit(&ring->head->status,
+                                 no_file ? GSP_RING_NO_FILE : GSP_RING_NO_SPACE,
+                                 memory_order_relaxed);
         return NULL;
     }
+    mine->retry_ns = 0;
     atomic_store_explicit(&lane->head->owner, tid, memory_order_relaxed);
     mine->lane[level] = lane;
     return lane;
@@ -254,6 +382,7 @@ static __attribute__((noinline)) struct gsp_lane *claim_slowly(struct gsp_ring *
 {
     const int saved_errno = errno;
     struct gsp_lane *lane = NULL;
+    bool no_file = false;
     if (getpid() != ring->pid) {
         return NULL;
     }
@@ -262,11 +391,13 @@ static __attribute__((noinline)) struct gsp_lane *claim_slowly(struct gsp_ring *
         atomic_signal_fence(memory_order_seq_cst);
         struct thread_page *page = page_of_thread();
         lane = page ? claim(ring, &page->of[ring->number]) : NULL;
+        no_file = page && page->of[ring->number].outcome == NO_FILE;
         atomic_signal_fence(memory_order_seq_cst);
         my_claiming = 0;
     }
     if (!lane) {
-        atomic_fetch_add_explicit(&ring->head->rows_lost, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(no_file ? &ring->head->rows_no_file : &ring->head->rows_lost, 1,
+                                  memory_order_relaxed);
     }
     errno = saved_errno;
     return lane;
@@ -292,7 +423,8 @@ int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_LIMIT, end_key_error,
                            "this process has no thread-specific key left");
     }
-    pthread_mutex_lock(&list_mutex);
+    sigset_t mask;
+    lock_list(&mask);
     size_t i = 0;
     while (i < GSP_RINGS_MAX && list[i]) {
         i++;
@@ -302,7 +434,7 @@ int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err)
         ring->serial = ++last_serial;
         list[i] = ring;
     }
-    pthread_mutex_unlock(&list_mutex);
+    unlock_list(&mask);
     if (i == GSP_RINGS_MAX) {
         return gsp_err_set(err, GSP_E_LIMIT, 0, "this process writes %u rings already",
                            GSP_RINGS_MAX);
@@ -312,9 +444,10 @@ int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err)
 
 void gsp_ring__leave(struct gsp_ring *ring)
 {
-    pthread_mutex_lock(&list_mutex);
+    sigset_t mask;
+    lock_list(&mask);
     if (ring->serial != 0 && list[ring->number] == ring) {
         list[ring->number] = NULL;
     }
-    pthread_mutex_unlock(&list_mutex);
+    unlock_list(&mask);
 }

@@ -17,12 +17,18 @@
 #include "ring/live.h"
 #include "ring/meta.h"
 #include "ring/reader.h"
+#include "wire/control.h"
+#include "wire/memory.h"
 
 #define META_NAME  "meta.json"
 #define META_MAX   65536
 #define ROOTS_MAX  1024U
 #define PLACES_MAX 65536U
 #define ROOT_CHARS 192U
+/* What the rings of one process take, and those of some workers. */
+#define ROOM_BYTES (UINT64_C(32) << 20)
+/* A folder without rings may be one that is just being made. */
+#define BARE_NS    (10 * GSP_NS_PER_S)
 
 struct root {
     char path[ROOT_CHARS];
@@ -46,6 +52,12 @@ static bool xdg_root(struct root *out)
 static void shm_root(struct root *out)
 {
     snprintf(out->path, sizeof(out->path), "/dev/shm/gsprof-%u", (unsigned)geteuid());
+}
+
+/* Files can be mapped from a disk too: for containers with little shared memory. */
+static void tmp_root(struct root *out)
+{
+    snprintf(out->path, sizeof(out->path), "/tmp/gsprof-%u", (unsigned)geteuid());
 }
 
 /* Takes a descriptor from the variable that would close it. */
@@ -199,49 +211,102 @@ bool gsp_place_follow_exec(int folder_fd, pid_t pid, struct gsp_place_program *l
     return true;
 }
 
-static int make_folder(const char *root, const struct gsp_place_about *about, int *folder_fd,
+static int name_folder(const struct gsp_place_about *about, uint64_t *start_time, char name[64],
+                       struct gsp_err *err)
+{
+    char state = 0;
+    *start_time = about->start_time;
+    if (*start_time == 0 && !gsp_live_start_time(about->pid, start_time, &state)) {
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "there is no process %d", (int)about->pid);
+    }
+    snprintf(name, 64, "%d-%" PRIu64, (int)about->pid, *start_time);
+    return 0;
+}
+
+static int open_folder(int root_fd, const char *name)
+{
+    return openat(root_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Another writer of the process may have made it, when there was more room here or there. */
+static int find_folder(const char *root, const char *name)
+{
+    gsp_auto_fd root_fd = open_own(root, true, NULL);
+    return root_fd < 0 ? -1 : open_folder(root_fd, name);
+}
+
+static int make_folder(const char *root, const char *name, bool needs_room, int *folder_fd,
                        struct gsp_err *err)
 {
     gsp_auto_fd root_fd = make_root(root, err);
     if (root_fd < 0) {
         return root_fd;
     }
-    uint64_t start_time = about->start_time;
-    char state = 0;
-    if (start_time == 0 && !gsp_live_start_time(about->pid, &start_time, &state)) {
-        return gsp_err_set(err, GSP_E_NOPROC, 0, "there is no process %d", (int)about->pid);
+    if (needs_room && !gsp_place_has_room(root_fd, ROOM_BYTES)) {
+        return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC, "%s: there is little room", root);
     }
-    char name[64];
-    snprintf(name, sizeof(name), "%d-%" PRIu64, (int)about->pid, start_time);
-    if (mkdirat(root_fd, name, 0700) != 0 && errno != EEXIST) {
+    if (mkdirat(root_fd, name, 0700) == 0 || errno == EEXIST) {
+        *folder_fd = open_folder(root_fd, name);
+    }
+    if (*folder_fd < 0) {
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", root, name, strerror(errno));
     }
-    gsp_auto_fd fd = openat(root_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) {
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", root, name, strerror(errno));
+    return 0;
+}
+
+/* Where it is already; else in the first root with room; else in the first that can be written to.
+ */
+static int make_somewhere(const char *name, int *folder_fd, struct gsp_err *err)
+{
+    struct root roots[3];
+    size_t count = xdg_root(&roots[0]) ? 1 : 0;
+    shm_root(&roots[count++]);
+    tmp_root(&roots[count++]);
+    for (size_t i = 0; i < count && *folder_fd < 0; i++) {
+        *folder_fd = find_folder(roots[i].path, name);
     }
-    struct gsp_ring__meta meta;
-    describe(about, start_time, &meta);
-    const int rc = settle_meta(fd, &meta, err);
-    if (rc == 0) {
-        *folder_fd = keep_fd(&fd);
+    int rc = *folder_fd < 0 ? GSP_E_NOWRITE : 0;
+    for (size_t i = 0; i < 2 * count && rc == GSP_E_NOWRITE; i++) {
+        rc = make_folder(roots[i % count].path, name, i < count, folder_fd, err);
     }
     return rc;
 }
 
 int gsp_place_make(const struct gsp_place_about *about, int *folder_fd, struct gsp_err *err)
 {
+    char name[64];
+    uint64_t start_time = 0;
+    struct gsp_ring__meta meta;
     *folder_fd = -1;
-    struct root root;
-    if (xdg_root(&root)) {
-        const int rc = make_folder(root.path, about, folder_fd, err);
-        /* It may be read-only or full; then there is the other one. */
-        if (rc != GSP_E_NOWRITE) {
-            return rc;
-        }
+    int rc = name_folder(about, &start_time, name, err);
+    int made = -1;
+    if (rc == 0) {
+        rc = make_somewhere(name, &made, err);
     }
-    shm_root(&root);
-    return make_folder(root.path, about, folder_fd, err);
+    gsp_auto_fd fd = made;
+    if (rc != 0) {
+        return rc;
+    }
+    describe(about, start_time, &meta);
+    rc = settle_meta(fd, &meta, err);
+    if (rc == 0) {
+        *folder_fd = keep_fd(&fd);
+    }
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------------- room */
+
+bool gsp_place_has_room(int fd, uint64_t bytes)
+{
+    struct statvfs fs;
+    /* One without a size has no limit either; and what cannot be found out, fallocate() will. */
+    if (fstatvfs(fd, &fs) != 0 || fs.f_blocks == 0) {
+        return true;
+    }
+    const uint64_t most = (uint64_t)fs.f_blocks * fs.f_frsize / 4 * 3;
+    const uint64_t stays = most < GSP_PLACE_FREE_BYTES ? most : GSP_PLACE_FREE_BYTES;
+    return (uint64_t)fs.f_bavail * fs.f_frsize >= stays + bytes;
 }
 
 /* ------------------------------------------------------------------------------------ listing */
@@ -291,9 +356,12 @@ static int list_roots(struct root_list *list, struct gsp_err *err)
     add_root(list, root.path);
     shm_root(&root);
     add_root(list, root.path);
+    tmp_root(&root);
+    add_root(list, root.path);
     if (geteuid() == 0) {
         add_roots_of_all(list, "/run/user", "", "/gsprof");
         add_roots_of_all(list, "/dev/shm", "gsprof-", "");
+        add_roots_of_all(list, "/tmp", "gsprof-", "");
     }
     return 0;
 }
@@ -320,6 +388,14 @@ static bool is_ring_name(const char *name)
     return name[0] != '.' && gsp_sv_ends(gsp_sv_of(name), ".ring");
 }
 
+/* What this program puts there; everything else stays, and so does the folder then. */
+static bool is_ours(const char *name)
+{
+    return is_ring_name(name) || strcmp(name, META_NAME) == 0 ||
+           strcmp(name, GSP_CONTROL_FILE) == 0 || strcmp(name, GSP_MEMORY_FILE) == 0 ||
+           (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
+}
+
 static void read_ring(int folder_fd, const char *name, struct gsp_place *place)
 {
     struct gsp_ring_view *view = NULL;
@@ -337,7 +413,7 @@ static void read_ring(int folder_fd, const char *name, struct gsp_place *place)
     gsp_ring_view_close(view);
 }
 
-static void read_rings(int folder_fd, struct gsp_place *place)
+static void read_files(int folder_fd, struct gsp_place *place)
 {
     const int copy = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
@@ -347,10 +423,13 @@ static void read_rings(int folder_fd, struct gsp_place *place)
     }
     for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         struct stat st;
-        if (is_ring_name(e->d_name) &&
-            fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
+        if (!is_ours(e->d_name) || fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(st.st_mode)) {
+            continue;
+        }
+        place->bytes += (uint64_t)st.st_blocks * 512;
+        if (is_ring_name(e->d_name)) {
             place->rings++;
-            place->bytes += (uint64_t)st.st_blocks * 512;
             read_ring(folder_fd, e->d_name, place);
         }
     }
@@ -369,7 +448,7 @@ static void read_meta(int folder_fd, struct gsp_place *place, uint64_t *pid_ns)
     snprintf(place->cmdline, sizeof(place->cmdline), "%.255s", meta.cmdline);
 }
 
-/* False when the folder is not to be shown: no rings, or not readable. */
+/* False when the folder is not readable. */
 static bool read_place(const char *root, const char *name, struct gsp_place *place)
 {
     struct stat st;
@@ -386,12 +465,12 @@ static bool read_place(const char *root, const char *name, struct gsp_place *pla
     place->rank = GSP_NULL_I64;
     place->last_write_ns = GSP_NULL_I64;
     read_meta(fd, place, &pid_ns);
-    read_rings(fd, place);
+    read_files(fd, place);
     place->live = gsp_live_is(place->pid, place->start_time, pid_ns);
     if (place->last_write_ns == GSP_NULL_I64) {
         place->last_write_ns = st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec;
     }
-    return place->rings > 0;
+    return true;
 }
 
 static bool has_path(const struct gsp_places *places, const char *path)
@@ -422,8 +501,14 @@ static int add_place(struct gsp_places *places, const struct gsp_place *place, s
     return 0;
 }
 
-/* The folders of one root; of one pid only, unless it is 0. */
-static int read_root(const char *root, pid_t pid, struct gsp_places *places, struct gsp_err *err)
+/* Which folders are asked for. */
+struct asked {
+    pid_t pid; /* 0: of all processes */
+    bool bare; /* also those without rings */
+};
+
+static int read_root(const char *root, struct asked asked, struct gsp_places *places,
+                     struct gsp_err *err)
 {
     const int fd = open_own(root, false, err);
     if (fd == GSP_E_NOFILE) {
@@ -442,8 +527,8 @@ static int read_root(const char *root, pid_t pid, struct gsp_places *places, str
         struct gsp_place place;
         memset(&place, 0, sizeof(place));
         if (parse_name(e->d_name, &place.pid, &place.start_time) &&
-            (pid == 0 || pid == place.pid) && read_place(root, e->d_name, &place) &&
-            !has_path(places, place.path)) {
+            (asked.pid == 0 || asked.pid == place.pid) && read_place(root, e->d_name, &place) &&
+            (asked.bare || place.rings > 0) && !has_path(places, place.path)) {
             rc = add_place(places, &place, err);
         }
     }
@@ -461,13 +546,13 @@ static int by_start(const void *a, const void *b)
     return left->pid > right->pid ? -1 : left->pid < right->pid;
 }
 
-static int read_places(pid_t pid, struct gsp_places *out, struct gsp_err *err)
+static int read_places(struct asked asked, struct gsp_places *out, struct gsp_err *err)
 {
     *out = (struct gsp_places){0};
     struct root_list roots;
     int rc = list_roots(&roots, err);
     for (size_t i = 0; i < roots.count && rc == 0; i++) {
-        rc = read_root(roots.at[i].path, pid, out, err);
+        rc = read_root(roots.at[i].path, asked, out, err);
         /* The roots of others are looked through as far as they can be. */
         if (rc != GSP_E_NOMEM && rc != GSP_E_LIMIT && geteuid() == 0) {
             rc = 0;
@@ -486,7 +571,7 @@ static int read_places(pid_t pid, struct gsp_places *out, struct gsp_err *err)
 
 int gsp_places_read(struct gsp_places *out, struct gsp_err *err)
 {
-    return read_places(0, out, err);
+    return read_places((struct asked){0}, out, err);
 }
 
 void gsp_places_free(struct gsp_places *places)
@@ -500,7 +585,7 @@ void gsp_places_free(struct gsp_places *places)
 int gsp_place_find(pid_t pid, struct gsp_place *out, struct gsp_err *err)
 {
     struct gsp_places places;
-    const int rc = read_places(pid, &places, err);
+    const int rc = read_places((struct asked){.pid = pid}, &places, err);
     if (rc != 0) {
         return rc;
     }
@@ -527,13 +612,6 @@ int gsp_place_open(const struct gsp_place *place, int *folder_fd, struct gsp_err
 }
 
 /* ----------------------------------------------------------------------------------- removing */
-
-/* What this program puts there; everything else stays, and so does the folder then. */
-static bool is_ours(const char *name)
-{
-    return is_ring_name(name) || strcmp(name, META_NAME) == 0 || strcmp(name, "control") == 0 ||
-           (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
-}
 
 static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
 {
@@ -585,12 +663,15 @@ size_t gsp_places_sweep(void)
     struct gsp_places places = {0};
     uint64_t kept_bytes = 0;
     size_t removed = 0;
-    if (gsp_places_read(&places, NULL) != 0) {
+    if (read_places((struct asked){.bare = true}, &places, NULL) != 0) {
         return 0;
     }
     for (size_t i = 0; i < places.count; i++) {
-        if (gsp_place_is_surplus(&places.at[i], &kept_bytes)) {
-            removed += gsp_place_remove(&places.at[i], NULL) == 0;
+        const struct gsp_place *place = &places.at[i];
+        const bool may_go = place->rings > 0 ? gsp_place_is_surplus(place, &kept_bytes)
+                                             : gsp_place_is_over(place, BARE_NS);
+        if (may_go) {
+            removed += gsp_place_remove(place, NULL) == 0;
         }
     }
     gsp_places_free(&places);

@@ -3,7 +3,8 @@
  * place.h -- where the rings of a process are, and which processes have some.
  *
  * <root>/<pid>-<start time>/ holds one file <schema>.<table>.ring for each table, and
- * meta.json.  <root> is $XDG_RUNTIME_DIR/gsprof, else /dev/shm/gsprof-<uid>; mode 0700.
+ * meta.json.  <root> is $XDG_RUNTIME_DIR/gsprof, else /dev/shm/gsprof-<uid>; where there is little
+ * room, /tmp/gsprof-<uid>; mode 0700.
  * The start time tells a process from a later one with the same pid.
  *
  * Used by: writers (make), readers (list, open), cli list --clean.
@@ -34,6 +35,12 @@ struct gsp_place_about {
 GSP_MUST_CHECK int gsp_place_make(const struct gsp_place_about *about, int *folder_fd,
                                   struct gsp_err *err);
 
+/* Whether files of ours may take so many bytes more of the file system that fd is on.  Shared
+ * memory is the program's first: it dies by SIGBUS when there is none left.  So a gigabyte stays
+ * free, or three quarters of a small file system (64 MB in many containers). */
+#define GSP_PLACE_FREE_BYTES (UINT64_C(1) << 30)
+bool gsp_place_has_room(int fd, uint64_t bytes);
+
 /* Bytes of a command line, with its NUL; longer ones are cut. */
 #define GSP_CMDLINE_MAX 1020U
 
@@ -49,8 +56,8 @@ struct gsp_place {
     int32_t pid;
     uint64_t start_time;
     bool live;             /* a process with this pid and start time runs */
-    uint32_t rings;        /* files that are named like rings */
-    uint64_t bytes;        /* that they take */
+    uint32_t rings;        /* files that are named like rings; 0: only what an agent left */
+    uint64_t bytes;        /* that all files of ours take */
     int64_t rank;          /* GSP_NULL_I64 when unknown */
     int64_t last_write_ns; /* CLOCK_REALTIME of the newest row, or of the folder */
     uint32_t uid;          /* whose folder it is */
@@ -63,9 +70,9 @@ struct gsp_places {
     size_t count;
 };
 
-/* All folders of this user (root: of every user, in the roots of /dev/shm and /run/user), the
- * newest first.  Entries that are no rings are left out.  No root at all is an empty list.
- * Fails with PERM (the root exists but is another user's), NOMEM, IO. */
+/* All folders with rings of this user (root: of every user, in the roots of /dev/shm and
+ * /run/user), the newest first.  No root at all is an empty list. Fails with PERM (the root exists
+ * but is another user's), NOMEM, IO. */
 GSP_MUST_CHECK int gsp_places_read(struct gsp_places *out, struct gsp_err *err);
 void gsp_places_free(struct gsp_places *places);
 
@@ -89,7 +96,8 @@ bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns);
 /* Whether the folder may go: over for the time to live, or too much beside *kept_bytes, which ended
  * processes that are newer take.  One that stays is added to it; the newest always stays. */
 bool gsp_place_is_surplus(const struct gsp_place *place, uint64_t *kept_bytes);
-/* Removes all that may go; how many.  What cannot be removed stays. */
+/* Removes all that may go, and folders of ended processes that have no rings; how many.  What
+ * cannot be removed stays. */
 size_t gsp_places_sweep(void);
 /* Removes the folder of a dead process; refuses a live one's with EXISTS. */
 GSP_MUST_CHECK int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err);

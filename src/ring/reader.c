@@ -504,6 +504,7 @@ void gsp_ring_state(struct gsp_ring_view *view, struct gsp_ring_state *out)
         .status = atomic_load_explicit(&view->head->status, memory_order_relaxed),
         .lane_count = count,
         .rows_lost = atomic_load_explicit(&view->head->rows_lost, memory_order_relaxed),
+        .rows_no_file = atomic_load_explicit(&view->head->rows_no_file, memory_order_relaxed),
         .strings_lost = atomic_load_explicit(&view->head->strings_lost, memory_order_relaxed),
         .newest_ns = GSP_NULL_I64,
         .damaged = atomic_load_explicit(&view->is_short, memory_order_relaxed)};

@@ -98,8 +98,9 @@ void gsp_ring_dict_free(struct gsp_ring_dict *dict);
 struct gsp_ring_state {
     uint32_t status; /* GSP_RING_* */
     uint32_t lane_count;
-    uint64_t rows; /* published ever */
-    uint64_t rows_lost;
+    uint64_t rows;         /* published ever */
+    uint64_t rows_lost;    /* for want of a lane */
+    uint64_t rows_no_file; /* lost because the writer could not open its file for a lane */
     uint64_t strings_lost;
     int64_t newest_ns; /* ts_ns of the newest row; GSP_NULL_I64: none */
     bool damaged;      /* the file was cut under our hands */

@@ -46,6 +46,9 @@ struct gsp_ring {
     pid_t pid;                   /* that made it; not the child's after fork */
     _Atomic uint32_t lane_count; /* our copy of head->lane_count */
     _Atomic uint32_t lane_top;   /* one past the last lane that a thread ever tried to map */
+    uint32_t spare_count;        /* lanes that are mapped from the start, without bytes */
+    char *spares;                /* they; NULL: none */
+    uint64_t spare_bytes;
     uint64_t column_off[GSP_COLUMNS_MAX];
     char path[GSP_RING__PATH]; /* absolute */
 };
@@ -63,6 +66,11 @@ GSP_MUST_CHECK int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct 
 GSP_MUST_CHECK int gsp_ring__enter(struct gsp_ring *ring, struct gsp_err *err);
 void gsp_ring__leave(struct gsp_ring *ring);
 
-/* A descriptor of the ring's file; -1 when it is gone.  None is kept open: the program would see
- * it, and one that becomes a daemon closes descriptors that it does not know. */
+/* Maps some lanes before their threads come, for those that cannot open the file: the process
+ * has used up its descriptors, or has another root or user by now.  Costs addresses alone. */
+void gsp_ring__map_spares(struct gsp_ring *ring, int fd);
+void gsp_ring__unmap_lanes(struct gsp_ring *ring);
+
+/* A descriptor of the ring's file; -1 when it cannot be opened.  None is kept open: the
+ * program would see it, and one that becomes a daemon closes descriptors that it does not know. */
 int gsp_ring__open_file(const struct gsp_ring *ring);

@@ -15,6 +15,7 @@
 #include "ring/append.h"
 #include "ring/copy.h"
 #include "ring/live.h"
+#include "ring/place.h"
 #include "ring/ring_internal.h"
 
 #define LANES_DEFAULT   1024U
@@ -29,6 +30,12 @@
 
 int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct gsp_err *err)
 {
+    if (!gsp_place_has_room(fd, len)) {
+        return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC,
+                           "no room for %llu bytes of a ring: the program may need what is left of "
+                           "the file system",
+                           (unsigned long long)len);
+    }
     for (uint64_t done = 0; done < len;) {
         const uint64_t n = len - done < RESERVE_BYTES ? len - done : RESERVE_BYTES;
         int tries = 0;
@@ -311,6 +318,7 @@ static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring
     }
     rc = map_front(ring, fd, err);
     if (rc == 0) {
+        gsp_ring__map_spares(ring, fd);
         fill_head(ring, spec);
         rc = rename_new(ring, folder_fd, tmp, spec->keeps_old ? GSP_RING_LIVES : 1, err);
     }
@@ -329,13 +337,8 @@ void gsp_ring_abandon(struct gsp_ring *ring)
         return;
     }
     gsp_ring__leave(ring);
-    const uint32_t top = atomic_load_explicit(&ring->lane_top, memory_order_acquire);
-    for (uint32_t i = 0; i < top; i++) {
-        if (ring->lanes[i].head) {
-            munmap(ring->lanes[i].head, ring->lane_bytes);
-        }
-    }
     if (ring->lanes) {
+        gsp_ring__unmap_lanes(ring);
         munmap(ring->lanes, ring->lane_max * sizeof(*ring->lanes));
     }
     if (ring->head) {
@@ -380,7 +383,9 @@ void gsp_ring_set_rank(struct gsp_ring *ring, int64_t rank)
 
 void gsp_ring_lose(struct gsp_ring *ring, uint64_t rows)
 {
-    atomic_fetch_add_explicit(&ring->head->rows_lost, rows, memory_order_relaxed);
+    if (rows > 0 && ring->pid == getpid()) {
+        atomic_fetch_add_explicit(&ring->head->rows_lost, rows, memory_order_relaxed);
+    }
 }
 
 /* Not in the middle of a character. */

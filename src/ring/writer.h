@@ -67,7 +67,7 @@ void gsp_ring_abandon(struct gsp_ring *ring); /* NULL does nothing */
 
 /* Says the rank of the process when it becomes known later than the ring. */
 void gsp_ring_set_rank(struct gsp_ring *ring, int64_t rank);
-/* Counts rows that were lost before they came to the ring. */
+/* Counts rows that were lost before they came to the ring; nothing in a child after fork. */
 void gsp_ring_lose(struct gsp_ring *ring, uint64_t rows);
 
 /* This thread's lane, claimed on first use and kept until the thread ends.  A signal handler

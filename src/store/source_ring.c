@@ -209,6 +209,7 @@ bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_ring_loss 
     gsp_ring_state(ring->view, &state);
     *out = (struct gsp_ring_loss){.overwritten = ring->overwritten,
                                   .rows_lost = state.rows_lost,
+                                  .rows_no_file = state.rows_no_file,
                                   .strings_lost = state.strings_lost,
                                   .texts_lost = atomic_load(&source->texts_lost),
                                   .damaged = state.damaged};

@@ -23,6 +23,7 @@ GSP_MUST_CHECK int gsp_store__ring_source(struct gsp_ring_view *view,
 struct gsp_ring_loss {
     uint64_t overwritten; /* rows that were there and are not any more */
     uint64_t rows_lost;   /* for want of a lane */
+    uint64_t rows_no_file;
     uint64_t strings_lost;
     uint64_t texts_lost; /* overwritten before their rows were */
     bool damaged;        /* the file was cut */

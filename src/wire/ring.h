@@ -45,6 +45,7 @@
 #define GSP_RING_CLOSED       1U /* the writer ended in order */
 #define GSP_RING_NO_SPACE     2U /* no room for another lane: its thread's rows are lost */
 #define GSP_RING_NO_STRINGS   4U /* the dictionary is full: new strings are NULL */
+#define GSP_RING_NO_FILE      8U /* the file cannot be opened for another lane: as above */
 
 struct gsp_ring_head {
     char magic[8];
@@ -72,6 +73,7 @@ struct gsp_ring_head {
     _Atomic uint32_t status;       /* GSP_RING_* */
     _Atomic uint64_t rows_lost;    /* for want of a lane */
     _Atomic uint64_t strings_lost; /* for want of room in the dictionary */
+    _Atomic uint64_t rows_no_file; /* lost because the file could not be opened for a lane */
 };
 
 struct gsp_ring_column {

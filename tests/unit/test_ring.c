@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
+#include "ring/ring_internal.h"
 #include "ring_fixture.h"
 
 #define TRACE (&(struct gsp_ring_spec){.table = gsp_table_at(GSP_TABLE_python_torch_trace)})
@@ -472,6 +476,105 @@ TAP_TEST(lanes_run_out_and_the_loss_is_counted)
     ring_folder_remove(folder);
 }
 
+/* No descriptor can be opened while there is a limit. */
+static void limit_descriptors(bool limited)
+{
+    static struct rlimit before;
+    if (limited) {
+        tap_require(getrlimit(RLIMIT_NOFILE, &before) == 0);
+        const struct rlimit none = {0, before.rlim_max};
+        tap_require(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    } else {
+        tap_require(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    }
+}
+
+static struct gsp_ring_state state_of(int folder)
+{
+    struct gsp_ring_state state;
+    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
+    struct ring_seen seen = {0};
+    gsp_ring_state(view, &state);
+    ring_check(view, &seen);
+    tap_eq_int(seen.torn, 0);
+    tap_check(!state.damaged);
+    gsp_ring_view_close(view);
+    return state;
+}
+
+TAP_TEST(new_threads_have_lanes_when_no_descriptor_is_left)
+{
+    int folder = ring_folder();
+    struct gsp_ring *ring = ring_make(folder, 1000);
+    append(ring, 1, 0);
+    limit_descriptors(true);
+    for (int i = 0; i < 3; i++) {
+        pthread_t thread;
+        tap_require(pthread_create(&thread, NULL, append_some, ring) == 0);
+        pthread_join(thread, NULL);
+    }
+    limit_descriptors(false);
+    const struct gsp_ring_state state = state_of(folder);
+    tap_eq_int(state.rows, 7);
+    tap_eq_int(state.lane_count, 2);
+    tap_eq_int(state.rows_lost + state.rows_no_file, 0);
+    tap_eq_int(state.status, 0);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
+/* In another root, of this thread alone. */
+static void *append_elsewhere(void *arg)
+{
+    if (unshare(CLONE_FS) != 0 || chroot("/proc") != 0)
+        return NULL;
+    append_some(arg);
+    return arg;
+}
+
+TAP_TEST(new_threads_have_lanes_in_another_root)
+{
+    int folder = ring_folder();
+    struct gsp_ring *ring = ring_make(folder, 1000);
+    pthread_t thread;
+    void *done = NULL;
+    tap_require(pthread_create(&thread, NULL, append_elsewhere, ring) == 0);
+    pthread_join(thread, &done);
+    const struct gsp_ring_state state = state_of(folder);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+    if (!done)
+        tap_skip("needs root, to change it");
+    tap_eq_int(state.rows, 2);
+    tap_eq_int(state.rows_lost + state.rows_no_file, 0);
+}
+
+TAP_TEST(a_file_that_cannot_be_opened_is_a_cause_of_its_own_and_tried_again_soon)
+{
+    const struct timespec a_while = {0, 30000000};
+    int folder = ring_folder();
+    /* Below such a limit no lane is there before its thread. */
+    const struct rlimit bounded = {1 << 30, RLIM_INFINITY};
+    tap_require(setrlimit(RLIMIT_FSIZE, &bounded) == 0);
+    struct gsp_ring *ring = ring_make(folder, 1000);
+    limit_descriptors(true);
+    for (uint64_t n = 0; n < 5; n++)
+        append(ring, 1, n);
+    limit_descriptors(false);
+    struct gsp_ring_state state = state_of(folder);
+    tap_eq_int(state.rows, 0);
+    tap_eq_int(state.rows_lost, 0);
+    tap_eq_int(state.rows_no_file, 5);
+    tap_eq_int(state.status, GSP_RING_NO_FILE);
+    nanosleep(&a_while, NULL);
+    append(ring, 1, 5);
+    state = state_of(folder);
+    tap_eq_int(state.rows, 1);
+    tap_eq_int(state.rows_no_file, 5);
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
 TAP_TEST(a_childs_rows_do_not_get_into_the_parents_ring)
 {
     int folder = ring_folder();
@@ -540,11 +643,66 @@ TAP_TEST(a_thread_that_ends_in_a_child_keeps_the_parents_lane)
     ring_folder_remove(folder);
 }
 
+/* What this thread does the next time that the ring's code asks for the process. */
+static _Thread_local void (*at_getpid)(void);
+
+/* In place of the C library's, for the ring's code too. */
+pid_t getpid(void)
+{
+    void (*call)(void) = at_getpid;
+    at_getpid = NULL;
+    if (call)
+        call();
+    return (pid_t)syscall(SYS_getpid);
+}
+
+static atomic_bool handler_has_entered;
+
+/* What making a ring does first and last; the rest of it allocates, which sanitizers do not allow
+ * here. */
+static void enter_in_handler(int number)
+{
+    static struct gsp_ring ring;
+    (void)number;
+    const bool entered = gsp_ring__enter(&ring, NULL) == 0;
+    gsp_ring__leave(&ring);
+    atomic_store(&handler_has_entered, entered);
+}
+
+static void raise_signal(void)
+{
+    raise(SIGUSR1);
+}
+
+static void *end_under_a_signal(void *arg)
+{
+    append(arg, 1, 0);
+    at_getpid = raise_signal; /* the thread's end is the next to ask */
+    return NULL;
+}
+
+TAP_TEST(a_handler_makes_a_ring_while_its_thread_ends)
+{
+    const struct sigaction action = {.sa_handler = enter_in_handler};
+    pthread_t thread;
+    int folder = ring_folder();
+    struct gsp_ring *ring = ring_make(folder, 1000);
+    sigaction(SIGUSR1, &action, NULL);
+    alarm(10); /* ends a thread that waits for itself */
+    tap_require(pthread_create(&thread, NULL, end_under_a_signal, ring) == 0);
+    pthread_join(thread, NULL);
+    alarm(0);
+    tap_check(atomic_load(&handler_has_entered));
+    gsp_ring_close(ring);
+    ring_folder_remove(folder);
+}
+
 TAP_TEST(a_full_file_system_is_an_error_and_no_signal)
 {
     char path[] = "/tmp/gsprof-full-XXXXXX";
     tap_require(mkdtemp(path) != NULL);
-    if (mount("none", path, "tmpfs", 0, "size=4m") != 0) {
+    /* Of which rings may take 4 MB. */
+    if (mount("none", path, "tmpfs", 0, "size=16m") != 0) {
         rmdir(path);
         tap_skip("needs root, to mount a small file system");
     }
@@ -581,6 +739,20 @@ TAP_TEST(a_full_file_system_is_an_error_and_no_signal)
     tap_eq_int(state.rows, 20000);
     tap_eq_int(state.rows_lost, 2);
     gsp_ring_view_close(view);
+    gsp_ring_close(ring);
+    unlinkat(folder, RING_FILE, 0);
+    /* The same without a descriptor: a lane larger than all there is. */
+    spec.row_capacity = 400000;
+    tap_require(gsp_ring_create(folder, &spec, &ring, &err) == 0);
+    limit_descriptors(true);
+    append(ring, 1, 0);
+    limit_descriptors(false);
+    state = state_of(folder);
+    tap_eq_int(state.rows, 0);
+    tap_eq_int(state.rows_lost, 1);
+    tap_eq_int(state.status, GSP_RING_NO_SPACE);
+    /* What the lane got of its bytes is there for others. */
+    tap_eq_int(mkdirat(folder, "more", 0700), 0);
     gsp_ring_close(ring);
     close(folder);
     tap_check(umount(path) == 0);

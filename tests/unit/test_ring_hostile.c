@@ -9,6 +9,15 @@
 
 #define TEXT_FILE "python.variables.ring"
 
+/* What a file has behind the lanes that were used is no part of it. */
+static void cut_hole(int fd)
+{
+    struct gsp_ring_head head;
+    tap_require(pread(fd, &head, sizeof(head), 0) == (ssize_t)sizeof(head));
+    const uint64_t bytes = head.lanes_off + atomic_load(&head.lane_count) * head.lane_bytes;
+    tap_require(ftruncate(fd, (off_t)bytes) == 0);
+}
+
 static uint32_t next_random(uint32_t *state)
 {
     *state = *state * 1664525U + 1013904223U;
@@ -85,7 +94,8 @@ TAP_TEST(changed_bytes_do_no_harm)
     make_text_ring(folder);
     int fd = openat(folder, TEXT_FILE, O_RDWR);
     struct stat st;
-    tap_require(fd >= 0 && fstat(fd, &st) == 0);
+    cut_hole(fd);
+    tap_require(fstat(fd, &st) == 0);
     uint32_t random = 1;
     const uint64_t hot[] = {0, 600, 4096, 5200, 8192, 8192 + 4096};
     for (int i = 0; i < 6000; i++) {
@@ -113,7 +123,8 @@ TAP_TEST(cut_files_are_told)
     make_text_ring(folder);
     int fd = openat(folder, TEXT_FILE, O_RDWR);
     struct stat st;
-    tap_require(fd >= 0 && fstat(fd, &st) == 0);
+    cut_hole(fd);
+    tap_require(fstat(fd, &st) == 0);
     struct gsp_err err = {0};
     for (off_t size = st.st_size; size >= 0; size -= 512) {
         struct gsp_ring_view *view = NULL;
@@ -203,6 +214,7 @@ TAP_TEST(a_file_cut_while_it_is_mapped_reads_as_zeros)
     gsp_ring_close(ring);
     int fd = openat(folder, RING_FILE, O_RDWR);
     struct stat st;
+    cut_hole(fd);
     tap_require(fstat(fd, &st) == 0);
     const int64_t sizes[] = {st.st_size - 4096, st.st_size - 200000, st.st_size - 400001, 8192, 0};
     struct gsp_ring_view *views[GSP_COUNT(sizes)];

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <sched.h>
+#include <sys/mount.h>
 
+#include "base/file.h"
 #include "base/time.h"
 #include "ring/live.h"
 #include "ring/meta.h"
@@ -311,6 +314,35 @@ TAP_TEST(meta_is_read_back)
                                "{1: 2}", "{,}",    "{\"\\x\":1}"};
     for (size_t i = 0; i < GSP_COUNT(bad); i++)
         tap_eq_int(parse(bad[i], &back), GSP_E_FORMAT);
+}
+
+TAP_TEST(the_program_has_shared_memory_first)
+{
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", "/dev/shm", "tmpfs", 0, "size=64m") != 0)
+        tap_skip("needs root and a mount namespace, for a small /dev/shm");
+    unsetenv("XDG_RUNTIME_DIR");
+    gsp_auto_fd shm = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    tap_check(gsp_place_has_room(shm, 16 << 20));
+    tap_check(!gsp_place_has_room(shm, (16 << 20) + 4096));
+    /* There is too little for a process and its workers: the next place is taken, and found. */
+    struct gsp_err err = {0};
+    struct gsp_place place;
+    pid_t pid = start_writer(5);
+    tap_require(gsp_place_find(pid, &place, &err) == 0);
+    tap_check(strncmp(place.path, "/tmp/gsprof-", strlen("/tmp/gsprof-")) == 0);
+    /* A second writer finds the folder of the first, though there is room by now. */
+    tap_require(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=512m") == 0);
+    const struct gsp_place_about about = {.pid = pid, .rank = 5};
+    int folder = -1;
+    struct stat first;
+    struct stat second;
+    tap_require(gsp_place_make(&about, &folder, &err) == 0);
+    tap_check(fstat(folder, &second) == 0 && stat(place.path, &first) == 0 &&
+              first.st_ino == second.st_ino);
+    close(folder);
+    end_writer(pid);
+    tap_eq_int(gsp_place_remove(&place, &err), 0);
 }
 
 TAP_TEST(ended_processes_may_keep_only_so_much)

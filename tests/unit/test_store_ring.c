@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "ring/writer.h"
 #include "store_ask.h"
 #include "tap.h"
@@ -111,6 +112,12 @@ TAP_TEST(a_ring_as_it_grows)
                "100,204,303,m200,m299");
     tap_eq_str(ask(store, "SELECT source, cause, count, rank FROM gsprof.loss", &out),
                "python.torch_trace,overwritten,203,2");
+    gsp_auto_fd file = openat(f.fd, "python.torch_trace.ring", O_RDWR | O_CLOEXEC);
+    const uint64_t lost[] = {5, 0, 7};
+    tap_require(pwrite(file, lost, sizeof(lost), offsetof(struct gsp_ring_head, rows_lost)) ==
+                (ssize_t)sizeof(lost));
+    tap_eq_str(ask(store, "SELECT cause, count FROM gsprof.loss", &out),
+               "overwritten,203;no lane,5;file not opened,7");
     gsp_ring_close(ring);
     tap_eq_str(ask(store, "SELECT count(*) FROM python.torch_trace WHERE module > 'm2'", &out),
                "100");
