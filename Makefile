@@ -35,6 +35,9 @@ test-full: ## every test, and the wheel in every interpreter there is
 	@GSPROF_TEST_FULL=1 $(MAKE) --no-print-directory test
 
 test-exits: deps-test all ## 1,000 programs end under gsprof run as they do alone (EXITS=N)
+	@free=$$(tools/get-pythons.sh --free-threaded 2>/dev/null | grep -m1 't$$'); \
+	if [ -z "$$free" ]; then echo "no free-threaded interpreter could be built"; \
+	else meson configure $(BUILD) -Dfree_threaded_python="$$free" && ninja -C $(BUILD); fi
 	@$(PYTHON) tests/exits/exits.py --count $(EXITS) --venvs $(EXITS_VENVS)
 
 test-quick: all ## unit tests and fuzz corpora of the plain build

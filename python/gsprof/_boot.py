@@ -8,6 +8,7 @@ program or write to its streams."""
 
 import gc
 import os
+import posix
 import sys
 
 from . import _gsprof, _imports, _stacks
@@ -27,9 +28,8 @@ _LOCALS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM
 class State:
     """What has been done in this process."""
 
-    followed = 0  # the process that has a follower, so that a child of fork gets its own
-    forks_watched = False
-    nested = False
+    nested = False  # children of fork are recorded too
+    program: "Optional[str]" = None  # that follows, once it has been looked for
 
 
 def _number(names: "Tuple[str, ...]") -> "Optional[int]":
@@ -53,33 +53,36 @@ def put_fact(name: str, value: "Union[int, str, None]", meaning: str) -> None:
         quietly(_gsprof.put, "gsprof.setting", {"pid": os.getpid(), **row})
 
 
-def _wants_follower() -> bool:
-    """Whether somebody is to look at the stacks of this process, who does not yet."""
-    if os.environ.get("GSPROF_FOLLOW", "").lower() in ("0", "off"):
-        return False
-    is_new = State.followed != os.getpid()
-    State.followed = os.getpid()
-    return is_new
+def _may_follow() -> bool:
+    return os.environ.get("GSPROF_FOLLOW", "").lower() not in ("0", "off")
 
 
-def _start_follower() -> None:
-    if _wants_follower():
+def _find_program() -> str:
+    """The program that follows, as this process and its children start it."""
+    if State.program is None:
         from . import _follower
 
-        _follower.start()
+        State.program = _follower.find_program() or ""
+    return State.program
 
 
-def _after_fork() -> None:
-    if _gsprof.is_on() and State.nested:
-        quietly(_start_follower)
+def _prepare(follow: bool) -> None:
+    """Children of fork run C code only: it gets its settings now."""
+    run_file = os.environ.get("GSPROF_RUN_FILE", "")
+    wanted = _may_follow() and (follow or State.nested)
+    # `gsprof run` starts the followers of its processes itself.
+    program = _find_program() if wanted and not run_file else ""
+    _gsprof.fork_setup(State.nested, wanted, os.fsencode(run_file), os.fsencode(program))
+    _gsprof.watch_forks()
 
 
 def _append(path: str, line: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    # Not from os: gevent and eventlet replace functions there.
+    fd = posix.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
-        os.write(fd, line.encode("utf-8", "replace"))
+        posix.write(fd, line.encode("utf-8", "replace"))
     finally:
-        os.close(fd)
+        posix.close(fd)
 
 
 def tell_run(cause: str = "", why: object = "") -> None:
@@ -126,12 +129,11 @@ def start(settings: "Mapping[str, str]", follow: bool = True) -> bool:
     if _gsprof.gc_callback not in gc.callbacks:
         gc.callbacks.append(_gsprof.gc_callback)
     _stacks.install()
-    if not State.forks_watched:
-        State.forks_watched = True
-        os.register_at_fork(after_in_child=_after_fork)
+    if _gsprof.is_main():
+        quietly(_prepare, follow)
     _gsprof.refresh()
-    if follow:
-        quietly(_start_follower)
+    if follow and _may_follow() and _gsprof.is_main() and _gsprof.take_follower():
+        quietly(_gsprof.start_follower)
     _imports.when_imported("torch", _install_torch)
     tell_run()
     return True
@@ -145,7 +147,7 @@ def attach(settings: "Mapping[str, str]", package_dir: str = "", may_trace: bool
         sys.path.append(package_dir)
     if not start(settings, follow=False):
         raise RuntimeError("no place for rings: shared memory is full, or read-only")
-    wanted = _wants_follower()
+    wanted = _may_follow() and _gsprof.take_follower()
     if wanted and not may_trace:
         _gsprof.allow_tracing(-1)
     return wanted

@@ -2,33 +2,28 @@
 """What PyTorch's caching allocator holds on the process's GPUs, put beside the counters of its
 memory.  PyTorch is asked for its own books: no GPU is woken, waited for, or first used by us."""
 
-from __future__ import annotations
-
 import sys
 import time
-from typing import NamedTuple, Optional
 
 from . import _gsprof
 from ._quiet import quietly
 
+# As in _boot: nothing that a bare interpreter has not loaded.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Optional, Tuple
+
 # Steps may be short, and an answer takes some hundred microseconds.
 _PAUSE_S = 0.1
-
-
-class DeviceMemory(NamedTuple):
-    """Bytes, all GPUs together; the peak is the sum of theirs."""
-
-    allocated: int
-    reserved: int
-    peak: int
 
 
 class _State:
     next_s = 0.0
 
 
-def look() -> Optional[DeviceMemory]:
-    """None while the program does not use a GPU through PyTorch."""
+def look() -> "Optional[Tuple[int, int, int]]":
+    """Bytes, all GPUs together: allocated, reserved, and the sum of their peaks.  None while
+    the program does not use a GPU through PyTorch."""
     cuda = sys.modules.get("torch.cuda")
     is_initialized = getattr(cuda, "is_initialized", None)
     # Not so in the child of a fork either, whose parent has the GPU.
@@ -43,7 +38,7 @@ def look() -> Optional[DeviceMemory]:
     for device in range(cuda.device_count()):
         stats = cuda.memory_stats(device)
         sums = [total + int(stats.get(name, 0)) for total, name in zip(sums, names)]
-    return DeviceMemory(*sums)
+    return sums[0], sums[1], sums[2]
 
 
 def _tell() -> None:

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Switches the agent on as the environment says, at the start of the interpreter."""
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import Dict, List
 
 from . import _boot, _gsprof, _imports
 from ._quiet import quietly, tell
 from ._spec import OFF, Mode, torch_settings
 
+# As in _boot: nothing that a bare interpreter has not loaded.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List
 
-def _words() -> List[str]:
+
+def _words() -> "List[str]":
     """The command line as the kernel has it: while site runs, sys.argv says -m and not what."""
     try:
         with open("/proc/self/cmdline", "rb") as file:
@@ -21,7 +23,7 @@ def _words() -> List[str]:
         return list(sys.argv)
 
 
-def script_names() -> List[str]:
+def script_names() -> "List[str]":
     """The names by which users call this process's program: its path and its last part."""
     script = sys.argv[0] if getattr(sys, "argv", None) else ""
     if script == "-m":
@@ -33,7 +35,7 @@ def script_names() -> List[str]:
     return [script, os.path.basename(script)]
 
 
-def _environment_settings() -> Dict[str, str]:
+def _environment_settings() -> "Dict[str, str]":
     """GSPROF_SAMPLE_RATE, GSPROF_STACK_GC, ...: every setting has its variable."""
     settings = {}
     for name, _, _, _ in _gsprof.settings():
@@ -49,7 +51,7 @@ def _environment_settings() -> Dict[str, str]:
     return settings
 
 
-def _with_files(settings: Dict[str, str]) -> bool:
+def _with_files(settings: "Dict[str, str]") -> bool:
     """PROFILING=1: memory is counted, and told in files; whether it is this process that tells."""
     if os.environ.get("PROFILING") != "1":
         return False
@@ -61,7 +63,7 @@ def _with_files(settings: Dict[str, str]) -> bool:
     return _memory_files.is_asked_for()
 
 
-def _start(settings: Dict[str, str], names: List[str], follow: bool) -> None:
+def _start(settings: "Dict[str, str]", names: "List[str]", follow: bool) -> None:
     files = _with_files(settings)
     if _boot.start(settings, follow=follow) and files:
         from . import _memory_files
@@ -107,7 +109,9 @@ def _from_environment() -> None:
 def from_environment() -> None:
     """What gsprof.pth and sitecustomize.py call; never raises."""
     try:
-        _from_environment()
+        # A sub-interpreter finds the agent as the main interpreter has set it up.
+        if _gsprof.is_main():
+            _from_environment()
     except Exception as error:
         _boot.tell_run("load", f"{type(error).__name__}: {error}")
         tell(error)

@@ -3,16 +3,16 @@
 
 The counting itself is the agent's (src/agent/memory.h); it needs no thread and no file of ours."""
 
-from __future__ import annotations
-
 import atexit
-import math
-import os
 import sys
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from . import _device_memory, _gsprof
 from ._quiet import quietly
+
+# As in _boot: nothing that a bare interpreter has not loaded.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Tuple
 
 MODES = ("off", "sampled", "exact")
 INTERVAL = 512 << 10
@@ -21,32 +21,50 @@ _REASONS = {
     2: "there is no room in shared memory for its counters",
     3: "there is no memory for its tables, or no module to hook",
 }
+# It counts for the whole process, and asks the main interpreter for the stacks.
+_ELSEWHERE = "memory is counted for the whole process: the main interpreter starts and stops that"
 
 
-class Frame(NamedTuple):
+class Frame:
     """One call: of a Python function, or by a library (kind "native")."""
 
-    name: str
-    file: str
-    line: int
-    kind: str
+    __slots__ = ("name", "file", "line", "kind")
+
+    def __init__(self, name: str, file: str, line: int, kind: str) -> None:
+        self.name = name
+        self.file = file
+        self.line = line
+        self.kind = kind
 
 
-class Site(NamedTuple):
+class Site:
     """What one stack asked one allocator for.  Bytes and counts; estimates in sampled mode, with
     the standard error of the live bytes."""
 
-    frames: Tuple[Frame, ...]  # innermost first
-    allocator: str
-    live_bytes: int
-    live_count: int
-    alloc_bytes: int
-    alloc_count: int
-    peak_bytes: int
-    error_bytes: float
+    __slots__ = (
+        "frames",
+        "allocator",
+        "live_bytes",
+        "live_count",
+        "alloc_bytes",
+        "alloc_count",
+        "peak_bytes",
+        "error_bytes",
+    )
+
+    def __init__(self, frames: "Tuple[Frame, ...]", row: "Tuple[Any, ...]") -> None:
+        allocator, alloc_bytes, alloc_count, free_bytes, free_count, peak, var, gone = row
+        self.frames = frames  # innermost first
+        self.allocator: str = allocator
+        self.live_bytes: int = alloc_bytes - free_bytes
+        self.live_count: int = alloc_count - free_count
+        self.alloc_bytes: int = alloc_bytes
+        self.alloc_count: int = alloc_count
+        self.peak_bytes: int = peak
+        self.error_bytes: float = 1024 * max(0, var - gone) ** 0.5
 
     @property
-    def line(self) -> Tuple[str, int]:
+    def line(self) -> "Tuple[str, int]":
         """File and line of the innermost Python frame."""
         for frame in self.frames:
             if frame.kind == "python":
@@ -54,27 +72,28 @@ class Site(NamedTuple):
         return (self.frames[0].file if self.frames else "?"), 0
 
 
-class Snapshot(NamedTuple):
+class Snapshot:
     """The counters at one moment."""
 
-    mode: str
-    interval_bytes: int
-    live_bytes: int
-    peak_bytes: int
-    live_by_allocator: Dict[str, int]
-    lost: Dict[str, int]
-    sites: List[Site]  # greatest live bytes first
+    def __init__(self, view: "Dict[str, Any]", sites: "List[Site]") -> None:
+        self.mode: str = view["mode"]
+        self.interval_bytes: int = view["interval_bytes"]
+        self.live_bytes: int = view["live_bytes"]
+        self.peak_bytes: int = view["peak_bytes"]
+        self.live_by_allocator: "Dict[str, int]" = view["live_by_allocator"]
+        self.lost: "Dict[str, int]" = view["lost"]
+        self.sites = sites  # greatest live bytes first
 
-    def by_line(self) -> List[Tuple[str, int, int, int, float]]:
+    def by_line(self) -> "List[Tuple[str, int, int, int, float]]":
         """File, line, live bytes, live count and standard error, greatest first."""
-        sums: Dict[Tuple[str, int], List[float]] = {}
+        sums: "Dict[Tuple[str, int], List[float]]" = {}
         for site in self.sites:
             row = sums.setdefault(site.line, [0, 0, 0.0])
             row[0] += site.live_bytes
             row[1] += site.live_count
             row[2] += site.error_bytes**2
         rows = [
-            (file, line, int(row[0]), int(row[1]), math.sqrt(row[2]))
+            (file, line, int(row[0]), int(row[1]), row[2] ** 0.5)
             for (file, line), row in sums.items()
         ]
         rows.sort(key=lambda row: -row[2])
@@ -84,17 +103,12 @@ class Snapshot(NamedTuple):
 _KINDS = {1: "python", 2: "native", 3: "thread", 4: "cut"}
 
 
-def _after_fork() -> None:
-    if _gsprof.memory_mode() != "off":
-        quietly(_gsprof.memory_child)
-
-
 # Called in the main thread between two of its instructions, or in a garbage collection, about once
 # a second.
-_ticks: List[Callable[[], object]] = [_device_memory.tell]
+_ticks: "List[Callable[[], object]]" = [_device_memory.tell]
 
 
-def on_tick(function: Callable[[], object]) -> None:
+def on_tick(function: "Callable[[], object]") -> None:
     """While memory is counted, and something is allocated."""
     _ticks.append(function)
 
@@ -112,7 +126,7 @@ def _tick() -> None:
 class _State:
     """What was switched on last: mode, interval and notice."""
 
-    now: Tuple[str, int, int] = ("off", 0, 0)
+    now: "Tuple[str, int, int]" = ("off", 0, 0)
     exit_watched = False
     is_changing = False
 
@@ -126,7 +140,7 @@ def _switch(mode: str, interval: int, notice: int) -> None:
         raise RuntimeError(f"memory cannot be counted: {_REASONS.get(rc, rc)}")
     if not _State.exit_watched:
         _State.exit_watched = True
-        os.register_at_fork(after_in_child=_after_fork)
+        _gsprof.watch_forks()
         # Registered before those of the program, so it is called after them.
         atexit.register(_gsprof.memory_python_ends)
 
@@ -147,6 +161,8 @@ def start(mode: str = "sampled", interval: int = INTERVAL, notice: int = 0) -> N
     if not 1024 <= interval <= 10**9:
         raise ValueError(f"the interval is 1 KiB to 1 GB, not {interval}")
     notice = max(0, notice)
+    if not _gsprof.is_main():
+        raise RuntimeError(_ELSEWHERE)
     if is_on():
         raise RuntimeError(f"memory cannot be counted: {_REASONS[1]}")
     _State.is_changing = True
@@ -164,7 +180,9 @@ def _end() -> None:
 
 
 def stop() -> None:
-    """Ends; the counters stay to be looked at."""
+    """Ends; the counters stay to be looked at.  RuntimeError in a sub-interpreter."""
+    if not _gsprof.is_main():
+        raise RuntimeError(_ELSEWHERE)
     _State.is_changing = True
     try:
         _end()
@@ -176,7 +194,7 @@ def stop() -> None:
 
 def take_up() -> None:
     """The settings have changed: memory, memory.interval and stack.allocation."""
-    if _State.is_changing:
+    if _State.is_changing or not _gsprof.is_main():
         return
     mode = _gsprof.get("memory")
     interval = max(1024, int(float(_gsprof.get("memory.interval"))))
@@ -196,7 +214,7 @@ def is_on() -> bool:
     return _gsprof.memory_mode() != "off"
 
 
-def _stack(view: Dict[str, Any], node: int, frames: List[Frame]) -> Tuple[Frame, ...]:
+def _stack(view: "Dict[str, Any]", node: int, frames: "List[Frame]") -> "Tuple[Frame, ...]":
     stack = []
     while node:
         parent, frame = view["nodes"][node]
@@ -224,28 +242,5 @@ def _snapshot(limit: int) -> Snapshot:
     ]
     rows = [row for row in view["sites"] if row[3]]
     rows.sort(key=lambda row: int(row[4]) - int(row[2]))
-    sites = []
-    for node, allocator, alloc_bytes, alloc_count, free_bytes, free_count, peak, var, gone in rows[
-        : limit or None
-    ]:
-        sites.append(
-            Site(
-                _stack(view, node, frames),
-                allocator,
-                alloc_bytes - free_bytes,
-                alloc_count - free_count,
-                alloc_bytes,
-                alloc_count,
-                peak,
-                1024 * math.sqrt(max(0, var - gone)),
-            )
-        )
-    return Snapshot(
-        view["mode"],
-        view["interval_bytes"],
-        view["live_bytes"],
-        view["peak_bytes"],
-        view["live_by_allocator"],
-        view["lost"],
-        sites,
-    )
+    sites = [Site(_stack(view, row[0], frames), row[1:]) for row in rows[: limit or None]]
+    return Snapshot(view, sites)

@@ -6,18 +6,19 @@ themselves: <tmp>/<app>_memory_snapshot.txt while the program runs, and
 The snapshot is written by the program's main thread, between two of its own instructions, when it
 has allocated something and the time has come: there is no thread of ours, and no signal."""
 
-from __future__ import annotations
-
 import atexit
-import linecache
 import os
 import sys
-import tempfile
 import time
-from typing import List, Optional, Tuple
 
 from . import _device_memory, _gsprof, _memory
 from ._quiet import quietly
+
+# As in _boot: nothing that a bare interpreter has not loaded.  Later neither: a program may have
+# modules of its own with the names of the standard library's (tempfile, linecache).
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional, Tuple
 
 TOP = 25
 # Closer than by default: programs are to be seen that hold some megabytes.
@@ -28,6 +29,10 @@ LONGEST_S = 60.0
 # Which process writes the files: those that it starts have the same name and the same variable.
 _WRITER = "GSPROF_PROFILING_PID"
 _TITLES = {"snapshot": "Memory snapshot", "final": "Memory at the end"}
+
+
+# The lines of the files that a text has named, while it is made.
+_sources: "Dict[str, List[bytes]]" = {}
 
 
 class _State:
@@ -48,22 +53,35 @@ def _size(count: float) -> str:
     return ""
 
 
-def _line(number: int, row: Tuple[str, int, int, int, float], is_sampled: bool) -> List[str]:
+def _source(file: str, line: int) -> str:
+    """A line of a file, as text; "" when it cannot be read."""
+    if file not in _sources:
+        try:
+            with open(file, "rb") as source:
+                _sources[file] = source.read().splitlines()
+        except (OSError, ValueError):
+            _sources[file] = []
+    lines = _sources[file]
+    return lines[line - 1].decode("utf-8", "replace").strip() if 0 < line <= len(lines) else ""
+
+
+def _line(number: int, row: "Tuple[str, int, int, int, float]", is_sampled: bool) -> "List[str]":
     file, line, size, count, error = row
     about = f" (+- {_size(error)})" if is_sampled else ""
     average = f", average={_size(size / count)}" if count > 0 else ""
     where = f"{file}:{line}" if line else file
     lines = [f"#{number}: {where}: size={_size(size)}{about}, count={count}{average}"]
-    source = linecache.getline(file, line).strip() if line else ""
+    source = _source(file, line)
     if source:
         lines.append(f"    {source}")
     return lines
 
 
-def _device_line(device: _device_memory.DeviceMemory) -> str:
+def _device_line(device: "Tuple[int, int, int]") -> str:
+    allocated, reserved, peak = device
     return (
-        f"PyTorch on GPUs {_size(device.allocated)}, at the peak {_size(device.peak)}; "
-        f"reserved {_size(device.reserved)}"
+        f"PyTorch on GPUs {_size(allocated)}, at the peak {_size(peak)}; "
+        f"reserved {_size(reserved)}"
     )
 
 
@@ -90,6 +108,7 @@ def text(what: str, top: int = TOP) -> str:
     ]
     for number, row in enumerate(rows[:top], 1):
         lines += _line(number, row, is_sampled)
+    _sources.clear()
     if rows[top:]:
         lines.append(f"{len(rows) - top} other: {_size(sum(row[2] for row in rows[top:]))}")
     lines.append(f"Total allocated size: {_size(snapshot.live_bytes)}")
@@ -99,9 +118,18 @@ def text(what: str, top: int = TOP) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _folder() -> str:
+    """As tempfile.gettempdir()."""
+    places = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
+    for place in [*places, "/tmp", "/var/tmp", "/usr/tmp"]:
+        if place and os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK):
+            return os.path.abspath(place)
+    return os.getcwd()
+
+
 def path_of(kind: str) -> str:
     """kind: "snapshot" or "final"."""
-    return os.path.join(tempfile.gettempdir(), f"{_State.app}_memory_{kind}.txt")
+    return os.path.join(_folder(), f"{_State.app}_memory_{kind}.txt")
 
 
 def write(kind: str) -> None:
@@ -110,7 +138,10 @@ def write(kind: str) -> None:
     try:
         content = text(_TITLES[kind]).encode("utf-8", "replace")
         path = path_of(kind)
-        fd, name = tempfile.mkstemp(prefix=".gsprof_memory_", dir=os.path.dirname(path))
+        name = os.path.join(os.path.dirname(path), f".gsprof_memory_{os.urandom(8).hex()}")
+        fd = os.open(
+            name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+        )
         try:
             try:
                 os.write(fd, content)
@@ -144,7 +175,7 @@ def is_asked_for() -> bool:
     return os.environ.get("PROFILING") == "1" and writer in ("", str(os.getpid()))
 
 
-def install(script: Optional[str] = None) -> None:
+def install(script: "Optional[str]" = None) -> None:
     """Counting has begun: files from now on."""
     name = os.path.splitext(os.path.basename(script or ""))[0]
     _State.app = name or os.path.basename(sys.executable or "") or "python"

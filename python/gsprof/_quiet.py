@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of our own never reach the program: they are swallowed, and told with GSPROF_DEBUG=1."""
+"""Faults of our own never reach the program; GSPROF_DEBUG=1 prints them."""
 
 import os
 import sys
@@ -19,9 +19,11 @@ def tell(error: BaseException) -> None:
 
 def unseen(error: BaseException) -> None:
     """Takes the calling wrapper out of the traceback of an exception that it lets pass, so that the
-    program shows what it would show alone.  Before 3.11 a bare `raise` puts the frame back."""
+    program shows what it would show alone."""
+    from . import _gsprof
+
     trace = error.__traceback__
-    if trace is not None:
+    if trace is not None and not _gsprof.drop_entry(trace):
         error.__traceback__ = trace.tb_next
 
 

@@ -99,7 +99,8 @@ class Recording:
         process = self._process
         if process is None or self._pid != os.getpid():
             return
-        process.send_signal(signal.SIGINT)
+        # Not SIGINT, which is ignored in what a shell starts in the background.
+        process.send_signal(signal.SIGTERM)
         try:
             _, said = process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:

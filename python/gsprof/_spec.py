@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What users write to switch things on, as settings: GSPROF, GSPROF_TORCH_PROFILING."""
 
-from __future__ import annotations
-
-import re
-from typing import Dict, Iterable, List, Optional, Tuple
+# As in _boot: nothing that a bare interpreter has not loaded.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterable, List, Optional, Tuple
 
 OFF = ("", "0", "off", "false", "no", "none")
 ON = ("on", "true", "yes")
@@ -29,9 +29,9 @@ TORCH_WORDS = {
 _ADAPTIVE_PERCENT = "5"
 
 
-def _pieces(text: str) -> Iterable[Tuple[Optional[str], str]]:
+def _pieces(text: str) -> "Iterable[Tuple[Optional[str], str]]":
     """Words at commas; a comma within a value (a regular expression, a list) belongs to it."""
-    found: List[Tuple[Optional[str], str]] = []
+    found: "List[Tuple[Optional[str], str]]" = []
     for piece in text.split(","):
         key, equals, value = piece.partition("=")
         key = key.strip().lower()
@@ -48,7 +48,7 @@ def _pieces(text: str) -> Iterable[Tuple[Optional[str], str]]:
     return found
 
 
-def torch_settings(text: str) -> Dict[str, str]:
+def torch_settings(text: str) -> "Dict[str, str]":
     """on, off, RATE, [random:]RATE, and key=value, separated by commas."""
     text = text.strip().strip("\"'")
     if text.lower() in OFF:
@@ -79,7 +79,7 @@ def torch_settings(text: str) -> Dict[str, str]:
 class Mode:
     """What GSPROF says: whether this process is meant, and whether its children are."""
 
-    def __init__(self, text: str, names: Iterable[str]) -> None:
+    def __init__(self, text: str, names: "Iterable[str]") -> None:
         word = text.strip()
         lower = word.lower()
         self.nested = lower in ("2", "nested")
@@ -91,6 +91,8 @@ class Mode:
         else:
             self.by_name = True
             if lower.startswith("regex:"):
+                import re
+
                 pattern = re.compile(word[len("regex:") :])
                 self.here = any(pattern.search(name) for name in names)
             else:

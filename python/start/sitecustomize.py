@@ -44,13 +44,7 @@ if os.environ.get("PROFILING") == "1" or any(os.environ.get(_name) for _name in 
             if os.environ.get("GSPROF_DEBUG"):
                 sys.stderr.write("gsprof: the package cannot be loaded: %s\n" % (_error,))
 
-# The module of this name that the program would have had; without one, this stands for it.  What
-# it raises is told by site, as always.
-_own = sys.modules.pop("sitecustomize", None)
-try:
-    import sitecustomize  # noqa: F401
-except ImportError:
-    if getattr(sys.exc_info()[1], "name", "sitecustomize") != "sitecustomize":
-        raise
-    if _own is not None:
-        sys.modules["sitecustomize"] = _own
+# The module of this name that the program would have had.  Without one the import fails, as it
+# would have done, and this module is forgotten.  Site reports what it raises, as always.
+sys.modules.pop("sitecustomize", None)
+import sitecustomize  # noqa: E402, F401

@@ -36,6 +36,8 @@
  * Together less than gate.c waits for a thread that is inside. */
 #define START_WAIT_NS    (500 * GSP_NS_PER_MS)
 #define RING_WAIT_NS     (1000 * GSP_NS_PER_MS)
+/* A ring that could not be made (no room, no descriptor left) is tried again so much later. */
+#define RING_RETRY_NS    (100 * GSP_NS_PER_MS)
 /* Looks for a ring that others start, stop and make meanwhile. */
 #define RING_ROUNDS      8
 /* A ring that was being made while the agent stopped is seen in the next round. */
@@ -58,7 +60,7 @@ enum making {
     NOT_MADE,
     BEING_MADE,
     MADE_LATE, /* being made, and one thread has waited in vain: no other does */
-    CANNOT_BE,
+    CANNOT_BE, /* until retry_ns */
 };
 
 /* All words by which threads meet are atomics: a fork at any moment leaves nothing held.  A thread
@@ -70,7 +72,11 @@ static struct {
     _Atomic int64_t rank;
     _Atomic(struct gsp_ring *) ring[TABLES_MAX];
     _Atomic uint32_t making[TABLES_MAX];
-    _Atomic uint32_t lost[TABLES_MAX]; /* rows that came while the ring was being made */
+    _Atomic uint32_t lost[TABLES_MAX];    /* rows that came while there was no ring */
+    _Atomic int64_t retry_ns[TABLES_MAX]; /* when a ring that cannot be made is tried again, or 0 */
+    /* Of which a thread has waited in vain for the start that makes the next one, plus 1: no other
+     * does. */
+    _Atomic uint32_t late_generation;
     _Atomic(const struct gsp_table *) user[USER_MAX]; /* filled from the front, never emptied */
     /* Written by the thread that starts, before ON. */
     struct gsp_ring *parents[TABLES_MAX];
@@ -192,6 +198,8 @@ static enum gsp_agent_rc begin(void)
     agent.rows = text && gsp_parse_i64(text, 1, ROWS_MAX, &rows, NULL) == 0 ? (uint32_t)rows : 0;
     for (size_t i = 0; i < TABLES_MAX; i++) {
         atomic_store(&agent.making[i], NOT_MADE);
+        atomic_store(&agent.lost[i], 0); /* those of an earlier life that never had a ring */
+        atomic_store(&agent.retry_ns[i], 0);
     }
     int made = -1;
     const struct gsp_place_about about = {.pid = (int32_t)getpid(),
@@ -234,6 +242,9 @@ enum gsp_agent_rc gsp_agent_start(void)
     const int saved_errno = errno;
     enum gsp_agent_rc rc = GSP_AGENT_OK;
     uint32_t was = 0;
+    int cancel = 0;
+    /* Making files is a cancellation point: a thread that ended here would be starting for ever. */
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (take_phase(STARTING, &was)) {
         rc = begin();
         atomic_fetch_add(&agent.generation, 1);
@@ -242,6 +253,7 @@ enum gsp_agent_rc gsp_agent_start(void)
             gsp_agent__settings_put();
         }
     }
+    pthread_setcancelstate(cancel, NULL);
     errno = saved_errno;
     return rc;
 }
@@ -287,6 +299,8 @@ void gsp_agent_stop(void)
 {
     const int saved_errno = errno;
     uint32_t was = 0;
+    int cancel = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     if (take_phase(STOPPING, &was)) {
         if (was == ON) {
             end();
@@ -296,6 +310,7 @@ void gsp_agent_stop(void)
         }
         work_ends(&agent.phase, OFF);
     }
+    pthread_setcancelstate(cancel, NULL);
     errno = saved_errno;
 }
 
@@ -417,10 +432,13 @@ static struct gsp_ring *make_ring(enum gsp_table_id table)
     return ring;
 }
 
-/* A ring is for all to see, unless the agent was stopped while it was made. */
-static struct gsp_ring *publish(enum gsp_table_id table, struct gsp_ring *ring, uint32_t generation)
+/* A ring is for all to see, unless the agent was stopped while it was made: then it shows what was
+ * lost, and the maker's own row (0: it brings none). */
+static struct gsp_ring *publish(enum gsp_table_id table, struct gsp_ring *ring, uint32_t generation,
+                                uint32_t own_rows)
 {
     if (atomic_load(&agent.generation) != generation) {
+        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0) + own_rows);
         gsp_ring_close(ring);
         return NULL;
     }
@@ -432,8 +450,20 @@ static struct gsp_ring *publish(enum gsp_table_id table, struct gsp_ring *ring, 
     return ring;
 }
 
-/* This thread makes the ring, unless one that was quicker has. */
-static struct gsp_ring *make_and_publish(enum gsp_table_id table, uint32_t generation)
+/* Counts rows: in the ring, which may have come by now, or for when it comes. */
+static void lose(enum gsp_table_id table, uint32_t rows)
+{
+    atomic_fetch_add(&agent.lost[table], rows);
+    struct gsp_ring *ring = atomic_load(&agent.ring[table]);
+    if (ring) {
+        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
+    }
+}
+
+/* This thread makes the ring, unless one that was quicker has.  NULL: the rows that the caller
+ * brings are counted. */
+static struct gsp_ring *make_and_publish(enum gsp_table_id table, uint32_t generation,
+                                         uint32_t own_rows)
 {
     work_begins();
     struct gsp_ring *ring = atomic_load(&agent.ring[table]);
@@ -442,21 +472,28 @@ static struct gsp_ring *make_and_publish(enum gsp_table_id table, uint32_t gener
         ring = make_ring(table);
     }
     const uint32_t then = ring ? NOT_MADE : CANNOT_BE;
-    if (ring && !is_there) {
-        ring = publish(table, ring, generation);
+    if (!ring) {
+        atomic_store(&agent.retry_ns[table], gsp_now_ns() + RING_RETRY_NS);
+        lose(table, own_rows);
+    } else if (!is_there) {
+        if (atomic_exchange(&agent.retry_ns[table], 0) != 0) {
+            gsp_agent_mark(0, GSP_CONTROL_QUIET);
+        }
+        ring = publish(table, ring, generation, own_rows);
     }
     work_ends(&agent.making[table], then);
     return ring;
 }
 
-/* Counts a row: in the ring, which may have come by now, or for when it comes. */
-static void lose(enum gsp_table_id table)
+/* Whether this thread is to make the ring; else what others do, as it was. */
+static bool take_making(enum gsp_table_id table, uint32_t *making)
 {
-    atomic_fetch_add(&agent.lost[table], 1);
-    struct gsp_ring *ring = atomic_load(&agent.ring[table]);
-    if (ring) {
-        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
+    *making = NOT_MADE;
+    if (atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE)) {
+        return true;
     }
+    return *making == CANNOT_BE && gsp_now_ns() >= atomic_load(&agent.retry_ns[table]) &&
+           atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE);
 }
 
 /* Until another thread has made the ring, or failed; false when that takes too long. */
@@ -472,57 +509,86 @@ static bool wait_for_maker(enum gsp_table_id table, int64_t end_ns)
     return false;
 }
 
-/* The table's first row.  The thread is inside its gate. */
-static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id table)
+/* Until the start that is under way has ended; the phase then.  False when that takes too long. */
+static bool wait_for_start(uint32_t *phase, int64_t end_ns)
 {
-    const int saved_errno = errno;
-    struct gsp_ring *ring = NULL;
+    const uint32_t generation = atomic_load(&agent.generation);
+    if (atomic_load(&agent.late_generation) == generation + 1) {
+        *phase = atomic_load(&agent.phase);
+        return !is_under_way(*phase);
+    }
+    if (!wait_while(&agent.phase, *phase, end_ns)) {
+        if (gsp_now_ns() >= end_ns) {
+            atomic_store(&agent.late_generation, generation + 1);
+        }
+        return false;
+    }
+    *phase = atomic_load(&agent.phase);
+    return true;
+}
+
+/* A ring that others start, stop and make meanwhile; NULL: the rows that the caller brings are
+ * counted, unless the agent is off. */
+static struct gsp_ring *find_ring(enum gsp_table_id table, uint32_t own_rows)
+{
     const int64_t end_ns = gsp_now_ns() + RING_WAIT_NS;
+    for (int round = 0; round < RING_ROUNDS; round++) {
+        start_in_child();
+        uint32_t phase = atomic_load(&agent.phase);
+        if ((phase == STARTING || phase == RESUMING) && !wait_for_start(&phase, end_ns)) {
+            break;
+        }
+        const uint32_t generation = atomic_load(&agent.generation);
+        if (phase != ON) {
+            return NULL;
+        }
+        uint32_t making = NOT_MADE;
+        if (take_making(table, &making)) {
+            return make_and_publish(table, generation, own_rows);
+        }
+        if (making != BEING_MADE || !wait_for_maker(table, end_ns)) {
+            break;
+        }
+        struct gsp_ring *ring = atomic_load(&agent.ring[table]);
+        if (ring) {
+            return ring;
+        }
+    }
+    lose(table, own_rows);
+    return NULL;
+}
+
+/* The table's first row, or a string of it.  The thread is inside its gate. */
+static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id table,
+                                                              uint32_t own_rows)
+{
+    if (!gsp_agent_table_at((size_t)table)) {
+        return NULL;
+    }
+    const int saved_errno = errno;
     int cancel = 0;
     /* Making files is a cancellation point, and a thread that ends here would keep its gate. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    for (int round = 0; round < RING_ROUNDS && !ring; round++) {
-        start_in_child();
-        uint32_t phase = atomic_load(&agent.phase);
-        if ((phase == STARTING || phase == RESUMING) && wait_while(&agent.phase, phase, end_ns)) {
-            phase = atomic_load(&agent.phase);
-        }
-        const uint32_t generation = atomic_load(&agent.generation);
-        if (!gsp_agent_table_at((size_t)table) || phase != ON) {
-            break;
-        }
-        uint32_t making = NOT_MADE;
-        if (atomic_compare_exchange_strong(&agent.making[table], &making, BEING_MADE)) {
-            ring = make_and_publish(table, generation);
-            break;
-        }
-        if (making != BEING_MADE || !wait_for_maker(table, end_ns)) {
-            lose(table);
-            break;
-        }
-        ring = atomic_load(&agent.ring[table]);
-    }
+    struct gsp_ring *ring = find_ring(table, own_rows);
     pthread_setcancelstate(cancel, NULL);
     errno = saved_errno;
     return ring;
 }
 
-static inline struct gsp_ring *ring_of(enum gsp_table_id table)
+/* own_rows: what the caller brings, to be counted when there is no ring; 0 for a string. */
+static inline struct gsp_ring *ring_of(enum gsp_table_id table, uint32_t own_rows)
 {
     /* Partner: the store in publish(). */
     struct gsp_ring *ring = (unsigned)table < TABLES_MAX
                                 ? atomic_load_explicit(&agent.ring[table], memory_order_acquire)
                                 : NULL;
-    return gsp_likely(ring != NULL) ? ring : ring_slowly(table);
+    return gsp_likely(ring != NULL) ? ring : ring_slowly(table, own_rows);
 }
 
 bool gsp_agent_put(enum gsp_table_id table, const void *row)
 {
     const struct gsp_agent__stay stay = gsp_agent__gate_in();
-    if (!stay.gate) {
-        return false;
-    }
-    struct gsp_ring *ring = ring_of(table);
+    struct gsp_ring *ring = ring_of(table, 1);
     const bool done = ring && gsp_ring_append(ring, row);
     gsp_agent__gate_out(stay);
     return done;
@@ -531,10 +597,7 @@ bool gsp_agent_put(enum gsp_table_id table, const void *row)
 bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *row)
 {
     const struct gsp_agent__stay stay = gsp_agent__gate_in();
-    if (gsp_unlikely(!stay.gate)) {
-        return false;
-    }
-    struct gsp_ring *ring = ring_of(GSP_TABLE_python_torch_trace);
+    struct gsp_ring *ring = ring_of(GSP_TABLE_python_torch_trace, 1);
     struct gsp_lane *lane = gsp_likely(ring != NULL) ? gsp_ring_lane(ring) : NULL;
     if (gsp_likely(lane != NULL)) {
         gsp_append_python_torch_trace(lane, row);
@@ -546,10 +609,7 @@ bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *row)
 uint32_t gsp_agent_intern(enum gsp_table_id table, struct gsp_sv text)
 {
     const struct gsp_agent__stay stay = gsp_agent__gate_in();
-    if (!stay.gate) {
-        return GSP_NULL_STR;
-    }
-    struct gsp_ring *ring = ring_of(table);
+    struct gsp_ring *ring = ring_of(table, 0);
     const uint32_t id = ring ? gsp_ring_intern(ring, text) : GSP_NULL_STR;
     gsp_agent__gate_out(stay);
     return id;
@@ -565,13 +625,11 @@ void gsp_agent_set_rank(int64_t rank)
     start_in_child();
     atomic_store(&agent.rank, rank);
     const struct gsp_agent__stay stay = gsp_agent__gate_in();
-    for (size_t i = 0; i < TABLES_MAX && stay.gate; i++) {
+    for (size_t i = 0; i < TABLES_MAX; i++) {
         struct gsp_ring *ring = atomic_load(&agent.ring[i]);
         if (ring) {
             gsp_ring_set_rank(ring, rank);
         }
     }
-    if (stay.gate) {
-        gsp_agent__gate_out(stay);
-    }
+    gsp_agent__gate_out(stay);
 }

@@ -10,7 +10,7 @@
  * Threads: all, at once.  After fork the child's first call makes folder, page and rings of its
  *          own; nothing is done in the fork itself but to forget the parent's.
  *          A thread that comes while another starts the agent or makes the table's ring waits for
- *          it, at most a second and a half; then the row is counted as lost.
+ *          it, at most a second and a half; then the row is counted as lost, and no other waits.
  * Signal-safe: gsp_agent_put(), gsp_agent_intern(), gsp_agent_serial() once the table's ring is
  *          there.
  * Allocates: at start, once for each table, and once for each thread that comes first to a table.

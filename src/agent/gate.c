@@ -9,16 +9,21 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Threads that are inside now and then at the same time; those beyond lose their rows. */
-#define GATES_MAX 4096U
+/* Threads that have a word of their own; those beyond share one. */
+#define GATES_MAX   4096U
+/* A thread of the crowd looks for a word of its own at every so manyth stay. */
+#define CROWD_STAYS 256U
 /* Longer than any thread is kept from running. */
-#define WAITS_MAX 2000U
-#define WAIT_NS   1000000L
+#define WAITS_MAX   2000U
+#define WAIT_NS     1000000L
 
 _Thread_local struct gsp_agent__gate *gsp_agent__my_gate __attribute__((tls_model("initial-exec")));
 
 static struct gsp_agent__gate gates[GATES_MAX];
 static _Atomic uint32_t gate_count; /* the first so many were claimed once */
+static _Atomic uint32_t crowd;      /* stays of threads without a word */
+static _Thread_local uint32_t my_crowd __attribute__((tls_model("initial-exec"))); /* this one's */
+static _Thread_local uint32_t my_stays __attribute__((tls_model("initial-exec")));
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t end_key;
 static int end_key_error = -1;
@@ -40,6 +45,9 @@ static struct gsp_agent__gate *take(uint32_t tid)
 {
     for (uint32_t i = 0; i < GATES_MAX; i++) {
         uint32_t free_owner = 0;
+        if (atomic_load_explicit(&gates[i].owner, memory_order_relaxed) != 0) {
+            continue;
+        }
         /* Partner of acquire: the store in end_thread(). */
         if (atomic_compare_exchange_strong_explicit(&gates[i].owner, &free_owner, tid,
                                                     memory_order_acquire, memory_order_relaxed)) {
@@ -54,6 +62,10 @@ static struct gsp_agent__gate *take(uint32_t tid)
 
 struct gsp_agent__gate *gsp_agent__gate_claim(void)
 {
+    /* Within a stay among the crowd a word would be left at its end instead. */
+    if (my_crowd > 0 || my_stays++ % CROWD_STAYS != 0) {
+        return NULL;
+    }
     pthread_once(&once, init_once);
     if (end_key_error != 0) {
         return NULL;
@@ -67,6 +79,19 @@ struct gsp_agent__gate *gsp_agent__gate_claim(void)
     errno = saved_errno;
     gsp_agent__my_gate = gate;
     return gate;
+}
+
+void gsp_agent__crowd_in(void)
+{
+    my_crowd = my_crowd + 1;
+    /* Before any load of a ring: partner is the load in crowd_is_out(). */
+    atomic_fetch_add(&crowd, 1);
+}
+
+void gsp_agent__crowd_out(void)
+{
+    atomic_fetch_sub(&crowd, 1);
+    my_crowd = my_crowd - 1;
 }
 
 /* Every thread of the process passes a full barrier.  Registering costs milliseconds, so it is
@@ -98,6 +123,19 @@ static bool wait_for(const struct gsp_agent__gate *gate)
     return false;
 }
 
+/* Until every thread without a word of its own has left. */
+static bool crowd_is_out(void)
+{
+    const struct timespec pause = {0, WAIT_NS};
+    for (unsigned i = 0; i < WAITS_MAX; i++) {
+        if (atomic_load(&crowd) == 0) {
+            return true;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
 bool gsp_agent__gate_wait(void)
 {
     if (!order_all()) {
@@ -108,13 +146,14 @@ bool gsp_agent__gate_wait(void)
     for (uint32_t i = 0; i < count && empty; i++) {
         empty = wait_for(&gates[i]);
     }
-    return empty;
+    return empty && crowd_is_out();
 }
 
 bool gsp_agent__gate_is_nested(void)
 {
     const struct gsp_agent__gate *gate = gsp_agent__my_gate;
-    return gate && (atomic_load_explicit(&gate->word, memory_order_relaxed) & GSP_AGENT__DEPTH) > 1;
+    return my_crowd > 1 || (gate && (atomic_load_explicit(&gate->word, memory_order_relaxed) &
+                                     GSP_AGENT__DEPTH) > 1);
 }
 
 void gsp_agent__gate_forget(void)
@@ -126,4 +165,5 @@ void gsp_agent__gate_forget(void)
             atomic_store_explicit(&gates[i].owner, 0, memory_order_relaxed);
         }
     }
+    atomic_store(&crowd, my_crowd);
 }

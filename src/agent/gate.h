@@ -37,9 +37,13 @@ extern _Thread_local struct gsp_agent__gate *gsp_agent__my_gate
 /* The thread's word, claimed; NULL when there are none left. */
 struct gsp_agent__gate *gsp_agent__gate_claim(void);
 
+/* Threads without a word of their own share one, by exchanges: slower, and no row is lost. */
+void gsp_agent__crowd_in(void);
+void gsp_agent__crowd_out(void);
+
 /* One stay inside. */
 struct gsp_agent__stay {
-    struct gsp_agent__gate *gate; /* NULL: not inside */
+    struct gsp_agent__gate *gate; /* NULL: among the crowd */
     uint64_t word;                /* as it was outside */
 };
 
@@ -49,6 +53,7 @@ static inline struct gsp_agent__stay gsp_agent__gate_in(void)
     if (gsp_unlikely(!gate)) {
         gate = gsp_agent__gate_claim();
         if (!gate) {
+            gsp_agent__crowd_in();
             return (struct gsp_agent__stay){NULL, 0};
         }
     }
@@ -62,6 +67,10 @@ static inline struct gsp_agent__stay gsp_agent__gate_in(void)
 /* A handler that came meanwhile has left the word as it was. */
 static inline void gsp_agent__gate_out(struct gsp_agent__stay stay)
 {
+    if (gsp_unlikely(!stay.gate)) {
+        gsp_agent__crowd_out();
+        return;
+    }
     const uint64_t left = (stay.word & GSP_AGENT__DEPTH) == 0 ? GSP_AGENT__DEPTH + 1 : 0;
     /* Partner: the load in gate_wait(). */
     atomic_store_explicit(&stay.gate->word, stay.word + left, memory_order_release);

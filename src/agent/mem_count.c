@@ -184,7 +184,7 @@ void gsp_agent__mem_count_forget(void)
     }
     gsp_agent__mem_me.random = 0;
     if (atomic_load(&locked) != 0) {
-        gsp_agent__live_forget(); /* another thread of the parent was changing it */
+        gsp_agent__live_forget(); /* a thread of the parent was changing it, perhaps this one */
     }
     gsp_agent__mem_unlock();
 }

@@ -24,6 +24,7 @@ static struct {
     uint32_t *sizes;
     uint32_t slots;
     uint32_t count;
+    bool is_left; /* where it is mapped is not sure */
     struct {
         uint64_t key;
         uint64_t size;
@@ -60,7 +61,7 @@ static bool make(uint32_t slots, uint64_t **keys, uint32_t **sizes)
 
 bool gsp_agent__live_init(void)
 {
-    if (live.keys) {
+    if (live.keys && !live.is_left) {
         munmap(live.keys, bytes_of(live.slots));
     }
     memset(&live, 0, sizeof(live));
@@ -79,7 +80,7 @@ bool gsp_agent__live_init(void)
 
 void gsp_agent__live_forget(void)
 {
-    live.keys = NULL;
+    live.is_left = true;
 }
 
 static void put_slot(uint64_t *keys, uint32_t *sizes, uint32_t slots, uint64_t key, uint32_t size)

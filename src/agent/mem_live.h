@@ -40,7 +40,8 @@ static inline bool gsp_agent__may_be_live(const void *block)
 
 /* Empty. */
 bool gsp_agent__live_init(void);
-/* In a child that was forked amid a change: the table is left where it is, and not read again. */
+/* In a child that was forked amid a change: the table is left where it is, and the next begins
+ * elsewhere.  If a signal handler forked, the change is this thread's own and goes on after it. */
 void gsp_agent__live_forget(void);
 /* Follows a block that is not followed yet; false when there is no room. */
 bool gsp_agent__live_put(const struct gsp_agent__block *block);

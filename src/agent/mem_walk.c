@@ -24,6 +24,8 @@ static struct raw {
     uintptr_t code;
     uint64_t instr;
 } found[KEEP_MAX + 1];
+/* A frame of this walk has the line of its code, not its own. */
+static bool is_rough;
 
 void gsp_agent__walk_init(const struct gsp_agent_python *from)
 {
@@ -175,6 +177,15 @@ static uint64_t mark_of(uintptr_t object)
     return last ^ (uint64_t)text.len << 56;
 }
 
+/* Whether the place of a frame in its code can be found.  The array of the threads' copies is
+ * replaced when a thread comes, and freed once every thread that is attached to the interpreter has
+ * been seen at rest: others must not read it. */
+static bool can_place(void)
+{
+    return python.at.code_tlbc == GSP_AGENT_NO_OFFSET ||
+           (python.attached && python.attached() != NULL);
+}
+
 /* Where in its code a frame stands, bytes; UINT32_MAX when that makes no sense. */
 static uint32_t offset_of(const struct raw *raw)
 {
@@ -199,12 +210,14 @@ static uint32_t offset_of(const struct raw *raw)
     return raw->instr >= start && off < TABLE_MAX ? (uint32_t)off : UINT32_MAX;
 }
 
-static uint32_t decode(const struct raw *raw, const struct gsp_agent__frame_key *key)
+/* Without a place the code's first line has to do. */
+static uint32_t decode(const struct raw *raw, const struct gsp_agent__frame_key *key,
+                       bool has_place)
 {
-    const uint32_t off = offset_of(raw);
+    const uint32_t off = has_place ? offset_of(raw) : UINT32_MAX;
     const size_t len = word_at(key->table, python.at.bytes_size);
-    int line = 0;
     const uint32_t first_line = (uint32_t)int_at(raw->code, python.at.code_first_line);
+    int line = has_place ? 0 : (int)first_line;
     if (off != UINT32_MAX && len < TABLE_MAX) {
         line = python.line_of(
             (const uint8_t *)(key->table +
@@ -236,11 +249,18 @@ static uint32_t frame_of(const struct raw *raw)
         .table = word_at(raw->code, python.at.code_table),
     };
     key.mark = mark_of(key.file) ^ (uint64_t)int_at(raw->code, python.at.code_first_line) << 32;
-    const uint32_t known = gsp_agent__frame_find(&key);
+    uint32_t known = gsp_agent__frame_find(&key);
+    const bool has_place = known != 0 || can_place();
+    if (!has_place) {
+        /* Under another key, so that the line is found when the thread comes attached. */
+        is_rough = true;
+        key.instr = 0;
+        known = gsp_agent__frame_find(&key);
+    }
     if (known == 0 && gsp_agent__frames_full()) {
         return GSP_AGENT__CUT_FRAME;
     }
-    return known != 0 ? known : decode(raw, &key);
+    return known != 0 ? known : decode(raw, &key, has_place);
 }
 
 /* -------------------------------------------------------------------------------- the walk */
@@ -292,6 +312,7 @@ static bool collect(uintptr_t top, uint32_t *depth, bool *is_cut)
  * was no room.  The frames are remembered all the same. */
 static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk *last)
 {
+    is_rough = false;
     for (uint32_t i = count; i > 0; i--) {
         const struct raw *raw = &found[i - 1];
         node = node != 0 ? gsp_agent__node_put(node, frame_of(raw)) : 0;
@@ -299,6 +320,9 @@ static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk
             last->at[last->depth++] =
                 (struct gsp_agent__walked){raw->frame, raw->code, raw->instr, node};
         }
+    }
+    if (last && is_rough) {
+        last->depth = 0; /* the next walk looks again */
     }
     return node;
 }

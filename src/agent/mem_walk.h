@@ -3,8 +3,9 @@
  * mem_walk.h -- the Python stack of this very thread, as a node of the file of counters.
  *
  * A thread's own frames do not move while it is in an allocator, so the walk needs no lock of the
- * interpreter.  It calls two of its functions, which take no lock either: one for the pointer to
- * the thread's state, one that says whether the interpreter is being finalized.  A thread without
+ * interpreter.  It calls three of its functions, which take no lock either: one for the pointer to
+ * the thread's state, one that says whether the thread is attached (free-threaded builds), one that
+ * says whether the interpreter is being finalized.  A thread without
  * the GIL would read a state that finalization has freed: gsp_agent_memory_python_ends() comes
  * before that and ends all walks.
  *

@@ -75,6 +75,7 @@ struct gsp_agent_python {
     void (*get_allocator)(int domain, struct gsp_agent_allocator *out);
     void (*set_allocator)(int domain, struct gsp_agent_allocator *allocator);
     void *(*this_thread)(void); /* PyGILState_GetThisThreadState */
+    void *(*attached)(void);    /* PyThreadState_GetUnchecked (3.13+), or NULL */
     int (*is_finalizing)(void); /* Py_IsFinalizing, by its name in this version */
     int (*line_of)(const uint8_t *table, size_t len, uint32_t first_line, uint32_t at_bytes);
     const void *code_type;

@@ -2,20 +2,24 @@
 #include "agent/page.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/time.h"
 #include "ring/live.h"
 
-/* Others hold a lock for microseconds; one who is stopped meanwhile is not waited for. */
-#define LOCK_TRIES 100
-#define LOCK_NS    500000L
+/* Others hold a lock for microseconds, but may not run for long on a busy machine; one who is
+ * stopped meanwhile is not waited for without end. */
+#define LOCK_WAIT_NS GSP_NS_PER_S
+#define PAUSE_NS     500000L
 
 static _Atomic(struct gsp_control *) home;
 static struct gsp_control no_memory; /* where even the first pages cannot be had */
@@ -24,6 +28,7 @@ static _Atomic uint32_t writing;     /* 1: a thread of this process changes the 
 static dev_t file_dev;
 static ino_t file_ino;
 static bool has_file;
+static int cancel_state; /* of the thread that is writing */
 
 static size_t page_bytes(void)
 {
@@ -52,22 +57,40 @@ struct gsp_control *gsp_agent__page(void)
     return fresh;
 }
 
-static bool lock(void)
+/* A moment; false when the time is over.  No cancellation point, as nanosleep() would be. */
+static bool pause_until(int64_t end_ns)
 {
-    const struct timespec pause = {0, LOCK_NS};
-    for (int i = 0; i < LOCK_TRIES; i++) {
+    const struct timespec pause = {0, PAUSE_NS};
+    syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+    return gsp_now_ns() < end_ns;
+}
+
+/* Opening files is a cancellation point, and a thread that ends here would keep the lock. */
+static bool lock(int64_t end_ns)
+{
+    int cancel = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    do {
         if (atomic_exchange_explicit(&writing, 1, memory_order_acquire) == 0) {
+            cancel_state = cancel;
             return true;
         }
-        nanosleep(&pause, NULL);
-    }
+    } while (pause_until(end_ns));
+    pthread_setcancelstate(cancel, NULL);
     return false;
+}
+
+static int64_t lock_end_ns(void)
+{
+    return gsp_now_ns() + LOCK_WAIT_NS;
 }
 
 static void unlock(void)
 {
+    const int cancel = cancel_state;
     /* Partner: the exchange in lock(). */
     atomic_store_explicit(&writing, 0, memory_order_release);
+    pthread_setcancelstate(cancel, NULL);
 }
 
 /* The values of one page to another that nobody else sees yet. */
@@ -99,7 +122,7 @@ static void fill(struct gsp_control *fresh, bool keep_values, uint32_t state)
 void gsp_agent__page_local(bool keep_values, uint32_t state)
 {
     struct gsp_control *page = gsp_agent__page();
-    if (page == &no_memory || !lock()) {
+    if (page == &no_memory || !lock(lock_end_ns())) {
         return;
     }
     struct gsp_control *fresh =
@@ -186,7 +209,7 @@ static enum gsp_agent_rc make(int folder_fd)
 
 enum gsp_agent_rc gsp_agent__page_make(int folder_fd)
 {
-    if (!lock()) {
+    if (!lock(lock_end_ns())) {
         return GSP_AGENT_NO_PLACE;
     }
     const enum gsp_agent_rc rc = make(folder_fd);
@@ -199,22 +222,20 @@ enum gsp_agent_rc gsp_agent__page_make(int folder_fd)
 
 /* The page's file, locked against writers of other processes; -1 when there is none, and the
  * process's own lock has to do. */
-static int lock_file(const char *folder)
+static int lock_file(const char *folder, int64_t end_ns)
 {
     char path[512];
     struct stat st;
-    const struct timespec pause = {0, LOCK_NS};
     if (!has_file || snprintf(path, sizeof(path), "%s/%s", folder, GSP_CONTROL_FILE) < 0) {
         return -1;
     }
     const int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == file_dev && st.st_ino == file_ino) {
-        for (int i = 0; i < LOCK_TRIES; i++) {
+        do {
             if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
                 return fd;
             }
-            nanosleep(&pause, NULL);
-        }
+        } while (pause_until(end_ns));
     }
     gsp_fd_close(&fd);
     return -1;
@@ -223,10 +244,11 @@ static int lock_file(const char *folder)
 bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char *value)
 {
     struct gsp_control *page = gsp_agent__page();
-    if (page == &no_memory || !lock()) {
+    const int64_t end_ns = lock_end_ns();
+    if (page == &no_memory || !lock(end_ns)) {
         return false;
     }
-    const int fd = lock_file(folder);
+    const int fd = lock_file(folder, end_ns);
     const bool can = fd >= 0 || !has_file;
     if (can) {
         gsp_control_set(page, id, value);
@@ -242,5 +264,5 @@ bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char 
 
 void gsp_agent__page_forget(void)
 {
-    unlock();
+    atomic_store_explicit(&writing, 0, memory_order_release);
 }

@@ -27,7 +27,7 @@ enum gsp_agent_rc gsp_agent__page_make(int folder_fd);
 /* Memory of the process's own, with the same values or with the fallbacks. */
 void gsp_agent__page_local(bool keep_values, uint32_t state);
 /* Sets a value that was checked; folder is where the file is, "" when there is none.  False when
- * somebody else has been writing for too long. */
+ * another writer has held it for a second. */
 bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char *value);
 /* In a child after fork: nobody is writing. */
 void gsp_agent__page_forget(void);

@@ -17,7 +17,9 @@
 #include "cli/python_dir.h"
 #include "cli/rec_rings.h"
 #include "cli/run_finish.h"
+#include "cli/run_followers.h"
 #include "cli/run_place.h"
+#include "cli/run_signals.h"
 #include "cli/run_status.h"
 #include "cli/run_summary.h"
 #include "cli/run_told.h"
@@ -25,12 +27,13 @@
 #include "sample/dump.h"
 #include "sample/record.h"
 
-/* A second Ctrl-C within this time ends the program at once. */
-#define TWICE_NS   (2 * GSP_NS_PER_S)
-#define BEAT_NS    (100 * GSP_NS_PER_MS)
+#define BEAT_NS             (100 * GSP_NS_PER_MS)
 /* Each time costs some hundredths of a second for all tables together. */
-#define SEGMENT_NS (30 * GSP_NS_PER_S)
-#define RATE_HZ    100.0
+#define SEGMENT_NS          (30 * GSP_NS_PER_S)
+#define RATE_HZ             100.0
+#define PIDS_FILE           "/gsprof-run.XXXXXX"
+/* As shells have it: a program that is there and cannot be run; 127 is for one that is missing. */
+#define EXIT_NOT_EXECUTABLE 126
 
 struct run_opts {
     const char *name;
@@ -104,74 +107,17 @@ struct session {
     char pids_path[GSP_PYTHON_DIR_MAX]; /* where processes tell how they fare */
     bool is_chosen; /* GSPROF was set before: which processes have the package is the user's word */
     struct gsp_rec_rings *rings;
+    struct gsp_run_followers *followers; /* NULL: other processes than the program have none */
     struct gsp_follow_result followed;
     int status; /* of the program */
 };
 
-static volatile sig_atomic_t child_pid;
-static volatile sig_atomic_t kill_now;    /* Ctrl-C came twice */
-static volatile sig_atomic_t interrupted; /* after the program's end */
-static volatile sig_atomic_t wants_stop;  /* Ctrl-Z */
-static volatile int64_t last_interrupt_ns;
 static const volatile sig_atomic_t never_stop;
-
-/* While the program runs.  Ctrl-C reaches it by itself, being in the same group; what is sent to us
- * alone is passed on.  We end when it does. */
-static void pass_on(int sig, const siginfo_t *info)
-{
-    if (info->si_code <= 0)
-        kill((pid_t)child_pid, sig);
-    if (sig != SIGINT)
-        return;
-    const int64_t now_ns = gsp_now_ns();
-    kill_now = kill_now || (last_interrupt_ns && now_ns - last_interrupt_ns < TWICE_NS);
-    last_interrupt_ns = now_ns;
-}
-
-static void on_signal(int sig, siginfo_t *info, void *context)
-{
-    (void)context;
-    const int saved = errno;
-    if (child_pid > 0) {
-        pass_on(sig, info);
-    } else if (sig != SIGUSR1 && sig != SIGUSR2) {
-        /* The report can be made later; who cannot wait for the rest asks once more. */
-        if (interrupted)
-            signal(sig, SIG_DFL);
-        interrupted = 1;
-    }
-    errno = saved;
-}
-
-static void on_stop(int sig)
-{
-    (void)sig;
-    wants_stop = 1;
-}
-
-static void catch_signals(bool has_status)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-    gsp_launch_catch(signals, GSP_COUNT(signals), on_signal, SA_RESTART);
-    if (has_status)
-        signal(SIGTSTP, on_stop);
-}
-
-/* The terminal is the shell's while we are stopped, so it is left as it was found. */
-static void stop_here(struct session *session)
-{
-    wants_stop = 0;
-    gsp_run_status_hide(&session->status_line);
-    signal(SIGTSTP, SIG_DFL);
-    raise(SIGTSTP);
-    signal(SIGTSTP, on_stop);
-}
 
 static void kill_tree(pid_t pid)
 {
     pid_t *pids = NULL;
     size_t count = 0;
-    kill_now = 0;
     if (gsp_tree_pids(pid, &pids, &count, NULL) < 0)
         count = 0;
     kill(pid, SIGKILL);
@@ -183,10 +129,14 @@ static void kill_tree(pid_t pid)
 static void on_beat(void *user)
 {
     struct session *session = user;
-    if (kill_now)
+    if (gsp_run_signals_is_kill())
         kill_tree(session->pid);
-    if (wants_stop)
-        stop_here(session);
+    const int stopped_by = gsp_launch_stopped(&session->launch);
+    if (stopped_by) {
+        /* The terminal is the shell's while we are stopped, so it is left as it was found. */
+        gsp_run_status_hide(&session->status_line);
+        gsp_run_signals_stop(stopped_by);
+    }
     gsp_run_status_beat(&session->status_line, session->rings);
 }
 
@@ -198,25 +148,38 @@ static void on_row(void *user, enum gsp_table_id table, const void *row)
 
 /* ------------------------------------------------------------------------------- begin */
 
-/* A file of our own that processes of the run append their pids to. */
-static int make_pids_file(struct session *session, struct gsp_err *err)
+static bool make_pids_file_in(struct session *session, const char *folder)
 {
-    const char *folder = getenv("TMPDIR");
-    snprintf(session->pids_path, sizeof(session->pids_path), "%.4000s/gsprof-run.XXXXXX",
-             folder && *folder ? folder : "/tmp");
-    const int fd = mkostemp(session->pids_path, O_CLOEXEC);
-    if (fd < 0) {
-        const int code = errno;
-        session->pids_path[0] = '\0';
-        return gsp_err_set(err, GSP_E_NOWRITE, code, "no temporary file: %s", strerror(code));
-    }
     uid_t uid = 0;
     gid_t gid = 0;
+    /* Absolute: the program may change its folder. */
+    gsp_auto_free char *real = folder && *folder ? realpath(folder, NULL) : NULL;
+    if (!real || strlen(real) + sizeof(PIDS_FILE) > sizeof(session->pids_path))
+        return false;
+    snprintf(session->pids_path, sizeof(session->pids_path), "%s" PIDS_FILE, real);
+    gsp_auto_fd fd = mkostemp(session->pids_path, O_CLOEXEC);
+    if (fd < 0) {
+        session->pids_path[0] = '\0';
+        return false;
+    }
     /* The program does not run as root when sudo was used: it must be able to write there. */
     if (gsp_launch_caller(&uid, &gid))
         gsp_ignore(fchown(fd, uid, gid) < 0);
-    gsp_fd_close(&fd);
-    return GSP_OK;
+    return true;
+}
+
+/* A file of our own that processes of the run append their pids to.  The program runs without it
+ * too. */
+static void make_pids_file(struct session *session)
+{
+    const char *const folders[] = {getenv("TMPDIR"), "/tmp", "/dev/shm", session->place.path};
+    for (size_t i = 0; i < GSP_COUNT(folders); i++)
+        if (make_pids_file_in(session, folders[i]))
+            return;
+    if (!session->parsed->globals.quiet)
+        gsp_term_line(&session->term,
+                      "gsprof: faults inside processes are not reported: no temporary file: %s",
+                      strerror(errno));
 }
 
 /* Between two looks at the stacks; 0: none. */
@@ -238,12 +201,11 @@ static void put_env(const char *name, const char *value, bool replace)
 
 static int hand_over(struct session *session, struct gsp_err *err)
 {
-    int rc = make_pids_file(session, err);
     session->is_chosen = getenv("GSPROF") != NULL;
-    if (rc == GSP_OK)
-        rc = gsp_python_hand_over(session->python_dir, err);
+    const int rc = gsp_python_hand_over(session->python_dir, err);
     if (rc < 0)
         return rc;
+    make_pids_file(session);
     put_env("GSPROF_RUN_FILE", session->pids_path, true);
     const char *torch = session->opts->no_torch ? "off" : session->opts->torch;
     put_env("GSPROF_TORCH_PROFILING", torch ? torch : "on", torch != NULL);
@@ -288,23 +250,28 @@ static void start_rings(struct session *session)
 
 static int start(struct session *session, struct gsp_err *err)
 {
+    gsp_places_sweep(); /* while the program's own rings are not there yet */
     int rc = make_folder(session, err);
     if (rc == GSP_OK)
         rc = hand_over(session, err);
     if (rc == GSP_OK)
+        gsp_run_signals_prepare(session->parsed->argv, session->parsed->args);
+    if (rc == GSP_OK)
         rc = gsp_launch_new(&session->launch, session->parsed->args, err);
     if (rc == GSP_OK) {
         session->pid = session->launch.pid;
-        child_pid = session->pid;
-        catch_signals(session->status_line.fd >= 0);
+        gsp_run_signals_begin(session->pid);
         rc = gsp_launch_go(&session->launch, session->parsed->args[0], err);
     }
     /* Not before: the program has the limits that it would have had. */
     gsp_cli_raise_descriptors();
-    if (rc == GSP_OK)
+    if (rc == GSP_OK) {
+        gsp_ignore(gsp_run_followers_start(session->pids_path, session->pid, &session->followers,
+                                           NULL) < 0);
         start_rings(session);
-    else
+    } else {
         gsp_run_place_discard(&session->place);
+    }
     return rc;
 }
 
@@ -337,7 +304,7 @@ static void tell_fault(struct session *session, const struct gsp_run_told *told)
     /* Only what was seen to be Python can be expected to have had the package. */
     const bool is_python = session->followed.samples > 0 && !session->is_chosen;
     gsp_auto_buf line = {0};
-    if (!told->inside && !is_python)
+    if (!session->pids_path[0] || (!told->inside && !is_python))
         return;
     gsp_run_told_fault(told, session->python_dir, session->parsed->args[0], &line);
     const char *text = gsp_buf_cstr(&line);
@@ -414,7 +381,7 @@ static void finish(struct session *session, int64_t took_ns)
                                         .told = &told,
                                         .followed = &session->followed,
                                         .status = session->status,
-                                        .interrupted = &interrupted};
+                                        .interrupted = gsp_run_signals_interrupted()};
     if (!quiet)
         gsp_term_status(&session->term, "gsprof: writing %s", session->place.path);
     gsp_run_finish(&what, &made);
@@ -449,10 +416,9 @@ static void follow(struct session *session)
         on_beat(session);
         nanosleep(&pause, NULL);
     }
+    gsp_run_signals_end();
     session->status = gsp_launch_wait(&session->launch);
-    child_pid = 0;
     gsp_run_status_hide(&session->status_line);
-    signal(SIGTSTP, SIG_DFL);
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -466,26 +432,30 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_misuse(parsed, "--torch and --no-torch contradict each other");
     if (session.opts->name && session.opts->output)
         return gsp_cli_misuse(parsed, "--name and --output both say where the run goes");
+    gsp_run_signals_hold();
     gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
     gsp_run_status_init(&session.status_line, STDERR_FILENO, parsed->globals.quiet);
     const int64_t began_ns = gsp_now_ns();
     int rc = start(&session, &err);
     if (rc == GSP_OK) {
         follow(&session);
+        gsp_run_followers_stop(session.followers);
         finish(&session, gsp_now_ns() - began_ns);
     }
     gsp_launch_abort(&session.launch);
+    gsp_run_signals_close();
     if (session.pids_path[0])
         unlink(session.pids_path);
     gsp_run_place_free(&session.place);
-    if (rc < 0)
-        return gsp_cli_fail(parsed,
-                            &(struct gsp_hint_context){.command = "run",
-                                                       .program = parsed->args[0],
-                                                       .path = session.opts->output,
-                                                       .argv = parsed->argv},
-                            &err);
-    return session.status;
+    if (rc == GSP_OK)
+        return session.status;
+    const int status = gsp_cli_fail(parsed,
+                                    &(struct gsp_hint_context){.command = "run",
+                                                               .program = parsed->args[0],
+                                                               .path = session.opts->output,
+                                                               .argv = parsed->argv},
+                                    &err);
+    return rc == GSP_E_NOEXEC && err.sys != ENOENT ? EXIT_NOT_EXECUTABLE : status;
 }
 
 const struct gsp_command gsp_cmd_run = {

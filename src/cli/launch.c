@@ -14,6 +14,16 @@
 #include "base/file.h"
 #include "base/str.h"
 
+/* What we change and a program inherits.  Handlers are not inherited, but one of ours would hide
+ * that a signal was ignored. */
+static const int CHANGED[] = {SIGPIPE, SIGCHLD, SIGBUS};
+
+static struct {
+    bool is_held;
+    sigset_t mask;
+    struct sigaction actions[GSP_COUNT(CHANGED)];
+} before;
+
 static bool id_of_env(const char *name, int64_t *out)
 {
     const char *text = getenv(name);
@@ -51,6 +61,15 @@ static int become_caller(void)
     return 0;
 }
 
+static void restore_signals(void)
+{
+    if (!before.is_held)
+        return;
+    for (size_t i = 0; i < GSP_COUNT(CHANGED); i++)
+        sigaction(CHANGED[i], &before.actions[i], NULL);
+    sigprocmask(SIG_SETMASK, &before.mask, NULL);
+}
+
 static void run_child(char *const *argv, int gate, int report)
 {
     char go = 0;
@@ -62,6 +81,7 @@ static void run_child(char *const *argv, int gate, int report)
         _exit(127); /* our parent is gone or has changed its mind */
     int failed = become_caller();
     if (!failed) {
+        restore_signals();
         execvp(argv[0], argv);
         failed = errno;
     }
@@ -134,6 +154,15 @@ bool gsp_launch_running(const struct gsp_launch *launch)
     return rc == 0 && info.si_pid == 0;
 }
 
+int gsp_launch_stopped(const struct gsp_launch *launch)
+{
+    siginfo_t info = {0};
+    if (launch->pid <= 0 || waitid(P_PID, (id_t)launch->pid, &info, WSTOPPED | WNOHANG) != 0 ||
+        info.si_pid == 0)
+        return 0;
+    return info.si_status;
+}
+
 int gsp_launch_wait(struct gsp_launch *launch)
 {
     int status = 0;
@@ -183,6 +212,16 @@ int gsp_launch_apart_status(pid_t child)
         ;
     return WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status)
                                                     : gsp_err_exit_status(GSP_E_IO);
+}
+
+void gsp_launch_hold(const sigset_t *signals)
+{
+    for (size_t i = 0; i < GSP_COUNT(CHANGED); i++)
+        sigaction(CHANGED[i], NULL, &before.actions[i]);
+    sigprocmask(SIG_BLOCK, signals, &before.mask);
+    before.is_held = true;
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* children that are ignored leave no status */
 }
 
 void gsp_launch_catch(const int *signals, size_t count, void (*handler)(int, siginfo_t *, void *),

@@ -29,6 +29,8 @@ GSP_MUST_CHECK int gsp_launch_go(struct gsp_launch *launch, const char *program,
                                  struct gsp_err *err);
 /* Has it not ended yet? */
 bool gsp_launch_running(const struct gsp_launch *launch);
+/* The signal that has stopped it, told once for each stop; 0: it was not stopped, or goes on. */
+int gsp_launch_stopped(const struct gsp_launch *launch);
 /* Waits for its end and gives its exit status as a shell does (128 + signal). */
 int gsp_launch_wait(struct gsp_launch *launch);
 /* Ends a child that was not let go; does nothing else. */
@@ -42,6 +44,11 @@ bool gsp_launch_caller(uid_t *uid, gid_t *gid);
 GSP_MUST_CHECK pid_t gsp_launch_apart(int *fd, struct gsp_err *err);
 /* The exit status of one that ended instead of being ready. */
 int gsp_launch_apart_status(pid_t child);
+
+/* Blocks these signals in this thread and those that it starts, and sets what a parent needs:
+ * SIGPIPE is ignored, SIGCHLD is not.  Programs that are launched later start with the mask and
+ * the dispositions of before. */
+void gsp_launch_hold(const sigset_t *signals);
 
 /* Calls handler for these signals, with more flags than SA_SIGINFO.  Those that are ignored, as
  * nohup and background shells have it, stay so; SIGPIPE is ignored from here on. */

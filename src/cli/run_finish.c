@@ -29,7 +29,8 @@ struct finish {
     struct gsp_run_made *made;
     struct gsp_run_process *processes;
     size_t process_count;
-    char *cmdlines; /* that processes point into */
+    struct gsp_place *places; /* of the processes */
+    char *cmdlines;           /* that processes point into */
     char (*versions)[VERSION_MAX];
     struct gsp_store *store;
     struct gsp_profile *profile; /* with its samples, when they are few enough */
@@ -81,10 +82,13 @@ static void take_processes(struct finish *finish)
     finish->processes = calloc(count + 1, sizeof(*finish->processes));
     finish->cmdlines = calloc(count + 1, sizeof(place->cmdline));
     finish->versions = calloc(count + 1, sizeof(*finish->versions));
-    const bool has_room = finish->processes && finish->cmdlines && finish->versions;
+    finish->places = calloc(count + 1, sizeof(*finish->places));
+    const bool has_room =
+        finish->processes && finish->cmdlines && finish->versions && finish->places;
     for (size_t i = 0; has_room && i < count; i++) {
         char *cmdline = finish->cmdlines + i * sizeof(place->cmdline);
         place = gsp_rec_rings_place_at(rings, i);
+        finish->places[i] = *place;
         put_cmdline(place, cmdline);
         finish->processes[i] = (struct gsp_run_process){
             .pid = place->pid, .rank = place->rank, .name = cmdline, .cmdline = cmdline};
@@ -252,6 +256,13 @@ static void write_meta(struct finish *finish, enum gsp_run_state state)
     about->process_count = 0;
 }
 
+/* The run has all that they held, and shared memory is scarce. */
+static void remove_rings(const struct finish *finish)
+{
+    for (size_t i = 0; i < finish->process_count; i++)
+        gsp_ignore(gsp_place_remove(&finish->places[i], NULL)); /* one that still runs stays */
+}
+
 static void note_end(const struct gsp_run_finish *what)
 {
     struct gsp_run_about *about = &what->place->about;
@@ -282,10 +293,13 @@ void gsp_run_finish(const struct gsp_run_finish *what, struct gsp_run_made *made
     }
     const bool is_whole = made->err.code == GSP_OK && made->has_report;
     write_meta(&finish, is_whole ? GSP_RUN_COMPLETE : GSP_RUN_PARTIAL);
+    if (is_whole)
+        remove_rings(&finish);
     gsp_run_find_former(what->place->path, what->place->command, made->former);
     gsp_store_close(finish.store);
     gsp_profile_free(finish.profile);
     free(finish.processes);
+    free(finish.places);
     free(finish.cmdlines);
     free(finish.versions);
 }

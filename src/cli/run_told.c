@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_told.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/str.h"
@@ -49,6 +51,42 @@ pid_t gsp_run_told_pid(struct gsp_sv line)
         return 0;
     memcpy(word, part.p, part.len);
     return gsp_parse_i64(word, 1, INT32_MAX, &pid, NULL) < 0 ? 0 : (pid_t)pid;
+}
+
+/* Takes the lines that are whole; *len becomes how many bytes they have. */
+static int take_lines(const char *text, size_t *len, gsp_run_told_take *take, void *user,
+                      struct gsp_err *err)
+{
+    struct gsp_sv rest = {text, *len};
+    const char *end = NULL;
+    int rc = GSP_OK;
+    while (rc == GSP_OK && rest.len > 0 && (end = memchr(rest.p, '\n', rest.len))) {
+        const struct gsp_sv line = {rest.p, (size_t)(end - rest.p)};
+        const pid_t pid = gsp_run_told_pid(line);
+        rc = pid ? take(user, pid, !memchr(line.p, ' ', line.len), err) : GSP_OK;
+        rest = (struct gsp_sv){end + 1, rest.len - line.len - 1};
+    }
+    *len -= rest.len;
+    return rc;
+}
+
+int gsp_run_told_next(const char *path, size_t *taken, gsp_run_told_take *take, void *user,
+                      struct gsp_err *err)
+{
+    char text[4096];
+    int rc = GSP_OK;
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : pread(fd, text, sizeof(text), (off_t)*taken);
+    while (rc == GSP_OK && n > 0) {
+        size_t whole = (size_t)n;
+        rc = take_lines(text, &whole, take, user, err);
+        /* A line that is longer than any of ours is passed over, a piece at a time. */
+        if (rc == GSP_OK && whole == 0 && (size_t)n == sizeof(text))
+            whole = sizeof(text);
+        *taken += whole;
+        n = whole > 0 ? pread(fd, text, sizeof(text), (off_t)*taken) : 0;
+    }
+    return rc;
 }
 
 static void take_line(struct gsp_sv line, struct gsp_run_told *told)

@@ -6,7 +6,7 @@
  * something of it does not work there.  Nothing else tells it: the program runs on as if all were
  * well, and rows that are missing are seen by nobody.
  *
- * Used by: cmd_run.c, rec_rings.c.
+ * Used by: cmd_run.c, rec_rings.c, run_followers.c.
  * Threads: no state.
  */
 #pragma once
@@ -15,7 +15,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/attr.h"
 #include "base/buf.h"
+#include "base/err.h"
 
 #define GSP_RUN_PIDS_MAX 256U
 
@@ -38,6 +40,15 @@ struct gsp_run_told {
 
 /* The process that a line is of; 0: it is none. */
 pid_t gsp_run_told_pid(struct gsp_sv line);
+
+/* is_well: the process has told no cause. */
+typedef int gsp_run_told_take(void *user, pid_t pid, bool is_well, struct gsp_err *err);
+
+/* Calls take for each line of the file that is new: *taken is how many bytes were taken before, and
+ * grows.  A line that is not whole yet is for the next time, and so is a file that cannot be read.
+ * Fails with what take failed with, which ends it. */
+GSP_MUST_CHECK int gsp_run_told_next(const char *path, size_t *taken, gsp_run_told_take *take,
+                                     void *user, struct gsp_err *err);
 
 /* Reads the file; program is the process that was started.  A file that cannot be read says
  * nothing. */

@@ -43,8 +43,41 @@ static void take_facts(struct gsp_top_session *session, const struct gsp_record_
     facts->losses = stats->losses;
 }
 
+static void set_title(struct gsp_top_session *session, struct gsp_sv raw)
+{
+    gsp_auto_buf shown = {0};
+    gsp_buf_term(&shown, raw);
+    const char *title = gsp_buf_cstr(&shown);
+    snprintf(session->title, sizeof(session->title), "%.150s", title ? title : "");
+    session->facts.title = session->title;
+}
+
+/* The process may have run another program by exec. */
+static void follow_exec(struct gsp_top_session *session)
+{
+    gsp_auto_buf raw = {0};
+    gsp_proc_cmdline(session->pid, &raw);
+    if (raw.len > 0)
+        set_title(session, gsp_buf_sv(&raw));
+}
+
+/* What is started is named by its words: it may not run yet. */
+static void look_title(struct gsp_top_session *session)
+{
+    gsp_auto_buf raw = {0};
+    char **args = session->parsed->args;
+    for (size_t i = 0; args[i]; i++)
+        gsp_buf_printf(&raw, "%s%s", i ? " " : "", args[i]);
+    set_title(session, gsp_buf_sv(&raw));
+    if (!args[0])
+        follow_exec(session);
+    session->facts.pid = (int32_t)session->pid;
+    session->facts.rate_hz = session->opts->sampling.rate_hz;
+}
+
 static void end_interval(struct gsp_top_session *session)
 {
+    follow_exec(session);
     int64_t delay_ns = session->opts->delay_ns;
     int64_t cost_ns = session->cost_ns * COST_FACTOR;
     gsp_top_turn(session->top);
@@ -96,25 +129,6 @@ static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_
     take_facts(session, stats);
     gsp_top_advance(session->top, stats->elapsed_ns);
     return session->is_printed ? beat_printed(session, err) : beat_screen(session, err);
-}
-
-static void look_title(struct gsp_top_session *session)
-{
-    gsp_auto_buf raw = {0};
-    gsp_auto_buf shown = {0};
-    char **args = session->parsed->args;
-    if (args[0]) {
-        for (size_t i = 0; args[i]; i++)
-            gsp_buf_printf(&raw, "%s%s", i ? " " : "", args[i]);
-    } else {
-        gsp_proc_cmdline(session->pid, &raw);
-    }
-    gsp_buf_term(&shown, gsp_buf_sv(&raw));
-    const char *title = gsp_buf_cstr(&shown);
-    snprintf(session->title, sizeof(session->title), "%.150s", title ? title : "");
-    session->facts.title = session->title;
-    session->facts.pid = (int32_t)session->pid;
-    session->facts.rate_hz = session->opts->sampling.rate_hz;
 }
 
 /* The target has ended: what was seen of it stays on the screen. */

@@ -39,8 +39,9 @@ static struct {
     size_t cap;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Eight bytes: small enough for the room that the loader keeps for libraries that come late. */
-static _Thread_local struct stack *mine __attribute__((tls_model("initial-exec")));
+/* Not in the room that the loader keeps for libraries that come late: all thread-local data of a
+ * library would be there, and other libraries need that room. */
+static _Thread_local struct stack *mine;
 static pthread_key_t at_exit;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

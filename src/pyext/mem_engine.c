@@ -22,7 +22,7 @@ static int line_of(const uint8_t *table, size_t len, uint32_t first_line, uint32
 
 /* ---------------------------------------------------------------------------- the interpreter */
 
-static uint32_t minor_version(void)
+uint32_t gsp_pyext__minor(void)
 {
     unsigned long minor = 0;
     const char *text = Py_GetVersion();
@@ -35,7 +35,7 @@ static uint32_t minor_version(void)
 /* 3.13 and later tell their layout themselves. */
 static bool find_layout(struct gsp_py_layout *out)
 {
-    const uint32_t minor = minor_version();
+    const uint32_t minor = gsp_pyext__minor();
     const void *runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
     if (minor >= 13) {
         return runtime &&
@@ -56,7 +56,7 @@ static void offsets_of(const struct gsp_py_layout *from, struct gsp_agent_offset
         .frames = objects  ? GSP_AGENT_FRAMES_OBJECTS
                   : cframe ? GSP_AGENT_FRAMES_CFRAME
                            : GSP_AGENT_FRAMES_CURRENT,
-        .minor = minor_version(),
+        .minor = gsp_pyext__minor(),
         .tstate_top = objects  ? from->tstate_frame
                       : cframe ? from->tstate_cframe
                                : from->tstate_current_frame,
@@ -155,6 +155,7 @@ static bool find_python(struct gsp_agent_python *out, PyObject *code)
     }
     out->code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
     out->this_thread = this_thread;
+    gsp_ignore(!find_function("PyThreadState_GetUnchecked", (void *)&out->attached)); /* 3.13+ */
     out->is_finalizing = find_is_finalizing();
     out->line_of = line_of;
     lines_form = layout.lines;
@@ -222,7 +223,7 @@ static int run_tick(void *unused)
 static void tick(void)
 {
     atomic_store(&tick_is_due, true);
-    if (minor_version() >= 9) {
+    if (gsp_pyext__minor() >= 9) {
         gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* its list is full: the next time */
     }
 }
@@ -277,13 +278,6 @@ static PyObject *memory_mode(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     return PyUnicode_FromString(gsp_memory_mode_name(gsp_agent_memory_mode()));
-}
-
-static PyObject *memory_child(PyObject *module, PyObject *unused)
-{
-    (void)module;
-    (void)unused;
-    return PyBool_FromLong(gsp_agent_memory_child());
 }
 
 static PyObject *memory_pause(PyObject *module, PyObject *flag)
@@ -451,8 +445,6 @@ static PyMethodDef functions[] = {
      "memory_python_ends()\n\nBefore finalization: no hook reads or calls the interpreter."},
     {"memory_stop", memory_stop, METH_NOARGS, "memory_stop()\n\nThe counters stay."},
     {"memory_mode", memory_mode, METH_NOARGS, "memory_mode() -> 'off', 'sampled' or 'exact'"},
-    {"memory_child", memory_child, METH_NOARGS,
-     "memory_child() -> bool\n\nAfter fork: a file for what this process allocates."},
     {"memory_pause", memory_pause, METH_O,
      "memory_pause(flag)\n\nWhat this thread allocates is not counted until the same with False."},
     {"memory_device", memory_device, METH_VARARGS,

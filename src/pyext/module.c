@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <dlfcn.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -31,6 +32,26 @@ static PyObject *is_on(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     return PyBool_FromLong(gsp_agent_is_on());
+}
+
+/* The limited API has these from 3.9 on, and 3.8 the first one by another name. */
+bool gsp_pyext__is_main(void)
+{
+    void *(*current)(void) = NULL;
+    void *(*main_one)(void) = NULL;
+    *(void **)&current = dlsym(RTLD_DEFAULT, "PyInterpreterState_Get");
+    if (!current) {
+        *(void **)&current = dlsym(RTLD_DEFAULT, "_PyInterpreterState_Get");
+    }
+    *(void **)&main_one = dlsym(RTLD_DEFAULT, "PyInterpreterState_Main");
+    return !current || !main_one || current() == main_one();
+}
+
+static PyObject *is_main(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(gsp_pyext__is_main());
 }
 
 static PyObject *rank(PyObject *module, PyObject *number)
@@ -67,15 +88,62 @@ static PyObject *allow_tracing(PyObject *module, PyObject *number)
     return PyBool_FromLong(prctl(PR_SET_PTRACER, (unsigned long)pid, 0, 0, 0) == 0);
 }
 
+/* A traceback before 3.11, where the limited API does not show it. */
+struct traceback {
+    PyObject_HEAD PyObject *next;
+    PyObject *frame;
+    int lasti;
+    int lineno;
+};
+
+static bool is_old_traceback(PyObject *object)
+{
+    const PyObject *version = PySys_GetObject("hexversion");
+    const long hex = version ? PyLong_AsLong((PyObject *)(uintptr_t)version) : 0;
+    PyObject *size = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__basicsize__");
+    const bool fits = size && PyLong_AsLong(size) == (long)sizeof(struct traceback);
+    Py_XDECREF(size);
+    PyErr_Clear();
+    return fits && hex >= 0x03080000 && hex < 0x030b0000;
+}
+
+/* Makes a traceback's first entry equal to its second.  Before 3.11 a bare `raise` goes on with the
+ * traceback that was caught, whatever __traceback__ has been set to since: the entry itself has to
+ * change. */
+static PyObject *drop_entry(PyObject *module, PyObject *object)
+{
+    (void)module;
+    struct traceback *first = (struct traceback *)(void *)object;
+    if (!is_old_traceback(object) || !first->next) {
+        Py_RETURN_FALSE;
+    }
+    PyObject *next = first->next;
+    PyObject *frame = first->frame;
+    const struct traceback *second = (struct traceback *)(void *)next;
+    first->next = second->next;
+    first->frame = second->frame;
+    first->lasti = second->lasti;
+    first->lineno = second->lineno;
+    Py_XINCREF(first->next);
+    Py_INCREF(first->frame);
+    Py_DECREF(frame);
+    Py_DECREF(next);
+    Py_RETURN_TRUE;
+}
+
 static PyMethodDef functions[] = {
     {"start", start, METH_NOARGS,
      "start() -> int\n\nMakes the folder and the control page; 0: ok."},
     {"stop", stop, METH_NOARGS, "stop()\n\nNothing is recorded any more."},
     {"is_on", is_on, METH_NOARGS, "is_on() -> bool"},
+    {"is_main", is_main, METH_NOARGS,
+     "is_main() -> bool\n\nWhether the caller is in the main interpreter of the process."},
     {"rank", rank, METH_O, "rank(n)\n\nThe rank of this process, for the rows to come."},
     {"mark", mark, METH_VARARGS, "mark(set, clear)\n\nBits of the control page's state."},
     {"allow_tracing", allow_tracing, METH_O,
      "allow_tracing(pid) -> bool\n\nLets that process (-1: any of this user) look at this one."},
+    {"drop_entry", drop_entry, METH_O,
+     "drop_entry(traceback) -> bool\n\nTakes out the first entry, in place; only before 3.11."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -90,11 +158,11 @@ static int add_parts(PyObject *module)
         return -1;
     }
     static int (*const parts[])(PyObject *) = {
-        gsp_pyext__arrow_add,      gsp_pyext__blas_add,       gsp_pyext__contrast_add,
-        gsp_pyext__lines_part_add, gsp_pyext__mem_engine_add, gsp_pyext__memory_add,
-        gsp_pyext__rows_add,       gsp_pyext__sampler_add,    gsp_pyext__settings_add,
-        gsp_pyext__span_add,       gsp_pyext__timer_add,      gsp_pyext__torch_add,
-        gsp_pyext__user_table_add,
+        gsp_pyext__arrow_add,    gsp_pyext__blas_add,       gsp_pyext__contrast_add,
+        gsp_pyext__forks_add,    gsp_pyext__lines_part_add, gsp_pyext__mem_engine_add,
+        gsp_pyext__memory_add,   gsp_pyext__rows_add,       gsp_pyext__sampler_add,
+        gsp_pyext__settings_add, gsp_pyext__span_add,       gsp_pyext__timer_add,
+        gsp_pyext__torch_add,    gsp_pyext__user_table_add,
     };
     for (size_t i = 0; i < GSP_COUNT(parts); i++) {
         if (parts[i](module) != 0) {

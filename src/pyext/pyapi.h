@@ -56,6 +56,7 @@ struct gsp_pyext {
     int64_t gc_began_ns;
     int64_t gc_limit_ns; /* 0: no stack of a collection is asked for */
     _Atomic bool spans_on;
+    bool watches_forks; /* after_fork() is registered */
     struct gsp_pyext_name {
         PyObject *text;
         uint32_t generation;
@@ -68,6 +69,7 @@ struct gsp_pyext *gsp_pyext__state(PyObject *module); /* never NULL */
 int gsp_pyext__arrow_add(PyObject *module);
 int gsp_pyext__blas_add(PyObject *module);
 int gsp_pyext__contrast_add(PyObject *module);
+int gsp_pyext__forks_add(PyObject *module);
 int gsp_pyext__lines_part_add(PyObject *module);
 int gsp_pyext__mem_engine_add(PyObject *module);
 int gsp_pyext__memory_add(PyObject *module);
@@ -86,6 +88,10 @@ struct gsp_sv gsp_pyext__text(PyObject *text, PyObject **keep);
  * text or list of them is written as its str(), cut; errors are swallowed. */
 void gsp_pyext__json_member(struct gsp_buf *out, struct gsp_sv name, PyObject *value);
 
+/* The 11 of Python 3.11. */
+uint32_t gsp_pyext__minor(void);
+/* Whether the caller is in the main interpreter of the process. */
+bool gsp_pyext__is_main(void);
 /* The kernel's id of this thread; right after fork too. */
 int64_t gsp_pyext__thread_id(void);
 /* Calls gsprof._memory._tick() if that is due: one relaxed load if not. */

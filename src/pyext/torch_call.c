@@ -333,14 +333,15 @@ static PyObject *bind(PyObject *self, PyObject *object, PyObject *type)
     return PyObject_CallFunctionObjArgs(method_type, self, object, NULL);
 }
 
-/* Everything else is as the original has it: its name, signature, documentation. */
+/* Everything else is as the original has it: its name, signature, documentation, and its class, so
+ * that `inspect` and isinstance() take it for the function that it stands for. */
 static PyObject *get_attribute(PyObject *self, PyObject *name)
 {
     if (PyUnicode_CompareWithASCIIString(name, "__wrapped__") == 0) {
         Py_INCREF(original_of(self));
         return original_of(self);
     }
-    const bool own = PyUnicode_CompareWithASCIIString(name, "__class__") == 0 ||
+    const bool own = PyUnicode_CompareWithASCIIString(name, "__reduce_ex__") == 0 ||
                      PyUnicode_CompareWithASCIIString(name, "__get__") == 0 ||
                      PyUnicode_CompareWithASCIIString(name, "__call__") == 0;
     return own ? PyObject_GenericGetAttr(self, name) : PyObject_GetAttr(original_of(self), name);
@@ -350,6 +351,33 @@ static int set_attribute(PyObject *self, PyObject *name, PyObject *value)
 {
     return PyObject_SetAttr(original_of(self), name, value);
 }
+
+static PyObject *represent(PyObject *self)
+{
+    return PyObject_Repr(original_of(self));
+}
+
+/* Functions are copied as themselves, and pickled by the name under which they are found. */
+static PyObject *copy(PyObject *self, PyObject *args)
+{
+    (void)args;
+    Py_INCREF(self);
+    return self;
+}
+
+static PyObject *reduce(PyObject *self, PyObject *protocol)
+{
+    (void)protocol;
+    const bool is_backward = ((struct wrapper *)(void *)self)->vectorcall == call_backward;
+    return PyUnicode_FromString(is_backward ? "backward" : "Module.__call__");
+}
+
+static PyMethodDef methods[] = {
+    {"__copy__", copy, METH_NOARGS, NULL},
+    {"__deepcopy__", copy, METH_O, NULL},
+    {"__reduce_ex__", reduce, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
 
 /* PyMemberDef, which moved from one header to another with 3.12. */
 static const struct {
@@ -369,6 +397,8 @@ static PyType_Slot slots[] = {
     {Py_tp_descr_get, GSP_PY_SLOT(bind)},
     {Py_tp_getattro, GSP_PY_SLOT(get_attribute)},
     {Py_tp_setattro, GSP_PY_SLOT(set_attribute)},
+    {Py_tp_repr, GSP_PY_SLOT(represent)},
+    {Py_tp_methods, GSP_PY_SLOT((uintptr_t)methods)},
     {Py_tp_members, GSP_PY_SLOT((uintptr_t)members)},
     {0, NULL},
 };

@@ -28,13 +28,14 @@ TEXT = """asprintf vasprintf snprintf vsnprintf strchr strcmp strdup strerror st
 strnlen strrchr strspn strstr strtol strtoll strtoull"""
 # fopen and fgets read /proc/self/maps.
 FILES = """access close faccessat fchmod fclose fcntl fcntl64 fdatasync fgets flock fopen
-fopen64 fstat fstat64 fstatvfs fstatvfs64 linkat lstat lstat64 mkdir mkdirat open
-open64 openat openat64 poll posix_fallocate posix_fallocate64 pread pread64 pwrite pwrite64 read
-readlink realpath rename renameat renameat2 stat stat64 unlink unlinkat write"""
+fopen64 fstat fstat64 fstatvfs fstatvfs64 ftruncate ftruncate64 linkat lstat lstat64 mkdir mkdirat
+open open64 openat openat64 poll posix_fallocate posix_fallocate64 pread pread64 pwrite pwrite64
+read readlink realpath rename renameat renameat2 stat stat64 unlink unlinkat write"""
 # prctl reads the name of the thread.
-PROCESS = """clock_gettime geteuid gethostname getpid gettid nanosleep prctl sched_yield
-secure_getenv syscall sysconf"""
-# sigfillset and pthread_sigmask: the thread that an injector starts takes no signals.
+PROCESS = """clock_gettime geteuid gethostname getpid getrlimit getrlimit64 gettid nanosleep prctl
+sched_yield secure_getenv syscall sysconf"""
+# sigfillset and pthread_sigmask: the thread that an injector starts takes no signals, and handlers
+# wait while the list of rings is locked.
 # pthread_setcancelstate: a thread that is cancelled inside a hook would keep a lock.
 THREADS = """__pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next
 __register_atfork __sigsetjmp pthread_attr_destroy pthread_attr_init

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent in one process: rows, settings, and what it does where there is no room. */
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 
@@ -177,6 +178,50 @@ TAP_TEST(settings_change_from_outside_and_inside)
     agent_room_remove();
 }
 
+/* Holds the page's file for so long, in another process. */
+static pid_t hold_page(int64_t ns)
+{
+    int ready[2];
+    char byte = 0;
+    tap_require(pipe(ready) == 0);
+    const int folder = agent_folder(getpid());
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const struct timespec a_while = {ns / GSP_NS_PER_S, ns % GSP_NS_PER_S};
+        const int fd = openat(folder, GSP_CONTROL_FILE, O_RDWR);
+        const bool held = flock(fd, LOCK_EX) == 0 && write(ready[1], &byte, 1) == 1;
+        nanosleep(&a_while, NULL);
+        _exit(held ? 0 : 1);
+    }
+    tap_require(pid > 0 && read(ready[0], &byte, 1) == 1);
+    close(ready[0]);
+    close(ready[1]);
+    close(folder);
+    return pid;
+}
+
+TAP_TEST(a_writer_that_does_not_run_is_waited_for)
+{
+    agent_room();
+    char value[GSP_CONTROL_VALUE];
+    gsp_agent_start();
+    pid_t pid = hold_page(300 * GSP_NS_PER_MS);
+    tap_check(gsp_agent_set(GSP_SET_torch, "on"));
+    tap_check(gsp_agent_setting(GSP_SET_torch, value));
+    tap_eq_str(value, "on");
+    waitpid(pid, NULL, 0);
+    /* But not for ever. */
+    pid = hold_page(30 * GSP_NS_PER_S);
+    const int64_t begin_ns = gsp_now_ns();
+    tap_check(!gsp_agent_set(GSP_SET_torch, "off"));
+    tap_check(gsp_now_ns() - begin_ns < 10 * GSP_NS_PER_S);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    tap_check(gsp_agent_set(GSP_SET_torch, "off"));
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
 TAP_TEST(a_stop_is_told_and_the_next_start_is_a_new_one)
 {
     agent_room();
@@ -294,13 +339,14 @@ TAP_TEST(a_program_may_close_all_descriptors)
 
 /* ----------------------------------------------------------------------------------------- room */
 
-/* A /dev/shm of this test's own, and no other place for rings. */
+/* A /dev/shm of this test's own, and a /tmp like it: no other place for rings. */
 static void small_room(const char *size, unsigned long flags)
 {
     unsetenv("XDG_RUNTIME_DIR");
     unsetenv("GSPROF_RING_ROWS");
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("none", "/dev/shm", "tmpfs", flags, size) != 0)
+        mount("none", "/dev/shm", "tmpfs", flags, size) != 0 ||
+        mount("none", "/tmp", "tmpfs", flags, size) != 0)
         tap_skip("needs root and a mount namespace, for a small /dev/shm");
 }
 
@@ -336,13 +382,69 @@ TAP_TEST(a_place_that_is_read_only)
 
 TAP_TEST(a_place_with_room_for_the_page_alone)
 {
-    small_room("size=800k", 0);
+    small_room("size=3m", 0);
     check_quiet(GSP_AGENT_OK);
     static struct gsp_control page;
     const int folder = agent_folder(getpid());
     tap_require(folder >= 0);
     tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
     tap_check(atomic_load(&page.state) & GSP_CONTROL_QUIET);
+}
+
+/* No descriptor can be opened while there is a limit. */
+static void limit_descriptors(bool limited)
+{
+    static struct rlimit before;
+    if (limited) {
+        tap_require(getrlimit(RLIMIT_NOFILE, &before) == 0);
+        const struct rlimit none = {0, before.rlim_max};
+        tap_require(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    } else {
+        tap_require(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    }
+}
+
+static void wait_for_retry(void)
+{
+    const struct timespec a_while = {0, 150 * GSP_NS_PER_MS};
+    nanosleep(&a_while, NULL);
+}
+
+TAP_TEST(a_ring_that_cannot_be_made_is_tried_again)
+{
+    agent_room();
+    gsp_agent_start();
+    limit_descriptors(true);
+    tap_eq_int(agent_put_rows(1, 5), 0);
+    limit_descriptors(false);
+    static struct gsp_control page;
+    const int folder = agent_folder(getpid());
+    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_check(atomic_load(&page.state) & GSP_CONTROL_QUIET);
+    wait_for_retry();
+    tap_eq_int(agent_put_rows(1, 7), 7);
+    tap_eq_int(agent_read(getpid(), RING_FILE).rows, 7);
+    tap_eq_int(agent_read(getpid(), RING_FILE).lost, 5);
+    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_check(!(atomic_load(&page.state) & GSP_CONTROL_QUIET));
+    close(folder);
+    gsp_agent_stop();
+    agent_room_remove();
+}
+
+TAP_TEST(losses_of_an_earlier_life_are_not_the_next_ones)
+{
+    agent_room();
+    gsp_agent_start();
+    limit_descriptors(true);
+    tap_eq_int(agent_put_rows(1, 5), 0);
+    limit_descriptors(false);
+    gsp_agent_stop();
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_eq_int(agent_put_rows(1, 7), 7);
+    tap_eq_int(agent_read(getpid(), RING_FILE).lost, 0);
+    gsp_agent_stop();
+    agent_room_remove();
 }
 
 /* --------------------------------------------------------------------------------------- entering

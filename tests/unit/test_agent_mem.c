@@ -16,7 +16,8 @@ static const void *address(uint64_t i)
 
 static uint64_t state = UINT64_C(0x123456789abcdef);
 
-static struct gsp_memory_head *new_counters(enum gsp_memory_mode mode)
+static struct gsp_memory_head *counters_of(enum gsp_memory_mode mode,
+                                           const struct gsp_agent_python *python)
 {
     const struct gsp_memory_room *room = &gsp_agent__mem_room[mode];
     struct gsp_memory_head *head = mmap(NULL, gsp_memory_bytes(room), PROT_READ | PROT_WRITE,
@@ -24,10 +25,16 @@ static struct gsp_memory_head *new_counters(enum gsp_memory_mode mode)
     tap_require(head != MAP_FAILED);
     gsp_memory_init(head, room);
     head->mode = mode;
-    const struct gsp_agent_memory_opts opts = {.mode = mode, .interval_bytes = MEAN};
+    const struct gsp_agent_memory_opts opts = {
+        .mode = mode, .interval_bytes = MEAN, .python = python};
     tap_require(gsp_agent__mem_count_init(head, &opts));
     gsp_agent__mem_count_on(mode);
     return head;
+}
+
+static struct gsp_memory_head *new_counters(enum gsp_memory_mode mode)
+{
+    return counters_of(mode, NULL);
 }
 
 TAP_TEST(distances_have_their_mean)
@@ -196,6 +203,138 @@ TAP_TEST(an_address_given_out_twice_was_freed)
     gsp_agent__mem_freed(address(1));
     gsp_agent__mem_freed(address(1));
     tap_eq_int(head->live_bytes, 0);
+}
+
+/* What a handler that forks amid a change leaves to the thread that it came over. */
+TAP_TEST(a_change_goes_on_in_a_child)
+{
+    struct gsp_agent__block found = {0};
+    const struct gsp_agent__block first = {address(1), 100, 7};
+    new_counters(GSP_MEMORY_EXACT);
+    tap_require(gsp_agent__live_put(&first));
+    gsp_agent__mem_me.busy = GSP_AGENT__INSIDE;
+    gsp_agent__mem_lock();
+    gsp_agent__mem_count_forget();
+    tap_require(gsp_agent__live_take(address(1), &found));
+    tap_check(found.size == 100 && found.site == 7);
+    for (uint64_t i = 0; i < 10000; i++) {
+        const struct gsp_agent__block more = {address(i), 1, 1};
+        tap_require(gsp_agent__live_put(&more));
+    }
+    gsp_agent__mem_unlock();
+    gsp_agent__mem_me.busy = 0;
+    /* A start begins with an empty table. */
+    tap_require(gsp_agent__live_init());
+    tap_check(!gsp_agent__live_take(address(1), &found));
+    tap_check(gsp_agent__live_put(&first));
+}
+
+/* A thread with one frame, as a free-threaded interpreter of 3.14 has it. */
+static struct {
+    uintptr_t frame;
+} thread_state;
+static struct {
+    uintptr_t back, code, instr;
+    int32_t copy;
+} frame_state;
+static struct {
+    uintptr_t type, name, file, table;
+    int32_t first_line;
+    const uintptr_t *copies; /* how many, and where each begins */
+    char start[8];
+} code_state;
+static struct {
+    uintptr_t size;
+    uint8_t data[8];
+} lines_state;
+static bool is_attached;
+
+static void *fake_thread(void)
+{
+    return &thread_state;
+}
+
+static void *fake_attached(void)
+{
+    return is_attached ? &thread_state : NULL;
+}
+
+static int never(void)
+{
+    return 0;
+}
+
+static int fake_line(const uint8_t *table, size_t len, uint32_t first_line, uint32_t at_bytes)
+{
+    (void)table;
+    (void)len;
+    return (int)(first_line + at_bytes);
+}
+
+static struct gsp_memory_head *python_counters(void)
+{
+    static const char code_type = 0;
+    const struct gsp_agent_python python = {
+        .this_thread = fake_thread,
+        .attached = fake_attached,
+        .is_finalizing = never,
+        .line_of = fake_line,
+        .code_type = &code_type,
+        .at = {.frames = GSP_AGENT_FRAMES_CURRENT,
+               .minor = 14,
+               .frame_code = sizeof(uintptr_t),
+               .frame_instr = 2 * sizeof(uintptr_t),
+               .frame_owner = GSP_AGENT_NO_OFFSET,
+               .frame_tlbc = 3 * sizeof(uintptr_t),
+               .code_name = sizeof(uintptr_t),
+               .code_file = 2 * sizeof(uintptr_t),
+               .code_table = 3 * sizeof(uintptr_t),
+               .code_first_line = 4 * sizeof(uintptr_t),
+               .code_tlbc = 5 * sizeof(uintptr_t),
+               .code_start = 6 * sizeof(uintptr_t),
+               .bytes_data = sizeof(uintptr_t)},
+    };
+    code_state.type = (uintptr_t)&code_type;
+    code_state.table = (uintptr_t)&lines_state;
+    code_state.first_line = 100;
+    frame_state.code = (uintptr_t)&code_state;
+    thread_state.frame = (uintptr_t)&frame_state;
+    return counters_of(GSP_MEMORY_EXACT, &python);
+}
+
+/* The line of the innermost frame of the site that has so many bytes. */
+static uint32_t line_of_bytes(const struct gsp_memory_head *head, uint64_t bytes)
+{
+    const struct gsp_memory_node *nodes = (const void *)((const char *)head + head->nodes_off);
+    const struct gsp_memory_frame *frames = (const void *)((const char *)head + head->frames_off);
+    for (uint32_t i = 0; i < head->site_count; i++) {
+        const struct gsp_memory_site *site = gsp_agent__site_at(i);
+        if (site->alloc_bytes == bytes)
+            return frames[nodes[site->node].frame].line;
+    }
+    return 0;
+}
+
+TAP_TEST(a_thread_that_is_not_attached_does_not_read_what_may_be_freed)
+{
+    static const char copy[16];
+    const uintptr_t copies[] = {1, (uintptr_t)copy};
+    const struct gsp_memory_head *head = python_counters();
+    frame_state.instr = (uintptr_t)copy + 6;
+    /* The array was replaced, and its memory given back. */
+    code_state.copies = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    tap_require(code_state.copies != MAP_FAILED);
+    gsp_agent__mem_took(address(1), 1000, GSP_MEMORY_MALLOC, NULL);
+    tap_eq_int(line_of_bytes(head, 1000), 100);
+    /* The same place is known by its line when the thread may look, and from then on. */
+    code_state.copies = copies;
+    is_attached = true;
+    gsp_agent__mem_took(address(2), 200, GSP_MEMORY_MALLOC, NULL);
+    tap_eq_int(line_of_bytes(head, 200), 106);
+    is_attached = false;
+    code_state.copies = NULL;
+    gsp_agent__mem_took(address(3), 30, GSP_MEMORY_MALLOC, NULL);
+    tap_eq_int(line_of_bytes(head, 230), 106);
 }
 
 TAP_TEST(full_tables_keep_the_innermost_frame)

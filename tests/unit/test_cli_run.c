@@ -60,6 +60,60 @@ TAP_TEST(pids_are_lines)
     tap_eq_int(gsp_run_told_pid(gsp_sv_of("12x")), 0);
 }
 
+struct taken {
+    int64_t sum;
+    size_t count;
+    size_t well;
+};
+
+static int take(void *user, pid_t pid, bool is_well, struct gsp_err *err)
+{
+    struct taken *taken = user;
+    (void)err;
+    taken->sum += pid;
+    taken->count++;
+    taken->well += is_well;
+    return GSP_OK;
+}
+
+static void append(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "a");
+    tap_check(file != NULL);
+    if (file) {
+        fputs(text, file);
+        fclose(file);
+    }
+}
+
+TAP_TEST(lines_are_taken_once)
+{
+    char path[] = "/tmp/gsprof-told.XXXXXX";
+    const int fd = mkstemp(path);
+    struct taken taken = {0};
+    size_t bytes = 0;
+    close(fd);
+    append(path, "12\n30 load OSError: x\n\nno pid\n4");
+    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
+    tap_eq_int(taken.sum, 42);
+    tap_eq_int((int64_t)taken.well, 1);
+    append(path, "2\n");
+    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
+    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
+    tap_eq_int(taken.sum, 84);
+    /* More than is read at a time, and a line that is longer than that. */
+    for (int i = 0; i < 2000; i++)
+        append(path, "1000000\n");
+    for (int i = 0; i < 1000; i++)
+        append(path, "xxxxxxxxxx");
+    append(path, "\n16\n");
+    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
+    tap_eq_int(taken.sum, 2000000100);
+    tap_eq_int((int64_t)taken.count, 2004);
+    unlink(path);
+    tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
+}
+
 /* ------------------------------------------------------------------------------------ status */
 
 static const char *line_of(const struct gsp_run_status *status, int64_t now_ns)

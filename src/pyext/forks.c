@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Right after fork, in the child.  The function that Python calls then is one of C: no bytecode is
+ * run, so no handler of a signal runs within it, whose exception Python would swallow.  No audit
+ * hook hears of what is done here.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/memory.h"
+#include "base/file.h"
+#include "pyext/pyapi.h"
+
+#define PATH_BYTES 4096U
+/* Places at which Python would let a call in, before it is taken to be too late to wait. */
+#define LOOKS_MAX  100000
+#define SHELL      "/bin/sh"
+#define YAMA       "/proc/sys/kernel/yama/ptrace_scope"
+
+/* What a child is to do, as its parent had it when the agent was started.  It belongs to the
+ * process: sub-interpreters have no part in it. */
+static struct {
+    bool is_nested;            /* children are recorded as well */
+    bool is_followed;          /* somebody is to look at the stacks */
+    bool must_allow;           /* Yama: only ancestors may look, unless they are allowed to */
+    int seccomp;               /* PR_GET_SECCOMP */
+    int no_new_privs;          /* PR_GET_NO_NEW_PRIVS */
+    char run_file[PATH_BYTES]; /* of `gsprof run`, which starts the followers; "": none */
+    char program[PATH_BYTES];  /* that follows, when there is no run; "": none */
+    pid_t has_follower;        /* the process for which that is settled */
+} how;
+
+/* Of the thread that forks, which is the only one in the child. */
+static _Thread_local struct {
+    const void *frame; /* that called fork(); only compared */
+    int looks;         /* for it, since then */
+} forking;
+
+extern char **environ;
+
+/* Whether the program has put itself into a sandbox since then: what is a matter of course outside
+ * may be death there. */
+static bool is_sandboxed(void)
+{
+    const int seccomp = prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
+    if (seccomp <= 0) {
+        return false;
+    }
+    /* Containers have a filter from the start. */
+    return seccomp != how.seccomp || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != how.no_new_privs;
+}
+
+static bool is_limited_by_yama(void)
+{
+    char digit = '0';
+    gsp_auto_fd fd = open(YAMA, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && read(fd, &digit, 1) == 1 && digit == '1';
+}
+
+/* True once in each process. */
+static bool take_process(void)
+{
+    const pid_t pid = getpid();
+    const bool is_new = how.has_follower != pid;
+    how.has_follower = pid;
+    return is_new;
+}
+
+/* ------------------------------------------------------------------------------- gsprof run */
+
+/* One write, so that lines of several processes do not mix. */
+static void tell_run(void)
+{
+    char line[24];
+    int len = snprintf(line, sizeof(line), "%d\n", (int)getpid());
+    int fd = -1;
+    do {
+        fd = open(how.run_file, O_WRONLY | O_APPEND | O_CLOEXEC);
+    } while (fd < 0 && errno == EINTR);
+    while (fd >= 0 && write(fd, line, (size_t)len) < 0 && errno == EINTR) {
+        continue;
+    }
+    gsp_fd_close(&fd);
+}
+
+/* -------------------------------------------------------------------------------- a follower */
+
+/* Descriptors that the program lets its children have are not for this one: a pipe that it kept
+ * open would never come to its end. */
+static bool close_others(posix_spawn_file_actions_t *actions)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    bool ok = dir != NULL;
+    for (const struct dirent *entry = NULL; ok && (entry = readdir(dir));) {
+        int64_t fd = 0;
+        if (gsp_parse_i64(entry->d_name, STDERR_FILENO + 1, INT32_MAX, &fd, NULL) == 0) {
+            ok = posix_spawn_file_actions_addclose(actions, (int)fd) == 0;
+        }
+    }
+    if (dir) {
+        closedir(dir);
+    }
+    return ok;
+}
+
+static bool set_files(posix_spawn_file_actions_t *actions)
+{
+    const char *null = "/dev/null";
+    return posix_spawn_file_actions_addopen(actions, STDIN_FILENO, null, O_RDONLY, 0) == 0 &&
+           posix_spawn_file_actions_addopen(actions, STDOUT_FILENO, null, O_WRONLY, 0) == 0 &&
+           posix_spawn_file_actions_addopen(actions, STDERR_FILENO, null, O_WRONLY, 0) == 0 &&
+           close_others(actions);
+}
+
+/* The program's environment, but for what is loaded into the program; the caller frees it. */
+static char **copy_environment(void)
+{
+    size_t count = 0;
+    while (environ && environ[count]) {
+        count++;
+    }
+    char **copy = calloc(count + 1, sizeof(*copy));
+    for (size_t i = 0, n = 0; copy && i < count; i++) {
+        if (strncmp(environ[i], "LD_PRELOAD=", strlen("LD_PRELOAD=")) != 0) {
+            copy[n++] = environ[i];
+        }
+    }
+    return copy;
+}
+
+/* Waits for it and takes its SIGCHLD, which is blocked. */
+static void reap(pid_t child, const sigset_t *blocked)
+{
+    const struct timespec now = {0};
+    siginfo_t info;
+    pid_t ended = 0;
+    do {
+        ended = waitpid(child, NULL, 0);
+    } while (ended < 0 && errno == EINTR);
+    /* None ended: the program ignores SIGCHLD. */
+    if (ended == child && sigtimedwait(blocked, &info, &now) == SIGCHLD && info.si_pid != child) {
+        kill(getpid(), SIGCHLD); /* another child's, which is the program's */
+    }
+}
+
+/* gsprof follow PID, as nobody's child: a shell starts it and ends at once. */
+static void spawn(char **environment, const sigset_t *mask, const sigset_t *blocked)
+{
+    char pid[24];
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    char command[] = "\"$0\" \"$@\" &";
+    char name[] = "sh";
+    char option[] = "-c";
+    char follow[] = "follow";
+    char detach[] = "--detach";
+    char *argv[] = {name, option, command, how.program, follow, pid, detach, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    pid_t child = 0;
+    if (posix_spawn_file_actions_init(&actions) != 0) {
+        return;
+    }
+    if (posix_spawnattr_init(&attributes) == 0) {
+        if (posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK) ==
+                0 &&
+            posix_spawnattr_setpgroup(&attributes, 0) == 0 &&
+            posix_spawnattr_setsigmask(&attributes, mask) == 0 && set_files(&actions) &&
+            posix_spawn(&child, SHELL, &actions, &attributes, argv, environment) == 0) {
+            reap(child, blocked);
+        }
+        posix_spawnattr_destroy(&attributes);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+}
+
+/* A forked process may have its parent's handler of SIGCHLD, which is not to hear of this child. */
+static void spawn_follower(void)
+{
+    sigset_t blocked;
+    sigset_t mask;
+    char **environment = copy_environment();
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGCHLD);
+    if (environment && pthread_sigmask(SIG_BLOCK, &blocked, &mask) == 0) {
+        spawn(environment, &mask, &blocked);
+        pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    }
+    free(environment);
+}
+
+static void allow_followers(void)
+{
+    if (how.must_allow) {
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    }
+}
+
+/* Lets this process be looked at, and has somebody look unless `gsprof run` sees to that. */
+static void be_followed(void)
+{
+    allow_followers();
+    if (how.run_file[0] == '\0' && how.program[0] != '\0') {
+        spawn_follower();
+    }
+}
+
+/* ----------------------------------------------------------------------------------- Python */
+
+/* Who forks.  Python's other hooks run between that and what is put off. */
+static PyObject *before_fork(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    forking.frame = PyEval_GetFrame();
+    Py_RETURN_NONE;
+}
+
+/* What takes milliseconds.  Hooks of Python's own come after ours and are bytecode, in which a
+ * handler of the program would run whose signal came meanwhile, and its exception be lost.  So it
+ * is left until fork() has returned. */
+static int do_rest(void *unused)
+{
+    (void)unused;
+    const int saved_errno = errno;
+    if (forking.frame && PyEval_GetFrame() != forking.frame && forking.looks++ < LOOKS_MAX &&
+        Py_AddPendingCall(do_rest, NULL) == 0) {
+        return 0;
+    }
+    forking.frame = NULL;
+    gsp_agent_memory_pause(true);
+    gsp_agent_memory_child();
+    if (how.is_nested && how.is_followed && gsp_agent_is_on() && take_process()) {
+        be_followed();
+    }
+    gsp_agent_memory_pause(false);
+    errno = saved_errno;
+    return 0;
+}
+
+/* 3.8 prints an error when it is asked for a call while it shuts down. */
+static void put_off(void)
+{
+    if (gsp_pyext__minor() < 9 || Py_AddPendingCall(do_rest, NULL) != 0) {
+        forking.frame = NULL;
+        do_rest(NULL);
+    }
+}
+
+static PyObject *after_fork(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    const int saved_errno = errno;
+    const bool is_recorded = how.is_nested && gsp_agent_is_on();
+    const bool is_counted = gsp_agent_memory_mode() != GSP_MEMORY_OFF;
+    if ((is_recorded || is_counted) && !is_sandboxed()) {
+        forking.looks = 0;
+        if (is_recorded && how.run_file[0] != '\0') {
+            allow_followers();
+            tell_run();
+        }
+        if (is_counted || (is_recorded && how.program[0] != '\0')) {
+            put_off();
+        }
+    }
+    errno = saved_errno;
+    Py_RETURN_NONE;
+}
+
+/* Copies a path of Python's, as bytes; "" when it is too long. */
+static void copy_path(char *out, const char *path)
+{
+    const int len = snprintf(out, PATH_BYTES, "%s", path);
+    if (len < 0 || (size_t)len >= PATH_BYTES) {
+        out[0] = '\0';
+    }
+}
+
+static PyObject *fork_setup(PyObject *module, PyObject *args)
+{
+    (void)module;
+    int is_nested = 0;
+    int is_followed = 0;
+    const char *run_file = NULL;
+    const char *program = NULL;
+    if (!PyArg_ParseTuple(args, "ppyy:fork_setup", &is_nested, &is_followed, &run_file, &program)) {
+        return NULL;
+    }
+    how.is_nested = is_nested != 0;
+    how.is_followed = is_followed != 0;
+    how.must_allow = is_followed && is_limited_by_yama();
+    copy_path(how.run_file, run_file);
+    copy_path(how.program, access(SHELL, X_OK) == 0 ? program : "");
+    Py_RETURN_NONE;
+}
+
+static PyObject *take_follower(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(take_process());
+}
+
+static PyObject *start_follower(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    Py_BEGIN_ALLOW_THREADS;
+    be_followed();
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+/* Python keeps what is registered for ever, so it is done once. */
+static PyObject *watch_forks(PyObject *module, PyObject *unused)
+{
+    (void)unused;
+    struct gsp_pyext *state = gsp_pyext__state(module);
+    if (state->watches_forks || !gsp_pyext__is_main()) {
+        Py_RETURN_NONE;
+    }
+    how.seccomp = prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
+    how.no_new_privs = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
+    PyObject *posix = PyImport_ImportModule("posix");
+    PyObject *add = posix ? PyObject_GetAttrString(posix, "register_at_fork") : NULL;
+    PyObject *before = add ? PyObject_GetAttrString(module, "before_fork") : NULL;
+    PyObject *after = before ? PyObject_GetAttrString(module, "after_fork") : NULL;
+    PyObject *args = after ? PyTuple_New(0) : NULL;
+    PyObject *named =
+        args ? Py_BuildValue("{sOsO}", "before", before, "after_in_child", after) : NULL;
+    PyObject *result = named ? PyObject_Call(add, args, named) : NULL;
+    state->watches_forks = result != NULL;
+    Py_XDECREF(named);
+    Py_XDECREF(args);
+    Py_XDECREF(after);
+    Py_XDECREF(before);
+    Py_XDECREF(add);
+    Py_XDECREF(posix);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"before_fork", before_fork, METH_NOARGS, "before_fork()\n\nNotes who forks."},
+    {"after_fork", after_fork, METH_NOARGS,
+     "after_fork()\n\nGives a child its own counters of memory, and lets it be followed."},
+    {"fork_setup", fork_setup, METH_VARARGS,
+     "fork_setup(nested, followed, run_file, program)\n\nWhat children are to do; paths are bytes, "
+     "b'' for none."},
+    {"watch_forks", watch_forks, METH_NOARGS,
+     "watch_forks()\n\nbefore_fork() and after_fork() are called from now on, in the main interpreter."},
+    {"take_follower", take_follower, METH_NOARGS,
+     "take_follower() -> bool\n\nTrue once in each process: nobody follows it yet."},
+    {"start_follower", start_follower, METH_NOARGS,
+     "start_follower()\n\nHas this process followed, as fork_setup() said."},
+    {NULL, NULL, 0, NULL},
+};
+
+int gsp_pyext__forks_add(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}
