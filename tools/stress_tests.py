@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Counter, List
+from typing import Any, Counter, List, Optional
 
 ROOT = Path(__file__).resolve().parent.parent
 UNIT = "unit:"
@@ -45,6 +45,15 @@ class Plugin:
 
     def pytest_collection_modifyitems(self, items: List[Any]) -> None:
         items[:] = items * self.repeat
+
+    def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Optional[bool]:
+        """pytest keeps the fixtures of a test that follows itself: here they end in between."""
+        if nextitem is not item:
+            return None
+        from _pytest.runner import runtestprotocol
+
+        runtestprotocol(item, nextitem=None)
+        return True
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
@@ -93,7 +102,9 @@ def run_pytest(args: argparse.Namespace, test: str, repeat: int, total: Counts) 
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts.json"
         env = {**os.environ, REPEAT_ENV: str(repeat), COUNTS_ENV: str(counts)}
-        env["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), env.get("PYTHONPATH", "")])
+        # An empty word would be the folder that a test's program runs in.
+        folders = [str(Path(__file__).parent), *filter(None, [env.get("PYTHONPATH")])]
+        env["PYTHONPATH"] = os.pathsep.join(folders)
         done = subprocess.run(
             [*command, f"--basetemp={folder}/tmp", test],
             cwd=ROOT,

@@ -98,17 +98,17 @@ def probe(path: str) -> Optional[Python]:
     return Python(path, (major, minor, micro), label)
 
 
-def newer_pythons() -> Tuple[List[str], str]:
+def newer_pythons(*options: str) -> Tuple[List[str], str]:
     """The interpreters that tools/get-pythons.sh keeps, or why there are none."""
     tool = ROOT / "tools" / "get-pythons.sh"
     if os.environ.get("GSPROF_TEST_NO_DOWNLOAD"):
         return [], "GSPROF_TEST_NO_DOWNLOAD is set"
     try:
         done = subprocess.run(
-            [str(tool)],
+            [str(tool), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=600,
+            timeout=1800,
             check=False,
             text=True,
         )
@@ -120,15 +120,16 @@ def newer_pythons() -> Tuple[List[str], str]:
     return done.stdout.split(), ""
 
 
-def find_pythons() -> Tuple[List[Python], str]:
-    """Every interpreter at hand, oldest first, and why the newest may be missing."""
+def find_pythons(*options: str) -> Tuple[List[Python], str]:
+    """Every interpreter at hand, oldest first, and why the newest may be missing.  The options
+    are those of tools/get-pythons.sh."""
     paths = os.environ.get("GSPROF_TEST_PYTHONS", "").split()
     reason = ""
     if not paths:
         versions = Path.home() / ".pyenv" / "versions"
         paths = [str(path) for path in sorted(versions.glob("3.*/bin/python3"))]
         paths.append("/usr/bin/python3")
-        newer, reason = newer_pythons()
+        newer, reason = newer_pythons(*options)
         paths += newer
     found: Dict[str, Python] = {}
     for path in paths:
@@ -328,18 +329,28 @@ class Running:
         """Waits until it says that it records."""
         return "\n".join(self.lines.until("Recording"))
 
+    def so_far(self) -> Optional["Profile"]:
+        """What a recording into a .json has until now, from an interim file; None: nothing yet."""
+        self.signal(signal.SIGUSR1)
+        line = self.lines.next() or ""
+        if "nothing is recorded yet" in line:
+            return None
+        path = re.search(r"(\S+\.\d+\.json)", line)
+        assert path, line
+        return Profile.load(Path(path[1]))
+
+    def until_seen(self, enough: Callable[["Profile"], Any]) -> None:
+        """Waits until what a recording into a .json has is enough."""
+
+        def is_enough() -> bool:
+            profile = self.so_far()
+            return profile is not None and bool(enough(profile))
+
+        wait_for(is_enough, f"{' '.join(self.args)}: not enough is seen")
+
     def seen(self, count: int) -> None:
-        """Waits until a recording into a .json has so many samples: asks for interim files."""
-        deadline = time.monotonic() + PATIENCE_S
-        found = 0
-        while found < count:
-            assert time.monotonic() < deadline, f"{found} of {count} samples"
-            self.signal(signal.SIGUSR1)
-            line = self.lines.next() or ""
-            if "nothing is recorded yet" not in line:
-                path = re.search(r"(\S+\.\d+\.json)", line)
-                assert path, line
-                found = len(Profile.load(Path(path[1])).samples)
+        """Waits until a recording into a .json has so many samples."""
+        self.until_seen(lambda profile: len(profile.samples) >= count)
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -459,7 +470,7 @@ def record(
 
 
 def record_until(
-    enough: Callable[[Profile], bool],
+    enough: Callable[[Profile], Any],
     pid: int,
     path: Path,
     *args: object,
@@ -482,6 +493,34 @@ def record_until(
             whole.add(part)
         whole = whole or part
     return whole
+
+
+def record_longer(
+    enough: Callable[[Path], Any],
+    pid: int,
+    path: Path,
+    *args: object,
+    duration_s: float = 0.5,
+    rate_hz: int = 100,
+) -> Result:
+    """Records a target into a file of any format, for twice the time each time, until one file is
+    enough: what record_until() does, where recordings cannot be added up."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        command = ("record", "-p", pid, "-o", path, "-d", duration_s, "-r", rate_hz, "--force")
+        done = gsprof(*command, *args, status=None, timeout_s=2 * PATIENCE_S)
+        assert done.status in (0, EXIT_EMPTY), str(done)
+        if done.status == 0 and enough(path):
+            return done
+        assert time.monotonic() < deadline, f"not enough in {duration_s} s: {done}"
+        duration_s *= 2
+
+
+def profile_of(path: Path) -> Profile:
+    """A file of another format."""
+    converted = path.with_name(path.name + ".converted.json")
+    gsprof("convert", "-i", path, "-o", converted, "--force")
+    return Profile.load(converted)
 
 
 # ------------------------------------------------------------------ what chance may do
@@ -534,6 +573,33 @@ def observations(samples: Iterable[Sample]) -> List[Sample]:
             kept.append(sample)
         last[sample.thread_id] = seen
     return kept
+
+
+def apart(samples: Iterable[Sample], apart_s: float) -> List[Sample]:
+    """The independent ones, where what is asked of a thread lasts for less than apart_s: no two of
+    a thread within that time."""
+    last: Dict[int, float] = {}
+    kept = []
+    for sample in samples:
+        if sample.timestamp - last.get(sample.thread_id, -math.inf) >= apart_s:
+            kept.append(sample)
+            last[sample.thread_id] = sample.timestamp
+    return kept
+
+
+def moments(samples: Iterable[Sample]) -> List[Sample]:
+    """Of a thread that calls within microseconds: one that is seen in one place three times waits
+    for a CPU there, and those are one sample.  Twice is left to chance."""
+    kept: List[Sample] = []
+    for _, run in itertools.groupby(samples, lambda s: (s.thread_id, s.frames)):
+        same = list(run)
+        kept += same if len(same) < 3 else same[:1]
+    return kept
+
+
+def has_any(profile: Profile) -> bool:
+    """For record_until()."""
+    return bool(profile.samples)
 
 
 def has_samples(count: int) -> Callable[[Profile], bool]:
@@ -614,6 +680,37 @@ def state_of(pid: int) -> str:
     """The kernel's letter for what a process does."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     return text.rsplit(")", 1)[1].split()[0]
+
+
+def wait_until_asleep(pid: int) -> None:
+    """A program that sleeps has said that it is ready a moment before."""
+    wait_for(lambda: state_of(pid) == "S", f"process {pid} does not sleep")
+
+
+def switches_at_rest(pid: int) -> Dict[str, int]:
+    """How often each thread that waits has been switched from."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        status = (task / "status").read_text(encoding="utf-8", errors="replace")
+        if "\nState:\tS" in status:
+            found[task.name] = sum(map(int, re.findall(r"ctxt_switches:\s+(\d+)", status)))
+    return found
+
+
+def wait_until_at_rest(pid: int, count: int) -> None:
+    """So many threads wait, and not for the GIL: that has a timeout of 5 ms each time."""
+
+    last: Dict[str, int] = {}
+    since = time.monotonic()
+
+    def are_at_rest() -> bool:
+        nonlocal last, since
+        now = switches_at_rest(pid)
+        if now != last:
+            last, since = now, time.monotonic()
+        return len(now) == count and time.monotonic() - since > 0.1
+
+    wait_for(are_at_rest, f"process {pid} does not have {count} threads at rest")
 
 
 def walk(facts: Json) -> Iterator[Json]:

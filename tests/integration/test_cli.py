@@ -14,7 +14,7 @@ from typing import List
 import pytest
 
 from conftest import StartTarget
-from support import ROOT, gsprof
+from support import ROOT, gsprof, has_any, profile_of, record_longer, record_until
 
 COMMANDS = ["record", "top", "dump", "flamegraph", "convert", "report", "doctor", "completions"]
 
@@ -89,21 +89,22 @@ def test_doctor_json() -> None:
 
 def test_report_json(start: StartTarget, tmp_path: Path) -> None:
     target = start("shares.py")
-    gsprof("record", "-p", target.pid, "-o", tmp_path / "p.gsp", "-d", "0.3")
-    raw = json.loads(gsprof("report", tmp_path / "p.gsp", "--json").out)
+    path = tmp_path / "p.gsp"
+    record_longer(lambda path: "half" in profile_of(path).names(), target.pid, path)
+    raw = json.loads(gsprof("report", path, "--json").out)
     assert "half" in json.dumps(raw)
 
 
 def test_quiet(start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py")
-    done = gsprof("record", "-q", "-p", target.pid, "-o", tmp_path / "p.svg", "-d", "0.2")
+    done = record_longer(Path.exists, target.pid, tmp_path / "p.svg", "-q")
     assert done.out == "" and done.err == ""
 
 
 def test_says_what_it_does(start: StartTarget, tmp_path: Path) -> None:
     """One line before, the file and the next command after; no terminal codes."""
     target = start("spin.py")
-    done = gsprof("record", "-p", target.pid, "-o", tmp_path / "p.gsp", "-d", "0.3")
+    done = record_longer(Path.exists, target.pid, tmp_path / "p.gsp")
     assert str(target.pid) in done.err
     assert str(tmp_path / "p.gsp") in done.err
     assert "gsprof" in done.err.strip().splitlines()[-1]
@@ -113,7 +114,7 @@ def test_says_what_it_does(start: StartTarget, tmp_path: Path) -> None:
 def test_default_name(start: StartTarget, tmp_path: Path) -> None:
     """Without -o the file is named after the moment, and told."""
     target = start("spin.py")
-    done = gsprof("record", "-p", target.pid, "-d", "0.2", cwd=tmp_path)
+    done = gsprof("record", "-p", target.pid, "-d", "1", cwd=tmp_path)
     made = list(tmp_path.iterdir())
     assert len(made) == 1 and made[0].name in done.err
 
@@ -134,7 +135,7 @@ def test_readme_commands(start: StartTarget, tmp_path: Path) -> None:
     if not lines:
         pytest.skip("the README has no command block yet")
     target = start("shares.py")
-    gsprof("record", "-p", target.pid, "-o", tmp_path / "profile.json", "-d", "0.3")
+    record_until(has_any, target.pid, tmp_path / "profile.json", duration_s=0.3)
     ran = 0
     for line in lines:
         words = shlex.split(

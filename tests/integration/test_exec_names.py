@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import time
+import subprocess
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Dict, List
 
 from conftest import NEEDS_EXTENSION, StartRunning
-from support import PATIENCE_S, Profile, gsprof, main_python
+from support import GSPROF, Lines, Profile, gsprof, main_python, wait_for
 
 # Works until it may end, so that its end is the test's choice.
 LATER = """
@@ -60,16 +59,6 @@ class Scene:
         rows = json.loads(gsprof("list", "--json", env=self.env).out)
         own = self.env["XDG_RUNTIME_DIR"]  # root sees everybody's
         return {row["pid"]: row["command"] for row in rows if row["path"].startswith(own)}
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    """What the condition gives once it is true; each look runs a program, and so is a pause."""
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
-        value = condition()
-        if value:
-            return value
-    raise AssertionError("it did not come true")
 
 
 def check_run(folder: Path, pid: int, scene: Scene) -> None:
@@ -146,23 +135,36 @@ def test_native_recording_of_a_shell(tmp_path: Path, running: StartRunning) -> N
     recording = running(*argv)
     recording.sampling()
 
-    def so_far() -> List[Any]:
-        """The entries of a file of what was recorded until now."""
-        recording.signal(signal.SIGUSR1)
-        line = recording.lines.next() or ""
-        if "nothing is recorded yet" in line:
-            return []
-        path = next(
-            path for path in reversed(sorted(tmp_path.glob("out.*.json"))) if path.name in line
-        )
-        return [row["cmdline"] for row in json.loads(path.read_text())["processes"]]
-
-    assert wait_for(so_far)[0].startswith("sh -c")
+    assert wait_for(recording.so_far).raw["processes"][0]["cmdline"].startswith("sh -c")
     scene.let_go()
-    wait_for(lambda: len(so_far()) > 1)
+    recording.until_seen(lambda so_far: "burn" in so_far.names())
     scene.stop.touch()
     assert recording.finish().status == 0
     profile = Profile.load(out)
     assert "burn" in profile.names()
     assert len(profile.raw["processes"]) == 2
     assert profile.raw["processes"][1]["cmdline"].startswith(main_python())
+
+
+def test_top_of_a_python_that_execs(tmp_path: Path) -> None:
+    """Each table has the name that the process has by then."""
+    scene = Scene(tmp_path, {})
+    python = main_python()
+    wait = "import os, sys; open(sys.argv[1]).read(); os.execv(sys.argv[2], sys.argv[2:])"
+    argv = [python, "-c", wait, str(scene.go), python, str(scene.later), str(scene.stop)]
+    with subprocess.Popen(argv) as process:
+        top = subprocess.Popen(
+            [str(GSPROF), "top", "-p", str(process.pid), "--json", "--idle", "--delay", "0.2"],
+            stdout=subprocess.PIPE,
+        )
+        assert top.stdout is not None
+        try:
+            lines = Lines(top.stdout.fileno())
+            assert wait in json.loads(lines.next() or "{}")["command"]
+            scene.let_go()
+            program = f"{python} {scene.later}"[:100]  # long titles are cut
+            wait_for(lambda: json.loads(lines.next() or "{}")["command"].startswith(program))
+        finally:
+            top.kill()
+            top.communicate()
+            scene.stop.touch()

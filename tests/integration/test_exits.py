@@ -41,4 +41,5 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "case, interpreter", chosen(), ids=lambda value: getattr(value, "name", str(value))
 )
 def test_ends_as_alone(case: Case, interpreter: Python, tmp_path: Path, native: Path) -> None:
-    assert compare(case, interpreter.path, tmp_path, native) == ""
+    outcome = compare(case, interpreter.path, tmp_path, native)
+    assert not outcome.difference, outcome.difference

@@ -11,12 +11,22 @@ import shutil
 import subprocess
 import xml.etree.ElementTree
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 
 from conftest import StartTarget
-from support import EXIT_FORMAT, EXIT_NOFILE, Profile, Target, gsprof, main_python, program
+from support import (
+    EXIT_FORMAT,
+    EXIT_NOFILE,
+    Profile,
+    Target,
+    gsprof,
+    main_python,
+    profile_of,
+    program,
+    record_longer,
+)
 
 FORMATS = {
     "json": "p.json",
@@ -32,6 +42,18 @@ READABLE = ["json", "pstats", "speedscope", "folded", "pprof", "gsp"]
 WORK = ["half", "third", "fifth"]
 
 
+def saw(*names: str) -> Callable[[Path], bool]:
+    return lambda path: set(names) <= set(profile_of(path).names())
+
+
+# What a recording of each program must have.
+SEEN = {
+    "shares.py": saw(*WORK),
+    "names.py": saw("größe", "函数"),
+    "threads8.py": saw(*WORK, "wait_lock", "wait_select"),
+}
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One recording of odd names and one of known work, each in every format."""
@@ -40,17 +62,13 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         target = Target([main_python(), program(name)])
         try:
             (folder / name).mkdir()
-            gsprof(
-                "record",
-                "-p",
+            record_longer(
+                SEEN[name],
                 target.pid,
-                "-o",
                 folder / name / "p.gsp",
-                "-d",
-                "1",
-                "-r",
-                "500",
                 *(["-i", "-t"] if name == "threads8.py" else []),
+                duration_s=1,
+                rate_hz=500,
             )
         finally:
             target.end()
@@ -190,18 +208,21 @@ def test_direct(name: str, start: StartTarget, tmp_path: Path) -> None:
     """Recorded straight into the format, by extension and by name."""
     target = start("shares.py")
     path = tmp_path / FORMATS[name]
-    gsprof("record", "-p", target.pid, "-o", path, "-d", "0.4", "-r", "200")
+    record_longer(Path.exists, target.pid, path, rate_hz=200)
     CHECKS[name](path)
     plain = tmp_path / "plain"
-    gsprof("record", "-p", target.pid, "-o", plain, "-f", name, "-d", "0.3")
+    record_longer(Path.exists, target.pid, plain, "-f", name)
     assert plain.stat().st_size > 0
 
 
-def own_shares(path: Path) -> Dict[str, float]:
-    """Function, without its module, and its share of the time (or of samples, if there is
-    no time in the format)."""
+def has_time(path: Path) -> bool:
     rows = json.loads(path.read_text(encoding="utf-8"))["functions"]
-    key = "own_samples" if any(row["own_time"] is None for row in rows.values()) else "own_time"
+    return all(row["own_time"] is not None for row in rows.values())
+
+
+def own_shares(path: Path, key: str) -> Dict[str, float]:
+    """Function, without its module, and its share."""
+    rows = json.loads(path.read_text(encoding="utf-8"))["functions"]
     total = sum(row[key] for row in rows.values())
     shares: Dict[str, float] = {}
     for name, row in rows.items():
@@ -215,10 +236,11 @@ def test_round_trip(name: str, recorded: Path, tmp_path: Path) -> None:
     """From each readable format back to .json: the functions and their shares are kept."""
     source = recorded / "shares.py" / FORMATS[name]
     gsprof("convert", "-i", source, "-o", tmp_path / "back.json")
-    before = own_shares(recorded / "shares.py" / "p.json")
-    after = own_shares(tmp_path / "back.json")
     # The same samples, so nothing is a matter of chance.  Folded stacks count them; on a busy
     # machine one may stand for more than a period.
+    key = "own_time" if has_time(tmp_path / "back.json") else "own_samples"
+    before = own_shares(recorded / "shares.py" / "p.json", key)
+    after = own_shares(tmp_path / "back.json", key)
     for work in WORK:
         assert abs(after[work] - before[work]) < 0.03, (before, after)
 

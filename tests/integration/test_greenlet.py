@@ -22,6 +22,7 @@ from support import (
     Profile,
     Python,
     Target,
+    check_rare,
     gsprof,
     main_python,
     record_until,
@@ -182,15 +183,17 @@ def test_dump_while_they_switch(
     target = start("greenlets_switching.py", python=python, env=greenlet_env)
     legal = {tuple(stack) for stack in target.facts["stacks"]}
     legal |= {(), ("<module>", "main")}
+    count = 0
     strange = []
-    for _ in range(10):
+    for _ in range(50):
         (thread,) = threads_of(target.pid).values()
         for task in thread["tasks"]:
             assert task["state"] in ("running", "suspended")
+            count += 1
             if tuple(reversed(names(task))) not in legal:
                 strange.append(task)
     # Nothing holds it still: one that moves between two looks that are equal can slip through.
-    assert len(strange) <= 1, strange
+    check_rare(strange, count, 0.001)
     assert target.alive()
 
 

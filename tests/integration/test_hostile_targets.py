@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 from conftest import StartTarget
@@ -16,8 +15,8 @@ def test_scribbled_frames(python: Python, start: StartTarget, tmp_path: Path) ->
     for how in ("random", "cycle", "ones", "pointers"):
         target = start("scribble.py", how, 3, python=python)
         path = tmp_path / f"{how}.json"
-        begin = time.monotonic()
-        gsprof("dump", "-p", target.pid, "--locals", "--json", status=None, timeout_s=20)
+        # It scribbles for longer than either may take.
+        gsprof("dump", "-p", target.pid, "--locals", "--json", status=None)
         done = gsprof(
             "record",
             "-p",
@@ -30,9 +29,7 @@ def test_scribbled_frames(python: Python, start: StartTarget, tmp_path: Path) ->
             "-o",
             path,
             status=None,
-            timeout_s=20,
         )
-        assert time.monotonic() - begin < 10
         assert done.status in (0, 1, 65, 69, 75), done
         if path.exists():
             json.loads(path.read_text(encoding="utf-8"))
@@ -54,7 +51,6 @@ def test_scribbled_while_blocking(start: StartTarget, tmp_path: Path) -> None:
             "-o",
             tmp_path / f"{seed}.json",
             status=None,
-            timeout_s=20,
         )
 
 
@@ -72,5 +68,4 @@ def test_starting_and_ending(python: Python, tmp_path: Path) -> None:
             "-c",
             f"import time; end = time.time() + 0.0{i}\nwhile time.time() < end: pass",
             status=None,
-            timeout_s=20,
         )

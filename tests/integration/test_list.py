@@ -9,18 +9,20 @@ this machine record is neither seen nor touched.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
-from conftest import StartWriter
-from support import EXIT_USAGE, Result, gsprof, is_root
+from conftest import NEEDS_EXTENSION, StartWriter
+from support import EXIT_USAGE, PACKAGE, Result, gsprof, is_root, main_python
 
 
 HIDE = """
 set -e
-for shared in /dev/shm /run/user; do
+for shared in /dev/shm /run/user /tmp/gsprof-[0-9]*; do
     [ ! -d "$shared" ] || mount -t tmpfs none "$shared"
 done
 exec "$@"
@@ -68,6 +70,25 @@ def test_live_and_dead(runtime: Dict[str, str], writer: StartWriter) -> None:
     assert "ring_writer" in rows[first.pid]["command"]
     text = listing(runtime).out
     assert "live" in text and "ended" in text and "(2 rows)" in text
+
+
+@NEEDS_EXTENSION
+def test_clean_removes_all_that_a_process_left(runtime: Dict[str, str]) -> None:
+    """The agent's files too, and what is left of a folder without rings."""
+    path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
+    env = {**os.environ, **runtime, "PYTHONPATH": path, "GSPROF_MEMORY": "sampled"}
+    for _ in range(2):
+        subprocess.run([main_python(), "-c", "kept = bytes(1 << 20)"], env=env, check=True)
+    root = Path(runtime["XDG_RUNTIME_DIR"]) / "gsprof"
+    first, second = root.iterdir()
+    assert (first / "memory").exists() and (second / "memory").exists()
+    for ring in first.glob("*.ring"):
+        ring.unlink()
+    (first / "meta.json").unlink()
+    os.utime(first, (0, 0))
+    result = listing(runtime, "--clean", "--older-than", "1ms")
+    assert "1 ended process " in result.err
+    assert list(root.iterdir()) == []
 
 
 def test_clean_keeps_the_live_and_the_young(runtime: Dict[str, str], writer: StartWriter) -> None:

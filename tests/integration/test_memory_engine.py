@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import struct
@@ -75,6 +76,20 @@ def test_preloaded_allocator(package: Dict[str, str]) -> None:
     for path in found:
         said = run([main_python(), str(COUNTS), "sampled", "exact"], package, LD_PRELOAD=str(path))
         assert said.split() == ["sampled", "exact"]
+
+
+def test_sub_interpreter_changes_nothing(python: Python, runtime: Dict[str, str]) -> None:
+    """It runs the same start-up files, and counting is the main interpreter's."""
+    if python.label.split("-")[0].endswith("t"):
+        pytest.skip("an interpreter without the GIL has an extension of its own")
+    path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
+    program = str(PROGRAMS / "memory_subinterpreter.py")
+    said = run([python.path, program], runtime, PYTHONPATH=path, GSPROF_MEMORY="sampled")
+    before, after = map(json.loads, said.splitlines())
+    assert (before[0], after[0]) == (True, True)
+    # Blocks above the interval are counted to the byte; what modules take is little.
+    assert 64 <= before[1] < 72 and 128 <= after[1] < 144, (before, after)
+    assert "<module>" in before[2] and "<module>" in after[2], (before, after)
 
 
 KILLED = """

@@ -416,6 +416,22 @@ def test_specifications_and_calls(runtime: Dict[str, str]) -> None:
 # ----------------------------------------------------------------------- trouble
 
 
+LATE = """
+static __thread char block[1400] __attribute__((tls_model("initial-exec")));
+char *where(void) { return block; }
+"""
+
+
+def test_late_libraries_have_room(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The loader keeps little room for thread-local data of libraries that come late."""
+    (tmp_path / "late.c").write_text(LATE)
+    library = tmp_path / "late.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "late.c"], check=True)
+    load = [main_python(), "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"]
+    subprocess.run(load, check=True)
+    gsprof("run", "-q", "-o", tmp_path / "run", "--", *load, env=runtime)
+
+
 QUIET = """
 import gsprof, sys
 ok = gsprof.enable()
@@ -435,8 +451,11 @@ def test_no_room_for_rings(options: str, tmp_path: Path) -> None:
     folder.mkdir()
     code = tmp_path / "quiet.py"
     code.write_text(QUIET)
-    # Both places where rings can be.
-    mount = " && ".join(f"mount -t tmpfs -o {options} none {at}" for at in (folder, "/dev/shm"))
+    # All places where rings can be.
+    last = Path(f"/tmp/gsprof-{os.getuid()}")
+    last.mkdir(mode=0o700, exist_ok=True)
+    places = (folder, "/dev/shm", last)
+    mount = " && ".join(f"mount -t tmpfs -o {options} none {at}" for at in places)
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", f"{mount} && exec {main_python()} {code}"],
         env={**os.environ, **quiet({"XDG_RUNTIME_DIR": str(folder), "PYTHONPATH": str(PACKAGE)})},

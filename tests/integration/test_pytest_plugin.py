@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 from typing import Dict, List
@@ -118,6 +119,16 @@ def test_trouble_is_told_and_nothing_fails(fault: str, tmp_path: Path) -> None:
     ran = Ran(tmp_path, f"--gsprof={folder}", "-k", "marked or extension", **env)
     assert ran.status == 0 and "2 passed" in ran.said, ran.said
     assert "not everything was profiled" in ran.said
+
+
+def test_where_interrupts_are_ignored(tmp_path: Path) -> None:
+    """As in what a script starts in the background."""
+    old = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        ran = Ran(tmp_path, "--gsprof", "-k", "busy")
+    finally:
+        signal.signal(signal.SIGINT, old)
+    assert ran.status == 0 and "test_busy" in ran.rows(), ran.said
 
 
 def test_workers_of_xdist(tmp_path: Path) -> None:

@@ -152,17 +152,16 @@ def test_a_crowd_makes_room(serve: Serve) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= hard < 2048:
         pytest.skip(f"needs 2048 open files, may have {hard}")
-    daemon = serve()
+    # The limit of quiet times is longer than anyone waits here.
+    daemon = serve(env={"GSPROF_REQUEST_TIMEOUT": str(int(10 * PATIENCE_S))})
     before = sockets(daemon)
     resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
     try:
         with ExitStack() as stack:
             clients = [stack.enter_context(connect(daemon, HEAD)) for _ in range(1000)]
             daemon.get("/health")
-            begin = time.monotonic()
             # A quarter of the 1,024 is free again; who is left has the time of quiet times.
             wait_for(lambda: sockets(daemon) <= before + 1 + 768)
-            assert time.monotonic() - begin < 20  # not the 30 s of quiet times
             assert sum(map(is_ended, clients)) >= 1000 - 768 - 1
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -4,12 +4,21 @@
 from __future__ import annotations
 
 import json
-import time
+import signal
 from pathlib import Path
 from typing import Dict, Set
 
 from conftest import StartRunning, StartTarget
-from support import PATIENCE_S, Profile, Python, gsprof, main_python, program
+from support import (
+    Profile,
+    Python,
+    gsprof,
+    has_any,
+    main_python,
+    program,
+    record_until,
+    wait_for,
+)
 
 EARLY = {"in_shell", "by_exec", "by_fork", "by_spawn"}
 
@@ -18,9 +27,11 @@ def test_tree(start: StartTarget, running: StartRunning, tmp_path: Path) -> None
     """Through a shell, by exec, fork and spawn; one that starts later; one not Python."""
     target = start("launcher.py", tmp_path)
     path = tmp_path / "p.json"
-    one = running("record", "-p", target.pid, "-o", path, "-s", "-r", "200", "-d", "2.5")
+    one = running("record", "-p", target.pid, "-o", path, "-s", "-r", "200")
     one.sampling()
     assert target.go()["late"]
+    one.until_seen(lambda so_far: EARLY | {"late"} <= set(so_far.names()))
+    one.signal(signal.SIGINT)
     done = one.finish()
     assert done.status == 0, done
     profile = Profile.load(path)
@@ -38,49 +49,70 @@ def test_tree(start: StartTarget, running: StartRunning, tmp_path: Path) -> None
 
 def test_without_it_only_the_one(start: StartTarget, tmp_path: Path) -> None:
     target = start("launcher.py", tmp_path)
-    path = tmp_path / "p.json"
-    gsprof("record", "-p", target.pid, "-o", path, "-i", "-d", "0.5")
-    assert {sample.pid for sample in Profile.load(path).samples} == {target.pid}
+    profile = record_until(has_any, target.pid, tmp_path / "p.json", "-i", rate_hz=100)
+    assert {sample.pid for sample in profile.samples} == {target.pid}
 
 
 def test_dump_of_the_tree(start: StartTarget, tmp_path: Path) -> None:
     target = start("launcher.py", tmp_path)
     names: Set[str] = set()
-    # The children are on their way to where they will be.
-    deadline = time.monotonic() + PATIENCE_S
-    while not names >= EARLY and time.monotonic() < deadline:
+
+    def all_are_seen() -> bool:
         raw = json.loads(gsprof("dump", "-p", target.pid, "-s", "--json").out)
-        names |= {frame["name"] for thread in raw for frame in thread["frames"]}
-    assert names >= EARLY
+        names.update(frame["name"] for thread in raw for frame in thread["frames"])
+        return names >= EARLY
+
+    # The children are on their way to where they will be.
+    wait_for(all_are_seen, str(names))
 
 
-def test_launched_through_a_shell(tmp_path: Path) -> None:
+def test_launched_through_a_shell(running: StartRunning, tmp_path: Path) -> None:
     """The program itself need not be Python when the tree is asked for."""
     path = tmp_path / "p.json"
-    script = f"{main_python()} {program('exits.py')} 0.6 0; exit 3"
-    gsprof("record", "-o", path, "-s", "-r", "200", "--", "/bin/sh", "-c", script, status=3)
+    stop = tmp_path / "stop"
+    script = f"{main_python()} {program('exits.py')} {stop} 0; exit 3"
+    one = running("record", "-o", path, "-s", "-r", "200", "--", "/bin/sh", "-c", script)
+    one.sampling()
+    one.until_seen(lambda so_far: "busy" in so_far.names())
+    stop.touch()
+    done = one.finish()
+    assert done.status == 3, done
     assert "busy" in Profile.load(path).names()
 
 
-def test_fork_storm(python: Python, start: StartTarget, tmp_path: Path) -> None:
+def test_fork_storm(
+    python: Python, start: StartTarget, running: StartRunning, tmp_path: Path
+) -> None:
     """Children that die as fast as they are born: an end, a profile, a count."""
-    target = start("forkstorm.py", "0.8", python=python)
+    stop = tmp_path / "stop"
+    target = start("forkstorm.py", stop, python=python)
     path = tmp_path / "p.json"
-    gsprof("record", "-p", target.pid, "-o", path, "-s", "-r", "500", "-d", "20")
-    profile = Profile.load(path)
+    one = running("record", "-p", target.pid, "-o", path, "-s", "-r", "500")
+    one.sampling()
+    one.until_seen(lambda so_far: any("storm" in sample.names for sample in so_far.samples))
+    stop.touch()
+    done = one.finish()
+    assert done.status == 0, done
     assert target.hear()["forks"] >= 50
-    assert any("storm" in sample.names for sample in profile.samples)
+    assert any("storm" in sample.names for sample in Profile.load(path).samples)
 
 
-def test_exec_of_another_program(start: StartTarget, tmp_path: Path) -> None:
+def test_exec_of_another_program(running: StartRunning, tmp_path: Path) -> None:
     """The target becomes another interpreter under our eyes: no nonsense, no crash."""
     path = tmp_path / "p.json"
+    go = tmp_path / "go"
+    stop = tmp_path / "stop"
     script = (
-        "import os, sys, time\n"
-        "end = time.time() + 0.4\n"
-        "while time.time() < end: pass\n"
-        f"os.execv(sys.executable, [sys.executable, {program('exits.py')!r}, '0.6', '4'])"
+        "import os, sys\n"
+        f"while not os.path.exists({str(go)!r}): pass\n"
+        f"os.execv(sys.executable, [sys.executable, {program('exits.py')!r}, {str(stop)!r}, '4'])"
     )
-    gsprof("record", "-o", path, "-r", "200", "--", main_python(), "-c", script, status=4)
-    profile = Profile.load(path)
-    assert "busy" in profile.names(), profile.names()
+    one = running("record", "-o", path, "-r", "200", "--", main_python(), "-c", script)
+    one.sampling()
+    one.seen(10)
+    go.touch()
+    one.until_seen(lambda so_far: "busy" in so_far.names())
+    stop.touch()
+    done = one.finish()
+    assert done.status == 4, done
+    assert "busy" in Profile.load(path).names()

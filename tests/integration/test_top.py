@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional
+from typing import Callable, Iterator, List, Optional, Set
 
 import pytest
 
@@ -168,12 +168,12 @@ def check_functions(target: Target, one: Json) -> None:
     lines = {}
 
     def add(table: Json) -> bool:
-        for row in table["rows"]:
-            if row["function"] in own:
-                own[row["function"]] += row["own_ns"]
-                lines[row["function"]] = (Path(row["file"]).name, row["line"])
-            if row["function"] == "main":
-                assert row["total_pct"] > 50  # it is in every stack
+        rows = {row["function"]: row for row in table["rows"] if row["function"] in own}
+        for name, row in rows.items():
+            own[name] += row["own_ns"]
+            lines[name] = (Path(row["file"]).name, row["line"])
+        called_ns = sum(row["own_ns"] for row in rows.values())
+        assert not rows or rows["main"]["total_ns"] >= called_ns  # it is in every stack
         return own["half"] > own["third"] > own["fifth"] > 10 * own["main"]
 
     def look() -> bool:
@@ -206,14 +206,23 @@ def test_each_interpreter(python: Python, start: StartTarget) -> None:
 
 def test_tables_one_after_the_other(start: StartTarget) -> None:
     target = start("shares.py")
-    out = gsprof("top", "-p", target.pid, "-n", 3, "--delay", "0.3", "--json", "--rows", 2).out
-    tables = [json.loads(line) for line in out.splitlines()]
-    assert len(tables) == 3
-    for one in tables:
-        check_table(one)
-        assert len(one["rows"]) <= 2
-        assert one["interval_ns"] < 0.9e9
-    assert tables[0]["samples"] < tables[1]["samples"] < tables[2]["samples"]
+    shortest_ns = 1e18
+
+    def look() -> bool:
+        nonlocal shortest_ns
+        out = gsprof("top", "-p", target.pid, "-n", 3, "--delay", "0.3", "--json", "--rows", 2).out
+        tables = [json.loads(line) for line in out.splitlines()]
+        assert len(tables) == 3
+        for one in tables:
+            check_table(one)
+            assert len(one["rows"]) <= 2
+            shortest_ns = min(shortest_ns, one["interval_ns"])
+        counts = [one["samples"] for one in tables]
+        assert counts == sorted(counts)
+        return bool(counts[0] < counts[2])
+
+    # A busy machine makes them longer, but with the interval of one second none is as short.
+    wait_for(lambda: look() and shortest_ns < 0.9e9)
 
 
 def test_text(start: StartTarget) -> None:
@@ -237,11 +246,10 @@ def test_idle_threads_in_a_tree(start: StartTarget) -> None:
 
 def test_filter_and_lines(start: StartTarget) -> None:
     target = start("shares.py")
-    out = gsprof(
-        *("top", "-p", target.pid, "--once", "--json", "--lines", "--filter", "FIFTH"),
-    ).out
-    rows = json.loads(out)["rows"]
-    assert rows and all(row["function"] == "fifth" for row in rows)
+    command = ("top", "-p", target.pid, "--once", "--json", "--lines", "--filter", "FIFTH")
+    # The few moments of a table on a busy machine may be of the other functions.
+    rows = wait_for(lambda: json.loads(gsprof(*command).out)["rows"])
+    assert all(row["function"] == "fifth" for row in rows)
 
 
 def test_selection_is_that_of_record(start: StartTarget) -> None:
@@ -256,10 +264,15 @@ def test_selection_is_that_of_record(start: StartTarget) -> None:
 
 def test_native(start: StartTarget) -> None:
     target = start("shares.py")
-    one = json.loads(gsprof("top", "-p", target.pid, "--once", "--json", "--native").out)
-    files = {(row["function"], row["file"] or "") for row in one["rows"]}
-    assert any(name == "half" for name, _ in files)
-    assert any(name.lstrip("_(")[:2] in ("Py", "py") for name, file in files if ".py" not in file)
+
+    def names() -> Set[str]:
+        """Of functions: in Python, and in the interpreter's C."""
+        one = json.loads(gsprof("top", "-p", target.pid, "--once", "--json", "--native").out)
+        files = {(row["function"], row["file"] or "") for row in one["rows"]}
+        return {name if ".py" in file else name.lstrip("_")[:2] for name, file in files}
+
+    # The few moments of a table on a busy machine may be none of those.
+    wait_for(lambda: {"half", "Py"} <= names())
 
 
 def test_program(tmp_path: Path) -> None:
@@ -269,9 +282,14 @@ def test_program(tmp_path: Path) -> None:
         "import time\nprint('words')\nend = time.monotonic() + 0.4\n"
         "while time.monotonic() < end: pass\nraise SystemExit(7)\n"
     )
-    result = gsprof("top", "--once", "--json", "--", main_python(), script, status=7)
-    one = json.loads(result.out)
-    assert one["samples"] > 0 and "words" in result.err
+
+    def has_samples() -> bool:
+        result = gsprof("top", "--once", "--json", "--", main_python(), script, status=7)
+        assert "words" in result.err
+        return bool(json.loads(result.out)["samples"] > 0)
+
+    # On a busy machine it may have ended before the first look.
+    wait_for(has_samples)
 
 
 def test_no_terminal(start: StartTarget) -> None:

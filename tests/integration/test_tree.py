@@ -14,7 +14,20 @@ from typing import Dict, List, Set
 import pytest
 
 from conftest import StartTarget
-from support import PROGRAMS, Profile, Target, find_pythons, gsprof, main_python, program
+from support import (
+    PROGRAMS,
+    Profile,
+    Target,
+    find_pythons,
+    gsprof,
+    has_any,
+    main_python,
+    profile_of,
+    program,
+    record_longer,
+    record_until,
+    wait_for,
+)
 
 
 def names_of(profile: Profile) -> Dict[int, str]:
@@ -30,10 +43,13 @@ def test_ranks(between: str, start: StartTarget, tmp_path: Path) -> None:
     """Each rank is called by its number, and apart from the others."""
     target = start("ranks.py", 3, between)
     path = tmp_path / "p.gsp"
-    gsprof("record", "-p", target.pid, "-o", path, "-s", "-d", "1.5")
-    gsprof("convert", "-i", path, "-o", tmp_path / "p.json")
-    profile = Profile.load(tmp_path / "p.json")
     workers: List[int] = target.facts["workers"]
+
+    def all_are_seen(path: Path) -> bool:
+        return pids_in(profile_of(path), "rank_at_work") >= set(workers)
+
+    record_longer(all_are_seen, target.pid, path, "-s", duration_s=1.5)
+    profile = profile_of(path)
     assert pids_in(profile, "rank_at_work") == set(workers)
     named = sorted(names_of(profile)[pid] for pid in workers)
     python = re.escape(os.path.basename(main_python()))
@@ -53,11 +69,23 @@ def test_ranks(between: str, start: StartTarget, tmp_path: Path) -> None:
 def test_pools(method: str, start: StartTarget, tmp_path: Path) -> None:
     target = start("pool.py", method, tmp_path)
     path = tmp_path / "p.json"
-    gsprof("record", "-p", target.pid, "-o", path, "-s", "-d", "1.5", "-r", "200")
-    assert pids_in(Profile.load(path), "pool_at_work") == set(target.facts["workers"])
+    workers = set(target.facts["workers"])
+    profile = record_until(
+        lambda so_far: pids_in(so_far, "pool_at_work") >= workers,
+        target.pid,
+        path,
+        "-s",
+        duration_s=1.5,
+        rate_hz=200,
+    )
+    assert pids_in(profile, "pool_at_work") == workers
 
 
 FAMILY = {"rank_0", "rank_1", "by_other", "forked"}
+
+
+def family_is_seen(path: Path) -> bool:
+    return FAMILY <= set(profile_of(path).names())
 
 
 @pytest.fixture(name="family")
@@ -71,9 +99,8 @@ def family_fixture(start: StartTarget, tmp_path: Path) -> Target:
 def test_family(family: Target, tmp_path: Path) -> None:
     """Each by its own pid, none missed because another one is odd, and told apart."""
     path = tmp_path / "p.gsp"
-    gsprof("record", "-p", family.pid, "-o", path, "-s", "-r", "200", "-d", "2.5")
-    gsprof("convert", "-i", path, "-o", tmp_path / "p.json")
-    profile = Profile.load(tmp_path / "p.json")
+    record_longer(family_is_seen, family.pid, path, "-s", duration_s=2.5, rate_hz=200)
+    profile = profile_of(path)
     where = {name: pids_in(profile, name) for name in FAMILY}
     assert all(len(pids) == 1 for pids in where.values()), where
     assert len(set.union(*where.values())) == len(FAMILY)
@@ -86,7 +113,7 @@ def test_family(family: Target, tmp_path: Path) -> None:
 def test_family_merged_and_apart(family: Target, tmp_path: Path) -> None:
     """What docs/processes.md says of each form."""
     path = tmp_path / "p.gsp"
-    gsprof("record", "-p", family.pid, "-o", path, "-s", "-r", "200", "-d", "2")
+    record_longer(family_is_seen, family.pid, path, "-s", duration_s=2, rate_hz=200)
     for form in ("folded", "speedscope.json", "trace.json", "svg"):
         gsprof("convert", "-i", path, "-o", tmp_path / f"p.{form}")
     folded = (tmp_path / "p.folded").read_text()
@@ -100,27 +127,32 @@ def test_family_merged_and_apart(family: Target, tmp_path: Path) -> None:
 
 def test_family_with_native_frames(family: Target, tmp_path: Path) -> None:
     path = tmp_path / "p.json"
-    gsprof("record", "-p", family.pid, "-o", path, "-s", "-n", "-r", "100", "-d", "3")
-    profile = Profile.load(path)
-    for name in FAMILY:
+
+    def kinds(profile: Profile, name: str) -> Set[str]:
         samples = [sample for sample in profile.samples if name in sample.names]
-        assert samples, name
-        kinds = {frame.kind for sample in samples for frame in sample.frames}
-        assert len(kinds) > 1, (name, kinds)
+        return {frame.kind for sample in samples for frame in sample.frames}
+
+    def all_are_seen(profile: Profile) -> bool:
+        return all(len(kinds(profile, name)) > 1 for name in FAMILY)
+
+    record_until(all_are_seen, family.pid, path, "-s", "-n", duration_s=3, rate_hz=100)
 
 
 def test_family_live(family: Target) -> None:
     common = ("top", "-p", family.pid, "-s", "-n", "3", "--json", "--native")
-    tables = [json.loads(line) for line in gsprof(*common).out.splitlines()]
-    assert FAMILY <= {row["function"] for table in tables for row in table["rows"]}
-    assert tables[-1]["processes"] >= len(FAMILY)
+
+    def all_are_shown() -> bool:
+        tables = [json.loads(line) for line in gsprof(*common).out.splitlines()]
+        names = {row["function"] for table in tables for row in table["rows"]}
+        return FAMILY <= names and tables[-1]["processes"] >= len(FAMILY)
+
+    wait_for(all_are_shown)
 
 
 def test_local_rank_alone(start: StartTarget, tmp_path: Path) -> None:
     target = start("spin.py", env={"LOCAL_RANK": "5"})
-    path = tmp_path / "p.json"
-    gsprof("record", "-p", target.pid, "-o", path, "-d", "0.3")
-    assert Profile.load(path).raw["process_name"].startswith("local rank 5: python")
+    profile = record_until(has_any, target.pid, tmp_path / "p.json", duration_s=0.3)
+    assert profile.raw["process_name"].startswith("local rank 5: python")
 
 
 def unshared(*more: str) -> List[str]:
@@ -154,10 +186,12 @@ def check_both_pids(target: Target, tmp_path: Path) -> None:
     inside = target.facts["inside"]
     assert inside != target.pid
     path = tmp_path / "p.json"
-    done = gsprof("record", "-p", target.pid, "-o", path, "-d", "0.5")
+    work = {"half", "third", "fifth"}
+    done = record_longer(
+        lambda path: work <= set(Profile.load(path).names()), target.pid, path, duration_s=0.5
+    )
     assert f"(pid {target.pid} ({inside} inside))" in done.err
     profile = Profile.load(path)
-    assert {"half", "third", "fifth"} <= set(profile.names())
     assert profile.raw["processes"][0]["ns_pid"] == inside
     assert {sample.thread_id for sample in profile.samples} == {target.pid}
     assert f"Process {target.pid} ({inside} inside): " in gsprof("dump", "-p", target.pid).out
@@ -194,7 +228,6 @@ exec chroot {inside} /usr/bin/python3 /programs/shares.py"""
         assert os.readlink(f"/proc/{target.pid}/root") != "/"
         check_both_pids(target, tmp_path)
         path = tmp_path / "tree.folded"
-        gsprof("record", "-p", target.process.pid, "-s", "-o", path, "-d", "0.7")
-        assert "shares.py" in path.read_text()
+        record_longer(lambda path: "shares.py" in path.read_text(), target.process.pid, path, "-s")
     finally:
         target.end()

@@ -94,8 +94,8 @@ TAP_TEST(the_environment_it_began_with)
         execve("/bin/sleep", argv, env);
         _exit(127);
     }
-    for (int i = 0; i < 4000 && !gsp_proc_env(pid, "XRANK", &value); i++)
-        usleep(500); /* until it is sleep */
+    for (int i = 0; i < 30000 && !gsp_proc_env(pid, "XRANK", &value); i++)
+        usleep(500); /* until it is sleep; 15 s */
     gsp_buf_clear(&value);
     tap_check(gsp_proc_env(pid, "RANK", &value));
     tap_eq_str(gsp_buf_cstr(&value), "3");

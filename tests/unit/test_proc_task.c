@@ -48,7 +48,7 @@ static void end(pid_t pid, int wake)
 static char settled_state(const struct gsp_taskfd *task, char want)
 {
     char state = 0;
-    for (int i = 0; i < 2000 && state != want; i++) {
+    for (int i = 0; i < 30000 && state != want; i++) { /* 15 s */
         state = gsp_taskfd_state(task);
         usleep(500);
     }

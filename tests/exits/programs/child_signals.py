@@ -24,8 +24,9 @@ signal.signal(signal.SIGCHLD, hear)
 for status in range(3):
     child = os.fork()
     if child == 0:
-        print("child:", heard.count(os.getpid()), calls.count(os.getpid()), flush=True)
+        mine = os.getpid()
+        print(f"child: heard={heard.count(mine)} waited={calls.count(mine)}", flush=True)
         os._exit(status)
     print("ended:", waitpid(child, 0)[1] >> 8, flush=True)
-print("parent:", len(heard), len(calls))
+print(f"parent: heard={len(heard)} waited={len(calls)}")
 sys.exit(4)

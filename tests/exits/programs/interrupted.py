@@ -11,9 +11,20 @@ import common
 
 common.use_memory()
 where = sys.argv[1]
-timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-timer.daemon = True
-timer.start()
+
+
+def interrupt():
+    """Once the main thread sleeps: 3.13t can miss a signal on its way there."""
+    time.sleep(0.1)
+    while where != "python":
+        with open(f"/proc/self/task/{os.getpid()}/stat") as file:
+            if file.read().rpartition(")")[2].split()[0] == "S":
+                break
+    time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+threading.Thread(target=interrupt, daemon=True).start()
 if where == "python":
     # On one line: the same traceback each time.
     exec("while True: pass")

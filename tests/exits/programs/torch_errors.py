@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that pass through what the profiler hooks: tracebacks are the program's own."""
+"""Errors that pass through what the profiler hooks: tracebacks are the program's own.  The hooked
+functions look as they did."""
 
+import copy
+import inspect
 import os
+import pickle
 import sys
 import traceback
 
@@ -62,6 +66,17 @@ def failing_import():
     import torch_half  # noqa: F401
 
 
+def looks():
+    for function in (torch.autograd.backward, torch.nn.Module.__call__):
+        print(function, inspect.isfunction(function), inspect.signature(function))
+        print(inspect.getsource(function)[:200])
+        if sys.version_info >= (3, 9):
+            print(inspect.getsourcefile(function))
+        copies = [copy.deepcopy(function), pickle.loads(pickle.dumps(function))]
+        print([each.__name__ for each in copies])
+
+
+looks()
 FUNCTIONS = (collective, optimizer, step, warning, backward, compiled, failing_import)
 for function in (Fails().forward, *FUNCTIONS):
     try:

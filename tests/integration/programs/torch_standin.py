@@ -2,13 +2,18 @@
 """The wrapper of Module.__call__ around a class that stands in for PyTorch's: every interpreter has
 its own way to be called, and few have PyTorch."""
 
+import copy
 import gc
+import inspect
 import json
 import os
+import pickle
 import sys
 import threading
+import traceback
+import types
 
-from gsprof import _gsprof, _torch_names
+from gsprof import _gsprof, _quiet, _torch_names
 
 CALLS = 1000
 
@@ -46,7 +51,44 @@ def must_raise(error, function, *args, **kwargs):
     raise AssertionError(f"no {error.__name__}")
 
 
+def looks_like(wrapper, original):
+    """Code that inspects, copies or pickles the function finds what it would find alone."""
+    for look in (repr, inspect.getsource, inspect.getsourcefile, inspect.signature):
+        assert look(wrapper) == look(original), look
+    assert inspect.isfunction(wrapper) and isinstance(wrapper, types.FunctionType)
+    assert copy.copy(wrapper) is wrapper and copy.deepcopy([wrapper])[0] is wrapper
+    assert pickle.loads(pickle.dumps(wrapper)) is wrapper
+    must_raise(AttributeError, getattr, wrapper, "missing")
+
+
+def fail(depth):
+    if depth:
+        fail(depth - 1)
+    raise KeyError(depth)
+
+
+def wrapped(depth):
+    try:
+        fail(depth)
+    except BaseException as error:
+        _quiet.unseen(error)
+        raise
+    finally:
+        gc.collect()
+
+
+def hidden_frames():
+    """A wrapper that lets an exception pass is not in its traceback."""
+    for depth in range(3):
+        try:
+            wrapped(depth)
+        except KeyError as error:
+            names = [entry.name for entry in traceback.extract_tb(error.__traceback__)]
+            assert names == ["hidden_frames"] + ["fail"] * (depth + 1), names
+
+
 def main():
+    hidden_frames()
     original = Module.__call__
     assert _gsprof.start() == 0
     _gsprof.set("torch.shadow", "off")
@@ -57,6 +99,7 @@ def main():
     Module.__call__ = wrapper
     assert wrapper.__wrapped__ is original and wrapper.__doc__ == original.__doc__
     assert Module.__call__ is wrapper and Module().__call__.__self__ is not None
+    looks_like(wrapper, original)
     model = Module(a=Module(), b=Module(c=Module()))
     for on in ("off", "on"):
         _gsprof.set("torch", on)
