@@ -33,7 +33,7 @@ static bool leave_streams(void)
            dup2(null, STDERR_FILENO) >= 0 && chdir("/") == 0;
 }
 
-/* Those that whoever started us let us have: a pipe that is held here does not come to its end. */
+/* Descriptors that were inherited from our parent: a pipe held here would never reach its end. */
 static void close_others(void)
 {
 #ifdef SYS_close_range

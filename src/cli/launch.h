@@ -29,7 +29,7 @@ GSP_MUST_CHECK int gsp_launch_go(struct gsp_launch *launch, const char *program,
                                  struct gsp_err *err);
 /* Has it not ended yet? */
 bool gsp_launch_running(const struct gsp_launch *launch);
-/* The signal that has stopped it, told once for each stop; 0: it was not stopped, or goes on. */
+/* The signal that has stopped it, returned once for each stop; 0: it was not stopped, or goes on. */
 int gsp_launch_stopped(const struct gsp_launch *launch);
 /* Waits for its end and gives its exit status as a shell does (128 + signal). */
 int gsp_launch_wait(struct gsp_launch *launch);

@@ -84,8 +84,8 @@ static bool is_below(pid_t pid, pid_t program)
     return false;
 }
 
-/* A pid of another namespace is somebody else's here: only who is below the program, or was
- * started with our file's name, is one of the run. */
+/* A pid of another namespace names another process here: only a process below the program, or
+ * one that was started with our file's name, is part of the run. */
 static bool is_ours(const struct gsp_run_followers *all, pid_t process)
 {
     gsp_auto_buf file = {0};

@@ -17,7 +17,7 @@
 
 /* A second Ctrl-C within this time ends the program at once. */
 #define TWICE_NS  (2 * GSP_NS_PER_S)
-/* Whoever signals many processes one by one has reached all of them after this time. */
+/* A sender that signals many processes one by one has reached all of them after this time. */
 #define GRACE_NS  (2 * GSP_NS_PER_MS)
 /* No signal for so long: the next one is a new matter. */
 #define QUIET_NS  (50 * GSP_NS_PER_MS)

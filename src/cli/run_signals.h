@@ -27,7 +27,7 @@ void gsp_run_signals_prepare(char *const *argv, char *const *words);
 void gsp_run_signals_begin(pid_t program);
 /* Whether Ctrl-C came twice in a short time; said once. */
 bool gsp_run_signals_is_kill(void);
-/* The program is stopped by this signal, and so are we until somebody continues us or it. */
+/* The program is stopped by this signal, and so are we until another process continues us or it. */
 void gsp_run_signals_stop(int sig);
 /* The program has ended and is not waited for yet. */
 void gsp_run_signals_end(void);

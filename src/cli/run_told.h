@@ -41,7 +41,7 @@ struct gsp_run_told {
 /* The process that a line is of; 0: it is none. */
 pid_t gsp_run_told_pid(struct gsp_sv line);
 
-/* is_well: the process has told no cause. */
+/* is_well: the process has given no cause. */
 typedef int gsp_run_told_take(void *user, pid_t pid, bool is_well, struct gsp_err *err);
 
 /* Calls take for each line of the file that is new: *taken is how many bytes were taken before, and

@@ -182,7 +182,7 @@ static bool tell(struct gsp_sentry *sentry, const struct request *request)
            send(sentry->fd, request, sizeof(*request), MSG_NOSIGNAL) == (ssize_t)sizeof(*request);
 }
 
-/* SIGSTOP stops the sentry too; whoever continues us alone leaves it so. */
+/* SIGSTOP stops the sentry too; a SIGCONT to us alone leaves it stopped. */
 static void rouse(struct gsp_sentry *sentry)
 {
     siginfo_t info = {0};

@@ -2,12 +2,13 @@
 /*
  * sentry.h -- a process in our group that takes no signal, only counts them.
  *
- * The kernel does not tell whether a signal was sent to us alone or to the whole group, in which
+ * The kernel does not say whether a signal was sent to us alone or to the whole group, in which
  * case the program has it already.  What the sentry has received too was sent to the group.  The
- * sentry also wakes us when the program goes on while we are stopped, which nobody else may do.
+ * sentry also wakes us when the program goes on while we are stopped, because a SIGCONT may have
+ * been sent to the program alone.
  *
- * It has none of our descriptors, dies with us, and is named after the program, so that whoever
- * signals all processes with some word in their command line finds it beside us and the program.
+ * It has none of our descriptors, dies with us, and is named after the program, so that
+ * `pkill -f WORD` finds it beside us and the program.
  *
  * Used by: run_signals.c.
  * Threads: one owner, who starts and stops it; any may ask.
@@ -33,7 +34,7 @@ struct gsp_sentry {
     uint32_t asked;       /* so often */
     uint32_t roused;      /* so often we sent it SIGCONT */
     atomic_bool lost;     /* it does not answer any more */
-    pthread_mutex_t lock; /* of whoever asks */
+    pthread_mutex_t lock; /* of the thread that asks */
 };
 
 #define GSP_SENTRY_NONE                                                                            \
@@ -61,6 +62,5 @@ void gsp_sentry_awake(struct gsp_sentry *sentry);
 /* Ends it and waits for that; GSP_SENTRY_NONE does nothing. */
 void gsp_sentry_stop(struct gsp_sentry *sentry);
 
-/* Whether a process is stopped; one that we cannot look at is not, so that it keeps nobody asleep.
- */
+/* Whether a process is stopped; false when that cannot be read, so that no caller sleeps for ever. */
 bool gsp_sentry_is_stopped(pid_t pid);

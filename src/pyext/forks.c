@@ -31,7 +31,7 @@
  * process: sub-interpreters have no part in it. */
 static struct {
     bool is_nested;            /* children are recorded as well */
-    bool is_followed;          /* somebody is to look at the stacks */
+    bool is_followed;          /* a follower is to sample the stacks */
     bool must_allow;           /* Yama: only ancestors may look, unless they are allowed to */
     int seccomp;               /* PR_GET_SECCOMP */
     int no_new_privs;          /* PR_GET_NO_NEW_PRIVS */
@@ -153,7 +153,7 @@ static void reap(pid_t child, const sigset_t *blocked)
     }
 }
 
-/* gsprof follow PID, as nobody's child: a shell starts it and ends at once. */
+/* gsprof follow PID, detached: a shell starts it and ends at once. */
 static void spawn(char **environment, const sigset_t *mask, const sigset_t *blocked)
 {
     char pid[24];
@@ -205,7 +205,7 @@ static void allow_followers(void)
     }
 }
 
-/* Lets this process be looked at, and has somebody look unless `gsprof run` sees to that. */
+/* Allows followers, and starts one unless `gsprof run` does. */
 static void be_followed(void)
 {
     allow_followers();
@@ -359,7 +359,7 @@ static PyMethodDef functions[] = {
     {"watch_forks", watch_forks, METH_NOARGS,
      "watch_forks()\n\nbefore_fork() and after_fork() are called from now on, in the main interpreter."},
     {"take_follower", take_follower, METH_NOARGS,
-     "take_follower() -> bool\n\nTrue once in each process: nobody follows it yet."},
+     "take_follower() -> bool\n\nTrue once in each process: it has no follower yet."},
     {"start_follower", start_follower, METH_NOARGS,
      "start_follower()\n\nHas this process followed, as fork_setup() said."},
     {NULL, NULL, 0, NULL},

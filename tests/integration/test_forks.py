@@ -113,7 +113,7 @@ if pid == 0:
 print(os.waitpid(pid, 0)[1] >> 8)
 """
 
-# Who is nobody's child any more becomes a child of the program.
+# An orphan becomes a child of the program.
 SUBREAPER = """
 import ctypes, os
 
@@ -142,7 +142,7 @@ def test_what_a_program_notices(
     assert alone[0] == 0
 
 
-# A filter that kills whoever opens a file or starts a program.
+# A filter that kills a process that opens a file or starts a program.
 SANDBOXED = """
 import ctypes, os, struct, sys
 
@@ -180,7 +180,7 @@ def test_a_sandbox(python: Python, runtime: Dict[str, str], tmp_path: Path) -> N
 
 # ---------------------------------------------------------------------------- followers
 
-# The forked process waits until somebody follows it, and tells who that is.
+# The forked process waits until it has a follower, and prints its parent.
 FOLLOWED = """
 import os, time
 

@@ -223,7 +223,7 @@ def test_values(job: StartJob) -> None:
 
 
 def stopped(one: Job) -> int:
-    """Waits until its parent is told that it is stopped, and by which signal."""
+    """Waits until its parent sees that it is stopped, and by which signal."""
 
     def look() -> Optional[int]:
         pid, status = os.waitpid(one.process.pid, os.WUNTRACED | os.WNOHANG)
@@ -238,7 +238,7 @@ def stopped(one: Job) -> int:
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN])
 def test_a_stop(job: StartJob, number: int) -> None:
-    """The parent of a program that stops itself is told, and continues it."""
+    """The parent of a program that stops itself sees it, and continues it."""
     one = job(STOPPER, int(number))
     assert stopped(one) == number
     one.process.send_signal(signal.SIGCONT)
@@ -248,7 +248,7 @@ def test_a_stop(job: StartJob, number: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGCONT, signal.SIGKILL])
 def test_an_end_of_a_stop(job: StartJob, number: int) -> None:
-    """Somebody else continues or kills the program, and not gsprof."""
+    """Another process continues or kills the program, and not gsprof."""
     one = job(STOPPER, int(signal.SIGSTOP))
     assert stopped(one) == signal.SIGSTOP
     os.kill(one.program, number)

@@ -534,7 +534,7 @@ TAP_TEST(a_row_whose_ring_came_after_the_stop_is_counted)
     agent_room_remove();
 }
 
-/* What a wait for the ring takes when nobody ends it. */
+/* What a wait for the ring takes when no thread ends it. */
 #define RING_WAIT_NS GSP_NS_PER_S
 
 static int64_t put_ns;

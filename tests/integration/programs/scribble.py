@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes nonsense over the frames and the thread state of a thread that sleeps, again
 and again, until it is killed.  Arguments: what to write (random, cycle, ones, pointers) and a seed.
-It may well crash; whoever reads it must not."""
+It may well crash; its readers must not."""
 
 import ctypes
 import random
