@@ -21,6 +21,7 @@
 #include "agent/page.h"
 #include "agent/settings.h"
 #include "base/file.h"
+#include "base/sandbox.h"
 #include "base/time.h"
 #include "ring/append.h"
 #include "ring/place.h"
@@ -161,6 +162,11 @@ static void drop_parents(void)
     }
 }
 
+bool gsp_agent_is_sandboxed(void)
+{
+    return gsp_sandbox_is_new();
+}
+
 /* Keeps where the folder is, not a descriptor: programs close those they do not know. */
 static bool keep_folder(int fd)
 {
@@ -180,6 +186,9 @@ static bool keep_folder(int fd)
 int gsp_agent__folder_open(void)
 {
     struct stat st;
+    if (gsp_sandbox_is_new()) {
+        return -1;
+    }
     const int fd = open(agent.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 &&
         (fstat(fd, &st) != 0 || st.st_dev != agent.folder_dev || st.st_ino != agent.folder_ino)) {
@@ -204,7 +213,8 @@ static enum gsp_agent_rc begin(void)
     int made = -1;
     const struct gsp_place_about about = {.pid = (int32_t)getpid(),
                                           .rank = atomic_load(&agent.rank)};
-    const int rc = gsp_place_make(&about, &made, NULL);
+    gsp_sandbox_note();
+    const int rc = gsp_sandbox_is_new() ? GSP_E_NOWRITE : gsp_place_make(&about, &made, NULL);
     gsp_auto_fd fd = made;
     if (rc != 0 || !keep_folder(fd)) {
         gsp_agent__page_local(true, GSP_CONTROL_QUIET);

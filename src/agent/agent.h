@@ -75,6 +75,9 @@ GSP_AGENT_API bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *
 GSP_AGENT_API uint32_t gsp_agent_intern(enum gsp_table_id table, struct gsp_sv text);
 /* Grows when all interned ids are void: fork, stop, start.  One relaxed load. */
 GSP_AGENT_API const _Atomic uint32_t *gsp_agent_generation(void);
+/* Whether the program has put itself into a sandbox (a filter of system calls) since the first
+ * start: a filter may kill a process that opens a file.  No folder, page or ring is made there. */
+GSP_AGENT_API bool gsp_agent_is_sandboxed(void);
 /* The rank of the process, once it is known: rings that are there and those to come. */
 GSP_AGENT_API void gsp_agent_set_rank(int64_t rank);
 

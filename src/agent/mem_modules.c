@@ -10,6 +10,7 @@
 #include "agent/mem_count.h"
 #include "agent/mem_tables.h"
 #include "base/file.h"
+#include "base/sandbox.h"
 #include "base/slots.h"
 #include "base/time.h"
 
@@ -273,6 +274,9 @@ static void go_round(bool unhook)
 static void look(bool unhook)
 {
     int cancel = 0;
+    if (gsp_sandbox_is_new()) {
+        return;
+    }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
     go_round(unhook);
     pthread_setcancelstate(cancel, NULL);

@@ -50,6 +50,7 @@ static bool reserve(void)
     return true;
 }
 
+/* All but the start time, which is in a file of the kernel's: this runs in a fork as well. */
 static void fill_head(struct gsp_memory_head *head, const struct gsp_agent_memory_opts *opts)
 {
     gsp_memory_init(head, &gsp_agent__mem_room[opts->mode]);
@@ -58,8 +59,6 @@ static void fill_head(struct gsp_memory_head *head, const struct gsp_agent_memor
     head->interval_bytes = opts->mode == GSP_MEMORY_EXACT ? 0 : opts->interval_bytes;
     head->began_ns = gsp_now_ns();
     head->began_real_ns = gsp_realtime_ns();
-    char state = 0;
-    gsp_ignore(gsp_live_start_time(getpid(), &head->start_time, &state)); /* 0 then */
     atomic_store_explicit(&head->state, GSP_MEMORY_ON, memory_order_relaxed);
 }
 
@@ -89,6 +88,9 @@ static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
         return false;
     }
     bool done = false;
+    char state = 0;
+    uint64_t start_time = 0;
+    gsp_ignore(gsp_live_start_time(getpid(), &start_time, &state)); /* 0 then */
     gsp_agent__mem_lock();
     if (!keep || pwrite(fd, home, bytes, 0) == (ssize_t)bytes) {
         done =
@@ -96,6 +98,9 @@ static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
     }
     if (done && !keep) {
         fill_head(home, opts);
+    }
+    if (done) {
+        home->start_time = start_time;
     }
     gsp_agent__mem_unlock();
     if (!done || renameat(folder, tmp, folder, GSP_MEMORY_FILE) != 0) {

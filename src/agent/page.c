@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/sandbox.h"
 #include "base/time.h"
 #include "ring/live.h"
 
@@ -226,7 +227,8 @@ static int lock_file(const char *folder, int64_t end_ns)
 {
     char path[512];
     struct stat st;
-    if (!has_file || snprintf(path, sizeof(path), "%s/%s", folder, GSP_CONTROL_FILE) < 0) {
+    if (!has_file || gsp_sandbox_is_new() ||
+        snprintf(path, sizeof(path), "%s/%s", folder, GSP_CONTROL_FILE) < 0) {
         return -1;
     }
     const int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -33,8 +33,6 @@ static struct {
     bool is_nested;            /* children are recorded as well */
     bool is_followed;          /* a follower is to sample the stacks */
     bool must_allow;           /* Yama: only ancestors may look, unless they are allowed to */
-    int seccomp;               /* PR_GET_SECCOMP */
-    int no_new_privs;          /* PR_GET_NO_NEW_PRIVS */
     char run_file[PATH_BYTES]; /* of `gsprof run`, which starts the followers; "": none */
     char program[PATH_BYTES];  /* that follows, when there is no run; "": none */
     pid_t has_follower;        /* the process for which that is settled */
@@ -47,18 +45,6 @@ static _Thread_local struct {
 } forking;
 
 extern char **environ;
-
-/* Whether the program has put itself into a sandbox since then: what is a matter of course outside
- * may be death there. */
-static bool is_sandboxed(void)
-{
-    const int seccomp = prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
-    if (seccomp <= 0) {
-        return false;
-    }
-    /* Containers have a filter from the start. */
-    return seccomp != how.seccomp || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != how.no_new_privs;
-}
 
 static bool is_limited_by_yama(void)
 {
@@ -263,7 +249,7 @@ static PyObject *after_fork(PyObject *module, PyObject *unused)
     const int saved_errno = errno;
     const bool is_recorded = how.is_nested && gsp_agent_is_on();
     const bool is_counted = gsp_agent_memory_mode() != GSP_MEMORY_OFF;
-    if ((is_recorded || is_counted) && !is_sandboxed()) {
+    if ((is_recorded || is_counted) && !gsp_agent_is_sandboxed()) {
         forking.looks = 0;
         if (is_recorded && how.run_file[0] != '\0') {
             allow_followers();
@@ -329,8 +315,6 @@ static PyObject *watch_forks(PyObject *module, PyObject *unused)
     if (state->watches_forks || !gsp_pyext__is_main()) {
         Py_RETURN_NONE;
     }
-    how.seccomp = prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
-    how.no_new_privs = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0);
     PyObject *posix = PyImport_ImportModule("posix");
     PyObject *add = posix ? PyObject_GetAttrString(posix, "register_at_fork") : NULL;
     PyObject *before = add ? PyObject_GetAttrString(module, "before_fork") : NULL;

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/sandbox.h"
 #include "base/time.h"
 #include "ring/ring_internal.h"
 
@@ -163,6 +164,9 @@ static bool own(struct gsp_lane *lane, uint32_t tid)
 int gsp_ring__open_file(const struct gsp_ring *ring)
 {
     struct stat st;
+    if (gsp_sandbox_is_new()) {
+        return -1;
+    }
     const int fd = open(ring->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0 && (fstat(fd, &st) != 0 || st.st_dev != ring->dev || st.st_ino != ring->ino)) {
         close(fd);

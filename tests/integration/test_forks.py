@@ -144,8 +144,18 @@ def test_what_a_program_notices(
 
 # A filter that kills a process that opens a file or starts a program.
 SANDBOXED = """
-import ctypes, os, struct, sys
+import ctypes, os, struct, sys, threading
 
+def work():
+    for _ in range(20_000):
+        bytearray(100_000)
+
+def work_in_thread():
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+work_in_thread()  # 3.8 opens a library at the end of the first thread
 calls = {"x86_64": (257, 59), "aarch64": (56, 221)}[os.uname().machine]
 code = [(0x20, 0, 0, 0)]
 code += [(0x15, len(calls) - i, 0, number) for i, number in enumerate(calls)]
@@ -157,9 +167,12 @@ libc = ctypes.CDLL(None)
 assert libc.prctl(38, 1, 0, 0, 0) == 0
 if libc.prctl(22, 2, program, 0, 0) != 0:
     sys.exit(77)
+work_in_thread()
 pid = os.fork()
 if pid == 0:
+    work()
     os._exit(7)
+work()
 print(os.waitpid(pid, 0)[1])
 """
 
@@ -167,12 +180,15 @@ print(os.waitpid(pid, 0)[1])
 @pytest.mark.skipif(
     platform.machine() not in ("x86_64", "aarch64"), reason="numbers of system calls"
 )
-def test_a_sandbox(python: Python, runtime: Dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--no-memory",)], ids=" ".join)
+def test_a_sandbox(
+    python: Python, runtime: Dict[str, str], tmp_path: Path, options: Tuple[str, ...]
+) -> None:
     script = tmp_path / "sandboxed.py"
     script.write_text(SANDBOXED)
     if python.version >= (3, 12):
         pytest.skip("os.fork() itself opens a file, to count threads")
-    alone, recorded = both(python, script, runtime, "--no-memory")
+    alone, recorded = both(python, script, runtime, *options)
     if alone[0] == 77:
         pytest.skip("filters of system calls cannot be made here")
     assert recorded == alone == (0, f"{7 << 8}\n")
