@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/buf.h"
 #include "base/time.h"
@@ -23,6 +24,9 @@
 #define ARENA_CHUNK   16384U
 #define LACKING_MAX   64U
 #define WALKS_MAX     32U
+/* A thread that lost its CPU amid a call looks torn until it runs again; for all threads. */
+#define WALK_WAIT_NS  (500 * GSP_NS_PER_MS)
+#define WALK_PAUSE_NS (GSP_NS_PER_MS)
 
 /* Everything a dump points to lives in chunks that are freed with it. */
 struct chunk {
@@ -50,7 +54,8 @@ struct taking {
     struct gsp_buf stack; /* of a thread of the core */
     const char *lacking[LACKING_MAX];
     unsigned flags;
-    bool failed; /* an allocation did */
+    int64_t walks_end_ns; /* until when torn threads are waited for; 0: none was torn yet */
+    bool failed;          /* an allocation did */
 };
 
 static void *arena_take(struct taking *take, size_t len)
@@ -269,25 +274,42 @@ static void take_name(void *user, uint64_t python_id, struct gsp_sv name)
     }
 }
 
+/* Waits a moment for a thread to move; false when it cannot, or the time is over. */
+static bool wait_for_move(struct taking *take)
+{
+    const struct timespec pause = {.tv_nsec = WALK_PAUSE_NS};
+    const int64_t now_ns = gsp_now_ns();
+    if (take->core || (take->flags & GSP_PY_LOOK_STILL))
+        return false;
+    if (take->walks_end_ns == 0)
+        take->walks_end_ns = now_ns + WALK_WAIT_NS;
+    if (now_ns >= take->walks_end_ns)
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
+}
+
 /* The thread's frames of now.  It runs meanwhile, and a walk in a hundred shows no moment of it. */
 static bool walk_again(struct taking *take, struct gsp_py_thread *thread)
 {
     int rc = GSP_E_TORN;
-    for (unsigned i = 0; i < WALKS_MAX && rc == GSP_E_TORN; i++)
-        rc = gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns());
+    do {
+        for (unsigned i = 0; i < WALKS_MAX && rc == GSP_E_TORN; i++)
+            rc = gsp_py_target_walk(take->target, thread, take->flags, gsp_now_ns());
+    } while (rc == GSP_E_TORN && wait_for_move(take));
     return rc == GSP_OK;
 }
 
 static void take_thread(struct taking *take, struct gsp_py_thread *thread,
                         struct gsp_dump_thread *out)
 {
-    /* What the stack of the look does not tell of its frames needs frames of now; without
-     * locals the stack stays good if this walk fails. */
+    /* What the stack of the look does not say of its frames, such as locals, needs frames of now;
+     * if this walk fails, the stack stays good without it. */
     int before = thread->status;
     struct gsp_dump_thread mixed = {0};
     bool has_mixed = take_mixed(take, thread->tid, thread, &mixed);
     bool walked = has_mixed || walk_again(take, thread);
-    if (!walked && before == GSP_OK && !take->opts->locals)
+    if (!walked && before == GSP_OK)
         thread->status = GSP_OK;
     bool is_core = take->dump->pub.is_core;
     if (is_core && !walked) /* as in a cut core: what called the interpreter is something */
