@@ -149,7 +149,7 @@ build() {
         rm -rf "$work" "$home"
         mkdir -p "$work/src"
         if ! get_source "$version" "$suite" "$work"; then
-            say "no source package of python$version can be had from $suite: no ${version}t"
+            say "$suite has no source package of python$version: no ${version}t"
             return
         fi
         tar -xf "$(ls "$work/python${version}_"*.orig.tar.*[!c])" -C "$work/src" --strip-components=1
@@ -157,8 +157,10 @@ build() {
             cd "$work/src"
             ./configure --disable-gil --prefix="$home" --without-ensurepip
             make -j2
-            make install
+            make install DESTDIR="$work/installed"
         ) >"$work/log" 2>&1 || die "build of ${version}t failed, see $work/log"
+        # In one step: what was interrupted is not taken for whole.
+        mv "$work/installed$home" "$home"
         rm -rf "$work"
     fi
     echo "$exe"
