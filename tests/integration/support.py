@@ -478,8 +478,8 @@ def record_until(
     rate_hz: int = 500,
 ) -> Profile:
     """Records a target again and again, until all that was seen is enough: a busy machine gives
-    fewer samples in the same time, or none."""
-    deadline = time.monotonic() + PATIENCE_S
+    fewer samples in the same time, or none, and long runs of equal ones, which are worth less."""
+    deadline = time.monotonic() + 10 * PATIENCE_S
     whole: Optional[Profile] = None
     command = ("record", "-p", pid, "-o", path, "-d", duration_s, "-r", rate_hz, "--force", *args)
     while whole is None or not enough(whole):
