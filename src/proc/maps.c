@@ -100,6 +100,18 @@ static struct gsp_map *push(struct gsp_maps *maps)
     return map;
 }
 
+/* The kernel looks at one mapping after the other, and the process changes them meanwhile: one that
+ * was joined to the last begins before that one's end.  False when all of it is before. */
+static bool begin_at(struct gsp_map *map, uint64_t floor)
+{
+    if (map->start >= floor)
+        return true;
+    if (map->inode != 0)
+        map->offset += floor - map->start;
+    map->start = floor;
+    return map->start < map->end;
+}
+
 static int parse_all(struct gsp_maps *maps, struct gsp_err *err)
 {
     uint64_t floor = 0;
@@ -114,7 +126,7 @@ static int parse_all(struct gsp_maps *maps, struct gsp_err *err)
         struct gsp_map *map = push(maps);
         if (!map)
             return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-        if (!parse_line(line, map) || map->start < floor)
+        if (!parse_line(line, map) || !begin_at(map, floor))
             return gsp_err_set(err, GSP_E_FORMAT, 0, "memory map: line %zu makes no sense",
                                maps->count);
         floor = map->end;

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "proc/maps.h"
 #include "tap.h"
+
+#define CHANGED_READS 5000
 
 static const char TEXT[] =
     "55d0a0000000-55d0a0001000 r--p 00000000 fd:01 131 /usr/bin/python3.11\n"
@@ -63,6 +69,43 @@ TAP_TEST(reads_its_own_process)
     const struct gsp_map *map = gsp_maps_find(maps, (uint64_t)(uintptr_t)TEXT);
     tap_check(map && map->readable && !map->writable);
     gsp_maps_free(maps);
+}
+
+/* Splits one mapping into many and joins them again, without end. */
+static void split_and_join(void)
+{
+    enum { PAGES = 400 }; /* more lines than one read() gives */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *area = mmap(NULL, PAGES * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (area != MAP_FAILED) {
+        for (size_t i = 0; i < PAGES; i += 2)
+            mprotect(area + i * page, page, PROT_READ | PROT_WRITE);
+        mprotect(area, PAGES * page, PROT_READ);
+    }
+    _exit(1);
+}
+
+TAP_TEST(a_map_that_changes_while_it_is_read)
+{
+    const pid_t child = fork();
+    tap_require(child >= 0);
+    if (child == 0)
+        split_and_join();
+    for (int i = 0; i < CHANGED_READS; i++) {
+        struct gsp_maps *maps;
+        struct gsp_err err = {0};
+        tap_eq_int(gsp_maps_read(child, &maps, &err), GSP_OK);
+        uint64_t floor = 0;
+        for (size_t k = 0; k < gsp_maps_count(maps); k++) {
+            const struct gsp_map *map = gsp_maps_at(maps, k);
+            tap_require(map->start >= floor && map->start < map->end);
+            floor = map->end;
+        }
+        gsp_maps_free(maps);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
 }
 
 TAP_TEST(a_process_that_is_not_there)
