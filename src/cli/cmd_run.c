@@ -266,6 +266,7 @@ static int start(struct session *session, struct gsp_err *err)
     /* Not before: the program has the limits that it would have had. */
     gsp_cli_raise_descriptors();
     if (rc == GSP_OK) {
+        gsp_launch_leave();
         gsp_ignore(gsp_run_followers_start(session->pids_path, session->pid, &session->followers,
                                            NULL) < 0);
         start_rings(session);
@@ -447,8 +448,11 @@ static int run(const struct gsp_parsed *parsed)
     if (session.pids_path[0])
         unlink(session.pids_path);
     gsp_run_place_free(&session.place);
-    if (rc == GSP_OK)
+    if (rc == GSP_OK) {
+        if (session.launch.signal)
+            gsp_run_signals_end_by(session.launch.signal);
         return session.status;
+    }
     const int status = gsp_cli_fail(parsed,
                                     &(struct gsp_hint_context){.command = "run",
                                                                .program = parsed->args[0],
@@ -469,7 +473,7 @@ const struct gsp_command gsp_cmd_run = {
         "program's own still runs. Everything is kept in a folder, gsprof-runs/NAME: tables as "
         "Parquet files, the profile, and report.html, which opens in any browser; also when the "
         "program crashes or is killed. At the end the verdict is told in ten lines, and what to "
-        "type next. The exit status is the program's, 128 + n when signal n ended it. Signals are "
+        "type next. The exit status is the program's; a signal that ended it ends gsprof too. Signals are "
         "passed on; Ctrl-C twice within two seconds ends the program at once, and what was recorded "
         "is kept. If gsprof itself is killed, `gsprof report FOLDER` makes a report of what is on "
         "disk. A folder that cannot be written keeps nobody from running the program.",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/launch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -175,7 +176,31 @@ int gsp_launch_wait(struct gsp_launch *launch)
     launch->pid = 0;
     if (rc < 0)
         return 0;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    launch->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    return launch->signal ? 128 + launch->signal : WEXITSTATUS(status);
+}
+
+static bool is_inherited(int fd)
+{
+    const int flags = fcntl(fd, F_GETFD);
+    return fd > STDERR_FILENO && flags >= 0 && !(flags & FD_CLOEXEC);
+}
+
+void gsp_launch_leave(void)
+{
+    gsp_auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0)
+        return;
+    gsp_ignore(dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0);
+    DIR *folder = opendir("/proc/self/fd");
+    const struct dirent *entry = NULL;
+    int64_t fd = 0;
+    while (folder && (entry = readdir(folder)) != NULL)
+        if (gsp_parse_i64(entry->d_name, 0, INT32_MAX, &fd, NULL) == GSP_OK &&
+            is_inherited((int)fd))
+            close((int)fd);
+    if (folder)
+        closedir(folder);
 }
 
 void gsp_launch_abort(struct gsp_launch *launch)

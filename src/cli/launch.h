@@ -19,6 +19,7 @@ struct gsp_launch {
     pid_t pid;  /* 0: nothing was started */
     int gate;   /* a byte lets the child go on; -1 when it has gone */
     int report; /* the child tells here why it could not start */
+    int signal; /* that has ended it; 0: none, or it has not been waited for */
 };
 
 /* Forks; the child waits.  argv is NULL-ended and borrowed.  Fails with IO. */
@@ -29,10 +30,14 @@ GSP_MUST_CHECK int gsp_launch_go(struct gsp_launch *launch, const char *program,
                                  struct gsp_err *err);
 /* Has it not ended yet? */
 bool gsp_launch_running(const struct gsp_launch *launch);
-/* The signal that has stopped it, returned once for each stop; 0: it was not stopped, or goes on. */
+/* The signal that has stopped it, returned once for each stop; 0: it was not stopped, or goes on.
+ */
 int gsp_launch_stopped(const struct gsp_launch *launch);
 /* Waits for its end and gives its exit status as a shell does (128 + signal). */
 int gsp_launch_wait(struct gsp_launch *launch);
+/* Gives up what the program has of our parent's: standard input and output, and descriptors without
+ * close-on-exec.  A pipe that we held would not come to its end when the program closes it. */
+void gsp_launch_leave(void);
 /* Ends a child that was not let go; does nothing else. */
 void gsp_launch_abort(struct gsp_launch *launch);
 

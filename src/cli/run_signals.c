@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -83,7 +84,7 @@ static void suffer(int sig)
     sigset_t old;
     sigemptyset(&one);
     sigaddset(&one, sig);
-    if (sig != SIGSTOP)
+    if (sig != SIGSTOP && sig != SIGKILL)
         signal(sig, SIG_DFL);
     pthread_sigmask(SIG_UNBLOCK, &one, &old);
     raise(sig);
@@ -107,6 +108,32 @@ static bool is_for_program(int sig, const siginfo_t *info, bool has_sentry)
     if (info->si_code <= 0)
         return info->si_pid == 0 || info->si_pid != the.sentry.pid;
     return has_sentry && sig == SIGHUP;
+}
+
+/* Sent by the program: to its group, or to its parent, which is ours without us. */
+static bool is_of_program(const siginfo_t *info)
+{
+    return info->si_code <= 0 && info->si_pid == the.program;
+}
+
+static void pass_up(int sig, const siginfo_t *info)
+{
+    const pid_t parent = getppid();
+    if (parent <= 1)
+        return;
+    if (info->si_code == SI_QUEUE)
+        sigqueue(parent, sig, info->si_value);
+    else
+        kill(parent, sig);
+}
+
+/* A key of the terminal.  A program that makes itself the leader of a group is that already where
+ * we are, so it would have got the signal, and its group too. */
+static void pass_key(int sig)
+{
+    const pid_t group = getpgid(the.program);
+    if (getpgrp() == getpid() && group == the.program && getsid(the.program) == getsid(0))
+        kill(-group, sig);
 }
 
 static void note_interrupt(void)
@@ -274,8 +301,14 @@ static void decide(const struct taken *one)
     const bool is_of_group = has_sentry && is_more(sig, &counts);
     if (is_of_group)
         the.claimed.of[sig]++;
-    if (is_for_program(sig, &one->info, has_sentry) && (!is_of_group || is_missing(sig)))
+    if (is_of_program(&one->info)) {
+        if (has_sentry && !is_of_group)
+            pass_up(sig, &one->info);
+    } else if (is_for_program(sig, &one->info, has_sentry) && (!is_of_group || is_missing(sig))) {
         pass_on(sig, &one->info);
+    }
+    if (one->info.si_code == SI_KERNEL && sig != SIGHUP)
+        pass_key(sig);
     if (sig == SIGINT && one->info.si_code == SI_KERNEL && !is_ignored(sig))
         note_interrupt();
     if (has_sentry)
@@ -372,11 +405,14 @@ void gsp_run_signals_prepare(char *const *argv, char *const *words)
 
 void gsp_run_signals_begin(pid_t program)
 {
+    struct taken one;
     the.program = program;
     /* What came before the fork, the program does not have.  What came after it is sent to it a
      * second time here, and is one signal, since it is blocked. */
     gsp_ignore(gsp_sentry_ask(&the.sentry, &the.claimed));
-    decide_all();
+    gsp_ignore(collect());
+    while (pop(&one))
+        pass_on(one.info.si_signo, &one.info);
     start_threads();
 }
 
@@ -416,6 +452,12 @@ void gsp_run_signals_end(void)
 const volatile sig_atomic_t *gsp_run_signals_interrupted(void)
 {
     return &interrupted;
+}
+
+void gsp_run_signals_end_by(int sig)
+{
+    prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
+    suffer(sig);
 }
 
 void gsp_run_signals_close(void)

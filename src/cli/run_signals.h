@@ -33,5 +33,8 @@ void gsp_run_signals_stop(int sig);
 void gsp_run_signals_end(void);
 /* Set when the end has to come early. */
 const volatile sig_atomic_t *gsp_run_signals_interrupted(void);
+/* Ends us by the signal that has ended the program, so that our parent sees what it would see
+ * without us; without a core of ours.  Returns when that cannot be. */
+void gsp_run_signals_end_by(int sig);
 /* Takes no more signals; they stay blocked.  Does nothing before prepare. */
 void gsp_run_signals_close(void);

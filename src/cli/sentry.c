@@ -24,7 +24,7 @@
 #define ROUSE_MS  20
 /* A machine under load answers late; then a signal is passed on as if there were no sentry. */
 #define ANSWER_NS (2 * GSP_NS_PER_S)
-#define LOOK_MS   50
+#define LOOK_MS   20
 
 enum request_kind { ASK, WATCH, AWAKE };
 
@@ -82,15 +82,20 @@ static void rename_self(char *const *argv, char *const *words)
     memset(begin + sizeof(TITLE) + len, 0, (size_t)(end - begin) - sizeof(TITLE) - len);
 }
 
-static void count_pending(struct gsp_sentry_counts *counts)
+/* All but those that our master sends to rouse us: a stop signal may take one of them away before
+ * it is counted, so the master cannot subtract them. */
+static void count_pending(pid_t master, struct gsp_sentry_counts *counts)
 {
     const struct timespec now = {0};
+    siginfo_t info;
     sigset_t all;
     int sig = 0;
     sigfillset(&all);
-    while ((sig = sigtimedwait(&all, NULL, &now)) > 0)
-        if ((size_t)sig < GSP_SENTRY_SIGNALS)
+    while ((sig = sigtimedwait(&all, &info, &now)) > 0) {
+        const bool is_rousing = sig == SIGCONT && info.si_code == SI_USER && info.si_pid == master;
+        if ((size_t)sig < GSP_SENTRY_SIGNALS && !is_rousing)
             counts->of[sig]++;
+    }
 }
 
 bool gsp_sentry_is_stopped(pid_t pid)
@@ -121,8 +126,8 @@ static _Noreturn void stand(int fd, pid_t master)
         struct pollfd asked[] = {{.fd = fd, .events = POLLIN},
                                  {.fd = signals_fd, .events = POLLIN}};
         const int ready = poll(asked, GSP_COUNT(asked), watched ? ROUSE_MS : -1);
-        count_pending(
-            &answer.counts); /* at once: one that comes while its like is pending is lost */
+        /* At once: one that comes while its like is pending is lost. */
+        count_pending(master, &answer.counts);
         if (ready == 0 && !gsp_sentry_is_stopped(watched))
             kill(master, SIGCONT);
         if (ready <= 0 || !asked[0].revents)
@@ -182,13 +187,13 @@ static bool tell(struct gsp_sentry *sentry, const struct request *request)
            send(sentry->fd, request, sizeof(*request), MSG_NOSIGNAL) == (ssize_t)sizeof(*request);
 }
 
-/* SIGSTOP stops the sentry too; a SIGCONT to us alone leaves it stopped. */
+/* SIGSTOP stops the sentry too; a SIGCONT to us alone leaves it stopped.  Not at once: one to the
+ * group that comes while ours is pending would not be counted. */
 static void rouse(struct gsp_sentry *sentry)
 {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)sentry->pid, &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0)
         return;
-    sentry->roused++;
     kill(sentry->pid, SIGCONT);
 }
 
@@ -199,7 +204,6 @@ static bool ask(struct gsp_sentry *sentry, struct gsp_sentry_counts *out)
     struct answer answer = {0};
     if (!tell(sentry, &request))
         return false;
-    rouse(sentry);
     while (gsp_now_ns() < until_ns) {
         struct pollfd heard = {.fd = sentry->fd, .events = POLLIN};
         if (poll(&heard, 1, LOOK_MS) <= 0) {
@@ -212,7 +216,6 @@ static bool ask(struct gsp_sentry *sentry, struct gsp_sentry_counts *out)
         if (answer.number != request.number)
             continue;
         *out = answer.counts;
-        out->of[SIGCONT] -= sentry->roused;
         return true;
     }
     atomic_store(&sentry->lost, true);

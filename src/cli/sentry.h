@@ -32,7 +32,6 @@ struct gsp_sentry {
     pid_t pid;            /* 0: there is none */
     int fd;               /* to talk to it; -1 */
     uint32_t asked;       /* so often */
-    uint32_t roused;      /* so often we sent it SIGCONT */
     atomic_bool lost;     /* it does not answer any more */
     pthread_mutex_t lock; /* of the thread that asks */
 };
@@ -62,5 +61,6 @@ void gsp_sentry_awake(struct gsp_sentry *sentry);
 /* Ends it and waits for that; GSP_SENTRY_NONE does nothing. */
 void gsp_sentry_stop(struct gsp_sentry *sentry);
 
-/* Whether a process is stopped; false when that cannot be read, so that no caller sleeps for ever. */
+/* Whether a process is stopped; false when that cannot be read, so that no caller sleeps for ever.
+ */
 bool gsp_sentry_is_stopped(pid_t pid);

@@ -28,6 +28,9 @@
 #define CGROUP_BYTES_MAX ((size_t)64 << 10)
 #define STAT_EXIT_CODE   52 /* field of /proc/PID/stat, from 1 */
 #define KMSG_LINES_MAX   4096U
+/* How long closing takes at most.  The thread is not cancelled: that loads a library, and ends the
+ * whole process where there is no descriptor left for it. */
+#define CLOSE_MS         100
 
 /* linux/pidfd.h of 6.15 and later; older systems' headers lack it.  The first version of the
  * struct, which every later kernel takes. */
@@ -50,6 +53,7 @@ struct gsp_watch {
     int status; /* of wait(); good when is_known */
     bool is_known;
     _Atomic bool has_ended;
+    _Atomic bool is_closing;
     char events[PATH_MAX]; /* the cgroup's file of counters; "": none */
     uint64_t kills;        /* of its cgroup, at the begin */
 };
@@ -168,8 +172,11 @@ static void *wait_for_end(void *arg)
 {
     struct gsp_watch *watch = arg;
     struct pollfd asked = {.fd = watch->pidfd, .events = POLLIN};
-    while (poll(&asked, 1, -1) < 0 && errno == EINTR)
-        continue;
+    int ready = 0;
+    while (ready <= 0 && !atomic_load(&watch->is_closing))
+        ready = poll(&asked, 1, CLOSE_MS);
+    if (ready <= 0)
+        return NULL;
     watch->is_known = ask_stat(watch) || ask_pidfd(watch);
     atomic_store(&watch->has_ended, true);
     return NULL;
@@ -232,8 +239,7 @@ void gsp_watch_close(struct gsp_watch *watch)
     if (!watch)
         return;
     if (watch->has_thread) {
-        /* It waits in poll(), where a thread can be ended. */
-        pthread_cancel(watch->thread);
+        atomic_store(&watch->is_closing, true);
         pthread_join(watch->thread, NULL);
     }
     gsp_fd_close(&watch->pidfd);

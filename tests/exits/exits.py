@@ -241,8 +241,7 @@ def run(command: Sequence[str], case: Case, folder: Path, native: Path) -> Endin
             if case.is_unordered:
                 text = "\n".join(sorted(text.splitlines()))
             texts.append(text)
-    # gsprof passes a signal on as a shell does.
-    return Ending(128 - status if HUNG < status < 0 else status, texts[0], texts[1])
+    return Ending(status, texts[0], texts[1])
 
 
 @dataclass(frozen=True)

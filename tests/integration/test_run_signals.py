@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pty
 import signal
 import subprocess
 from pathlib import Path
@@ -253,8 +254,7 @@ def test_an_end_of_a_stop(job: StartJob, number: int) -> None:
     assert stopped(one) == signal.SIGSTOP
     os.kill(one.program, number)
     assert one.rest() == (["after"] if number == signal.SIGCONT else [])
-    killed = {128 + signal.SIGKILL, -signal.SIGKILL}
-    assert one.status() in ({3} if number == signal.SIGCONT else killed)
+    assert one.status() == (3 if number == signal.SIGCONT else -signal.SIGKILL)
 
 
 def test_a_stop_of_the_group(job: StartJob) -> None:
@@ -268,6 +268,111 @@ def test_a_stop_of_the_group(job: StartJob) -> None:
     one.process.send_signal(signal.SIGRTMAX)
     assert one.rest() == ["64"]
     assert one.status() == 3
+
+
+# ---------------------------------------------------------------------- the parent, the terminal
+
+# What a parent sees of a program that signals it, closes its streams, and dies by a signal.
+PARENT = """
+import os, signal, subprocess, sys
+child = '''
+import os, signal, sys
+os.kill(os.getppid(), signal.SIGUSR1)
+os.close(1)
+sys.stdin.readline()
+os.kill(os.getpid(), signal.SIGTERM)
+'''
+got = []
+signal.signal(signal.SIGUSR1, lambda number, frame: got.append(number))
+program = [*sys.argv[1:], sys.executable, "-c", child]
+process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+print("ready", process.pid, flush=True)
+print("end of output", process.stdout.read(), process.poll(), flush=True)
+while not got:
+    signal.sigtimedwait([], 0.01)
+print("signal", got, flush=True)
+process.stdin.write(b"end\\n")
+process.stdin.flush()
+print("status", process.wait(), flush=True)
+"""
+
+
+def test_what_the_parent_sees(runtime: Dict[str, str], tmp_path: Path) -> None:
+    run = (str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--")
+    said = []
+    for before in ((), run):
+        one = Job((), PARENT, *before, env=runtime, cwd=tmp_path)
+        try:
+            said.append(one.rest())
+        finally:
+            one.end()
+    assert said[0] == ["end of output b'' None", "signal [10]", "status -15"]
+    assert said[1] == said[0]
+
+
+def at_terminal(command: List[str], env: Dict[str, str], ready: Callable[[int], bool]) -> int:
+    """Presses Ctrl-C once ready() of the process; its status."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execvpe(command[0], command, {**os.environ, **env})
+    try:
+        wait_for(lambda: ready(pid), "not ready for Ctrl-C")
+        os.write(fd, b"\x03")
+        status: int = wait_for(lambda: ended(pid), "Ctrl-C was lost")
+    finally:
+        os.close(fd)
+    return status
+
+
+def ended(pid: int) -> Optional[int]:
+    """The status for the wait, plus 1000: 0 would mean that it runs."""
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return 1000 + os.waitstatus_to_exitcode(status) if found else None
+
+
+def has_blocked(pid: int) -> bool:
+    """gsprof has begun to hold signals, and has hardly had the time to start the program."""
+    status = Path(f"/proc/{pid}/status").read_text().split()
+    return bool(int(status[status.index("SigBlk:") + 1], 16) & 1 << (signal.SIGINT - 1))
+
+
+def test_an_interrupt_at_the_start(runtime: Dict[str, str], tmp_path: Path) -> None:
+    for number in range(10):
+        run = [
+            str(GSPROF),
+            "run",
+            "-q",
+            "-o",
+            str(tmp_path / f"kept{number}"),
+            "--",
+            "sleep",
+            "600",
+        ]
+        assert at_terminal(run, runtime, has_blocked) == 1000 - signal.SIGINT
+
+
+def test_an_interrupt_of_a_program_with_a_group_of_its_own(
+    runtime: Dict[str, str], tmp_path: Path
+) -> None:
+    """As the leader of its group, which it is alone, setpgrp() changes nothing."""
+    sign = tmp_path / "sign"
+    code = f"import os, signal; os.setpgrp(); open({str(sign)!r}, 'w'); signal.pause()"
+    program = [main_python(), "-c", f"import sys; sys.excepthook = lambda *_: None; {code}"]
+    run = [str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--"]
+    ways = []
+    shell = ["bash", "-c", 'set -m; "$@"; exit $?', "bash"]  # jobs are groups in the foreground
+    befores: List[List[str]] = [[], run]
+    for before in befores:
+        ways.append(at_terminal([*shell, *before, *program], runtime, lambda _: sign.exists()))
+        sign.unlink()
+    assert ways[0] == ways[1] != 1000
+
+
+@pytest.mark.parametrize("most", [10, 12, 13, 14, 20])
+def test_few_descriptors(runtime: Dict[str, str], tmp_path: Path, most: int) -> None:
+    limit = ("sh", "-c", f'ulimit -n {most}; exec "$0" "$@"')
+    run = ("run", "-q", "-o", tmp_path / "kept", "--", main_python(), "-c", "print('ran')")
+    assert gsprof(*run, env=runtime, before=limit).out == "ran\n"
 
 
 # ---------------------------------------------------------------------------------- the sentry
