@@ -114,23 +114,10 @@ struct session {
 
 static const volatile sig_atomic_t never_stop;
 
-static void kill_tree(pid_t pid)
-{
-    pid_t *pids = NULL;
-    size_t count = 0;
-    if (gsp_tree_pids(pid, &pids, &count, NULL) < 0)
-        count = 0;
-    kill(pid, SIGKILL);
-    for (size_t i = 0; i < count; i++)
-        kill(pids[i], SIGKILL);
-    free(pids);
-}
-
 static void on_beat(void *user)
 {
     struct session *session = user;
-    if (gsp_run_signals_is_kill())
-        kill_tree(session->pid);
+    gsp_run_signals_beat();
     const int stopped_by = gsp_launch_stopped(&session->launch);
     if (stopped_by) {
         /* The terminal is the shell's while we are stopped, so it is left as it was found. */
@@ -474,8 +461,7 @@ const struct gsp_command gsp_cmd_run = {
         "Parquet files, the profile, and report.html, which opens in any browser; also when the "
         "program crashes or is killed. At the end the verdict is told in ten lines, and what to "
         "type next. The exit status is the program's; a signal that ended it ends gsprof too. Signals are "
-        "passed on; Ctrl-C twice within two seconds ends the program at once, and what was recorded "
-        "is kept. If gsprof itself is killed, `gsprof report FOLDER` makes a report of what is on "
+        "passed on. If gsprof itself is killed, `gsprof report FOLDER` makes a report of what is on "
         "disk. A folder that cannot be written keeps nobody from running the program.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),

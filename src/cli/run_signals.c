@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -16,8 +15,6 @@
 #include "cli/launch.h"
 #include "cli/sentry.h"
 
-/* A second Ctrl-C within this time ends the program at once. */
-#define TWICE_NS  (2 * GSP_NS_PER_S)
 /* A sender that signals many processes one by one has reached all of them after this time. */
 #define GRACE_NS  (2 * GSP_NS_PER_MS)
 /* No signal for so long: the next one is a new matter. */
@@ -50,8 +47,7 @@ static struct {
     pthread_mutex_t lock; /* for what follows up to program, while the threads run */
     struct gsp_sentry sentry;
     struct gsp_sentry_counts claimed; /* of what the sentry has received, what we have as well */
-    int64_t last_interrupt_ns;
-    pid_t program; /* 0: it has ended, or has not begun */
+    pid_t program;                    /* 0: it has ended, or has not begun */
     sigset_t held;
     int signals_fd; /* readable when one is pending */
     int wake_fd;    /* readable when the threads have to end */
@@ -62,7 +58,6 @@ static struct {
 } the = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .sentry = GSP_SENTRY_NONE, .signals_fd = -1, .wake_fd = -1};
 
-static atomic_bool is_kill;
 static volatile sig_atomic_t interrupted;
 
 static void pause_ns(int64_t ns)
@@ -134,14 +129,6 @@ static void pass_key(int sig)
     const pid_t group = getpgid(the.program);
     if (getpgrp() == getpid() && group == the.program && getsid(the.program) == getsid(0))
         kill(-group, sig);
-}
-
-static void note_interrupt(void)
-{
-    const int64_t now_ns = gsp_now_ns();
-    if (the.last_interrupt_ns && now_ns - the.last_interrupt_ns < TWICE_NS)
-        atomic_store(&is_kill, true);
-    the.last_interrupt_ns = now_ns;
 }
 
 /* The report can be made later; who cannot wait for the rest asks once more. */
@@ -309,8 +296,6 @@ static void decide(const struct taken *one)
     }
     if (one->info.si_code == SI_KERNEL && sig != SIGHUP)
         pass_key(sig);
-    if (sig == SIGINT && one->info.si_code == SI_KERNEL && !is_ignored(sig))
-        note_interrupt();
     if (has_sentry)
         claim_rest();
 }
@@ -416,14 +401,13 @@ void gsp_run_signals_begin(pid_t program)
     start_threads();
 }
 
-bool gsp_run_signals_is_kill(void)
+void gsp_run_signals_beat(void)
 {
-    if (!the.has_collector || !the.has_decider) {
-        pthread_mutex_lock(&the.lock);
-        decide_all();
-        pthread_mutex_unlock(&the.lock);
-    }
-    return atomic_exchange(&is_kill, false);
+    if (the.has_collector && the.has_decider)
+        return;
+    pthread_mutex_lock(&the.lock);
+    decide_all();
+    pthread_mutex_unlock(&the.lock);
 }
 
 /* A SIGCONT that has woken us is passed on first: the program may have been stopped together with

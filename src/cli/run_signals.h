@@ -25,8 +25,8 @@ void gsp_run_signals_prepare(char *const *argv, char *const *words);
 /* The program is forked and waits to be let go, with the signals blocked.  What has come up to now
  * is passed on before this returns. */
 void gsp_run_signals_begin(pid_t program);
-/* Whether Ctrl-C came twice in a short time; said once. */
-bool gsp_run_signals_is_kill(void);
+/* To be called now and then: passes signals on where there is no thread for that. */
+void gsp_run_signals_beat(void);
 /* The program is stopped by this signal, and so are we until another process continues us or it. */
 void gsp_run_signals_stop(int sig);
 /* The program has ended and is not waited for yet. */
