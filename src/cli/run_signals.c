@@ -270,10 +270,17 @@ static void claim_rest(void)
 }
 
 /* Whether the program has certainly not got it, whatever the sentry says: a stop signal takes a
- * SIGCONT away that it has not counted yet. */
+ * SIGCONT away that we have not seen yet.  One to the group may reach the program last.  If there
+ * is a later one, the program may have been stopped since: then that one decides. */
 static bool is_missing(int sig)
 {
-    return sig == SIGCONT && gsp_sentry_is_stopped(the.program);
+    struct gsp_sentry_counts waiting;
+    if (sig != SIGCONT || !gsp_sentry_is_stopped(the.program))
+        return false;
+    pause_ns(GRACE_NS);
+    gsp_ignore(collect());
+    count_waiting(&waiting);
+    return waiting.of[SIGCONT] == 0 && gsp_sentry_is_stopped(the.program);
 }
 
 static void decide(const struct taken *one)

@@ -260,7 +260,7 @@ def test_an_end_of_a_stop(job: StartJob, number: int) -> None:
 def test_a_stop_of_the_group(job: StartJob) -> None:
     """Batch systems do this; SIGCONT comes once, to the group or to the process alone."""
     one = job(TELLER, signal.SIGCONT, signal.SIGRTMAX)
-    for send in [os.killpg, os.kill, os.killpg]:
+    for send in [os.killpg, os.kill, os.killpg] * 6:
         os.killpg(one.process.pid, signal.SIGSTOP)
         assert stopped(one) == signal.SIGSTOP
         send(one.process.pid, signal.SIGCONT)
