@@ -29,6 +29,8 @@ static const int LEFT_OUT[] = {SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGTRAP, SIGS
 struct taken {
     siginfo_t info;
     int64_t at_ns;
+    bool
+        is_alone; /* a SIGCONT that has woken us and not the sentry: it was not sent to the group */
 };
 
 /* What was taken from the kernel.  That is done at once, because a signal that comes while its like
@@ -40,6 +42,7 @@ static struct {
     struct taken at[QUEUE_MAX]; /* a ring */
     size_t first;
     size_t count;
+    uint32_t roused; /* how often the sentry was, when the last SIGCONT was taken */
     bool is_closed;
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -153,11 +156,15 @@ static bool collect(void)
     struct gsp_sentry_counts unused;
     gsp_ignore(gsp_sentry_ask(&the.sentry, &unused));
     pthread_mutex_lock(&queue.lock);
+    const uint32_t roused = atomic_load(&the.sentry.roused);
     while (queue.count < QUEUE_MAX) {
         struct taken *one = &queue.at[(queue.first + queue.count) % QUEUE_MAX];
         if (sigtimedwait(&the.held, &one->info, &now) <= 0)
             break;
         one->at_ns = gsp_now_ns();
+        one->is_alone = one->info.si_signo == SIGCONT && queue.roused != roused;
+        if (one->is_alone)
+            queue.roused = roused;
         queue.count++;
     }
     const bool has_room = queue.count < QUEUE_MAX;
@@ -228,7 +235,7 @@ static bool ask_about(const struct taken *one, struct gsp_sentry_counts *counts)
 {
     if (!gsp_sentry_ask(&the.sentry, counts))
         return false;
-    if (is_more(one->info.si_signo, counts))
+    if (one->is_alone || is_more(one->info.si_signo, counts))
         return true;
     const int64_t left_ns = one->at_ns + GRACE_NS - gsp_now_ns();
     if (left_ns > 0)
@@ -292,9 +299,11 @@ static void decide(const struct taken *one)
         return;
     }
     const bool has_sentry = ask_about(one, &counts);
-    const bool is_of_group = has_sentry && is_more(sig, &counts);
+    const bool is_of_group = has_sentry && !one->is_alone && is_more(sig, &counts);
     if (is_of_group)
         the.claimed.of[sig]++;
+    else if (has_sentry && one->is_alone)
+        the.claimed.of[sig] = counts.of[sig]; /* a stop has taken the others away from us */
     if (is_of_program(&one->info)) {
         if (has_sentry && !is_of_group)
             pass_up(sig, &one->info);
@@ -418,11 +427,16 @@ void gsp_run_signals_beat(void)
 }
 
 /* A SIGCONT that has woken us is passed on first: the program may have been stopped together with
- * us, and goes on now. */
+ * us, and goes on now.  A stop of the group reaches us within the pause: if we stopped ourselves
+ * while it comes, we would take the SIGCONT that follows it away. */
 void gsp_run_signals_stop(int sig)
 {
     pthread_mutex_lock(&the.lock);
     decide_all();
+    if (gsp_sentry_is_stopped(the.program)) {
+        pause_ns(GRACE_NS);
+        decide_all();
+    }
     if (gsp_sentry_is_stopped(the.program)) {
         gsp_sentry_watch(&the.sentry, the.program);
         suffer(sig);

@@ -194,6 +194,7 @@ static void rouse(struct gsp_sentry *sentry)
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)sentry->pid, &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0)
         return;
+    atomic_fetch_add(&sentry->roused, 1);
     kill(sentry->pid, SIGCONT);
 }
 

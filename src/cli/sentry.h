@@ -29,11 +29,12 @@
 #define GSP_SENTRY_SIGNALS ((size_t)_NSIG)
 
 struct gsp_sentry {
-    pid_t pid;            /* 0: there is none */
-    int fd;               /* to talk to it; -1 */
-    uint32_t asked;       /* so often */
-    atomic_bool lost;     /* it does not answer any more */
-    pthread_mutex_t lock; /* of the thread that asks */
+    pid_t pid;               /* 0: there is none */
+    int fd;                  /* to talk to it; -1 */
+    uint32_t asked;          /* so often */
+    _Atomic uint32_t roused; /* so often it was stopped while we were not */
+    atomic_bool lost;        /* it does not answer any more */
+    pthread_mutex_t lock;    /* of the thread that asks */
 };
 
 #define GSP_SENTRY_NONE                                                                            \
