@@ -361,8 +361,8 @@ def test_an_interrupt_of_a_program_with_a_group_of_its_own(
     run = [str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--"]
     ways = []
     shell = ["bash", "-c", 'set -m; "$@"; exit $?', "bash"]  # jobs are groups in the foreground
-    befores: List[List[str]] = [[], run]
-    for before in befores:
+    prefixes: List[List[str]] = [[], run]
+    for before in prefixes:
         ways.append(at_terminal([*shell, *before, *program], runtime, lambda _: sign.exists()))
         sign.unlink()
     assert ways[0] == ways[1] != 1000
