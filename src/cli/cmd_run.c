@@ -453,16 +453,16 @@ const struct gsp_command gsp_cmd_run = {
     .name = "run",
     .summary = "Run a program with everything on, and say where its time went",
     .synopsis = "[OPTIONS] -- PROGRAM [ARGS...]",
-    .about =
-        "Starts a program and records it and its children: stacks and metrics from outside, "
-        "spans, steps and PyTorch modules from inside. Nothing need be installed for the "
-        "program's Python: the package is handed over by PYTHONPATH, and a sitecustomize of the "
-        "program's own still runs. Everything is kept in a folder, gsprof-runs/NAME: tables as "
-        "Parquet files, the profile, and report.html, which opens in any browser; also when the "
-        "program crashes or is killed. At the end the verdict is told in ten lines, and what to "
-        "type next. The exit status is the program's; a signal that ended it ends gsprof too. Signals are "
-        "passed on. If gsprof itself is killed, `gsprof report FOLDER` makes a report of what is on "
-        "disk. A folder that cannot be written keeps nobody from running the program.",
+    .about = "Starts a program and records it and its children: stacks and metrics from outside, "
+             "spans, steps and PyTorch modules from inside. Nothing need be installed for the "
+             "program's Python: the package is handed over by PYTHONPATH, and a sitecustomize of "
+             "the program's own still runs. Everything is kept in a folder, gsprof-runs/NAME: "
+             "tables as Parquet files, the profile, and report.html, which opens in any browser; "
+             "also when the program crashes or is killed. At the end it prints a verdict of ten "
+             "lines and the next commands. The exit status is the program's; a signal that ended "
+             "it ends gsprof too. Signals are passed on. If gsprof itself is killed, `gsprof "
+             "report FOLDER` makes a report of what is on disk. If the folder cannot be written, "
+             "the program runs all the same.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct run_opts),
