@@ -109,7 +109,9 @@ struct session {
     struct gsp_rec_rings *rings;
     struct gsp_run_followers *followers; /* NULL: other processes than the program have none */
     struct gsp_follow_result followed;
-    int status; /* of the program */
+    int status;         /* of the program */
+    char **environment; /* the program's, before we changed it */
+    bool is_unable;     /* to record: the program runs without us */
 };
 
 static const volatile sig_atomic_t never_stop;
@@ -204,6 +206,29 @@ static int hand_over(struct session *session, struct gsp_err *err)
     return GSP_OK;
 }
 
+/* Of the pointers: setenv() may write to the array. */
+static char **copy_environment(void)
+{
+    size_t count = 0;
+    while (environ[count])
+        count++;
+    char **copy = calloc(count + 1, sizeof(*copy));
+    if (copy)
+        memcpy(copy, environ, count * sizeof(*copy));
+    return copy;
+}
+
+/* Becomes the program.  Returns only if it cannot be started. */
+static int run_unrecorded(struct session *session, struct gsp_err *err)
+{
+    gsp_term_line(&session->term, "gsprof: the program runs unrecorded: %s", err->msg);
+    if (session->environment) {
+        environ = session->environment;
+        session->environment = NULL; /* from here on it belongs to the process */
+    }
+    return gsp_launch_become(session->parsed->args, err);
+}
+
 /* That there is no room for the run keeps nobody from running the program. */
 static int make_folder(struct session *session, struct gsp_err *err)
 {
@@ -235,24 +260,34 @@ static void start_rings(struct session *session)
         gsp_term_line(&session->term, "gsprof: the run is not kept: %s", err.msg);
 }
 
+/* The child that will be the program.  Fails with IO if the machine lacks what recording needs:
+ * descriptors, processes, /proc. */
+static int prepare(struct session *session, struct gsp_err *err)
+{
+    session->environment = copy_environment();
+    int rc = hand_over(session, err);
+    if (rc < 0)
+        return rc;
+    gsp_run_signals_prepare(session->parsed->argv, session->parsed->args);
+    return gsp_launch_new(&session->launch, session->parsed->args, err);
+}
+
 static int start(struct session *session, struct gsp_err *err)
 {
     gsp_places_sweep(); /* while the program's own rings are not there yet */
     int rc = make_folder(session, err);
-    if (rc == GSP_OK)
-        rc = hand_over(session, err);
-    if (rc == GSP_OK)
-        gsp_run_signals_prepare(session->parsed->argv, session->parsed->args);
-    if (rc == GSP_OK)
-        rc = gsp_launch_new(&session->launch, session->parsed->args, err);
+    if (rc == GSP_OK) {
+        rc = prepare(session, err);
+        session->is_unable = rc == GSP_E_IO;
+    }
     if (rc == GSP_OK) {
         session->pid = session->launch.pid;
         gsp_run_signals_begin(session->pid);
         rc = gsp_launch_go(&session->launch, session->parsed->args[0], err);
     }
-    /* Not before: the program has the limits that it would have had. */
-    gsp_cli_raise_descriptors();
     if (rc == GSP_OK) {
+        /* Not before: the program has the limits that it would have had. */
+        gsp_cli_raise_descriptors();
         gsp_launch_leave();
         gsp_ignore(gsp_run_followers_start(session->pids_path, session->pid, &session->followers,
                                            NULL) < 0);
@@ -435,6 +470,9 @@ static int run(const struct gsp_parsed *parsed)
     if (session.pids_path[0])
         unlink(session.pids_path);
     gsp_run_place_free(&session.place);
+    if (session.is_unable)
+        rc = run_unrecorded(&session, &err);
+    free(session.environment);
     if (rc == GSP_OK) {
         if (session.launch.signal)
             gsp_run_signals_end_by(session.launch.signal);
@@ -462,7 +500,7 @@ const struct gsp_command gsp_cmd_run = {
              "lines and the next commands. The exit status is the program's; a signal that ended "
              "it ends gsprof too. Signals are passed on. If gsprof itself is killed, `gsprof "
              "report FOLDER` makes a report of what is on disk. If the folder cannot be written, "
-             "the program runs all the same.",
+             "or nothing can be recorded, the program runs all the same.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct run_opts),

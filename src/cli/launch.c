@@ -71,6 +71,22 @@ static void restore_signals(void)
     sigprocmask(SIG_SETMASK, &before.mask, NULL);
 }
 
+/* Returns only on failure, with an errno. */
+static int become(char *const *argv)
+{
+    const int failed = become_caller();
+    if (failed)
+        return failed;
+    restore_signals();
+    execvp(argv[0], argv);
+    return errno;
+}
+
+static int cannot_start(const char *program, int sys, struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOEXEC, sys, "cannot start %.160s: %s", program, strerror(sys));
+}
+
 static void run_child(char *const *argv, int gate, int report)
 {
     char go = 0;
@@ -80,12 +96,7 @@ static void run_child(char *const *argv, int gate, int report)
     while (n < 0 && errno == EINTR);
     if (n != 1)
         _exit(127); /* our parent is gone or has changed its mind */
-    int failed = become_caller();
-    if (!failed) {
-        restore_signals();
-        execvp(argv[0], argv);
-        failed = errno;
-    }
+    const int failed = become(argv);
     ssize_t told = write(report, &failed, sizeof(failed));
     _exit(told < 0 ? 126 : 127);
 }
@@ -141,8 +152,12 @@ int gsp_launch_go(struct gsp_launch *launch, const char *program, struct gsp_err
     if (!failed)
         return GSP_OK;
     gsp_launch_wait(launch);
-    return gsp_err_set(err, GSP_E_NOEXEC, failed, "cannot start %.160s: %s", program,
-                       strerror(failed));
+    return cannot_start(program, failed, err);
+}
+
+int gsp_launch_become(char *const *argv, struct gsp_err *err)
+{
+    return cannot_start(argv[0], become(argv), err);
 }
 
 bool gsp_launch_running(const struct gsp_launch *launch)

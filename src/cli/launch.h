@@ -28,6 +28,8 @@ GSP_MUST_CHECK int gsp_launch_new(struct gsp_launch *launch, char *const *argv,
 /* Lets the child become its program.  Fails with NOEXEC; the child is gone then. */
 GSP_MUST_CHECK int gsp_launch_go(struct gsp_launch *launch, const char *program,
                                  struct gsp_err *err);
+/* Becomes the program, with the signals of before.  Returns only on failure: NOEXEC. */
+GSP_MUST_CHECK int gsp_launch_become(char *const *argv, struct gsp_err *err);
 /* Has it not ended yet? */
 bool gsp_launch_running(const struct gsp_launch *launch);
 /* The signal that has stopped it, returned once for each stop; 0: it was not stopped, or goes on.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/python_dir.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,13 +25,18 @@ static bool has_package(const char *folder)
     return len > 0 && (size_t)len < sizeof(probe) && access(probe, R_OK) == 0;
 }
 
-static bool beside_program(char out[GSP_PYTHON_DIR_MAX])
+/* Where our program is. */
+static bool find_self(char out[GSP_PYTHON_DIR_MAX])
 {
-    char program[GSP_PYTHON_DIR_MAX];
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    const ssize_t n = readlink("/proc/self/exe", out, GSP_PYTHON_DIR_MAX - 1);
     if (n <= 0)
         return false;
-    program[n] = '\0';
+    out[n] = '\0';
+    return true;
+}
+
+static bool beside_program(char *program, char out[GSP_PYTHON_DIR_MAX])
+{
     char *slash = strrchr(program, '/');
     if (!slash)
         return false;
@@ -61,7 +67,10 @@ int gsp_python_dir(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err)
         memcpy(out, told, strlen(told) + 1);
         return GSP_OK;
     }
-    if (beside_program(out))
+    char program[GSP_PYTHON_DIR_MAX];
+    if (!find_self(program))
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot read /proc/self/exe: %s", strerror(errno));
+    if (beside_program(program, out))
         return GSP_OK;
     return gsp_err_set(err, GSP_E_NOFILE, 0,
                        "the Python package is not here: no " PROBE
@@ -88,14 +97,11 @@ int gsp_python_hand_over(char out[GSP_PYTHON_DIR_MAX], struct gsp_err *err)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
     char pid[16];
     char program[GSP_PYTHON_DIR_MAX];
-    const ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
     snprintf(pid, sizeof(pid), "%d", (int)getpid());
     put_env("PYTHONPATH", text, true);
     put_env("GSPROF", "nested", false);
     put_env("GSPROF_FOLLOWED", pid, true);
-    if (n > 0) {
-        program[n] = '\0';
+    if (find_self(program))
         put_env("GSPROF_PROGRAM", program, false);
-    }
     return GSP_OK;
 }

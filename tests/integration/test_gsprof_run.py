@@ -159,6 +159,26 @@ def test_misuse(runtime: Dict[str, str], tmp_path: Path) -> None:
     assert "GSPROF_PYTHON_DIR" in lost.err
 
 
+def test_a_program_that_cannot_be_recorded(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """It runs with its own environment and limits, and ends with its own status."""
+    code = "import os, resource, sys\n"
+    code += "print(resource.getrlimit(resource.RLIMIT_NOFILE), os.environ.get('PYTHONPATH'))\n"
+    code += "sys.exit(any(name.startswith('GSPROF_RUN') for name in os.environ) or 3)\n"
+    run = (GSPROF, "run", "-q", "-o", tmp_path / "run", "--")
+    env = {**os.environ, **runtime, "PYTHONPATH": "own"}
+
+    def ends(shell: str, *program: object) -> "subprocess.CompletedProcess[str]":
+        words = ["bash", "-c", f'{shell} && exec "$@"', "limited", *map(str, (*run, *program))]
+        return subprocess.run(words, env=env, capture_output=True, text=True)
+
+    few = ends("ulimit -n 6", main_python(), "-c", code)
+    assert (few.returncode, few.stdout) == (3, "(6, 6) own\n"), str(few)
+    assert "the program runs unrecorded: cannot make a pipe" in few.stderr
+    assert not (tmp_path / "run").exists()
+    missing = ends("ulimit -n 6", "no-such-program")
+    assert missing.returncode == EXIT_NOEXEC and "no-such-program" in missing.stderr, str(missing)
+
+
 # Time of a CPU, which a busy machine gives late, but gives.
 SHORT = "import time\nwhile time.process_time() < 1: sum(range(999))\n"
 
