@@ -5,14 +5,32 @@
 set -eu
 
 cd "$(dirname "$0")/.."
+
+# Interpreters of the machine, of pyenv and of conda; those of an active environment come first.
+candidates() {
+    echo python3
+    for candidate in /usr/bin/python3 /usr/local/bin/python3 /opt/*/bin/python3 \
+        "${PYENV_ROOT:-$HOME/.pyenv}"/versions/*/bin/python3 \
+        "$HOME"/*conda*/bin/python3 "$HOME"/*conda*/envs/*/bin/python3; do
+        [ ! -x "$candidate" ] || echo "$candidate"
+    done
+}
+
+# The first that has a module.  The package needs 3.8.
+find_python() {
+    candidates | while read -r candidate; do
+        if "$candidate" -c "import sys; assert sys.version_info >= (3, 8); import $1" 2>/dev/null
+        then
+            echo "$candidate"
+            break
+        fi
+    done
+}
+
 # The interpreter with the most to show, unless one was named.
 python=${PYTHON:-}
 for module in torch numpy sys; do
-    for candidate in python3 /usr/bin/python3; do
-        if [ -z "$python" ] && "$candidate" -c "import $module" 2>/dev/null; then
-            python=$candidate
-        fi
-    done
+    [ -n "$python" ] || python=$(find_python "$module")
 done
 gsprof=build/gsprof
 out=build/demo/run

@@ -357,6 +357,18 @@ static PyObject *represent(PyObject *self)
     return PyObject_Repr(original_of(self));
 }
 
+/* Equal to what the original is equal to: it may have other names (Module._call_impl). */
+static PyObject *compare(PyObject *self, PyObject *other, int how)
+{
+    PyObject *them = Py_TYPE(other) == Py_TYPE(self) ? original_of(other) : other;
+    return PyObject_RichCompare(original_of(self), them, how);
+}
+
+static Py_hash_t hash(PyObject *self)
+{
+    return PyObject_Hash(original_of(self));
+}
+
 /* Functions are copied as themselves, and pickled by the name under which they are found. */
 static PyObject *copy(PyObject *self, PyObject *args)
 {
@@ -398,6 +410,8 @@ static PyType_Slot slots[] = {
     {Py_tp_getattro, GSP_PY_SLOT(get_attribute)},
     {Py_tp_setattro, GSP_PY_SLOT(set_attribute)},
     {Py_tp_repr, GSP_PY_SLOT(represent)},
+    {Py_tp_richcompare, GSP_PY_SLOT(compare)},
+    {Py_tp_hash, GSP_PY_SLOT(hash)},
     {Py_tp_methods, GSP_PY_SLOT((uintptr_t)methods)},
     {Py_tp_members, GSP_PY_SLOT((uintptr_t)members)},
     {0, NULL},

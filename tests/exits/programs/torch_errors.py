@@ -74,6 +74,8 @@ def looks():
             print(inspect.getsourcefile(function))
         copies = [copy.deepcopy(function), pickle.loads(pickle.dumps(function))]
         print([each.__name__ for each in copies])
+    names = [name for name, value in vars(torch.nn.Module).items() if value == function]
+    print(names, function in {getattr(torch.nn.Module, name) for name in names})
 
 
 looks()
