@@ -5,7 +5,7 @@
 A TEST is what pytest takes (tests/integration/test_top.py::test_keys) or, for a unit test,
 unit:PROGRAM[/CASE] (unit:ring_stress/another_process_sees_no_torn_row).  Busy loops run at normal
 priority meanwhile.  The output of the failure is shown in full; the last lines count the passes
-of each test.
+of each test, also when it is interrupted.
 
 usage: stress_tests.py [--load N] [--count N] [--batch N] [--keep-going] [-k EXPRESSION] TEST..."""
 
@@ -164,21 +164,22 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     total: Counts = collections.Counter()
-    failed = 0
     start = time.monotonic()
-    with Load(args.load):
-        done = 0
-        while done < args.count and (args.keep_going or not failed):
-            repeat = min(args.batch, args.count - done)
-            for test in args.tests:
-                run = run_unit if test.startswith(UNIT) else run_pytest
-                failed += run(args, test, repeat, total)
-                if failed and not args.keep_going:
-                    break
-            done += repeat
-    for name, passes in sorted(total.items()):
-        print(f"{passes:>6} passed  {name}")
-    print(f"{sum(total.values())} passed, {failed} failed in {time.monotonic() - start:.0f} s")
+    failed = 0
+    try:
+        with Load(args.load):
+            for done in range(0, args.count, args.batch):
+                repeat = min(args.batch, args.count - done)
+                for test in args.tests:
+                    run = run_unit if test.startswith(UNIT) else run_pytest
+                    failed += run(args, test, repeat, total)
+                    if failed and not args.keep_going:
+                        return 1
+                print(f"{done + repeat} times, {failed} failed", flush=True)
+    finally:
+        for name, passes in sorted(total.items()):
+            print(f"{passes:>6} passed  {name}")
+        print(f"{sum(total.values())} passed, {failed} failed in {time.monotonic() - start:.0f} s")
     return 1 if failed or not total else 0
 
 

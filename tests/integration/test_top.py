@@ -11,7 +11,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Set
@@ -227,7 +226,12 @@ def test_tables_one_after_the_other(start: StartTarget) -> None:
 
 def test_text(start: StartTarget) -> None:
     target = start("shares.py")
-    out = gsprof("top", "-p", target.pid, "--once", "--sort", "function").out
+
+    def text_of_two_functions() -> str:
+        text = gsprof("top", "-p", target.pid, "--once", "--sort", "function").out
+        return text if len(table(text)) > 1 else ""
+
+    out = wait_for(text_of_two_functions, "never two functions in one table")
     assert max(map(len, out.splitlines())) <= 80
     assert "own %" in out and "function*" in out and "GIL" in out and "memory" in out
     assert table(out) == sorted(table(out))
@@ -387,7 +391,7 @@ def test_keys(screen: StartScreen, start: StartTarget) -> None:
 def test_pause_and_reset(screen: StartScreen, start: StartTarget) -> None:
     target = start("spin.py")
     one = screen("top", "-p", target.pid, "--delay", "0.1")
-    one.wait(r"samples \d{2,}")
+    one.wait(r"samples \d[\d,]{2,}")
     one.press("Space")
     paused = one.wait("PAUSED")
     # A key draws the screen anew: nothing was added meanwhile.
@@ -395,11 +399,11 @@ def test_pause_and_reset(screen: StartScreen, start: StartTarget) -> None:
     again = one.wait("tree of functions")
     samples = re.findall(r"samples ([\d,]+)", paused + again)
     assert samples[0] == samples[1]
+    one.press("r")
+    one.wait(r"PAUSED(?s:.*)samples 0 ")
     one.press("v", "Space")
     one.wait(r"gsprof top  \S+  pid")
-    one.wait(r"samples (?!" + samples[0] + r"\b)")
-    one.press("r")
-    one.wait(r"samples \d{1,2} ")
+    one.wait(r"samples [1-9]")
 
 
 def test_mouse_and_scrolling(screen: StartScreen, start: StartTarget) -> None:
@@ -506,11 +510,13 @@ def test_program_keeps_off_the_screen(screen: StartScreen, tmp_path: Path) -> No
 
 def test_replay(screen: StartScreen, recording: Path) -> None:
     one = screen("top", "--input", recording)
-    one.wait(r"gsprof replay  0:0[01]\.\d of 0:12.0")
+    one.wait(r"gsprof replay  0:\d\d\.\d of 0:12.0")
     one.press("Space")
     one.wait("PAUSED")
+    one.press("Home")
+    one.wait(r"0:00\.0 of 0:12.0  PAUSED")
     one.press("Right")
-    one.wait(r"0:0[5-9]\.\d of 0:12.0  PAUSED")
+    one.wait(r"0:05\.0 of 0:12.0  PAUSED")
     one.press("End")
     text = one.wait("0:12.0 of 0:12.0  ENDED")
     assert "spin" in text
@@ -521,7 +527,7 @@ def test_replay(screen: StartScreen, recording: Path) -> None:
     one.press("Home")
     one.wait(r"0:00\.0 of 0:12.0  PAUSED(?s:.*)samples 0 ")
     one.press("Space")
-    one.wait(r"gsprof replay  0:0[1-9]\.\d of 0:12.0 *(?!PAUSED)")
+    one.wait(r"gsprof replay  0:\d\d\.[1-9] of 0:12.0(?! *PAUSED)")
     one.wait(r"samples [1-9]")
     one.press("q")
     one.wait("left with 0")
@@ -540,15 +546,3 @@ def test_process_tree(screen: StartScreen, start: StartTarget, tmp_path: Path) -
     assert children
     one.press("End", "Enter")
     one.wait(r"tree of functions by total  process \d+")
-
-
-def test_cheap(start: StartTarget) -> None:
-    """A tick and a table a second cost next to nothing; the bench has the true bound."""
-    target = start("threads8.py")
-    process = subprocess.Popen(
-        [str(GSPROF), "top", "-p", str(target.pid), "-n", "2", "--json"],
-        stdout=subprocess.DEVNULL,
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status) if sys.version_info >= (3, 9) else 0
-    assert usage.ru_utime + usage.ru_stime < 0.3
