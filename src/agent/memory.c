@@ -255,6 +255,12 @@ void gsp_agent_memory_python_ends(void)
         last_opts.python = NULL; /* for children */
         gsp_agent__mem_unlock();
     }
+    if (has_counters) {
+        atomic_fetch_or(&home->state, GSP_MEMORY_LEAVING);
+        /* Partner: the fence in memlog/table.c.  Whoever sees what is freed from here on sees
+         * this. */
+        atomic_thread_fence(memory_order_release);
+    }
     errno = saved_errno;
 }
 

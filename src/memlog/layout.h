@@ -32,9 +32,10 @@ enum gsp_memlog_tag {
     GSP_MEMLOG_THREAD,
     GSP_MEMLOG_SITE,
     GSP_MEMLOG_TICK,
-    GSP_MEMLOG_GONE, /* a process has ended */
-    GSP_MEMLOG_END,  /* the recording was ended in order */
-    GSP_MEMLOG_HUGE, /* which memory the system puts into huge pages */
+    GSP_MEMLOG_GONE,    /* a process has ended */
+    GSP_MEMLOG_END,     /* the recording was ended in order */
+    GSP_MEMLOG_HUGE,    /* which memory the system puts into huge pages */
+    GSP_MEMLOG_LEAVING, /* a process's interpreter ends: its looks from here on show that */
     GSP_MEMLOG_TAGS,
 };
 

@@ -330,6 +330,7 @@ static int read_tick(struct reading *rd)
     if (!get_totals(rd, totals) || !get32(rd, &tick->change_count))
         return damaged(rd);
     memcpy(tick->total, totals, sizeof(tick->total));
+    tick->is_final = log->processes[tick->process].leaving;
     const unsigned char *base = (const unsigned char *)log->bytes.p;
     tick->changes = (size_t)(rd->cur.p - base);
     if (!check_changes(rd, tick->process, tick->change_count))
@@ -350,8 +351,9 @@ static struct gsp_memlog_tick *look_before(const struct gsp_memlog *log,
     return NULL;
 }
 
-/* The last look, and those before it by which much was freed at once: an interpreter that ends
- * gives back what the program kept. */
+/* For a process that has not said when its interpreter began to end.  The last look, and those
+ * before it by which much was freed at once: an interpreter that ends gives back what the program
+ * kept. */
 static void mark_way_out(const struct gsp_memlog *log, const struct gsp_memlog_tick *gone)
 {
     struct gsp_memlog_tick *tick = look_before(log, gone);
@@ -373,10 +375,20 @@ static int read_gone(struct reading *rd)
     if (rc < 0)
         return rc;
     tick->is_gone = true;
-    mark_way_out(rd->log, tick);
+    if (!rd->log->processes[tick->process].leaving)
+        mark_way_out(rd->log, tick);
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         tick->total[i] = GSP_MEMLOG_UNKNOWN;
     rd->log->processes[tick->process].gone = true;
+    return GSP_OK;
+}
+
+static int read_leaving(struct reading *rd)
+{
+    uint32_t process = 0;
+    if (!get32(rd, &process) || process >= rd->log->process_count)
+        return damaged(rd);
+    rd->log->processes[process].leaving = true;
     return GSP_OK;
 }
 
@@ -411,7 +423,7 @@ static int read_records(struct reading *rd)
         [GSP_MEMLOG_PROCESS] = read_process, [GSP_MEMLOG_THREAD] = read_thread,
         [GSP_MEMLOG_SITE] = read_site,       [GSP_MEMLOG_TICK] = read_tick,
         [GSP_MEMLOG_GONE] = read_gone,       [GSP_MEMLOG_END] = read_end,
-        [GSP_MEMLOG_HUGE] = read_huge,
+        [GSP_MEMLOG_HUGE] = read_huge,       [GSP_MEMLOG_LEAVING] = read_leaving,
     };
     int rc = GSP_OK;
     while (rc == GSP_OK && rd->cur.p < rd->cur.end) {
@@ -576,7 +588,8 @@ int64_t gsp_memlog_end_ns(const struct gsp_memlog *log)
     int64_t end_ns = 0;
     for (size_t i = 0; i < log->tick_count; i++) {
         const struct gsp_memlog_tick *tick = &log->ticks[i];
-        if (tick->is_final && tick->time_ns >= late_ns && tick->time_ns < first_ns)
+        const bool is_late = log->processes[tick->process].last_ns >= late_ns;
+        if (tick->is_final && is_late && tick->time_ns < first_ns)
             first_ns = tick->time_ns;
     }
     for (size_t i = 0; i < log->tick_count && log->ticks[i].time_ns < first_ns; i++)

@@ -63,6 +63,7 @@ struct gsp_memlog_process {
     enum gsp_memory_mode mode;
     uint64_t interval_bytes; /* 0: exact */
     int64_t last_ns;         /* of its last tick */
+    bool leaving;            /* its interpreter is ending */
     bool gone;               /* it has ended */
 };
 
@@ -70,7 +71,7 @@ struct gsp_memlog_tick {
     int64_t time_ns; /* since the recording began */
     uint32_t process;
     bool is_gone;  /* the process has ended: it holds nothing any more */
-    bool is_final; /* its last look: what an interpreter frees on its way out is in it */
+    bool is_final; /* of its last looks: what an interpreter frees on its way out is in it */
     uint32_t change_count;
     size_t changes; /* where they are among the file's bytes */
     size_t changes_end;

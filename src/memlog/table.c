@@ -198,7 +198,11 @@ static void copy_facts(struct gsp_memtable *table)
                                          .began_ns = table->head.began_ns,
                                          .device_allocated_bytes = -1,
                                          .device_reserved_bytes = -1};
-    facts->ended = (atomic_load_explicit(&head->state, memory_order_relaxed) & GSP_MEMORY_ENDED);
+    /* Partner: the fence in agent/memory.c.  The counters were copied before. */
+    atomic_thread_fence(memory_order_acquire);
+    const uint32_t state = atomic_load_explicit(&head->state, memory_order_relaxed);
+    facts->ended = state & GSP_MEMORY_ENDED;
+    facts->leaving = state & GSP_MEMORY_LEAVING;
     facts->live_bytes = load(&head->live_bytes);
     facts->peak_bytes = load(&head->peak_bytes);
     facts->peak_ns = atomic_load_explicit(&head->peak_ns, memory_order_relaxed);

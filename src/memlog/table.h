@@ -44,7 +44,8 @@ struct gsp_memsite {
 
 struct gsp_memtable_facts {
     enum gsp_memory_mode mode;
-    bool ended; /* the engine was stopped in order */
+    bool ended;   /* the engine was stopped in order */
+    bool leaving; /* the interpreter was ending, after the counters were copied or before */
     int32_t pid;
     uint64_t interval_bytes;
     int64_t began_ns; /* CLOCK_MONOTONIC */

@@ -23,6 +23,7 @@ struct process {
     size_t site_count;
     size_t site_cap;
     int64_t totals[GSP_MEMTOTALS];
+    bool is_leaving;
 };
 
 struct gsp_memwriter {
@@ -323,6 +324,11 @@ int gsp_memwriter_tick(struct gsp_memwriter *writer, uint32_t index, int64_t now
     int rc = put_sites(writer, process, table, err);
     if (rc < 0)
         return rc;
+    if (gsp_memtable_facts(table)->leaving && !process->is_leaving) {
+        gsp_buf_varint(&writer->raw, GSP_MEMLOG_LEAVING);
+        gsp_buf_varint(&writer->raw, index);
+        process->is_leaving = true;
+    }
     put_when(writer, GSP_MEMLOG_TICK, index, now_ns);
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         mask |= (uint64_t)(now[i] != process->totals[i]) << i;

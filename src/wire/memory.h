@@ -79,8 +79,9 @@ enum gsp_memory_loss {
 };
 
 /* state */
-#define GSP_MEMORY_ON    1U /* being written */
-#define GSP_MEMORY_ENDED 2U /* the engine was stopped in order: the counters stay as they are */
+#define GSP_MEMORY_ON      1U /* being written */
+#define GSP_MEMORY_ENDED   2U /* the engine was stopped in order: the counters stay as they are */
+#define GSP_MEMORY_LEAVING 4U /* the interpreter ends, and frees what the program kept */
 
 struct gsp_memory_text {
     uint32_t len;
@@ -144,7 +145,7 @@ struct gsp_memory_head {
     uint32_t frame_max;
     uint32_t node_max;
     uint32_t site_max;
-    _Atomic uint32_t state; /* GSP_MEMORY_ON, _ENDED */
+    _Atomic uint32_t state; /* GSP_MEMORY_ON, _ENDED, _LEAVING */
     /* How much is there, the unused numbers 0 counted. */
     _Atomic uint32_t strings_used; /* bytes */
     _Atomic uint32_t frame_count;

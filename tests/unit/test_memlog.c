@@ -57,8 +57,16 @@ static void no_totals(int64_t totals[GSP_MEMTOTALS])
         totals[i] = GSP_MEMLOG_UNKNOWN;
 }
 
-/* Records the scene; the file's bytes are in *out. */
-static void record_scene(int ticks, bool ends, struct gsp_buf *out)
+/* The interpreter ends, and frees a little at a time. */
+static void scene_leave(struct scene *scene)
+{
+    atomic_fetch_or(&scene->file.head->state, GSP_MEMORY_LEAVING);
+    memory_change(&scene->file, scene->leak, -MIB);
+}
+
+/* Records the scene, whose interpreter ends before the tick leaving_tick; the file's bytes are in
+ * *out. */
+static void record_scene_until(int leaving_tick, int ticks, bool ends, struct gsp_buf *out)
 {
     struct scene scene;
     struct gsp_memtable *table = NULL;
@@ -78,7 +86,10 @@ static void record_scene(int ticks, bool ends, struct gsp_buf *out)
     tap_eq_int(gsp_memwriter_begin(writer, &about, table, &index, NULL), GSP_OK);
     no_totals(totals);
     for (int i = 0; i < ticks; i++) {
-        scene_step(&scene, i);
+        if (i < leaving_tick)
+            scene_step(&scene, i);
+        else
+            scene_leave(&scene);
         totals[GSP_MEMTOTAL_RSS] = 100 * MIB + i;
         totals[GSP_MEMTOTAL_STEP] = i;
         totals[GSP_MEMTOTAL_HUGE] = i < TICKS / 2 ? 2 * MIB : 4 * MIB;
@@ -98,6 +109,11 @@ static void record_scene(int ticks, bool ends, struct gsp_buf *out)
     close(fd);
     unlink(path);
     memory_file_close(&scene.file);
+}
+
+static void record_scene(int ticks, bool ends, struct gsp_buf *out)
+{
+    record_scene_until(ticks, ticks, ends, out);
 }
 
 TAP_TEST(table_gives_counts_and_the_peak)
@@ -442,6 +458,20 @@ TAP_TEST(too_short_a_series_tells_nothing)
     for (size_t i = 0; i < GSP_COUNT(held); i++)
         held[i] = (double)i * 1e6;
     tap_check(!gsp_memleak_judge(held, GSP_COUNT(held), 1, &slope, &z));
+}
+
+/* However slowly it frees, and for how long. */
+TAP_TEST(an_interpreter_that_ends_is_not_the_end_of_its_program)
+{
+    gsp_auto_buf bytes = {0};
+    struct gsp_memlog *log = NULL;
+    const int leaving_tick = TICKS / 2;
+    record_scene_until(leaving_tick, TICKS, true, &bytes);
+    tap_eq_int(gsp_memlog_parse(gsp_buf_sv(&bytes), &log, NULL), GSP_OK);
+    tap_eq_int(gsp_memlog_end_ns(log), leaving_tick * GSP_NS_PER_S);
+    for (int i = 0; i < TICKS; i++)
+        tap_check(gsp_memlog_tick(log, (size_t)i)->is_final == (i >= leaving_tick));
+    gsp_memlog_close(log);
 }
 
 /* Time goes on and the file does not outgrow its budget: ticks become rarer. */
