@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -86,6 +87,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if MISSING:
         rows.append(pytest.param(None, id="newest", marks=pytest.mark.skip(reason=MISSING)))
     metafunc.parametrize("python", rows, scope="module")
+
+
+def own_mounts(*more: str) -> List[str]:
+    """What to put before a command that mounts something, which others do not see; skips where
+    there is no such thing.  Within chroot the root is no mount, which cannot be made private: then
+    all mounts have to be private already."""
+    ways = ["private"]
+    if " shared:" not in Path("/proc/self/mountinfo").read_text(encoding="utf-8"):
+        ways.append("unchanged")
+    said = "no program unshare"
+    for way in ways if shutil.which("unshare") else []:
+        argv = ["unshare", "--mount", "--propagation", way, *more]
+        done = subprocess.run([*argv, "true"], stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode == 0:
+            return argv
+        said = done.stderr.strip()
+    pytest.skip(f"needs a mount namespace: {said}")
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set
 
 import pytest
-from conftest import NEEDS_EXTENSION, StartRunning
+from conftest import NEEDS_EXTENSION, StartRunning, own_mounts
 from support import (
     EXIT_NOEXEC,
     EXIT_NOWRITE,
@@ -27,6 +27,7 @@ from support import (
     PACKAGE,
     PATIENCE_S,
     gsprof,
+    is_root,
     main_python,
 )
 
@@ -291,9 +292,7 @@ def test_no_room(runtime: Dict[str, str], tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mount = f'mount -t tmpfs -o size=16k none {small} && exec "$0" "$@"'
-    before = ("unshare", "--mount", "--map-root-user", "sh", "-c", mount)
-    if subprocess.run([*before, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
-        pytest.skip("needs a mount namespace (unshare --mount)")
+    before = (*own_mounts(*([] if is_root() else ["--map-root-user"])), "sh", "-c", mount)
     full = gsprof("run", "-o", small / "x", "--", *program, env=runtime, before=before, status=3)
     assert full.out == "ran\n" and "the run is not complete" in full.err, str(full)
 
@@ -315,9 +314,7 @@ def test_little_shared_memory(tmp_path: Path) -> None:
     """It is the program's: in 64 MB, as containers have by default, a program that uses most of
     them runs as often as it likes, and its stacks are recorded all the same."""
     mount = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$0" "$@"'
-    before = ("unshare", "--mount", "sh", "-c", mount)
-    if subprocess.run([*before, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
-        pytest.skip("needs a mount namespace (unshare --mount)")
+    before = (*own_mounts(), "sh", "-c", mount)
     run = (str(GSPROF), "run", "-q", "--force", "-o", str(tmp_path / "run"), "--")
     often = 'for i in 1 2 3 4 5; do "$0" "$@" || exit; done; df -P /dev/shm | tail -n 1'
     env = {name: text for name, text in os.environ.items() if name != "XDG_RUNTIME_DIR"}

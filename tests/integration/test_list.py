@@ -14,9 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, List
 
-import pytest
-
-from conftest import NEEDS_EXTENSION, StartWriter
+from conftest import NEEDS_EXTENSION, StartWriter, own_mounts
 from support import EXIT_USAGE, PACKAGE, Result, gsprof, is_root, main_python
 
 
@@ -34,14 +32,7 @@ def alone() -> List[str]:
     cannot be had."""
     if not is_root():
         return []
-    before = ["unshare", "--mount", "--propagation", "private", "sh", "-c", HIDE, "sh"]
-    try:
-        probe = subprocess.run([*before, "ls", "-A", "/dev/shm"], capture_output=True, check=False)
-    except OSError as error:
-        pytest.skip(f"needs unshare, to keep from the rings of others: {error}")
-    if probe.returncode or probe.stdout:
-        pytest.skip("needs a mount namespace (unshare --mount), to keep from the rings of others")
-    return before
+    return [*own_mounts(), "sh", "-c", HIDE, "sh"]
 
 
 def listing(env: Dict[str, str], *args: object, status: int = 0) -> Result:

@@ -11,7 +11,7 @@ from typing import Optional
 
 import pytest
 
-from conftest import PYTHONS, StartTarget
+from conftest import PYTHONS, StartTarget, own_mounts
 from support import PROGRAMS, Python, Target, gsprof, main_python, probe, program, record
 
 
@@ -122,15 +122,9 @@ def test_virtualenv(python: Python, start: StartTarget, tmp_path: Path) -> None:
     check(target, tmp_path)
 
 
-def namespace_argv() -> list[str]:
-    return ["unshare", "--mount", "--propagation", "private"]
-
-
 @pytest.mark.needs_root
 def test_other_mount_namespace(tmp_path: Path) -> None:
     """The interpreter's path exists only in the target's own mount namespace."""
-    if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
-        pytest.skip("needs a mount namespace (unshare --mount)")
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     real = os.path.realpath(main_python())
@@ -139,7 +133,7 @@ def test_other_mount_namespace(tmp_path: Path) -> None:
         f'exec {hidden}/python-there "$@"'
     )
     target = Target(
-        [*namespace_argv(), "sh", "-c", script, "sh", program("shares.py")],
+        [*own_mounts(), "sh", "-c", script, "sh", program("shares.py")],
         env={"PYTHONHOME": "/usr"},
     )
     try:
@@ -160,8 +154,6 @@ def test_chroot(tmp_path: Path) -> None:
     """Read through the target's own root."""
     if not rooted():
         pytest.skip("needs an interpreter that tools/get-pythons.sh keeps")
-    if subprocess.run([*namespace_argv(), "true"], check=False).returncode:
-        pytest.skip("needs a mount namespace (unshare --mount)")
     real = os.path.realpath(rooted()[-1].path)
     root = real[: real.index("/usr/bin/")]
     inside = tmp_path / "inside"
@@ -175,7 +167,7 @@ mount --bind {root} {inside}{root}
 mount --bind {PROGRAMS} {inside}/programs
 ln -s usr/lib usr/lib64 usr/bin {inside}
 exec chroot {inside} /usr/bin/{os.path.basename(real)} /programs/shares.py"""
-    target = Target([*namespace_argv(), "sh", "-c", script])
+    target = Target([*own_mounts(), "sh", "-c", script])
     try:
         assert os.readlink(f"/proc/{target.pid}/root") == str(inside)
         check(target, tmp_path)

@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/time.h"
+#include "mounts.h"
 
 TAP_TEST(starting_makes_a_page_and_shows_the_settings)
 {
@@ -344,8 +345,7 @@ static void small_room(const char *size, unsigned long flags)
 {
     unsetenv("XDG_RUNTIME_DIR");
     unsetenv("GSPROF_RING_ROWS");
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("none", "/dev/shm", "tmpfs", flags, size) != 0 ||
+    if (!mounts_begin() || mount("none", "/dev/shm", "tmpfs", flags, size) != 0 ||
         mount("none", "/tmp", "tmpfs", flags, size) != 0)
         tap_skip("needs root and a mount namespace, for a small /dev/shm");
 }

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/time.h"
+#include "mounts.h"
 #include "ring/live.h"
 #include "ring/meta.h"
 #include "ring/place.h"
@@ -318,8 +319,7 @@ TAP_TEST(meta_is_read_back)
 
 TAP_TEST(the_program_has_shared_memory_first)
 {
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("none", "/dev/shm", "tmpfs", 0, "size=64m") != 0)
+    if (!mounts_begin() || mount("none", "/dev/shm", "tmpfs", 0, "size=64m") != 0)
         tap_skip("needs root and a mount namespace, for a small /dev/shm");
     unsetenv("XDG_RUNTIME_DIR");
     gsp_auto_fd shm = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
