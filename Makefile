@@ -29,6 +29,7 @@ demo: all ## run the example training script with everything on: verdict and rep
 	@tools/demo.sh
 
 test: deps-test all ## every test; the last line counts them
+	@tools/get-pythons.sh >/dev/null 2>&1 || true # a test that lacks one says so
 	@$(PYTHON) tools/run_tests.py
 
 test-full: ## every test, and the wheel in every interpreter there is

@@ -298,7 +298,8 @@ static void check_version(unsigned minor)
     (void)glob(own, GLOB_APPEND, NULL, &found);
     if (found.gl_pathc == 0) {
         char need[64];
-        (void)snprintf(need, sizeof(need), "needs CPython 3.%u (pyenv)", minor);
+        (void)snprintf(need, sizeof(need), "needs CPython 3.%u (%s)", minor,
+                       minor < 13 ? "pyenv" : "tools/get-pythons.sh");
         tap_skip(need);
     }
     for (size_t i = 0; i < found.gl_pathc; i++) {
