@@ -88,6 +88,7 @@ CASES = [
     Case("at_exit", is_short=True),
     Case("at_exit", ("clear",)),
     Case("destructor", is_short=True),
+    Case("destructor", ("clear",), is_short=True),
     Case("c_exit", ("main",)),
     Case("c_exit", ("thread",)),
     Case("daemon_threads", is_short=True),
