@@ -24,6 +24,7 @@ typedef PyObject *(*vectorcall_fn)(PyObject *, PyObject *const *, size_t, PyObje
 struct wrapper {
     PyObject_HEAD vectorcall_fn vectorcall;
     PyObject *original;
+    PyObject *weak_references;
 };
 
 /* The arguments of one call of a module, in whichever way they came. */
@@ -341,10 +342,13 @@ static PyObject *get_attribute(PyObject *self, PyObject *name)
         Py_INCREF(original_of(self));
         return original_of(self);
     }
-    const bool own = PyUnicode_CompareWithASCIIString(name, "__reduce_ex__") == 0 ||
-                     PyUnicode_CompareWithASCIIString(name, "__get__") == 0 ||
-                     PyUnicode_CompareWithASCIIString(name, "__call__") == 0;
-    return own ? PyObject_GenericGetAttr(self, name) : PyObject_GetAttr(original_of(self), name);
+    static const char *const own[] = {"__reduce_ex__", "__get__", "__call__", "__eq__", "__ne__"};
+    for (size_t i = 0; i < GSP_COUNT(own); i++) {
+        if (PyUnicode_CompareWithASCIIString(name, own[i]) == 0) {
+            return PyObject_GenericGetAttr(self, name);
+        }
+    }
+    return PyObject_GetAttr(original_of(self), name);
 }
 
 static int set_attribute(PyObject *self, PyObject *name, PyObject *value)
@@ -401,6 +405,7 @@ static const struct {
 } members[] = {
     {"__vectorcalloffset__", 19 /* Py_ssize_t */, offsetof(struct wrapper, vectorcall),
      1 /* read-only */, NULL},
+    {"__weaklistoffset__", 19, offsetof(struct wrapper, weak_references), 1, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -452,7 +457,7 @@ static PyTypeObject *wrapper_type(void)
     T.vectorcall = find_vectorcall();
     spec.flags |= T.vectorcall ? HAVE_VECTORCALL : 0;
     if (!T.vectorcall) {
-        slots[GSP_COUNT(slots) - 2] = (PyType_Slot){0, NULL}; /* 3.8 does not know the member */
+        slots[GSP_COUNT(slots) - 2] = (PyType_Slot){0, NULL}; /* 3.8 does not know the members */
     }
     PyObject *types = PyImport_ImportModule("types");
     method_type = types ? PyObject_GetAttrString(types, "MethodType") : NULL;
@@ -469,6 +474,7 @@ static struct wrapper *make_wrapper(PyObject *original, vectorcall_fn vectorcall
         wrapper->vectorcall = vectorcall;
         Py_INCREF(original);
         wrapper->original = original;
+        wrapper->weak_references = NULL;
     }
     return wrapper;
 }

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 import traceback
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -71,9 +72,10 @@ def looks():
         print(function, inspect.isfunction(function), inspect.signature(function))
         print(inspect.getsource(function)[:200])
         if sys.version_info >= (3, 9):
-            print(inspect.getsourcefile(function))
+            print(inspect.getsourcefile(function), weakref.ref(function)() == function)
         copies = [copy.deepcopy(function), pickle.loads(pickle.dumps(function))]
         print([each.__name__ for each in copies])
+        print(function.__eq__(function), function.__ne__(function))
     names = [name for name, value in vars(torch.nn.Module).items() if value == function]
     print(names, function in {getattr(torch.nn.Module, name) for name in names})
 
