@@ -275,7 +275,10 @@ static int prepare(struct session *session, struct gsp_err *err)
 static int start(struct session *session, struct gsp_err *err)
 {
     gsp_places_sweep(); /* while the program's own rings are not there yet */
-    int rc = make_folder(session, err);
+    /* Before --force removes the run that is there. */
+    int rc = gsp_launch_check(session->parsed->args[0], err);
+    if (rc == GSP_OK)
+        rc = make_folder(session, err);
     if (rc == GSP_OK) {
         rc = prepare(session, err);
         session->is_unable = rc == GSP_E_IO;

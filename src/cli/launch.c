@@ -9,9 +9,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/str.h"
 
@@ -85,6 +87,42 @@ static int become(char *const *argv)
 static int cannot_start(const char *program, int sys, struct gsp_err *err)
 {
     return gsp_err_set(err, GSP_E_NOEXEC, sys, "cannot start %.160s: %s", program, strerror(sys));
+}
+
+/* 0 or an errno. */
+static int check_file(const char *path)
+{
+    struct stat about;
+    if (stat(path, &about) < 0)
+        return errno;
+    return S_ISREG(about.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
+}
+
+/* As execvp() looks for it: one that may not be run counts only if there is no other. */
+static int check_path(const char *program, const char *folders)
+{
+    int found = ENOENT;
+    for (const char *at = folders; at && found;) {
+        const size_t len = strcspn(at, ":");
+        gsp_auto_buf path = {0};
+        gsp_buf_printf(&path, "%.*s%s%s", (int)len, at, len ? "/" : "", program);
+        const char *text = gsp_buf_cstr(&path);
+        const int sys = text ? check_file(text) : 0;
+        found = sys == 0 || sys == EACCES ? sys : found;
+        at = at[len] ? at + len + 1 : NULL;
+    }
+    return found;
+}
+
+int gsp_launch_check(const char *program, struct gsp_err *err)
+{
+    const char *folders = getenv("PATH");
+    int sys = 0;
+    if (strchr(program, '/'))
+        sys = check_file(program);
+    else if (folders)
+        sys = check_path(program, folders);
+    return sys ? cannot_start(program, sys, err) : GSP_OK;
 }
 
 static void run_child(char *const *argv, int gate, int report)

@@ -22,6 +22,8 @@ struct gsp_launch {
     int signal; /* that has ended it; 0: none, or it has not been waited for */
 };
 
+/* Whether there is such a program, where execvp() looks for it.  Fails with NOEXEC. */
+GSP_MUST_CHECK int gsp_launch_check(const char *program, struct gsp_err *err);
 /* Forks; the child waits.  argv is NULL-ended and borrowed.  Fails with IO. */
 GSP_MUST_CHECK int gsp_launch_new(struct gsp_launch *launch, char *const *argv,
                                   struct gsp_err *err);

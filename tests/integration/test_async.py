@@ -223,7 +223,7 @@ def test_recorded_generators(
         if stack not in legal and not (stack[:-1] in legal and stack[-2:] in makes)
     ]
     if flags:
-        assert not strange
+        assert not strange, strange
     # Nothing holds the target still: generators that live for microseconds are sometimes read while
     # they come and go, and are seen less often than they run, the deeper the less.
     check_rare(strange, len(seen), GENERATORS_TORN)

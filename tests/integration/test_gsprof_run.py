@@ -21,6 +21,7 @@ import pytest
 from conftest import NEEDS_EXTENSION, StartRunning, own_mounts
 from support import (
     EXIT_NOEXEC,
+    EXIT_NOT_EXECUTABLE,
     EXIT_NOWRITE,
     EXIT_USAGE,
     GSPROF,
@@ -141,6 +142,11 @@ def test_names(runtime: Dict[str, str], tmp_path: Path) -> None:
     assert sorted(one.wait() for one in both) == [0, EXIT_NOWRITE]
     meta = json.loads((tmp_path / "gsprof-runs" / "pair" / "meta.json").read_text())
     assert meta["state"] == "complete"
+    # --force keeps what is there if the program cannot be started.
+    gone = ("run", "--force", "--name", "base", "--")
+    gsprof(*gone, "no-such-program", status=EXIT_NOEXEC, env=runtime, cwd=tmp_path)
+    gsprof(*gone, tmp_path, status=EXIT_NOT_EXECUTABLE, env=runtime, cwd=tmp_path)
+    assert (tmp_path / "gsprof-runs" / "base" / "meta.json").exists()
     # Nothing is left of a program that could not be started.
     gsprof("run", "--", "no-such-program", status=EXIT_NOEXEC, env=runtime, cwd=tmp_path)
     assert files(tmp_path / "gsprof-runs") == {"base", "pair"}
