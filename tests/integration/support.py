@@ -384,6 +384,9 @@ class Frame:
     kind: str
 
 
+GC_MARK = "(garbage collection)"
+
+
 @dataclass
 class Sample:
     pid: int
@@ -401,7 +404,8 @@ class Sample:
 
     @property
     def names(self) -> List[str]:
-        return [frame.name for frame in self.frames]
+        """Of functions: the garbage collector may run in any of them, and is marked."""
+        return [frame.name for frame in self.frames if frame.name != GC_MARK]
 
 
 @dataclass

@@ -12,6 +12,7 @@ import pytest
 
 from conftest import StartRunning, StartTarget
 from support import (
+    GC_MARK,
     EXIT_EMPTY,
     EXIT_USAGE,
     Profile,
@@ -173,11 +174,11 @@ def test_collections_are_marked(python: Python, start: StartTarget, tmp_path: Pa
         return [s for s in profile.samples if s.frames and s.leaf.name == name]
 
     profile = record_until(
-        lambda so_far: in_leaf(so_far, "(garbage collection)") and in_leaf(so_far, "computes"),
+        lambda so_far: in_leaf(so_far, GC_MARK) and in_leaf(so_far, "computes"),
         target.pid,
         tmp_path / "p.json",
         duration_s=1.0,
         rate_hz=300,
     )
-    inside = in_leaf(profile, "(garbage collection)")
+    inside = in_leaf(profile, GC_MARK)
     assert all("collects" in s.names and "computes" not in s.names for s in inside)
