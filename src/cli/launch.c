@@ -89,12 +89,12 @@ static int cannot_start(const char *program, int sys, struct gsp_err *err)
     return gsp_err_set(err, GSP_E_NOEXEC, sys, "cannot start %.160s: %s", program, strerror(sys));
 }
 
-/* 0 or an errno. */
+/* 0 or an errno.  0 too where we may not look: the program may run as another user. */
 static int check_file(const char *path)
 {
     struct stat about;
     if (stat(path, &about) < 0)
-        return errno;
+        return errno == EACCES ? 0 : errno;
     return S_ISREG(about.st_mode) && access(path, X_OK) == 0 ? 0 : EACCES;
 }
 
