@@ -285,9 +285,12 @@ static bool is_missing(int sig)
     if (sig != SIGCONT || !gsp_sentry_is_stopped(the.program))
         return false;
     pause_ns(GRACE_NS);
+    /* In this order: a stop of the group stops us too, anywhere here, and what then wakes us is
+     * seen to wait. */
+    const bool is_stopped = gsp_sentry_is_stopped(the.program);
     gsp_ignore(collect());
     count_waiting(&waiting);
-    return waiting.of[SIGCONT] == 0 && gsp_sentry_is_stopped(the.program);
+    return is_stopped && waiting.of[SIGCONT] == 0;
 }
 
 static void decide(const struct taken *one)
