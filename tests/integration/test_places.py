@@ -137,8 +137,9 @@ def test_other_mount_namespace(tmp_path: Path) -> None:
         env={"PYTHONHOME": "/usr"},
     )
     try:
+        # Within chroot the kernel says where it is from outside.
         exe = os.readlink(f"/proc/{target.pid}/exe")
-        assert exe == f"{hidden}/python-there" and not os.path.exists(exe)
+        assert exe.endswith(f"{hidden}/python-there") and not os.listdir(hidden)
         check(target, tmp_path)
     finally:
         target.end()
@@ -169,7 +170,7 @@ ln -s usr/lib usr/lib64 usr/bin {inside}
 exec chroot {inside} /usr/bin/{os.path.basename(real)} /programs/shares.py"""
     target = Target([*own_mounts(), "sh", "-c", script])
     try:
-        assert os.readlink(f"/proc/{target.pid}/root") == str(inside)
+        assert os.readlink(f"/proc/{target.pid}/root").endswith(str(inside))
         check(target, tmp_path)
     finally:
         target.end()
