@@ -214,6 +214,7 @@ def test_container_with_its_own_root(tmp_path: Path) -> None:
     folders = [name for name in ("usr", "lib", "lib64", "bin") if os.path.isdir(f"/{name}")]
     mounts = "\n".join(f"mkdir -p {inside}/{n}; mount --rbind /{n} {inside}/{n}" for n in folders)
     script = f"""set -e
+PATH=$PATH:/usr/sbin  # of users it may not be part
 mount -t tmpfs none {inside}
 {mounts}
 mkdir {inside}/programs {inside}/proc
