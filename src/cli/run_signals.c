@@ -440,7 +440,7 @@ void gsp_run_signals_stop(int sig)
         pause_ns(GRACE_NS);
         decide_all();
     }
-    if (gsp_sentry_is_stopped(the.program)) {
+    if (gsp_sentry_is_stopped(the.program) && !gsp_sentry_stops(&the.sentry)) {
         gsp_sentry_watch(&the.sentry, the.program);
         suffer(sig);
         gsp_sentry_awake(&the.sentry);

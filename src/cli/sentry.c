@@ -15,16 +15,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "base/time.h"
 
 /* Without the name of our program: `pkill gsprof` is for us alone. */
-#define TITLE     "gsp-sentry"
-#define ROUSE_MS  20
+#define TITLE      "gsp-sentry"
+#define ROUSE_MS   20
 /* A machine under load answers late; then a signal is passed on as if there were no sentry. */
-#define ANSWER_NS (2 * GSP_NS_PER_S)
-#define LOOK_MS   20
+#define ANSWER_NS  (2 * GSP_NS_PER_S)
+#define LOOK_MS    20
+/* Bytes of /proc/PID/status. */
+#define STATUS_MAX 16384U
 
 enum request_kind { ASK, WATCH, AWAKE };
 
@@ -110,6 +113,24 @@ bool gsp_sentry_is_stopped(pid_t pid)
     text[n] = '\0';
     const char *name_end = strrchr(text, ')');
     return name_end && (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
+}
+
+/* Whether a SIGSTOP waits for a process to get a CPU. */
+static bool has_stop_pending(pid_t pid)
+{
+    char path[64];
+    gsp_auto_buf text = {0};
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    if (gsp_file_read(path, STATUS_MAX, &text, NULL) < 0 || !gsp_buf_cstr(&text))
+        return false;
+    const char *pending = strstr(text.p, "\nShdPnd:");
+    return pending && (strtoull(pending + sizeof("\nShdPnd:") - 1, NULL, 16) >> (SIGSTOP - 1) & 1);
+}
+
+bool gsp_sentry_stops(const struct gsp_sentry *sentry)
+{
+    /* In this order: one that waits becomes the other. */
+    return sentry->pid > 0 && (has_stop_pending(sentry->pid) || gsp_sentry_is_stopped(sentry->pid));
 }
 
 static _Noreturn void stand(int fd, pid_t master)

@@ -65,3 +65,5 @@ void gsp_sentry_stop(struct gsp_sentry *sentry);
 /* Whether a process is stopped; false when that cannot be read, so that no caller sleeps for ever.
  */
 bool gsp_sentry_is_stopped(pid_t pid);
+/* Whether the sentry stands still, or is about to: a SIGSTOP was sent to the group. */
+bool gsp_sentry_stops(const struct gsp_sentry *sentry);
