@@ -42,7 +42,7 @@ static struct {
     struct taken at[QUEUE_MAX]; /* a ring */
     size_t first;
     size_t count;
-    uint32_t roused; /* how often the sentry was, when the last SIGCONT was taken */
+    uint32_t left_behind; /* how often the sentry was, when signals were last taken */
     bool is_closed;
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -156,15 +156,17 @@ static bool collect(void)
     struct gsp_sentry_counts unused;
     gsp_ignore(gsp_sentry_ask(&the.sentry, &unused));
     pthread_mutex_lock(&queue.lock);
-    const uint32_t roused = atomic_load(&the.sentry.roused);
+    const uint32_t left_behind = atomic_load(&the.sentry.left_behind);
+    bool is_left_behind = left_behind != queue.left_behind;
+    queue.left_behind = left_behind;
     while (queue.count < QUEUE_MAX) {
         struct taken *one = &queue.at[(queue.first + queue.count) % QUEUE_MAX];
         if (sigtimedwait(&the.held, &one->info, &now) <= 0)
             break;
         one->at_ns = gsp_now_ns();
-        one->is_alone = one->info.si_signo == SIGCONT && queue.roused != roused;
+        one->is_alone = one->info.si_signo == SIGCONT && is_left_behind;
         if (one->is_alone)
-            queue.roused = roused;
+            is_left_behind = false;
         queue.count++;
     }
     const bool has_room = queue.count < QUEUE_MAX;
@@ -287,7 +289,7 @@ static bool is_missing(int sig)
     pause_ns(GRACE_NS);
     /* In this order: a stop of the group stops us too, anywhere here, and what then wakes us is
      * seen to wait. */
-    const bool is_stopped = gsp_sentry_is_stopped(the.program);
+    const bool is_stopped = gsp_sentry_is_stopped(the.program) && !gsp_sentry_stops(&the.sentry);
     gsp_ignore(collect());
     count_waiting(&waiting);
     return is_stopped && waiting.of[SIGCONT] == 0;

@@ -130,7 +130,8 @@ static bool has_stop_pending(pid_t pid)
 bool gsp_sentry_stops(const struct gsp_sentry *sentry)
 {
     /* In this order: one that waits becomes the other. */
-    return sentry->pid > 0 && (has_stop_pending(sentry->pid) || gsp_sentry_is_stopped(sentry->pid));
+    return has_stop_pending(getpid()) || (sentry->pid > 0 && (has_stop_pending(sentry->pid) ||
+                                                              gsp_sentry_is_stopped(sentry->pid)));
 }
 
 static _Noreturn void stand(int fd, pid_t master)
@@ -209,13 +210,17 @@ static bool tell(struct gsp_sentry *sentry, const struct request *request)
 }
 
 /* SIGSTOP stops the sentry too; a SIGCONT to us alone leaves it stopped.  Not at once: one to the
- * group that comes while ours is pending would not be counted. */
+ * group that comes while ours is pending would not be counted.  Not when we are about to stop with
+ * the sentry: it has to count the SIGCONT that wakes both. */
 static void rouse(struct gsp_sentry *sentry)
 {
     siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)sentry->pid, &info, WSTOPPED | WNOHANG) != 0 || info.si_pid == 0)
+    sigset_t pending;
+    if (waitid(P_PID, (id_t)sentry->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0 || has_stop_pending(getpid()))
         return;
-    atomic_fetch_add(&sentry->roused, 1);
+    if (sigpending(&pending) == 0 && sigismember(&pending, SIGCONT) == 1)
+        atomic_fetch_add(&sentry->left_behind, 1);
     kill(sentry->pid, SIGCONT);
 }
 

@@ -29,12 +29,12 @@
 #define GSP_SENTRY_SIGNALS ((size_t)_NSIG)
 
 struct gsp_sentry {
-    pid_t pid;               /* 0: there is none */
-    int fd;                  /* to talk to it; -1 */
-    uint32_t asked;          /* so often */
-    _Atomic uint32_t roused; /* so often it was stopped while we were not */
-    atomic_bool lost;        /* it does not answer any more */
-    pthread_mutex_t lock;    /* of the thread that asks */
+    pid_t pid;                    /* 0: there is none */
+    int fd;                       /* to talk to it; -1 */
+    uint32_t asked;               /* so often */
+    _Atomic uint32_t left_behind; /* so often a pending SIGCONT had woken us and not the sentry */
+    atomic_bool lost;             /* it does not answer any more */
+    pthread_mutex_t lock;         /* of the thread that asks */
 };
 
 #define GSP_SENTRY_NONE                                                                            \
@@ -65,5 +65,5 @@ void gsp_sentry_stop(struct gsp_sentry *sentry);
 /* Whether a process is stopped; false when that cannot be read, so that no caller sleeps for ever.
  */
 bool gsp_sentry_is_stopped(pid_t pid);
-/* Whether the sentry stands still, or is about to: a SIGSTOP was sent to the group. */
+/* Whether a SIGSTOP was sent to the group: the sentry stands still, or it or we are about to. */
 bool gsp_sentry_stops(const struct gsp_sentry *sentry);
