@@ -99,7 +99,8 @@ def run_pytest(args: argparse.Namespace, test: str, repeat: int, total: Counts) 
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "stress_tests"]
     command += ["--color=no", *([] if args.keep_going else ["-x"])]
     command += ["-k", args.k] if args.k else []
-    with tempfile.TemporaryDirectory() as folder:
+    # Interrupted, the programs of a test may still write there.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         counts = Path(folder) / "counts.json"
         env = {**os.environ, REPEAT_ENV: str(repeat), COUNTS_ENV: str(counts)}
         # An empty word would be the folder that a test's program runs in.
