@@ -188,8 +188,8 @@ static int start(struct session *session, struct gsp_err *err)
     how.huge_setting = huge;
     session->start_ns = how.start_ns = gsp_now_ns();
     how.fd = session->fd;
-    rc = gsp_memwriter_new(&how, &session->writer, err);
     catch_signals();
+    rc = gsp_memwriter_new(&how, &session->writer, err);
     if (rc == GSP_OK && session->parsed->arg_count)
         rc = start_program(session, err);
     else if (rc == GSP_OK)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -272,6 +273,13 @@ static int prepare(struct session *session, struct gsp_err *err)
     return gsp_launch_new(&session->launch, session->parsed->args, err);
 }
 
+/* The limit is the program's: our own use would end us before it.  Without root it stays. */
+static void lift_cpu_limit(void)
+{
+    const struct rlimit none = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+    gsp_ignore(setrlimit(RLIMIT_CPU, &none) < 0);
+}
+
 static int start(struct session *session, struct gsp_err *err)
 {
     gsp_places_sweep(); /* while the program's own rings are not there yet */
@@ -291,6 +299,7 @@ static int start(struct session *session, struct gsp_err *err)
     if (rc == GSP_OK) {
         /* Not before: the program has the limits that it would have had. */
         gsp_cli_raise_descriptors();
+        lift_cpu_limit();
         gsp_launch_leave();
         gsp_ignore(gsp_run_followers_start(session->pids_path, session->pid, &session->followers,
                                            NULL) < 0);

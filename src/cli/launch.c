@@ -19,10 +19,10 @@
 
 /* What we change and a program inherits.  Handlers are not inherited, but one of ours would hide
  * that a signal was ignored. */
-static const int CHANGED[] = {SIGPIPE, SIGCHLD, SIGBUS};
+static const int CHANGED[] = {SIGPIPE, SIGXFSZ, SIGCHLD, SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGABRT};
 
 static struct {
-    bool is_held;
+    bool is_known;
     sigset_t mask;
     struct sigaction actions[GSP_COUNT(CHANGED)];
 } before;
@@ -66,7 +66,7 @@ static int become_caller(void)
 
 static void restore_signals(void)
 {
-    if (!before.is_held)
+    if (!before.is_known)
         return;
     for (size_t i = 0; i < GSP_COUNT(CHANGED); i++)
         sigaction(CHANGED[i], &before.actions[i], NULL);
@@ -292,12 +292,18 @@ int gsp_launch_apart_status(pid_t child)
                                                     : gsp_err_exit_status(GSP_E_IO);
 }
 
-void gsp_launch_hold(const sigset_t *signals)
+static void remember_signals(void)
 {
     for (size_t i = 0; i < GSP_COUNT(CHANGED); i++)
         sigaction(CHANGED[i], NULL, &before.actions[i]);
-    sigprocmask(SIG_BLOCK, signals, &before.mask);
-    before.is_held = true;
+    sigprocmask(SIG_BLOCK, NULL, &before.mask);
+    before.is_known = true;
+}
+
+void gsp_launch_hold(const sigset_t *signals)
+{
+    remember_signals();
+    sigprocmask(SIG_BLOCK, signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGCHLD, SIG_DFL); /* children that are ignored leave no status */
 }
@@ -308,10 +314,12 @@ void gsp_launch_catch(const int *signals, size_t count, void (*handler)(int, sig
     struct sigaction action = {.sa_flags = SA_SIGINFO | flags};
     action.sa_sigaction = handler;
     sigemptyset(&action.sa_mask);
+    remember_signals();
     for (size_t i = 0; i < count; i++) {
         struct sigaction old;
         if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
             sigaction(signals[i], &action, NULL);
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
 }

@@ -60,6 +60,7 @@ int gsp_launch_apart_status(pid_t child);
 void gsp_launch_hold(const sigset_t *signals);
 
 /* Calls handler for these signals, with more flags than SA_SIGINFO.  Those that are ignored, as
- * nohup and background shells have it, stay so; SIGPIPE is ignored from here on. */
+ * nohup and background shells have it, stay so.  SIGPIPE and SIGXFSZ are ignored from here on: the
+ * write fails.  Programs that are launched later start as after gsp_launch_hold(). */
 void gsp_launch_catch(const int *signals, size_t count, void (*handler)(int, siginfo_t *, void *),
                       int flags);

@@ -99,12 +99,19 @@ static void pass_on(int sig, const siginfo_t *info)
         kill(the.program, sig);
 }
 
+/* Sent by the sentry, or by us: the kernel names us as the sender of SIGXFSZ for a file of ours. */
+static bool is_ours(const siginfo_t *info)
+{
+    return info->si_code <= 0 && info->si_pid > 0 &&
+           (info->si_pid == the.sentry.pid || info->si_pid == getpid());
+}
+
 /* Sent by a process; or by the kernel to the leader of a session whose terminal is gone, which the
  * program would be without us. */
 static bool is_for_program(int sig, const siginfo_t *info, bool has_sentry)
 {
     if (info->si_code <= 0)
-        return info->si_pid == 0 || info->si_pid != the.sentry.pid;
+        return !is_ours(info);
     return has_sentry && sig == SIGHUP;
 }
 
@@ -418,7 +425,8 @@ void gsp_run_signals_begin(pid_t program)
     gsp_ignore(gsp_sentry_ask(&the.sentry, &the.claimed));
     gsp_ignore(collect());
     while (pop(&one))
-        pass_on(one.info.si_signo, &one.info);
+        if (!is_ours(&one.info))
+            pass_on(one.info.si_signo, &one.info);
     start_threads();
 }
 

@@ -8,6 +8,7 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "cli/launch.h"
 #include "tui/screen.h"
 #include "tui/text.h"
 
@@ -48,23 +49,13 @@ void gsp_top_catch_signals(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    struct sigaction action = {0};
-    action.sa_sigaction = on_signal;
-    action.sa_flags = SA_SIGINFO;
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < GSP_COUNT(ends); i++) {
-        struct sigaction old;
-        /* nohup and background shells have set some to be ignored: they stay so. */
-        if (sigaction(ends[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(ends[i], &action, NULL);
-    }
+    gsp_launch_catch(ends, GSP_COUNT(ends), on_signal, 0);
     struct sigaction crash = {0};
     crash.sa_handler = on_crash;
     crash.sa_flags = (int)SA_RESETHAND;
     sigemptyset(&crash.sa_mask);
     for (size_t i = 0; i < GSP_COUNT(crashes); i++)
         sigaction(crashes[i], &crash, NULL);
-    signal(SIGPIPE, SIG_IGN);
 }
 
 void gsp_top_set_child(pid_t child)

@@ -533,7 +533,7 @@ def profile_of(path: Path) -> Profile:
 # ------------------------------------------------------------------ what chance may do
 
 # The probability with which a statistical check fails although what it checks is as it should be.
-FALSE_ALARM = 1e-6
+FALSE_ALARM = 5e-7
 
 
 def binomial_tail(count: int, share: float, at_least: int) -> float:

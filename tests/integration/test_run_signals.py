@@ -415,53 +415,86 @@ def test_without_a_sentry(runtime: Dict[str, str], tmp_path: Path) -> None:
 
 def prepare() -> None:
     """What a parent may leave to its children."""
-    for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGPIPE, signal.SIGHUP, signal.SIGBUS):
+    ignored = (signal.SIGCHLD, signal.SIGUSR1, signal.SIGPIPE, signal.SIGHUP, signal.SIGBUS)
+    for number in (*ignored, signal.SIGABRT, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2, signal.SIGALRM])
 
 
+# Commands that start a program; -o is followed by a file or folder.
+STARTERS = {"run": ("-q", "-o"), "record": ("-q", "-o"), "mem record": ("-o",), "top": ("--once",)}
+
+
+@pytest.mark.parametrize("command", STARTERS)
 @pytest.mark.parametrize("before_exec", [None, prepare])
 def test_inherited(
-    runtime: Dict[str, str], tmp_path: Path, before_exec: Optional[Callable[[], None]]
+    runtime: Dict[str, str],
+    tmp_path: Path,
+    before_exec: Optional[Callable[[], None]],
+    command: str,
 ) -> None:
-    """The mask and what is ignored are those of gsprof's parent; the status is the program's."""
+    """The mask and what is ignored are those of gsprof's parent."""
 
-    def run(*before: str) -> Tuple[int, List[str]]:
+    shown = tmp_path / "shown"
+
+    def signals(*before: str) -> str:
+        show = "exec grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status > \"$0\""
+        subprocess.run(
+            [*before, "sh", "-c", show, str(shown)],
+            env={**os.environ, **runtime},
+            preexec_fn=before_exec,
+            timeout=PATIENCE_S,
+            check=False,  # some have nothing to say of a program that is not Python
+        )
+        return shown.read_text()
+
+    options = STARTERS[command]
+    kept = (str(tmp_path / "kept.gsp"),) if "-o" in options else ()
+    under = signals(str(GSPROF), *command.split(), *options, *kept, "--")
+    assert under == signals() and len(under.splitlines()) == 3
+
+
+def test_status_of_a_failure(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The status is the program's, also where its parent ignores SIGCHLD."""
+    for before_exec in (None, prepare):
         done = subprocess.run(
-            [*before, "sh", "-c", "exec grep -c '' /proc/self/status /proc/self/none"],
-            stdout=subprocess.PIPE,
+            [str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--force", "--"]
+            + ["sh", "-c", "exec grep -c '' /proc/self/status /proc/self/none"],
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **runtime},
             preexec_fn=before_exec,
             timeout=PATIENCE_S,
             check=False,
         )
-        shown = subprocess.run(
-            [*before, "grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"],
-            stdout=subprocess.PIPE,
-            env={**os.environ, **runtime},
-            preexec_fn=before_exec,
-            timeout=PATIENCE_S,
-            check=False,
-        )
-        return done.returncode, shown.stdout.decode().splitlines()
-
-    kept = ("-o", str(tmp_path / "kept"), "--force")
-    under = run(str(GSPROF), "run", "-q", *kept, "--")
-    assert under == run() and under[0] == 2 and len(under[1]) == 3
+        assert done.returncode == 2
 
 
-def test_small_files(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """A limit on the size of files ends neither gsprof nor the program."""
-    limit = ("sh", "-c", 'ulimit -f 40; exec "$0" "$@"')
-    code = "print('ran', flush=True); raise SystemExit(3)"
+@pytest.mark.parametrize("blocks", [0, 40])
+def test_small_files(runtime: Dict[str, str], tmp_path: Path, blocks: int) -> None:
+    """A limit on the size of files ends neither gsprof nor the program, not even one that Python
+    does not protect from SIGXFSZ."""
+    limit = ("sh", "-c", f'ulimit -f {blocks}; exec "$0" "$@"')
+    code = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+    code += "print('ran', flush=True); raise SystemExit(3)"
     run = ("run", "-q", "-o", tmp_path / "kept", "--", main_python(), "-c", code)
     done = gsprof(*run, env=runtime, before=limit, status=3)
-    assert done.out == "ran\n" and "the run is not complete" in done.err, str(done)
+    assert done.out == "ran\n", str(done)
+    said = "the run is not complete" if blocks else "the run is not kept"
+    assert said in done.err, str(done)
     # To the program the signal is what it is without gsprof.
     big = f"head -c 100000 /dev/zero > {tmp_path}/big"
     run = ("run", "-q", "-o", tmp_path / "other", "--", "sh", "-c", f"{big}; exit $?")
     gsprof(*run, env=runtime, before=limit, status=128 + signal.SIGXFSZ)
+
+
+@pytest.mark.parametrize("command", ["record", "mem record"])
+def test_small_recordings(runtime: Dict[str, str], tmp_path: Path, command: str) -> None:
+    """A recording that a limit does not permit is an error, and gsprof is not killed."""
+    limit = ("sh", "-c", 'ulimit -f 0; exec "$0" "$@"')
+    record = (*command.split(), "-o", tmp_path / "kept.gsp", "--", main_python(), "-c", "pass")
+    done = gsprof(*record, env=runtime, before=limit, status=None)
+    assert done.status > 0 and "File too large" in done.err, str(done)
 
 
 @pytest.mark.parametrize("options", [(), ("-q",)])
