@@ -115,12 +115,23 @@ struct session {
     bool is_unable;     /* to record: the program runs without us */
 };
 
-static const volatile sig_atomic_t never_stop;
+/* Set when half of the CPU time that we may use is used. */
+static volatile sig_atomic_t is_cpu_short;
+
+/* `ulimit -t` is meant for the program, and kills us too: rather no more stacks than no status. */
+static void look_at_cpu(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_CPU, &limit) == 0 && limit.rlim_max != RLIM_INFINITY &&
+        (rlim_t)(gsp_cputime_ns() / (GSP_NS_PER_S / 2)) >= limit.rlim_max)
+        is_cpu_short = 1;
+}
 
 static void on_beat(void *user)
 {
     struct session *session = user;
     gsp_run_signals_beat();
+    look_at_cpu();
     const int stopped_by = gsp_launch_stopped(&session->launch);
     if (stopped_by) {
         /* The terminal is the shell's while we are stopped, so it is left as it was found. */
@@ -273,13 +284,6 @@ static int prepare(struct session *session, struct gsp_err *err)
     return gsp_launch_new(&session->launch, session->parsed->args, err);
 }
 
-/* The limit is the program's: our own use would end us before it.  Without root it stays. */
-static void lift_cpu_limit(void)
-{
-    const struct rlimit none = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
-    gsp_ignore(setrlimit(RLIMIT_CPU, &none) < 0);
-}
-
 static int start(struct session *session, struct gsp_err *err)
 {
     gsp_places_sweep(); /* while the program's own rings are not there yet */
@@ -299,7 +303,6 @@ static int start(struct session *session, struct gsp_err *err)
     if (rc == GSP_OK) {
         /* Not before: the program has the limits that it would have had. */
         gsp_cli_raise_descriptors();
-        lift_cpu_limit();
         gsp_launch_leave();
         gsp_ignore(gsp_run_followers_start(session->pids_path, session->pid, &session->followers,
                                            NULL) < 0);
@@ -396,6 +399,22 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
         gsp_term_line(&session->term, "      gsprof compare %s %s", other, folder);
 }
 
+/* The program goes on without us; what is on disk makes a report, in a process of its own. */
+static void stop_recording(struct session *session)
+{
+    struct gsp_err err = {0};
+    struct gsp_drain_stats unused;
+    const bool is_kept = session->rings != NULL;
+    gsp_run_status_hide(&session->status_line);
+    gsp_term_line(&session->term, "gsprof: recording ends, the program goes on: gsprof has used "
+                                  "half of the CPU time that it may use (ulimit -t)");
+    if (gsp_rec_rings_stop(session->rings, &unused, &err) < 0)
+        gsp_term_line(&session->term, "gsprof: the run is not complete: %s", err.msg);
+    session->rings = NULL;
+    if (is_kept)
+        gsp_term_line(&session->term, "Next: gsprof report %s", session->place.path);
+}
+
 static void finish(struct session *session, int64_t took_ns)
 {
     const bool quiet = session->parsed->globals.quiet;
@@ -407,7 +426,7 @@ static void finish(struct session *session, int64_t took_ns)
         gsp_term_line(&session->term, "gsprof: the program ran for %s and ended with status %d.",
                       gsp_fmt_duration(took_ns, took, sizeof(took)), session->status);
     if (!session->rings) {
-        if (!quiet)
+        if (!quiet && !is_cpu_short)
             tell_rings(session, &told);
         return;
     }
@@ -443,9 +462,11 @@ static void follow(struct session *session)
                                         .beat = on_beat,
                                         .row = on_row,
                                         .user = session,
-                                        .stop = &never_stop};
+                                        .stop = &is_cpu_short};
     if (gsp_follow_run(&how, &session->followed, &err) < 0)
         session->followed.stacks_err = err;
+    if (is_cpu_short)
+        stop_recording(session);
     /* It goes on though it could not be followed. */
     while (gsp_launch_running(&session->launch)) {
         on_beat(session);

@@ -138,15 +138,21 @@ static void make_locks(struct gsp_memwatch *watch)
     pthread_condattr_destroy(&attr);
 }
 
-/* In a child the thread is gone, and may have held the mutex. */
+/* In a child the thread is gone.  It may have held the mutex, and been amid a change of the
+ * samples: they can be neither used nor freed. */
 static void after_fork(struct gsp_memwatch *watch)
 {
-    if (watch->pid != getpid()) {
-        watch->pid = getpid();
-        watch->is_on = false;
-        watch->has_thread = false;
-        make_locks(watch);
+    if (watch->pid == getpid()) {
+        return;
     }
+    watch->pid = getpid();
+    if (watch->has_thread) {
+        watch->samples = NULL;
+        watch->count = watch->cap = 0;
+    }
+    watch->is_on = false;
+    watch->has_thread = false;
+    make_locks(watch);
 }
 
 struct gsp_memwatch *gsp_pyext__memwatch_new(int64_t interval_ns,

@@ -339,13 +339,29 @@ static void make_locks(struct gsp_sampler *sampler)
     pthread_mutex_init(&sampler->look, NULL);
 }
 
-/* A fork left the locks as they were, the descriptors pointing at the parent, and no thread. */
+/* Without sources the process itself can be measured still. */
+static void open_sources(struct gsp_sampler *sampler)
+{
+    struct gsp_collect_env env = gsp_collect_env_here();
+    env.cpu_tdp_watts = sampler->opts.cpu_tdp_watts;
+    if (!sampler->opts.gpu) {
+        env.nvml_library = "";
+    }
+    sampler->collect = NULL;
+    gsp_ignore(gsp_collect_open(&env, &sampler->collect, NULL));
+}
+
+/* A fork left the locks as they were, and no thread.  That may have been amid a look: its sources
+ * can be neither used nor closed. */
 static void after_fork(struct gsp_sampler *sampler)
 {
     if (sampler->pid == getpid()) {
         return;
     }
     sampler->pid = getpid();
+    if (sampler->has_thread) {
+        open_sources(sampler);
+    }
     sampler->has_thread = false;
     sampler->open = 0;
     sampler->point_count = 0;
@@ -386,13 +402,7 @@ struct gsp_sampler *gsp_pyext__sampler_new(const struct gsp_sampler_opts *opts)
         gsp_pyext__sampler_free(sampler);
         return NULL;
     }
-    struct gsp_collect_env env = gsp_collect_env_here();
-    env.cpu_tdp_watts = opts->cpu_tdp_watts;
-    if (!opts->gpu) {
-        env.nvml_library = "";
-    }
-    /* Without sources the process itself can be measured still. */
-    gsp_ignore(gsp_collect_open(&env, &sampler->collect, NULL));
+    open_sources(sampler);
     sampler->last = blank(0, 0);
     look_at_machine(sampler, 0);
     return sampler;

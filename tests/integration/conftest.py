@@ -46,6 +46,11 @@ Serve = Callable[..., Daemon]
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs_root: wants to change user, root or mounts")
     config.addinivalue_line("markers", "slow: takes more than some seconds")
+    # A job in the background of a script has them ignored, and so would all that is started here.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def pytest_report_header(config: pytest.Config) -> List[str]:

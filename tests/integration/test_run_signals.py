@@ -497,6 +497,39 @@ def test_small_recordings(runtime: Dict[str, str], tmp_path: Path, command: str)
     assert done.status > 0 and "File too large" in done.err, str(done)
 
 
+# Threads to look at, until a file is there.
+THREADS = """
+import os, sys, threading, time
+for _ in range(30):
+    threading.Thread(target=lambda: time.sleep(3600), daemon=True).start()
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+print("ran", flush=True)
+os._exit(3)
+"""
+
+
+def test_little_cpu_time(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """A limit on CPU time ends the recording, and not gsprof before its program."""
+    go = tmp_path / "go"
+    run = (str(GSPROF), "run", "-q", "-r", "8000", "-o", str(tmp_path / "kept"), "--")
+    with subprocess.Popen(
+        ["sh", "-c", 'ulimit -t 4; exec "$@"', "sh", *run, main_python(), "-c", THREADS, str(go)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **runtime},
+        text=True,
+    ) as process:
+        assert process.stdout and process.stderr
+        try:
+            assert "recording ends, the program goes on" in process.stderr.readline()
+        finally:
+            go.touch()
+        assert process.stdout.read() == "ran\n"
+        assert process.wait(PATIENCE_S) == 3
+    gsprof("report", tmp_path / "kept", env=runtime)
+
+
 @pytest.mark.parametrize("options", [(), ("-q",)])
 def test_no_temporary_folder(
     runtime: Dict[str, str], tmp_path: Path, options: Tuple[str, ...]

@@ -31,6 +31,19 @@
 #define TAP_EXIT_FAILED 1
 #define TAP_EXIT_SKIP   77
 
+/* Whether this is a build with a sanitizer whose own locks a child may find taken for ever, if
+ * another thread allocated while it was forked. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TAP_FORK_HANGS true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TAP_FORK_HANGS true
+#endif
+#endif
+#ifndef TAP_FORK_HANGS
+#define TAP_FORK_HANGS false
+#endif
+
 struct tap_test {
     const char *name;
     void (*run)(void);

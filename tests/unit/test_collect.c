@@ -324,18 +324,20 @@ TAP_TEST(a_watched_process)
 TAP_TEST(a_real_process_that_ends)
 {
     struct gsp_collect *collect = NULL;
+    int begin[2];
     int ready[2];
-    tap_require(pipe(ready) == 0);
+    char byte = 'x';
+    tap_require(pipe(begin) == 0 && pipe(ready) == 0);
     const pid_t child = fork();
     if (child == 0) {
+        gsp_ignore(read(begin[0], &byte, 1) != 1);
         for (volatile long i = 0; i < 30000000; i++) {
         }
-        gsp_ignore(write(ready[1], "x", 1) != 1);
+        gsp_ignore(write(ready[1], &byte, 1) != 1);
         pause();
         _exit(0);
     }
     tap_require(child > 0);
-    char byte;
     machine_open(&m, "plain");
     m.env.proc_root = "/proc";
     m.env.sys_root = "/sys";
@@ -343,7 +345,7 @@ TAP_TEST(a_real_process_that_ends)
     const int32_t pid = child;
     gsp_collect_watch(collect, &pid, 1);
     machine_tick(&m, collect, 1);
-    tap_require(read(ready[0], &byte, 1) == 1);
+    tap_require(write(begin[1], &byte, 1) == 1 && read(ready[0], &byte, 1) == 1);
     machine_tick(&m, collect, 2);
     const struct gsp_row_process_metrics *row = machine_need(&m, GSP_TABLE_process_metrics, 0);
     tap_check(row->cpu_percent > 0 && row->rss_bytes > 0 && row->vms_bytes > row->rss_bytes);

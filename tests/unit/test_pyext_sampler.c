@@ -98,6 +98,8 @@ TAP_TEST(threads_share_a_sampler)
 
 TAP_TEST(a_child_goes_on_by_itself)
 {
+    if (TAP_FORK_HANGS)
+        tap_skip("needs a build without a sanitizer: a thread allocates while its process forks");
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
     struct gsp_window_begin begin;
     gsp_pyext__sampler_begin(sampler, &begin);
@@ -107,11 +109,9 @@ TAP_TEST(a_child_goes_on_by_itself)
         gsp_pyext__sampler_look(sampler, &begin, &window);
         bool ok = window.user_ns >= 0 && window.system_ns >= 0;
         gsp_pyext__sampler_release(sampler);
-#ifndef __SANITIZE_THREAD__ /* it allows a child no threads */
         gsp_pyext__sampler_begin(sampler, &begin);
         wait_for_looks(sampler, begin.at_ns);
         gsp_pyext__sampler_release(sampler);
-#endif
         gsp_pyext__sampler_free(sampler);
         _exit(ok ? 0 : 1);
     }

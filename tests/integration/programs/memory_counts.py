@@ -273,8 +273,8 @@ def sampled():
         if site.line == (FILE, line_after("sample"))
     )
     error **= 0.5
-    # Of 610 samples the error is 4 %.  It is estimated from the same samples: six of them are missed
-    # by fewer than 479 or more than 777 samples.  False alarms: below 1e-7 (Poisson).
+    # Of 610 samples the error is 4 %.  It is estimated from the same samples, so fewer than 479 or
+    # more than 777 of them are six errors away.  False alarms: below 1e-7 (Poisson).
     assert truth * 0.02 < error < truth * 0.08, (truth, error)
     assert abs(found[0] - truth) < 6 * error, (found, truth, error)
     assert abs(found[1] - 40000) < 6 * 40000 * error / truth, found
