@@ -404,15 +404,17 @@ static void stop_recording(struct session *session)
 {
     struct gsp_err err = {0};
     struct gsp_drain_stats unused;
-    const bool is_kept = session->rings != NULL;
+    gsp_auto_buf word = {0};
+    gsp_hint_word(&word, gsp_sv_of(session->place.path));
+    const char *folder = session->rings ? gsp_buf_cstr(&word) : NULL;
     gsp_run_status_hide(&session->status_line);
     gsp_term_line(&session->term, "gsprof: recording ends, the program goes on: gsprof has used "
                                   "half of the CPU time that it may use (ulimit -t)");
     if (gsp_rec_rings_stop(session->rings, &unused, &err) < 0)
         gsp_term_line(&session->term, "gsprof: the run is not complete: %s", err.msg);
     session->rings = NULL;
-    if (is_kept)
-        gsp_term_line(&session->term, "Next: gsprof report %s", session->place.path);
+    if (folder)
+        gsp_term_line(&session->term, "Next: gsprof report %s", folder);
 }
 
 static void finish(struct session *session, int64_t took_ns)
