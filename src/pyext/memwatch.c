@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,6 +78,25 @@ static int64_t greater(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* The program may fork at any moment: what a child sees is always allocated, and as long as cap. */
+static bool grow(struct gsp_memwatch *watch)
+{
+    const size_t cap = watch->cap ? watch->cap * 2 : FIRST_CAP;
+    struct gsp_memory *old = watch->samples;
+    struct gsp_memory *grown = malloc(cap * sizeof(*grown));
+    if (!grown) {
+        return false;
+    }
+    if (old) {
+        memcpy(grown, old, watch->count * sizeof(*grown));
+    }
+    watch->samples = grown;
+    atomic_signal_fence(memory_order_seq_cst);
+    watch->cap = cap;
+    free(old);
+    return true;
+}
+
 /* With the mutex held. */
 static void add_sample(struct gsp_memwatch *watch, const struct gsp_memory *sample)
 {
@@ -90,16 +110,9 @@ static void add_sample(struct gsp_memwatch *watch, const struct gsp_memory *samp
         watch->count /= 2;
         watch->step_ns *= 2;
     }
-    if (watch->count == watch->cap) {
-        const size_t cap = watch->cap ? watch->cap * 2 : FIRST_CAP;
-        struct gsp_memory *grown = realloc(watch->samples, cap * sizeof(*grown));
-        if (!grown) {
-            return;
-        }
-        watch->samples = grown;
-        watch->cap = cap;
+    if (watch->count < watch->cap || grow(watch)) {
+        watch->samples[watch->count++] = *sample;
     }
-    watch->samples[watch->count++] = *sample;
 }
 
 static void *run(void *arg)
@@ -138,21 +151,15 @@ static void make_locks(struct gsp_memwatch *watch)
     pthread_condattr_destroy(&attr);
 }
 
-/* In a child the thread is gone.  It may have held the mutex, and been amid a change of the
- * samples: they can be neither used nor freed. */
+/* In a child the thread is gone, and may have held the mutex. */
 static void after_fork(struct gsp_memwatch *watch)
 {
-    if (watch->pid == getpid()) {
-        return;
+    if (watch->pid != getpid()) {
+        watch->pid = getpid();
+        watch->is_on = false;
+        watch->has_thread = false;
+        make_locks(watch);
     }
-    watch->pid = getpid();
-    if (watch->has_thread) {
-        watch->samples = NULL;
-        watch->count = watch->cap = 0;
-    }
-    watch->is_on = false;
-    watch->has_thread = false;
-    make_locks(watch);
 }
 
 struct gsp_memwatch *gsp_pyext__memwatch_new(int64_t interval_ns,

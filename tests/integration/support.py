@@ -676,6 +676,8 @@ def illegal_pairs(profile: Profile, pairs: Sequence[Sequence[str]]) -> List[Tupl
     for sample in profile.samples:
         caller = ""
         for name in sample.names:
+            if (caller, name) == ("<module>", "ready"):
+                break  # on a busy machine the program may not have returned from saying so
             if (caller, name) not in legal:
                 found.append((caller, name))
                 break
