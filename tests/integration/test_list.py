@@ -3,7 +3,7 @@
 
 Root sees the rings of every user, and --clean would remove them.  So each test has a runtime folder
 of its own and, as root, empty folders over the shared ones, in a mount namespace: what others on
-this machine record is neither seen nor touched.
+this machine record is neither seen nor touched.  Another user is skipped while rings are there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, List
 
+import pytest
 from conftest import NEEDS_EXTENSION, StartWriter, own_mounts
 from support import EXIT_USAGE, PACKAGE, Result, gsprof, is_root, main_python
 
@@ -31,6 +32,9 @@ def alone() -> List[str]:
     """What to put before a command so that it sees no rings but the test's; skips where that
     cannot be had."""
     if not is_root():
+        for root in (f"/dev/shm/gsprof-{os.getuid()}", f"/tmp/gsprof-{os.getuid()}"):
+            if os.path.isdir(root) and os.listdir(root):
+                pytest.skip(f"needs no rings of this user in {root}: gsprof list --clean")
         return []
     return [*own_mounts(), "sh", "-c", HIDE, "sh"]
 
