@@ -31,17 +31,17 @@
 #define TAP_EXIT_FAILED 1
 #define TAP_EXIT_SKIP   77
 
-/* Whether this is a build with a sanitizer whose own locks a child may find taken for ever, if
- * another thread allocated while it was forked. */
+/* Whether this is a build with ASan or TSan.  They keep memory aside, and their own locks stay
+ * taken in a child if another thread allocated while it was forked. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define TAP_FORK_HANGS true
+#define TAP_IS_SANITIZED true
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define TAP_FORK_HANGS true
+#define TAP_IS_SANITIZED true
 #endif
 #endif
-#ifndef TAP_FORK_HANGS
-#define TAP_FORK_HANGS false
+#ifndef TAP_IS_SANITIZED
+#define TAP_IS_SANITIZED false
 #endif
 
 struct tap_test {

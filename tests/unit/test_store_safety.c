@@ -249,19 +249,10 @@ TAP_TEST(errors_point_at_the_place)
     gsp_store_close(store);
 }
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define IS_ASAN true
-#endif
-#endif
-#ifndef IS_ASAN
-#define IS_ASAN false
-#endif
-
 TAP_TEST(giant_strings_and_tables_end_in_an_error)
 {
     /* What ASan keeps aside counts too, so that memory ends where the engine cannot bear it. */
-    if (IS_ASAN)
+    if (TAP_IS_SANITIZED)
         tap_skip("needs a build without ASan: it limits the memory of the process");
     struct gsp_store *store = open_store(&(struct gsp_store_options){
         .memory_bytes = 100U << 20, .timeout_ns = 10 * GSP_NS_PER_S, .limit_process = true});
