@@ -6,11 +6,12 @@ BUILD        := build
 PYTHON       ?= $(firstword $(wildcard /usr/bin/python3) python3)
 FUZZ_SECONDS ?= 60
 EXITS        ?= 1000
-EXITS_VENVS  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gsprof/venvs
+JOBS         ?=
+VENVS        ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gsprof/venvs
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all deps-% configure demo test test-full test-exits test-quick lint bench install golden format fuzz clean help
+.PHONY: all deps-% configure demo test test-full test-exits test-real test-quick lint bench install golden format fuzz clean help
 
 all: configure ## build; leaves build/gsprof
 	@ninja -C $(BUILD)
@@ -39,7 +40,10 @@ test-exits: deps-test all ## 1,000 programs end under gsprof run as they do alon
 	@free=$$(tools/get-pythons.sh --free-threaded 2>/dev/null | grep -m1 't$$'); \
 	if [ -z "$$free" ]; then echo "no free-threaded interpreter could be built"; \
 	else meson configure $(BUILD) -Dfree_threaded_python="$$free" && ninja -C $(BUILD); fi
-	@$(PYTHON) tests/exits/exits.py --count $(EXITS) --venvs $(EXITS_VENVS)
+	@$(PYTHON) tests/exits/exits.py --count $(EXITS) --venvs $(VENVS)
+
+test-real: deps-test all ## programs of well-known libraries from PyPI (JOBS="jax ray": those alone)
+	@$(PYTHON) tests/real/real.py --venvs $(VENVS) $(addprefix --only ,$(JOBS))
 
 test-quick: all ## unit tests and fuzz corpora of the plain build
 	@$(PYTHON) tools/run_tests.py plain

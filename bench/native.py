@@ -23,6 +23,7 @@ TORCH = "torch==2.13.0"
 SLOWDOWN_MAX = 1.01
 STOP_P99_MAX_US = 300.0
 WHOLE_MIN_PCT = 99.0
+LATE_MAX_PCT = 1.0
 # One thread: what is measured is the sampler, not how threads share two CPUs.
 ENV = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TARGET_LIFE_S": "3600"}
 DEBIAN = "/usr/bin/python3"
@@ -162,6 +163,43 @@ def measure(bench: Bench, name: str, python: str) -> None:
         target.end()
 
 
+def training(bench: Bench, python: str) -> None:
+    """A training job, which is in Python as often as below it: what of its stacks is whole, what
+    needed a stop, and whether the first second of a recording is as good as the others."""
+    target = Target([python, program("torch_small.py")], env=ENV)
+    try:
+        for seconds in (1, 3 * bench.rounds(5)):
+            argv = [*gsprof_argv(target.pid, RATE_HZ, seconds, bench.fresh(".gsp")), "--native"]
+            done = run(argv)
+            said = done.out
+            ways = re.search(r"(\d+) taken asleep, (\d+) by perf events, (\d+) by stops", said)
+            if not ways:
+                bench.add(Row("native", "training: native stacks", None, "", note=said[-200:]))
+                return
+            asleep, events, stops = map(int, ways.groups())
+            count = max(1, asleep + events + stops)
+            lost = number(r"(\d+) stacks not merged", said.replace(",", "")) or 0.0
+            late = number(r"(\d+) ticks late", said.replace(",", "")) or 0.0
+            of = "first second" if seconds == 1 else f"{seconds} s"
+            for what, value, bar in (
+                ("stacks that reach the entry", number(r"Native: ([\d.]+) %", said), WHOLE_MIN_PCT),
+                ("stacks merged", 100 * (1 - lost / (count + lost)), WHOLE_MIN_PCT),
+                ("stacks that needed a stop", 100 * stops / count, None),
+                ("late ticks", 100 * late / (RATE_HZ * seconds), LATE_MAX_PCT),
+            ):
+                is_late = what == "late ticks"
+                good: Optional[bool] = None
+                if bar is not None:
+                    good = value is not None and (value <= bar if is_late else value >= bar)
+                shown_bar = "" if bar is None else f"{'<=' if is_late else '>='} {bar:g} %"
+                title = f"training, {of}: {what}"
+                bench.add(Row("native", title, value, "%", shown_bar, good, shown(argv)))
+            cost = 1000 * done.cpu_s / count
+            bench.add(Row("native", f"training, {of}: CPU of gsprof for a stack", cost, "ms"))
+    finally:
+        target.end()
+
+
 def main(bench: Bench) -> None:
     if (os.cpu_count() or 1) < 2:
         bench.add(Row("native", "native stacks", None, "", note="needs two CPUs"))
@@ -171,3 +209,6 @@ def main(bench: Bench) -> None:
             measure(bench, name, python)
         else:
             bench.add(Row("native", f"{name}: native stacks", None, "", note=f"no {name} here"))
+    torch = torch_python()
+    if torch:
+        training(bench, torch)

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call of a PyTorch module costs more when the agent is there: nanoseconds, by states."""
+"""What a call of a PyTorch module costs more when the agent is there: nanoseconds, by states.  And
+what whole steps cost more: per cent, by settings.
+
+    bench/torch_call.py PYTHON build/python
+    bench/torch_call.py PYTHON build/python steps
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 CALLS = 500
 ROUNDS = 150
@@ -83,9 +88,199 @@ def lines(found: Dict[str, float]) -> List[str]:
     return [f"{state:32} {found[state] - base:6.0f} ns" for state in STATES[1:]]
 
 
+# ------------------------------------------------------------------------------------ whole steps
+
+# Settings, and how much they may cost.
+SETTINGS: Dict[str, Tuple[Dict[str, str], Optional[float]]] = {
+    "nothing (noise)": ({"torch": "off"}, None),
+    "every module": ({}, 5.0),
+    "backward rows too": ({"torch.backward": "on"}, 5.0),
+    "a variable too": ({"torch.vars": "loss@train_step"}, 10.0),
+}
+DEFAULTS = {
+    "torch": "on",
+    "torch.backward": "off",
+    "torch.vars": "",
+    "torch.adaptive": "5",
+    "torch.rate": "1",
+}
+# What a step is to take: us of CPU time.
+WANTED_US = {"short": 300.0, "long": 3000.0}
+# Groups of four steps, after some that fill caches; and blocks of steps.
+GROUPS = 400
+GROUPS_BEFORE = 10
+BLOCK_PAIRS = 60
+BLOCK_STEPS = 8
+BLOCK_WARM_UP = 4
+# How long the agent may find out how many steps it traces.
+ADAPT_S = 4.0
+ADAPT_STEPS = 400
+
+
+def make_job(torch: Any, name: str, size: int) -> Callable[[], Any]:
+    """A step of 2 modules a unit of size, or of layers of a transformer with 10 modules each."""
+    nn = torch.nn
+    if name == "short":
+        layers = [layer for _ in range(size) for layer in (nn.Linear(32, 32), nn.ReLU())]
+        model, x, y = nn.Sequential(*layers[:-1]), torch.randn(16, 32), torch.randn(16, 32)
+    else:
+        layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True)
+        model = nn.Sequential(nn.TransformerEncoder(layer, size), nn.Linear(64, 1))
+        x, y = torch.randn(8, 16, 64), torch.randn(8, 16, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+
+    def train_step() -> Any:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return train_step
+
+
+def cpu_us(train_step: Callable[[], Any], steps: int = 30) -> float:
+    """Of a step, without what a busy machine adds to some."""
+    times = []
+    for _ in range(steps):
+        began_ns = time.thread_time_ns()
+        train_step()
+        times.append((time.thread_time_ns() - began_ns) / 1e3)
+    return sorted(times)[steps // 2]
+
+
+def calibrated(torch: Any, name: str) -> Tuple[Callable[[], Any], float]:
+    """The job whose step is nearest to what is wanted on this machine, and what it takes."""
+    found = []
+    for size in range(1, 13):
+        train_step = make_job(torch, name, size)
+        took_us = cpu_us(train_step)
+        found.append((abs(took_us - WANTED_US[name]), size, took_us, train_step))
+        if took_us > 1.2 * WANTED_US[name]:
+            break
+    _, _, took_us, train_step = min(found, key=lambda job: job[:2])
+    return train_step, took_us
+
+
+def switch_on(settings: Dict[str, str]) -> None:
+    from gsprof import _boot
+
+    if not _boot.start({**DEFAULTS, **settings}, follow=False):
+        raise SystemExit("the agent does not start")
+
+
+def adapt(train_step: Callable[[], Any], settings: Dict[str, str]) -> int:
+    """Of how many steps one is traced in the end."""
+    from gsprof import _gsprof
+
+    switch_on(settings)
+    end_s = time.monotonic() + ADAPT_S
+    done = 0
+    while done < ADAPT_STEPS or time.monotonic() < end_s:
+        train_step()
+        done += 1
+    thin: int = _gsprof.torch_state()["thin"]
+    return thin
+
+
+def cost_of(
+    train_step: Callable[[], Any], settings: Dict[str, str], thin: int
+) -> Tuple[float, float, float]:
+    """How much longer all steps take with one of `thin` traced: per cent, and the interval.  Of
+    four steps one is traced, for this; it and the next one, where what it made may be freed, are
+    compared with the one after that, by CPU time.  A busy machine changes their ratios little."""
+    from gsprof import _gsprof, _torch_overhead
+
+    switch_on({**settings, "torch.adaptive": "0", "torch.rate": "0.25"})
+    times: Dict[int, int] = {}
+    for i in range(4 * (GROUPS + GROUPS_BEFORE)):
+        step = _gsprof.torch_step_now() if settings.get("torch") != "off" else i
+        began_ns = time.thread_time_ns()
+        train_step()
+        times[step] = time.thread_time_ns() - began_ns
+    last = max(times)
+    firsts = [i for i in times if i % 4 == 0 and last - 4 * GROUPS < i < last - 2]
+    traced = _torch_overhead.estimate([times[i] / times[i + 2] for i in firsts])
+    after = _torch_overhead.estimate([times[i + 1] / times[i + 2] for i in firsts])
+    assert traced is not None and after is not None
+    percent, low, high = ((x + after.percent) / thin for x in traced)
+    return percent, low, high
+
+
+def untraced_cost(train_step: Callable[[], Any]) -> Tuple[float, float, float]:
+    """The same of steps that are not traced while others would be: blocks with hooks and without
+    take turns, by the median step of each."""
+    from gsprof import _torch_overhead
+
+    states = ({"torch": "off"}, {"torch.rate": "0"})
+    ratios = []
+    for i in range(BLOCK_PAIRS):
+        took = {}
+        for state in states if i % 2 else states[::-1]:
+            switch_on(state)
+            cpu_us(train_step, BLOCK_WARM_UP)
+            took[len(state.get("torch", ""))] = cpu_us(train_step, BLOCK_STEPS)
+        ratios.append(took[0] / took[3])
+    found = _torch_overhead.estimate(ratios)
+    assert found is not None
+    return found.percent, found.low, found.high
+
+
+def inside_steps(name: str) -> List[Dict[str, Any]]:
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    train_step, step_us = calibrated(torch, name)
+    found = []
+
+    def add(what: str, bar: Optional[float], thin: int, cost: Tuple[float, float, float]) -> None:
+        row = dict(zip(("percent", "low", "high"), cost))
+        found.append({"settings": what, "step_us": step_us, "one_step_of": thin, "bar": bar, **row})
+
+    for what, (settings, bar) in SETTINGS.items():
+        thin = adapt(train_step, settings) if bar else 1
+        add(what, bar, thin, cost_of(train_step, settings, thin))
+    add("no step traced", None, 0, untraced_cost(train_step))
+    return found
+
+
+def measure_steps(python: str, package: Path, name: str) -> List[Dict[str, Any]]:
+    """Of a job, "short" or "long"; nothing where there is no PyTorch."""
+    env = {**os.environ, "PYTHONPATH": str(package), "GSPROF_FOLLOW": "off"}
+    done = subprocess.run(
+        [python, "-W", "ignore", __file__, "inside", name],
+        stdout=subprocess.PIPE,
+        env=env,
+        check=False,
+    )
+    if done.returncode != 0:
+        return []
+    found: List[Dict[str, Any]] = json.loads(done.stdout.decode().splitlines()[-1])
+    return found
+
+
+def step_lines(name: str, found: List[Dict[str, Any]]) -> List[str]:
+    lines = [f"{name}: a step of {found[0]['step_us']:.0f} us of CPU time"]
+    lines.append(f"  {'':20} one traced of   all steps cost   95 % interval")
+    for row in found:
+        bar = "" if row["bar"] is None else f"  <= {row['bar']:g} %"
+        lines.append(
+            f"  {row['settings']:20} {row['one_step_of']:13} {row['percent']:14.1f} % "
+            f"{row['low']:8.1f} .. {row['high']:.1f}{bar}"
+        )
+    return lines
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["inside"]:
         print(json.dumps(inside()))
+    elif sys.argv[1] == "inside":
+        print(json.dumps(inside_steps(sys.argv[2])))
+    elif sys.argv[3:] == ["steps"]:
+        for job in ("short", "long"):
+            rows = measure_steps(sys.argv[1], Path(sys.argv[2]), job)
+            print("\n".join(step_lines(job, rows)) if rows else "no PyTorch there", flush=True)
     else:
         answer = measure(sys.argv[1], Path(sys.argv[2]))
         print("\n".join(lines(answer)) if answer else "no PyTorch there")

@@ -61,6 +61,8 @@ packages() {
         python3-pytest          py:pytest
         python3-pytest-xdist    py:xdist
         python3-ipython         py:IPython
+        python3-ipykernel       py:ipykernel
+        python3-nbclient        py:nbclient
         binutils                cmd:objdump
         python3-requests        py:requests
         python3-numpy           py:numpy

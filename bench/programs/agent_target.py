@@ -118,8 +118,9 @@ def mode_of(name, job):
     settings = {
         "idle": {},
         "basic": {},
-        "full": {"torch": "on", "torch.shadow": "off"},
-        "vars": {"torch": "on", "torch.shadow": "off", "torch.vars": "loss@train_step"},
+        "full": {"torch": "on", "torch.backward": "off", "torch.vars": ""},
+        "backward": {"torch": "on", "torch.backward": "on", "torch.vars": ""},
+        "vars": {"torch": "on", "torch.backward": "off", "torch.vars": "loss@train_step"},
     }[name]
     return with_agent(**settings)
 

@@ -139,15 +139,21 @@ def start(settings: "Mapping[str, str]", follow: bool = True) -> bool:
     return True
 
 
-def attach(settings: "Mapping[str, str]", package_dir: str = "", may_trace: bool = True) -> bool:
+def attach(
+    settings: "Mapping[str, str]",
+    package_dir: str = "",
+    may_trace: bool = True,
+    may_follow: bool = True,
+) -> bool:
     """For the injector: the agent in a program that runs.  package_dir is where this package was
     found; modules of the program come before it.  may_trace: whether a process that is not above
-    this one may look at it.  True when a follower is wanted, which the injector starts."""
+    this one may look at it.  True when a follower is wanted, which the injector starts if it
+    may."""
     if package_dir and package_dir not in sys.path:
         sys.path.append(package_dir)
     if not start(settings, follow=False):
         raise RuntimeError("no place for rings: shared memory is full, or read-only")
-    wanted = _may_follow() and _gsprof.take_follower()
+    wanted = may_follow and _may_follow() and _gsprof.take_follower()
     if wanted and not may_trace:
         _gsprof.allow_tracing(-1)
     return wanted

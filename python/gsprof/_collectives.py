@@ -6,24 +6,33 @@ What PyTorch starts from C++ (the reducer of DistributedDataParallel) does not p
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from . import _boot, _gsprof
+from . import _boot, _gsprof, _imports
 from ._quiet import quietly, unseen
 
-# Of each operation, the argument whose bytes are sent: its place and its name.
+# Of each operation, the argument whose bytes are sent: its place and its name.  Those of PyTorch
+# 1.13 to 2.13; what there is of them is wrapped.
 _OPERATIONS: Dict[str, Tuple[int, str]] = {
     "all_reduce": (0, "tensor"),
+    "all_reduce_coalesced": (0, "tensors"),
+    "all_reduce_multigpu": (0, "tensor_list"),
     "all_gather": (1, "tensor"),
+    "all_gather_coalesced": (1, "input_tensor_list"),
     "all_gather_into_tensor": (1, "input_tensor"),
-    "_all_gather_base": (1, "input_tensor"),
+    "all_gather_multigpu": (1, "input_tensor_list"),
     "all_gather_object": (-1, ""),
+    "all_gather_single": (1, "input_tensor"),
+    "_all_gather_base": (1, "input_tensor"),
     "all_to_all": (1, "input_tensor_list"),
     "all_to_all_single": (1, "input"),
     "barrier": (-1, ""),
+    "batch_isend_irecv": (0, "p2p_op_list"),
     "broadcast": (0, "tensor"),
+    "broadcast_multigpu": (0, "tensor_list"),
     "broadcast_object_list": (-1, ""),
     "gather": (0, "tensor"),
     "gather_object": (-1, ""),
@@ -31,14 +40,44 @@ _OPERATIONS: Dict[str, Tuple[int, str]] = {
     "isend": (0, "tensor"),
     "monitored_barrier": (-1, ""),
     "recv": (0, "tensor"),
+    "recv_object_list": (-1, ""),
     "reduce": (0, "tensor"),
+    "reduce_multigpu": (0, "tensor_list"),
     "reduce_scatter": (1, "input_list"),
+    "reduce_scatter_multigpu": (1, "input_tensor_lists"),
+    "reduce_scatter_single": (1, "input"),
     "reduce_scatter_tensor": (1, "input"),
     "_reduce_scatter_base": (1, "input"),
     "scatter": (1, "scatter_list"),
+    "scatter_object_list": (-1, ""),
     "send": (0, "tensor"),
+    "send_object_list": (-1, ""),
 }
-_ASYNC = ("isend", "irecv")
+_ASYNC = ("isend", "irecv", "batch_isend_irecv")
+
+# Those that give a new tensor, which DTensor and tensor parallel layers use.  They do not pass the
+# ones above.  All of them only begin: who uses the tensor waits.
+_FUNCTIONAL = "torch.distributed._functional_collectives"
+_FUNCTIONS = (
+    "all_gather_into_tensor_coalesced",
+    "all_gather_single",
+    "all_gather_single_autograd",
+    "all_gather_single_coalesced",
+    "all_gather_tensor",
+    "all_gather_tensor_autograd",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all_single",
+    "all_to_all_single_autograd",
+    "broadcast",
+    "permute_tensor",
+    "reduce_scatter_single",
+    "reduce_scatter_single_autograd",
+    "reduce_scatter_single_coalesced",
+    "reduce_scatter_tensor",
+    "reduce_scatter_tensor_autograd",
+    "reduce_scatter_tensor_coalesced",
+)
 
 
 class _State:
@@ -58,6 +97,8 @@ def _bytes(value: Any) -> Optional[int]:
     if isinstance(value, (list, tuple)):
         sizes = [_bytes(item) for item in value]
         return sum(size for size in sizes if size is not None) if sizes else None
+    if type(value).__name__ == "P2POp":
+        value = getattr(value, "tensor", None)
     if hasattr(value, "numel") and hasattr(value, "element_size"):
         return int(value.numel()) * int(value.element_size())
     return None
@@ -66,6 +107,14 @@ def _bytes(value: Any) -> Optional[int]:
 def _group(group: Any) -> Tuple[str, Optional[int]]:
     """Its name and its size."""
     distributed = _State.distributed
+    if isinstance(group, str):
+        # Functional ones may be told its name.
+        names = getattr(distributed.distributed_c10d, "_pg_names", {})
+        group = next((one for one, name in names.items() if name == group), None)
+    elif isinstance(group, tuple) and len(group) == 2 and hasattr(group[0], "get_group"):
+        group = group[0].get_group(group[1])  # a mesh of devices and one of its dimensions
+    elif hasattr(group, "get_group"):
+        group = group.get_group()
     size = quietly(distributed.get_world_size, group)
     world = getattr(getattr(distributed, "group", None), "WORLD", None)
     if group is None or group is world:
@@ -77,29 +126,47 @@ def _group(group: Any) -> Tuple[str, Optional[int]]:
     return str(name or "unnamed"), size
 
 
-def _put(op: str, args: Tuple[Any, ...], kwargs: Dict[str, Any], seconds: float) -> None:
-    place, word = _OPERATIONS[op]
-    payload = kwargs.get(word, args[place] if 0 <= place < len(args) else None)
-    group = kwargs.get("group")
+class _Operation(NamedTuple):
+    name: str
+    place: int  # of the argument whose bytes are sent; -1: none
+    word: str
+    group_place: int = -1  # -1: wherever one is
+    is_async: bool = False
+
+
+def _operation(name: str) -> _Operation:
+    place, word = _OPERATIONS[name]
+    return _Operation(name, place, word, is_async=name in _ASYNC)
+
+
+def _function(name: str, original: Callable[..., Any]) -> _Operation:
+    words = original.__code__.co_varnames[: original.__code__.co_argcount]
+    place = words.index("group") if "group" in words else -1
+    return _Operation(name, 0, words[0] if words else "", place, True)
+
+
+def _put(op: _Operation, args: Tuple[Any, ...], kwargs: Dict[str, Any], seconds: float) -> None:
+    payload = kwargs.get(op.word, args[op.place] if 0 <= op.place < len(args) else None)
+    group = kwargs.get("group", args[op.group_place] if 0 <= op.group_place < len(args) else None)
     if group is None:
         group = next((arg for arg in args if "ProcessGroup" in type(arg).__name__), None)
     name, size = _group(group)
     _gsprof.put(
         "python.collective",
         {
-            "op": op,
+            "op": op.name,
             "bytes": _bytes(payload),
             "group_name": name,
             "group_size": size,
             "duration": seconds,
             "step": _gsprof.torch_step_now(),
-            "async": op in _ASYNC or bool(kwargs.get("async_op")),
+            "async": op.is_async or bool(kwargs.get("async_op")),
             "thread_id": _gsprof.thread_id(),
         },
     )
 
 
-def _wrap(op: str, original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Any:
+def _wrap(op: _Operation, original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Any:
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
         # One collective may be made of others: the outer one is told.
@@ -121,6 +188,14 @@ def _wrap(op: str, original: Callable[..., Any], is_compiling: Callable[[], bool
                 quietly(_put, op, args, kwargs, (ended_ns - began_ns) / 1e9)
 
     return collective
+
+
+def _wrap_functions(is_compiling: Callable[[], bool]) -> None:
+    module = sys.modules[_FUNCTIONAL]
+    for name in _FUNCTIONS:
+        original: Any = getattr(module, name, None)
+        if hasattr(original, "__code__"):
+            setattr(module, name, _wrap(_function(name, original), original, is_compiling))
 
 
 def _tell_rank() -> None:
@@ -156,10 +231,11 @@ def install(torch: Any, is_compiling: Callable[[], bool]) -> None:
         original = getattr(inner, op, None)
         if original is None:
             continue
-        wrapped = _wrap(op, original, is_compiling)
+        wrapped = _wrap(_operation(op), original, is_compiling)
         for holder in (inner, distributed):
             if getattr(holder, op, None) is original:
                 setattr(holder, op, wrapped)
+    _imports.when_imported(_FUNCTIONAL, lambda: _wrap_functions(is_compiling))
     original = inner.init_process_group
     wrapped = _wrap_init(original)
     for holder in (inner, distributed):

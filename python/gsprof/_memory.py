@@ -65,11 +65,16 @@ class Site:
 
     @property
     def line(self) -> "Tuple[str, int]":
-        """File and line of the innermost Python frame."""
+        """File and line of the innermost Python frame.  Without one, what is known: the library
+        that asked for the memory, or the thread; the line is 0 then."""
         for frame in self.frames:
             if frame.kind == "python":
-                return frame.file, frame.line
-        return (self.frames[0].file if self.frames else "?"), 0
+                return frame.file or f"<{frame.name or 'no file'}>", frame.line
+        for frame in self.frames:
+            if frame.kind == "native" and frame.name:
+                return frame.name, 0
+        names = [frame.name for frame in self.frames if frame.kind == "thread" and frame.name]
+        return f"<thread {names[0]}>" if names else "<stack not known>", 0
 
 
 class Snapshot:

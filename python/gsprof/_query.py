@@ -21,7 +21,8 @@ class Result(Sequence[Dict[str, Any]]):
     True
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, warnings: Sequence[str] = ()) -> None:
+        self.warnings = list(warnings)  # what the rows lack, such as those overwritten meanwhile
         self._stream = Stream(data)
         self._rows = self._stream.rows()
 
@@ -66,10 +67,15 @@ class Result(Sequence[Dict[str, Any]]):
 
 
 def query(
-    sql: str, *, pid: Optional[int] = None, source: Union[str, "os.PathLike[str]", None] = None
+    sql: str,
+    *,
+    pid: Optional[int] = None,
+    source: Union[str, "os.PathLike[str]", None] = None,
+    locals: bool = False,
 ) -> Result:
     """Rows of one SELECT, by the gsprof program: over the tables of this process, of another one
-    (pid), or of a run's folder, a profile or a server (source).
+    (pid), or of a run's folder, a profile or a server (source).  With locals, python.backtrace has
+    the local variables of each frame, as JSON.
 
     >>> query("SELECT 1 + 1 AS two")
     [{'two': 2}]
@@ -81,4 +87,7 @@ def query(
     if pid is not None and source is not None:
         raise TypeError("pid and source are two places to ask: give one")
     where = str(pid or os.getpid()) if source is None else os.fspath(source)
-    return Result(_recorder.run("query", "--format", "arrow", "--", where, sql))
+    warnings: List[str] = []
+    options = ["--format", "arrow", *(["--locals"] if locals else [])]
+    data = _recorder.run("query", *options, "--", where, sql, warnings=warnings)
+    return Result(data, warnings)

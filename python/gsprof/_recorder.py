@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from typing import List, Optional, Sequence
@@ -13,6 +14,7 @@ from .errors import GsprofError, NoSuchFile, TimedOut, from_status
 
 # Nothing that is waited for here takes this long, on whatever machine.
 PATIENCE_S = 60.0
+_WARNING = "gsprof: warning: "
 
 
 def program() -> str:
@@ -34,10 +36,11 @@ def _message(said: bytes) -> str:
     return text.rpartition("\ngsprof: ")[2].strip()
 
 
-def run(*args: str) -> bytes:
-    """What the program says on stdout; raises what its exit status stands for."""
+def run(*args: str, warnings: Optional[List[str]] = None) -> bytes:
+    """What the program says on stdout; raises what its exit status stands for.  What it warns of
+    is appended to warnings."""
     done = subprocess.run(
-        [program(), *args],
+        [program(), "--color", "never", *args],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -46,6 +49,9 @@ def run(*args: str) -> bytes:
     )
     if done.returncode != 0:
         raise from_status(done.returncode, _message(done.stderr))
+    if warnings is not None:
+        lines = done.stderr.decode("utf-8", "replace").splitlines()
+        warnings += [line[len(_WARNING) :] for line in lines if line.startswith(_WARNING)]
     return done.stdout
 
 
@@ -58,10 +64,12 @@ class Recording:
         self._process: "Optional[subprocess.Popen[bytes]]" = None
         self._pid = 0
         self._allowed = False
+        self.samples = 0  # known when it was stopped
 
     def start(self) -> None:
         """Returns when it is being recorded."""
-        command = [program(), "record", "--pid", str(os.getpid()), "-o", self.output]
+        command = [program(), "--color", "never", "record"]
+        command += ["--pid", str(os.getpid()), "-o", self.output]
         # Only ancestors may look, and this one is a child.
         self._allowed = _follower.must_be_allowed() and _gsprof.allow_tracing(-1)
         self._pid = os.getpid()
@@ -111,5 +119,7 @@ class Recording:
         finally:
             self._refuse()
         self._process = None
+        told = re.search(rb"^([0-9,]+) samples? in ", said, re.MULTILINE)
+        self.samples = int(told.group(1).replace(b",", b"")) if told else 0
         if process.returncode != 0:
             raise from_status(process.returncode, _message(said))

@@ -14,6 +14,8 @@ from . import _gsprof, _memory
 _SITES_MAX = 10
 # Less is noise: a cache of regular expressions, say.
 _BYTES_MIN = 4096
+# Allocations of at least so many bytes are events of a timeline.
+EVENT_BYTES = 64 << 10
 _FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
@@ -71,22 +73,43 @@ class Tracer:
         self._is_ours = False
         self._is_agents_start_ours = False
         self._by_engine = True
+        self._has_events = False
 
     def _start(self) -> None:
         self._by_engine = True
         if _memory.is_on():
+            self._first_event()
             return
         was_on = _gsprof.is_on()
         try:
             _memory.start("exact")
             self._is_ours, self._is_agents_start_ours = True, not was_on
+            self._first_event()
         except RuntimeError:
             self._by_engine = False
             if not tracemalloc.is_tracing():
                 tracemalloc.start()
                 self._is_ours = True
 
+    def _first_event(self) -> None:
+        if _gsprof.memory_mode() == "exact":
+            self._has_events = True
+            _gsprof.memory_events(EVENT_BYTES)
+
+    def event(self) -> Optional[int]:
+        """The number of the next allocation, for events(); None where they are not seen one by
+        one."""
+        return _gsprof.memory_events(EVENT_BYTES) if self._has_events else None
+
+    def events(self, number: int) -> List[Tuple[int, int]]:
+        """When, and how many bytes, of allocations and (below 0) of frees since then."""
+        with _Uncounted():
+            return _gsprof.memory_events_since(number)
+
     def _stop(self) -> None:
+        if self._has_events:
+            _gsprof.memory_events(None)
+            self._has_events = False
         if self._is_ours and self._by_engine:
             _memory.stop()
             if self._is_agents_start_ours:

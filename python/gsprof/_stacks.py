@@ -21,13 +21,50 @@ _OURS = os.path.join(os.path.dirname(__file__), "")
 DEPTH_MAX = 256
 LOCALS_MAX = 64
 TEXT_MAX = 80
-# Events can come thick and fast; what they cost is bounded by leaving some out.
+# Events can come thick and fast; what each kind costs is bounded by leaving some out.
 PAUSE_S = 0.01
 # How long an exception is known again on its way through spans and modules: its identity is an
 # address, and nothing of it is kept.
 SAME_S = 1.0
 STEPS_KEPT = 64
 STEPS_NEEDED = 8
+
+
+class _Limit:
+    """How often events of one kind take stacks, and how many were left out since the last."""
+
+    def __init__(self, why: str) -> None:
+        self.cause = why + " limit"
+        self.next_s = 0.0
+        self.pid = os.getpid()
+        self.left_out = 0
+        self.told = 0
+
+    def may(self) -> bool:
+        now_s = time.monotonic()
+        self.own()
+        if now_s < self.next_s:
+            # The first is reported at once, the others with the next stack, or at the end.
+            self.left_out += 1
+            if self.left_out == 1:
+                self.tell()
+            return False
+        self.next_s = now_s + PAUSE_S
+        self.tell()
+        self.left_out = self.told = 0
+        return True
+
+    def own(self) -> None:
+        """In a child of fork, those that were left out were the parent's."""
+        if self.pid != os.getpid():
+            self.pid, self.left_out, self.told = os.getpid(), 0, 0
+
+    def tell(self) -> None:
+        self.own()
+        count, self.told = self.left_out - self.told, self.left_out
+        if count > 0:
+            row = {"source": "python.backtrace", "cause": self.cause, "count": count}
+            _gsprof.put("gsprof.loss", row)
 
 
 class _State:
@@ -37,9 +74,9 @@ class _State:
     exception = False
     slow_step = 0.0
     with_locals = False
-    next_s = 0.0
+    limits: "Dict[str, _Limit]" = {}  # by trigger
     told: "Tuple[int, int]" = (0, 0)  # the exception that was taken last, and where it was raised
-    forget_s = 0.0
+    told_s = 0.0
     steps: "List[float]" = []  # the newest last, STEPS_KEPT at most
 
 
@@ -127,43 +164,55 @@ def _of_error(trace: "TracebackType") -> "List[Tuple[FrameType, int]]":
     return inner[::-1] + outer
 
 
-def _may() -> bool:
-    now_s = time.monotonic()
-    if now_s < _State.next_s or not _gsprof.is_on():
+def _may(why: str) -> bool:
+    if not _gsprof.is_on():
         return False
-    _State.next_s = now_s + PAUSE_S
-    return True
+    limit = _State.limits.get(why)
+    if limit is None:
+        if not _State.limits:
+            import atexit
+
+            atexit.register(_tell_left_out)
+        limit = _State.limits.setdefault(why, _Limit(why))
+    return limit.may()
+
+
+def _tell_left_out() -> None:
+    for limit in _State.limits.values():
+        limit.tell()
 
 
 def take(why: str, frame: "Optional[FrameType]" = None) -> None:
     """The stack of this thread."""
-    if _may():
+    if _may(why):
         frames = _outwards(frame if frame is not None else sys._getframe(1))
         _put(frames, get_ident(), _gsprof.thread_id(), why)
 
 
-def _is_new(error: object, trace: "TracebackType") -> bool:
-    """Whether this exception was not yet taken, within the span or module that it left before."""
+def _is_new(error: object, trace: "TracebackType", took_ns: int) -> bool:
+    """Whether this exception was not yet taken, within the span or module that it left before.  A
+    span that began after that has one of its own, which may lie where the other was."""
     inner = trace
     while inner.tb_next is not None:
         inner = inner.tb_next
     now_s = time.monotonic()
     name = (id(error), id(inner))
-    if name == _State.told and now_s < _State.forget_s:
+    same = name == _State.told and now_s - took_ns / 1e9 <= _State.told_s
+    if same and now_s - _State.told_s < SAME_S:
         return False
-    _State.told, _State.forget_s = name, now_s + SAME_S
+    _State.told, _State.told_s = name, now_s
     return True
 
 
-def take_error(error: object, trace: "TracebackType") -> None:
-    """The stack of an exception that leaves a span or a module."""
-    if _State.exception and _is_new(error, trace) and _may():
+def take_error(error: object, trace: "TracebackType", took_ns: int = 1 << 62) -> None:
+    """The stack of an exception that leaves a span, which lasted so long, or a module."""
+    if _State.exception and _is_new(error, trace, took_ns) and _may("exception"):
         _put(_of_error(trace), get_ident(), _gsprof.thread_id(), "exception")
 
 
 def take_all(why: str) -> None:
     """The stacks of all threads."""
-    if not _may():
+    if not _may(why):
         return
     own = get_ident()
     for ident, frame in sys._current_frames().items():
@@ -185,7 +234,7 @@ def _on_span(name: str, took_ns: int, error: object, trace: "Optional[TracebackT
     if _State.span is not None and _State.span.search(name):
         take("span", sys._getframe(1))
     elif trace is not None:
-        take_error(error, trace)
+        take_error(error, trace, took_ns)
 
 
 def _on_slow_gc(took_ns: int) -> None:
@@ -234,6 +283,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
+    quietly(_tell_left_out)
     for name in ("slow_gc", "change", "span"):
         _gsprof.set_callback(name, None)
     _gsprof.torch_callback("on_error", None)

@@ -4,6 +4,7 @@ from here; the calls themselves are timed in C (src/pyext/torch_call.c)."""
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 import threading
@@ -213,8 +214,14 @@ def _wrap_optimizer_init(optimizer: Any) -> None:
 # ----------------------------------------------------------------------- settings
 
 
+def _on_sampled(step: int, _seconds: float, _sampled: bool) -> None:
+    """At the end of each traced step, where variables are all that is wanted."""
+    if _State.watch is not None:
+        _State.watch.take(step)
+
+
 def _on_step(step: int, seconds: float, sampled: bool) -> None:
-    """At the end of each step, if somebody wants to know."""
+    """At the end of each step, where more than variables is wanted."""
     if sampled and _State.watch is not None:
         _State.watch.take(step)
     if seconds > 0:
@@ -254,7 +261,6 @@ def _hook_backward() -> None:
     found = None if _State.sees_through else _gsprof.torch_backward(original)
     _State.backward = found or _torch_backward.wrap(original, _is_compiling())
     autograd.backward = _State.backward
-    _gsprof.torch_callback("after_backward", _torch_backward.end_pending)
 
 
 def _hook_first() -> None:
@@ -272,7 +278,6 @@ def _on_settings(
     modules: str,
     variables: str,
     on: bool,
-    backward: bool,
     sync: bool,
     collectives: bool,
     adaptive: float,
@@ -289,14 +294,14 @@ def _on_settings(
         _State.vars = variables
         gpu = _State.gpu.events if _State.gpu is not None else None
         _State.watch = Watch(variables, gpu) if variables else None
-    _State.measure.limit(adaptive)
+    _State.measure.limit(adaptive, bool(variables))
     _collectives.set_on(on and collectives)
     if on:
         _hook_first()
     slow = float(_gsprof.get("stack.slow_step") or 0) > 0
-    wants_steps = bool(_State.watch) or slow or _State.gpu is not None or _has_gpu()
+    wants_steps = slow or _State.gpu is not None or _has_gpu()
     _gsprof.torch_callback("on_step", _on_step if wants_steps else None)
-    _gsprof.torch_callback("after_forward", _torch_backward.after_forward if backward else None)
+    _gsprof.torch_callback("on_sampled", _on_sampled if _State.watch is not None else None)
 
 
 # --------------------------------------------------------------------- the package
@@ -317,6 +322,7 @@ def install() -> None:
     _gsprof.torch_callback("is_wanted", _torch_names.is_wanted)
     _gsprof.torch_callback("on_settings", lambda *settings: quietly(_on_settings, *settings))
     _gsprof.torch_callback("on_measure", _State.measure)
+    _gsprof.torch_gradients(torch.Tensor, collections.OrderedDict, torch._C._get_tracing_state)
     _place(module)
     if first:
         _wrap_optimizer_init(torch.optim.Optimizer)

@@ -7,8 +7,10 @@ program is run: what a module consists of is read from its dictionary."""
 from __future__ import annotations
 
 import re
+import sys
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Pattern, Tuple
+from types import FrameType
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
 from . import _gsprof
 from ._quiet import tell
@@ -16,6 +18,8 @@ from ._quiet import tell
 # Attributes by which wrappers hold the module that they wrap.
 _SEGMENTS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")
 _HOLDERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
+# Frames in which the model is looked for that a module called from outside is part of.
+_FRAMES_MAX = 64
 
 
 class _Filter:
@@ -115,13 +119,21 @@ def _device(module: Any) -> str:
     return ""
 
 
-def _name_all(found: List[Tuple[Any, str, bool]]) -> None:
+class _Named(NamedTuple):
+    module: Any
+    path: str
+    is_root: bool = False
+    model: str = ""  # whose backward pass is this one's; empty: its own
+
+
+def _name_all(found: List[_Named]) -> None:
     """Tells the names; modules without parameters are where the others are."""
-    devices = [_device(module) for module, _, _ in found]
+    devices = [_device(named.module) for named in found]
     common = next((device for device in devices if device), "")
-    for (module, path, is_root), device in zip(found, devices):
+    for named, device in zip(found, devices):
+        module, path, is_root, model = named
         name, held = type(module).__name__, bool(_children(module))
-        _gsprof.torch_name(module, path, name, device or common, is_root, held)
+        _gsprof.torch_name(module, path, name, device or common, is_root, held, model)
 
 
 def _label(name: str) -> str:
@@ -137,29 +149,73 @@ def _label(name: str) -> str:
     return label
 
 
-def _learn_root(module: Any) -> None:
+def _holds(holder: Any, module: Any) -> bool:
+    """Whether the holder is a model that the module is part of.  No code of its class is run."""
+    try:
+        held = object.__getattribute__(holder, "__dict__").get("_modules")
+    except AttributeError:
+        return False
+    if holder is module or not isinstance(held, dict):
+        return False
+    return any(child is module for child, _ in _walk(holder, ""))
+
+
+def _owner(module: Any) -> Optional[Any]:
+    """The model that the module is part of, though it is called from outside: Lightning calls
+    training_step() of a model, which calls self.net().  It is the first argument, mostly `self`, of
+    the functions that called."""
+    found = None
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None and frame.f_globals is globals():
+        frame = frame.f_back
+    for _ in range(_FRAMES_MAX):
+        if frame is None or frame.f_code.co_argcount == 0:
+            break
+        try:
+            holder = _gsprof.torch_local(frame, frame.f_code.co_varnames[0])
+        except LookupError:
+            break
+        if not _holds(holder, module):
+            break
+        found = holder
+        frame = frame.f_back
+    return found
+
+
+def _learn_core(core: Any) -> _Root:
+    """What is known of a model."""
     global _first
-    wrappers, core = _core(module)
     known = _roots.get(id(core))
-    if known is None or known.module() is not core:
-        below = _walk(core, "")
-        inside = {id(child) for child, _ in below}
-        if core.__dict__.get("_is_replica"):
-            # Made anew for each call of DataParallel, which names it.
-            known = _Root(core, type(core).__name__, "")
-        else:
-            first = _first.module() if _first is not None else None
-            label = _label(type(core).__name__)
-            is_first = first is None or id(first) in inside
-            known = _Root(core, label, "" if is_first or not inside else label)
-            if is_first and inside:
-                _first = known
-            _roots[id(core)] = known
-    found = [(wrapper, type(wrapper).__name__, True) for wrapper in wrappers]
-    found.append((core, known.label, True))
-    found += [(child, path, False) for child, path in _walk(core, known.base)]
-    for wrapper in wrappers:
-        _roots[id(wrapper)] = _Root(wrapper, type(wrapper).__name__, known.base)
+    if known is not None and known.module() is core:
+        return known
+    inside = {id(child) for child, _ in _walk(core, "")}
+    if core.__dict__.get("_is_replica"):
+        # DataParallel makes it for one call, and names it.
+        return _Root(core, type(core).__name__, "")
+    first = _first.module() if _first is not None else None
+    label = _label(type(core).__name__)
+    is_first = first is None or id(first) in inside
+    known = _Root(core, label, "" if is_first or not inside else label)
+    if is_first and inside:
+        _first = known
+    _roots[id(core)] = known
+    return known
+
+
+def _learn_root(module: Any) -> None:
+    wrappers, core = _core(module)
+    owner = _owner(module)
+    model = core if owner is None else _core(owner)[1]
+    known = _learn_core(model)
+    found = [_Named(model, known.label, True)]
+    called = {id(wrapper) for wrapper in (*wrappers, core)}
+    for child, path in _walk(model, known.base):
+        is_called = id(child) in called
+        found.append(_Named(child, path, is_called, known.label if is_called else ""))
+    if owner is None:
+        found += [_Named(wrapper, type(wrapper).__name__, True) for wrapper in wrappers]
+        for wrapper in wrappers:
+            _roots[id(wrapper)] = _Root(wrapper, type(wrapper).__name__, known.base)
     _name_all(found)
 
 
@@ -171,8 +227,8 @@ def _learn_within(module: Any, parent: Any) -> None:
     if name is None:
         name = type(module).__name__
     path = base if _wraps(parent, name) else f"{base}.{name}" if base else name
-    found = [(module, path, False)]
-    found += [(child, below, False) for child, below in _walk(module, path)]
+    found = [_Named(module, path)]
+    found += [_Named(child, below) for child, below in _walk(module, path)]
     _name_all(found)
 
 

@@ -5,7 +5,8 @@
     train(model, data)
 
 The cell runs as it would; what it did was recorded from outside, and the report is shown below
-it: as a page in a notebook, as a table in a terminal."""
+it: as a page in a notebook, as a table in a terminal.  It has what the cell called, without the
+shell that called the cell and without the kernel's other threads."""
 
 from __future__ import annotations
 
@@ -14,24 +15,35 @@ import html
 import os
 import sys
 import tempfile
+import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from . import _recorder
-from .errors import GsprofError
+from .errors import GsprofError, NothingRecorded
 
 DEFAULT_HEIGHT = 640
+DEFAULT_RATE = 100
+# Fewer samples than this are left to chance.
+FEW = 10
 
 # Option, whether a value follows, what it means.
 OPTIONS = {
-    "--rate": (True, "samples a second (100)"),
+    "--rate": (True, f"samples a second ({DEFAULT_RATE})"),
+    "--threads": (False, "all threads of this process; without it what the cell itself calls"),
     "--cpu": (False, "only threads that run; without it also those that wait"),
     "--native": (False, "native frames too (C, C++, Rust)"),
-    "--subprocesses": (False, "children of this process too"),
+    "--subprocesses": (False, "all threads, and children of this process too"),
     "--height": (True, f"of the report, in pixels ({DEFAULT_HEIGHT})"),
     "--output": (True, "keep the report as this file (.html)"),
     "--text": (False, "a table instead of a page"),
 }
-SHORT = {"-r": "--rate", "-n": "--native", "-s": "--subprocesses", "-o": "--output"}
+SHORT = {
+    "-r": "--rate",
+    "-t": "--threads",
+    "-n": "--native",
+    "-s": "--subprocesses",
+    "-o": "--output",
+}
 
 
 def split_options(line: str) -> Tuple[Dict[str, str], str]:
@@ -98,27 +110,76 @@ def _make_report(profile: str, folder: str, options: Dict[str, str]) -> Report:
         return Report(file.read(), text, int(options.get("--height", DEFAULT_HEIGHT)))
 
 
-def _record_options(options: Dict[str, str]) -> List[str]:
+def _names(shell: Any) -> Dict[str, int]:
+    """Which cell the code of a file is of."""
+    return dict(getattr(shell.compile, "_filename_map", {}))
+
+
+def _number(shell: Any) -> int:
+    """Of the cell that runs: shells differ in when they count."""
+    names = _names(shell)
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename in names:
+            return names[frame.f_code.co_filename]
+        frame = frame.f_back  # type: ignore[assignment]
+    return int(shell.execution_count)
+
+
+class _Code:
+    """The code of a cell, compiled as a cell is."""
+
+    def __init__(self, shell: Any, code: str, head: str = "") -> None:
+        """head is the line of the magic that stands before it, if there is one: lines are counted
+        as they are seen."""
+        source = shell.transform_cell(code)
+        text = f"{head}\n{source}" if head else source
+        self.space = shell.user_ns
+        self.name = shell.compile.cache(text, _number(shell))
+        tree = ast.parse("\n" + source if head else source, self.name)
+        last: List[ast.stmt] = []
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last.append(tree.body.pop())
+        self.parts = [
+            compile(tree, self.name, "exec"),
+            compile(ast.Interactive(last), self.name, "single"),
+        ]
+
+
+def _gsprof_cell(code: _Code) -> None:
+    """As a cell runs: a value at its end is shown, and what it raises comes out of it.  The report
+    begins below this function."""
+    for part in code.parts:
+        exec(part, code.space)
+
+
+def _record_options(options: Dict[str, str], shell: Any, folder: str) -> List[str]:
     words = [] if "--cpu" in options else ["--idle"]
     words += ["--rate", options["--rate"]] if "--rate" in options else []
     words += [name for name in ("--native", "--subprocesses") if name in options]
-    return words
-
-
-def _run_code(shell: Any, code: str) -> None:
-    """As a cell runs: a value at its end is shown, and what it raises comes out of it."""
-    source = shell.transform_cell(code)
-    name = shell.compile.cache(source, shell.execution_count)
-    tree = ast.parse(source, name)
-    last: List[ast.stmt] = []
-    if tree.body and isinstance(tree.body[-1], ast.Expr):
-        last.append(tree.body.pop())
-    exec(compile(tree, name, "exec"), shell.user_ns)
-    exec(compile(ast.Interactive(last), name, "single"), shell.user_ns)
+    if "--threads" not in options and "--subprocesses" not in options:
+        words += ["--below", f"^{_gsprof_cell.__name__}$"]
+    path = os.path.join(folder, "names")
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.writelines(f"{name}\tIn[{number}]\n" for name, number in _names(shell).items())
+    return [*words, "--file-names", path]
 
 
 def _tell(error: BaseException) -> None:
     print(f"gsprof: no report: {error}", file=sys.stderr)
+
+
+def _few(samples: int, seconds: float, options: Dict[str, str]) -> str:
+    """What to say of a recording with so few samples."""
+    rate = int(options.get("--rate", DEFAULT_RATE))
+    took = f"{seconds:.3g} s" if seconds >= 1 else f"{max(1, round(1000 * seconds))} ms"
+    count = f"{samples or 'no'} sample{'' if samples == 1 else 's'} in {took}"
+    if "--cpu" in options and seconds * rate >= 2 * FEW:
+        return f"{count}: the cell waited nearly all the time, which --cpu leaves out"
+    faster = min(max(1000, 10 * rate), 100000)
+    if rate >= faster:
+        return f"{count}: the cell is too short for a profile"
+    return f"{count}: the cell is too short for {rate} a second; raise the rate: --rate {faster}"
 
 
 class Magic:
@@ -130,8 +191,8 @@ class Magic:
     def __call__(self, line: str, cell: Optional[str] = None) -> None:
         """Run code and show where its time went.
 
-        %%gsprof [--rate HZ] [--cpu] [--native] [--subprocesses] [--height PX] [--output FILE]
-        [--text], with the code below; or %gsprof [OPTIONS] CODE."""
+        %%gsprof [--rate HZ] [--threads] [--cpu] [--native] [--subprocesses] [--height PX]
+        [--output FILE] [--text], with the code below; or %gsprof [OPTIONS] CODE."""
         from IPython.core.error import UsageError
 
         try:
@@ -143,33 +204,43 @@ class Magic:
             raise UsageError(f"only options stand behind %%gsprof, not: {rest}")
         if not code.strip():
             raise UsageError("%gsprof needs code to run, %%gsprof has it in the lines below")
+        head = "" if cell is None else f"%%gsprof {line}".rstrip()
         with tempfile.TemporaryDirectory(prefix="gsprof-cell-") as folder:
-            self._run(code, folder, options)
+            self._run(_Code(self._shell, code, head), folder, options)
 
-    def _run(self, code: str, folder: str, options: Dict[str, str]) -> None:
-        recording = _recorder.Recording(os.path.join(folder, "cell.gsp"), _record_options(options))
+    def _run(self, code: _Code, folder: str, options: Dict[str, str]) -> None:
+        words = _record_options(options, self._shell, folder)
+        recording = _recorder.Recording(os.path.join(folder, "cell.gsp"), words)
         try:
             recording.start()
         except (GsprofError, OSError) as error:
             # The code is what matters.
             _tell(error)
-            _run_code(self._shell, code)
+            _gsprof_cell(code)
             return
+        began_s = time.perf_counter()
         try:
-            _run_code(self._shell, code)
+            _gsprof_cell(code)
         finally:
-            self._show(recording, folder, options)
+            self._show(recording, folder, options, time.perf_counter() - began_s)
 
-    def _show(self, recording: _recorder.Recording, folder: str, options: Dict[str, str]) -> None:
+    def _show(
+        self, recording: _recorder.Recording, folder: str, options: Dict[str, str], took_s: float
+    ) -> None:
         from IPython.display import display
 
         try:
             recording.stop()
             report = _make_report(recording.output, folder, options)
+        except NothingRecorded:
+            print(f"gsprof: no report: {_few(0, took_s, options)}", file=sys.stderr)
+            return
         except (GsprofError, OSError) as error:
             _tell(error)
             return
         display(report)
+        if recording.samples < FEW:
+            print(f"gsprof: {_few(recording.samples, took_s, options)}", file=sys.stderr)
 
 
 def load(shell: Any) -> None:

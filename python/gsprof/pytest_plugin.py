@@ -249,6 +249,11 @@ def _short(name: str, width: int) -> str:
     return name if len(name) <= width else "..." + name[3 - width :]
 
 
+def _place(file: Optional[str]) -> str:
+    """Marks, such as that of the garbage collector, have no file."""
+    return f" ({os.path.basename(file)})" if file else ""
+
+
 def _tests(rows: List[Row]) -> List[Tuple[Row, List[Row]]]:
     """One entry a test, the slowest first; a test that ran in two workers is two."""
     found: List[Tuple[Row, List[Row]]] = []
@@ -264,11 +269,12 @@ def table(rows: List[Row]) -> List[str]:
     """Lines for people.
 
     >>> row = {"name": "test_a.py::test_x", "wall_ns": 1500000000, "seen_ns": 1500000000,
-    ...     "cpu_ns": 750000000, "func": "load", "file": "/src/data.py", "own_ns": 750000000}
-    >>> for line in table([row]):
+    ...     "cpu_ns": 750000000, "func": "load", "file": "/src/a.py", "own_ns": 750000000}
+    >>> mark = {**row, "func": "(import)", "file": None, "own_ns": 300000000}
+    >>> for line in table([row, mark]):
     ...     print(line.rstrip())
      wall s  on CPU  test                                              own time
-      1.500     50%  test_a.py::test_x                                 50% load (data.py)
+      1.500     50%  test_a.py::test_x                                 50% load (a.py), 20% (import)
     """
     lines = [f"{'wall s':>7}  {'on CPU':>6}  {'test':<{TEST_WIDTH}}  own time"]
     for test, functions in _tests(rows)[:ROWS_SHOWN]:
@@ -276,8 +282,7 @@ def table(rows: List[Row]) -> List[str]:
         seen = int(test["seen_ns"] or 0)
         share = f"{100 * int(test['cpu_ns'] or 0) / seen:.0f}%" if seen else "-"
         parts = [
-            f"{100 * int(one['own_ns']) / seen:.0f}% {one['func']}"
-            f" ({os.path.basename(one['file'] or '?')})"
+            f"{100 * int(one['own_ns']) / seen:.0f}% {one['func']}{_place(one['file'])}"
             for one in functions[:FUNCTIONS_SHOWN]
         ]
         name = _short(str(test["name"]), TEST_WIDTH)

@@ -54,12 +54,11 @@ Classifier: Typing :: Typed
 License-File: LICENSE
 Description-Content-Type: text/markdown
 """
-ENTRY_POINTS = """\
+# The rest is in a file: who has the build's folder on PYTHONPATH needs it too.
+SCRIPTS = """\
 [console_scripts]
 gsprof = gsprof.__main__:main
 
-[pytest11]
-gsprof = gsprof.pytest_plugin
 """
 # Whose code is in the wheel beside our own.
 LICENCES = {
@@ -189,6 +188,12 @@ def _expanded(tag: str) -> Iterator[str]:
             yield f"{python}-{abi}-{platform}"
 
 
+def _entry_points() -> bytes:
+    return (
+        SCRIPTS.encode() + (ROOT / "python" / "gsprof.dist-info" / "entry_points.txt").read_bytes()
+    )
+
+
 # --------------------------------------------------------------------------- wheel
 
 
@@ -236,7 +241,7 @@ def prepare_metadata_for_build_wheel(
     folder = Path(metadata_directory) / f"{NAME}-{_version()}.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_bytes(_metadata())
-    (folder / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
+    (folder / "entry_points.txt").write_bytes(_entry_points())
     return folder.name
 
 
@@ -260,7 +265,7 @@ def build_wheel(
         about = f"Wheel-Version: 1.0\nGenerator: gsprof {version}\nRoot-Is-Purelib: false\n"
         about += "".join(f"Tag: {one}\n" for one in _expanded(tag))
         wheel.add(f"{info}/WHEEL", about.encode())
-        wheel.add(f"{info}/entry_points.txt", ENTRY_POINTS.encode())
+        wheel.add(f"{info}/entry_points.txt", _entry_points())
         for source, licence in LICENCES.items():
             if (ROOT / source).exists():
                 wheel.add(f"{info}/{licence}", (ROOT / source).read_bytes())

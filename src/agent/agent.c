@@ -32,7 +32,6 @@
 #define TRACE_ROWS       100000U
 #define TRACE_ROOM_BYTES (UINT64_C(1) << 30) /* free where the rings are */
 #define ROWS_ENV         "GSPROF_RING_ROWS"
-#define ROWS_MAX         10000000
 /* Starting and making a ring take milliseconds; longer means that the thread at it does not run.
  * Together less than gate.c waits for a thread that is inside. */
 #define START_WAIT_NS    (500 * GSP_NS_PER_MS)
@@ -81,7 +80,6 @@ static struct {
     _Atomic(const struct gsp_table *) user[USER_MAX]; /* filled from the front, never emptied */
     /* Written by the thread that starts, before ON. */
     struct gsp_ring *parents[TABLES_MAX];
-    uint32_t rows; /* of a ring; 0: not said */
     dev_t folder_dev;
     ino_t folder_ino;
     char folder[256];
@@ -167,6 +165,22 @@ bool gsp_agent_is_sandboxed(void)
     return gsp_sandbox_is_new();
 }
 
+/* The environment's word, for agents that no Python tells: where nothing else was said. */
+static void take_environment(void)
+{
+    char value[GSP_CONTROL_VALUE];
+    const char *text = secure_getenv(ROWS_ENV);
+    const enum gsp_setting_id id = GSP_SET_ring_rows;
+    if (text && gsp_control_get(gsp_agent__page(), id, value) &&
+        strcmp(value, gsp_setting_row(id)->fallback) == 0 &&
+        gsp_setting_row_check(id, gsp_sv_of(text), value, NULL) == 0) {
+        struct gsp_control *page = gsp_agent__page();
+        gsp_ignore(!gsp_agent__page_set(agent.folder, id, value));
+        /* Nothing is left to take up: rings look when they are made. */
+        atomic_store(&page->applied, atomic_load(&page->serial));
+    }
+}
+
 /* Keeps where the folder is, not a descriptor: programs close those they do not know. */
 static bool keep_folder(int fd)
 {
@@ -202,9 +216,6 @@ static enum gsp_agent_rc begin(void)
 {
     pthread_once(&once, init_once);
     drop_parents();
-    int64_t rows = 0;
-    const char *text = secure_getenv(ROWS_ENV);
-    agent.rows = text && gsp_parse_i64(text, 1, ROWS_MAX, &rows, NULL) == 0 ? (uint32_t)rows : 0;
     for (size_t i = 0; i < TABLES_MAX; i++) {
         atomic_store(&agent.making[i], NOT_MADE);
         atomic_store(&agent.lost[i], 0); /* those of an earlier life that never had a ring */
@@ -220,7 +231,11 @@ static enum gsp_agent_rc begin(void)
         gsp_agent__page_local(true, GSP_CONTROL_QUIET);
         return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_PLACE;
     }
-    return gsp_agent__page_make(fd);
+    const enum gsp_agent_rc made_page = gsp_agent__page_make(fd);
+    if (made_page == GSP_AGENT_OK) {
+        take_environment();
+    }
+    return made_page;
 }
 
 static bool is_under_way(uint32_t phase)
@@ -413,8 +428,11 @@ enum gsp_table_id gsp_agent_table_add(const struct gsp_table *table)
 static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
 {
     struct statvfs fs;
-    if (agent.rows != 0) {
-        return agent.rows;
+    char value[GSP_CONTROL_VALUE];
+    int64_t rows = 0;
+    if (gsp_control_get(gsp_agent__page(), GSP_SET_ring_rows, value) &&
+        gsp_parse_i64(value, 1, GSP_RING_ROWS_LIMIT, &rows, NULL) == 0) {
+        return (uint32_t)rows;
     }
     const bool has_room = table == GSP_TABLE_python_torch_trace && fstatvfs(folder_fd, &fs) == 0 &&
                           (uint64_t)fs.f_bavail * fs.f_frsize >= TRACE_ROOM_BYTES;
@@ -430,8 +448,10 @@ static struct gsp_ring *make_ring(enum gsp_table_id table)
         .row_capacity = fd >= 0 ? rows_of(table, fd) : 0,
         .rank = atomic_load(&agent.rank),
     };
-    /* What the program did before the agent was taken out stays; settings are as they are now. */
-    spec.keeps_old = spec.table && strcmp(spec.table->schema, "python") == 0;
+    /* What the program did before the agent was taken out stays; settings are as they are now.
+     * A follower has a ring of losses in the same folder. */
+    spec.keeps_old =
+        spec.table && (strcmp(spec.table->schema, "python") == 0 || table == GSP_TABLE_gsprof_loss);
     if (table == GSP_TABLE_gsprof_setting) {
         gsp_agent__settings_spec(&spec);
     }

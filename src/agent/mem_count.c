@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/mem_events.h"
 #include "agent/mem_modules.h"
 #include "agent/mem_tables.h"
 #include "agent/mem_walk.h"
@@ -320,6 +321,9 @@ static void gave(const struct gsp_agent__block *block)
     const struct gsp_agent__weight weight =
         gsp_agent__weigh(block->address, block->size, mean_bytes);
     count_free(block->site, &weight);
+    if (gsp_unlikely(block->size >= gsp_agent__mem_events_from) && mean_bytes == 0) {
+        gsp_agent__mem_event(-(int64_t)block->size);
+    }
 }
 
 static void follow(const struct gsp_agent__block *block)
@@ -347,6 +351,9 @@ void gsp_agent__mem_took(const void *block, size_t bytes, enum gsp_memory_alloca
         const struct gsp_agent__weight weight = gsp_agent__weigh(block, bytes, mean_bytes);
         const uint32_t site = find_site(allocator, caller);
         count_alloc(site, &weight);
+        if (gsp_unlikely(bytes >= gsp_agent__mem_events_from) && mean_bytes == 0) {
+            gsp_agent__mem_event((int64_t)bytes);
+        }
         const struct gsp_agent__block now = {.address = block, .size = bytes, .site = site};
         follow(&now);
     }
@@ -403,6 +410,9 @@ void gsp_agent__mem_gave_part(const struct gsp_agent__block *block, size_t bytes
             .site = block->site,
         };
         count_free(block->site, &weight);
+        if (gsp_unlikely(bytes >= gsp_agent__mem_events_from)) {
+            gsp_agent__mem_event(-(int64_t)bytes);
+        }
         follow(&rest);
     }
     gsp_agent__mem_unlock();

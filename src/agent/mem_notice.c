@@ -27,6 +27,8 @@ static void put_rows(const struct gsp_memory_head *head, uint32_t node)
     struct gsp_row_python_backtrace row = {
         .ts_ns = gsp_realtime_ns(),
         .mono_ns = gsp_now_ns(),
+        .pid = getpid(),
+        .rank = GSP_NULL_I64,
         .thread_id = gettid(),
         .frame_type = gsp_agent_intern(table, gsp_sv_of("Python")),
         .trigger = gsp_agent_intern(table, gsp_sv_of("allocation")),
@@ -45,15 +47,58 @@ static void put_rows(const struct gsp_memory_head *head, uint32_t node)
     }
 }
 
+static void put_loss(uint64_t count)
+{
+    const enum gsp_table_id table = GSP_TABLE_gsprof_loss;
+    const struct gsp_row_gsprof_loss row = {
+        .ts_ns = gsp_realtime_ns(),
+        .mono_ns = gsp_now_ns(),
+        .pid = getpid(),
+        .rank = GSP_NULL_I64,
+        .source = gsp_agent_intern(table, gsp_sv_of("python.backtrace")),
+        .cause = gsp_agent_intern(table, gsp_sv_of("allocation limit")),
+        .count = (int64_t)count,
+    };
+    gsp_ignore(gsp_agent_put(table, &row)); /* the ring counts what it loses */
+}
+
+/* Those that were left out since the last stack, by which process. */
+static _Atomic uint64_t left_out;
+static _Atomic pid_t owner;
+
+/* The first that is left out is reported at once, the others with the next stack or at the end. */
+static void leave_out(void)
+{
+    if (atomic_fetch_add_explicit(&left_out, 1, memory_order_relaxed) == 0) {
+        put_loss(1);
+    }
+}
+
+void gsp_agent__mem_notice_end(void)
+{
+    const uint64_t before = atomic_exchange_explicit(&left_out, 0, memory_order_relaxed);
+    if (before > 1 && atomic_load_explicit(&owner, memory_order_relaxed) == getpid()) {
+        put_loss(before - 1);
+    }
+}
+
 void gsp_agent__mem_notice(void)
 {
     static _Atomic int64_t next_ns;
     const int64_t now_ns = gsp_now_ns();
     int64_t due_ns = atomic_load_explicit(&next_ns, memory_order_relaxed);
     const struct gsp_memory_head *head = gsp_agent_memory_view();
-    if (!head || now_ns < due_ns || !gsp_agent_is_on() ||
-        !atomic_compare_exchange_strong(&next_ns, &due_ns, now_ns + PAUSE_NS)) {
+    if (!head || !gsp_agent_is_on()) {
         return;
     }
+    const pid_t pid = getpid();
+    if (atomic_exchange_explicit(&owner, pid, memory_order_relaxed) != pid) {
+        atomic_store(&left_out, 0); /* a child of fork: they were the parent's */
+    }
+    if (now_ns < due_ns || !atomic_compare_exchange_strong(&next_ns, &due_ns, now_ns + PAUSE_NS)) {
+        leave_out();
+        return;
+    }
+    gsp_agent__mem_notice_end();
     put_rows(head, gsp_agent__mem_node());
 }

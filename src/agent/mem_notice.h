@@ -10,3 +10,5 @@
 
 /* The thread is busy (GSP_AGENT__INSIDE). */
 void gsp_agent__mem_notice(void);
+/* Tells how many were left out for coming too soon; also when there will be no more. */
+void gsp_agent__mem_notice_end(void);

@@ -163,6 +163,12 @@ static bool key_put(const struct gsp_agent__frame_key *key, uint32_t frame)
     return true;
 }
 
+bool gsp_agent__frame_is_own(uint32_t frame)
+{
+    const struct gsp_memory_frame *frames = area(head->frames_off);
+    return frames[frame].kind == GSP_MEMORY_OWN;
+}
+
 uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
                               const struct gsp_memory_frame *frame)
 {

@@ -42,6 +42,8 @@ bool gsp_agent__tables_init(struct gsp_memory_head *head);
 /* Numbers of what is there or was added; 0 when there is no room. */
 uint32_t gsp_agent__text_put(struct gsp_sv text);
 uint32_t gsp_agent__frame_find(const struct gsp_agent__frame_key *key);
+/* Whether it is a function of gsprof. */
+bool gsp_agent__frame_is_own(uint32_t frame);
 uint32_t gsp_agent__frame_put(const struct gsp_agent__frame_key *key,
                               const struct gsp_memory_frame *frame);
 /* Whether there is no room for new frames: then they need not be decoded either. */

@@ -15,6 +15,8 @@
 #define OWNER_SHIM 3U
 #define NAME_MAX_  512U
 #define TABLE_MAX  (1U << 24)
+/* How the file of a wrapper of ours is called that warnings are not to count (_quiet.py). */
+#define OWN_NAME   "<gsprof"
 
 static struct gsp_agent_python python;
 
@@ -164,6 +166,19 @@ static uint32_t put_text(uintptr_t object)
     return gsp_agent__text_put((struct gsp_sv){out, len});
 }
 
+static bool begins(const struct text *text, const char *with)
+{
+    const size_t len = strlen(with);
+    return text->data && text->width == 1 && text->len >= len && memcmp(text->data, with, len) == 0;
+}
+
+/* A function of this package: what it allocates is the doing of whoever called it. */
+static bool is_own(uintptr_t file)
+{
+    const struct text text = text_at(file);
+    return begins(&text, OWN_NAME) || (python.own_folder && begins(&text, python.own_folder));
+}
+
 /* The length and the last bytes: what differs between strings that came to lie at one address. */
 static uint64_t mark_of(uintptr_t object)
 {
@@ -228,7 +243,7 @@ static uint32_t decode(const struct raw *raw, const struct gsp_agent__frame_key 
         .name = put_text(key->name),
         .file = put_text(key->file),
         .line = line > 0 ? (uint32_t)line : 0,
-        .kind = GSP_MEMORY_PYTHON,
+        .kind = is_own(key->file) ? GSP_MEMORY_OWN : GSP_MEMORY_PYTHON,
         .first_line = first_line,
     };
     return gsp_agent__frame_put(key, &frame);
@@ -315,7 +330,10 @@ static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk
     is_rough = false;
     for (uint32_t i = count; i > 0; i--) {
         const struct raw *raw = &found[i - 1];
-        node = node != 0 ? gsp_agent__node_put(node, frame_of(raw)) : 0;
+        const uint32_t frame = node != 0 ? frame_of(raw) : 0;
+        if (node != 0 && !gsp_agent__frame_is_own(frame)) {
+            node = gsp_agent__node_put(node, frame);
+        }
         if (last) {
             last->at[last->depth++] =
                 (struct gsp_agent__walked){raw->frame, raw->code, raw->instr, node};

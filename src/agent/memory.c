@@ -13,6 +13,7 @@
 #include "agent/mem_count.h"
 #include "agent/mem_hook.h"
 #include "agent/mem_modules.h"
+#include "agent/mem_notice.h"
 #include "agent/mem_tables.h"
 #include "agent/mem_walk.h"
 #include "base/file.h"
@@ -238,6 +239,7 @@ void gsp_agent_memory_stop(void)
     if (atomic_load(&gsp_agent__mem_mode) != GSP_MEMORY_OFF) {
         gsp_agent__mem_count_on(GSP_MEMORY_OFF);
         gsp_agent__hooks_take();
+        gsp_agent__mem_notice_end();
         atomic_store(&home->state, GSP_MEMORY_ENDED);
     }
     atomic_store(&changing, 0);
@@ -255,6 +257,7 @@ void gsp_agent_memory_python_ends(void)
         last_opts.python = NULL; /* for children */
         gsp_agent__mem_unlock();
     }
+    gsp_agent__mem_notice_end();
     if (has_counters) {
         atomic_fetch_or(&home->state, GSP_MEMORY_LEAVING);
         /* Partner: the fence in memlog/table.c.  Whoever sees what is freed from here on sees

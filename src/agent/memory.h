@@ -79,6 +79,8 @@ struct gsp_agent_python {
     int (*is_finalizing)(void); /* Py_IsFinalizing, by its name in this version */
     int (*line_of)(const uint8_t *table, size_t len, uint32_t first_line, uint32_t at_bytes);
     const void *code_type;
+    const char *own_folder; /* with its slash: functions of files below it are in no stack; NULL:
+                               none; lent for ever */
     struct gsp_agent_offsets at;
 };
 
@@ -120,3 +122,17 @@ GSP_AGENT_API void gsp_agent_memory_device(uint64_t allocated_bytes, uint64_t re
                                            uint64_t peak_bytes);
 /* Whether this thread is to be left uncounted from now on: the package's own work. */
 GSP_AGENT_API void gsp_agent_memory_pause(bool pause);
+
+/* One allocation, or with bytes below 0 one free. */
+struct gsp_agent_memory_event {
+    int64_t at_ns;
+    int64_t bytes;
+};
+
+/* From now on allocations of at least so many bytes are kept one by one, with their frees, in exact
+ * mode; SIZE_MAX: none any more.  The number of events so far, for the next. */
+GSP_AGENT_API uint64_t gsp_agent_memory_events(size_t from_bytes);
+/* Copies events from number *at on and moves it; it jumps over those that newer ones have replaced.
+ * How many; 0: that was all. */
+GSP_AGENT_API size_t gsp_agent_memory_events_read(uint64_t *at, struct gsp_agent_memory_event *out,
+                                                  size_t room);

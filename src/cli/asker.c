@@ -91,10 +91,15 @@ int gsp_asker_open(struct gsp_asker *asker, const char *word,
                    const struct gsp_store_options *options, const char *output)
 {
     struct gsp_err err = {0};
+    if (gsp_query_is_remote(word) && asker->locals)
+        return gsp_cli_misuse(asker->parsed, "--locals is for the pid of a running process");
     if (gsp_query_is_remote(word))
         return gsp_query_remote_open(&asker->remote, asker->parsed, word, &asker->remote_opts,
                                      options->timeout_ns);
     int rc = gsp_endpoint_find(word, &asker->endpoint, &err);
+    if (rc == GSP_OK && asker->locals && asker->endpoint.kind != GSP_ENDPOINT_PID)
+        return gsp_cli_misuse(asker->parsed, "--locals is for the pid of a running process");
+    asker->endpoint.backtrace.locals = asker->locals;
     if (rc == GSP_OK)
         rc = gsp_store_open(options, &asker->store, &err);
     if (rc == GSP_OK)
@@ -147,6 +152,7 @@ struct timed_rows {
     struct gsp_rows rows; /* first: what the formatters have is a pointer to it */
     struct gsp_rows *inner;
     int64_t took_ns;
+    uint64_t count;
 };
 
 static int next_timed(struct gsp_rows *rows, struct gsp_batch_view *out, struct gsp_err *err)
@@ -155,6 +161,7 @@ static int next_timed(struct gsp_rows *rows, struct gsp_batch_view *out, struct 
     int64_t start_ns = gsp_now_ns();
     int rc = gsp_rows_next(timed->inner, out, err);
     timed->took_ns += gsp_now_ns() - start_ns;
+    timed->count += rc > 0 ? out->row_count : 0;
     rows->truncated = timed->inner->truncated;
     return rc;
 }
@@ -164,13 +171,31 @@ static void free_timed(struct gsp_rows *rows)
     gsp_rows_free(((struct timed_rows *)(void *)rows)->inner);
 }
 
+/* An empty array of objects has no names; the other formats have them. */
+static void tell_columns(const struct gsp_asker *asker, const struct gsp_rows *rows)
+{
+    struct gsp_term term;
+    gsp_auto_buf text = {0};
+    if (asker->parsed->globals.quiet)
+        return;
+    gsp_buf_puts(&text, "gsprof: no rows; the columns are ");
+    for (size_t i = 0; i < rows->column_count; i++) {
+        gsp_buf_puts(&text, i ? ", " : "");
+        gsp_buf_term(&text, gsp_sv_of(rows->columns[i].name));
+    }
+    const char *line = gsp_buf_cstr(&text);
+    gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
+    if (line)
+        gsp_term_line(&term, "%s", line);
+}
+
 static int ask(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sql_error *where,
                struct timed_rows *timed, struct gsp_err *err)
 {
     static const struct gsp_rows_ops OPS = {next_timed, free_timed};
     int64_t start_ns = gsp_now_ns();
     if (asker->dest.format == GSP_ROWS_PARQUET) {
-        int done = gsp_store_query_to_file(asker->store, sql, where, err);
+        int done = gsp_store_query_to_file(asker->store, sql, NULL, where, err);
         timed->took_ns = gsp_now_ns() - start_ns;
         return done;
     }
@@ -181,6 +206,8 @@ static int ask(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sql_error 
     timed->rows = (struct gsp_rows){
         .ops = &OPS, .columns = timed->inner->columns, .column_count = timed->inner->column_count};
     rc = gsp_cli_put_rows(&timed->rows, &asker->dest, err);
+    if (rc == GSP_OK && timed->count == 0 && asker->dest.format == GSP_ROWS_JSON)
+        tell_columns(asker, &timed->rows);
     gsp_rows_free(&timed->rows);
     return rc;
 }
@@ -210,7 +237,8 @@ static int ask_far(struct gsp_asker *asker, struct gsp_sv sql)
     return status;
 }
 
-int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
+/* whole is what the statement, which is alone in sql, was written in. */
+static int ask_one(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sv whole)
 {
     if (!asker->store)
         return ask_far(asker, sql);
@@ -231,12 +259,62 @@ int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
         .endpoint = is_output ? NULL : asker->endpoint.text,
         .pid = asker->endpoint.pid,
         .path = is_output ? asker->dest.path : NULL,
-        .sql = sql,
+        .sql = whole,
         .sql_line = where.line,
         .sql_column = where.column,
         .candidate = where.candidate,
     };
     return gsp_cli_fail(asker->parsed, &context, &err);
+}
+
+/* A statement with blanks in place of all that is before it: errors have their place in the whole
+ * text then. */
+static void put_alone(struct gsp_sv whole, struct gsp_sv statement, struct gsp_buf *out)
+{
+    gsp_buf_clear(out);
+    for (const char *p = whole.p; p < statement.p; p++) {
+        if (((unsigned char)*p & 0xc0) != 0x80) /* a character of several bytes is one column */
+            gsp_buf_putc(out, *p == '\n' ? '\n' : ' ');
+    }
+    gsp_buf_putsv(out, statement);
+}
+
+/* What takes the rows of one statement alone; NULL: nothing. */
+static const char *only_one(const struct gsp_asker *asker)
+{
+    const struct gsp_rows_dest *dest = &asker->dest;
+    if (asker->params.count)
+        return "--param";
+    if (dest->path && strcmp(dest->path, "-") != 0)
+        return "--output";
+    return dest->format == GSP_ROWS_ARROW ? "arrow" : NULL;
+}
+
+int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
+{
+    struct gsp_sv statement;
+    struct gsp_sv next;
+    size_t pos = 0;
+    gsp_auto_buf alone = {0};
+    if (!gsp_sql_next(sql, &pos, &statement))
+        return ask_one(asker, sql, sql); /* which says that there is none */
+    bool is_more = gsp_sql_next(sql, &pos, &next);
+    if (is_more && only_one(asker))
+        return gsp_cli_misuse(asker->parsed, "%s takes one statement, and there are several",
+                              only_one(asker));
+    for (bool is_first = true;; is_first = false) {
+        put_alone(sql, statement, &alone);
+        if (alone.failed)
+            return fail(asker, NULL,
+                        &(struct gsp_err){.code = GSP_E_NOMEM, .msg = "out of memory"});
+        if (!is_first && asker->dest.format != GSP_ROWS_JSON)
+            gsp_ignore(gsp_fd_write_all(STDOUT_FILENO, "\n", 1, NULL)); /* the rows tell */
+        const int status = ask_one(asker, gsp_buf_sv(&alone), sql);
+        if (status != 0 || !is_more)
+            return status;
+        statement = next;
+        is_more = gsp_sql_next(sql, &pos, &next);
+    }
 }
 
 int gsp_asker_rows(struct gsp_asker *asker, const char *sql, struct gsp_rows **out,

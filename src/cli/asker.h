@@ -31,6 +31,7 @@ struct gsp_asker {
     struct gsp_rows_dest dest; /* where answers go */
     size_t warned;             /* warnings of the store that were told */
     bool timing;               /* say how long each took */
+    bool locals;               /* python.backtrace has local variables */
 };
 
 /* Opens what the word means, with everything that it has, and locks the store.
@@ -40,7 +41,8 @@ int gsp_asker_open(struct gsp_asker *asker, const char *word,
                    const struct gsp_store_options *options, const char *output);
 void gsp_asker_close(struct gsp_asker *asker); /* {0} does nothing */
 
-/* Runs a statement and writes its rows; tells its errors.  Worth 0 or an exit status. */
+/* Runs the statements of a text, one by one up to the first that fails, and writes their rows;
+ * tells its errors.  Worth 0 or an exit status. */
 int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql);
 
 /* Runs a statement of our own; the caller frees *out with gsp_rows_free(). */

@@ -10,6 +10,7 @@
 #include "cli/doctor.h"
 #include "cli/hint.h"
 #include "py/layout.h"
+#include "ring/place.h"
 
 struct doctor_opts {
     bool json;
@@ -137,6 +138,21 @@ static const char *yama_text(int scope)
     return scope < (int)GSP_COUNT(texts) ? texts[scope] : "unknown";
 }
 
+/* Where the tables of processes go. */
+static void put_place(struct gsp_buf *out)
+{
+    struct gsp_place_choice choice;
+    if (!gsp_place_choose(&choice)) {
+        put_fact(out, "tables", "nowhere: %s", choice.note);
+        return;
+    }
+    const double room_mb = (double)choice.room / (1 << 20);
+    put_fact(out, "tables", "%s%s%s%s", choice.root, choice.note[0] ? " (" : "", choice.note,
+             choice.note[0] ? ")" : "");
+    if (choice.room != UINT64_MAX)
+        put_fact(out, "room for tables", "%.0f MB", room_mb);
+}
+
 static void put_machine(const struct gsp_doctor *doctor, struct gsp_buf *out)
 {
     const struct gsp_perm *perm = &doctor->perm;
@@ -159,6 +175,7 @@ static void put_machine(const struct gsp_doctor *doctor, struct gsp_buf *out)
     put_fact(out, "own user namespace", "%s", answer_text(perm->in_user_ns));
     if (perm->perf_paranoid != GSP_PERM_NO_PARANOID)
         put_fact(out, "perf_event_paranoid", "%d", perm->perf_paranoid);
+    put_place(out);
     put_fact(out, "self-test", "%s",
              doctor->selftest.code == GSP_OK ? "the memory of a child was read"
                                              : doctor->selftest.msg);
@@ -283,6 +300,12 @@ static void json_machine(const struct gsp_doctor *doctor, struct gsp_json *json)
               perm->container == GSP_CONTAINER_NONE ? NULL : gsp_container_name(perm->container));
     json_answer(json, "pid_namespace", perm->in_pid_ns);
     json_answer(json, "user_namespace", perm->in_user_ns);
+    struct gsp_place_choice choice;
+    const bool has_place = gsp_place_choose(&choice);
+    json_text(json, "tables", has_place ? choice.root : NULL);
+    json_text(json, "tables_note", choice.note[0] ? choice.note : NULL);
+    json_known(json, "tables_room_bytes",
+               choice.room > INT64_MAX ? INT64_MAX : (int64_t)choice.room, INT64_MAX);
     json_flag(json, "selftest", doctor->selftest.code == GSP_OK);
     json_text(json, "selftest_reason",
               doctor->selftest.code == GSP_OK ? NULL : doctor->selftest.msg);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "sample/dump.h"
@@ -17,6 +18,7 @@ struct dump_opts {
     const char *tasks;
     bool subprocesses;
     bool blocking;
+    bool nonblocking;
     bool native;
     struct gsp_view view; /* of which --full-filenames is taken */
 };
@@ -30,6 +32,7 @@ static const char *tasks_choice(size_t i)
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_PID_ROW(struct dump_opts),
     {.name = "core",
+     .letter = 'c',
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct dump_opts, core),
      .arg = "FILE",
@@ -46,14 +49,15 @@ static const struct gsp_opt OPTS[] = {
      .help = "Tasks of asyncio with what they await, and greenlets that are switched out: auto "
              "shows them when there are any."},
     GSP_OPT_SUBPROCESSES(struct dump_opts),
-    GSP_OPT_SWITCH(struct dump_opts, json, "json", 0, false, "For programs."),
+    GSP_OPT_SWITCH(struct dump_opts, json, "json", 'j', false, "For programs."),
     GSP_OPT_FULL_FILENAMES(struct dump_opts),
     GSP_OPT_BLOCKING(struct dump_opts),
+    GSP_OPT_NONBLOCKING_AT(struct dump_opts, nonblocking),
     GSP_OPT_NATIVE(struct dump_opts),
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof dump --pid 4242", "What every thread does right now"},
+    {"gsprof dump 4242", "What every thread does right now"},
     {"gsprof dump -p 4242 --locals", "With the local variables: where does it hang, and on what"},
     {"gsprof dump -p 4242 --subprocesses", "With its workers"},
     {"gsprof dump -p 4242 --json", "For a program to read"},
@@ -91,8 +95,10 @@ static void put_frame(const struct dump_opts *opts, const struct gsp_dump_frame 
     gsp_buf_term(out, shown_file(opts, frame->file));
     if (frame->line)
         gsp_buf_printf(out, ":%" PRIu32, frame->line);
-    /* Native frames say so themselves where they are shown, and the outermost always is. */
-    bool by_c = frame->is_entry == 1 && i + 1 < count && !frames[i + 1].is_native;
+    /* Native frames say so themselves where they are shown, the outermost always is, and coroutines
+     * are resumed by C wherever another one awaits them. */
+    bool by_c =
+        frame->is_entry == 1 && !frame->in_generator && i + 1 < count && !frames[i + 1].is_native;
     const char *mark = by_c ? " [called by C]" : "";
     gsp_buf_printf(out, ")%s\n", frame->bridged ? " [bridged]" : mark);
     static const char *const heads[] = {"Locals", "Arguments"};
@@ -145,6 +151,7 @@ static void put_text(const struct dump_opts *opts, const struct gsp_dump *dump,
     if (dump->ns_pid)
         gsp_buf_printf(out, " (%d inside)", (int)dump->ns_pid);
     gsp_buf_puts(out, ": ");
+    gsp_buf_term(out, gsp_sv_of(dump->role));
     gsp_buf_term(out, gsp_sv_of(dump->cmdline));
     gsp_buf_printf(out, dump->version[0] ? "\nPython v%s (" : "\nNo Python (%s", dump->version);
     gsp_buf_term(out, gsp_sv_of(dump->exe));
@@ -228,6 +235,7 @@ static void json_process(const struct gsp_dump *dump, struct gsp_json *json)
     else
         gsp_json_null(json);
     gsp_json_put_str(json, "command_line", dump->cmdline);
+    gsp_json_put_str(json, "process_name", dump->name);
     gsp_json_put_str(json, "executable", dump->exe);
     gsp_json_put_str(json, "python_version", dump->version[0] ? dump->version : NULL);
     if (dump->is_core) {
@@ -438,12 +446,16 @@ static int run(const struct gsp_parsed *parsed)
 {
     const struct dump_opts *opts = parsed->opts;
     if (!opts->pid && !opts->core)
-        return gsp_cli_misuse(parsed, "dump needs a process: --pid PID, or --core FILE");
+        return gsp_cli_misuse(parsed, "dump needs a process: PID, or --core FILE");
     if (opts->core && (opts->pid || opts->subprocesses || opts->blocking))
-        return gsp_cli_misuse(parsed, "--core does not go with --pid, --subprocesses, --blocking");
+        return gsp_cli_misuse(parsed, "--core does not go with a PID, --subprocesses, --blocking");
+    if (opts->blocking && opts->nonblocking)
+        return gsp_cli_misuse(parsed, "either --blocking or --nonblocking, not both");
     struct sink sink = {.opts = opts};
     struct gsp_err err = {0};
     size_t skipped = 0;
+    if (opts->pid && !opts->subprocesses)
+        gsp_await_python((pid_t)opts->pid, false, parsed);
     gsp_term_init(&sink.term, STDOUT_FILENO, parsed->globals.color);
     gsp_json_init(&sink.json, &sink.out);
     if (opts->json)
@@ -474,7 +486,7 @@ static int run(const struct gsp_parsed *parsed)
 const struct gsp_command gsp_cmd_dump = {
     .name = "dump",
     .summary = "Show what every thread of a process does right now",
-    .synopsis = "-p PID | --core FILE [OPTIONS]",
+    .synopsis = "PID | --core FILE [OPTIONS]",
     .about = "Prints the stack of each thread, innermost frame first, and whether the thread is "
              "running (active) or waiting (idle) and holds the GIL. The process is not stopped "
              "and not changed. Of a core file the threads are shown as they were when it was "

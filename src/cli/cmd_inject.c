@@ -1,28 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
+#include "cli/apart.h"
+#include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "cli/ring_settings.h"
 #include "cli/term.h"
 #include "cli/visit.h"
 #include "proc/task.h"
+#include "sample/dump.h"
 
 #define LIMIT     "10s"
 #define NEAR_MAX  4U
 #define PREFIX    "gsprof."
 #define CMD_SHOWN 60U
+/* Processes that are entered at the same time. */
+#define AT_ONCE   8U
+
+enum state { IN, ALREADY_IN, OUT_OF, NOT_IN };
+
+static const char *const STATES[] = {"in", "already in", "out of", "not in"};
+
+/* What came of one process; told by a process of its own when there are several. */
+struct outcome {
+    struct gsp_err err;
+    enum state state;
+    bool by_itself;
+    int64_t total_ns; /* 0: nothing was done */
+    int64_t stopped_ns;
+};
+
+struct one {
+    struct gsp_visit visit;
+    struct gsp_apart apart;
+};
 
 struct inject_opts {
     int64_t pid;
     struct gsp_opt_list defines;
     int64_t limit_ns;
+    bool subprocesses;
     bool force;
     bool json;
 };
@@ -33,6 +60,10 @@ struct inject_opts {
         .offset = offsetof(struct inject_opts, limit_ns), .arg = "DURATION", .fallback = LIMIT,    \
         .help = "How long the process may take to answer."                                         \
     }
+#define OPT_TREE                                                                                   \
+    GSP_OPT_SWITCH(struct inject_opts, subprocesses, "subprocesses", 's', false,                   \
+                   "The Python processes below it too, as they are now. One that fails does not "  \
+                   "hinder the others.")
 #define OPT_FORCE                                                                                  \
     GSP_OPT_SWITCH(struct inject_opts, force, "force", 0, true,                                    \
                    "Also if a seccomp filter of the process may end it for this.")
@@ -46,28 +77,28 @@ static const struct gsp_opt INJECT_OPTS[] = {
      .offset = offsetof(struct inject_opts, defines),
      .arg = "KEY=VALUE",
      .help = "A setting of the agent from the start on; gsprof config PID lists them."},
+    OPT_TREE,
     OPT_LIMIT,
     OPT_FORCE,
     OPT_JSON,
 };
 
 static const struct gsp_opt EJECT_OPTS[] = {
-    GSP_OPT_PID_ROW(struct inject_opts),
-    OPT_LIMIT,
-    OPT_FORCE,
-    OPT_JSON,
+    GSP_OPT_PID_ROW(struct inject_opts), OPT_TREE, OPT_LIMIT, OPT_FORCE, OPT_JSON,
 };
 
 static const struct gsp_example INJECT_EXAMPLES[] = {
     {"gsprof inject 4242", "From now on its steps, spans and stacks are tables"},
     {"gsprof inject train.py -D torch=on", "By its command line, and trace PyTorch's modules"},
     {"gsprof inject 4242 -D torch=on -D torch.rate=0.1", "One step in ten"},
+    {"gsprof inject -s 4242", "With its workers: ranks, pools, data loaders"},
 };
 
 static const struct gsp_example EJECT_EXAMPLES[] = {
     {"gsprof eject 4242", "Hooks off, nothing is recorded any more"},
     {"gsprof eject train.py", "By its command line"},
     {"gsprof 4242 eject", "The other order of words"},
+    {"gsprof eject -s 4242", "Out of its workers too"},
 };
 
 /* ------------------------------------------------------------------------------------- target */
@@ -105,7 +136,6 @@ static int find_target(const struct gsp_parsed *parsed, pid_t *pid)
     if (opts->pid == 0 && gsp_visit_find(parsed->args[0], pid, &list, &err) != GSP_OK)
         return err.code == GSP_E_USAGE ? tell_several(parsed, &err, &list)
                                        : gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
-    gsp_visit_look_there(*pid);
     return 0;
 }
 
@@ -149,6 +179,19 @@ static int read_defines(const struct gsp_parsed *parsed, struct gsp_control_chan
     return 0;
 }
 
+/* What our environment or config.toml says of rings counts for less than a word of this command. */
+static size_t add_ring_rows(pid_t pid, struct gsp_control_change *settings, size_t count)
+{
+    int64_t rows = count < GSP_OPT_LIST_MAX ? gsp_cli_ring_rows_for(pid) : 0;
+    for (size_t i = 0; i < count; i++)
+        rows = settings[i].id == GSP_SET_ring_rows ? 0 : rows;
+    if (rows == 0)
+        return count;
+    settings[count].id = GSP_SET_ring_rows;
+    snprintf(settings[count].value, sizeof(settings[count].value), "%" PRId64, rows);
+    return count + 1;
+}
+
 /* --------------------------------------------------------------------------------------- told */
 
 /* "process 4242 (python3 train.py)" */
@@ -163,52 +206,69 @@ static void put_target(pid_t pid, struct gsp_buf *out)
     gsp_buf_putc(out, ')');
 }
 
-static void put_json(pid_t pid, const char *state, const struct gsp_visit_result *result,
-                     struct gsp_buf *out)
+static void put_json(pid_t pid, const struct outcome *outcome, struct gsp_buf *out)
 {
     struct gsp_json json;
+    const int code = outcome->err.code;
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
     gsp_json_put_i64(&json, "pid", pid);
-    gsp_json_put_str(&json, "state", state);
-    gsp_json_put_str(&json, "by", result->by_itself ? "interpreter" : "library");
-    gsp_json_put_f64(&json, "total_ms", (double)result->total_ns / 1e6);
-    gsp_json_put_f64(&json, "stopped_ms", (double)result->stopped_ns / 1e6);
+    if (code != GSP_OK) {
+        gsp_json_put_str(&json, "state", code == GSP_E_NOTPY ? "skipped" : "failed");
+        gsp_json_put_str(&json, "reason", outcome->err.msg);
+    } else {
+        gsp_json_put_str(&json, "state", STATES[outcome->state]);
+        gsp_json_put_str(&json, "by", outcome->by_itself ? "interpreter" : "library");
+        gsp_json_put_f64(&json, "total_ms", (double)outcome->total_ns / 1e6);
+        gsp_json_put_f64(&json, "stopped_ms", (double)outcome->stopped_ns / 1e6);
+    }
     gsp_json_obj_end(&json);
     gsp_buf_putc(out, '\n');
 }
 
-static int tell(const struct gsp_parsed *parsed, pid_t pid, const char *state,
-                const struct gsp_visit_result *result)
+static void put_text(pid_t pid, const struct outcome *outcome, struct gsp_buf *out)
+{
+    char total[32];
+    char stopped[32];
+    if (outcome->err.code == GSP_E_NOTPY) {
+        gsp_buf_puts(out, "Skipped ");
+        put_target(pid, out);
+        gsp_buf_puts(out, ": it is not Python.\n");
+        return;
+    }
+    gsp_buf_printf(out, "The agent is %s ", STATES[outcome->state]);
+    put_target(pid, out);
+    gsp_fmt_duration(outcome->total_ns, total, sizeof(total));
+    gsp_fmt_duration(outcome->stopped_ns, stopped, sizeof(stopped));
+    if (outcome->total_ns == 0)
+        gsp_buf_puts(out, ".\n");
+    else if (outcome->by_itself)
+        gsp_buf_printf(out, ": %s, nothing was stopped.\n", total);
+    else
+        gsp_buf_printf(out, ": %s, of which one thread stood still for %s.\n", total, stopped);
+}
+
+static int tell(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
 {
     const struct inject_opts *opts = parsed->opts;
     gsp_auto_buf text = {0};
-    char total[32];
-    char stopped[32];
-    if (opts->json) {
-        put_json(pid, state, result, &text);
-        return gsp_err_exit_status(gsp_cli_put_text(NULL, false, &text, NULL));
-    }
-    if (parsed->globals.quiet)
-        return 0;
-    gsp_buf_printf(&text, "The agent is %s ", state);
-    put_target(pid, &text);
-    gsp_fmt_duration(result->total_ns, total, sizeof(total));
-    gsp_fmt_duration(result->stopped_ns, stopped, sizeof(stopped));
-    if (result->total_ns == 0)
-        gsp_buf_puts(&text, ".\n");
-    else if (result->by_itself)
-        gsp_buf_printf(&text, ": %s, nothing was stopped.\n", total);
-    else
-        gsp_buf_printf(&text, ": %s, of which one thread stood still for %s.\n", total, stopped);
-    return gsp_err_exit_status(gsp_cli_put_text(NULL, false, &text, NULL));
+    if (opts->json)
+        put_json(pid, outcome, &text);
+    else if (!parsed->globals.quiet)
+        put_text(pid, outcome, &text);
+    return text.len ? gsp_err_exit_status(gsp_cli_put_text(NULL, false, &text, NULL)) : 0;
 }
 
-/* The last line of a traceback says what happened. */
-static int tell_raised(const struct gsp_parsed *parsed, pid_t pid,
-                       const struct gsp_visit_result *result)
+static int tell_failed(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
 {
-    struct gsp_err err = {0};
+    return gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = pid}, &outcome->err);
+}
+
+/* ------------------------------------------------------------------------------------- visits */
+
+/* The last line of a traceback says what happened. */
+static void take_raised(const struct gsp_visit_result *result, struct gsp_err *err)
+{
     struct gsp_sv rest = result->trace;
     struct gsp_sv line;
     struct gsp_sv last = {"", 0};
@@ -216,30 +276,154 @@ static int tell_raised(const struct gsp_parsed *parsed, pid_t pid,
         if (line.len > 0)
             last = line;
     }
-    gsp_err_fill(&err, GSP_E_NOTSUP, 0, "%.*s", (int)(last.len < 200 ? last.len : 200), last.p);
-    return gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = pid}, &err);
+    gsp_err_fill(err, GSP_E_NOTSUP, 0, "%.*s", (int)(last.len < 200 ? last.len : 200), last.p);
 }
 
-static int enter(const struct gsp_parsed *parsed, struct gsp_visit *visit, const char *state)
+static void enter(const struct gsp_visit *visit, struct outcome *out)
 {
     struct gsp_visit_result result;
-    struct gsp_err err = {0};
-    int status;
-    if (gsp_visit(visit, &result, &err) != GSP_OK)
-        status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = visit->pid}, &err);
-    else if (result.raised)
-        status = tell_raised(parsed, visit->pid, &result);
-    else
-        status = tell(parsed, visit->pid, state, &result);
+    if (gsp_visit(visit, &result, &out->err) == GSP_OK && result.raised)
+        take_raised(&result, &out->err);
+    out->by_itself = result.by_itself;
+    out->total_ns = result.total_ns;
+    out->stopped_ns = result.stopped_ns;
     gsp_visit_result_free(&result);
+}
+
+static void inject(void *user, void *answer)
+{
+    const struct gsp_visit *visit = user;
+    struct outcome *out = answer;
+    char version[32];
+    gsp_visit_look_there(visit->pid);
+    const bool is_there = gsp_visit_is_there(visit->pid, version);
+    if (is_there && strcmp(version, GSP_VERSION) != 0) {
+        gsp_err_fill(&out->err, GSP_E_EXISTS, 0,
+                     "an agent of version %.31s is in process %d already", version,
+                     (int)visit->pid);
+        return;
+    }
+    out->state = is_there ? ALREADY_IN : IN;
+    struct gsp_control_change settings[GSP_OPT_LIST_MAX];
+    struct gsp_visit mine = *visit;
+    if (!is_there) {
+        memcpy(settings, visit->settings, visit->setting_count * sizeof(*settings));
+        mine.settings = settings;
+        mine.setting_count = add_ring_rows(visit->pid, settings, visit->setting_count);
+    }
+    if (!is_there || visit->setting_count > 0)
+        enter(&mine, out);
+}
+
+static void eject(void *user, void *answer)
+{
+    const struct gsp_visit *visit = user;
+    struct outcome *out = answer;
+    char version[32];
+    gsp_visit_look_there(visit->pid);
+    out->state = OUT_OF;
+    if (gsp_visit_is_there(visit->pid, version)) {
+        enter(visit, out);
+        return;
+    }
+    const bool is_gone = kill(visit->pid, 0) < 0 && errno == ESRCH;
+    out->state = NOT_IN;
+    gsp_err_fill(&out->err, is_gone ? GSP_E_NOPROC : GSP_E_NOFILE, 0, "there is no %s %d",
+                 is_gone ? "process" : "agent in process", (int)visit->pid);
+}
+
+/* ---------------------------------------------------------------------------------------- tree */
+
+/* Whether one of several is passed over: it has ended, is not Python, or has no agent to be taken
+ * out. */
+static bool is_no_failure(int code)
+{
+    return code == GSP_OK || code == GSP_E_NOTPY || code == GSP_E_NOPROC || code == GSP_E_NOFILE;
+}
+
+/* Tells of one of several; its exit status, 0 when it is passed over. */
+static int tell_one(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
+{
+    const struct inject_opts *opts = parsed->opts;
+    const int code = outcome->err.code;
+    int status = 0;
+    if (code == GSP_OK || code == GSP_E_NOTPY)
+        return tell(parsed, pid, outcome);
+    if (is_no_failure(code))
+        return 0;
+    if (opts->json)
+        status = tell(parsed, pid, outcome);
+    const int failed = tell_failed(parsed, pid, outcome);
+    return status ? status : failed;
+}
+
+/* Visits all of them, AT_ONCE at a time, and tells of them in their order.  *first is what came of
+ * the first, *done how many have the agent in or out as asked. */
+static int visit_all(const struct gsp_parsed *parsed, struct one *all, size_t count,
+                     void (*work)(void *, void *), struct outcome *first, size_t *done)
+{
+    int status = 0;
+    for (size_t next = 0, at = 0; at < count; at++) {
+        struct outcome outcome = {.err = {.code = GSP_OK}};
+        for (; next < count && next - at < AT_ONCE; next++)
+            gsp_ignore(gsp_apart_start(&all[next].apart, work, &all[next].visit, sizeof(outcome),
+                                       NULL) < 0);
+        if (all[at].apart.child <= 0)
+            work(&all[at].visit, &outcome);
+        else if (gsp_apart_wait(&all[at].apart, &outcome, sizeof(outcome), -1) != GSP_APART_DONE)
+            gsp_err_fill(&outcome.err, GSP_E_IO, 0, "the visit ended without an answer");
+        const int one = tell_one(parsed, all[at].visit.pid, &outcome);
+        status = status ? status : one;
+        *done += outcome.err.code == GSP_OK;
+        if (at == 0)
+            *first = outcome;
+    }
     return status;
+}
+
+/* The status of the first that failed. */
+static int visit_tree(const struct gsp_parsed *parsed, const struct gsp_visit *visit,
+                      void (*work)(void *, void *))
+{
+    pid_t *pids = NULL;
+    size_t count = 0;
+    size_t done = 0;
+    struct outcome first = {.err = {.code = GSP_OK}};
+    int rc = gsp_tree_pids(visit->pid, &pids, &count, &first.err);
+    struct one *all = rc == GSP_OK ? calloc(count, sizeof(*all)) : NULL;
+    if (rc == GSP_OK && !all)
+        rc = gsp_err_set(&first.err, GSP_E_NOMEM, 0, "out of memory");
+    size_t kept = 0;
+    for (size_t i = 0; rc == GSP_OK && i < count; i++) {
+        if (pids[i] == getpid())
+            continue; /* called from within the tree */
+        all[kept] = (struct one){.visit = *visit, .apart = {.fd = -1}};
+        all[kept++].visit.pid = pids[i];
+    }
+    int status = rc == GSP_OK ? visit_all(parsed, all, kept, work, &first, &done) : 0;
+    if (rc < 0 || (status == 0 && done == 0))
+        status = tell_failed(parsed, visit->pid, &first);
+    free(all);
+    free(pids);
+    return status;
+}
+
+static int visit_one(const struct gsp_parsed *parsed, struct gsp_visit *visit,
+                     void (*work)(void *, void *))
+{
+    const struct inject_opts *opts = parsed->opts;
+    struct outcome outcome = {.err = {.code = GSP_OK}};
+    if (opts->subprocesses)
+        return visit_tree(parsed, visit, work);
+    work(visit, &outcome);
+    return outcome.err.code == GSP_OK ? tell(parsed, visit->pid, &outcome)
+                                      : tell_failed(parsed, visit->pid, &outcome);
 }
 
 static int run_inject(const struct gsp_parsed *parsed)
 {
     const struct inject_opts *opts = parsed->opts;
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
-    char version[32];
     struct gsp_visit visit = {.what = "inject",
                               .settings = settings,
                               .setting_count = opts->defines.count,
@@ -248,49 +432,33 @@ static int run_inject(const struct gsp_parsed *parsed)
     int status = read_defines(parsed, settings);
     if (status == 0)
         status = find_target(parsed, &visit.pid);
-    if (status != 0)
-        return status;
-    bool there = gsp_visit_is_there(visit.pid, version);
-    if (there && strcmp(version, GSP_VERSION) != 0) {
-        struct gsp_err err = {0};
-        gsp_err_fill(&err, GSP_E_EXISTS, 0, "an agent of version %.31s is in process %d already",
-                     version, (int)visit.pid);
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = visit.pid}, &err);
-    }
-    if (there && visit.setting_count == 0)
-        return tell(parsed, visit.pid, "already in", &(struct gsp_visit_result){0});
-    return enter(parsed, &visit, there ? "already in" : "in");
+    if (status == 0)
+        gsp_await_python(visit.pid, opts->subprocesses, parsed);
+    return status ? status : visit_one(parsed, &visit, inject);
 }
 
 static int run_eject(const struct gsp_parsed *parsed)
 {
     const struct inject_opts *opts = parsed->opts;
-    char version[32];
     struct gsp_visit visit = {.what = "eject", .limit_ns = opts->limit_ns, .force = opts->force};
     int status = find_target(parsed, &visit.pid);
-    if (status != 0)
-        return status;
-    if (!gsp_visit_is_there(visit.pid, version)) {
-        struct gsp_err err = {0};
-        const bool is_gone = kill(visit.pid, 0) < 0 && errno == ESRCH;
-        gsp_err_fill(&err, is_gone ? GSP_E_NOPROC : GSP_E_NOFILE, 0, "there is no %s %d",
-                     is_gone ? "process" : "agent in process", (int)visit.pid);
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.pid = visit.pid}, &err);
-    }
-    return enter(parsed, &visit, "out of");
+    return status ? status : visit_one(parsed, &visit, eject);
 }
 
 const struct gsp_command gsp_cmd_inject = {
     .name = "inject",
     .summary = "Load the agent into a running Python process",
-    .synopsis = "PID|NAME [-D KEY=VALUE]...",
+    .synopsis = "[-s] PID|NAME [-D KEY=VALUE]...",
     .about = "The process then has tables of its steps, spans and PyTorch modules, and someone "
              "who follows its stacks, as if it had been started with GSPROF=1. NAME is a word of "
              "its command line.\n"
              "One thread is stopped for some tenths of a millisecond, where it holds no lock of "
              "the C library, and loads the agent's library; Python 3.14 and later are asked to do "
              "it themselves, without a stop, unless PYTHON_DISABLE_REMOTE_DEBUG is set. Nothing "
-             "is copied to the process's disk. Said again it only changes settings.",
+             "is copied to the process's disk. Said again it only changes settings.\n"
+             "With --subprocesses there is a line for each process of the tree. What is not Python "
+             "is skipped. The exit status is 0 when the agent is in all Python processes of the "
+             "tree, else that of the first that failed.",
     .opts = INJECT_OPTS,
     .opt_count = GSP_COUNT(INJECT_OPTS),
     .opts_size = sizeof(struct inject_opts),
@@ -304,7 +472,7 @@ const struct gsp_command gsp_cmd_inject = {
 const struct gsp_command gsp_cmd_eject = {
     .name = "eject",
     .summary = "Switch the agent in a process off again",
-    .synopsis = "PID|NAME",
+    .synopsis = "[-s] PID|NAME",
     .about = "All hooks are taken out and the rings are unmapped; what they have can still be "
              "read. The library itself stays loaded, and does nothing.",
     .opts = EJECT_OPTS,

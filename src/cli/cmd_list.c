@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -7,6 +9,7 @@
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/made_rows.h"
+#include "cli/ring_settings.h"
 #include "cli/rows_out.h"
 #include "flight/ending.h"
 #include "ring/place.h"
@@ -15,6 +18,7 @@
 struct list_opts {
     int64_t older_than_ns;
     bool clean;
+    bool live;
     bool json;
 };
 
@@ -23,6 +27,10 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct list_opts, json),
      .help = "For programs: an array of objects."},
+    {.name = "live",
+     .kind = GSP_OPT_FLAG,
+     .offset = offsetof(struct list_opts, live),
+     .help = "Only processes that run."},
     {.name = "clean",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct list_opts, clean),
@@ -31,11 +39,12 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_DURATION,
      .offset = offsetof(struct list_opts, older_than_ns),
      .arg = "DURATION",
-     .help = "With --clean: only rings that nobody has written to for so long."},
+     .help = "With --clean: only rings that have had no new row for so long."},
 };
 
 static const struct gsp_example EXAMPLES[] = {
     {"gsprof list", "Processes that have tables, running or ended"},
+    {"gsprof list --live", "Only those that run"},
     {"gsprof list --clean", "Forget those that have ended"},
     {"gsprof list --clean --older-than 1h", "Forget those that have not written for an hour"},
     {"gsprof list --json", "For a program to read"},
@@ -52,12 +61,20 @@ static const struct gsp_rows_column JSON_COLUMNS[] = {
     {"path", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     {"command", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     {"end", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"own", "BOOLEAN", NULL, 0, GSP_CELL_BOOL},
+    {"removed_ns", "BIGINT", NULL, 0, GSP_CELL_I64},
+    {"note", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"small_tables", "BIGINT", NULL, 0, GSP_CELL_I64},
 };
 
 static const struct gsp_rows_column TABLE_COLUMNS[] = {
-    {"pid", "BIGINT", NULL, 0, GSP_CELL_I64},          {"state", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
-    {"tables", "BIGINT", NULL, 0, GSP_CELL_I64},       {"size", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
-    {"last write", "VARCHAR", NULL, 0, GSP_CELL_TEXT}, {"rank", "BIGINT", NULL, 0, GSP_CELL_I64},
+    {"pid", "BIGINT", NULL, 0, GSP_CELL_I64},
+    {"state", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"tables", "BIGINT", NULL, 0, GSP_CELL_I64},
+    {"size", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"last write", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"kept for", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    {"rank", "BIGINT", NULL, 0, GSP_CELL_I64},
     {"command", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
 };
 
@@ -84,7 +101,19 @@ static void put_state(const struct gsp_place *place, char *out, size_t cap)
         snprintf(out, cap, "ended: status %d", (int)end.exit_status);
 }
 
-static void add_for_programs(struct gsp_made_rows *made, const struct gsp_place *place)
+static bool is_own(const struct gsp_place *place)
+{
+    return place->uid == geteuid();
+}
+
+/* When it will be removed for its age; NULL of those that stay, or are for others to remove. */
+static int64_t removed_ns(const struct gsp_place *place, const struct gsp_place_limits *limits)
+{
+    return place->live || !is_own(place) ? GSP_NULL_I64 : place->last_write_ns + limits->keep_ns;
+}
+
+static void add_for_programs(struct gsp_made_rows *made, const struct gsp_place *place,
+                             const struct gsp_place_limits *limits)
 {
     gsp_made_i64(made, place->pid);
     gsp_made_i64(made, (int64_t)place->start_time);
@@ -97,14 +126,19 @@ static void add_for_programs(struct gsp_made_rows *made, const struct gsp_place 
     gsp_made_text(made, gsp_sv_of(place->cmdline));
     struct gsp_ending end;
     gsp_made_text(made, find_end(place, &end) ? gsp_sv_of(end.detail) : (struct gsp_sv){NULL, 0});
+    gsp_made_bool(made, is_own(place));
+    gsp_made_i64(made, removed_ns(place, limits));
+    gsp_made_text(made, place->note[0] ? gsp_sv_of(place->note) : (struct gsp_sv){NULL, 0});
+    gsp_made_i64(made, place->small_rings);
 }
 
 static void add_for_people(struct gsp_made_rows *made, const struct gsp_place *place,
-                           int64_t now_ns)
+                           const struct gsp_place_limits *limits, int64_t now_ns)
 {
     char size[32];
     char age[32];
     char ago[40];
+    char left[32];
     char state[40];
     snprintf(size, sizeof(size), "%.1f MB", (double)place->bytes / 1e6);
     int64_t since = now_ns - place->last_write_ns;
@@ -115,12 +149,59 @@ static void add_for_people(struct gsp_made_rows *made, const struct gsp_place *p
     gsp_made_i64(made, place->rings);
     gsp_made_text(made, gsp_sv_of(size));
     gsp_made_text(made, gsp_sv_of(ago));
+    const int64_t at_ns = removed_ns(place, limits);
+    const int64_t left_ns = at_ns > now_ns ? at_ns - now_ns : 0;
+    gsp_made_text(made, at_ns == GSP_NULL_I64
+                            ? gsp_sv_of("")
+                            : gsp_sv_of(gsp_fmt_duration(left_ns, left, sizeof(left))));
     gsp_made_i64(made, place->rank);
     gsp_made_text(made, gsp_sv_of(place->cmdline));
 }
 
+/* What runs before what has ended, one's own before others', the newest first. */
+static int by_interest(const void *a, const void *b)
+{
+    const struct gsp_place *left = a;
+    const struct gsp_place *right = b;
+    if (left->live != right->live)
+        return left->live ? -1 : 1;
+    if (is_own(left) != is_own(right))
+        return is_own(left) ? -1 : 1;
+    if (left->last_write_ns != right->last_write_ns && !left->live)
+        return left->last_write_ns > right->last_write_ns ? -1 : 1;
+    return left->start_time > right->start_time ? -1 : left->start_time < right->start_time;
+}
+
+/* Where tables are if that is unusual; what the ended ones take, and when that ends. */
+static void tell_more(const struct gsp_parsed *parsed, const struct gsp_places *places,
+                      const struct gsp_place_limits *limits)
+{
+    struct gsp_term term;
+    char age[32];
+    size_t ended = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < places->count; i++) {
+        if (places->at[i].live || !is_own(&places->at[i]))
+            continue;
+        ended++;
+        bytes += places->at[i].bytes;
+    }
+    gsp_auto_buf notes = {0};
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    gsp_cli_ring_notes(places->at, places->count, &notes);
+    if (notes.len > 0 && !parsed->globals.quiet)
+        gsp_term_write(&term, &notes);
+    if (ended == 0 || parsed->globals.quiet)
+        return;
+    gsp_term_line(&term,
+                  "Ended processes: %zu, %.1f MB. Their tables are removed %s after the last row "
+                  "(ring.keep_time), the oldest first above %.0f MB (ring.keep_mb).",
+                  ended, (double)bytes / 1e6, gsp_fmt_duration(limits->keep_ns, age, sizeof(age)),
+                  (double)limits->keep_bytes / (1 << 20));
+}
+
 static int show(const struct gsp_parsed *parsed, const struct gsp_places *places,
-                struct gsp_err *err)
+                const struct gsp_place_limits *limits, struct gsp_err *err)
 {
     const struct list_opts *opts = parsed->opts;
     struct gsp_made_rows *made = NULL;
@@ -131,55 +212,86 @@ static int show(const struct gsp_parsed *parsed, const struct gsp_places *places
     int64_t now_ns = gsp_realtime_ns();
     for (size_t i = 0; i < places->count; i++) {
         if (opts->json)
-            add_for_programs(made, &places->at[i]);
+            add_for_programs(made, &places->at[i], limits);
         else
-            add_for_people(made, &places->at[i], now_ns);
+            add_for_people(made, &places->at[i], limits, now_ns);
     }
     struct gsp_rows_dest dest = {.format = opts->json ? GSP_ROWS_JSON : GSP_ROWS_TABLE,
                                  .color = parsed->globals.color};
     rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
     gsp_rows_free(gsp_made_rows_get(made));
+    if (rc == GSP_OK && !opts->json)
+        tell_more(parsed, places, limits);
     return rc;
 }
 
-/* Removes what is over, or too much; what cannot be removed is told and passed over.  What was
- * removed is not in the list any more. */
-static int remove_over(const struct gsp_parsed *parsed, struct gsp_places *places)
+static void tell_removed(const struct gsp_parsed *parsed, struct gsp_places_swept removed)
 {
     struct gsp_term term;
-    const size_t count = places->count;
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    if (!parsed->globals.quiet)
+        gsp_term_line(&term, "Removed the rings of %zu ended process%s (%.1f MB).", removed.count,
+                      removed.count == 1 ? "" : "es", (double)removed.bytes / 1e6);
+}
+
+/* A process may fill the folder, or hold it, while it is being removed: then it stays, and that is
+ * no failure.  Worth an exit status. */
+static int tell_kept(const struct gsp_parsed *parsed, const struct gsp_place *place,
+                     const struct gsp_err *err)
+{
+    struct gsp_term term;
+    if (err->code != GSP_E_EXISTS && err->sys != ENOTEMPTY)
+        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = place->path}, err);
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    if (!parsed->globals.quiet)
+        gsp_term_line(&term, "gsprof: kept %s: %s", place->path,
+                      err->sys == ENOTEMPTY ? "it holds files that gsprof did not make" : err->msg);
+    return 0;
+}
+
+/* Removes what is over, whatever it takes; what cannot be removed is reported and skipped.  Worth
+ * an exit status. */
+static int clean(const struct gsp_parsed *parsed, const struct gsp_places *places)
+{
     const struct list_opts *opts = parsed->opts;
-    uint64_t kept_bytes = 0;
-    uint64_t bytes = 0;
+    struct gsp_places_swept removed = {0};
     int status = 0;
-    places->count = 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < places->count; i++) {
         const struct gsp_place *place = &places->at[i];
         struct gsp_err err = {0};
-        const bool over = opts->clean ? gsp_place_is_over(place, opts->older_than_ns)
-                                      : gsp_place_is_surplus(place, &kept_bytes);
-        if (over && gsp_place_remove(place, &err) == GSP_OK) {
-            bytes += place->bytes;
+        if (!gsp_place_is_over(place, opts->older_than_ns))
             continue;
+        if (gsp_place_remove(place, &err) == GSP_OK) {
+            removed.count++;
+            removed.bytes += place->bytes;
+        } else if (tell_kept(parsed, place, &err) != 0) {
+            status = gsp_err_exit_status(err.code);
         }
-        if (over)
-            status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = place->path}, &err);
-        places->at[places->count++] = *place;
     }
-    const size_t removed = count - places->count;
-    gsp_places_sweep(); /* folders without rings are not in the list */
-    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-    if (!parsed->globals.quiet && (opts->clean || removed))
-        gsp_term_line(&term, "Removed the rings of %zu ended process%s (%.1f MB).", removed,
-                      removed == 1 ? "" : "es", (double)bytes / 1e6);
+    tell_removed(parsed, removed);
     return status;
 }
 
-static void say_none(const struct gsp_parsed *parsed)
+static void sort_and_choose(struct gsp_places *places, bool only_live)
 {
+    if (places->count > 1)
+        qsort(places->at, places->count, sizeof(*places->at), by_interest);
+    while (only_live && places->count > 0 && !places->at[places->count - 1].live)
+        places->count--;
+}
+
+static int list(const struct gsp_parsed *parsed, struct gsp_places *places,
+                const struct gsp_place_limits *limits, struct gsp_err *err)
+{
+    const struct list_opts *opts = parsed->opts;
     struct gsp_term term;
+    sort_and_choose(places, opts->live);
+    if (places->count > 0 || opts->json)
+        return show(parsed, places, limits, err);
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-    gsp_term_line(&term, "No process of yours has tables.");
+    if (!parsed->globals.quiet)
+        gsp_term_line(&term, "No %sprocess of yours has tables.", opts->live ? "running " : "");
+    return GSP_OK;
 }
 
 static int run(const struct gsp_parsed *parsed)
@@ -187,16 +299,19 @@ static int run(const struct gsp_parsed *parsed)
     const struct list_opts *opts = parsed->opts;
     struct gsp_places places = {0};
     struct gsp_err err = {0};
+    if (opts->clean && opts->live)
+        return gsp_cli_misuse(parsed, "--clean is about processes that have ended, --live is not");
+    const struct gsp_place_limits limits = gsp_cli_ring_limits(parsed);
+    /* Folders without rings go this way too. */
+    const struct gsp_places_swept swept = gsp_places_sweep(&limits);
+    if (swept.count > 0)
+        tell_removed(parsed, swept);
     int rc = gsp_places_read(&places, &err);
     int status = 0;
-    if (rc == GSP_OK)
-        status = remove_over(parsed, &places);
     if (rc == GSP_OK && opts->clean)
-        gsp_places_free(&places);
-    else if (rc == GSP_OK && (places.count || opts->json))
-        rc = show(parsed, &places, &err);
-    else if (rc == GSP_OK && !parsed->globals.quiet)
-        say_none(parsed);
+        status = clean(parsed, &places);
+    else if (rc == GSP_OK)
+        rc = list(parsed, &places, &limits, &err);
     gsp_places_free(&places);
     return rc < 0 ? gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err) : status;
 }
@@ -204,12 +319,15 @@ static int run(const struct gsp_parsed *parsed)
 const struct gsp_command gsp_cmd_list = {
     .name = "list",
     .summary = "List the processes that have tables, running or ended",
-    .synopsis = "[--json] [--clean [--older-than DURATION]]",
+    .synopsis = "[--live] [--json] [--clean [--older-than DURATION]]",
     .about = "Tables of a process lie in shared memory and stay when it ends, however it ends: "
-             "`gsprof query PID` reads its last rows. They take memory until `gsprof list --clean` "
-             "removes them, or a day after their last row, when they are next listed. Rings of "
-             "processes that run are never removed. Root sees those of every user and removes "
-             "its own.",
+             "`gsprof query PID` reads its last rows. They stay for a day after their last row "
+             "(ring.keep_time), and take 1024 MB together at most (ring.keep_mb) and a quarter of "
+             "their file system; above that the oldest go first. `list`, `run`, `follow` and "
+             "`serve` remove what is over these limits; `--clean` removes all. config.toml or "
+             "GSPROF_RING_KEEP_TIME and GSPROF_RING_KEEP_MB change them. Tables of processes that "
+             "run are never removed, nor those that another command reads. Root sees those of "
+             "every user and removes its own.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct list_opts),

@@ -15,11 +15,13 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "base/time.h"
+#include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/launch.h"
 #include "cli/mem_switch.h"
 #include "cli/mem_take.h"
+#include "cli/mem_tree.h"
 #include "cli/python_dir.h"
 #include "cli/term.h"
 #include "collect/huge.h"
@@ -102,8 +104,8 @@ struct session {
     const struct mem_record_opts *opts;
     struct gsp_term term;
     struct gsp_launch launch;
-    struct gsp_memswitch memswitch;
     struct gsp_memtake take;
+    struct gsp_memtree tree;
     struct gsp_memwriter *writer;
     char output[PATH_BYTES];
     int fd;
@@ -165,7 +167,7 @@ static int start_program(struct session *session, struct gsp_err *err)
     char package[GSP_PYTHON_DIR_MAX];
     int rc = gsp_python_hand_over(package, err);
     if (rc == GSP_OK)
-        rc = gsp_memswitch_environment(&session->memswitch, err);
+        rc = gsp_memswitch_environment(&session->tree.root, err);
     if (rc == GSP_OK)
         rc = gsp_launch_new(&session->launch, session->parsed->args, err);
     if (rc < 0)
@@ -193,7 +195,7 @@ static int start(struct session *session, struct gsp_err *err)
     if (rc == GSP_OK && session->parsed->arg_count)
         rc = start_program(session, err);
     else if (rc == GSP_OK)
-        rc = gsp_memswitch_on(&session->memswitch, err);
+        rc = gsp_memtree_on(&session->tree, err);
     session->take = (struct gsp_memtake){.pid = session->pid,
                                          .subprocesses = session->opts->subprocesses,
                                          .claims = true,
@@ -259,6 +261,8 @@ static int record(struct session *session, struct gsp_err *err)
         const int64_t now_ns = gsp_now_ns();
         last = !target_runs(session) || stop_count > 1 || now_ns >= end_ns;
         session->take.is_last = last;
+        if (!last)
+            gsp_memtree_round(&session->tree, now_ns);
         rc = gsp_memtake_round(&session->take, now_ns, err);
         if (rc == GSP_OK)
             rc = gsp_memwriter_flush(session->writer, err);
@@ -310,8 +314,8 @@ static int nothing(const struct session *session, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_EMPTY, 0,
                            "allocations were not counted in the program: it is not Python, ended "
                            "at once, or starts Python in another process (-s)");
-    return gsp_err_set(err, GSP_E_NOFILE, 0, "allocations are not counted in process %d",
-                       (int)session->pid);
+    return gsp_err_set(err, GSP_E_NOFILE, 0, "allocations are not counted in process %d%s",
+                       (int)session->pid, session->opts->subprocesses ? " or a child of it" : "");
 }
 
 static int fail(const struct session *session, const struct gsp_err *err)
@@ -330,12 +334,9 @@ static int fail(const struct session *session, const struct gsp_err *err)
 /* The program's own status, also when the recording of it failed. */
 static int finish(struct session *session, int rc, struct gsp_err *err)
 {
-    struct gsp_err off = {0};
     if (rc == GSP_OK && session->take.taken == 0)
         rc = nothing(session, err);
-    if (gsp_memswitch_off(&session->memswitch, &off) < 0)
-        gsp_term_line(&session->term, "gsprof: counting goes on in process %d: %s",
-                      (int)session->pid, off.msg);
+    gsp_memtree_off(&session->tree, &session->term);
     const bool is_kept = session->take.taken > 0;
     if (rc == GSP_OK)
         tell(session);
@@ -359,17 +360,24 @@ static int run(const struct gsp_parsed *parsed)
                               .pidfd = -1,
                               .pid = (pid_t)opts->pid};
     struct gsp_err err = {0};
-    if ((opts->pid != 0) == (parsed->arg_count > 0))
-        return gsp_cli_misuse(parsed, "mem record needs a process or a program: --pid PID, or "
+    if (opts->pid && parsed->arg_count)
+        return gsp_cli_misuse(parsed, "either a process or a program, not both");
+    if (!opts->pid && !parsed->arg_count)
+        return gsp_cli_misuse(parsed, "mem record needs a process or a program: PID, or "
                                       "-- COMMAND");
     if (opts->output && strcmp(opts->output, "-") == 0)
         return gsp_cli_misuse(parsed, "a recording of memory is a file: --output FILE");
     gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
-    session.memswitch = (struct gsp_memswitch){
-        .pid = session.pid, .exact = opts->exact, .limit_ns = opts->limit_ns, .bytes = opts->bytes};
-    int rc = gsp_memswitch_check(&session.memswitch, &err);
+    session.tree = (struct gsp_memtree){.root = {.pid = session.pid,
+                                                 .exact = opts->exact,
+                                                 .limit_ns = opts->limit_ns,
+                                                 .bytes = opts->bytes},
+                                        .has_children = opts->subprocesses && opts->pid != 0};
+    int rc = gsp_memswitch_check(&session.tree.root, &err);
     if (rc < 0)
         return gsp_cli_misuse(parsed, "%s", err.msg);
+    if (opts->pid)
+        gsp_await_python(session.pid, opts->subprocesses, parsed);
     rc = start(&session, &err);
     if (rc == GSP_OK)
         rc = record(&session, &err);
@@ -377,6 +385,7 @@ static int run(const struct gsp_parsed *parsed)
         gsp_launch_abort(&session.launch);
     const int status = finish(&session, rc, &err);
     gsp_memtake_free(&session.take);
+    gsp_memtree_free(&session.tree);
     gsp_memwriter_free(session.writer);
     gsp_fd_close(&session.fd);
     gsp_fd_close(&session.pidfd);
@@ -387,7 +396,7 @@ const struct gsp_command gsp_cmd_mem_record = {
     .name = "mem-record",
     .spoken = "mem record",
     .summary = "Record where a program's memory goes",
-    .synopsis = "[OPTIONS] (-p PID | -- COMMAND...)",
+    .synopsis = "[OPTIONS] (PID | -- COMMAND...)",
     .about =
         "Counts allocations and frees by call site within the process: of Python's allocators, of "
         "the C library (NumPy, PyTorch on the CPU, C++), and of anonymous mappings. The counters "

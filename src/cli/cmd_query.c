@@ -29,6 +29,7 @@ struct query_opts {
     int64_t limit;
     bool force;
     bool timing;
+    bool locals;
 };
 
 static const struct gsp_opt OPTS[] = {
@@ -46,7 +47,7 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_FILE,
      .offset = offsetof(struct query_opts, file),
      .arg = "FILE",
-     .help = "Read the statement from a file."},
+     .help = "Read the statements from a file."},
     {.name = "param",
      .kind = GSP_OPT_LIST,
      .offset = offsetof(struct query_opts, params),
@@ -78,6 +79,8 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct query_opts, timing),
      .help = "Say how long the query took."},
+    GSP_OPT_SWITCH(struct query_opts, locals, "locals", 'l', false,
+                   "python.backtrace has the local variables of each frame, as JSON."),
     GSP_OPT_TOKEN(struct query_opts),
     GSP_OPT_TOKEN_FILE(struct query_opts),
 };
@@ -85,6 +88,8 @@ static const struct gsp_opt OPTS[] = {
 static const struct gsp_example EXAMPLES[] = {
     {"gsprof query 4242 'SELECT func, file, lineno FROM python.backtrace'",
      "What a process does right now"},
+    {"gsprof query --locals 4242 'SELECT func, locals FROM python.backtrace'",
+     "With the local variables of each frame"},
     {"gsprof 4242 query 'SELECT * FROM python.torch_trace WHERE step > 100'",
      "Rows that it wrote; the other order of words"},
     {"gsprof query profile.gsp 'FROM gsprof.hot_functions()'",
@@ -145,7 +150,7 @@ static bool read_values(const struct gsp_opt_list *list, struct values *out)
     return true;
 }
 
-/* The statement: an argument, a file, or stdin. */
+/* The statements: an argument, a file, or stdin. */
 static int read_sql(const struct gsp_parsed *parsed, struct gsp_buf *out, struct gsp_err *err)
 {
     const struct query_opts *opts = parsed->opts;
@@ -173,7 +178,7 @@ static int fill_options(const struct query_opts *opts, enum gsp_rows_format form
     return rc;
 }
 
-/* One statement: from its text to its rows. */
+/* From the text of statements to their rows. */
 static int ask_once(struct gsp_asker *asker, const struct gsp_store_options *options,
                     const struct gsp_buf *sql)
 {
@@ -218,31 +223,15 @@ static int run_statement(struct gsp_asker *asker, const struct gsp_store_options
     return status;
 }
 
-/* A statement for a server: it has the tables, and the engine. */
-static int run_remote(const struct gsp_parsed *parsed, const struct gsp_rows_dest *dest,
-                      const struct gsp_params *params)
-{
-    const struct query_opts *opts = parsed->opts;
-    struct gsp_err err = {0};
-    gsp_auto_buf sql = {0};
-    if (read_sql(parsed, &sql, &err) < 0)
-        return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->file}, &err);
-    const struct gsp_query_remote query = {.parsed = parsed,
-                                           .remote = opts->remote,
-                                           .dest = *dest,
-                                           .sql = gsp_buf_sv(&sql),
-                                           .params = *params,
-                                           .timeout_ns = opts->timeout_ns};
-    return gsp_query_remote_run(&query);
-}
-
 static int run(const struct gsp_parsed *parsed)
 {
     const struct query_opts *opts = parsed->opts;
     struct gsp_store_options options;
     struct gsp_err err = {0};
-    struct gsp_asker asker = {
-        .parsed = parsed, .timing = opts->timing, .remote_opts = opts->remote};
+    struct gsp_asker asker = {.parsed = parsed,
+                              .timing = opts->timing,
+                              .locals = opts->locals,
+                              .remote_opts = opts->remote};
     struct values values;
     asker.dest = (struct gsp_rows_dest){
         .path = opts->output, .color = parsed->globals.color, .force = opts->force};
@@ -254,6 +243,8 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_misuse(parsed, "%s", err.msg);
     if (asker.dest.format == GSP_ROWS_PARQUET && (!opts->output || strcmp(opts->output, "-") == 0))
         return gsp_cli_misuse(parsed, "parquet needs a file to write: --output FILE");
+    if (asker.dest.format == GSP_ROWS_PARQUET && gsp_query_is_remote(parsed->args[0]))
+        return gsp_cli_misuse(parsed, "a server writes json, csv or arrow, not parquet");
     if (!read_values(&opts->params, &values))
         return gsp_cli_misuse(parsed, "--param: all have names, or none has");
     if (values.count && asker.dest.format == GSP_ROWS_PARQUET)
@@ -267,8 +258,6 @@ static int run(const struct gsp_parsed *parsed)
         status = gsp_asker_open(&asker, parsed->args[0], &options, NULL);
         if (status == 0)
             status = gsp_prompt_run(&asker);
-    } else if (gsp_query_is_remote(parsed->args[0])) {
-        status = run_remote(parsed, &asker.dest, &asker.params);
     } else {
         status = run_statement(&asker, &options);
     }
@@ -282,8 +271,8 @@ const struct gsp_command gsp_cmd_query = {
     .synopsis = "ENDPOINT [SQL | - | --file FILE] [OPTIONS]",
     .about = "ENDPOINT is the pid of a process (its tables, also after its end, and its present "
              "stacks while it runs), the folder of a run, a Parquet file, a profile in any "
-             "readable format, or a server (HOST:PORT). SQL is one SELECT or EXPLAIN of DuckDB's "
-             "dialect; it can change "
+             "readable format, or a server (HOST:PORT). SQL is a SELECT, EXPLAIN, SHOW TABLES or "
+             "DESCRIBE of DuckDB's dialect, or several with semicolons between them; it can change "
              "nothing and reach no other file. `gsprof tables ENDPOINT` shows what can be asked; "
              "docs/sql.md has the questions that people have.\nWithout SQL on a terminal there is "
              "a prompt: statements end with a semicolon, \\? explains. Long tables go through "
@@ -295,6 +284,7 @@ const struct gsp_command gsp_cmd_query = {
     .example_count = GSP_COUNT(EXAMPLES),
     .args_min = 1,
     .args_max = 2,
+    .takes_sql = true,
     .takes_endpoint = true,
     .run = run,
 };

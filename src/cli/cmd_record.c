@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include "base/time.h"
+#include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/interim.h"
 #include "cli/launch.h"
+#include "cli/other_processes.h"
 #include "cli/rec_file.h"
 #include "cli/rec_rings.h"
 #include "cli/run_folder.h"
@@ -68,6 +70,9 @@ static const struct gsp_example EXAMPLES[] = {
 };
 
 /* One recording, from the first check to the last line. */
+/* Threads without Python are reported when they have used this part of a core, one in a hundred. */
+#define NATIVE_CPU_PART 100
+
 struct session {
     const struct gsp_parsed *parsed;
     const struct record_opts *opts;
@@ -84,6 +89,9 @@ struct session {
     struct gsp_drain_stats drained;
     struct gsp_record_stats stats; /* a copy of the last ones */
     enum gsp_record_end end;
+    struct gsp_buf others; /* Python processes below it that are left out */
+    int64_t others_due_ns; /* when they are looked for, of the recording's time */
+    bool is_told;          /* of them */
 };
 
 /* What the signal handler sees.  last_words is written once, before the handler is set. */
@@ -201,6 +209,27 @@ static void write_interim(struct session *session)
         gsp_record_set_helper(session->record, session->interim.writer);
 }
 
+/* Whom this recording leaves out; from time to time, until somebody was found. */
+static void look_for_others(struct session *session, int64_t elapsed_ns)
+{
+    if (session->opts->sampling.subprocesses || session->others.len ||
+        elapsed_ns < session->others_due_ns)
+        return;
+    gsp_ignore(gsp_other_processes(session->pid, &session->others) == 0);
+    session->others_due_ns = elapsed_ns ? 2 * elapsed_ns : GSP_NS_PER_S;
+}
+
+static void tell_others(struct session *session)
+{
+    const char *text = gsp_buf_cstr(&session->others);
+    if (!session->others.len || session->is_told || session->parsed->globals.quiet)
+        return;
+    session->is_told = true;
+    gsp_term_line(&session->term,
+                  "Python processes below it are not recorded without --subprocesses: %s.",
+                  text ? text : "");
+}
+
 static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
 {
     struct session *session = user;
@@ -213,6 +242,7 @@ static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_
                         rate_of(stats), lost->torn, lost->late, lost->failed);
     }
     session->stats = *stats;
+    look_for_others(session, stats->elapsed_ns);
     int rc = gsp_stream_flush(session->stream, err);
     if (rc == GSP_OK)
         write_interim(session);
@@ -380,6 +410,9 @@ static int sample_target(struct session *session, struct gsp_err *err)
         gsp_term_line(&session->term, "Waiting for SIGUSR2 (kill -USR2 %d).", (int)getpid());
     if (opts->until_signal)
         await_signal(session);
+    if (session->launch.pid == 0)
+        look_for_others(session, 0);
+    tell_others(session);
     tell_begin(session);
     session->record = record;
     start_rings(session);
@@ -420,7 +453,7 @@ static const char *judge_empty(const struct session *session, struct gsp_hint *h
     if (opts->until_signal && !begun)
         return "no SIGUSR2 came, so recording did not begin";
     if (stats->frames_left)
-        return "no stack had a frame that was asked for (--include, --exclude)";
+        return "no stack had a frame that was asked for (--include, --exclude, --below)";
     if (stats->threads_left)
         return "no thread had a name that was asked for (--thread)";
     if (opts->sampling.gil && stats->no_gil_left) {
@@ -450,6 +483,10 @@ static const char *judge_empty(const struct session *session, struct gsp_hint *h
         add_again(session, "record --rate 1000", "more samples a second", hint);
         return "it ended before the first sample";
     }
+    if (stats->ticks == 0) {
+        add_again(session, "record --rate 1000", "more samples a second", hint);
+        return "it was stopped before the first sample";
+    }
     if (stats->processes == 0)
         return "no Python interpreter had started by then";
     return "the interpreter ran no Python code";
@@ -463,6 +500,7 @@ static int tell_empty(struct session *session)
     snprintf(hint.what, sizeof(hint.what), "nothing was recorded of %s", session->title);
     gsp_hint_print(&hint, &session->term, &text);
     gsp_term_write(&session->term, &text);
+    tell_others(session);
     return gsp_err_exit_status(GSP_E_EMPTY);
 }
 
@@ -525,6 +563,21 @@ static void tell_native(struct session *session)
                       (double)native->stop_max_ns / 1000);
 }
 
+/* Samples of Python alone do not show the workers of a library. */
+static void tell_native_cpu(struct session *session)
+{
+    const struct gsp_native_cpu *native = &session->stats.native_cpu;
+    gsp_auto_buf words = {0};
+    if (session->opts->sampling.native || session->opts->sampling.gil ||
+        native->cpu_ns < session->stats.elapsed_ns / NATIVE_CPU_PART)
+        return;
+    gsp_native_cpu_words(native, &words);
+    gsp_auto_buf shown = {0};
+    gsp_buf_term(&shown, gsp_buf_sv(&words));
+    gsp_term_line(&session->term, "Threads without Python used %s; --native shows their stacks.",
+                  gsp_buf_cstr(&shown) ? gsp_buf_cstr(&shown) : "some CPU");
+}
+
 static void tell_summary(struct session *session)
 {
     const struct gsp_record_stats *stats = &session->stats;
@@ -537,11 +590,13 @@ static void tell_summary(struct session *session)
                   rate_of(stats), end_text(session));
     gsp_term_line(&session->term, "Lost: %s.", losses ? losses : "unknown");
     tell_native(session);
+    tell_native_cpu(session);
     if (stats->frames_left + stats->threads_left)
         gsp_term_line(&session->term,
                       "Left out: %" PRIu64 " stacks without a frame that was asked for, %" PRIu64
                       " of other threads.",
                       stats->frames_left, stats->threads_left);
+    tell_others(session);
     if (strcmp(session->file.output, "-") == 0)
         return;
     struct stat info;
@@ -638,9 +693,9 @@ static int run(const struct gsp_parsed *parsed)
 {
     const struct record_opts *opts = parsed->opts;
     if (opts->pid && parsed->arg_count)
-        return gsp_cli_misuse(parsed, "either --pid or a program, not both");
+        return gsp_cli_misuse(parsed, "either a process or a program, not both");
     if (!opts->pid && !parsed->arg_count)
-        return gsp_cli_misuse(parsed, "record needs a process or a program: --pid PID, "
+        return gsp_cli_misuse(parsed, "record needs a process or a program: PID, "
                                       "or -- COMMAND");
     struct gsp_err err = {0};
     if (gsp_sampling_check(&opts->sampling, &err) != GSP_OK)
@@ -651,10 +706,13 @@ static int run(const struct gsp_parsed *parsed)
                               .launch = {.gate = -1, .report = -1},
                               .file = {.fd = -1}};
     gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
+    if (opts->pid && !opts->sampling.subprocesses && !opts->sampling.native)
+        gsp_await_python(session.pid, false, parsed);
     int status = record(&session);
     gsp_stream_free(session.stream);
     gsp_profile_free(session.profile);
     gsp_rec_file_free(&session.file);
+    gsp_buf_free(&session.others);
     if (session.launch.pid > 0) {
         if (gsp_launch_running(&session.launch) && !parsed->globals.quiet)
             gsp_term_line(&session.term, "%s is still running; waiting for it to end.",
@@ -671,7 +729,7 @@ static int run(const struct gsp_parsed *parsed)
 const struct gsp_command gsp_cmd_record = {
     .name = "record",
     .summary = "Record the stacks of a process, or of a program it starts",
-    .synopsis = "[OPTIONS] (-p PID | -- COMMAND...)",
+    .synopsis = "[OPTIONS] (PID | -- COMMAND...)",
     .about =
         "Reads the stacks of a Python process from outside, RATE times a second, without "
         "stopping it and without any change to it, and writes a profile.\n"

@@ -17,6 +17,7 @@
 #include "cli/launch.h"
 #include "cli/python_dir.h"
 #include "cli/rec_rings.h"
+#include "cli/ring_settings.h"
 #include "cli/run_finish.h"
 #include "cli/run_followers.h"
 #include "cli/run_place.h"
@@ -27,6 +28,7 @@
 #include "flight/follow.h"
 #include "sample/dump.h"
 #include "sample/record.h"
+#include "wire/ring.h"
 
 #define BEAT_NS             (100 * GSP_NS_PER_MS)
 /* Each time costs some hundredths of a second for all tables together. */
@@ -41,6 +43,7 @@ struct run_opts {
     const char *output;
     const char *torch;
     double rate_hz;
+    int64_t ring_rows;
     bool no_memory;
     bool no_torch;
     bool no_stacks;
@@ -76,6 +79,14 @@ static const struct gsp_opt OPTS[] = {
      .arg = "SPEC",
      .help = "How PyTorch is traced: on, off, the share of steps (0.1), or words such as "
              "rate=0.1,backward=on. Default: GSPROF_TORCH_PROFILING, else on."},
+    {.name = "ring-rows",
+     .kind = GSP_OPT_INT,
+     .offset = offsetof(struct run_opts, ring_rows),
+     .arg = "ROWS",
+     .min = 1,
+     .max = GSP_RING_ROWS_LIMIT,
+     .help = "Rows of each table that a thread of the program keeps in memory. Default: "
+             "GSPROF_RING_ROWS, else ring.rows of config.toml, else 10000."},
     GSP_OPT_SWITCH(struct run_opts, no_memory, "no-memory", 0, false,
                    "Do not count what is allocated, by call site; GSPROF_MEMORY says how it is "
                    "counted (sampled)."),
@@ -110,9 +121,10 @@ struct session {
     struct gsp_rec_rings *rings;
     struct gsp_run_followers *followers; /* NULL: other processes than the program have none */
     struct gsp_follow_result followed;
-    int status;         /* of the program */
-    char **environment; /* the program's, before we changed it */
-    bool is_unable;     /* to record: the program runs without us */
+    struct gsp_place_limits limits; /* of what ended processes keep */
+    int status;                     /* of the program */
+    char **environment;             /* the program's, before we changed it */
+    bool is_unable;                 /* to record: the program runs without us */
 };
 
 /* Set when half of the CPU time that we may use is used. */
@@ -214,6 +226,7 @@ static int hand_over(struct session *session, struct gsp_err *err)
             session->opts->no_memory);
     char period[32];
     snprintf(period, sizeof(period), "%.9g", period_of(session->opts));
+    gsp_cli_ring_hand_over(session->opts->ring_rows);
     put_env("GSPROF_SAMPLE_RATE", period, session->opts->no_stacks || is_rate_given(session->opts));
     return GSP_OK;
 }
@@ -286,7 +299,7 @@ static int prepare(struct session *session, struct gsp_err *err)
 
 static int start(struct session *session, struct gsp_err *err)
 {
-    gsp_places_sweep(); /* while the program's own rings are not there yet */
+    gsp_places_sweep(&session->limits); /* while the program's own rings are not there yet */
     /* Before --force removes the run that is there. */
     int rc = gsp_launch_check(session->parsed->args[0], err);
     if (rc == GSP_OK)
@@ -386,11 +399,17 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
     const char *next = verdict && strstr(verdict, "\nNext: ") ? "      " : "Next: ";
     if (made->verdict.len > 0)
         gsp_term_write(&session->term, &made->verdict);
+    if (made->notes.len > 0)
+        gsp_term_write(&session->term, &made->notes);
     tell_fault(session, told);
     if (made->err.code)
         gsp_term_line(&session->term, "gsprof: the run is not complete: %s", made->err.msg);
     if (!folder || !other)
         return;
+    if (made->failed_early) {
+        gsp_term_line(&session->term, "What was recorded until then is in %s.", folder);
+        return;
+    }
     if (made->has_report)
         gsp_term_line(&session->term, "%sxdg-open %s/" GSP_RUN_REPORT, next, folder);
     else
@@ -448,6 +467,7 @@ static void finish(struct session *session, int64_t took_ns)
     else if (made.err.code)
         gsp_term_line(&session->term, "gsprof: the run is not complete: %s", made.err.msg);
     gsp_buf_free(&made.verdict);
+    gsp_buf_free(&made.notes);
 }
 
 static void follow(struct session *session)
@@ -461,6 +481,7 @@ static void follow(struct session *session)
                                         .is_child = true,
                                         .tree = true,
                                         .no_metrics = session->opts->no_metrics,
+                                        .limits = &session->limits,
                                         .beat = on_beat,
                                         .row = on_row,
                                         .user = session,
@@ -494,6 +515,7 @@ static int run(const struct gsp_parsed *parsed)
     gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
     gsp_run_status_init(&session.status_line, STDERR_FILENO, parsed->globals.quiet);
     const int64_t began_ns = gsp_now_ns();
+    session.limits = gsp_cli_ring_limits(parsed);
     int rc = start(&session, &err);
     if (rc == GSP_OK) {
         follow(&session);

@@ -332,7 +332,7 @@ struct worker_opts {
 
 static const char *worker_format(size_t i)
 {
-    static const char *const names[] = {"json", "csv", "arrow"};
+    static const char *const names[] = {"json", "object", "csv", "arrow"};
     return i < GSP_COUNT(names) ? names[i] : NULL;
 }
 

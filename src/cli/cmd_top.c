@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/top_session.h"
 
@@ -30,6 +31,7 @@ static const struct gsp_opt OPTS[] = {
      .arg = "N",
      .min = 1,
      .max = 1e9,
+     .instead = "native",
      .help = "Print N tables and end; needs no terminal."},
     GSP_OPT_SWITCH(struct gsp_top_opts, json, "json", 0, false,
                    "For programs: each table an object on a line."),
@@ -82,10 +84,10 @@ static const char *misuse_of(const struct gsp_top_opts *opts, const struct gsp_p
 {
     int ways = (opts->pid != 0) + (parsed->arg_count > 0) + (opts->input != NULL);
     if (ways == 0)
-        return "top needs a process, a program or a recording: --pid PID, -- COMMAND, "
+        return "top needs a process, a program or a recording: PID, -- COMMAND, "
                "or --input FILE";
     if (ways > 1)
-        return "only one of --pid, a program and --input";
+        return "only one of a process, a program and --input";
     if (opts->once && opts->count)
         return "--once is one table; -n is a number of them";
     if (opts->filter && strlen(opts->filter) >= GSP_TOP_FILTER_MAX)
@@ -93,7 +95,7 @@ static const char *misuse_of(const struct gsp_top_opts *opts, const struct gsp_p
     if (opts->from && !opts->input)
         return "--from is for --input";
     if (opts->mem && !opts->pid)
-        return "--mem is of a process that runs: --pid PID";
+        return "--mem is of a process that runs: PID";
     return NULL;
 }
 
@@ -129,6 +131,8 @@ static int run(const struct gsp_parsed *parsed)
                                       .child_output = -1};
     gsp_term_init(&session.term, STDERR_FILENO, parsed->globals.color);
     gsp_ui_init(&session.ui, opts->input != NULL);
+    if (opts->pid && (opts->mem || (!opts->sampling.subprocesses && !opts->sampling.native)))
+        gsp_await_python(session.pid, opts->sampling.subprocesses, parsed);
     set_query(&session);
     int status = opts->mem     ? gsp_top_run_mem(&session)
                  : opts->input ? gsp_top_run_replay(&session)
@@ -143,7 +147,7 @@ static int run(const struct gsp_parsed *parsed)
 const struct gsp_command gsp_cmd_top = {
     .name = "top",
     .summary = "Watch where a process spends its time, live",
-    .synopsis = "[OPTIONS] (-p PID | -- COMMAND... | --input FILE)",
+    .synopsis = "[OPTIONS] (PID | -- COMMAND... | --input FILE)",
     .about =
         "A table of functions that is made anew each second, with a header for the GIL, threads, "
         "processes, losses and the machine. Percentages are of the last interval, and of one "

@@ -45,6 +45,9 @@
                    "Stop the threads while they are read, for exact stacks. "                      \
                    "The default never stops the target.")
 #define GSP_OPT_BLOCKING(type) GSP_OPT_BLOCKING_AT(type, blocking)
+#define GSP_OPT_NONBLOCKING_AT(type, member)                                                       \
+    GSP_OPT_SWITCH(type, member, "nonblocking", 0, true,                                           \
+                   "The default, for those who are used to ask for it.")
 /* short_name: 'n', or 0 where that letter means something else. */
 #define GSP_OPT_NATIVE_AT(type, member, short_name)                                                \
     GSP_OPT_SWITCH(type, member, "native", short_name, false,                                      \

@@ -183,6 +183,13 @@ static void put_state(struct gsp_json *json, uint32_t state)
     gsp_json_arr_end(json);
 }
 
+/* Of how many steps of PyTorch one is traced, of those that torch.rate chooses. */
+static int64_t steps_of_one(const struct target *target)
+{
+    const uint32_t state = atomic_load(&target->page.state);
+    return (int64_t)1 << ((state & GSP_CONTROL_THIN_MASK) >> GSP_CONTROL_THIN_SHIFT);
+}
+
 static int show_json(const struct target *target, const char *prefix, struct gsp_err *err)
 {
     gsp_auto_buf out = {0};
@@ -192,6 +199,7 @@ static int show_json(const struct target *target, const char *prefix, struct gsp
     gsp_json_put_i64(&json, "pid", target->pid);
     gsp_json_put_str(&json, "agent", target->page.agent);
     put_state(&json, atomic_load(&target->page.state));
+    gsp_json_put_i64(&json, "torch_one_step_of", steps_of_one(target));
     gsp_json_put_bool(&json, "applied", is_applied(target));
     gsp_json_key(&json, "settings");
     gsp_json_arr_begin(&json);
@@ -258,6 +266,12 @@ static void tell(const struct target *target)
     if (state & GSP_CONTROL_QUIET)
         gsp_term_line(&term, "gsprof: process %d has no room for its tables: nothing is recorded",
                       (int)target->pid);
+    if (steps_of_one(target) > 1)
+        gsp_term_line(
+            &term,
+            "gsprof: process %d traces one step of %lld: all of them would cost more than " PREFIX
+            "torch.adaptive allows",
+            (int)target->pid, (long long)steps_of_one(target));
     if (target->change_count > 0 && atomic_load(&target->page.applied) >= target->serial)
         gsp_term_line(&term, "gsprof: process %d has taken it up", (int)target->pid);
     else if (target->change_count > 0)

@@ -128,9 +128,15 @@ static void add_again(const struct scene *scene, struct gsp_hint *out, const cha
     gsp_auto_buf line = {0};
     char *const *argv = scene->context->argv;
     gsp_buf_printf(&line, "gsprof %s %s", scene->command, option);
+    struct gsp_sv names = gsp_sv_of(scene->command); /* "mem record" is two words */
+    struct gsp_sv name = {0};
+    bool has_name = gsp_sv_split(&names, ' ', &name);
     for (size_t i = 1; argv && argv[0] && argv[i]; i++) {
-        if (i == 1 && strcmp(argv[i], scene->command) == 0)
+        if (has_name && gsp_sv_eq(gsp_sv_of(argv[i]), name)) {
+            has_name = gsp_sv_split(&names, ' ', &name);
             continue;
+        }
+        has_name = false;
         gsp_buf_putc(&line, ' ');
         gsp_hint_word(&line, gsp_sv_of(argv[i]));
     }

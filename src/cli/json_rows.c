@@ -33,6 +33,7 @@ struct json_rows {
     struct gsp_rows_column *heads;
     struct gsp_values *values;
     struct gsp_buf arena;
+    struct gsp_buf *warnings; /* NULL: not wanted */
     size_t column_count;
     size_t column_cap;
     size_t row_count;
@@ -191,20 +192,91 @@ static int read_row(struct json_rows *made, struct gsp_scan *scan, struct gsp_er
     return rc;
 }
 
-static int read_all(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+/* An array whose begin was read: each takes what its members begin with. */
+static int read_array(struct json_rows *made, struct gsp_scan *scan,
+                      int (*each)(struct json_rows *, struct gsp_scan *, struct gsp_err *),
+                      struct gsp_err *err)
 {
-    int rc = gsp_scan_next(scan, err);
-    if (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_BEGIN)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the answer is no array of rows");
-    if (rc == GSP_OK)
-        rc = gsp_scan_next(scan, err);
+    int rc = scan->kind == GSP_SCAN_ARR_BEGIN
+                 ? gsp_scan_next(scan, err)
+                 : gsp_err_set(err, GSP_E_FORMAT, 0, "the answer is no array of rows");
     while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
-        if (scan->kind != GSP_SCAN_OBJ_BEGIN)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the answer is no object");
-        rc = read_row(made, scan, err);
+        rc = each(made, scan, err);
         if (rc == GSP_OK)
             rc = gsp_scan_next(scan, err);
     }
+    return rc;
+}
+
+static int take_row(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    return scan->kind == GSP_SCAN_OBJ_BEGIN
+               ? read_row(made, scan, err)
+               : gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the answer is no object");
+}
+
+/* {"name": ...}: other members are passed over. */
+static int take_head(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    if (scan->kind != GSP_SCAN_OBJ_BEGIN)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "a column of the answer is no object");
+    int rc = gsp_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+        const bool is_name = gsp_sv_eq(scan->text, gsp_sv_of("name"));
+        rc = gsp_scan_next(scan, err);
+        if (rc == GSP_OK && is_name && scan->kind == GSP_SCAN_TEXT)
+            rc = add_column(made, scan->text, err);
+        else if (rc == GSP_OK)
+            rc = gsp_scan_skip(scan, err);
+        if (rc == GSP_OK)
+            rc = gsp_scan_next(scan, err);
+    }
+    return rc;
+}
+
+static int take_warning(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    if (scan->kind != GSP_SCAN_TEXT)
+        return gsp_scan_skip(scan, err);
+    if (made->warnings) {
+        gsp_buf_putsv(made->warnings, scan->text);
+        gsp_buf_putc(made->warnings, '\n');
+    }
+    return GSP_OK;
+}
+
+static int read_object(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    bool has_rows = false;
+    int rc = gsp_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+        const bool is_columns = gsp_sv_eq(scan->text, gsp_sv_of("columns")) && !has_rows;
+        const bool is_rows = gsp_sv_eq(scan->text, gsp_sv_of("rows")) && !has_rows;
+        const bool is_warnings = gsp_sv_eq(scan->text, gsp_sv_of("warnings"));
+        has_rows = has_rows || is_rows;
+        rc = gsp_scan_next(scan, err);
+        if (rc == GSP_OK && (is_columns || is_rows || is_warnings))
+            rc = read_array(made, scan,
+                            is_columns ? take_head
+                            : is_rows  ? take_row
+                                       : take_warning,
+                            err);
+        else if (rc == GSP_OK)
+            rc = gsp_scan_skip(scan, err);
+        if (rc == GSP_OK)
+            rc = gsp_scan_next(scan, err);
+    }
+    if (rc == GSP_OK && !has_rows)
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "the answer has no rows");
+    return rc;
+}
+
+static int read_all(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    int rc = gsp_scan_next(scan, err);
+    if (rc == GSP_OK)
+        rc = scan->kind == GSP_SCAN_OBJ_BEGIN ? read_object(made, scan, err)
+                                              : read_array(made, scan, take_row, err);
     return rc == GSP_OK ? gsp_scan_next(scan, err) : rc;
 }
 
@@ -287,7 +359,8 @@ static int settle(struct json_rows *made, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_json_rows_new(struct gsp_sv text, struct gsp_rows **out, struct gsp_err *err)
+int gsp_json_rows_new(struct gsp_sv text, struct gsp_buf *warnings, struct gsp_rows **out,
+                      struct gsp_err *err)
 {
     static const struct gsp_rows_ops OPS = {next_batch, free_rows};
     struct gsp_scan scan = {0};
@@ -296,6 +369,7 @@ int gsp_json_rows_new(struct gsp_sv text, struct gsp_rows **out, struct gsp_err 
     if (!made)
         return no_memory(err);
     made->rows.ops = &OPS;
+    made->warnings = warnings;
     int rc = gsp_scan_open(&scan, gsp_scan_read_text, &text, err);
     if (rc == GSP_OK)
         rc = read_all(made, &scan, err);

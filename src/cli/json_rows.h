@@ -9,12 +9,15 @@
 #pragma once
 
 #include "base/attr.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "model/rows.h"
 
 #define GSP_JSON_ROWS_COLUMNS_MAX 2000U
 
-/* On success gsp_rows_free() frees *out.  Fails with FORMAT (no array of objects), LIMIT, NOMEM. */
-GSP_MUST_CHECK int gsp_json_rows_new(struct gsp_sv text, struct gsp_rows **out,
-                                     struct gsp_err *err);
+/* An array, or {"columns": [{"name"}], "rows": [...], "warnings": [...]}, whose columns come before
+ * its rows.  Warnings, one a line, are appended to warnings (may be NULL).
+ * On success gsp_rows_free() frees *out.  Fails with FORMAT (neither of them), LIMIT, NOMEM. */
+GSP_MUST_CHECK int gsp_json_rows_new(struct gsp_sv text, struct gsp_buf *warnings,
+                                     struct gsp_rows **out, struct gsp_err *err);

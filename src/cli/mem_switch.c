@@ -44,8 +44,7 @@ int gsp_memswitch_environment(const struct gsp_memswitch *self, struct gsp_err *
     return GSP_OK;
 }
 
-/* Whether it counts already. */
-static bool is_on(pid_t pid)
+bool gsp_memswitch_is_on(pid_t pid)
 {
     struct gsp_place place;
     struct gsp_memtable *table = NULL;
@@ -74,8 +73,11 @@ static int visit_with(const struct gsp_memswitch *self, const char *what, const 
                       struct gsp_err *err)
 {
     struct gsp_control_change settings[2];
-    struct gsp_visit visit = {
-        .pid = self->pid, .what = what, .settings = settings, .limit_ns = self->limit_ns};
+    struct gsp_visit visit = {.pid = self->pid,
+                              .what = what,
+                              .settings = settings,
+                              .limit_ns = self->limit_ns,
+                              .is_unfollowed = true};
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%" PRIu64, self->interval_bytes);
     int rc = GSP_OK;
@@ -100,14 +102,14 @@ int gsp_memswitch_on(struct gsp_memswitch *self, struct gsp_err *err)
 {
     char version[32];
     gsp_visit_look_there(self->pid);
-    if (is_on(self->pid))
+    if (gsp_memswitch_is_on(self->pid))
         return GSP_OK;
     self->was_there = gsp_visit_is_there(self->pid, version);
     int rc = visit_with(self, "inject", mode_of(self), err);
     if (rc < 0)
         return rc;
     self->is_ours = true;
-    if (!is_on(self->pid))
+    if (!gsp_memswitch_is_on(self->pid))
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "process %d cannot count allocations",
                            (int)self->pid);
     return GSP_OK;
@@ -118,7 +120,6 @@ int gsp_memswitch_off(struct gsp_memswitch *self, struct gsp_err *err)
     struct gsp_procinfo info;
     if (!self->is_ours || gsp_proc_info(self->pid, &info, NULL) < 0 || info.state == 'Z')
         return GSP_OK;
-    self->is_ours = false;
     const char *off = gsp_memory_mode_name(GSP_MEMORY_OFF);
     int rc = visit_with(self, "inject", off, err);
     if (rc == GSP_OK && !self->was_there)

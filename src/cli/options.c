@@ -11,6 +11,8 @@
 
 /* Farther than this, a suggestion is no help. */
 #define DISTANCE_MAX 3U
+/* A duration that never comes to an end, where that is the default. */
+#define UNLIMITED    "unlimited"
 
 static const char *color_choice(size_t i)
 {
@@ -186,8 +188,24 @@ static int name_option(struct walk *walk, const struct gsp_opt *opt, int rc)
         char reason[sizeof(walk->err->msg)];
         snprintf(reason, sizeof(reason), "%s", walk->err->msg);
         gsp_err_fill(walk->err, rc, 0, "--%s: %.200s", opt->name, reason);
+        if (opt->instead)
+            snprintf(walk->parsed->suggestion, sizeof(walk->parsed->suggestion), "--%s",
+                     opt->instead);
     }
     return rc;
+}
+
+/* Other profilers take pids in hexadecimal too. */
+static int parse_pid(const char *text, int64_t *out, struct gsp_err *err)
+{
+    char *end = NULL;
+    if (strncmp(text, "0x", 2) != 0)
+        return gsp_parse_i64(text, 1, INT_MAX, out, err);
+    const unsigned long long pid = strtoull(text, &end, 16);
+    if (text[2] == '\0' || *end != '\0' || pid == 0 || pid > INT_MAX)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "'%.40s' is no process", text);
+    *out = (int64_t)pid;
+    return GSP_OK;
 }
 
 static int set_value(struct walk *walk, const struct found *found, const char *text)
@@ -202,7 +220,7 @@ static int set_value(struct walk *walk, const struct found *found, const char *t
     case GSP_OPT_COUNT:
         break;
     case GSP_OPT_PID:
-        rc = gsp_parse_i64(text, 1, INT_MAX, &number, walk->err);
+        rc = parse_pid(text, &number, walk->err);
         memcpy(at, &number, sizeof(number));
         break;
     case GSP_OPT_INT:
@@ -214,6 +232,8 @@ static int set_value(struct walk *walk, const struct found *found, const char *t
         memcpy(at, &real, sizeof(real));
         break;
     case GSP_OPT_DURATION:
+        if (!opt->fallback && strcmp(text, UNLIMITED) == 0)
+            break; /* as if it were not given */
         rc = gsp_parse_duration(text, &number, walk->err);
         if (rc == GSP_OK && number <= 0)
             rc = gsp_err_set(walk->err, GSP_E_USAGE, 0, "'%.60s' is not more than 0", text);
@@ -268,8 +288,13 @@ static int parse_long(struct walk *walk, const char *word)
     const char *equals = strchr(word, '=');
     struct gsp_sv name = {rest.p, equals ? (size_t)(equals - rest.p) : rest.len};
     struct found found = {0};
-    if (!lookup(walk, name, 0, &found))
-        return unknown_long(walk, name);
+    if (!lookup(walk, name, 0, &found)) {
+        /* A comment that a statement begins with. */
+        if (!walk->parsed->command || !walk->parsed->command->takes_sql || !strpbrk(word, " \t\n"))
+            return unknown_long(walk, name);
+        walk->parsed->args[walk->parsed->arg_count++] = walk->argv[walk->i];
+        return GSP_OK;
+    }
     if (is_flag(found.opt)) {
         if (equals)
             return gsp_err_set(walk->err, GSP_E_USAGE, 0, "--%s takes no value", found.opt->name);
@@ -374,6 +399,31 @@ static void take_rest(struct walk *walk, int from)
     walk->i = walk->argc;
 }
 
+static bool is_number(const char *word)
+{
+    return word[0] && word[strspn(word, "0123456789")] == '\0';
+}
+
+/* "gsprof dump 4242" is "gsprof dump --pid 4242" where a number can mean nothing else. */
+static const struct gsp_opt *pid_option(const struct gsp_command *command)
+{
+    if (!command->takes_program && command->args_max > 0)
+        return NULL;
+    const struct gsp_opt *opt = find_long(command->opts, command->opt_count, gsp_sv_of("pid"));
+    return opt && opt->kind == GSP_OPT_PID ? opt : NULL;
+}
+
+static int take_pid(struct walk *walk, const struct gsp_opt *opt, const char *word)
+{
+    int64_t before = 0;
+    memcpy(&before, (char *)walk->parsed->opts + opt->offset, sizeof(before));
+    if (before)
+        return gsp_err_set(walk->err, GSP_E_USAGE, 0,
+                           "%s takes one process at a time, not both %d and %.20s",
+                           gsp_command_spoken(walk->parsed->command), (int)before, word);
+    return set_value(walk, &(struct found){opt, walk->parsed->opts}, word);
+}
+
 static int parse_word(struct walk *walk)
 {
     struct gsp_parsed *parsed = walk->parsed;
@@ -390,6 +440,9 @@ static int parse_word(struct walk *walk)
         return parse_letters(walk, word);
     if (!parsed->command)
         return begin_command(walk, word);
+    const struct gsp_opt *pid = is_number(word) ? pid_option(parsed->command) : NULL;
+    if (pid)
+        return take_pid(walk, pid, word);
     if (parsed->command->takes_program) {
         take_rest(walk, walk->i);
         return GSP_OK;
@@ -407,9 +460,6 @@ static int check_args(struct walk *walk)
         return GSP_OK;
     if (parsed->arg_count > command->args_max) {
         const char *extra = parsed->args[command->args_max];
-        if (find_long(command->opts, command->opt_count, gsp_sv_of("pid")) &&
-            strspn(extra, "0123456789") == strlen(extra))
-            snprintf(parsed->suggestion, sizeof(parsed->suggestion), "--pid %.20s", extra);
         return gsp_err_set(walk->err, GSP_E_USAGE, 0, "unexpected argument '%.60s'", extra);
     }
     if (parsed->arg_count < command->args_min)

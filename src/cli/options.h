@@ -44,6 +44,7 @@ struct gsp_opt {
     const char *arg;      /* what help calls the value: "PID"; NULL for flags */
     const char *fallback; /* the value when not given, as typed; NULL: zero */
     const char *help;     /* one or more sentences */
+    const char *instead;  /* the option that its letter may have been meant for, or NULL */
     double min;           /* of INT and REAL */
     double max;
     const char *(*choice)(size_t i); /* the i-th value of a CHOICE, NULL past the last */
@@ -74,7 +75,9 @@ struct gsp_command {
     size_t args_min;
     size_t args_max;
     const char *(*arg_choice)(size_t i); /* values of a positional argument, NULL: files */
-    bool takes_program;                  /* the first word that is no option starts a program */
+    bool takes_program;                  /* the first word that is no option starts a program; a
+                                            number is the option --pid, if there is one */
+    bool takes_sql; /* a word that begins with "--" and has white space in it may be an argument */
     bool takes_endpoint; /* "gsprof ENDPOINT NAME ..." means the same as "gsprof NAME ENDPOINT ..."
                           */
     bool hidden;

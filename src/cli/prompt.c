@@ -31,16 +31,17 @@ struct prompt {
     bool done;
 };
 
-static const char HELP[] = "Statements end with ; and may take several lines.\n"
-                           "  \\d             the tables\n"
-                           "  \\d TABLE       the columns of a table\n"
-                           "  \\format NAME   table, json or csv\n"
-                           "  \\timing        say how long each query takes, or no longer\n"
-                           "  \\x             one value a line, or no longer\n"
-                           "  \\?             this help\n"
-                           "  \\q             leave; Ctrl-D too\n"
-                           "Tab completes, the arrows walk the history, Ctrl-C drops the line or "
-                           "ends the query.\n";
+static const char HELP[] =
+    "Statements end with ; and may take several lines; a line may have several.\n"
+    "  \\d             the tables\n"
+    "  \\d TABLE       the columns of a table\n"
+    "  \\format NAME   table, json or csv\n"
+    "  \\timing        say how long each query takes, or no longer\n"
+    "  \\x             one value a line, or no longer\n"
+    "  \\?             this help\n"
+    "  \\q             leave; Ctrl-D too\n"
+    "Tab completes, the arrows walk the history, Ctrl-C drops the line or "
+    "ends the query.\n";
 
 static const char KEYWORDS[] =
     "SELECT\0FROM\0WHERE\0GROUP BY\0ORDER BY\0LIMIT\0OFFSET\0HAVING\0JOIN\0LEFT JOIN\0ASOF JOIN\0"
@@ -319,7 +320,8 @@ static void remember(const struct prompt *prompt, const char *text)
 static void take_line(struct prompt *prompt, const char *line)
 {
     const char *first = line + strspn(line, " \t\n");
-    if (prompt->sql.len == 0 && first[0] == '\0')
+    /* Nor does a comment begin a statement: what follows it may be a command. */
+    if (prompt->sql.len == 0 && (first[0] == '\0' || strncmp(first, "--", 2) == 0))
         return;
     if (prompt->sql.len == 0 &&
         (first[0] == '\\' || strcmp(first, "exit\n") == 0 || strcmp(first, "quit\n") == 0)) {

@@ -66,24 +66,42 @@ static void make_body(struct gsp_sv sql, const struct gsp_params *params,
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
     gsp_json_put_sv(&json, "sql", sql);
+    /* A table has the names of its columns also when it has no rows. */
     gsp_json_put_str(&json, "format",
-                     gsp_rows_format_choice(format == GSP_ROWS_TABLE ? GSP_ROWS_JSON : format));
+                     format == GSP_ROWS_TABLE ? "object" : gsp_rows_format_choice(format));
     if (params && params->count)
         put_params(&json, params);
     gsp_json_obj_end(&json);
+}
+
+static void tell_warnings(const struct gsp_remote *remote, const struct gsp_buf *lines)
+{
+    struct gsp_term term;
+    struct gsp_sv rest = gsp_buf_sv(lines);
+    struct gsp_sv line;
+    gsp_term_init(&term, STDERR_FILENO, remote->parsed->globals.color);
+    while (!remote->parsed->globals.quiet && gsp_sv_split(&rest, '\n', &line)) {
+        gsp_auto_buf safe = {0};
+        gsp_buf_term(&safe, line);
+        const char *text = gsp_buf_cstr(&safe);
+        if (text && text[0])
+            gsp_term_line(&term, "gsprof: warning: %s", text);
+    }
 }
 
 static int put_answer(const struct gsp_rows_dest *dest, const struct gsp_remote *remote,
                       struct gsp_err *err)
 {
     struct gsp_rows *rows = NULL;
+    gsp_auto_buf warnings = {0};
     /* What the server wrote has all its types: it goes on as it is. */
     if (dest->format != GSP_ROWS_TABLE)
         return gsp_cli_put_text(dest->path, dest->force, &remote->answer, err);
-    int rc = gsp_json_rows_new(gsp_buf_sv(&remote->answer), &rows, err);
+    int rc = gsp_json_rows_new(gsp_buf_sv(&remote->answer), &warnings, &rows, err);
     if (rc == GSP_OK)
         rc = gsp_cli_put_rows(rows, dest, err);
     gsp_rows_free(rows);
+    tell_warnings(remote, &warnings);
     return rc;
 }
 
@@ -117,7 +135,7 @@ int gsp_query_remote_rows(struct gsp_remote *remote, struct gsp_sv sql, struct g
     *out = NULL;
     make_body(sql, NULL, GSP_ROWS_JSON, &body);
     int rc = gsp_remote_try(remote, "POST", "/query", gsp_buf_sv(&body), err);
-    return rc < 0 ? rc : gsp_json_rows_new(gsp_buf_sv(&remote->answer), out, err);
+    return rc < 0 ? rc : gsp_json_rows_new(gsp_buf_sv(&remote->answer), NULL, out, err);
 }
 
 int gsp_query_remote_run(const struct gsp_query_remote *query)

@@ -183,7 +183,7 @@ static int each_row(const struct gsp_buf *answer,
 {
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
-    int rc = gsp_json_rows_new(gsp_buf_sv(answer), &rows, err);
+    int rc = gsp_json_rows_new(gsp_buf_sv(answer), NULL, &rows, err);
     while (rc >= 0 && (rc = gsp_rows_next(rows, &batch, err)) > 0) {
         for (size_t i = 0; i < batch.row_count; i++)
             put(rows, &batch, i, out);
@@ -242,7 +242,7 @@ static int put_table(const struct gsp_buf *answer, const struct gsp_term *term, 
     struct gsp_rows_table *table = NULL;
     const struct gsp_rows_table_opts opts = {.width = term->is_tty ? term->width : 0,
                                              .color = term->color};
-    int rc = gsp_json_rows_new(gsp_buf_sv(answer), &rows, err);
+    int rc = gsp_json_rows_new(gsp_buf_sv(answer), NULL, &rows, err);
     if (rc == GSP_OK)
         rc = gsp_rows_table_new(rows, &opts, &table, err);
     if (rc == GSP_OK)

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "cli/common.h"
+#include "cli/ring_settings.h"
 #include "cli/run_folder.h"
 #include "digest/verdict.h"
 #include "digest/write.h"
@@ -62,14 +63,12 @@ static void wait_for_followers(const struct gsp_run_told *told)
     }
 }
 
-/* By the name of the program that it ran last: the rings were found while it may have run another.
- */
-static void put_cmdline(const struct gsp_place *place, char *out)
+/* As it is now: the rings were found while it may have run another program, and had fewer. */
+static void look_again(struct gsp_place *place)
 {
     struct gsp_place last;
-    const bool is_there =
-        gsp_place_find(place->pid, &last, NULL) == GSP_OK && last.start_time == place->start_time;
-    memcpy(out, is_there ? last.cmdline : place->cmdline, sizeof(place->cmdline));
+    if (gsp_place_find(place->pid, &last, NULL) == GSP_OK && last.start_time == place->start_time)
+        *place = last;
 }
 
 static void take_processes(struct finish *finish)
@@ -89,7 +88,8 @@ static void take_processes(struct finish *finish)
         char *cmdline = finish->cmdlines + i * sizeof(place->cmdline);
         place = gsp_rec_rings_place_at(rings, i);
         finish->places[i] = *place;
-        put_cmdline(place, cmdline);
+        look_again(&finish->places[i]);
+        memcpy(cmdline, finish->places[i].cmdline, sizeof(place->cmdline));
         finish->processes[i] = (struct gsp_run_process){
             .pid = place->pid, .rank = place->rank, .name = cmdline, .cmdline = cmdline};
         finish->process_count = i + 1;
@@ -103,6 +103,7 @@ static void drain(struct finish *finish)
     wait_for_followers(finish->what->told);
     gsp_ignore(is_fine(finish, gsp_rec_rings_finish(finish->what->rings, &stats, &err), &err));
     take_processes(finish);
+    gsp_cli_ring_notes(finish->places, finish->process_count, &finish->made->notes);
     gsp_rec_rings_free(finish->what->rings);
 }
 
@@ -234,6 +235,7 @@ static void make_report(struct finish *finish)
     if (!is_fine(finish, rc, &err))
         return;
     gsp_digest_verdict_text(digest, &finish->made->verdict);
+    finish->made->failed_early = digest->failed_early;
     if (!*finish->what->interrupted)
         finish->made->has_report = is_fine(finish, write_page(finish, digest, &err), &err);
     gsp_digest_free(digest);
@@ -293,10 +295,10 @@ void gsp_run_finish(const struct gsp_run_finish *what, struct gsp_run_made *made
     }
     const bool is_whole = made->err.code == GSP_OK && made->has_report;
     write_meta(&finish, is_whole ? GSP_RUN_COMPLETE : GSP_RUN_PARTIAL);
-    if (is_whole)
-        remove_rings(&finish);
     gsp_run_find_former(what->place->path, what->place->command, made->former);
     gsp_store_close(finish.store);
+    if (is_whole)
+        remove_rings(&finish); /* no reader of our own holds them any more */
     gsp_profile_free(finish.profile);
     free(finish.processes);
     free(finish.places);

@@ -32,7 +32,9 @@ struct gsp_run_finish {
 
 struct gsp_run_made {
     struct gsp_buf verdict; /* lines; the caller frees it */
+    struct gsp_buf notes;   /* lines about where the tables were, if that was unusual; as above */
     bool has_report;
+    bool failed_early;             /* too early for a verdict, and for commands to go on with */
     struct gsp_err err;            /* what went wrong first; code 0: nothing */
     char former[GSP_RUN_PATH_MAX]; /* another run of the same command; "" */
 };

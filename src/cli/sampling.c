@@ -25,7 +25,10 @@ int gsp_sampling_check(const struct gsp_sampling *sampling, struct gsp_err *err)
     const struct gsp_select_opts *select = &sampling->select;
     if (sampling->cpu && (sampling->idle || sampling->wall))
         return gsp_err_set(err, GSP_E_USAGE, 0, "either --cpu or --wall, not both");
-    const char *const expressions[] = {select->include, select->exclude, select->thread};
+    if (sampling->blocking && sampling->nonblocking)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "either --blocking or --nonblocking, not both");
+    const char *const expressions[] = {select->include, select->exclude, select->thread,
+                                       select->below};
     for (size_t i = 0; i < GSP_COUNT(expressions); i++) {
         int rc = gsp_select_check(expressions[i], err);
         if (rc != GSP_OK)

@@ -27,6 +27,7 @@ struct gsp_sampling {
     bool wall;
     bool cpu;
     bool blocking;
+    bool nonblocking;
     bool native;
     bool jitter;
     const char *native_capture; /* NULL: as the table says */
@@ -68,11 +69,21 @@ struct gsp_sampling {
                       "Only frames whose function or file matches."),                              \
         GSP_OPT_REGEX(type, sampling.select.exclude, "exclude",                                    \
                       "No frames whose function or file matches."),                                \
-        GSP_OPT_REGEX(type, sampling.select.thread, "thread", "Only threads whose name matches.")
+        GSP_OPT_REGEX(type, sampling.select.thread, "thread", "Only threads whose name matches."), \
+        GSP_OPT_REGEX(type, sampling.select.below, "below",                                        \
+                      "Only what functions that match call, or functions of files that match; "    \
+                      "without their callers."),                                                   \
+    {                                                                                              \
+        .name = "file-names", .kind = GSP_OPT_FILE,                                                \
+        .offset = offsetof(type, sampling.select.names), .arg = "FILE",                            \
+        .help = "Other names for files of the program: lines of a path, a tab and the name.",      \
+        .advanced = true                                                                           \
+    }
 
 /* native_letter: 'n', or 0 where that letter means something else. */
 #define GSP_OPTS_HOW(type, native_letter)                                                          \
     GSP_OPT_BLOCKING_AT(type, sampling.blocking),                                                  \
+        GSP_OPT_NONBLOCKING_AT(type, sampling.nonblocking),                                        \
         GSP_OPT_NATIVE_AT(type, sampling.native, native_letter),                                   \
         {.name = "native-capture",                                                                 \
          .kind = GSP_OPT_CHOICE,                                                                   \

@@ -14,6 +14,7 @@
 #include "cli/hint.h"
 #include "cli/mem_switch.h"
 #include "cli/mem_take.h"
+#include "cli/mem_tree.h"
 #include "cli/top_session.h"
 #include "memlog/group.h"
 #include "model/tree.h"
@@ -39,7 +40,7 @@ struct line {
 struct memview {
     struct gsp_top_session *session;
     struct gsp_memtake take;
-    struct gsp_memswitch memswitch;
+    struct gsp_memtree tree;
     struct gsp_profile *profile;
     struct gsp_memstacks *stacks; /* by the processes of take */
     size_t stack_count;
@@ -165,6 +166,7 @@ static int look(struct memview *view, struct gsp_err *err)
     view->top.processes = 0;
     view->top.held_bytes = view->top.peak_bytes = view->top.rss_bytes = 0;
     view->top.elapsed_ns = now_ns - view->start_ns;
+    gsp_memtree_round(&view->tree, now_ns);
     int rc = gsp_memtake_round(&view->take, now_ns, err);
     if (rc == GSP_OK && view->take.count > view->stack_count) {
         struct gsp_memstacks *stacks =
@@ -336,17 +338,18 @@ static void view_free(struct memview *view)
     gsp_hmap_free(&view->lines_by_key);
     gsp_profile_free(view->profile);
     gsp_memtake_free(&view->take);
+    gsp_memtree_free(&view->tree);
 }
 
 int gsp_top_run_mem(struct gsp_top_session *session)
 {
     gsp_auto_buf title = {0};
     struct gsp_err err = {0};
-    struct gsp_err off = {0};
     struct memview view = {
         .session = session,
         .start_ns = gsp_now_ns(),
-        .memswitch = {.pid = session->pid, .limit_ns = LIMIT_NS},
+        .tree = {.root = {.pid = session->pid, .limit_ns = LIMIT_NS},
+                 .has_children = session->opts->sampling.subprocesses},
         .take = {.pid = session->pid, .subprocesses = session->opts->sampling.subprocesses}};
     view.top.pid = (int32_t)session->pid;
     view.top.mode = gsp_memory_mode_name(GSP_MEMORY_OFF);
@@ -355,16 +358,14 @@ int gsp_top_run_mem(struct gsp_top_session *session)
     int rc = gsp_profile_new(false, &view.profile, &err);
     gsp_top_catch_signals();
     if (rc == GSP_OK)
-        rc = gsp_memswitch_on(&view.memswitch, &err);
+        rc = gsp_memtree_on(&view.tree, &err);
     const bool is_refused = rc < 0;
     if (rc == GSP_OK)
         rc = gsp_top_screen_begin(session, &err);
     if (rc == GSP_OK)
         rc = watch(&view, &err);
     gsp_screen_close();
-    if (gsp_memswitch_off(&view.memswitch, &off) < 0)
-        gsp_term_line(&session->term, "gsprof: counting goes on in process %d: %s",
-                      (int)session->pid, off.msg);
+    gsp_memtree_off(&view.tree, &session->term);
     view_free(&view);
     if (is_refused)
         return gsp_cli_fail(session->parsed, &(struct gsp_hint_context){.pid = session->pid}, &err);

@@ -30,7 +30,8 @@ struct gsp_visit {
     const struct gsp_control_change *settings;
     size_t setting_count;
     int64_t limit_ns;
-    bool force; /* gsp_inject_request.force */
+    bool force;         /* gsp_inject_request.force */
+    bool is_unfollowed; /* inject: who enters has no use for its stacks */
 };
 
 struct gsp_visit_result {

@@ -25,6 +25,15 @@ ANSWER: "List[bytes]" = []
 def visit(request: "Dict[str, Any]") -> None:
     import os
 
+    paused: List[Any] = []
+
+    def pause() -> None:
+        """What this thread allocates from here on is not the program's; nothing counts it."""
+        module = sys.modules.get("gsprof._gsprof")
+        if module is not None and not paused and request["what"] != "eval":
+            paused.append(module)
+            module.memory_pause(True)
+
     def claim() -> bool:
         """Only one of two ways in may run this, and nobody once it was given up."""
         try:
@@ -83,8 +92,10 @@ def visit(request: "Dict[str, Any]") -> None:
         try:
             from gsprof import _boot
 
+            pause()
             may_trace = bool(request["may_trace"])
-            wanted = _boot.attach(request["settings"], request["package"], may_trace)
+            may_follow = bool(request["may_follow"])
+            wanted = _boot.attach(request["settings"], request["package"], may_trace, may_follow)
         finally:
             if finder in sys.meta_path:
                 sys.meta_path.remove(finder)
@@ -170,8 +181,11 @@ def visit(request: "Dict[str, Any]") -> None:
     haste = sys.getswitchinterval()
     try:
         if claim():
+            pause()
             answer()
     finally:
+        for module in paused:
+            module.memory_pause(False)
         if sys.getswitchinterval() == haste:
             sys.setswitchinterval(before)
 

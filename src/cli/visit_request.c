@@ -164,6 +164,7 @@ void gsp_visit__put_request(const struct gsp_visit *visit, const struct gsp_visi
     gsp_json_put_str(&json, "package", package);
     gsp_json_put_str(&json, "code", visit->code ? visit->code : "");
     gsp_json_put_i64(&json, "may_trace", may_trace);
+    gsp_json_put_i64(&json, "may_follow", !visit->is_unfollowed);
     gsp_json_key(&json, "settings");
     gsp_json_obj_begin(&json);
     for (size_t i = 0; i < visit->setting_count; i++)

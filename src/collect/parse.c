@@ -231,10 +231,12 @@ bool gsp_collect__parse_pid_stat(struct gsp_sv text, struct gsp_pid_stat *out)
            gsp_collect__scan_u64(&scan, &out->rss_pages);
 }
 
-bool gsp_collect__parse_schedstat(struct gsp_sv text, uint64_t *slices)
+bool gsp_collect__parse_schedstat(struct gsp_sv text, struct gsp_schedstat *out)
 {
     struct gsp_scan scan = gsp_collect__scan_of(text);
-    return gsp_collect__scan_skip(&scan, 2) && gsp_collect__scan_u64(&scan, slices);
+    return gsp_collect__scan_u64(&scan, &out->cpu_ns) &&
+           gsp_collect__scan_u64(&scan, &out->wait_ns) &&
+           gsp_collect__scan_u64(&scan, &out->slices);
 }
 
 bool gsp_collect__parse_nspid(struct gsp_sv status, uint64_t *inner, bool *nested)

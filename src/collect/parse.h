@@ -110,8 +110,13 @@ struct gsp_pid_stat {
 };
 bool gsp_collect__parse_pid_stat(struct gsp_sv text, struct gsp_pid_stat *out);
 
-/* How often a thread was put on a CPU (the third number of schedstat). */
-bool gsp_collect__parse_schedstat(struct gsp_sv text, uint64_t *slices);
+/* What schedstat says of a thread. */
+struct gsp_schedstat {
+    uint64_t cpu_ns;
+    uint64_t wait_ns; /* ready, without a CPU */
+    uint64_t slices;  /* how often it was put on a CPU */
+};
+bool gsp_collect__parse_schedstat(struct gsp_sv text, struct gsp_schedstat *out);
 
 /* "NSpid: 812 7": the first is the pid here, the last in its own namespace; false without. */
 bool gsp_collect__parse_nspid(struct gsp_sv status, uint64_t *inner, bool *nested);

@@ -15,19 +15,22 @@
 #include "base/file.h"
 #include "collect/source.h"
 
-#define PIDS_MAX    4096U
+#define PIDS_MAX      4096U
 /* Each keeps a descriptor. */
-#define THREADS_MAX 1024U
+#define THREADS_MAX   1024U
 /* smaps_rollup takes milliseconds. */
-#define PSS_NS      GSP_NS_PER_S
+#define PSS_NS        GSP_NS_PER_S
 /* A list of threads that keeps its length can still have changed. */
-#define THREADS_NS  GSP_NS_PER_S
-#define ENVIRON_MAX (4U << 20)
+#define THREADS_NS    GSP_NS_PER_S
+/* A thread that has used less since its last row has none. */
+#define THREAD_CPU_NS GSP_NS_PER_MS
+#define ENVIRON_MAX   (4U << 20)
 
 struct thread {
     int32_t tid;
     int fd; /* schedstat */
-    uint64_t slices;
+    struct gsp_schedstat sched;
+    uint64_t told_ns; /* CPU time of its last row */
     bool listed;
 };
 
@@ -58,6 +61,7 @@ struct watched {
 struct gsp_collector {
     struct gsp_collect_env env;
     struct gsp_row_process_metrics blank;
+    struct gsp_row_process_thread blank_thread;
     struct watched *watched;
     size_t count;
     double ticks_per_s;
@@ -113,6 +117,7 @@ static int open_process(const struct gsp_collect_env *env, struct gsp_collector 
     self->page_bytes = page > 0 ? (uint64_t)page : 4096;
     self->is_live = strcmp(env->proc_root, "/proc") == 0;
     gsp_collect__blank(GSP_TABLE_process_metrics, &self->blank);
+    gsp_collect__blank(GSP_TABLE_process_thread, &self->blank_thread);
     *out = self;
     return 0;
 }
@@ -222,18 +227,56 @@ static bool add_thread(const struct gsp_collector *self, struct watched *w, int3
         gsp_collect__open("%s/%d/task/%d/schedstat", self->env.proc_root, (int)w->pid, (int)tid);
     if (fd < 0)
         return errno == ENOENT; /* it ended meanwhile */
-    w->threads[w->thread_count++] = (struct thread){tid, fd, 0, true};
+    w->threads[w->thread_count++] = (struct thread){.tid = tid, .fd = fd, .listed = true};
     return true;
 }
 
-static void retire_unlisted(struct watched *w)
+/* The name of a thread; one that has ended has none. */
+static uint32_t name_of(struct gsp_collector *self, const struct watched *w, int32_t tid,
+                        struct gsp_sink *sink)
+{
+    char name[64];
+    if (!gsp_collect__read_line(name, sizeof(name), "%s/%d/task/%d/comm", self->env.proc_root,
+                                (int)w->pid, (int)tid))
+        return GSP_NULL_STR;
+    return sink->intern(sink, GSP_TABLE_process_thread, gsp_sv_of(name));
+}
+
+static void put_thread(struct gsp_collector *self, const struct watched *w, struct thread *thread,
+                       const struct gsp_tick *tick, struct gsp_sink *sink)
+{
+    if (thread->sched.cpu_ns < thread->told_ns + THREAD_CPU_NS)
+        return;
+    struct gsp_row_process_thread row = self->blank_thread;
+    row.ts_ns = tick->ts_ns;
+    row.mono_ns = tick->mono_ns;
+    row.pid = w->pid;
+    row.rank = w->rank;
+    row.thread_id = thread->tid;
+    row.thread_name = name_of(self, w, thread->tid, sink);
+    row.cpu_s = (double)thread->sched.cpu_ns / (double)GSP_NS_PER_S;
+    row.wait_s = (double)thread->sched.wait_ns / (double)GSP_NS_PER_S;
+    thread->told_ns = thread->sched.cpu_ns;
+    sink->row(sink, GSP_TABLE_process_thread, &row);
+}
+
+static void put_threads(struct gsp_collector *self, const struct watched *w,
+                        const struct gsp_tick *tick, struct gsp_sink *sink)
+{
+    for (size_t i = 0; i < w->thread_count; i++)
+        put_thread(self, w, &w->threads[i], tick, sink);
+}
+
+static void retire_unlisted(struct gsp_collector *self, struct watched *w,
+                            const struct gsp_tick *tick, struct gsp_sink *sink)
 {
     size_t kept = 0;
     for (size_t i = 0; i < w->thread_count; i++) {
         if (w->threads[i].listed) {
             w->threads[kept++] = w->threads[i];
         } else {
-            w->retired += w->threads[i].slices;
+            put_thread(self, w, &w->threads[i], tick, sink);
+            w->retired += w->threads[i].sched.slices;
             gsp_fd_close(&w->threads[i].fd);
         }
     }
@@ -241,7 +284,8 @@ static void retire_unlisted(struct watched *w)
 }
 
 /* False when they cannot all be kept. */
-static bool list_threads(const struct gsp_collector *self, struct watched *w)
+static bool list_threads(struct gsp_collector *self, struct watched *w, const struct gsp_tick *tick,
+                         struct gsp_sink *sink)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/%d/task", self->env.proc_root, (int)w->pid);
@@ -258,7 +302,7 @@ static bool list_threads(const struct gsp_collector *self, struct watched *w)
     }
     closedir(folder);
     if (all)
-        retire_unlisted(w);
+        retire_unlisted(self, w, tick, sink);
     else
         close_threads(w);
     return all;
@@ -267,11 +311,12 @@ static bool list_threads(const struct gsp_collector *self, struct watched *w)
 /* How often its threads were put on a CPU: what the kernel calls context switches, which it
  * tells of each thread alone. */
 static int64_t ctx_switches(struct gsp_collector *self, struct watched *w, uint64_t threads,
-                            int64_t now_ns)
+                            const struct gsp_tick *tick, struct gsp_sink *sink)
 {
-    if (now_ns >= w->next_threads_ns || (w->threads_known && threads != w->thread_count)) {
-        w->next_threads_ns = now_ns + THREADS_NS;
-        w->threads_known = list_threads(self, w);
+    const bool is_due = tick->mono_ns >= w->next_threads_ns;
+    if (is_due || (w->threads_known && threads != w->thread_count)) {
+        w->next_threads_ns = tick->mono_ns + THREADS_NS;
+        w->threads_known = list_threads(self, w, tick, sink);
     }
     if (!w->threads_known) {
         gsp_collect__trouble_add(&self->trouble,
@@ -283,14 +328,16 @@ static int64_t ctx_switches(struct gsp_collector *self, struct watched *w, uint6
     for (size_t i = 0; i < w->thread_count; i++) {
         struct thread *thread = &w->threads[i];
         char text[96];
-        uint64_t slices = 0;
+        struct gsp_schedstat sched;
         const ssize_t n = pread(thread->fd, text, sizeof(text), 0);
-        if (n > 0 && gsp_collect__parse_schedstat((struct gsp_sv){text, (size_t)n}, &slices))
-            thread->slices = slices;
+        if (n > 0 && gsp_collect__parse_schedstat((struct gsp_sv){text, (size_t)n}, &sched))
+            thread->sched = sched;
         else
             w->next_threads_ns = 0; /* it ended: list again at the next look */
-        sum += thread->slices;
+        sum += thread->sched.slices;
     }
+    if (is_due)
+        put_threads(self, w, tick, sink);
     return gsp_collect__i64(sum);
 }
 
@@ -386,6 +433,7 @@ static void put_process(struct gsp_collector *self, struct watched *w, const str
     row.rank = w->rank;
     const int rc = w->gone ? GSP_E_NOPROC : gsp_collect__read(w->stat_fd, &self->text);
     if (rc == GSP_E_NOPROC) {
+        put_threads(self, w, tick, sink);
         if (!w->gone)
             close_watched(w);
         w->gone = true;
@@ -399,7 +447,7 @@ static void put_process(struct gsp_collector *self, struct watched *w, const str
         fill_stat(self, w, &stat, tick, &row);
         look_again(self, w, stat.comm);
         row.rank = w->rank;
-        row.ctx_switches = ctx_switches(self, w, stat.threads, tick->mono_ns);
+        row.ctx_switches = ctx_switches(self, w, stat.threads, tick, sink);
         fill_io(self, w, &row);
         fill_pss(self, w, tick->mono_ns, &row);
     }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "contrast/compare.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +10,19 @@
 
 #include "contrast/compare_internal.h"
 
-#define FIRST_CAP 16U
+#define FIRST_CAP  16U
+/* Rates that differ by less are the same. */
+#define RATE_SLACK 0.01
 
 const char *gsp_compare_verdict_name(enum gsp_compare_verdict verdict)
 {
     static const char *const names[] = {"unknown", "same", "better", "worse", "changed"};
     return names[verdict];
+}
+
+const char *gsp_compare_verdict_words(enum gsp_compare_verdict verdict)
+{
+    return verdict == GSP_COMPARE_UNKNOWN ? "too few values" : gsp_compare_verdict_name(verdict);
 }
 
 void *gsp_compare__more(struct gsp_compare *compare, void *array, size_t count, size_t size)
@@ -156,6 +165,37 @@ static int nothing_common(const struct gsp_compare *compare, struct gsp_err *err
     return gsp_err_set(err, GSP_E_FORMAT, 0, "%.230s", shown ? shown : "nothing that both have");
 }
 
+/* What makes the two hard to compare, and cannot be seen from the values. */
+static void note_settings(struct gsp_compare *compare)
+{
+    const struct gsp_digest *const *side = compare->side;
+    const double rates[2] = {1 / side[0]->period_s, 1 / side[1]->period_s};
+    if (isfinite(rates[0]) && isfinite(rates[1]) && fabs(rates[1] / rates[0] - 1) > RATE_SLACK)
+        gsp_compare__note(compare,
+                          gsp_compare__printf(compare,
+                                              "they were sampled at different rates (%.4g Hz, "
+                                              "%.4g Hz): the cost of sampling differs too",
+                                              rates[0], rates[1]));
+    if (side[0]->command.len > 0 && side[1]->command.len > 0 &&
+        !gsp_sv_eq(side[0]->command, side[1]->command)) {
+        struct gsp_buf text = {0};
+        gsp_buf_puts(&text, "they are different commands (");
+        gsp_buf_term(&text, side[0]->command);
+        gsp_buf_puts(&text, "; ");
+        gsp_buf_term(&text, side[1]->command);
+        gsp_buf_putc(&text, ')');
+        gsp_compare__note(compare, gsp_compare__keep(compare, &text));
+    }
+    for (int i = 0; i < 2; i++) {
+        if (side[i]->exit_status > 0)
+            gsp_compare__note(
+                compare, gsp_compare__printf(compare,
+                                             "the program of the %s failed with status "
+                                             "%" PRId64,
+                                             i == 0 ? "first" : "second", side[i]->exit_status));
+    }
+}
+
 static void note_machines(struct gsp_compare *compare)
 {
     const struct gsp_digest *const *side = compare->side;
@@ -198,6 +238,7 @@ int gsp_compare_new(const struct gsp_digest *a, const struct gsp_digest *b,
     gsp_compare__functions(compare, opts ? opts->per : GSP_PER_AUTO, steps);
     for (int i = 0; i < 2; i++)
         gsp_step_series_clear(&steps[i]);
+    note_settings(compare);
     note_machines(compare);
     compare->is_same = is_all_same(compare);
     gsp_compare__verdict(compare);

@@ -23,14 +23,16 @@
 #include "digest/digest.h"
 
 /* What is called significant. */
-#define GSP_COMPARE_P_MAX    0.05
-#define GSP_COMPARE_SIDE_MAX 32U
+#define GSP_COMPARE_P_MAX      0.05
+/* What is called a difference: less is none that matters, however sure it is. */
+#define GSP_COMPARE_CHANGE_MIN 0.01
+#define GSP_COMPARE_SIDE_MAX   32U
 
 enum gsp_better { GSP_BETTER_NEITHER, GSP_BETTER_LOWER, GSP_BETTER_HIGHER };
 
 enum gsp_compare_verdict {
     GSP_COMPARE_UNKNOWN, /* too few values to tell */
-    GSP_COMPARE_SAME,    /* no difference that chance would not make */
+    GSP_COMPARE_SAME,    /* none that chance would not make, or that matters */
     GSP_COMPARE_BETTER,
     GSP_COMPARE_WORSE,
     GSP_COMPARE_CHANGED, /* of what is neither better nor worse for being more */
@@ -48,8 +50,9 @@ struct gsp_compare_row {
     double high;
     double difference_low; /* bounds of the difference, in the unit */
     double difference_high;
-    double p;      /* among many: corrected for their number */
-    double effect; /* Cliff's delta: -1 (all of the second lie below) to 1 */
+    double p;            /* among many: corrected for their number */
+    double effect;       /* Cliff's delta: -1 (all of the second lie below) to 1 */
+    bool is_significant; /* chance would hardly make the difference, however small it is */
     enum gsp_compare_verdict verdict;
 };
 
@@ -126,3 +129,5 @@ void gsp_compare_free(struct gsp_compare *compare); /* NULL does nothing */
 
 /* "better", "worse", "same", "changed", "unknown". */
 const char *gsp_compare_verdict_name(enum gsp_compare_verdict verdict);
+/* The same for people: "too few values" for unknown. */
+const char *gsp_compare_verdict_words(enum gsp_compare_verdict verdict);

@@ -72,7 +72,9 @@ void gsp_compare__verdict(struct gsp_compare *compare);
 const struct gsp_compare_row *gsp_compare__metric(const struct gsp_compare *compare,
                                                   const char *name);
 
-/* For people; both append to out: a share with its sign ("+4.1 %"), and p ("0.0004", "<0.0001");
- * "-" when it is not known. */
+/* Whether a change is so large that there was as good as nothing before: no percentage then. */
+bool gsp_compare__is_from_nothing(double share);
+/* For people; both append to out: a share with its sign ("+4.1 %", "from ~0"), and p ("0.0004",
+ * "<0.0001"); "-" when it is not known. */
 void gsp_compare__put_change(double share, struct gsp_buf *out);
 void gsp_compare__put_p(double p, struct gsp_buf *out);

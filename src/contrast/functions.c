@@ -23,6 +23,8 @@ struct part {
     double scale;             /* of sums of the whole */
     uint32_t *function_of;    /* frame -> function of the comparison */
     int32_t *node_of;         /* node -> node of the comparison */
+    bool *waits_count;        /* thread -> its waiting counts too; NULL: all of every thread does */
+    double total;             /* of what counts */
 };
 
 struct maker {
@@ -33,6 +35,12 @@ struct maker {
 };
 
 /* ------------------------------------------------------------------------ one tree of two */
+
+/* Where a function begins; where that is not known, its heaviest line. */
+static uint32_t line_of(const struct gsp_digest_frame *frame)
+{
+    return frame->line ? frame->line : frame->hot_line;
+}
 
 static bool add_function(struct maker *maker, const struct gsp_digest_frame *frame, bool is_second,
                          uint32_t *out)
@@ -48,7 +56,7 @@ static bool add_function(struct maker *maker, const struct gsp_digest_frame *fra
     if (known) {
         *out = *known;
         if (is_second)
-            compare->functions[*known].line = frame->line;
+            compare->functions[*known].line = line_of(frame);
         return true;
     }
     struct gsp_compare_function *more =
@@ -68,7 +76,7 @@ static bool add_function(struct maker *maker, const struct gsp_digest_frame *fra
                                                        .p = (double)NAN,
                                                        .effect = (double)NAN},
                                                .file = file,
-                                               .line = frame->line,
+                                               .line = line_of(frame),
                                                .kind = frame->kind};
     return gsp_hmap_put(&maker->functions, name, where, *out);
 }
@@ -106,6 +114,68 @@ static bool join(struct maker *maker, int side)
         ok = add_node(maker, parent, part->function_of[node->frame], &part->node_of[i]);
     }
     return ok;
+}
+
+/* ------------------------------------------------------------------------ threads that count */
+
+static bool has_steps(const struct gsp_digest *digest, int64_t pid)
+{
+    for (size_t i = 0; i < digest->step_count; i++) {
+        if (digest->steps[i].pid == pid)
+            return true;
+    }
+    return false;
+}
+
+/* Threads that wait for work to be given to them would lead every table.  So waiting counts of the
+ * main thread of a process that does steps; without steps, of that of the first process. */
+static bool choose_threads(const struct gsp_digest *digest, struct part *part)
+{
+    const struct gsp_digest_stacks *stacks = part->stacks;
+    if (isnan(stacks->total_cpu) || stacks->thread_count == 0)
+        return true;
+    part->waits_count = calloc(stacks->thread_count, sizeof(*part->waits_count));
+    if (!part->waits_count)
+        return false;
+    int64_t last_pid = GSP_NULL_I64;
+    bool last_has = false;
+    for (size_t i = 0; i < stacks->thread_count; i++) {
+        const struct gsp_digest_thread *thread = &stacks->threads[i];
+        if (thread->pid != last_pid && digest->step_count > 0)
+            last_has = has_steps(digest, thread->pid);
+        last_pid = thread->pid;
+        part->waits_count[i] =
+            thread->pid == thread->tid &&
+            (digest->step_count > 0 ? last_has : thread->pid == stacks->threads[0].pid);
+    }
+    return true;
+}
+
+static bool does_count(const struct part *part, const struct gsp_digest_sample *sample)
+{
+    return sample->node >= 0 &&
+           (!part->waits_count || sample->on_cpu || part->waits_count[sample->thread]);
+}
+
+static bool choose(struct maker *maker)
+{
+    bool is_part = false;
+    for (int side = 0; side < 2; side++) {
+        struct part *part = &maker->part[side];
+        if (!choose_threads(maker->compare->side[side], part))
+            return false;
+        for (size_t i = 0; i < part->stacks->sample_count; i++) {
+            const struct gsp_digest_sample *sample = &part->stacks->samples[i];
+            const bool counts = does_count(part, sample);
+            part->total += counts ? sample->weight : 0;
+            is_part = is_part || (!counts && sample->node >= 0);
+        }
+    }
+    if (is_part)
+        gsp_compare__note(maker->compare,
+                          gsp_sv_of("functions: waiting counts in the main thread of the program "
+                                    "alone; other threads and workers count while they run"));
+    return true;
 }
 
 /* ------------------------------------------------------------------------ the time that counts */
@@ -192,9 +262,7 @@ static void lay_out(struct maker *maker, enum gsp_compare_per per,
         if (per == GSP_PER_STEP)
             slice_steps(part, &steps[i]);
         else
-            slice_time(part, per == GSP_PER_SHARE && part->stacks->total > 0
-                                 ? 100 / part->stacks->total
-                                 : 1);
+            slice_time(part, per == GSP_PER_SHARE && part->total > 0 ? 100 / part->total : 1);
     }
 }
 
@@ -206,7 +274,7 @@ static void sum_nodes(struct maker *maker, int side)
     struct gsp_compare_node *nodes = maker->compare->nodes;
     for (size_t i = 0; i < part->stacks->sample_count; i++) {
         const struct gsp_digest_sample *sample = &part->stacks->samples[i];
-        if (sample->node >= 0 && (part->slices == 0 || slice_of(part, sample->t) < SLICES))
+        if (does_count(part, sample) && (part->slices == 0 || slice_of(part, sample->t) < SLICES))
             nodes[part->node_of[sample->node]].own[side] += sample->weight * part->scale;
     }
     for (size_t i = maker->compare->node_count; i-- > 0;) {
@@ -269,7 +337,7 @@ static double *slices_of(const struct maker *maker, int side, const uint32_t *pl
     for (size_t i = 0; sums && i < part->stacks->sample_count; i++) {
         const struct gsp_digest_sample *sample = &part->stacks->samples[i];
         const size_t slice = slice_of(part, sample->t);
-        if (sample->node < 0 || slice == SLICES)
+        if (!does_count(part, sample) || slice == SLICES)
             continue;
         const uint32_t frame = part->stacks->nodes[sample->node].frame;
         const uint32_t row = place[part->function_of[frame]];
@@ -354,8 +422,9 @@ void gsp_compare__functions(struct gsp_compare *compare, enum gsp_compare_per pe
         maker.part[i].stacks = &compare->side[i]->stacks;
     if (maker.part[0].stacks->node_count == 0 || maker.part[1].stacks->node_count == 0)
         return;
+    const bool is_chosen = choose(&maker);
     lay_out(&maker, per, steps);
-    if (join(&maker, 0) && join(&maker, 1)) {
+    if (is_chosen && join(&maker, 0) && join(&maker, 1)) {
         sum_nodes(&maker, 0);
         sum_nodes(&maker, 1);
         sum_functions(compare);
@@ -368,6 +437,7 @@ void gsp_compare__functions(struct gsp_compare *compare, enum gsp_compare_per pe
     for (int i = 0; i < 2; i++) {
         free(maker.part[i].function_of);
         free(maker.part[i].node_of);
+        free(maker.part[i].waits_count);
     }
     gsp_hmap_free(&maker.functions);
     gsp_hmap_free(&maker.nodes);

@@ -45,6 +45,14 @@ static void put_rows(struct gsp_json *json, const char *key, const struct gsp_co
     gsp_json_arr_end(json);
 }
 
+static void put_line(struct gsp_json *json, uint32_t line)
+{
+    if (line > 0)
+        gsp_json_put_u64(json, "line", line);
+    else
+        gsp_json_put_null(json, "line");
+}
+
 static void put_functions(struct gsp_json *json, const struct gsp_compare *compare)
 {
     gsp_json_key(json, "functions");
@@ -58,6 +66,7 @@ static void put_functions(struct gsp_json *json, const struct gsp_compare *compa
         gsp_json_obj_begin(json);
         gsp_json_put_sv(json, "func", row->name);
         gsp_json_put_sv(json, "file", function->file);
+        put_line(json, function->line);
         gsp_json_put_f64(json, "a_s", row->value[0]);
         gsp_json_put_f64(json, "b_s", row->value[1]);
         gsp_json_put_f64(json, "change_s", row->value[1] - row->value[0]);
@@ -81,11 +90,7 @@ static void put_frames(struct gsp_json *json, const struct gsp_compare *compare)
         gsp_json_obj_begin(json);
         gsp_json_put_sv(json, "func", function->row.name);
         gsp_json_put_sv(json, "file", function->file);
-        gsp_json_key(json, "line");
-        if (function->line > 0)
-            gsp_json_u64(json, function->line);
-        else
-            gsp_json_null(json);
+        put_line(json, function->line);
         gsp_json_put_str(json, "type", gsp_frame_type_name(function->kind));
         gsp_json_obj_end(json);
     }
@@ -278,7 +283,7 @@ static void put_card(struct gsp_json *json, const struct gsp_compare *compare,
     gsp_buf_term(&detail, compare->name[0]);
     gsp_buf_puts(&detail, ": ");
     gsp_words_value(row->value[0], row->unit, &detail);
-    gsp_buf_printf(&detail, "; %s", gsp_compare_verdict_name(row->verdict));
+    gsp_buf_printf(&detail, "; %s", gsp_compare_verdict_words(row->verdict));
     gsp_json_obj_begin(json);
     gsp_json_put_sv(json, "id", row->name);
     gsp_json_put_str(json, "title", title);

@@ -58,6 +58,7 @@ void gsp_compare__settle(struct gsp_compare_row *row)
 {
     const double difference = row->value[1] - row->value[0];
     row->verdict = GSP_COMPARE_UNKNOWN;
+    row->is_significant = false;
     if (isnan(difference))
         return;
     if (isnan(row->p)) {
@@ -67,7 +68,8 @@ void gsp_compare__settle(struct gsp_compare_row *row)
     }
     /* Bounds and p are two ways of asking; what both say is said. */
     const bool is_apart = row->difference_low > 0 || row->difference_high < 0;
-    if (!is_apart || row->p >= GSP_COMPARE_P_MAX)
+    row->is_significant = is_apart && row->p < GSP_COMPARE_P_MAX;
+    if (!row->is_significant || fabs(row->change) < GSP_COMPARE_CHANGE_MIN)
         row->verdict = GSP_COMPARE_SAME;
     else if (row->better == GSP_BETTER_NEITHER)
         row->verdict = GSP_COMPARE_CHANGED;

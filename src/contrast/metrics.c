@@ -15,20 +15,22 @@ struct chart_rule {
     enum gsp_better better;
     bool is_sum;   /* of the lines; else their mean */
     bool is_level; /* rises when a program starts, and stays: the rise is left out, peaks count */
+    bool is_apart; /* its lines are of different things, and make no one value */
 };
 
 static const struct chart_rule RULES[] = {
-    {"cpu", GSP_BETTER_NEITHER, true, false},
-    {"rss", GSP_BETTER_LOWER, true, true},
-    {"gpu_util", GSP_BETTER_HIGHER, false, false},
-    {"gpu_memory", GSP_BETTER_LOWER, true, true},
-    {"gpu_power", GSP_BETTER_LOWER, true, false},
-    {"gpu_temperature", GSP_BETTER_LOWER, false, false},
-    {"torch_memory", GSP_BETTER_LOWER, true, true},
-    {"power", GSP_BETTER_LOWER, true, false},
-    {"machine_memory", GSP_BETTER_NEITHER, true, true},
-    {"disk", GSP_BETTER_NEITHER, true, false},
-    {"network", GSP_BETTER_NEITHER, true, false},
+    {"cpu", GSP_BETTER_NEITHER, true, false, false},
+    {"rss", GSP_BETTER_LOWER, true, true, false},
+    {"gpu_util", GSP_BETTER_HIGHER, false, false, false},
+    {"gpu_memory", GSP_BETTER_LOWER, true, true, false},
+    {"gpu_power", GSP_BETTER_LOWER, true, false, false},
+    {"gpu_temperature", GSP_BETTER_LOWER, false, false, false},
+    {"torch_memory", GSP_BETTER_LOWER, true, true, false},
+    {"power", GSP_BETTER_LOWER, true, false, false},
+    {"machine_memory", GSP_BETTER_NEITHER, true, true, false},
+    {"pressure", GSP_BETTER_NEITHER, false, false, true},
+    {"disk", GSP_BETTER_NEITHER, true, false, false},
+    {"network", GSP_BETTER_NEITHER, true, false, false},
 };
 
 static const struct chart_rule *rule_of(struct gsp_sv id)
@@ -306,10 +308,13 @@ static void add_charts(struct gsp_compare *compare)
                                                   a->unit.p, (int)b->unit.len, b->unit.p));
             continue;
         }
-        const bool is_sum = rule_of(a->id)->is_sum;
-        struct gsp_side sides[2] = {lines_of(compare, a, is_sum), lines_of(compare, b, is_sum)};
-        add_pair(compare, a->id, a, sides);
-        if (a->series_count > 1 || b->series_count > 1)
+        const struct chart_rule *rule = rule_of(a->id);
+        if (!rule->is_apart) {
+            struct gsp_side sides[2] = {lines_of(compare, a, rule->is_sum),
+                                        lines_of(compare, b, rule->is_sum)};
+            add_pair(compare, a->id, a, sides);
+        }
+        if (rule->is_apart || a->series_count > 1 || b->series_count > 1)
             add_lines(compare, a, b);
     }
 }

@@ -177,7 +177,7 @@ static void consider(const struct gsp_compare_row *row, bool any_change,
     struct gsp_rule_result one = {.rule = rule, .row = row, .value = value_for(rule, row)};
     one.is_over = is_over(rule, one.value);
     /* A budget is about the second recording alone: no difference has to be told from chance. */
-    one.is_told = any_change || rule->kind == GSP_RULE_VALUE || row->verdict > GSP_COMPARE_SAME;
+    one.is_told = any_change || rule->kind == GSP_RULE_VALUE || row->is_significant;
     one.is_failed = one.is_over && one.is_told;
     const bool is_farther = rule->is_above ? one.value > out->value : one.value < out->value;
     if (!out->row || (one.is_failed && !out->is_failed) ||

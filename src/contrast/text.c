@@ -60,7 +60,7 @@ static void put_cells(struct gsp_grid *grid, const struct gsp_compare_row *row)
     }
     gsp_compare__put_change(row->change, &grid->cell);
     gsp_grid_end(grid);
-    if (isnan(row->low)) {
+    if (isnan(row->low) || gsp_compare__is_from_nothing(row->change)) {
         gsp_buf_putc(&grid->cell, '-');
     } else {
         gsp_buf_printf(&grid->cell, "%+.1f to ", 100 * row->low);
@@ -69,7 +69,7 @@ static void put_cells(struct gsp_grid *grid, const struct gsp_compare_row *row)
     gsp_grid_end(grid);
     gsp_compare__put_p(row->p, &grid->cell);
     gsp_grid_end(grid);
-    gsp_buf_puts(&grid->cell, gsp_compare_verdict_name(row->verdict));
+    gsp_buf_puts(&grid->cell, gsp_compare_verdict_words(row->verdict));
     gsp_grid_end(grid);
 }
 
@@ -109,6 +109,8 @@ static void put_functions(const struct printer *p)
         if (function->file.len > 0) {
             gsp_buf_puts(&grid.cell, " (");
             gsp_buf_term(&grid.cell, function->file);
+            if (function->line > 0)
+                gsp_buf_printf(&grid.cell, ":%u", function->line);
             gsp_buf_putc(&grid.cell, ')');
         }
         gsp_grid_end(&grid);
@@ -123,7 +125,7 @@ static void put_functions(const struct printer *p)
         gsp_grid_end(&grid);
         gsp_compare__put_p(row->p, &grid.cell);
         gsp_grid_end(&grid);
-        gsp_buf_puts(&grid.cell, gsp_compare_verdict_name(row->verdict));
+        gsp_buf_puts(&grid.cell, gsp_compare_verdict_words(row->verdict));
         gsp_grid_end(&grid);
     }
     gsp_grid_write(&grid, p->opts->width, p->is_markdown, p->out);

@@ -7,13 +7,22 @@
 #include "model/words.h"
 
 /* More than so many metrics are counted, not named. */
-#define NAMED_MAX 3U
+#define NAMED_MAX        3U
+/* More than a hundred times as much as before: before, there was as good as nothing. */
+#define FROM_NOTHING_MIN 100.0
+
+bool gsp_compare__is_from_nothing(double share)
+{
+    return share > FROM_NOTHING_MIN;
+}
 
 void gsp_compare__put_change(double share, struct gsp_buf *out)
 {
     const double pct = 100 * share;
     if (!isfinite(pct))
         gsp_buf_putc(out, '-');
+    else if (gsp_compare__is_from_nothing(share))
+        gsp_buf_puts(out, "from ~0");
     else if (fabs(pct) >= 99.95)
         gsp_buf_printf(out, "%+.0f %%", pct);
     else

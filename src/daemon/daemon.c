@@ -137,7 +137,8 @@ static int open_log(struct gsp_daemon *daemon, struct gsp_err *err)
     if (rc < 0)
         return rc;
     gsp_frames_set_period(daemon->frames, settings->period_ns);
-    gsp_rows_out_init(&daemon->rows, gsp_frames_sink(daemon->frames), daemon->place_fd);
+    gsp_rows_out_init(&daemon->rows, gsp_frames_sink(daemon->frames), daemon->place_fd,
+                      (uint32_t)settings->ring_rows);
     daemon->has_rows = true;
     rc = gsp_sessions_open(&sessions, daemon->frames, &daemon->sessions, err);
     return rc < 0 ? rc
@@ -154,6 +155,8 @@ static int init_lock(struct gsp_daemon *daemon, struct gsp_err *err)
         sys = pthread_mutex_init(&daemon->watch_lock, NULL);
     if (!sys)
         sys = pthread_cond_init(&daemon->changed, &attr);
+    if (!sys)
+        sys = pthread_cond_init(&daemon->framed, &attr);
     pthread_condattr_destroy(&attr);
     if (sys)
         return gsp_err_set(err, GSP_E_NOMEM, sys, "no memory for the daemon");
@@ -241,6 +244,7 @@ static void stop_threads(struct gsp_daemon *daemon)
     pthread_mutex_lock(&daemon->lock);
     daemon->stopping = true;
     pthread_cond_broadcast(&daemon->changed);
+    pthread_cond_broadcast(&daemon->framed);
     pthread_mutex_unlock(&daemon->lock);
     if (daemon->has_collector)
         pthread_join(daemon->collector, NULL);
@@ -269,6 +273,7 @@ void gsp_daemon_close(struct gsp_daemon *daemon)
     free(daemon->token);
     if (daemon->has_lock) {
         pthread_cond_destroy(&daemon->changed);
+        pthread_cond_destroy(&daemon->framed);
         pthread_mutex_destroy(&daemon->watch_lock);
         pthread_mutex_destroy(&daemon->lock);
     }

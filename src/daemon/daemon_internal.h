@@ -57,6 +57,7 @@ struct gsp_daemon {
     pthread_mutex_t watch_lock; /* held while watched is made anew; taken before all others */
     pthread_mutex_t lock;       /* of all below, where not atomic */
     pthread_cond_t changed;
+    pthread_cond_t framed;    /* frame_met has */
     char settings_error[240]; /* why the last SIGHUP changed nothing; "": it did */
     struct gsp_source_state sources[GSP_SOURCES_MAX];
     size_t source_count;
@@ -72,6 +73,9 @@ struct gsp_daemon {
     _Atomic int64_t collect_ns; /* spent in ticks, CPU */
     _Atomic unsigned queries;   /* running */
     _Atomic bool status_asked;  /* since overheads were looked at */
+    uint64_t frame_wanted; /* frames that were asked for, and how many of those wishes are met */
+    uint64_t frame_met;
+    int64_t last_tick_ns; /* CLOCK_MONOTONIC of the newest frame's begin */
     bool watch_changed;
     bool period_changed;
     bool settings_changed;
@@ -87,5 +91,11 @@ void *gsp_daemon__collect(void *daemon);
 void *gsp_daemon__tend(void *daemon);
 /* The watched processes may have changed: asks sessions and targets. */
 void gsp_daemon__rewatch(struct gsp_daemon *daemon);
+/* Asks for a frame between two ticks, and does not wait for it; worth what gsp_daemon__last_frame()
+ * waits for. */
+uint64_t gsp_daemon__ask_frame(struct gsp_daemon *daemon);
+/* Before the active session of that name ends, or with NULL all do: it has a frame of now, and two
+ * at least.  Waits for them, some tens of milliseconds. */
+void gsp_daemon__last_frame(struct gsp_daemon *daemon, const char *session);
 /* What the answers of /status are made of has changed. */
 void gsp_daemon__touch(struct gsp_daemon *daemon);

@@ -11,12 +11,14 @@
 static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text);
 static void take_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row);
 
-void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_sink *frames, int folder_fd)
+void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_sink *frames, int folder_fd,
+                       uint32_t row_capacity)
 {
     memset(out, 0, sizeof(*out));
     out->sink = (struct gsp_sink){intern, take_row};
     out->frames = frames;
     out->folder_fd = folder_fd;
+    out->row_capacity = row_capacity;
     pthread_mutex_init(&out->lock, NULL);
 }
 
@@ -41,6 +43,7 @@ static struct gsp_ring *ring_of(struct gsp_rows_out *out, enum gsp_table_id tabl
         return out->rings[table];
     struct gsp_err err = {0};
     const struct gsp_ring_spec spec = {.table = gsp_table_at(table),
+                                       .row_capacity = out->row_capacity,
                                        .lane_max = 4, /* one thread writes */
                                        .string_max = 4096,
                                        .string_bytes = 256U << 10,

@@ -44,6 +44,7 @@ struct gsp_rows_out {
     bool no_ring[GSP_TABLE_COUNT]; /* could not be made */
     char ring_error[240];          /* why; under the lock */
     int folder_fd;                 /* of the place; -1: no rings */
+    uint32_t row_capacity;         /* 0: GSP_RING_ROWS_DEFAULT */
     struct gsp_hmap index;
     struct gsp_word *words; /* under the lock when it grows */
     size_t word_count;
@@ -57,7 +58,8 @@ struct gsp_rows_out {
 };
 
 /* frames may be NULL. */
-void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_sink *frames, int folder_fd);
+void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_sink *frames, int folder_fd,
+                       uint32_t row_capacity);
 void gsp_rows_out_free(struct gsp_rows_out *out);
 
 /* One tick: begin, rows through out->sink, end. */

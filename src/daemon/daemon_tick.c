@@ -18,6 +18,11 @@
 #define RINGS_EVERY_NS     (600 * GSP_NS_PER_S)
 #define OVERHEAD_EVERY_S   10
 #define COLLECT_NICE       (-10)
+/* Two frames are no closer than this but for the period: over less than two of the kernel's ticks
+ * rates say nothing, and frames that are asked for must not cost more than a core's share. */
+#define FRAME_APART_NS     (20 * GSP_NS_PER_MS)
+/* A frame that is asked for is not waited for longer: its sources may hang. */
+#define FRAME_WAIT_NS      (2 * GSP_NS_PER_S)
 
 static struct timespec timespec_of(int64_t ns)
 {
@@ -154,6 +159,7 @@ static void copy_sources(struct gsp_daemon *daemon)
 
 static void tick(struct gsp_daemon *daemon, uint64_t missed)
 {
+    gsp_frames_announce(daemon->frames);
     const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
     const int64_t cpu_ns = thread_cpu_ns();
     struct gsp_err err = {0};
@@ -206,11 +212,20 @@ static void follow_orders(struct gsp_daemon *daemon, struct orders *orders)
     free(orders->pids);
 }
 
-/* Sleeps until due_ns or until the period changes.  Under the lock.  False: the end. */
-static bool sleep_until(struct gsp_daemon *daemon, int64_t due_ns)
+/* When the next frame is due: at its tick, or earlier if one is asked for.  Under the lock. */
+static int64_t next_due(const struct gsp_daemon *daemon, int64_t tick_ns)
 {
-    const struct timespec due = timespec_of(due_ns);
+    const int64_t early_ns = daemon->last_tick_ns + FRAME_APART_NS;
+    return daemon->frame_wanted > daemon->frame_met && tick_ns - early_ns >= FRAME_APART_NS
+               ? early_ns
+               : tick_ns;
+}
+
+/* Sleeps until a frame is due or until the period changes.  Under the lock.  False: the end. */
+static bool sleep_until(struct gsp_daemon *daemon, int64_t tick_ns)
+{
     while (!daemon->stopping && !daemon->period_changed) {
+        const struct timespec due = timespec_of(next_due(daemon, tick_ns));
         if (pthread_cond_timedwait(&daemon->changed, &daemon->lock, &due) == ETIMEDOUT)
             break;
     }
@@ -230,7 +245,9 @@ void *gsp_daemon__collect(void *arg)
         struct orders orders;
         const int64_t period_ns = daemon->settings.period_ns;
         const bool new_period = daemon->period_changed;
+        const uint64_t wanted = daemon->frame_wanted;
         daemon->period_changed = false;
+        const int64_t begun_ns = gsp_now_ns();
         take_orders(daemon, &orders);
         pthread_mutex_unlock(&daemon->lock);
         follow_orders(daemon, &orders);
@@ -242,16 +259,61 @@ void *gsp_daemon__collect(void *arg)
         const int64_t behind_ns = gsp_now_ns() - next_ns;
         const int64_t missed = behind_ns > 0 ? behind_ns / period_ns : 0;
         tick(daemon, (uint64_t)missed);
-        next_ns += (missed + 1) * period_ns;
+        if (behind_ns >= 0) /* else it was asked for, and the tick is still to come */
+            next_ns += (missed + 1) * period_ns;
         if (gsp_now_ns() - overhead_ns > OVERHEAD_EVERY_S * GSP_NS_PER_S) {
             const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
             put_overhead(daemon, &now);
             overhead_ns = now.mono_ns;
         }
         pthread_mutex_lock(&daemon->lock);
+        daemon->frame_met = wanted;
+        daemon->last_tick_ns = begun_ns;
+        pthread_cond_broadcast(&daemon->framed);
     }
     pthread_mutex_unlock(&daemon->lock);
     return NULL;
+}
+
+uint64_t gsp_daemon__ask_frame(struct gsp_daemon *daemon)
+{
+    pthread_mutex_lock(&daemon->lock);
+    const uint64_t wish = ++daemon->frame_wanted;
+    pthread_cond_broadcast(&daemon->changed);
+    pthread_mutex_unlock(&daemon->lock);
+    return wish;
+}
+
+static void await_frame(struct gsp_daemon *daemon, uint64_t wish, int64_t until_ns)
+{
+    const struct timespec until = timespec_of(until_ns);
+    pthread_mutex_lock(&daemon->lock);
+    while (!daemon->stopping && daemon->frame_met < wish &&
+           pthread_cond_timedwait(&daemon->framed, &daemon->lock, &until) != ETIMEDOUT) {
+    }
+    pthread_mutex_unlock(&daemon->lock);
+}
+
+static bool has_fresh_frame(struct gsp_daemon *daemon)
+{
+    pthread_mutex_lock(&daemon->lock);
+    const int64_t age_ns = gsp_now_ns() - daemon->last_tick_ns;
+    const bool is_fresh = daemon->last_tick_ns && age_ns < FRAME_APART_NS;
+    pthread_mutex_unlock(&daemon->lock);
+    return is_fresh;
+}
+
+void gsp_daemon__last_frame(struct gsp_daemon *daemon, const char *session)
+{
+    const uint64_t first = gsp_sessions_first_frame(daemon->sessions, session);
+    const int64_t until_ns = gsp_now_ns() + FRAME_WAIT_NS;
+    /* The first wish may be met by the frame that the start asked for: then there is another. */
+    for (unsigned i = 0; first && i < 2; i++) {
+        const bool is_fresh = i > 0 || has_fresh_frame(daemon);
+        if (is_fresh && gsp_frames_count(daemon->frames, first, UINT64_MAX) >= 2)
+            return;
+        await_frame(daemon, gsp_daemon__ask_frame(daemon), until_ns);
+    }
 }
 
 /* What the agents of this machine's processes have measured since. */
@@ -269,6 +331,14 @@ static void look_at_overheads(struct gsp_daemon *daemon)
         gsp_daemon__touch(daemon);
 }
 
+static void sweep_rings(struct gsp_daemon *daemon)
+{
+    pthread_mutex_lock(&daemon->lock);
+    const struct gsp_place_limits limits = gsp_settings_ring_limits(&daemon->settings);
+    pthread_mutex_unlock(&daemon->lock);
+    gsp_places_sweep(&limits);
+}
+
 void *gsp_daemon__tend(void *arg)
 {
     struct gsp_daemon *daemon = arg;
@@ -277,8 +347,9 @@ void *gsp_daemon__tend(void *arg)
     uint64_t seen = UINT64_MAX;
     prctl(PR_SET_NAME, "gsprof-tend");
     pthread_mutex_lock(&daemon->lock);
+    int64_t due_ns = rings_ns + TEND_EVERY_NS;
     while (!daemon->stopping) {
-        const struct timespec due = timespec_of(gsp_now_ns() + TEND_EVERY_NS);
+        const struct timespec due = timespec_of(due_ns);
         if (pthread_cond_timedwait(&daemon->changed, &daemon->lock, &due) != ETIMEDOUT)
             continue;
         pthread_mutex_unlock(&daemon->lock);
@@ -290,7 +361,7 @@ void *gsp_daemon__tend(void *arg)
             gsp_daemon__rewatch(daemon);
         seen = changes;
         if (gsp_now_ns() >= rings_ns) {
-            gsp_places_sweep(); /* nobody else may ever look */
+            sweep_rings(daemon); /* there may be no other who does */
             rings_ns = gsp_now_ns() + RINGS_EVERY_NS;
         }
         /* Rings of many processes take a while to look at: only for those who want to know. */
@@ -298,6 +369,7 @@ void *gsp_daemon__tend(void *arg)
             look_at_overheads(daemon);
             overheads_ns = gsp_now_ns() + OVERHEADS_EVERY_NS;
         }
+        due_ns = gsp_now_ns() + TEND_EVERY_NS;
         pthread_mutex_lock(&daemon->lock);
     }
     pthread_mutex_unlock(&daemon->lock);

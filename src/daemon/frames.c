@@ -128,6 +128,13 @@ void gsp_frames_close(struct gsp_frames *frames)
     free(frames);
 }
 
+void gsp_frames_announce(struct gsp_frames *frames)
+{
+    pthread_mutex_lock(&frames->lock);
+    frames->is_making = true;
+    pthread_mutex_unlock(&frames->lock);
+}
+
 void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_tick *tick)
 {
     frames->tick = *tick;
@@ -225,6 +232,7 @@ int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err)
     int rc = write_frame(frames, &why);
     pthread_mutex_lock(&frames->lock);
     frames->values_lost = frames->strings.refused + frames->catalog.refused;
+    frames->is_making = false;
     if (rc) {
         frames->lost++;
         frames->lost_pending += frames->lost_pending < UINT32_MAX;
@@ -252,6 +260,14 @@ uint64_t gsp_frames_next_id(struct gsp_frames *frames)
 {
     pthread_mutex_lock(&frames->lock);
     uint64_t id = frames->next_id;
+    pthread_mutex_unlock(&frames->lock);
+    return id;
+}
+
+uint64_t gsp_frames_coming_id(struct gsp_frames *frames)
+{
+    pthread_mutex_lock(&frames->lock);
+    uint64_t id = frames->next_id + frames->is_making;
     pthread_mutex_unlock(&frames->lock);
     return id;
 }

@@ -46,8 +46,10 @@ GSP_MUST_CHECK int gsp_frames_open(const struct gsp_frames_options *options,
                                    struct gsp_frames **out, struct gsp_err *err);
 void gsp_frames_close(struct gsp_frames *frames); /* NULL does nothing */
 
-/* One tick: begin, rows through the sink, end.  end writes the frame; on failure (disk full) the
- * frame is lost and counted, and the log goes on when there is space again. */
+/* One tick: announce, begin, rows through the sink, end.  end writes the frame; on failure (disk
+ * full) the frame is lost and counted, and the log goes on when there is space again. */
+/* Before the time of the tick is taken: gsp_frames_coming_id() is that of the frame behind it. */
+void gsp_frames_announce(struct gsp_frames *frames);
 void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_tick *tick);
 struct gsp_sink *gsp_frames_sink(struct gsp_frames *frames);
 GSP_MUST_CHECK int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err);
@@ -60,6 +62,8 @@ void gsp_frames_set_period(struct gsp_frames *frames, int64_t period_ns);
 int64_t gsp_frames_period(const struct gsp_frames *frames);
 
 uint64_t gsp_frames_next_id(struct gsp_frames *frames); /* the first is 1; never used twice */
+/* The same of the next one that is announced: one that is being made is of an earlier moment. */
+uint64_t gsp_frames_coming_id(struct gsp_frames *frames);
 /* No frame from now on has a smaller id: the journal knows ids that a power cut took away. */
 void gsp_frames_advance(struct gsp_frames *frames, uint64_t next_id);
 /* How many frames of [first, last] there are. */

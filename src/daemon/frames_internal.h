@@ -139,6 +139,7 @@ struct gsp_frames {
     size_t segment_count;
     size_t segment_cap;
     uint64_t next_id;
+    bool is_making; /* the frame with that id has begun */
     uint64_t keep_from;
     uint64_t lost;
     uint64_t values_lost;

@@ -261,9 +261,53 @@ static int open_store(const struct gsp_query_order *order, struct question *ques
     return rc == GSP_OK ? gsp_store_lock(*out, err) : rc;
 }
 
-static int write_rows(const struct gsp_query_order *order, struct gsp_rows *rows,
+static void put_columns(const struct gsp_rows *rows, struct gsp_buf *out)
+{
+    struct gsp_json json;
+    gsp_json_init(&json, out);
+    gsp_json_arr_begin(&json);
+    for (size_t i = 0; i < rows->column_count; i++) {
+        gsp_json_obj_begin(&json);
+        gsp_json_put_str(&json, "name", rows->columns[i].name);
+        gsp_json_put_str(&json, "type", rows->columns[i].sql_type);
+        gsp_json_obj_end(&json);
+    }
+    gsp_json_arr_end(&json);
+}
+
+static void put_warnings(const struct gsp_store *store, bool truncated, struct gsp_buf *out)
+{
+    struct gsp_json json;
+    const char *line = NULL;
+    gsp_json_init(&json, out);
+    gsp_json_arr_begin(&json);
+    for (size_t i = 0; (line = gsp_store_warning(store, i)); i++)
+        gsp_json_str(&json, line);
+    if (truncated)
+        gsp_json_str(&json, "there are more rows: the limit cut the result");
+    gsp_json_arr_end(&json);
+}
+
+/* The rows with what an array of them cannot say.  Frees the rows: only then all is known. */
+static int write_object(struct question *question, struct gsp_out *out, struct gsp_err *err)
+{
+    gsp_buf_puts(&out->buf, "{\"columns\": ");
+    put_columns(question->rows, &out->buf);
+    gsp_buf_puts(&out->buf, ", \"rows\": ");
+    const int rc = gsp_rows_json(question->rows, out, err);
+    const bool truncated = question->rows->truncated;
+    gsp_rows_free(question->rows);
+    question->rows = NULL;
+    gsp_buf_puts(&out->buf, ", \"warnings\": ");
+    put_warnings(question->store, truncated, &out->buf);
+    gsp_buf_puts(&out->buf, "}\n");
+    return rc;
+}
+
+static int write_rows(const struct gsp_query_order *order, struct question *question,
                       struct gsp_err *err)
 {
+    struct gsp_rows *rows = question->rows;
     struct gsp_out out;
     gsp_out_init(&out, STDOUT_FILENO);
     int rc = GSP_OK;
@@ -271,6 +315,8 @@ static int write_rows(const struct gsp_query_order *order, struct gsp_rows *rows
         rc = gsp_rows_csv(rows, &out, err);
     else if (strcmp(order->format, "arrow") == 0)
         rc = gsp_rows_arrow(rows, &out, err);
+    else if (strcmp(order->format, "object") == 0)
+        rc = write_object(question, &out, err);
     else
         rc = gsp_rows_json(rows, &out, err);
     int finished = gsp_out_finish(&out, rc < 0 ? NULL : err);
@@ -292,7 +338,7 @@ static int ask(const struct gsp_query_order *order, struct question *question,
     const struct gsp_params params = {question->params, question->param_count};
     rc = gsp_store_query_with(question->store, gsp_buf_sv(&question->sql), &params, &question->rows,
                               where, err);
-    return rc < 0 ? rc : write_rows(order, question->rows, err);
+    return rc < 0 ? rc : write_rows(order, question, err);
 }
 
 int gsp_query_worker_main(const struct gsp_query_order *order)

@@ -40,7 +40,7 @@ GSP_MUST_CHECK int gsp_worker_run(const struct gsp_worker_order *order,
 
 /* What the query worker does. */
 struct gsp_query_order {
-    const char *format; /* "json", "csv", "arrow" */
+    const char *format; /* "json", "object", "csv", "arrow" */
     int64_t timeout_ns;
     uint64_t row_limit;
     uint64_t memory_bytes;

@@ -26,7 +26,7 @@ static const char STOP_BODY[] =
     "{\"name\":{\"type\":[\"string\",\"null\"],\"minLength\":1,\"maxLength\":200}}";
 static const char QUERY_BODY[] =
     "{\"sql\":{\"type\":\"string\",\"minLength\":1},"
-    "\"format\":{\"type\":[\"string\",\"null\"],\"enum\":[\"json\",\"csv\",\"arrow\",null]},"
+    "\"format\":{\"type\":[\"string\",\"null\"],\"enum\":[\"json\",\"object\",\"csv\",\"arrow\",null]},"
     "\"params\":{\"type\":[\"array\",\"object\",\"null\"],\"items\":{\"type\":[\"string\","
     "\"number\",\"boolean\",\"null\"]},\"additionalProperties\":{\"type\":[\"string\",\"number\","
     "\"boolean\",\"null\"]}},"

@@ -419,6 +419,15 @@ static int read_params(const struct gsp_body *body, struct gsp_buf *out, struct 
     return rc < 0 ? rc : gsp_body_json(body, "params", out, err);
 }
 
+static bool is_format(struct gsp_sv name)
+{
+    static const char *const NAMES[] = {"json", "object", "csv", "arrow"};
+    bool found = false;
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
+        found = found || gsp_sv_eq(name, gsp_sv_of(NAMES[i]));
+    return found;
+}
+
 static bool read_question(const struct gsp_route_call *call, const struct gsp_settings *settings,
                           struct question *out, struct gsp_http_answer *answer)
 {
@@ -435,9 +444,8 @@ static bool read_question(const struct gsp_route_call *call, const struct gsp_se
         rc = gsp_body_text(call->body, "format", &format, &err);
     if (rc >= 0)
         rc = read_params(call->body, &out->params, &err);
-    if (rc >= 0 && !gsp_sv_eq(format, gsp_sv_of("json")) && !gsp_sv_eq(format, gsp_sv_of("csv")) &&
-        !gsp_sv_eq(format, gsp_sv_of("arrow")))
-        rc = gsp_err_set(&err, GSP_E_USAGE, 0, "format must be json, csv or arrow");
+    if (rc >= 0 && !is_format(format))
+        rc = gsp_err_set(&err, GSP_E_USAGE, 0, "format must be json, object, csv or arrow");
     if (rc < 0) {
         gsp_routes__fail(answer, &err, "send {\"sql\": \"SELECT ...\"}");
         return false;

@@ -240,6 +240,7 @@ void gsp_route_start(struct gsp_route_call *call, struct gsp_http_answer *answer
         tell_started(daemon, &start, &session, answer);
         if (start.order.pid_count)
             gsp_daemon__rewatch(daemon);
+        gsp_daemon__ask_frame(daemon);
     }
     gsp_daemon__touch(daemon);
     start_free(&start);
@@ -304,6 +305,7 @@ static void stop_named(struct gsp_daemon *daemon, const char *name, struct gsp_h
     struct gsp_err err = {0};
     gsp_auto_buf message = {0};
     gsp_auto_buf labels = {0};
+    gsp_daemon__last_frame(daemon, name);
     int rc = stop_one(daemon, name, &session, &err);
     if (rc == GSP_E_NOFILE) {
         tell_unknown(daemon, name, answer);
@@ -322,35 +324,28 @@ static void stop_named(struct gsp_daemon *daemon, const char *name, struct gsp_h
     gsp_json_obj_end(&json);
 }
 
+/* All get the order before one is waited for, so that they end together. */
+static void end_recordings(void *ctx, const struct gsp_session *all, size_t count)
+{
+    struct gsp_targets *targets = ctx;
+    for (size_t i = 0; i < count; i++)
+        gsp_targets_stop_session(targets, all[i].name);
+    for (size_t i = 0; i < count; i++)
+        gsp_targets_end_session(targets, all[i].name);
+}
+
 static void stop_all(struct gsp_daemon *daemon, struct gsp_http_answer *answer)
 {
     struct gsp_session *all = NULL;
-    size_t count = 0;
     size_t stopped = 0;
-    struct gsp_err first = {0};
     struct gsp_err err = {0};
-    if (gsp_sessions_list(daemon->sessions, &all, &count, &err) < 0) {
-        gsp_routes__fail(answer, &err, NULL);
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        char name[sizeof(all[i].name)];
-        const struct gsp_sv labels = all[i].labels;
-        if (!all[i].active)
-            continue;
-        memcpy(name, all[i].name, sizeof(name));
-        int rc = stop_one(daemon, name, &all[stopped], &err);
-        all[stopped].labels = labels;
-        if (rc == GSP_OK)
-            stopped++;
-        else if (rc != GSP_E_NOFILE && first.code == GSP_OK) /* else another was faster */
-            first = err;
-    }
-    if (first.code) {
+    const struct gsp_sessions_ended ended = {end_recordings, daemon->targets};
+    gsp_daemon__last_frame(daemon, NULL);
+    if (gsp_sessions_stop_all(daemon->sessions, &ended, &all, &stopped, &err) < 0) {
         gsp_auto_buf hint = {0};
         gsp_buf_printf(&hint, "%zu have ended; the others are kept, their files are tried again",
                        stopped);
-        gsp_routes__fail(answer, &first, gsp_buf_cstr(&hint));
+        gsp_routes__fail(answer, &err, gsp_buf_cstr(&hint));
         free(all);
         return;
     }

@@ -229,7 +229,7 @@ static int enter(struct gsp_sessions *sessions, const struct gsp_session_start *
     if (!s)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
     s->id = sessions->next_id++;
-    s->first_frame = gsp_frames_next_id(sessions->frames);
+    s->first_frame = gsp_frames_coming_id(sessions->frames);
     int rc = gsp_sessions__note(sessions, SESSION_STARTS, s, mark, err);
     if (rc) {
         gsp_sessions__free_session(s);
@@ -287,17 +287,32 @@ int gsp_sessions_start(struct gsp_sessions *sessions, const struct gsp_session_s
     return rc;
 }
 
+/* When sessions end. */
+struct end {
+    uint64_t last_frame;
+    int64_t ns;
+    int64_t period_ns;
+};
+
+/* Called with the lock. */
+static struct end end_now(const struct gsp_sessions *sessions)
+{
+    return (struct end){.last_frame = gsp_frames_next_id(sessions->frames) - 1,
+                        .ns = gsp_realtime_ns(),
+                        .period_ns = gsp_frames_period(sessions->frames)};
+}
+
 /* Gives an active session its end and makes it busy; called with the lock. */
-static int end_session(struct gsp_sessions *sessions, uint32_t slot, uint64_t *mark,
+static int end_session(struct gsp_sessions *sessions, uint32_t slot, struct end end, uint64_t *mark,
                        struct gsp_err *err)
 {
     struct session *s = sessions->slots[slot];
     int rc = gsp_sessions__settle_file(sessions, slot, err);
     if (rc)
         return rc;
-    s->last_frame = gsp_frames_next_id(sessions->frames) - 1;
-    s->end_ns = gsp_realtime_ns();
-    s->period_ns = gsp_frames_period(sessions->frames);
+    s->last_frame = end.last_frame < s->first_frame ? s->first_frame - 1 : end.last_frame;
+    s->end_ns = end.ns;
+    s->period_ns = end.period_ns;
     rc = gsp_sessions__note(sessions, SESSION_ENDS, s, mark, err);
     if (rc) {
         s->last_frame = 0;
@@ -333,7 +348,7 @@ int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name, struct gs
     if (!s || s->state != SESSION_ACTIVE)
         rc = gsp_err_set(err, GSP_E_NOFILE, 0, "no active session '%.150s'", name);
     else
-        rc = end_session(sessions, slot, &mark, err);
+        rc = end_session(sessions, slot, end_now(sessions), &mark, err);
     pthread_mutex_unlock(&sessions->lock);
     if (rc)
         return rc;
@@ -377,6 +392,20 @@ int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name, struct 
     }
     pthread_mutex_unlock(&sessions->lock);
     return rc ? rc : gsp_journal_sync(sessions->journal, mark, err);
+}
+
+uint64_t gsp_sessions_first_frame(struct gsp_sessions *sessions, const char *name)
+{
+    uint64_t first = 0;
+    pthread_mutex_lock(&sessions->lock);
+    const uint32_t slot = name ? gsp_sessions__by_name(sessions, name) : SESSION_NONE;
+    for (size_t i = 0; i < sessions->slot_count; i++) {
+        const struct session *s = sessions->slots[i];
+        if (s && s->state == SESSION_ACTIVE && (!name || i == slot) && s->first_frame > first)
+            first = s->first_frame;
+    }
+    pthread_mutex_unlock(&sessions->lock);
+    return first;
 }
 
 static int by_rank(const void *a, const void *b)
@@ -448,6 +477,88 @@ int gsp_sessions_list(struct gsp_sessions *sessions, struct gsp_session **out, s
     *out = list;
     *count = n;
     return 0;
+}
+
+/* Gives all active sessions one end; worth how many have it, and the first failure in *err.
+ * Called with the lock. */
+static size_t end_all(struct gsp_sessions *sessions, struct session **ended, uint64_t *mark,
+                      struct gsp_err *err)
+{
+    const struct end end = end_now(sessions);
+    size_t n = 0;
+    for (uint32_t i = 0; i < sessions->slot_count; i++) {
+        struct session *s = sessions->slots[i];
+        struct gsp_err why = {0};
+        if (!s || s->state != SESSION_ACTIVE)
+            continue;
+        if (end_session(sessions, i, end, mark, &why) == 0)
+            ended[n++] = s;
+        else if (!err->code)
+            *err = why;
+    }
+    if (n > 1)
+        qsort(ended, n, sizeof(*ended), by_rank);
+    return n;
+}
+
+/* Writes the files of sessions that are busy; those of list that were written are its first. */
+static size_t write_all(struct gsp_sessions *sessions, struct session *const *ended, size_t n,
+                        struct gsp_session *list, struct gsp_err *err)
+{
+    size_t written = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct gsp_err why = {0};
+        const struct gsp_session before = list[i];
+        if (gsp_sessions__write(sessions, ended[i], &why) != 0) {
+            if (!err->code)
+                *err = why;
+            continue;
+        }
+        list[written] = before;
+        pthread_mutex_lock(&sessions->lock);
+        const uint32_t slot = gsp_sessions__by_name(sessions, before.name);
+        if (slot != SESSION_NONE && sessions->slots[slot]->id == before.id)
+            describe(sessions, sessions->slots[slot], &list[written]);
+        pthread_mutex_unlock(&sessions->lock);
+        list[written++].labels = before.labels;
+    }
+    return written;
+}
+
+int gsp_sessions_stop_all(struct gsp_sessions *sessions, const struct gsp_sessions_ended *ended,
+                          struct gsp_session **out, size_t *count, struct gsp_err *err)
+{
+    struct gsp_err first = {0};
+    uint64_t mark = 0;
+    *out = NULL;
+    *count = 0;
+    pthread_mutex_lock(&sessions->lock);
+    struct gsp_session *list = new_list(sessions);
+    struct session **all = list ? calloc(sessions->live + 1, sizeof(*all)) : NULL;
+    const size_t n = all ? end_all(sessions, all, &mark, &first) : 0;
+    if (n)
+        describe_all(sessions, all, n, list);
+    pthread_mutex_unlock(&sessions->lock);
+    if (!all) {
+        free(list);
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of sessions");
+    }
+    const int rc = n ? gsp_journal_sync(sessions->journal, mark, err) : 0;
+    if (rc) {
+        for (size_t i = 0; i < n; i++)
+            take_back(sessions, all[i]);
+        free(all);
+        free(list);
+        return rc;
+    }
+    if (n && ended)
+        ended->tell(ended->ctx, list, n);
+    *count = write_all(sessions, all, n, list, &first);
+    free(all);
+    *out = list;
+    if (first.code && err)
+        *err = first;
+    return first.code;
 }
 
 /* Puts a session to its place among the first; worth how many those are then. */

@@ -85,6 +85,21 @@ GSP_MUST_CHECK int gsp_sessions_start(struct gsp_sessions *sessions,
  * (the file: the session stays in the log as failed, and is tried again). */
 GSP_MUST_CHECK int gsp_sessions_stop(struct gsp_sessions *sessions, const char *name,
                                      struct gsp_session *out, struct gsp_err *err);
+/* Stops all active ones, which end at the same moment with the same frame, and writes their files.
+ * When all have their end, and before a file is written, ended hears of them (may be NULL).
+ * Those that were stopped are in *out, as in gsp_sessions_list(); the caller frees it, also when
+ * one of them could not be: fails as gsp_sessions_stop() does, with the first failure. */
+struct gsp_sessions_ended {
+    void (*tell)(void *ctx, const struct gsp_session *all, size_t count);
+    void *ctx;
+};
+GSP_MUST_CHECK int gsp_sessions_stop_all(struct gsp_sessions *sessions,
+                                         const struct gsp_sessions_ended *ended,
+                                         struct gsp_session **out, size_t *count,
+                                         struct gsp_err *err);
+/* The first frame of the active session of that name, or with NULL of the one that began last; 0:
+ * none is active. */
+uint64_t gsp_sessions_first_frame(struct gsp_sessions *sessions, const char *name);
 /* Forgets the newest session of that name: an active one without a file, a finished one with its
  * file.  Fails with NOFILE, EXISTS (its file is being written), NOWRITE. */
 GSP_MUST_CHECK int gsp_sessions_delete(struct gsp_sessions *sessions, const char *name,

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "wire/ring.h"
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
 /* More edits than this and a name was not meant. */
@@ -99,6 +100,25 @@ static const struct row ROWS[] = {
     {{"query_memory_mb", "whole number", "1024", "memory that a query may take", true},
      AT(query_memory_mb),
      16,
+     1e7,
+     WHOLE},
+    {{"ring.rows", "whole number", "0",
+      "rows of a table that each thread keeps; for programs that are started later, and the "
+      "server's own tables from its start on; 0: 10000, and 100000 of python.torch_trace",
+      false},
+     AT(ring_rows),
+     0,
+     GSP_RING_ROWS_LIMIT,
+     WHOLE},
+    {{"ring.keep_time", "seconds", "24h", "how long the tables of an ended process stay", true},
+     AT(ring_keep_ns),
+     0,
+     3.2e8,
+     SECONDS},
+    {{"ring.keep_mb", "whole number", "1024",
+      "what the tables of all ended processes may take; the longest unwritten go first", true},
+     AT(ring_keep_mb),
+     0,
      1e7,
      WHOLE},
 };
@@ -350,7 +370,7 @@ static int load_environment(struct gsp_settings *settings, struct gsp_err *err)
         char name[64] = "GSPROF_";
         size_t len = strlen(name);
         for (const char *p = ROWS[i].shown.name; *p && len < sizeof(name) - 1; p++)
-            name[len++] = (char)(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p);
+            name[len++] = (char)(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p == '.' ? '_' : *p);
         name[len] = '\0';
         const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe) */
         struct gsp_err why = {0};
@@ -371,4 +391,10 @@ int gsp_settings_load(struct gsp_settings *settings, const char *path, struct gs
     }
     int rc = load_file(settings, path, err);
     return rc < 0 ? rc : load_environment(settings, err);
+}
+
+struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings *settings)
+{
+    return (struct gsp_place_limits){.keep_ns = settings->ring_keep_ns,
+                                     .keep_bytes = (uint64_t)settings->ring_keep_mb << 20};
 }

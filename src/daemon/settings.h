@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.h -- what the daemon can be told, and by whom: one table of names.
+ * settings.h -- what the daemon, and other commands about rings, can be told: one table of names.
  *
  * A value comes, in rising priority, from the table, from config.toml, from the environment
  * (GSPROF_SAMPLE_RATE), from a flag, and, for those that can change while the daemon runs, from
  * PUT /config.
  *
  * Reads:   a subset of TOML: comments, [sections], key = value with strings, numbers, booleans.
- * Used by: daemon/, cli/ (serve).
+ * Used by: daemon/, cli/ (serve; what config.toml and the environment say of rings).
  * Threads: a struct gsp_settings belongs to its owner.
  */
 #pragma once
@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "ring/place.h"
 
 /* The prefix that names may have: gsprof.sample_rate is sample_rate. */
 #define GSP_SETTING_PREFIX "gsprof."
@@ -37,7 +38,7 @@ enum gsp_setting_origin {
     GSP_FROM_REQUEST,
 };
 
-#define GSP_SETTING_COUNT 17U
+#define GSP_SETTING_COUNT 20U
 
 struct gsp_settings {
     int64_t port;
@@ -48,6 +49,9 @@ struct gsp_settings {
     int64_t query_timeout_ns;
     int64_t query_rows;
     int64_t query_memory_mb;
+    int64_t ring_rows; /* 0: GSP_RING_ROWS_DEFAULT */
+    int64_t ring_keep_ns;
+    int64_t ring_keep_mb;
     double carbon_g_per_kwh;
     double cpu_tdp_watts;
     bool allow_control;
@@ -86,6 +90,9 @@ const char *gsp_setting_origin_name(enum gsp_setting_origin origin);
  * which need not be there.  Fails with NOFILE, FORMAT or USAGE (line and what is wrong). */
 GSP_MUST_CHECK int gsp_settings_load(struct gsp_settings *settings, const char *path,
                                      struct gsp_err *err);
+
+/* What ended processes may keep. */
+struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings *settings);
 
 /* One key and value after the other.  A key has its section before it: "a.b". */
 typedef int gsp_settings_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,

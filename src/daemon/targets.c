@@ -447,13 +447,20 @@ void gsp_targets_resume(struct gsp_targets *targets, bool allow_control)
     free(wanted);
 }
 
-void gsp_targets_end_session(struct gsp_targets *targets, const char *session)
+void gsp_targets_stop_session(struct gsp_targets *targets, const char *session)
 {
     pthread_mutex_lock(&targets->lock);
     for (size_t i = 0; i < targets->recording_count; i++) {
         if (strcmp(targets->recordings[i]->session, session) == 0)
             targets->recordings[i]->stop = 1;
     }
+    pthread_mutex_unlock(&targets->lock);
+}
+
+void gsp_targets_end_session(struct gsp_targets *targets, const char *session)
+{
+    gsp_targets_stop_session(targets, session);
+    pthread_mutex_lock(&targets->lock);
     /* While one is waited for the others may move: from the start again. */
     for (size_t i = 0; i < targets->recording_count; i++) {
         struct recording *recording = targets->recordings[i];

@@ -60,6 +60,8 @@ GSP_MUST_CHECK int gsp_targets_record(struct gsp_targets *targets,
 /* Goes on with what the daemon before was recording for sessions; what cannot go on is told by the
  * session. */
 void gsp_targets_resume(struct gsp_targets *targets, bool allow_control);
+/* Ends the recordings of a session, as soon as each of them can; for the rest see below. */
+void gsp_targets_stop_session(struct gsp_targets *targets, const char *session);
 /* Ends the recordings of a session and waits until their files are whole. */
 void gsp_targets_end_session(struct gsp_targets *targets, const char *session);
 /* Now and then: forgets attached processes that have ended, and threads.  True when a process was

@@ -61,6 +61,11 @@ static const struct chart_def CHARTS[] = {
      "All programs together; 100 % is every core that may be used.",
      "SELECT coalesce(host::VARCHAR, 'machine'), NULL::BIGINT, NULL::BIGINT, ts_ns, util_percent "
      "FROM system.cpu WHERE cpu IS NULL ORDER BY host::VARCHAR, ts_ns"},
+    {"pressure", "Pressure", "%",
+     "Share of the time in which at least one program had to wait for a CPU, for memory or for a "
+     "disk. Where it rises while the processes' own use falls, other programs took the machine.",
+     "SELECT resource::VARCHAR, NULL::BIGINT, NULL::BIGINT, ts_ns, some_percent "
+     "FROM system.pressure ORDER BY host::VARCHAR, resource::VARCHAR, ts_ns"},
     {"machine_memory", "Memory of the machine", "bytes",
      "In use by all programs together, caches left out.",
      "SELECT coalesce(host::VARCHAR, 'machine'), NULL::BIGINT, NULL::BIGINT, ts_ns, "
@@ -142,11 +147,12 @@ static int take_point(void *ctx, const struct gsp_store_row *row, struct gsp_err
     return GSP_OK;
 }
 
-/* Lines without a single number say nothing, nor do devices that nobody uses; a chart of such
- * lines does not either. */
+/* Lines without a single number say nothing, nor do devices and resources that were not used; a
+ * chart of such lines does not either. */
 static void drop_empty(struct gsp_digest *digest, struct gsp_digest_chart *chart)
 {
-    const bool used_only = gsp_sv_eq(chart->unit, gsp_sv_of("bytes/s"));
+    const bool used_only =
+        gsp_sv_eq(chart->unit, gsp_sv_of("bytes/s")) || gsp_sv_eq(chart->id, gsp_sv_of("pressure"));
     size_t kept = 0;
     for (size_t i = 0; i < chart->series_count; i++) {
         gsp_digest__series_stats(&chart->series[i]);

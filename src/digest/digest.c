@@ -180,14 +180,15 @@ void gsp_digest_free(struct gsp_digest *digest)
         free(digest->modules[i].values);
     for (size_t i = 0; i < digest->memory.site_count; i++)
         free(digest->memory.sites[i].frames);
-    void *const arrays[] = {digest->facts,          digest->cards,
-                            digest->verdict,        digest->stacks.threads,
-                            digest->stacks.frames,  digest->stacks.nodes,
-                            digest->stacks.samples, digest->stacks.functions,
-                            digest->modules,        digest->steps,
-                            digest->ranks,          digest->span_names,
-                            digest->spans,          digest->site_frames,
-                            digest->memory.sites,   digest->losses};
+    void *const arrays[] = {digest->facts,           digest->cards,
+                            digest->verdict,         digest->stacks.threads,
+                            digest->stacks.frames,   digest->stacks.nodes,
+                            digest->stacks.samples,  digest->stacks.functions,
+                            digest->modules,         digest->steps,
+                            digest->ranks,           digest->span_names,
+                            digest->spans,           digest->site_frames,
+                            digest->memory.sites,    digest->losses,
+                            digest->stacks.processes};
     for (size_t i = 0; i < GSP_COUNT(arrays); i++)
         free(arrays[i]);
     while (digest->texts) {

@@ -70,7 +70,7 @@ struct gsp_digest_series {
 };
 
 /* id is the same in every run: "cpu", "rss", "machine_cpu", "machine_memory", "gpu_util",
- * "gpu_memory", "gpu_power", "gpu_temperature", "power", "disk", "network", "steps";
+ * "gpu_memory", "gpu_power", "gpu_temperature", "power", "pressure", "disk", "network", "steps";
  * in a session the name of its metric. */
 struct gsp_digest_chart {
     struct gsp_sv id;
@@ -79,6 +79,11 @@ struct gsp_digest_chart {
     const char *help;
     struct gsp_digest_series *series;
     size_t series_count;
+};
+
+struct gsp_digest_process {
+    int64_t pid;
+    struct gsp_sv name; /* "python3 train.py" */
 };
 
 struct gsp_digest_thread {
@@ -91,13 +96,15 @@ struct gsp_digest_thread {
 struct gsp_digest_frame {
     struct gsp_sv func;
     struct gsp_sv file;
-    uint32_t line; /* 0: not known */
+    uint32_t line;     /* of a function its first; 0: not known */
+    uint32_t hot_line; /* of a function the heaviest: of its own weight, else by what it calls */
     enum gsp_frame_kind kind;
 };
 
 struct gsp_digest_node {
     int32_t parent; /* an earlier index; -1 */
     uint32_t frame; /* index */
+    uint32_t line;  /* the heaviest: where it was, or what it called from; 0: not known */
     double own;     /* in the unit of the stacks */
     double total;   /* with everything below */
     double own_cpu; /* of own: the thread was running; NaN when that is not known */
@@ -124,6 +131,8 @@ struct gsp_digest_function {
 
 struct gsp_digest_stacks {
     const char *unit; /* "s", "samples" or "bytes" */
+    struct gsp_digest_process *processes;
+    size_t process_count;
     struct gsp_digest_thread *threads;
     size_t thread_count;
     struct gsp_digest_frame *frames;
@@ -197,6 +206,21 @@ struct gsp_digest_loss {
     uint64_t count;
 };
 
+/* CPU time of the threads that have one name. */
+struct gsp_digest_named_cpu {
+    struct gsp_sv name; /* "" when not known */
+    size_t threads;
+    double cpu_s;
+};
+
+/* Threads that never ran Python, such as the workers of a library. */
+struct gsp_digest_native {
+    size_t threads;
+    double cpu_s;
+    struct gsp_digest_named_cpu top[3]; /* the largest first */
+    size_t top_count;
+};
+
 struct gsp_digest {
     enum gsp_digest_kind kind;
     struct gsp_sv title;
@@ -207,6 +231,8 @@ struct gsp_digest {
     int64_t start_ns;      /* CLOCK_REALTIME; 0 when not known */
     double duration_s;     /* NaN */
     double period_s;       /* between two samples; NaN */
+    int64_t exit_status;   /* of the program, 128 + n if signal n ended it; GSP_NULL_I64 */
+    bool failed_early;     /* it failed before it did anything: the verdict says that alone */
     struct gsp_digest_fact *facts;
     size_t fact_count;
     struct gsp_digest_card *cards;
@@ -216,10 +242,12 @@ struct gsp_digest {
     struct gsp_digest_chart *charts;
     size_t chart_count;
     struct gsp_digest_stacks stacks;
+    struct gsp_digest_native native;
     struct gsp_digest_module *modules; /* by total_s, the largest first */
     size_t module_count;
     struct gsp_digest_step *steps; /* by t */
     size_t step_count;
+    uint64_t steps_traced; /* of them; known where torch.adaptive had fewer traced, else 0 */
     struct gsp_digest_rank *ranks; /* by number; those that took part in collectives */
     size_t rank_count;
     struct gsp_sv *span_names;

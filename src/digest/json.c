@@ -133,6 +133,8 @@ static void put_frame(struct gsp_json *json, const struct gsp_digest_frame *fram
     gsp_json_put_sv(json, "file", frame->file);
     gsp_json_key(json, "line");
     put_i64_or_null(json, frame->line ? (int64_t)frame->line : GSP_NULL_I64);
+    if (frame->hot_line)
+        gsp_json_put_u64(json, "hot_line", frame->hot_line);
     gsp_json_put_str(json, "type", gsp_frame_type_name(frame->kind));
     gsp_json_obj_end(json);
 }
@@ -148,6 +150,20 @@ static void put_thread(struct gsp_json *json, const struct gsp_digest_thread *th
     if (thread->rank != GSP_NULL_I64)
         gsp_json_put_i64(json, "rank", thread->rank);
     gsp_json_obj_end(json);
+}
+
+static void put_processes(struct gsp_json *json, const struct gsp_digest_stacks *stacks)
+{
+    gsp_json_key(json, "processes");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < stacks->process_count; i++) {
+        gsp_json_obj_begin(json);
+        gsp_json_key(json, "pid");
+        put_i64_or_null(json, stacks->processes[i].pid);
+        gsp_json_put_sv(json, "name", stacks->processes[i].name);
+        gsp_json_obj_end(json);
+    }
+    gsp_json_arr_end(json);
 }
 
 /* One array of the columns of samples. */
@@ -195,6 +211,12 @@ static void put_nodes(struct gsp_json *json, const struct gsp_digest_stacks *sta
     for (size_t i = 0; i < stacks->node_count; i++)
         gsp_json_u64(json, stacks->nodes[i].frame);
     gsp_json_arr_end(json);
+    gsp_json_key(json, "line");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < stacks->node_count; i++)
+        put_i64_or_null(json,
+                        stacks->nodes[i].line ? (int64_t)stacks->nodes[i].line : GSP_NULL_I64);
+    gsp_json_arr_end(json);
     gsp_json_obj_end(json);
 }
 
@@ -203,6 +225,7 @@ static void put_stacks(struct gsp_json *json, const struct gsp_digest_stacks *st
     gsp_json_key(json, "stacks");
     gsp_json_obj_begin(json);
     gsp_json_put_str(json, "unit", stacks->unit);
+    put_processes(json, stacks);
     gsp_json_key(json, "threads");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < stacks->thread_count; i++)

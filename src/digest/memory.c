@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "digest/run.h"
+#include "model/frames.h"
 #include "stats/growth.h"
 #include "store/profile_tables.h"
 
@@ -110,7 +111,7 @@ static const char SITES_SQL[] =
     "count(*) FILTER (WHERE kind::VARCHAR = 'peak') > 0 THEN 'peak' ELSE 'live' END "
     "FROM python.allocation) GROUP BY ALL) "
     "GROUP BY stack_id HAVING sum(bytes) > 0 ORDER BY sum(bytes) DESC, stack_id LIMIT 200), "
-    "frames AS (SELECT DISTINCT stack_id, depth, func::VARCHAR AS func, file::VARCHAR AS file, "
+    "frames AS (SELECT stack_id, depth, func::VARCHAR AS func, file::VARCHAR AS file, "
     "lineno, frame_type::VARCHAR AS kind FROM python.stack "
     "WHERE stack_id IN (SELECT stack_id FROM live)) "
     "SELECT live.stack_id, live.bytes::DOUBLE, live.n::DOUBLE, func, file, lineno, kind "
@@ -136,6 +137,32 @@ static int add_site(struct sites *sites, const struct gsp_store_row *row, struct
     return GSP_OK;
 }
 
+/* Texts are the row's. */
+static struct gsp_digest_frame frame_of(const struct gsp_store_row *row)
+{
+    const int64_t line = gsp_store_i64(row, 5);
+    return (struct gsp_digest_frame){.func = gsp_store_text(row, 3),
+                                     .file = gsp_store_text(row, 4),
+                                     .line = line > 0 && line < UINT32_MAX ? (uint32_t)line : 0,
+                                     .kind = gsp_frame_type_find(gsp_store_text(row, 6))};
+}
+
+/* As the stacks of samples: one mark stands for however many frames an import takes, and frames of
+ * our own are left out. */
+static bool is_shown(const struct gsp_digest *digest, const struct gsp_digest_site *site,
+                     struct gsp_digest_frame *frame)
+{
+    if (frame->kind != GSP_FRAME_PYTHON)
+        return true;
+    if (gsp_frame_is_own(frame->file))
+        return false;
+    if (!gsp_frame_is_import(frame->file))
+        return true;
+    *frame = (struct gsp_digest_frame){.func = gsp_sv_of(GSP_MARK_IMPORT), .kind = GSP_FRAME_MARK};
+    return site->frame_count == 0 ||
+           digest->site_frames[site->frames[site->frame_count - 1]].kind != GSP_FRAME_MARK;
+}
+
 static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct sites *sites = ctx;
@@ -146,9 +173,11 @@ static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err 
             return rc;
     }
     struct gsp_digest_site *site = &digest->memory.sites[digest->memory.site_count - 1];
-    const struct gsp_sv func = gsp_store_text(row, 3);
-    if (func.len == 0)
+    struct gsp_digest_frame frame = frame_of(row);
+    if (frame.func.len == 0)
         return GSP_OK; /* its stack is not there */
+    if (!is_shown(digest, site, &frame))
+        return GSP_OK;
     struct gsp_digest_frame *frames = gsp_digest__more(
         digest, digest->site_frames, digest->site_frame_count, sizeof(*digest->site_frames));
     if (!frames)
@@ -159,12 +188,9 @@ static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     if (!more)
         return no_memory(err);
     site->frames = more;
-    const int64_t line = gsp_store_i64(row, 5);
-    frames[digest->site_frame_count] =
-        (struct gsp_digest_frame){.func = gsp_digest__keep(digest, func),
-                                  .file = gsp_digest__keep(digest, gsp_store_text(row, 4)),
-                                  .line = line > 0 && line < UINT32_MAX ? (uint32_t)line : 0,
-                                  .kind = gsp_frame_type_find(gsp_store_text(row, 6))};
+    frame.func = gsp_digest__keep(digest, frame.func);
+    frame.file = gsp_digest__keep(digest, frame.file);
+    frames[digest->site_frame_count] = frame;
     more[site->frame_count++] = (uint32_t)digest->site_frame_count++;
     return GSP_OK;
 }

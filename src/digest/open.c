@@ -36,6 +36,7 @@ static int new_digest(enum gsp_digest_kind kind, const char *name, struct gsp_di
     digest->title = digest->name;
     digest->duration_s = (double)NAN;
     digest->period_s = (double)NAN;
+    digest->exit_status = GSP_NULL_I64;
     digest->memory = (struct gsp_digest_memory){.peak_rss_bytes = (double)NAN,
                                                 .growth_bytes_per_s = (double)NAN};
     return GSP_OK;
@@ -203,6 +204,8 @@ static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
         rc = gsp_digest__charts(digest, store, err);
     if (rc == GSP_OK)
         rc = gsp_digest__memory(digest, store, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__native_threads(digest, store, err);
     return rc == GSP_OK ? gsp_digest__table_losses(digest, store, err) : rc;
 }
 

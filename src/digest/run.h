@@ -35,6 +35,9 @@ GSP_MUST_CHECK int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *er
 /* The same, and the sites of python.allocation. */
 GSP_MUST_CHECK int gsp_digest__memory(struct gsp_digest *digest, struct gsp_store *store,
                                       struct gsp_err *err);
+/* Threads that never ran Python. */
+GSP_MUST_CHECK int gsp_digest__native_threads(struct gsp_digest *digest, struct gsp_store *store,
+                                              struct gsp_err *err);
 /* What is missing, and why. */
 GSP_MUST_CHECK int gsp_digest__table_losses(struct gsp_digest *digest, struct gsp_store *store,
                                             struct gsp_err *err);

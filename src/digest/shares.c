@@ -7,6 +7,7 @@
 
 #include "digest/digest_internal.h"
 #include "digest/verdict.h"
+#include "model/frames.h"
 
 /* A GPU with less to do than this is idle. */
 #define IDLE_PERCENT 5.0
@@ -37,8 +38,7 @@ static bool loads_data(const struct gsp_digest_frame *frame)
 
 static bool imports(const struct gsp_digest_frame *frame)
 {
-    return gsp_sv_eq(frame->func, gsp_sv_of("(import)")) ||
-           gsp_sv_starts(frame->file, "<frozen importlib");
+    return gsp_sv_eq(frame->func, gsp_sv_of(GSP_MARK_IMPORT)) || gsp_frame_is_import(frame->file);
 }
 
 /* All GPUs are looked at together: the use of the busiest at a look. */
@@ -87,6 +87,19 @@ static bool gpu_idles_at(struct counter *c, const struct gsp_digest_chart *gpu,
     return busiest(gpu, c->gpu_at) < IDLE_PERCENT;
 }
 
+/* Whether it is the program that works, and not Python that starts it. */
+static bool is_work(const struct counter *c, const struct gsp_digest_sample *sample)
+{
+    return sample->node >= 0 && c->work[sample->node] != WORK_IMPORT &&
+           !gsp_sv_starts(c->stacks->frames[c->stacks->nodes[sample->node].frame].file, "<frozen ");
+}
+
+/* Marks stand for what the interpreter does for the program: imports, garbage collection. */
+static bool is_python(const struct gsp_digest_frame *frame)
+{
+    return frame->kind == GSP_FRAME_PYTHON || frame->kind == GSP_FRAME_MARK;
+}
+
 static void count_sample(struct counter *c, const struct gsp_digest_sample *sample, bool gpu_idle)
 {
     struct gsp_shares *shares = c->shares;
@@ -103,7 +116,7 @@ static void count_sample(struct counter *c, const struct gsp_digest_sample *samp
     if (shares->knows_waiting && !sample->on_cpu)
         shares->waiting += sample->weight;
     else if (sample->node >= 0 &&
-             c->stacks->frames[c->stacks->nodes[sample->node].frame].kind == GSP_FRAME_PYTHON)
+             is_python(&c->stacks->frames[c->stacks->nodes[sample->node].frame]))
         shares->python += sample->weight;
     else
         shares->native += sample->weight;
@@ -115,6 +128,7 @@ static void count_all(struct counter *c)
     const bool has_gpu = gpu && gpu->series_count > 0 && c->stacks->has_times;
     for (size_t i = 0; i < c->stacks->sample_count; i++) {
         const struct gsp_digest_sample *sample = &c->stacks->samples[i];
+        c->shares->worked += is_work(c, sample) ? sample->weight : 0;
         if (c->shares->mains && !is_main(&c->stacks->threads[sample->thread]))
             continue;
         count_sample(c, sample, has_gpu && gpu_idles_at(c, gpu, sample));

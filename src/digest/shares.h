@@ -30,6 +30,7 @@ struct gsp_shares {
     double native;
     double waiting;
     double loading; /* below torch.utils.data */
+    double worked;  /* of all threads: what is no part of starting up and importing */
     /* While no GPU had work; NaN when that is not known. */
     double gpu_idle;              /* share of the time, 0 to 1 */
     double gpu_seen;              /* samples of times at which the GPUs were looked at */

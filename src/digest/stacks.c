@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "base/time.h"
 #include "digest/digest_internal.h"
+#include "model/lines.h"
 #include "store/profile_tables.h"
 
 /* Stretches of time that samples are merged within, to begin with. */
@@ -28,6 +29,21 @@ static int no_memory(struct gsp_err *err)
     return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the stacks of a report");
 }
 
+static void add_processes(struct builder *b)
+{
+    struct gsp_digest_stacks *stacks = b->stacks;
+    for (uint32_t i = 0; i < gsp_profile_process_count(b->profile); i++) {
+        const struct gsp_process *process = gsp_profile_process_at(b->profile, i);
+        struct gsp_digest_process *more = gsp_digest__more(
+            b->digest, stacks->processes, stacks->process_count, sizeof(*stacks->processes));
+        if (!more)
+            return;
+        stacks->processes = more;
+        more[stacks->process_count++] = (struct gsp_digest_process){
+            .pid = process->pid, .name = gsp_profile_string_at(b->profile, process->name)};
+    }
+}
+
 static void add_threads(struct builder *b)
 {
     struct gsp_digest_stacks *stacks = b->stacks;
@@ -48,8 +64,8 @@ static void add_threads(struct builder *b)
     }
 }
 
-/* Lines of a function are one frame, whose line is the function's first. */
-static int add_frames(struct builder *b, bool lines, struct gsp_err *err)
+/* Lines of a function are one frame, whose line is the function's first; hot has the heaviest. */
+static int add_frames(struct builder *b, bool lines, const uint32_t *hot, struct gsp_err *err)
 {
     struct gsp_digest_stacks *stacks = b->stacks;
     gsp_hmap_clear(&b->map);
@@ -71,6 +87,7 @@ static int add_frames(struct builder *b, bool lines, struct gsp_err *err)
             (struct gsp_digest_frame){.func = gsp_profile_string_at(b->profile, frame->name),
                                       .file = gsp_profile_string_at(b->profile, frame->file),
                                       .line = lines ? frame->line : frame->first_line,
+                                      .hot_line = lines ? frame->line : hot[id],
                                       .kind = frame->kind};
         b->frame_of[id] = (uint32_t)stacks->frame_count++;
         if (!gsp_hmap_put(&b->map, names, rest, b->frame_of[id]))
@@ -105,6 +122,36 @@ static int add_nodes(struct builder *b, struct gsp_err *err)
             return no_memory(err);
     }
     return GSP_OK;
+}
+
+/* The line of each node that has the most weight, with what it calls.  Stacks of one node that
+ * differ in this line alone are added up. */
+static int add_node_lines(struct builder *b, const double *weights, struct gsp_err *err)
+{
+    const size_t count = gsp_profile_stack_count(b->profile);
+    double *sums = calloc(count + 1, sizeof(*sums)); /* of a node and line, at its first stack */
+    double *most = calloc(b->stacks->node_count + 1, sizeof(*most));
+    int rc = sums && most ? GSP_OK : no_memory(err);
+    gsp_hmap_clear(&b->map);
+    for (uint32_t id = 1; rc == GSP_OK && id <= count; id++) {
+        const int32_t node = b->node_of[id];
+        const uint32_t line =
+            gsp_profile_frame_at(b->profile, gsp_profile_stack_frame(b->profile, id))->line;
+        if (line == 0)
+            continue;
+        const uint32_t *known = gsp_hmap_get(&b->map, (uint32_t)node, line);
+        const uint32_t place = known ? *known : id;
+        if (!known && !gsp_hmap_put(&b->map, (uint32_t)node, line, id))
+            rc = no_memory(err);
+        sums[place] += weights[id];
+        if (sums[place] > most[node] || b->stacks->nodes[node].line == 0) {
+            most[node] = sums[place];
+            b->stacks->nodes[node].line = line;
+        }
+    }
+    free(sums);
+    free(most);
+    return rc;
 }
 
 static bool append(struct builder *b, const struct gsp_digest_sample *sample)
@@ -307,6 +354,25 @@ static bool knows_cpu(const struct gsp_profile *profile, const struct gsp_profil
     return false;
 }
 
+/* Frames, and nodes with their lines. */
+static int add_tree(struct builder *b, bool lines, struct gsp_err *err)
+{
+    struct gsp_stack_weights weights = {0};
+    uint32_t *hot = NULL;
+    int rc = gsp_stack_weights_new(b->profile, &weights, err);
+    if (rc == GSP_OK)
+        rc = gsp_hot_lines(b->profile, &weights, &hot, err);
+    if (rc == GSP_OK)
+        rc = add_frames(b, lines, hot, err);
+    if (rc == GSP_OK)
+        rc = add_nodes(b, err);
+    if (rc == GSP_OK)
+        rc = add_node_lines(b, weights.total, err);
+    free(hot);
+    gsp_stack_weights_free(&weights);
+    return rc;
+}
+
 static int build(struct builder *b, const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
     struct gsp_digest_stacks *stacks = b->stacks;
@@ -314,12 +380,11 @@ static int build(struct builder *b, const struct gsp_digest_opts *opts, struct g
     b->node_of = calloc(gsp_profile_stack_count(b->profile) + 1, sizeof(*b->node_of));
     if (!b->frame_of || !b->node_of)
         return no_memory(err);
+    add_processes(b);
     add_threads(b);
     stacks->seen = gsp_profile_sample_count(b->profile);
     stacks->has_times = gsp_profile_has_samples(b->profile);
-    int rc = add_frames(b, opts && opts->lines, err);
-    if (rc == GSP_OK)
-        rc = add_nodes(b, err);
+    int rc = add_tree(b, opts && opts->lines, err);
     if (rc == GSP_OK && !stacks->has_times)
         rc = add_sums(b, err);
     else if (rc == GSP_OK)

@@ -29,7 +29,10 @@ static const char ABOUT_SQL[] =
     "UNION ALL SELECT max(ts_ns) FROM python.torch_trace "
     "UNION ALL SELECT max(ts_ns) FROM python.span "
     "UNION ALL SELECT max(ts_ns) FROM system.cpu "
-    "UNION ALL SELECT max(ts_ns) FROM gpu.metrics)) FROM gsprof.run";
+    "UNION ALL SELECT max(ts_ns) FROM gpu.metrics)), "
+    "(SELECT arg_max(coalesce(exit_status, 128 + signal), ts_ns)::BIGINT FROM process.event "
+    "WHERE kind::VARCHAR = 'end') "
+    "FROM gsprof.run";
 
 static int take_about(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
@@ -43,6 +46,7 @@ static int take_about(void *ctx, const struct gsp_store_row *row, struct gsp_err
         digest->name = gsp_digest__keep(digest, gsp_store_text(row, 0));
     digest->host = gsp_digest__keep(digest, gsp_store_text(row, 1));
     digest->command = gsp_digest__keep(digest, gsp_store_text(row, 2));
+    digest->exit_status = gsp_store_i64(row, 7);
     /* Steps may have begun before somebody looked. */
     if (from_ns == GSP_NULL_I64 || (first_ns != GSP_NULL_I64 && first_ns < from_ns))
         from_ns = first_ns;
@@ -87,6 +91,11 @@ void gsp_digest__lost(struct gsp_digest *digest, struct gsp_sv source, struct gs
             return;
         }
     }
+    if (gsp_sv_eq(source, gsp_sv_of("python.backtrace")) && gsp_sv_ends(cause, " limit")) {
+        gsp_digest__loss(digest, gsp_sv_of("stacks of events"),
+                         gsp_sv_of("at most 100 a second of one trigger are taken"), count);
+        return;
+    }
     if (source.len && memchr(source.p, '.', source.len))
         gsp_buf_puts(&what, "rows of ");
     gsp_buf_putsv(&what, source);
@@ -119,7 +128,7 @@ static const char FACTS_SQL[] =
     "string_agg(DISTINCT coalesce('rank ' || rank || ': ', '') || detail, '; ') AS value "
     "FROM process.event WHERE kind::VARCHAR = 'end' "
     "UNION ALL SELECT 2, 'Cores', printf('%g', max(limit_cores)) FROM system.cpu "
-    "UNION ALL SELECT 3, 'Machine memory', printf('%.3g GB', max(total_bytes) / 1073741824) FROM system.memory "
+    "UNION ALL SELECT 3, 'Machine memory', printf('%.3g GiB', max(total_bytes) / 1073741824) FROM system.memory "
     "UNION ALL SELECT 4, 'GPU', string_agg(DISTINCT gpu || ': ' || name::VARCHAR, ', ') "
     "FROM gpu.device "
     "UNION ALL SELECT 5, 'Ranks', CASE WHEN count(DISTINCT rank) > 0 THEN "

@@ -27,13 +27,28 @@ static int take_step(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     return GSP_OK;
 }
 
+/* Steps may be left out for other reasons (torch.rate, torch.shadow): those were asked for. */
+static const char TRACED_SQL[] =
+    "SELECT count(*) FROM python.torch_step WHERE sampled AND duration IS NOT NULL "
+    "AND isfinite(duration) AND ts_ns IS NOT NULL AND EXISTS (SELECT 1 FROM gsprof.setting "
+    "WHERE name::VARCHAR = 'torch.traced' AND value::VARCHAR <> '1 of 1 steps')";
+
+static int take_traced(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+{
+    (void)err;
+    ((struct gsp_digest *)ctx)->steps_traced = (uint64_t)gsp_store_i64(row, 0);
+    return GSP_OK;
+}
+
 int gsp_digest__steps(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
-    return gsp_store_each(store,
-                          "SELECT step, rank, pid, ts_ns, duration FROM python.torch_step "
-                          "WHERE duration IS NOT NULL AND isfinite(duration) AND ts_ns IS NOT NULL "
-                          "ORDER BY ts_ns - duration * 1e9, rank, pid",
-                          take_step, digest, err);
+    const int rc =
+        gsp_store_each(store,
+                       "SELECT step, rank, pid, ts_ns, duration FROM python.torch_step "
+                       "WHERE duration IS NOT NULL AND isfinite(duration) AND ts_ns IS NOT NULL "
+                       "ORDER BY ts_ns - duration * 1e9, rank, pid",
+                       take_step, digest, err);
+    return rc < 0 ? rc : gsp_store_each(store, TRACED_SQL, take_traced, digest, err);
 }
 
 /* A module's calls are within those of the modules around it, so that shares are not of their sum

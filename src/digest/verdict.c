@@ -16,12 +16,17 @@
 #define NAMES_MAX     3U
 /* Bytes of a reason that fits a line. */
 #define REASON_MAX    60U
+#define REASONS_MAX   4U
 /* Less than this share is not worth a word. */
 #define SHARE_MIN     0.01
 /* A rank that is slower than the others by more than this is behind. */
 #define BEHIND_MIN    0.03
 /* A step that takes so many times the median is told. */
 #define STRAGGLE_MIN  3.0
+/* A program that fails with less work than this, imports left out, has done nothing yet; one
+ * without stacks that fails within this time. */
+#define WORKED_MIN_S  0.1
+#define EARLY_S       3.0
 /* Processes whose steps are compared with their data. */
 #define STRETCHES_MAX 64U
 
@@ -36,6 +41,39 @@ static void add_line(const struct gsp_judge *judge, struct gsp_buf *text)
         return;
     digest->verdict = more;
     more[digest->verdict_count++] = gsp_digest__keep_buf(digest, text);
+}
+
+/* CPU time of threads that never ran Python, in cores. */
+static double native_share(const struct gsp_digest *digest)
+{
+    return digest->duration_s > 0 ? digest->native.cpu_s / digest->duration_s : 0;
+}
+
+/* What samples of Python do not show. */
+static void tell_native_threads(const struct gsp_judge *judge)
+{
+    const struct gsp_digest_native *native = &judge->digest->native;
+    size_t shown = 0;
+    gsp_auto_buf text = {0};
+    if (!(native_share(judge->digest) >= SHARE_MIN))
+        return;
+    gsp_buf_puts(&text, "Threads without Python used ");
+    gsp_words_seconds(native->cpu_s, &text);
+    gsp_buf_printf(&text, " of CPU, %.2f cores: ", native_share(judge->digest));
+    for (size_t i = 0; i < native->top_count; i++) {
+        const struct gsp_digest_named_cpu *at = &native->top[i];
+        gsp_buf_puts(&text, i ? ", " : "");
+        gsp_buf_putsv(&text, at->name.len ? at->name : gsp_sv_of("(no name)"));
+        if (at->threads > 1)
+            gsp_buf_printf(&text, " (%zu threads)", at->threads);
+        gsp_buf_putc(&text, ' ');
+        gsp_words_seconds(at->cpu_s, &text);
+        shown += at->threads;
+    }
+    if (shown < native->threads)
+        gsp_buf_printf(&text, ", %zu more", native->threads - shown);
+    gsp_buf_puts(&text, "; gsprof record --native shows their stacks");
+    add_line(judge, &text);
 }
 
 static void tell_time(const struct gsp_judge *judge)
@@ -57,7 +95,9 @@ static void tell_time(const struct gsp_judge *judge)
     if (shares->knows_waiting) {
         gsp_buf_puts(&text, ", ");
         gsp_words_share(shares->waiting, shares->total, &text);
-        gsp_buf_puts(&text, " waiting");
+        gsp_buf_puts(&text, native_share(judge->digest) >= SHARE_MIN
+                                ? " waiting (also for threads without Python)"
+                                : " waiting");
     } else {
         gsp_buf_puts(&text, shares->is_running_only
                                 ? " of the running time; waiting threads were not recorded"
@@ -164,6 +204,30 @@ static void tell_steps(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
+/* Fewer steps than the user asked for have rows of modules. */
+static void tell_traced(const struct gsp_judge *judge)
+{
+    const struct gsp_digest *digest = judge->digest;
+    gsp_auto_buf text = {0};
+    if (digest->steps_traced == 0 || digest->steps_traced >= digest->step_count)
+        return;
+    gsp_buf_puts(&text, "Traced ");
+    gsp_words_count(digest->steps_traced, &text);
+    gsp_buf_puts(&text, " of ");
+    gsp_words_count(digest->step_count, &text);
+    gsp_buf_puts(&text, " steps, to keep the cost within torch.adaptive");
+    add_line(judge, &text);
+}
+
+/* What a rank's steps took together; the whole run where there are none. */
+static double steps_of_rank_s(const struct gsp_digest *digest)
+{
+    double sum_s = 0;
+    for (size_t i = 0; i < digest->step_count; i++)
+        sum_s += digest->steps[i].duration_s;
+    return sum_s > 0 ? sum_s / (double)digest->rank_count : digest->duration_s;
+}
+
 /* Steps that end together hide who is late: the rank that the others wait for waits least. */
 static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
 {
@@ -178,7 +242,7 @@ static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
         return false;
     others_s = (others_s - least->collective_s) / (double)(digest->rank_count - 1);
     const double behind_s = others_s - least->collective_s;
-    if (!(behind_s > BEHIND_MIN * digest->duration_s))
+    if (!(behind_s > BEHIND_MIN * steps_of_rank_s(digest)))
         return false;
     gsp_buf_printf(out, "The others wait for rank %" PRId64 ": it spent ", least->rank);
     gsp_words_seconds(least->collective_s, out);
@@ -200,7 +264,8 @@ static void tell_ranks(const struct gsp_judge *judge)
         gsp_words_share(behind, 1, &text);
         gsp_buf_puts(&text, " longer than the others'");
     } else if (!put_awaited(judge->digest, &text) && !isnan(behind)) {
-        gsp_buf_printf(&text, "None of the %zu ranks is slow: their steps are within ",
+        /* Not that none is slow: collectives that PyTorch starts from C++ are not seen. */
+        gsp_buf_printf(&text, "Steps of the %zu ranks take equally long, within ",
                        steps->rank_count);
         gsp_words_share(behind > 0 ? behind : 0, 1, &text);
     }
@@ -340,26 +405,80 @@ static void tell_loading(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* All losses of one kind together; why, where there is one short reason. */
+/* Of all losses of one kind, those for the reason of one of them. */
+static uint64_t count_reason(const struct gsp_digest *digest, const struct gsp_digest_loss *loss)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < digest->loss_count; i++) {
+        const struct gsp_digest_loss *other = &digest->losses[i];
+        if (gsp_sv_eq(other->what, loss->what) && gsp_sv_eq(other->why, loss->why))
+            count = gsp_sum_u64(count, other->count);
+    }
+    return count;
+}
+
+/* The most frequent reason for losses of a kind that is not among the told; NULL: none is left. */
+static const struct gsp_digest_loss *next_reason(const struct gsp_digest *digest,
+                                                 struct gsp_sv what,
+                                                 const struct gsp_digest_loss *const *told,
+                                                 size_t told_count)
+{
+    const struct gsp_digest_loss *found = NULL;
+    uint64_t most = 0;
+    for (size_t i = 0; i < digest->loss_count; i++) {
+        const struct gsp_digest_loss *loss = &digest->losses[i];
+        bool is_told = !gsp_sv_eq(loss->what, what) || !loss->why.len || loss->why.len > REASON_MAX;
+        for (size_t k = 0; k < told_count && !is_told; k++)
+            is_told = gsp_sv_eq(told[k]->why, loss->why);
+        const uint64_t times = is_told ? 0 : count_reason(digest, loss);
+        if (times > most) {
+            most = times;
+            found = loss;
+        }
+    }
+    return found;
+}
+
+/* Why: one reason, or each with its number, the most frequent first. */
+static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uint64_t count,
+                        struct gsp_buf *out)
+{
+    const struct gsp_digest_loss *told[REASONS_MAX];
+    const struct gsp_digest_loss *loss = NULL;
+    size_t n = 0;
+    uint64_t rest = count;
+    while (n < REASONS_MAX && (loss = next_reason(digest, what, told, n))) {
+        const uint64_t times = count_reason(digest, loss);
+        gsp_buf_puts(out, n ? "; " : " (");
+        if (times < count) {
+            gsp_words_count(times, out);
+            gsp_buf_puts(out, ": ");
+        }
+        gsp_buf_putsv(out, loss->why);
+        rest -= times < rest ? times : rest;
+        told[n++] = loss;
+    }
+    if (n && rest) {
+        gsp_buf_puts(out, "; ");
+        gsp_words_count(rest, out);
+        gsp_buf_puts(out, ": other reasons");
+    }
+    gsp_buf_puts(out, n ? ")" : "");
+}
+
+/* All losses of one kind together. */
 static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_buf *out)
 {
-    const struct gsp_digest_loss *loss = &digest->losses[first];
+    const struct gsp_sv what = digest->losses[first].what;
     uint64_t count = 0;
-    bool is_alone = true;
     for (size_t i = first; i < digest->loss_count; i++) {
-        if (!gsp_sv_eq(digest->losses[i].what, loss->what))
-            continue;
-        count = gsp_sum_u64(count, digest->losses[i].count);
-        is_alone = is_alone && i == first;
+        if (gsp_sv_eq(digest->losses[i].what, what))
+            count = gsp_sum_u64(count, digest->losses[i].count);
     }
     gsp_words_count(count, out);
     gsp_buf_putc(out, ' ');
-    gsp_buf_putsv(out, loss->what);
-    if (is_alone && loss->why.len && loss->why.len <= REASON_MAX) {
-        gsp_buf_puts(out, " (");
-        gsp_buf_putsv(out, loss->why);
-        gsp_buf_putc(out, ')');
-    }
+    gsp_buf_putsv(out, what);
+    put_reasons(digest, what, count, out);
 }
 
 static void tell_losses(const struct gsp_judge *judge)
@@ -461,6 +580,49 @@ static void tell_next(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
+/* Whether the program failed before it did anything: while it started, as far as stacks tell. */
+static bool failed_early(const struct gsp_judge *judge)
+{
+    const struct gsp_digest *digest = judge->digest;
+    const bool did_start = digest->stacks.seen > 0 ? !(judge->shares.worked < WORKED_MIN_S)
+                                                   : !(digest->duration_s < EARLY_S);
+    return digest->kind == GSP_DIGEST_RUN && digest->exit_status > 0 && !did_start &&
+           digest->step_count == 0 && digest->span_count == 0;
+}
+
+static void tell_failure(const struct gsp_judge *judge)
+{
+    gsp_auto_buf text = {0};
+    gsp_buf_printf(&text,
+                   "The program failed with status %" PRId64
+                   ", too early for a verdict: what it printed says why",
+                   judge->digest->exit_status);
+    add_line(judge, &text);
+}
+
+/* What is said of a program that ran. */
+static void tell_all(const struct gsp_judge *judge)
+{
+    struct gsp_digest *digest = judge->digest;
+    tell_time(judge);
+    tell_native_threads(judge);
+    tell_functions(judge);
+    tell_gpu(judge);
+    tell_steps(judge);
+    tell_ranks(judge);
+    tell_module(judge);
+    tell_traced(judge);
+    tell_loading(judge);
+    tell_memory(judge);
+    /* The last two lines of ten are for what is missing and for what to do. */
+    if (digest->verdict_count > GSP_VERDICT_LINES_MAX - 2)
+        digest->verdict_count = GSP_VERDICT_LINES_MAX - 2;
+    if (digest->verdict_count < GSP_VERDICT_LINES_MAX - 2)
+        tell_unknown(judge);
+    tell_losses(judge);
+    tell_next(judge);
+}
+
 int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
 {
     struct gsp_judge judge = {.digest = digest};
@@ -471,21 +633,11 @@ int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
         rc = gsp_digest__step_stats(digest, &judge.steps, err);
     if (rc < 0)
         return rc;
-    tell_time(&judge);
-    tell_functions(&judge);
-    tell_gpu(&judge);
-    tell_steps(&judge);
-    tell_ranks(&judge);
-    tell_module(&judge);
-    tell_loading(&judge);
-    tell_memory(&judge);
-    /* The last two lines of ten are for what is missing and for what to do. */
-    if (digest->verdict_count > GSP_VERDICT_LINES_MAX - 2)
-        digest->verdict_count = GSP_VERDICT_LINES_MAX - 2;
-    if (digest->verdict_count < GSP_VERDICT_LINES_MAX - 2)
-        tell_unknown(&judge);
-    tell_losses(&judge);
-    tell_next(&judge);
+    digest->failed_early = failed_early(&judge);
+    if (digest->failed_early)
+        tell_failure(&judge);
+    else
+        tell_all(&judge);
     gsp_digest__cards(&judge);
     return digest->no_memory ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report") : GSP_OK;
 }

@@ -17,8 +17,8 @@
 /* The share of time that a GPU did nothing (util below 5 %), 0 to 1; NaN without gpu.metrics. */
 double gsp_digest_gpu_idle(const struct gsp_digest *digest);
 
-/* Fills digest->verdict and digest->cards; what was there is replaced.  gsp_digest_open_*() have
- * done it.  Fails with NOMEM. */
+/* Fills digest->verdict, digest->cards and digest->failed_early; what was there is replaced.
+ * gsp_digest_open_*() have done it.  Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err);
 
 /* Appends the verdict as lines for a terminal. */

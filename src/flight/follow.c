@@ -219,7 +219,8 @@ static void beat(struct follow *follow)
     if (now_ns >= follow->next_cost_ns) {
         follow->next_cost_ns = now_ns + COST_NS;
         put_cost(follow, now_ns);
-        gsp_places_sweep(); /* the job's workers may come and go by the thousand */
+        gsp_places_sweep(
+            follow->opts->limits); /* the job's workers may come and go by the thousand */
     }
 }
 
@@ -327,7 +328,7 @@ static int open_all(struct follow *follow, struct gsp_err *err)
         return rc;
     const struct gsp_place_about about = {
         .pid = pid, .start_time = info.start_ticks, .rank = gsp_follow_rank(pid)};
-    gsp_places_sweep(); /* what ended processes left may be in the way */
+    gsp_places_sweep(follow->opts->limits); /* what ended processes left may be in the way */
     rc = gsp_place_make(&about, &follow->folder_fd, err);
     if (rc < 0)
         return rc;

@@ -31,6 +31,7 @@ struct gsp_follow_opts {
     bool is_child;   /* our own child: it may not be a Python process yet */
     bool tree;       /* process.metrics of its children too, and of theirs */
     bool no_metrics; /* neither of processes nor of the machine */
+    const struct gsp_place_limits *limits; /* of what ended processes keep; NULL: the usual */
     /* Called once when the process has its folder and rings; may be NULL. */
     void (*ready)(void *user);
     /* Called a few times a second; may be NULL. */

@@ -16,7 +16,9 @@ static struct gsp_ring *ring_of(struct gsp_ring_sink *sink, enum gsp_table_id ta
                                        .text_bytes = 64U << 10,
                                        .pid = sink->pid,
                                        .start_time = sink->start_time,
-                                       .rank = sink->rank};
+                                       .rank = sink->rank,
+                                       /* The agent of the process has one beside it. */
+                                       .keeps_old = table == GSP_TABLE_gsprof_loss};
     sink->no_ring[table] =
         gsp_ring_create(sink->folder_fd, &spec, &sink->rings[table], NULL) != GSP_OK;
     return sink->rings[table];

@@ -17,6 +17,8 @@
 #define USED_SHARE   4U
 #define STRINGS_MAX  32768U
 #define STRING_BYTES (2U << 20)
+/* Where there is little room: a minute of one busy thread at least. */
+#define HALVED_MAX   4U
 
 /* A row of python.stack, and whose it is. */
 struct frame_row {
@@ -62,6 +64,7 @@ struct gsp_stack_rows {
     uint32_t *sample_entry; /* sample n is at n % sample_max */
     uint64_t sample_rows;
     uint32_t sample_max;
+    unsigned halved; /* how often the sizes were, for want of room */
     struct entry *entries;
     uint32_t entry_count;
     uint32_t entry_cap;
@@ -393,17 +396,20 @@ void gsp_stack_rows_set_profile(struct gsp_stack_rows *rows, const struct gsp_pr
 }
 
 static int make_ring(const struct gsp_stack_rows_spec *spec, enum gsp_table_id table,
-                     uint32_t capacity, struct gsp_ring **out, struct gsp_err *err)
+                     const struct gsp_stack_rows *rows, struct gsp_ring **out, struct gsp_err *err)
 {
+    const bool is_stack = table == GSP_TABLE_python_stack;
     const struct gsp_ring_spec ring = {
         .table = gsp_table_at(table),
-        .row_capacity = capacity,
+        .row_capacity = is_stack ? rows->frame_max : rows->sample_max,
         .lane_max = 1,
-        .string_max = table == GSP_TABLE_python_stack ? STRINGS_MAX : 1024,
-        .string_bytes = table == GSP_TABLE_python_stack ? STRING_BYTES : 64U << 10,
+        .string_max = (is_stack ? STRINGS_MAX : 1024U) >> rows->halved,
+        .string_bytes = (is_stack ? STRING_BYTES : 64U << 10) >> rows->halved,
         .pid = spec->pid,
         .start_time = spec->start_time,
         .rank = spec->rank,
+        .keeps_size = true,
+        .is_small = rows->halved > 0,
     };
     int rc = gsp_ring_create(spec->folder_fd, &ring, out, err);
     if (rc == GSP_OK && !gsp_ring_lane(*out))
@@ -420,18 +426,18 @@ static int fill(struct gsp_stack_rows *rows, const struct gsp_stack_rows_spec *s
     if (!rows->mirror || !rows->sample_entry)
         return no_memory(err);
     /* Stacks first: a reader that finds samples finds theirs. */
-    int rc = make_ring(spec, GSP_TABLE_python_stack, rows->frame_max, &rows->frames, err);
+    int rc = make_ring(spec, GSP_TABLE_python_stack, rows, &rows->frames, err);
     if (rc == GSP_OK)
-        rc = make_ring(spec, GSP_TABLE_python_stack_sample, rows->sample_max, &rows->samples, err);
+        rc = make_ring(spec, GSP_TABLE_python_stack_sample, rows, &rows->samples, err);
     return rc;
 }
 
-int gsp_stack_rows_open(const struct gsp_stack_rows_spec *spec, struct gsp_stack_rows **out,
-                        struct gsp_err *err)
+/* With the sizes of the spec, halved so often. */
+static int open_halved(const struct gsp_stack_rows_spec *spec, unsigned halved,
+                       struct gsp_stack_rows **out, struct gsp_err *err)
 {
-    *out = NULL;
-    const uint32_t samples = spec->samples ? spec->samples : GSP_STACK_SAMPLES_DEFAULT;
-    const uint32_t frames = spec->frames ? spec->frames : GSP_STACK_FRAMES_DEFAULT;
+    const uint32_t samples = (spec->samples ? spec->samples : GSP_STACK_SAMPLES_DEFAULT) >> halved;
+    const uint32_t frames = (spec->frames ? spec->frames : GSP_STACK_FRAMES_DEFAULT) >> halved;
     const uint64_t used_max = frames - frames / USED_SHARE;
     /* One sample more than there is room for: the newest comes before the oldest goes. */
     const uint64_t each = (uint64_t)GSP_STACK_FRAMES_EACH * (samples + 1U);
@@ -447,6 +453,7 @@ int gsp_stack_rows_open(const struct gsp_stack_rows_spec *spec, struct gsp_stack
     rows->free_entry = NO_ENTRY;
     rows->pid = spec->pid;
     rows->rank = spec->rank;
+    rows->halved = halved;
     const int rc = fill(rows, spec, err);
     if (rc < 0) {
         gsp_stack_rows_close(rows);
@@ -454,6 +461,16 @@ int gsp_stack_rows_open(const struct gsp_stack_rows_spec *spec, struct gsp_stack
     }
     *out = rows;
     return GSP_OK;
+}
+
+int gsp_stack_rows_open(const struct gsp_stack_rows_spec *spec, struct gsp_stack_rows **out,
+                        struct gsp_err *err)
+{
+    *out = NULL;
+    int rc = open_halved(spec, 0, out, err);
+    for (unsigned halved = 1; rc == GSP_E_NOWRITE && halved <= HALVED_MAX; halved++)
+        rc = open_halved(spec, halved, out, err);
+    return rc;
 }
 
 void gsp_stack_rows_close(struct gsp_stack_rows *rows)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/kcmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,15 @@ static int check_seccomp(pid_t pid, bool force, struct gsp_err *err)
                        "loading a library");
 }
 
+/* Between vfork and exec a child runs in its parent's memory: what is loaded there is loaded into
+ * both. */
+static bool is_in_parents_memory(pid_t pid)
+{
+    struct gsp_procinfo info;
+    return gsp_proc_info(pid, &info, NULL) == GSP_OK && info.is_forked &&
+           syscall(SYS_kcmp, info.ppid, pid, KCMP_VM, 0UL, 0UL) == 0;
+}
+
 int gsp_inject_check(pid_t pid, bool force, struct gsp_err *err)
 {
     struct gsp_perm perm;
@@ -127,6 +137,8 @@ int gsp_inject_check(pid_t pid, bool force, struct gsp_err *err)
     if (perm.state == 'T' || perm.state == 't')
         return gsp_err_set(err, GSP_E_NOTSUP, 0,
                            "it is stopped (SIGSTOP, or Ctrl-Z), and nothing can run in it");
+    if (is_in_parents_memory(pid))
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "it has not begun its program yet (vfork)");
     int rc = gsp_perm_try(pid, err);
     return rc == GSP_OK ? check_seccomp(pid, force, err) : rc;
 }

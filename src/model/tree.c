@@ -101,7 +101,8 @@ void gsp_view_label(const struct gsp_view *view, const struct gsp_profile *profi
     if (name.len == 0)
         name = gsp_sv_of("(unknown)");
     gsp_buf_putsv(out, name);
-    if (file.len == 0)
+    /* A library of which no more than its name is known. */
+    if (file.len == 0 || (f->line == 0 && gsp_sv_eq(name, file)))
         return;
     gsp_buf_puts(out, " (");
     gsp_buf_putsv(out, file);

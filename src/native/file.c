@@ -14,13 +14,10 @@
 
 #include "base/log.h"
 #include "base/time.h"
-#include "native/cache.h"
 #include "native/native_internal.h"
 
 #define EH_FRAME_BYTES_MAX (1U << 30)
 #define NOTES_BYTES_MAX    (64U << 10)
-/* A table that is built faster than this is not worth a file. */
-#define CACHE_FROM_NS      (20 * GSP_NS_PER_MS)
 #define PAGE               4096U
 
 /* Where distributions put separate debug files. */
@@ -181,6 +178,7 @@ void gsp_native__file_free(struct gsp_native_file *file)
     gsp_native__lines_free(file->lines);
     gsp_native__symbols_free(file->symbols);
     gsp_native__cfi_free(&file->table);
+    gsp_native__index_free(file->index);
     elf_end(file->debug_elf);
     elf_end(file->elf);
     gsp_fd_close(&file->debug_fd);
@@ -300,23 +298,16 @@ bool gsp_native__file_eh_frame(const struct gsp_native_file *file, struct gsp_cf
                       : gsp_native__file_text(file, addr, bytes, (size_t)len);
 }
 
-static void load_table(struct gsp_native_file *file, const struct gsp_cfi_input *in)
+static void build_table(struct gsp_native_file *file, const struct gsp_cfi_input *in)
 {
-    struct gsp_native_cache_key key = {file->build_id, file->build_id_len, in->len,
-                                       file->arch->machine};
-    if (gsp_native__cache_load(&key, &file->table))
-        return;
     int64_t start_ns = gsp_now_ns();
     struct gsp_err err = {0};
     if (gsp_native__cfi_build(in, &file->table, &err) != GSP_OK) {
         gsp_log_warn("native", "%s: %s", file->path, err.msg);
         return;
     }
-    int64_t took_ns = gsp_now_ns() - start_ns;
     gsp_log_debug("native", "%s: %zu rows in %lld us", file->path, file->table.count,
-                  (long long)(took_ns / GSP_NS_PER_US));
-    if (took_ns > CACHE_FROM_NS)
-        gsp_native__cache_save(&key, &file->table);
+                  (long long)((gsp_now_ns() - start_ns) / GSP_NS_PER_US));
 }
 
 const struct gsp_cfi_table *gsp_native__file_table(struct gsp_native_file *file)
@@ -327,7 +318,7 @@ const struct gsp_cfi_table *gsp_native__file_table(struct gsp_native_file *file)
     struct gsp_cfi_input in;
     unsigned char *bytes;
     if (gsp_native__file_eh_frame(file, &in, &bytes))
-        load_table(file, &in);
+        build_table(file, &in);
     free(bytes);
     return &file->table;
 }

@@ -15,6 +15,9 @@
 /* An image that is copied from memory because its file cannot be had. */
 #define IMAGE_BYTES_MAX (256U << 20)
 #define IMAGE_CHUNK     (64U << 10)
+/* Symbols of smaller files are read in a millisecond or two, should code without rules need them.
+ */
+#define LARGE_BYTES     (32U << 20)
 /* What is compared of a file and the memory of a dead process, at most: its headers. */
 #define HEAD_BYTES      2048U
 
@@ -257,6 +260,20 @@ struct gsp_native_file *gsp_native__module_file(struct gsp_native *native, uint3
             break;
     }
     return module->file;
+}
+
+void gsp_native_prepare(struct gsp_native *native)
+{
+    for (size_t i = 0; i < native->text_count; i++) {
+        uint32_t number = native->texts[i].module;
+        struct gsp_native_file *file =
+            number != GSP_NATIVE_NO_MODULE ? gsp_native__module_file(native, number) : NULL;
+        if (file)
+            gsp_native__index_of(file);
+        struct gsp_native_found found;
+        if (file && file->len >= LARGE_BYTES)
+            gsp_ignore(gsp_native__symbol_find(file, 0, &found));
+    }
 }
 
 static int open_all(struct gsp_native *native, const struct gsp_maps *maps, struct gsp_err *err)

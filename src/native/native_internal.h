@@ -23,6 +23,7 @@
 
 struct gsp_native_symbols; /* symbols.c */
 struct gsp_native_lines;   /* lines.c */
+struct gsp_native_index;   /* eh_index.c */
 
 /* A loaded segment. */
 struct gsp_native_load {
@@ -50,6 +51,8 @@ struct gsp_native_file {
     size_t build_id_len;
     unsigned char build_id[GSP_NATIVE_BUILD_ID_MAX];
 
+    bool index_tried;
+    struct gsp_native_index *index; /* NULL: it has none that can be read */
     bool table_tried;
     struct gsp_cfi_table table;
     bool symbols_tried;
@@ -148,7 +151,7 @@ bool gsp_native__file_text(const struct gsp_native_file *file, uint64_t vaddr, v
 /* .eh_frame; the caller frees *owned, also on failure (in->bytes is the same). */
 bool gsp_native__file_eh_frame(const struct gsp_native_file *file, struct gsp_cfi_input *in,
                                unsigned char **owned);
-/* Built, or read from the cache, at the first call. */
+/* Of the whole section, built at the first call. */
 const struct gsp_cfi_table *gsp_native__file_table(struct gsp_native_file *file);
 /* Where an executable mapping of that file offset at start puts its address 0. */
 bool gsp_native__file_bias(const struct gsp_native_file *file, uint64_t offset, uint64_t start,
@@ -157,6 +160,20 @@ bool gsp_native__file_bias(const struct gsp_native_file *file, uint64_t offset, 
 void *gsp_native__file_debug(struct gsp_native_file *file);
 /* A section by name: its Elf_Scn *, NULL if there is none or it has no bytes. */
 void *gsp_native__section(void *elf, const char *name);
+
+/* eh_index.c: single entries, found by the linker's sorted table (.eh_frame_hdr), so that a library
+ * of any size costs a few reads a function.  Files without one have a table of all entries. */
+
+/* The rule of an address of the file. */
+gsp_cfi_rule gsp_native__file_rule(struct gsp_native_file *file, uint64_t addr);
+/* The entry that holds addr; false if there is none. */
+bool gsp_native__file_span(struct gsp_native_file *file, uint64_t addr, struct gsp_cfi_span *out);
+struct gsp_native_index *gsp_native__index_of(struct gsp_native_file *file);
+/* The entry for addr and its CIE as a section of their own, until the next call.  The entry may end
+ * before addr. */
+bool gsp_native__index_section(struct gsp_native_file *file, uint64_t addr,
+                               struct gsp_cfi_input *out);
+void gsp_native__index_free(struct gsp_native_index *index); /* NULL does nothing */
 
 /* store.c */
 
@@ -168,7 +185,7 @@ const char *gsp_native__intern_name(struct gsp_native_store *store, const char *
 /* symbols.c */
 
 struct gsp_native_found {
-    const char *name; /* as in the file, borrowed from it */
+    const char *name; /* as in the file; borrowed until the next call for this file */
     uint64_t start;   /* address of the file */
     uint64_t size;
 };
@@ -180,6 +197,16 @@ void gsp_native__symbol_each(struct gsp_native_file *file,
                              bool (*fn)(void *user, const struct gsp_native_found *found),
                              void *user);
 void gsp_native__symbols_free(struct gsp_native_symbols *symbols);
+
+/* symbolize.c */
+
+/* Name, lines and inlined calls at an address of the file. */
+void gsp_native__describe(struct gsp_native_store *store, struct gsp_native_file *file,
+                          uint64_t vaddr, uint64_t bias, struct gsp_native_symbol *out);
+/* Which file has pc, and where it lies; NULL when there is none, or it cannot be read.  *module,
+ * which lives as long as the store, is set when there is one. */
+struct gsp_native_file *gsp_native__place(struct gsp_native *native, uint64_t pc, uint64_t *bias,
+                                          const char **module);
 
 /* lines.c */
 

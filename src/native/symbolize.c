@@ -24,27 +24,49 @@ static uint32_t module_of(const struct gsp_native *native, uint64_t pc)
     return GSP_NATIVE_NO_MODULE;
 }
 
-bool gsp_native_symbol(struct gsp_native *native, uint64_t pc, struct gsp_native_symbol *out)
+void gsp_native__describe(struct gsp_native_store *store, struct gsp_native_file *file,
+                          uint64_t vaddr, uint64_t bias, struct gsp_native_symbol *out)
 {
-    memset(out, 0, sizeof(*out));
-    out->module = "";
-    uint32_t number = module_of(native, pc);
-    if (number == GSP_NATIVE_NO_MODULE)
-        return false;
-    const char *path = gsp_native__intern(native->store, native->modules[number].path);
-    out->module = path ? path : "";
-    struct gsp_native_file *file = gsp_native__module_file(native, number);
-    if (!file)
-        return true;
-    uint64_t bias = native->modules[number].bias;
     struct gsp_native_found found;
-    if (gsp_native__symbol_find(file, pc - bias, &found)) {
-        out->name = gsp_native__intern_name(native->store, found.name);
+    if (gsp_native__symbol_find(file, vaddr, &found)) {
+        out->name = gsp_native__intern_name(store, found.name);
         out->start = found.start + bias;
         out->size = found.size;
     }
-    gsp_native__lines_find(native->store, file, pc - bias, out);
-    return true;
+    gsp_native__lines_find(store, file, vaddr, out);
+}
+
+struct gsp_native_file *gsp_native__place(struct gsp_native *native, uint64_t pc, uint64_t *bias,
+                                          const char **module)
+{
+    uint32_t number = module_of(native, pc);
+    *bias = 0;
+    if (number == GSP_NATIVE_NO_MODULE)
+        return NULL;
+    const char *path = gsp_native__intern(native->store, native->modules[number].path);
+    *module = path ? path : "";
+    struct gsp_native_file *file = gsp_native__module_file(native, number);
+    *bias = native->modules[number].bias;
+    return file;
+}
+
+const char *gsp_native_path_of(struct gsp_native *native, uint64_t pc)
+{
+    uint64_t bias;
+    const char *path = "";
+    gsp_native__place(native, pc, &bias, &path);
+    return path;
+}
+
+bool gsp_native_symbol(struct gsp_native *native, uint64_t pc, struct gsp_native_symbol *out)
+{
+    uint64_t bias;
+    memset(out, 0, sizeof(*out));
+    out->module = "";
+    struct gsp_native_file *file = gsp_native__place(native, pc, &bias, &out->module);
+    if (file)
+        gsp_native__describe(native->store, file, pc - bias, bias, out);
+    return file != NULL || out->module[0] != '\0';
 }
 
 struct search {
@@ -104,14 +126,10 @@ static void add_jumped(struct gsp_native_file *file, struct gsp_native_range hot
                        struct gsp_native_ranges *out)
 {
     size_t len = (size_t)(hot.end - hot.start);
-    struct gsp_cfi_input in;
-    unsigned char *eh = NULL;
     if (!file->arch || file->arch->machine != EM_X86_64 || len > HOT_BYTES_MAX)
         return;
     unsigned char *code = malloc(len);
-    if (code && gsp_native__file_text(file, hot.start, code, len) &&
-        gsp_native__file_eh_frame(file, &in, &eh)) {
-        const struct gsp_cfi_table *table = gsp_native__file_table(file);
+    if (code && gsp_native__file_text(file, hot.start, code, len)) {
         const gsp_cfi_rule fresh = gsp_cfi_pack(GSP_CFI_SP, 1, GSP_CFI_FP_SAME, GSP_CFI_RA_AT(1U));
         struct gsp_cfi_span last = {0};
         for (size_t at = 0; at < len; at++) {
@@ -120,15 +138,14 @@ static void add_jumped(struct gsp_native_file *file, struct gsp_native_range hot
                 continue;
             to += hot.start;
             if ((to >= hot.start && to < hot.end) || to - last.start < last.len ||
-                !same_cfa(gsp_native__cfi_find(table, to),
-                          gsp_native__cfi_find(table, hot.start + at)) ||
-                !gsp_native__cfi_span(&in, to, &last) ||
-                gsp_native__cfi_find(table, last.start) == fresh)
+                !same_cfa(gsp_native__file_rule(file, to),
+                          gsp_native__file_rule(file, hot.start + at)) ||
+                !gsp_native__file_span(file, to, &last) ||
+                gsp_native__file_rule(file, last.start) == fresh)
                 continue;
             add_range(out, last.start + bias, last.len);
         }
     }
-    free(eh);
     free(code);
 }
 

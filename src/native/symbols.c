@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <gelf.h>
 #include <libelf.h>
-#include <limits.h>
 #include <lzma.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "native/native_internal.h"
 
@@ -14,40 +14,70 @@
 #define LZMA_MEMORY_MAX (256ULL << 20)
 /* How far back a symbol is looked for that covers an address. */
 #define LOOK_BACK       16U
+#define TABLES_MAX      4U
+#define NAME_BYTES_MAX  (16U << 10)
+/* Symbols that are read at a time. */
+#define CHUNK           1024U
+/* Starts are sorted by this many bits at a time. */
+#define RADIX_BITS      11U
+#define RADIX           (1U << RADIX_BITS)
+#define START_BITS      33U
 
 struct symbol {
     uint64_t start;
     uint32_t size;
-    uint32_t rank;    /* of those at one address the greatest is shown */
-    const char *name; /* borrowed from the Elf */
+    uint32_t name; /* offset in the strings of its table */
+    uint8_t table; /* whose strings */
+    uint8_t rank;  /* of those at one address the greatest is shown */
+    bool is_label; /* without a type: its name decides whether it counts */
+};
+
+/* Where the strings of a symbol table are: names are read when they are asked for, since those of
+ * a C++ library are many times as long as all the rest. */
+struct strings {
+    int fd;                     /* borrowed; -1: in memory */
+    const unsigned char *bytes; /* borrowed */
+    uint64_t offset;            /* in the file */
+    uint64_t len;
 };
 
 struct gsp_native_symbols {
     struct symbol *items; /* ascending by start */
     size_t count;
     size_t cap;
+    size_t table_count;
+    struct strings tables[TABLES_MAX];
     Elf *mini; /* unpacked from .gnu_debugdata */
     unsigned char *mini_bytes;
+    char name[NAME_BYTES_MAX]; /* of the symbol that was asked for last */
 };
 
-static uint32_t rank_of(const GElf_Sym *sym)
+/* A file with symbols, wherever its bytes are. */
+struct source {
+    Elf *elf;
+    int fd;                     /* -1: in memory */
+    const unsigned char *bytes; /* then these */
+    uint64_t len;
+};
+
+static uint8_t rank_of(const Elf64_Sym *sym)
 {
-    uint32_t rank = sym->st_size ? 4 : 0;
-    unsigned char bind = GELF_ST_BIND(sym->st_info);
+    unsigned rank = sym->st_size ? 4 : 0;
+    unsigned char bind = ELF64_ST_BIND(sym->st_info);
     if (bind == STB_GLOBAL)
-        return rank + 2;
-    return rank + (bind == STB_WEAK ? 1 : 0);
+        return (uint8_t)(rank + 2);
+    return (uint8_t)(rank + (bind == STB_WEAK ? 1 : 0));
 }
 
-static bool is_code(const GElf_Sym *sym, const char *name)
+static bool read_at(const struct source *source, uint64_t offset, void *to, size_t len)
 {
-    unsigned char type = GELF_ST_TYPE(sym->st_info);
-    if (sym->st_shndx == SHN_UNDEF || sym->st_value == 0 || !name || name[0] == '\0')
-        return false;
-    if (type == STT_FUNC || type == STT_GNU_IFUNC)
+    if (source->fd < 0) {
+        if (!source->bytes || offset > source->len || len > source->len - offset)
+            return false;
+        memcpy(to, source->bytes + offset, len);
         return true;
-    /* Labels of hand-written assembly have no type; "$x" and the like mark code and data. */
-    return type == STT_NOTYPE && name[0] != '$' && name[0] != '.';
+    }
+    return pread(source->fd, to, len, (off_t)offset) == (ssize_t)len;
 }
 
 static bool push(struct gsp_native_symbols *symbols, struct symbol symbol)
@@ -65,30 +95,87 @@ static bool push(struct gsp_native_symbols *symbols, struct symbol symbol)
     return true;
 }
 
-/* Adds a table of a file; false if it has none of that type. */
-static bool add_table(struct gsp_native_symbols *symbols, Elf *elf, unsigned type)
+static bool add_symbol(struct gsp_native_symbols *symbols, const Elf64_Sym *sym)
 {
-    bool found = false;
-    for (Elf_Scn *scn = elf ? elf_nextscn(elf, NULL) : NULL; scn; scn = elf_nextscn(elf, scn)) {
-        GElf_Shdr sh;
-        if (!gelf_getshdr(scn, &sh) || sh.sh_type != type || sh.sh_entsize == 0)
-            continue;
-        Elf_Data *data = elf_getdata(scn, NULL);
-        size_t count = data ? data->d_size / sh.sh_entsize : 0;
-        for (size_t i = 0; i < count && i < INT_MAX; i++) {
-            GElf_Sym sym;
-            if (!gelf_getsym(data, (int)i, &sym))
-                break;
-            const char *name = elf_strptr(elf, sh.sh_link, sym.st_name);
-            if (!is_code(&sym, name))
-                continue;
-            uint32_t size = sym.st_size > UINT32_MAX ? UINT32_MAX : (uint32_t)sym.st_size;
-            if (!push(symbols, (struct symbol){sym.st_value, size, rank_of(&sym), name}))
-                return found;
-            found = true;
+    unsigned char type = ELF64_ST_TYPE(sym->st_info);
+    bool is_code = type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE;
+    if (!is_code || sym->st_shndx == SHN_UNDEF || sym->st_value == 0 || sym->st_name == 0)
+        return true;
+    return push(symbols, (struct symbol){.start = sym->st_value,
+                                         .size = sym->st_size > UINT32_MAX ? UINT32_MAX
+                                                                           : (uint32_t)sym->st_size,
+                                         .name = sym->st_name,
+                                         .table = (uint8_t)symbols->table_count,
+                                         .rank = rank_of(sym),
+                                         .is_label = type == STT_NOTYPE});
+}
+
+/* Adds the symbols of one section; sh says where they are. */
+static void add_section(struct gsp_native_symbols *symbols, const struct source *source,
+                        const GElf_Shdr *sh)
+{
+    GElf_Shdr strings;
+    Elf_Scn *scn = elf_getscn(source->elf, sh->sh_link);
+    if (!scn || !gelf_getshdr(scn, &strings) || strings.sh_type != SHT_STRTAB ||
+        ((sh->sh_flags | strings.sh_flags) & SHF_COMPRESSED) ||
+        symbols->table_count == TABLES_MAX ||
+        (source->fd < 0 &&
+         (strings.sh_offset > source->len || strings.sh_size > source->len - strings.sh_offset)))
+        return;
+    Elf64_Sym chunk[CHUNK];
+    uint64_t count = sh->sh_size / sizeof(*chunk);
+    for (uint64_t at = 0; at < count; at += CHUNK) {
+        size_t n = count - at < CHUNK ? (size_t)(count - at) : CHUNK;
+        if (!read_at(source, sh->sh_offset + at * sizeof(*chunk), chunk, n * sizeof(*chunk)))
+            break;
+        for (size_t i = 0; i < n; i++) {
+            if (!add_symbol(symbols, &chunk[i]))
+                return;
         }
     }
-    return found;
+    symbols->tables[symbols->table_count++] = (struct strings){.fd = source->fd,
+                                                               .bytes = source->bytes,
+                                                               .offset = strings.sh_offset,
+                                                               .len = strings.sh_size};
+}
+
+/* Adds the tables of a type that a file has; false if there are no symbols in them. */
+static bool add_tables(struct gsp_native_symbols *symbols, const struct source *source,
+                       unsigned type)
+{
+    size_t before = symbols->count;
+    Elf_Scn *scn = source->elf ? elf_nextscn(source->elf, NULL) : NULL;
+    for (; scn; scn = elf_nextscn(source->elf, scn)) {
+        GElf_Shdr sh;
+        if (gelf_getshdr(scn, &sh) && sh.sh_type == type && sh.sh_entsize == sizeof(Elf64_Sym))
+            add_section(symbols, source, &sh);
+    }
+    return symbols->count > before;
+}
+
+/* The name of a symbol, until the next call; NULL when it has none. */
+static const char *name_of(struct gsp_native_symbols *symbols, const struct symbol *symbol)
+{
+    const struct strings *strings = &symbols->tables[symbol->table];
+    if (symbol->name >= strings->len)
+        return NULL;
+    uint64_t len = strings->len - symbol->name;
+    if (len > sizeof(symbols->name))
+        len = sizeof(symbols->name);
+    uint64_t offset = strings->offset + symbol->name;
+    size_t have = 0;
+    /* Most names are short. */
+    for (size_t want = 256; have < len; want *= 2) {
+        size_t n = want < len ? want - have : (size_t)len - have;
+        if (strings->fd < 0)
+            memcpy(symbols->name + have, strings->bytes + offset + have, n);
+        else if (pread(strings->fd, symbols->name + have, n, (off_t)(offset + have)) != (ssize_t)n)
+            return NULL;
+        have += n;
+        if (memchr(symbols->name + have - n, 0, n))
+            return symbols->name[0] ? symbols->name : NULL;
+    }
+    return NULL;
 }
 
 /* Unpacks into memory of the size that it turns out to need. */
@@ -123,18 +210,35 @@ static void add_mini(struct gsp_native_symbols *symbols, Elf *elf)
     if (!symbols->mini_bytes)
         return;
     symbols->mini = elf_memory((char *)symbols->mini_bytes, len);
-    add_table(symbols, symbols->mini, SHT_SYMTAB);
+    add_tables(symbols, &(struct source){symbols->mini, -1, symbols->mini_bytes, len}, SHT_SYMTAB);
 }
 
-static int compare(const void *a, const void *b)
+/* Sorts by start, and keeps the order of the table among those that begin together. */
+static bool sort(struct gsp_native_symbols *symbols)
 {
-    const struct symbol *x = a;
-    const struct symbol *y = b;
-    if (x->start != y->start)
-        return x->start < y->start ? -1 : 1;
-    if (x->rank != y->rank)
-        return x->rank < y->rank ? -1 : 1;
-    return strcmp(y->name, x->name);
+    struct symbol *from = symbols->items;
+    struct symbol *to = malloc(symbols->count * sizeof(*to));
+    uint64_t base = UINT64_MAX;
+    if (!to)
+        return false;
+    for (size_t i = 0; i < symbols->count; i++)
+        base = from[i].start < base ? from[i].start : base;
+    /* What is further away than any library is long comes last, in any order. */
+    for (unsigned shift = 0; shift < START_BITS; shift += RADIX_BITS) {
+        size_t at[RADIX + 1] = {0};
+        for (size_t i = 0; i < symbols->count; i++)
+            at[((from[i].start - base) >> shift & (RADIX - 1)) + 1]++;
+        for (size_t i = 1; i <= RADIX; i++)
+            at[i] += at[i - 1];
+        for (size_t i = 0; i < symbols->count; i++)
+            to[at[(from[i].start - base) >> shift & (RADIX - 1)]++] = from[i];
+        struct symbol *swap = from;
+        from = to;
+        to = swap;
+    }
+    symbols->items = from;
+    free(to);
+    return true;
 }
 
 static struct gsp_native_symbols *load(struct gsp_native_file *file)
@@ -145,14 +249,17 @@ static struct gsp_native_symbols *load(struct gsp_native_file *file)
     struct gsp_native_symbols *symbols = calloc(1, sizeof(*symbols));
     if (!symbols || !file->elf)
         return file->symbols = symbols;
+    struct source own = {file->elf, file->fd, file->image, file->len};
     /* A full table has all that the smaller ones have. */
-    if (!add_table(symbols, file->elf, SHT_SYMTAB) &&
-        !add_table(symbols, gsp_native__file_debug(file), SHT_SYMTAB)) {
-        add_mini(symbols, file->elf);
-        add_table(symbols, file->elf, SHT_DYNSYM);
+    if (!add_tables(symbols, &own, SHT_SYMTAB)) {
+        struct source debug = {.elf = gsp_native__file_debug(file), .fd = file->debug_fd};
+        if (!debug.elf || !add_tables(symbols, &debug, SHT_SYMTAB)) {
+            add_mini(symbols, file->elf);
+            add_tables(symbols, &own, SHT_DYNSYM);
+        }
     }
-    if (symbols->count > 1)
-        qsort(symbols->items, symbols->count, sizeof(*symbols->items), compare);
+    if (symbols->count > 1 && !sort(symbols))
+        symbols->count = 0;
     return file->symbols = symbols;
 }
 
@@ -179,10 +286,33 @@ static bool covers(const struct gsp_native_symbols *symbols, size_t i, uint64_t 
     return true;
 }
 
+/* Labels of hand-written assembly have no type; "$x" and the like mark code and data. */
+static bool is_named(struct gsp_native_symbols *symbols, const struct symbol *symbol)
+{
+    const char *name = name_of(symbols, symbol);
+    return name && !(symbol->is_label && (name[0] == '$' || name[0] == '.'));
+}
+
+/* Of two that cover an address: a function is better than a label within it, and of those that
+ * begin together the greatest rank, then the first name. */
+static bool is_better(struct gsp_native_symbols *symbols, const struct symbol *symbol,
+                      const struct symbol *best)
+{
+    if (!best || symbol->start != best->start)
+        return !best || (symbol->size && !best->size);
+    if (symbol->rank != best->rank)
+        return symbol->rank > best->rank;
+    char *name = strdup(symbols->name); /* of symbol, which was checked just now */
+    const char *other = name_of(symbols, best);
+    bool is_first = name && other && strcmp(name, other) < 0;
+    free(name);
+    return is_first;
+}
+
 bool gsp_native__symbol_find(struct gsp_native_file *file, uint64_t vaddr,
                              struct gsp_native_found *out)
 {
-    const struct gsp_native_symbols *symbols = load(file);
+    struct gsp_native_symbols *symbols = load(file);
     if (!symbols)
         return false;
     size_t lo = 0;
@@ -194,26 +324,31 @@ bool gsp_native__symbol_find(struct gsp_native_file *file, uint64_t vaddr,
         else
             hi = mid;
     }
-    /* Labels within a function have no size: the function around them is what is wanted. */
     const struct symbol *best = NULL;
-    for (size_t back = 0; back < LOOK_BACK && back < lo && !(best && best->size); back++) {
+    for (size_t back = 0; back < LOOK_BACK && back < lo; back++) {
         const struct symbol *symbol = &symbols->items[lo - 1 - back];
-        if (covers(symbols, lo - 1 - back, vaddr) && (!best || symbol->size))
+        if (best && best->size && symbol->start != best->start)
+            break;
+        if (covers(symbols, lo - 1 - back, vaddr) && is_named(symbols, symbol) &&
+            is_better(symbols, symbol, best))
             best = symbol;
     }
-    if (best)
-        *out = (struct gsp_native_found){best->name, best->start, best->size};
-    return best != NULL;
+    const char *name = best ? name_of(symbols, best) : NULL;
+    if (name)
+        *out = (struct gsp_native_found){name, best->start, best->size};
+    return name != NULL;
 }
 
 void gsp_native__symbol_each(struct gsp_native_file *file,
                              bool (*fn)(void *user, const struct gsp_native_found *found),
                              void *user)
 {
-    const struct gsp_native_symbols *symbols = load(file);
+    struct gsp_native_symbols *symbols = load(file);
     for (size_t i = 0; symbols && i < symbols->count; i++) {
         const struct symbol *symbol = &symbols->items[i];
-        struct gsp_native_found found = {symbol->name, symbol->start, symbol->size};
+        if (!is_named(symbols, symbol))
+            continue;
+        struct gsp_native_found found = {symbols->name, symbol->start, symbol->size};
         if (!fn(user, &found))
             return;
     }

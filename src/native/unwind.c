@@ -84,8 +84,7 @@ static struct gsp_native_rule *rule_of(struct gsp_native *native, uint64_t pc)
         return rule;
     struct gsp_native_file *file = gsp_native__module_file(native, text->module);
     if (file)
-        rule->rule = gsp_native__cfi_find(gsp_native__file_table(file),
-                                          pc - native->modules[text->module].bias);
+        rule->rule = gsp_native__file_rule(file, pc - native->modules[text->module].bias);
     return rule;
 }
 
@@ -439,7 +438,7 @@ size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy
         const struct gsp_native_rule *rule = rule_of_frame(&walk, &frame);
         if (!rule->known)
             native->is_stale = true;
-        frames[count++] = (struct gsp_native_frame){rule->pc, rule->module, bridged};
+        frames[count++] = (struct gsp_native_frame){rule->pc, frame.regs.sp, rule->module, bridged};
         bridged = false;
         gsp_cfi_rule rule_now = rule->rule;
         enum step step = step_out(&walk, &frame, rule_now);

@@ -47,6 +47,7 @@ struct gsp_native_copy {
 
 struct gsp_native_frame {
     uint64_t pc;     /* for callers: the return address - 1, so that it lies in the call */
+    uint64_t sp;     /* its stack begins there; that of its caller where it ends */
     uint32_t module; /* GSP_NATIVE_NO_MODULE: in no file */
     bool bridged;    /* found by searching the stack, not by the rules of its callee */
 };
@@ -91,6 +92,12 @@ size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy
 
 const char *gsp_native_end_name(enum gsp_native_end end); /* "entry", "no_rule", … */
 
+/* Opens the files of all modules, and reads what every unwind needs of them: what would be done
+ * when an address of them is first met. */
+void gsp_native_prepare(struct gsp_native *native);
+
+/* The path of the file that has pc, as long as the store lives; "" when there is none. */
+const char *gsp_native_path_of(struct gsp_native *native, uint64_t pc);
 /* The path of a module; "" when there is none.  Borrowed until gsp_native_close(). */
 const char *gsp_native_module_path(const struct gsp_native *native, uint32_t module);
 

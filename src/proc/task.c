@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/time.h"
 
 #define SMALL_FILE_MAX 65536U
 #define TASKS_MAX      65536U
@@ -17,6 +19,8 @@
 #define CMDLINE_MAX    4096U
 /* An environment that is larger is not searched to its end. */
 #define ENVIRON_MAX    (4U << 20)
+/* PF_FORKNOEXEC of the kernel. */
+#define FORKED_NO_EXEC 0x40U
 
 /* A small file of /proc/<pid>; NOPROC when the process is gone. */
 static int read_small(struct gsp_buf *buf, struct gsp_err *err, pid_t pid, const char *name)
@@ -44,7 +48,7 @@ static int parse_stat(const char *text, struct gsp_procinfo *out)
     out->state = close[2];
     const char *p = close + 3;
     uint64_t field = 0;
-    /* Fields after the state: 4 is ppid, 22 is starttime (proc(5)). */
+    /* Fields after the state: 4 is ppid, 9 has flags, 22 is starttime (proc(5)). */
     for (int i = 4; i <= 22; i++) {
         char *end;
         field = strtoull(p, &end, 10);
@@ -52,6 +56,8 @@ static int parse_stat(const char *text, struct gsp_procinfo *out)
             return GSP_E_FORMAT;
         if (i == 4)
             out->ppid = (pid_t)field;
+        if (i == 9)
+            out->is_forked = (field & FORKED_NO_EXEC) != 0;
         p = end;
     }
     out->start_ticks = field;
@@ -90,6 +96,17 @@ int gsp_proc_info(pid_t pid, struct gsp_procinfo *out, struct gsp_err *err)
     if (read_small(&buf, NULL, pid, "status") == GSP_OK && (text = gsp_buf_cstr(&buf)))
         out->ns_pid = parse_nspid(text);
     return GSP_OK;
+}
+
+int64_t gsp_proc_age_ns(const struct gsp_procinfo *info)
+{
+    struct timespec now;
+    const long hz = sysconf(_SC_CLK_TCK);
+    if (clock_gettime(CLOCK_BOOTTIME, &now) < 0 || hz <= 0)
+        return 0;
+    const int64_t age_ns = (int64_t)now.tv_sec * GSP_NS_PER_S + now.tv_nsec -
+                           (int64_t)info->start_ticks * (GSP_NS_PER_S / hz);
+    return age_ns > 0 ? age_ns : 0;
 }
 
 void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out)
@@ -345,6 +362,18 @@ uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task)
     const char *p = strchr(text, ' ');
     p = p ? strchr(p + 1, ' ') : NULL;
     return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+int64_t gsp_task_cpu_ns(pid_t pid, pid_t tid)
+{
+    gsp_auto_buf buf = {0};
+    char name[48];
+    int64_t ns = -1;
+    snprintf(name, sizeof(name), "task/%d/schedstat", (int)tid);
+    const char *text = read_small(&buf, NULL, pid, name) == GSP_OK ? gsp_buf_cstr(&buf) : NULL;
+    if (text && text[0] >= '0' && text[0] <= '9')
+        ns = (int64_t)strtoull(text, NULL, 10);
+    return ns;
 }
 
 char gsp_taskfd_state(const struct gsp_taskfd *task)

@@ -22,12 +22,16 @@ struct gsp_procinfo {
     pid_t ppid;
     pid_t ns_pid;         /* as the process itself sees it; 0 when unknown */
     uint64_t start_ticks; /* since boot; tells a reused pid from the old process */
+    bool is_forked;       /* runs its parent's program: there was no exec since the fork */
     char state;           /* 'R', 'S', 'D', 'T', 't', 'Z', 'X' */
     char comm[64];
 };
 
 /* Fails with NOPROC, FORMAT or IO. */
 GSP_MUST_CHECK int gsp_proc_info(pid_t pid, struct gsp_procinfo *out, struct gsp_err *err);
+
+/* How long ago it began; 0 when that is not known. */
+int64_t gsp_proc_age_ns(const struct gsp_procinfo *info);
 
 /* Appends the arguments joined by spaces (comm in brackets when there are none). */
 void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out);
@@ -87,5 +91,7 @@ char gsp_taskfd_state(const struct gsp_taskfd *task);
  * that was asleep has not run.  0 when unknown. */
 uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task);
 
+/* CPU time of a thread since it began; -1 when it is gone or the kernel does not count it. */
+int64_t gsp_task_cpu_ns(pid_t pid, pid_t tid);
 /* The kernel's name of a thread; nothing when it is gone. */
 void gsp_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out);

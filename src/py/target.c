@@ -526,10 +526,23 @@ gsp_raddr gsp_py_target_frame_addr(const struct gsp_py_target *target, size_t i)
     return i < chain->depth ? chain->frames[i].addr : 0;
 }
 
+uint64_t gsp_py_target_frame_instr(const struct gsp_py_target *target, size_t i)
+{
+    const struct gsp_py_chain *chain = &target->walker->chain;
+    return i < chain->depth ? chain->frames[i].instr : 0;
+}
+
 int gsp_py_target_frame_entry(const struct gsp_py_target *target, size_t i)
 {
     const struct gsp_py_chain *chain = &target->walker->chain;
     if (i >= chain->depth || target->run.layout.frames == GSP_PY_FRAMES_OBJECTS)
         return -1;
     return chain->frames[i].is_entry ? 1 : 0;
+}
+
+bool gsp_py_target_frame_in_generator(const struct gsp_py_target *target, size_t i)
+{
+    const struct gsp_py_chain *chain = &target->walker->chain;
+    return i < chain->depth && target->run.layout.frames != GSP_PY_FRAMES_OBJECTS &&
+           chain->frames[i].in_generator;
 }

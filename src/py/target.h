@@ -109,6 +109,11 @@ uint64_t gsp_py_target_epoch(const struct gsp_py_target *target);
 /* The address of the i-th frame (innermost first) of the thread that was walked last; 0 past
  * the last. */
 gsp_raddr gsp_py_target_frame_addr(const struct gsp_py_target *target, size_t i);
+/* Where that frame stands in its code: from 3.11 on an address, before an index; 0 past the last.
+ */
+uint64_t gsp_py_target_frame_instr(const struct gsp_py_target *target, size_t i);
 /* Did C code enter the interpreter with that frame?  1 or 0; -1 before 3.11, which does not
  * tell, and past the last. */
 int gsp_py_target_frame_entry(const struct gsp_py_target *target, size_t i);
+/* Does that frame live in a generator or coroutine?  false before 3.11, which does not tell. */
+bool gsp_py_target_frame_in_generator(const struct gsp_py_target *target, size_t i);

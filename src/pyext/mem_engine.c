@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memory engine for Python: what it needs of the interpreter, start and stop, its counters. */
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -238,6 +239,25 @@ static PyObject *memory_python_ends(PyObject *module, PyObject *unused)
 
 /* ------------------------------------------------------------------------------ start and stop */
 
+/* The folder of the package, with its slash, by the code of a function of it; NULL when its name is
+ * too long.  It does not change. */
+static const char *own_folder(PyObject *code)
+{
+    static char folder[PATH_MAX];
+    PyObject *keep = NULL;
+    PyObject *file = PyObject_GetAttrString(code, "co_filename");
+    const struct gsp_sv path = file ? gsp_pyext__text(file, &keep) : gsp_sv_of("");
+    const char *slash = path.len ? memrchr(path.p, '/', path.len) : NULL;
+    const size_t len = slash ? (size_t)(slash - path.p) + 1 : 0;
+    if (folder[0] == '\0' && len > 1 && len < sizeof(folder)) {
+        memcpy(folder, path.p, len);
+    }
+    Py_XDECREF(keep);
+    Py_XDECREF(file);
+    PyErr_Clear();
+    return folder[0] ? folder : NULL;
+}
+
 static PyObject *memory_start(PyObject *module, PyObject *args)
 {
     (void)module;
@@ -254,6 +274,7 @@ static PyObject *memory_start(PyObject *module, PyObject *args)
                                             "gsprof has them");
         return NULL;
     }
+    python.own_folder = own_folder(code);
     const struct gsp_agent_memory_opts opts = {
         .tick = tick,
         .tick_ns = GSP_NS_PER_S,
@@ -437,7 +458,54 @@ static PyObject *memory_view(PyObject *module, PyObject *unused)
     return view;
 }
 
+/* memory_events(from_bytes or None) -> int */
+static PyObject *memory_events(PyObject *module, PyObject *from)
+{
+    (void)module;
+    size_t from_bytes = SIZE_MAX;
+    if (from != Py_None) {
+        from_bytes = PyLong_AsSize_t(from);
+        if (from_bytes == (size_t)-1 && PyErr_Occurred()) {
+            return NULL;
+        }
+    }
+    return PyLong_FromUnsignedLongLong(gsp_agent_memory_events(from_bytes));
+}
+
+static bool add_event(PyObject *list, const struct gsp_agent_memory_event *event)
+{
+    PyObject *pair = Py_BuildValue("(LL)", (long long)event->at_ns, (long long)event->bytes);
+    const bool is_added = pair && PyList_Append(list, pair) == 0;
+    Py_XDECREF(pair);
+    return is_added;
+}
+
+/* memory_events_since(number) -> [(ns, bytes), ...] */
+static PyObject *memory_events_since(PyObject *module, PyObject *number)
+{
+    (void)module;
+    uint64_t at = PyLong_AsUnsignedLongLong(number);
+    PyObject *list = PyErr_Occurred() ? NULL : PyList_New(0);
+    struct gsp_agent_memory_event some[64];
+    size_t n = 0;
+    bool good = list != NULL;
+    while (good && (n = gsp_agent_memory_events_read(&at, some, GSP_COUNT(some))) > 0) {
+        for (size_t i = 0; good && i < n; i++) {
+            good = add_event(list, &some[i]);
+        }
+    }
+    if (!good) {
+        Py_CLEAR(list);
+    }
+    return list;
+}
+
 static PyMethodDef functions[] = {
+    {"memory_events", memory_events, METH_O,
+     "memory_events(from_bytes or None) -> int\n\nGreat allocations are kept one by one from now "
+     "on, or no more.  How many there were so far."},
+    {"memory_events_since", memory_events_since, METH_O,
+     "memory_events_since(number) -> [(ns, bytes), ...]\n\nBelow 0: given back."},
     {"memory_start", memory_start, METH_VARARGS,
      "memory_start(exact, interval_bytes, notice_bytes, code) -> int\n\n"
      "Begins to count allocations; 0: ok.  code is that of the calling function."},

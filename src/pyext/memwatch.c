@@ -55,6 +55,11 @@ static bool read_statm(int64_t pages[STATM_FIELDS])
     return true;
 }
 
+static int64_t greater(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_memory *out)
 {
     *out = (struct gsp_memory){gsp_now_ns(), -1, -1, -1, -1};
@@ -62,8 +67,10 @@ void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_
     if (read_statm(pages)) {
         const int64_t page_bytes = sysconf(_SC_PAGESIZE);
         out->resident_bytes = pages[1] * page_bytes;
-        out->reserved_bytes = pages[5] * page_bytes;
         out->anonymous_bytes = (pages[1] - pages[2]) * page_bytes;
+        /* Libraries and shared memory are resident too, and no part of what was asked for. */
+        out->reserved_bytes =
+            out->resident_bytes + greater(pages[5] * page_bytes - out->anonymous_bytes, 0);
     }
     size_t free_bytes = 0;
     size_t total_bytes = 0;
@@ -71,11 +78,6 @@ void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_
         free_bytes <= total_bytes) {
         out->device_bytes = (int64_t)(total_bytes - free_bytes);
     }
-}
-
-static int64_t greater(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* The program may fork at any moment: what a child sees is always allocated, and as long as cap. */

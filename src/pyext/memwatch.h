@@ -22,7 +22,7 @@
 struct gsp_memory {
     int64_t at_ns;
     int64_t resident_bytes;  /* -1: not known, as of all of them */
-    int64_t reserved_bytes;  /* writable memory that was asked for, touched or not */
+    int64_t reserved_bytes;  /* with writable memory that was asked for and not touched */
     int64_t device_bytes;    /* in use on the GPU, by whomever */
     int64_t anonymous_bytes; /* resident, without pages of files */
 };

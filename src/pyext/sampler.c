@@ -11,6 +11,7 @@
 
 #include "base/time.h"
 #include "collect/collect.h"
+#include "pyext/highwater.h"
 #include "pyext/memwatch.h"
 
 /* When so many are there, neighbours become one and the time between two looks doubles. */
@@ -60,6 +61,7 @@ struct gsp_sampler {
     bool has_thread; /* from the first block on; it sleeps while none is open */
     bool closing;
     unsigned open;   /* blocks */
+    unsigned marks;  /* of highwater.h that they have */
     int64_t step_ns; /* between looks at memory */
     struct gsp_memory_point *points;
     size_t point_count;
@@ -364,6 +366,7 @@ static void after_fork(struct gsp_sampler *sampler)
     }
     sampler->has_thread = false;
     sampler->open = 0;
+    sampler->marks = 0;
     sampler->point_count = 0;
     sampler->reading_count = 0;
     make_locks(sampler);
@@ -435,6 +438,15 @@ static int64_t ns_of(struct timeval t)
     return t.tv_sec * GSP_NS_PER_S + t.tv_usec * GSP_NS_PER_US;
 }
 
+static int64_t begin_mark(struct gsp_sampler *sampler)
+{
+    const int64_t mark = sampler->opts.reset_peak ? gsp_pyext__highwater_begin() : -1;
+    pthread_mutex_lock(&sampler->mutex);
+    sampler->marks += mark >= 0;
+    pthread_mutex_unlock(&sampler->mutex);
+    return mark;
+}
+
 void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_window_begin *begin)
 {
     after_fork(sampler);
@@ -457,6 +469,7 @@ void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_window_beg
         .system_ns = ns_of(usage.ru_stime),
         .resident_bytes = now.resident_bytes,
         .high_water_bytes = usage.ru_maxrss * 1024,
+        .mark = begin_mark(sampler),
         .at_ns = gsp_now_ns(),
     };
 }
@@ -566,10 +579,14 @@ void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_windo
     pthread_mutex_lock(&sampler->mutex);
     sum_up(sampler, out);
     pthread_mutex_unlock(&sampler->mutex);
-    /* The kernel saw every page: a high-water mark that rose did so within the block. */
-    if (usage.ru_maxrss * 1024 > begin->high_water_bytes &&
-        usage.ru_maxrss * 1024 > out->peak_bytes) {
-        out->peak_bytes = usage.ru_maxrss * 1024;
+    /* The kernel saw every page. */
+    int64_t peak_bytes = gsp_pyext__highwater_since(begin->mark);
+    if (peak_bytes < 0 && usage.ru_maxrss * 1024 > begin->high_water_bytes) {
+        /* A mark that rose without being set back did so within the block. */
+        peak_bytes = usage.ru_maxrss * 1024;
+    }
+    if (peak_bytes > out->peak_bytes) {
+        out->peak_bytes = peak_bytes;
     }
 }
 
@@ -594,6 +611,10 @@ void gsp_pyext__sampler_release(struct gsp_sampler *sampler)
     after_fork(sampler);
     pthread_mutex_lock(&sampler->mutex);
     sampler->open -= sampler->open > 0;
+    if (sampler->marks > 0) {
+        sampler->marks--;
+        gsp_pyext__highwater_end();
+    }
     pthread_mutex_unlock(&sampler->mutex);
 }
 

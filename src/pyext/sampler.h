@@ -23,6 +23,7 @@ struct gsp_sampler_opts {
     int64_t first_ns;     /* between looks at memory at first; it grows up to interval_ns */
     double cpu_tdp_watts; /* 0: a guess */
     bool gpu;             /* ask the drivers of GPUs */
+    bool reset_peak;      /* the kernel's high-water mark may be set back (highwater.h) */
 };
 
 /* How energy was come by, as bits. */
@@ -55,7 +56,8 @@ struct gsp_window_begin {
     int64_t user_ns;
     int64_t system_ns;
     int64_t resident_bytes;
-    int64_t high_water_bytes; /* the kernel's greatest since the process began; -1: not known */
+    int64_t high_water_bytes; /* the kernel's greatest since the process began */
+    int64_t mark;             /* of highwater.h; -1: none */
 };
 
 /* One look at memory, for trends. */

@@ -24,7 +24,9 @@ static PyObject *object_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     double first_s = 0;
     double tdp_watts = 0;
     int gpu = 0;
-    if (!PyArg_ParseTuple(args, "ddpd:Sampler", &interval_s, &first_s, &gpu, &tdp_watts)) {
+    int reset_peak = 1;
+    if (!PyArg_ParseTuple(args, "ddpd|p:Sampler", &interval_s, &first_s, &gpu, &tdp_watts,
+                          &reset_peak)) {
         return NULL;
     }
     const struct gsp_sampler_opts opts = {
@@ -32,6 +34,7 @@ static PyObject *object_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         .first_ns = (int64_t)(first_s * (double)GSP_NS_PER_S),
         .cpu_tdp_watts = tdp_watts,
         .gpu = gpu != 0,
+        .reset_peak = reset_peak != 0,
     };
     const allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
     PyObject *self = alloc(type, 0);

@@ -14,7 +14,7 @@
 /* One call of so many is looked at closely, for python.torch_step.overhead_ns. */
 #define CLOSE_LOOK        16
 /* More than a hook takes: the kernel had the thread stopped, or a module was new. */
-#define COST_MAX_NS       20000
+#define COST_MAX_NS       40000
 
 #define T                 gsp_pyext__torch
 
@@ -112,29 +112,16 @@ static int put_by_gpu(PyObject *token, struct gsp_torch_module *known,
     return result ? 0 : -1;
 }
 
-static int hook_tensors(const struct call *call, const struct gsp_torch_module *known,
-                        PyObject *output)
+/* What the module was called with, without itself.  Keywords come after the others. */
+static int hook_gradients(const struct call *call, struct gsp_torch_module *known, PyObject *output)
 {
-    PyObject *inputs = NULL;
     if (call->args) {
-        const Py_ssize_t count = (Py_ssize_t)(call->nargsf & ~OFFSET_BIT);
-        inputs = PyTuple_New(count);
-        for (Py_ssize_t i = 0; inputs && i < count; i++) {
-            Py_INCREF(call->args[i]);
-            (void)PyTuple_SetItem(inputs, i, call->args[i]);
-        }
-    } else {
-        inputs = call->tuple;
-        Py_INCREF(inputs);
+        const size_t count = call->nargsf & ~OFFSET_BIT;
+        const size_t more = call->names ? (size_t)PyTuple_Size(call->names) : 0;
+        return gsp_pyext__torch_gradients(known, call->args + 1, count - 1 + more, output);
     }
-    if (!inputs) {
-        PyErr_Clear();
-        return 0;
-    }
-    PyObject *args = Py_BuildValue("(NOss)", inputs, output, known->path, known->class_name);
-    PyObject *result = gsp_pyext__torch_ask(T.after_forward, args);
-    Py_XDECREF(result);
-    return result ? 0 : -1;
+    PyObject *inputs[] = {call->tuple, call->dict};
+    return gsp_pyext__torch_gradients(known, inputs, call->dict ? 2 : 1, output);
 }
 
 /* Rows, once the module has returned or raised.  0, or -1 with an exception that is the program's.
@@ -150,15 +137,17 @@ static int finish(const struct call *call, struct gsp_torch_module *known, PyObj
         gsp_pyext__torch_ids(known, row);
         gsp_agent_put_torch(row);
     }
-    if (rc == 0 && T.after_forward && output) {
-        rc = hook_tensors(call, known, output);
+    if (rc == 0 && T.gradients && output) {
+        rc = hook_gradients(call, known, output);
     }
     return rc;
 }
 
-/* Learns what a call costs: a moving mean of those that are looked at closely. */
-static void note_cost(int64_t own_ns)
+/* Learns what a call costs: a moving mean of those that are looked at closely.  Steps get longer by
+ * about twice the time between the clocks: there are the way here, the clocks, and caches. */
+static void note_cost(int64_t between_ns)
 {
+    const int64_t own_ns = 2 * between_ns;
     const int64_t mean_ns = atomic_load_explicit(&T.hook_ns, memory_order_relaxed);
     if (own_ns < COST_MAX_NS) {
         const int64_t next_ns = mean_ns ? mean_ns + (own_ns - mean_ns) / 8 : own_ns;
@@ -178,6 +167,7 @@ static PyObject *timed(const struct call *call, struct gsp_torch_thread *thread,
     }
     const int64_t seq = gsp_pyext__torch_seq(thread);
     const int64_t step = thread->step;
+    thread->timed++;
     const int64_t began_ns = gsp_now_ns();
     PyObject *output = go(call);
     const int64_t ended_ns = gsp_now_ns();
@@ -286,18 +276,6 @@ static PyObject *call_tuple(PyObject *self, PyObject *args, PyObject *kwargs)
     return gsp_likely(call.module != NULL) ? enter(&call) : go(&call);
 }
 
-/* Modules whose backward pass ends with the whole.  False with an exception that is the
- * program's. */
-static bool end_modules(void)
-{
-    if (!T.after_forward || !T.after_backward) {
-        return true;
-    }
-    PyObject *said = gsp_pyext__torch_ask(T.after_backward, PyTuple_New(0));
-    Py_XDECREF(said);
-    return said != NULL;
-}
-
 /* torch.autograd.backward: the whole pass is one row. */
 static PyObject *call_backward(PyObject *self, PyObject *const *args, size_t nargsf,
                                PyObject *names)
@@ -305,15 +283,8 @@ static PyObject *call_backward(PyObject *self, PyObject *const *args, size_t nar
     const uint32_t mode = atomic_load_explicit(&T.mode, memory_order_relaxed);
     const int64_t began_ns = (mode & GSP_TORCH_TRACE) ? gsp_now_ns() : 0;
     PyObject *result = T.vectorcall(original_of(self), args, nargsf, names);
-    if (!began_ns) {
-        return result;
-    }
-    const bool fine = end_modules();
-    gsp_pyext__torch_put_stage(GSP_STAGE_BACKWARD, T.root_path, T.root_class, began_ns,
-                               gsp_now_ns());
-    if (!fine) {
-        Py_XDECREF(result);
-        return NULL;
+    if (began_ns) {
+        gsp_pyext__torch_put_backward(began_ns);
     }
     return result;
 }
@@ -527,11 +498,9 @@ static PyObject *set_callback(PyObject *self, PyObject *args)
         const char *name;
         PyObject **at;
     } places[] = {
-        {"name_module", &T.name_module},       {"is_wanted", &T.is_wanted},
-        {"after_forward", &T.after_forward},   {"gpu", &T.gpu},
-        {"on_settings", &T.on_settings},       {"on_step", &T.on_step},
-        {"on_measure", &T.on_measure},         {"on_error", &T.on_error},
-        {"after_backward", &T.after_backward},
+        {"name_module", &T.name_module}, {"is_wanted", &T.is_wanted}, {"gpu", &T.gpu},
+        {"on_settings", &T.on_settings}, {"on_step", &T.on_step},     {"on_sampled", &T.on_sampled},
+        {"on_measure", &T.on_measure},   {"on_error", &T.on_error},
     };
     const char *name = NULL;
     PyObject *callable = NULL;
@@ -551,24 +520,27 @@ static PyObject *set_callback(PyObject *self, PyObject *args)
     return NULL;
 }
 
-/* torch_name(module, path, class, device, is_root, has_children) */
+/* torch_name(module, path, class, device, is_root, has_children[, model]) */
 static PyObject *set_name(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *module = NULL;
-    PyObject *words[3] = {NULL, NULL, NULL};
+    PyObject *words[4] = {NULL, NULL, NULL, NULL};
     int is_root = 0;
     int has_children = 0;
-    if (!PyArg_ParseTuple(args, "OUUUpp:torch_name", &module, &words[0], &words[1], &words[2],
-                          &is_root, &has_children)) {
+    if (!PyArg_ParseTuple(args, "OUUUpp|U:torch_name", &module, &words[0], &words[1], &words[2],
+                          &is_root, &has_children, &words[3])) {
         return NULL;
     }
-    PyObject *keep[3] = {NULL, NULL, NULL};
-    struct gsp_sv texts[3];
-    for (size_t i = 0; i < GSP_COUNT(texts); i++) {
+    PyObject *keep[4] = {NULL, NULL, NULL, NULL};
+    struct gsp_sv texts[4] = {{0}};
+    for (size_t i = 0; i < GSP_COUNT(texts) && words[i]; i++) {
         texts[i] = gsp_pyext__text(words[i], &keep[i]);
     }
     struct gsp_torch_module *known = gsp_pyext__modules_put(module, texts[0], texts[1], texts[2]);
+    if (known && texts[3].len > 0 && !known->model) {
+        known->model = gsp_sv_dup(texts[3]);
+    }
     for (size_t i = 0; i < GSP_COUNT(keep); i++) {
         Py_XDECREF(keep[i]);
     }
@@ -609,7 +581,7 @@ static PyMethodDef functions[] = {
      "where it has to be Python."},
     {"torch_callback", set_callback, METH_VARARGS, "torch_callback(name, callable or None)"},
     {"torch_name", set_name, METH_VARARGS,
-     "torch_name(module, path, class, device, is_root, has_children)"},
+     "torch_name(module, path, class, device, is_root, has_children[, model])"},
     {"torch_path", path_of, METH_O, "torch_path(module) -> str or None"},
     {"torch_refresh", refresh, METH_NOARGS, "torch_refresh()\n\nTakes up changed settings."},
     {NULL, NULL, 0, NULL},
@@ -620,6 +592,7 @@ int gsp_pyext__torch_add(PyObject *module)
     if (PyModule_AddFunctions(module, functions) != 0) {
         return -1;
     }
-    const int rc = gsp_pyext__torch_step_add(module);
+    int rc = gsp_pyext__torch_step_add(module);
+    rc = rc == 0 ? gsp_pyext__torch_grad_add(module) : rc;
     return rc == 0 ? gsp_pyext__torch_rows_add(module) : rc;
 }

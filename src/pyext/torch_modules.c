@@ -133,6 +133,7 @@ static void free_module(struct gsp_torch_module *module)
         Py_XDECREF(module->weak);
         free(module->path);
         free(module->class_name);
+        free(module->model);
         free(module);
     }
 }

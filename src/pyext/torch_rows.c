@@ -5,7 +5,9 @@
 #include "base/time.h"
 #include "pyext/torch.h"
 
-#define TABLE GSP_TABLE_python_torch_trace
+#define TABLE          GSP_TABLE_python_torch_trace
+/* Of code objects: CO_OPTIMIZED and CO_NEWLOCALS. */
+#define FUNCTION_FLAGS 3
 
 struct gsp_torch_thread *gsp_pyext__torch_thread(void)
 {
@@ -174,6 +176,22 @@ static PyObject *gpu_row(PyObject *self, PyObject *args)
     return PyBool_FromLong(gsp_agent_put_torch(&row));
 }
 
+/* The locals of a function are a copy of ours, if no one else holds them: it would keep the
+ * variables of now alive as long as the function runs. */
+static void forget_locals(PyObject *frame, PyObject *locals)
+{
+    PyObject *code = PyObject_GetAttrString(frame, "f_code");
+    PyObject *flags = code ? PyObject_GetAttrString(code, "co_flags") : NULL;
+    const long known = flags ? PyLong_AsLong(flags) : 0;
+    if (known > 0 && (known & FUNCTION_FLAGS) == FUNCTION_FLAGS && PyDict_CheckExact(locals) &&
+        Py_REFCNT(locals) == 2) {
+        PyDict_Clear(locals);
+    }
+    Py_XDECREF(flags);
+    Py_XDECREF(code);
+    PyErr_Clear();
+}
+
 /* torch_local(frame, name): a local variable.  f_locals would do, but until 3.12 it makes a
  * dictionary of all variables that lives as long as the frame: where the interpreter can give one
  * alone, it does. */
@@ -198,6 +216,9 @@ static PyObject *local(PyObject *self, PyObject *args)
     PyErr_Clear();
     PyObject *locals = PyObject_GetAttrString(frame, "f_locals");
     value = locals ? PyObject_GetItem(locals, name) : NULL;
+    if (value && !get_var) {
+        forget_locals(frame, locals);
+    }
     Py_XDECREF(locals);
     return value;
 }

@@ -10,7 +10,6 @@
 #define FORWARDS_MAX  64
 /* Steps whose duration says nothing yet: allocators and caches fill. */
 #define WARM_UP_STEPS 3
-#define MEASURE_NS    (2 * GSP_NS_PER_S)
 /* How old the difference of the two clocks may be: it changes when somebody sets one. */
 #define CLOCKS_NS     GSP_NS_PER_S
 
@@ -104,10 +103,9 @@ static PyObject *truth_of(bool value)
 static PyObject *settings_for_python(void)
 {
     return Py_BuildValue(
-        "(NNNNNNNd)", text_of(GSP_SET_torch_layers), text_of(GSP_SET_torch_modules),
-        text_of(GSP_SET_torch_vars), truth_of(T.on), truth_of(is_set(GSP_SET_torch_backward)),
-        truth_of(is_set(GSP_SET_torch_sync)), truth_of(is_set(GSP_SET_collectives)),
-        number_of(GSP_SET_torch_adaptive, 0, 100));
+        "(NNNNNNd)", text_of(GSP_SET_torch_layers), text_of(GSP_SET_torch_modules),
+        text_of(GSP_SET_torch_vars), truth_of(T.on), truth_of(is_set(GSP_SET_torch_sync)),
+        truth_of(is_set(GSP_SET_collectives)), number_of(GSP_SET_torch_adaptive, 0, 100));
 }
 
 void gsp_pyext__torch_refresh(void)
@@ -124,12 +122,13 @@ void gsp_pyext__torch_refresh(void)
         atomic_store_explicit(&T.serial, serial, memory_order_relaxed);
         atomic_store_explicit(&T.generation, generation, memory_order_relaxed);
         T.on = gsp_agent_is_on() && is_set(GSP_SET_torch);
+        T.gradients = is_set(GSP_SET_torch_backward);
         T.marks = gsp_agent_is_on() && is_set(GSP_SET_spans);
         T.rate_ppm = (int64_t)(number_of(GSP_SET_torch_rate, 0, 1) * PPM + 0.5);
         take_shadow();
-        if (number_of(GSP_SET_torch_adaptive, 0, 100) <= 0) {
-            T.thin = 1;
-        }
+        /* Other settings cost something else. */
+        T.first_step = atomic_load_explicit(&T.step, memory_order_relaxed);
+        gsp_pyext__torch_cost_clear();
         if (T.on_settings) {
             PyObject *result = gsp_pyext__torch_ask(T.on_settings, settings_for_python());
             if (!result) {
@@ -148,20 +147,21 @@ void gsp_pyext__torch_refresh(void)
 
 /* ------------------------------------------------------------------------------------- borders */
 
-static void keep(struct gsp_torch_window *window, double seconds)
+/* What the hooks took of the step that ends now; not known: GSP_NULL_I64. */
+static int64_t inside_ns(int64_t step, bool sampled)
 {
-    window->s[window->count % GSP_TORCH_WINDOW] = seconds;
-    window->count++;
+    const int64_t hook_ns = atomic_load_explicit(&T.hook_ns, memory_order_relaxed);
+    const int64_t spent_ns = atomic_exchange_explicit(&T.spent_ns, 0, memory_order_relaxed);
+    /* Of the thread that ends the step; others' calls are not counted here. */
+    const struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
+    const int64_t calls = thread->step == step ? thread->timed : 0;
+    return hook_ns || !sampled ? hook_ns * calls * sampled + spent_ns : GSP_NULL_I64;
 }
 
-static void put_step(int64_t step, int64_t now_ns, bool sampled, int64_t batch)
+static void put_step(int64_t step, int64_t now_ns, bool sampled, int64_t batch, int64_t spent_ns)
 {
     const bool known = T.step_began_ns != 0;
     const double seconds = (double)(now_ns - T.step_began_ns) / GSP_NS_PER_S;
-    const int64_t hook_ns = atomic_load_explicit(&T.hook_ns, memory_order_relaxed);
-    /* Of the thread that ends the step; others' calls are not counted here. */
-    const struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
-    const int64_t calls = thread->step == step ? thread->seq : 0;
     const struct gsp_row_python_torch_step row = {
         .ts_ns = now_ns + T.realtime_ns,
         .mono_ns = now_ns,
@@ -170,54 +170,22 @@ static void put_step(int64_t step, int64_t now_ns, bool sampled, int64_t batch)
         .sampled = sampled,
         .samples_per_sec =
             known && batch > 0 && seconds > 0 ? (double)batch / seconds : gsp_null_f64(),
-        .overhead_ns = hook_ns || !sampled ? hook_ns * calls * sampled : GSP_NULL_I64,
+        .overhead_ns = spent_ns,
     };
     gsp_agent_put(GSP_TABLE_python_torch_step, &row);
-    if (T.on && known && step >= WARM_UP_STEPS) {
-        keep(sampled ? &T.traced : &T.plain, seconds);
-    }
 }
 
-static PyObject *floats_of(const struct gsp_torch_window *window)
+/* What the package does at the end of a step.  -1 with an exception that is the program's. */
+static int tell_package(int64_t step, bool sampled, double seconds)
 {
-    const uint32_t count = window->count < GSP_TORCH_WINDOW ? window->count : GSP_TORCH_WINDOW;
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (uint32_t i = 0; list && i < count; i++) {
-        /* It takes the reference, and refuses NULL. */
-        if (PyList_SetItem(list, (Py_ssize_t)i, PyFloat_FromDouble(window->s[i])) != 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
+    PyObject *callable = T.on_step ? T.on_step : sampled ? T.on_sampled : NULL;
+    if (!callable) {
+        return 0;
     }
-    return list;
-}
-
-/* Of all steps, those that are traced. */
-static double share_traced(void)
-{
-    const double whole = (double)(T.shadow_n + T.shadow_m);
-    const double rate = (double)T.rate_ppm / PPM / (double)T.thin;
-    return whole > 0 ? rate * (double)T.shadow_n / whole : rate;
-}
-
-/* on_measure(plain, traced, share) says of how many sampled steps one is to be taken. */
-static bool measure(int64_t now_ns)
-{
-    T.measured_ns = now_ns;
-    PyObject *plain = floats_of(&T.plain);
-    PyObject *traced = floats_of(&T.traced);
-    PyObject *args = plain && traced ? Py_BuildValue("(OOd)", plain, traced, share_traced()) : NULL;
-    Py_XDECREF(plain);
-    Py_XDECREF(traced);
-    PyObject *result = gsp_pyext__torch_ask(T.on_measure, args);
-    const long thin = result && PyLong_Check(result) ? PyLong_AsLong(result) : 0;
-    if (thin > 0 && thin <= PPM && thin != T.thin) {
-        T.thin = thin;
-        T.plain.count = 0;
-        T.traced.count = 0;
-    }
+    PyObject *result = gsp_pyext__torch_ask(
+        callable, Py_BuildValue("(LdO)", (long long)step, seconds, sampled ? Py_True : Py_False));
     Py_XDECREF(result);
-    return result != NULL;
+    return result ? 0 : -1;
 }
 
 int gsp_pyext__torch_border(int64_t batch)
@@ -233,23 +201,57 @@ int gsp_pyext__torch_border(int64_t batch)
     const int64_t step = atomic_load_explicit(&T.step, memory_order_relaxed);
     const bool sampled = T.on && is_sampled(step);
     const double seconds = T.step_began_ns ? (double)(now_ns - T.step_began_ns) / GSP_NS_PER_S : 0;
-    put_step(step, now_ns, sampled, batch);
-    bool fine = true;
-    if (T.on_step) {
-        PyObject *result =
-            gsp_pyext__torch_ask(T.on_step, Py_BuildValue("(LdO)", (long long)step, seconds,
-                                                          sampled ? Py_True : Py_False));
-        fine = result != NULL;
-        Py_XDECREF(result);
+    int64_t spent_ns = inside_ns(step, sampled);
+    bool fine = tell_package(step, sampled, seconds) == 0;
+    const int64_t told_ns = T.on_step || T.on_sampled ? gsp_now_ns() : now_ns;
+    spent_ns += spent_ns == GSP_NULL_I64 ? 0 : told_ns - now_ns;
+    put_step(step, now_ns, sampled, batch, spent_ns);
+    if (T.on && T.step_began_ns && step >= T.first_step + WARM_UP_STEPS &&
+        spent_ns != GSP_NULL_I64) {
+        const double whole_s = (double)(told_ns - T.step_began_ns) / GSP_NS_PER_S;
+        gsp_pyext__torch_note(sampled, whole_s, spent_ns);
     }
-    if (fine && T.on && T.on_measure && now_ns - T.measured_ns > MEASURE_NS) {
-        fine = measure(now_ns);
-    }
+    fine = fine && gsp_pyext__torch_measure(now_ns) == 0;
     atomic_store_explicit(&T.step, step + 1, memory_order_relaxed);
     decide(now_ns);
     /* What was done here is no step's. */
-    T.step_began_ns = T.on_step || T.measured_ns == now_ns ? gsp_now_ns() : now_ns;
+    T.step_began_ns = told_ns != now_ns || T.measured_ns == now_ns ? gsp_now_ns() : now_ns;
+    gsp_pyext__torch_cpu_begin();
     return fine ? 0 : -1;
+}
+
+/* How much a module that is called from outside looks like the model, and not like a loss. */
+static int weight_of(const struct gsp_torch_module *module)
+{
+    return module->has_children ? 2 : module->device[0] ? 1 : 0;
+}
+
+/* The model whose backward pass the next one is.  Mostly it is the one of the step before:
+ * comparing costs a tenth of formatting. */
+static void take_root(const struct gsp_torch_module *module)
+{
+    const char *path = module->model ? module->model : module->path;
+    const char *class_name = module->model ? module->model : module->class_name;
+    const int weight = weight_of(module);
+    const int64_t step = atomic_load_explicit(&T.step, memory_order_relaxed);
+    if ((weight < T.root_weight && T.root_step == step) ||
+        (strcmp(T.root_path, path) == 0 && strcmp(T.root_class, class_name) == 0)) {
+        T.root_step = weight < T.root_weight ? T.root_step : step;
+        return;
+    }
+    T.root_step = step;
+    T.root_weight = weight;
+    (void)snprintf(T.root_path, sizeof(T.root_path), "%s", path);
+    (void)snprintf(T.root_class, sizeof(T.root_class), "%s", class_name);
+}
+
+void gsp_pyext__torch_put_backward(int64_t began_ns)
+{
+    const int64_t ended_ns = gsp_now_ns();
+    gsp_pyext__torch_gradients_end(began_ns, ended_ns);
+    /* A program may have no modules, or none that was called since tracing began. */
+    const char *path = T.root_path[0] ? T.root_path : "autograd";
+    gsp_pyext__torch_put_stage(GSP_STAGE_BACKWARD, path, T.root_class, began_ns, ended_ns);
 }
 
 int gsp_pyext__torch_outermost(struct gsp_torch_module *module)
@@ -267,12 +269,7 @@ int gsp_pyext__torch_outermost(struct gsp_torch_module *module)
         T.step_began_ns = gsp_now_ns();
     }
     module->last_step = atomic_load_explicit(&T.step, memory_order_relaxed);
-    /* Mostly it is the one of the step before: comparing costs a tenth of formatting. */
-    if (module->has_children &&
-        (strcmp(T.root_path, module->path) != 0 || strcmp(T.root_class, module->class_name) != 0)) {
-        (void)snprintf(T.root_path, sizeof(T.root_path), "%s", module->path);
-        (void)snprintf(T.root_class, sizeof(T.root_class), "%s", module->class_name);
-    }
+    take_root(module);
     return rc;
 }
 
@@ -404,8 +401,7 @@ static PyObject *backward_end(PyObject *self, PyObject *began)
     if (began_ns == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    gsp_pyext__torch_put_stage(GSP_STAGE_BACKWARD, T.root_path, T.root_class, began_ns,
-                               gsp_now_ns());
+    gsp_pyext__torch_put_backward(began_ns);
     Py_RETURN_NONE;
 }
 

@@ -33,8 +33,8 @@ static void json_count(struct gsp_json *json, const char *key, uint64_t n)
 }
 
 /* The frame's own facts; file and line are null when unknown or not shown. */
-static void json_frame(struct gsp_json *json, const struct gsp_profile *profile,
-                       const struct gsp_view *view, uint32_t id)
+static void json_frame(struct gsp_json *json, const struct gsp_profile *profile, uint32_t id,
+                       uint32_t line)
 {
     const struct gsp_frame *frame = gsp_profile_frame_at(profile, id);
     gsp_json_key(json, "function");
@@ -47,9 +47,8 @@ static void json_frame(struct gsp_json *json, const struct gsp_profile *profile,
         gsp_json_sv(json, gsp_profile_string_at(profile, frame->file));
     else
         gsp_json_null(json);
-    uint32_t line = frame && view->by_function ? frame->first_line : frame ? frame->line : 0;
     gsp_json_key(json, "line");
-    if (line > 0 && !view->no_lines)
+    if (line > 0)
         gsp_json_u64(json, line);
     else
         gsp_json_null(json);
@@ -109,7 +108,7 @@ static int json_top(struct gsp_json *json, const struct gsp_profile *profile,
     for (size_t i = 0; i < table.count && (opts->limit == 0 || i < opts->limit); i++) {
         const struct gsp_report_row *row = &table.rows[i];
         gsp_json_obj_begin(json);
-        json_frame(json, profile, view, row->frame);
+        json_frame(json, profile, row->frame, row->line);
         json_count(json, "own_samples", row->own_count);
         json_count(json, "total_samples", row->total_count);
         json_weight(json, "own", table.unit, row->own_weight);
@@ -179,7 +178,12 @@ static int json_tree(struct gsp_json *json, const struct gsp_profile *profile,
     do {
         gsp_json_obj_begin(json);
         json_node(json, tree, i, unit);
-        json_frame(json, profile, view, gsp_tree_at(tree, i)->frame);
+        const uint32_t id = gsp_tree_at(tree, i)->frame;
+        const struct gsp_frame *frame = gsp_profile_frame_at(profile, id);
+        const uint32_t line = frame && view->by_function ? frame->first_line
+                              : frame                    ? frame->line
+                                                         : 0;
+        json_frame(json, profile, id, view->no_lines ? 0 : line);
         gsp_json_obj_end(json);
         i = next_shown(tree, i, opts->min_pct);
     } while (i != 0);
@@ -249,9 +253,8 @@ int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view *vie
         gsp_buf_putc(out, ',');
         gsp_report_csv_text(out, gsp_profile_string_at(profile, frame ? frame->file : GSP_NONE));
         gsp_buf_putc(out, ',');
-        uint32_t line = frame && view->by_function ? frame->first_line : frame ? frame->line : 0;
-        if (line > 0 && !view->no_lines)
-            gsp_buf_putu64(out, line);
+        if (row->line > 0)
+            gsp_buf_putu64(out, row->line);
         gsp_buf_printf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRId64 ",%" PRId64 ",%.6f,%.6f\n",
                        row->own_count, row->total_count, row->own_weight, row->total_weight,
                        gsp_report__pct(table.tree, row->own_weight, row->own_count),

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <wchar.h>
 
+#include "model/lines.h"
+
 #define ELLIPSIS "\xe2\x80\xa6" /* U+2026 */
 
 /* Adds every node to the row of its label.  depth_of[label] counts how often the label
@@ -73,6 +75,31 @@ static int compare_rows(const void *a, const void *b, void *arg)
     return text ? text : (s.len > t.len) - (s.len < t.len);
 }
 
+/* A function's line is its first; of a recording that has only the lines that ran, the heaviest of
+ * them. */
+static int find_lines(const struct gsp_profile *profile, const struct gsp_view *view,
+                      struct gsp_report_table *table, struct gsp_err *err)
+{
+    struct gsp_stack_weights weights = {0};
+    uint32_t *hot = NULL;
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < table->count && !view->no_lines; i++) {
+        struct gsp_report_row *row = &table->rows[i];
+        const struct gsp_frame *frame = gsp_profile_frame_at(profile, row->frame);
+        row->line = view->by_function ? frame->first_line : frame->line;
+        if (row->line > 0 || !view->by_function)
+            continue;
+        if (!weights.own)
+            rc = gsp_stack_weights_new(profile, &weights, err);
+        if (rc == GSP_OK && !hot)
+            rc = gsp_hot_lines(profile, &weights, &hot, err);
+        row->line = hot ? hot[row->frame] : 0;
+    }
+    free(hot);
+    gsp_stack_weights_free(&weights);
+    return rc;
+}
+
 /* The view without what stands on top of stacks: a function is one row for all threads.
  * (The tree of several processes has them on top all the same; rows go by label, so they
  * merge.) */
@@ -101,7 +128,7 @@ static int fill(const struct gsp_profile *profile, const struct gsp_view *view,
     }
     struct order order = {out->tree, sort};
     qsort_r(out->rows, out->count, sizeof(*out->rows), compare_rows, &order);
-    return GSP_OK;
+    return find_lines(profile, view, out, err);
 }
 
 int gsp_report__table(const struct gsp_profile *profile, const struct gsp_view *view,
@@ -144,9 +171,8 @@ void gsp_report__location(const struct gsp_profile *profile, const struct gsp_vi
     if (!frame)
         return;
     gsp_buf_putsv(out, gsp_view_file(view, gsp_profile_string_at(profile, frame->file)));
-    uint32_t line = view->by_function ? frame->first_line : frame->line;
-    if (line > 0 && !view->no_lines && frame->file != GSP_NONE)
-        gsp_buf_printf(out, ":%u", line);
+    if (row->line > 0 && frame->file != GSP_NONE)
+        gsp_buf_printf(out, ":%u", row->line);
 }
 
 /* The columns a terminal gives a character, as the C library knows when the program has set a

@@ -20,6 +20,7 @@
 struct gsp_report_row {
     uint32_t label; /* of the tree */
     uint32_t frame; /* of the profile */
+    uint32_t line;  /* as the view shows it, 0: none */
     uint64_t own_count;
     uint64_t total_count; /* a recursive function counts once */
     int64_t own_weight;

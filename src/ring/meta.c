@@ -128,6 +128,8 @@ static void set(struct gsp_ring__meta *meta, const char *key, const char *value)
         snprintf(meta->host, sizeof(meta->host), "%.63s", value);
     } else if (strcmp(key, "version") == 0) {
         snprintf(meta->version, sizeof(meta->version), "%.63s", value);
+    } else if (strcmp(key, "note") == 0) {
+        snprintf(meta->note, sizeof(meta->note), "%.159s", value);
     } else if (strcmp(key, "cmdline") == 0) {
         snprintf(meta->cmdline, sizeof(meta->cmdline), "%s", value);
     }
@@ -177,6 +179,9 @@ void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out
     gsp_json_put_str(&json, "host", meta->host);
     gsp_json_put_str(&json, "cmdline", meta->cmdline);
     gsp_json_put_str(&json, "version", meta->version);
+    if (meta->note[0]) {
+        gsp_json_put_str(&json, "note", meta->note);
+    }
     gsp_json_key(&json, "created_ns"); /* as text: many readers have doubles only */
     gsp_json_str(&json, created);
     gsp_json_obj_end(&json);

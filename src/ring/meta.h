@@ -27,6 +27,7 @@ struct gsp_ring__meta {
     char host[GSP_NAME_MAX];
     char version[GSP_NAME_MAX];
     char cmdline[GSP_CMDLINE_MAX]; /* cut */
+    char note[GSP_PLACE_NOTE];     /* why the folder is not in the first root; "" if it is */
 };
 
 void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out);

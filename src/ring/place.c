@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -16,19 +18,22 @@
 #include "base/time.h"
 #include "ring/live.h"
 #include "ring/meta.h"
+#include "ring/place_internal.h"
 #include "ring/reader.h"
 #include "wire/control.h"
 #include "wire/memory.h"
 
-#define META_NAME  "meta.json"
-#define META_MAX   65536
-#define ROOTS_MAX  1024U
-#define PLACES_MAX 65536U
-#define ROOT_CHARS 192U
+#define META_NAME   "meta.json"
+#define META_MAX    65536
+#define ROOTS_MAX   1024U
+#define PLACES_MAX  65536U
+#define ROOT_CHARS  192U
 /* What the rings of one process take, and those of some workers. */
-#define ROOM_BYTES (UINT64_C(32) << 20)
-/* A folder without rings may be one that is just being made. */
-#define BARE_NS    (10 * GSP_NS_PER_S)
+#define ROOM_BYTES  (UINT64_C(128) << 20)
+/* $XDG_RUNTIME_DIR, /dev/shm, /tmp, /var/tmp. */
+#define OWN_ROOTS   4U
+
+#define LITTLE_ROOM "%.90s has %" PRIu64 " MB of room for tables, %" PRIu64 " MB are wanted"
 
 struct root {
     char path[ROOT_CHARS];
@@ -49,15 +54,17 @@ static bool xdg_root(struct root *out)
     return n > 0 && (size_t)n < sizeof(out->path);
 }
 
-static void shm_root(struct root *out)
+/* In the order in which they are tried; how many.  Files can be mapped from a disk too: for
+ * containers with little shared memory. */
+static size_t own_roots(struct root out[OWN_ROOTS])
 {
-    snprintf(out->path, sizeof(out->path), "/dev/shm/gsprof-%u", (unsigned)geteuid());
-}
-
-/* Files can be mapped from a disk too: for containers with little shared memory. */
-static void tmp_root(struct root *out)
-{
-    snprintf(out->path, sizeof(out->path), "/tmp/gsprof-%u", (unsigned)geteuid());
+    static const char *const FOLDERS[] = {"/dev/shm", "/tmp", "/var/tmp"};
+    size_t count = xdg_root(&out[0]) ? 1 : 0;
+    for (size_t i = 0; i < GSP_COUNT(FOLDERS); i++) {
+        snprintf(out[count++].path, sizeof(out->path), "%s/gsprof-%u", FOLDERS[i],
+                 (unsigned)geteuid());
+    }
+    return count;
 }
 
 /* Takes a descriptor from the variable that would close it. */
@@ -68,11 +75,10 @@ static int keep_fd(int *fd)
     return kept;
 }
 
-/* Opens a folder that has to be ours, or anybody's when we are root and only read. */
-static int open_own(const char *path, bool for_writing, struct gsp_err *err)
+int gsp_place__open_own(int at_fd, const char *path, bool for_writing, struct gsp_err *err)
 {
     struct stat st;
-    gsp_auto_fd fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    gsp_auto_fd fd = openat(at_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
         const int code = errno == ENOENT                     ? GSP_E_NOFILE
                          : errno == EACCES || errno == EPERM ? GSP_E_PERM
@@ -98,7 +104,7 @@ static int make_root(const char *path, struct gsp_err *err)
     if (mkdir(path, 0700) != 0 && errno != EEXIST) {
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", path, strerror(errno));
     }
-    const int fd = open_own(path, true, err);
+    const int fd = gsp_place__open_own(AT_FDCWD, path, true, err);
     return fd == GSP_E_NOFILE || fd == GSP_E_IO ? GSP_E_NOWRITE : fd;
 }
 
@@ -231,10 +237,11 @@ static int open_folder(int root_fd, const char *name)
 /* Another writer of the process may have made it, when there was more room here or there. */
 static int find_folder(const char *root, const char *name)
 {
-    gsp_auto_fd root_fd = open_own(root, true, NULL);
+    gsp_auto_fd root_fd = gsp_place__open_own(AT_FDCWD, root, true, NULL);
     return root_fd < 0 ? -1 : open_folder(root_fd, name);
 }
 
+/* The folder in a root; needs_room: if that has enough of it. */
 static int make_folder(const char *root, const char *name, bool needs_room, int *folder_fd,
                        struct gsp_err *err)
 {
@@ -242,8 +249,10 @@ static int make_folder(const char *root, const char *name, bool needs_room, int 
     if (root_fd < 0) {
         return root_fd;
     }
-    if (needs_room && !gsp_place_has_room(root_fd, ROOM_BYTES)) {
-        return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC, "%s: there is little room", root);
+    const uint64_t room = gsp_place_room(root_fd);
+    if (needs_room && room < ROOM_BYTES) {
+        return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC, LITTLE_ROOM, root, room >> 20,
+                           (uint64_t)ROOM_BYTES >> 20);
     }
     if (mkdirat(root_fd, name, 0700) == 0 || errno == EEXIST) {
         *folder_fd = open_folder(root_fd, name);
@@ -254,22 +263,46 @@ static int make_folder(const char *root, const char *name, bool needs_room, int 
     return 0;
 }
 
-/* Where it is already; else in the first root with room; else in the first that can be written to.
- */
-static int make_somewhere(const char *name, int *folder_fd, struct gsp_err *err)
+/* The root with the most room; count when none can be written to. */
+static size_t roomiest(const struct root *roots, size_t count)
 {
-    struct root roots[3];
-    size_t count = xdg_root(&roots[0]) ? 1 : 0;
-    shm_root(&roots[count++]);
-    tmp_root(&roots[count++]);
+    size_t best = count;
+    uint64_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        gsp_auto_fd fd = make_root(roots[i].path, NULL);
+        const uint64_t room = fd < 0 ? 0 : gsp_place_room(fd);
+        if (fd >= 0 && (best == count || room > most)) {
+            best = i;
+            most = room;
+        }
+    }
+    return best;
+}
+
+/* Where it is already; else in the first root with room; else where there is most.  note: why it is
+ * not in the first. */
+static int make_somewhere(const char *name, int *folder_fd, char note[GSP_PLACE_NOTE],
+                          struct gsp_err *err)
+{
+    struct root roots[OWN_ROOTS];
+    struct gsp_err why = {0};
+    const size_t count = own_roots(roots);
+    note[0] = '\0';
     for (size_t i = 0; i < count && *folder_fd < 0; i++) {
         *folder_fd = find_folder(roots[i].path, name);
     }
-    int rc = *folder_fd < 0 ? GSP_E_NOWRITE : 0;
-    for (size_t i = 0; i < 2 * count && rc == GSP_E_NOWRITE; i++) {
-        rc = make_folder(roots[i % count].path, name, i < count, folder_fd, err);
+    for (size_t i = 0; i < count && *folder_fd < 0; i++) {
+        gsp_ignore(make_folder(roots[i].path, name, true, folder_fd, i == 0 ? &why : NULL));
+        snprintf(note, GSP_PLACE_NOTE, "%.159s", why.msg);
     }
-    return rc;
+    const size_t last = *folder_fd < 0 ? roomiest(roots, count) : count;
+    if (*folder_fd >= 0) {
+        return 0;
+    }
+    if (last == count) {
+        return gsp_err_set(err, why.code, why.sys, "%s", why.msg);
+    }
+    return make_folder(roots[last].path, name, false, folder_fd, err);
 }
 
 int gsp_place_make(const struct gsp_place_about *about, int *folder_fd, struct gsp_err *err)
@@ -277,17 +310,19 @@ int gsp_place_make(const struct gsp_place_about *about, int *folder_fd, struct g
     char name[64];
     uint64_t start_time = 0;
     struct gsp_ring__meta meta;
+    char note[GSP_PLACE_NOTE];
     *folder_fd = -1;
     int rc = name_folder(about, &start_time, name, err);
     int made = -1;
     if (rc == 0) {
-        rc = make_somewhere(name, &made, err);
+        rc = make_somewhere(name, &made, note, err);
     }
     gsp_auto_fd fd = made;
     if (rc != 0) {
         return rc;
     }
     describe(about, start_time, &meta);
+    memcpy(meta.note, note, sizeof(meta.note));
     rc = settle_meta(fd, &meta, err);
     if (rc == 0) {
         *folder_fd = keep_fd(&fd);
@@ -297,16 +332,62 @@ int gsp_place_make(const struct gsp_place_about *about, int *folder_fd, struct g
 
 /* --------------------------------------------------------------------------------------- room */
 
-bool gsp_place_has_room(int fd, uint64_t bytes)
+uint64_t gsp_place_room(int fd)
 {
     struct statvfs fs;
+    struct statfs kind;
     /* One without a size has no limit either; and what cannot be found out, fallocate() will. */
     if (fstatvfs(fd, &fs) != 0 || fs.f_blocks == 0) {
-        return true;
+        return UINT64_MAX;
     }
-    const uint64_t most = (uint64_t)fs.f_blocks * fs.f_frsize / 4 * 3;
-    const uint64_t stays = most < GSP_PLACE_FREE_BYTES ? most : GSP_PLACE_FREE_BYTES;
-    return (uint64_t)fs.f_bavail * fs.f_frsize >= stays + bytes;
+    const uint64_t all = (uint64_t)fs.f_blocks * fs.f_frsize;
+    const uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
+    uint64_t stays = all / 4 * 3 < GSP_PLACE_FREE_BYTES ? all / 4 * 3 : GSP_PLACE_FREE_BYTES;
+    if (all / 2 > stays && fstatfs(fd, &kind) == 0 && kind.f_type == TMPFS_MAGIC) {
+        stays = all / 2;
+    }
+    return left > stays ? left - stays : 0;
+}
+
+bool gsp_place_has_room(int fd, uint64_t bytes)
+{
+    return gsp_place_room(fd) >= bytes;
+}
+
+/* What can be said of a root without making it; its room, 0 when it cannot be used. */
+static uint64_t look_at_root(const char *root, char note[GSP_PLACE_NOTE])
+{
+    char around[ROOT_CHARS];
+    snprintf(around, sizeof(around), "%.*s", (int)(strrchr(root, '/') - root), root);
+    gsp_auto_fd fd = open(around, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || faccessat(fd, ".", W_OK, AT_EACCESS) != 0) {
+        snprintf(note, GSP_PLACE_NOTE, "%.100s: %.40s", around, strerror(errno));
+        return 0;
+    }
+    const uint64_t room = gsp_place_room(fd);
+    if (room < ROOM_BYTES) {
+        snprintf(note, GSP_PLACE_NOTE, LITTLE_ROOM, root, room >> 20, (uint64_t)ROOM_BYTES >> 20);
+    }
+    return room;
+}
+
+bool gsp_place_choose(struct gsp_place_choice *out)
+{
+    struct root roots[OWN_ROOTS];
+    const size_t count = own_roots(roots);
+    *out = (struct gsp_place_choice){0};
+    for (size_t i = 0; i < count; i++) {
+        char note[GSP_PLACE_NOTE] = "";
+        const uint64_t room = look_at_root(roots[i].path, note);
+        if (i == 0) {
+            memcpy(out->note, note, sizeof(note));
+        }
+        if (room > out->room && out->room < ROOM_BYTES) {
+            out->room = room;
+            memcpy(out->root, roots[i].path, sizeof(out->root));
+        }
+    }
+    return out->room > 0;
 }
 
 /* ------------------------------------------------------------------------------------ listing */
@@ -347,21 +428,20 @@ static int list_roots(struct root_list *list, struct gsp_err *err)
     if (!list->at) {
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to look for rings");
     }
-    struct root root;
-    if (xdg_root(&root)) {
-        add_root(list, root.path);
+    struct root own[OWN_ROOTS];
+    struct root login;
+    const size_t count = own_roots(own);
+    for (size_t i = 0; i < count; i++) {
+        add_root(list, own[i].path);
     }
     /* A target that was not started from a login has another environment than we. */
-    snprintf(root.path, sizeof(root.path), "/run/user/%u/gsprof", (unsigned)geteuid());
-    add_root(list, root.path);
-    shm_root(&root);
-    add_root(list, root.path);
-    tmp_root(&root);
-    add_root(list, root.path);
+    snprintf(login.path, sizeof(login.path), "/run/user/%u/gsprof", (unsigned)geteuid());
+    add_root(list, login.path);
     if (geteuid() == 0) {
         add_roots_of_all(list, "/run/user", "", "/gsprof");
         add_roots_of_all(list, "/dev/shm", "gsprof-", "");
         add_roots_of_all(list, "/tmp", "gsprof-", "");
+        add_roots_of_all(list, "/var/tmp", "gsprof-", "");
     }
     return 0;
 }
@@ -388,10 +468,21 @@ static bool is_ring_name(const char *name)
     return name[0] != '.' && gsp_sv_ends(gsp_sv_of(name), ".ring");
 }
 
-/* What this program puts there; everything else stays, and so does the folder then. */
-static bool is_ours(const char *name)
+/* Questions and answers of inject, eval and mem record, which a killed command leaves behind. */
+static bool is_visit_name(const char *name)
 {
-    return is_ring_name(name) || strcmp(name, META_NAME) == 0 ||
+    static const char *const ENDS[] = {".py", ".claim", ".answer", ".outcome"};
+    for (size_t i = 0; i < GSP_COUNT(ENDS); i++) {
+        if (strncmp(name, "visit-", 6) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool gsp_place__is_ours(const char *name)
+{
+    return is_ring_name(name) || is_visit_name(name) || strcmp(name, META_NAME) == 0 ||
            strcmp(name, GSP_CONTROL_FILE) == 0 || strcmp(name, GSP_MEMORY_FILE) == 0 ||
            (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
 }
@@ -410,6 +501,7 @@ static void read_ring(int folder_fd, const char *name, struct gsp_place *place)
     if (place->rank == GSP_NULL_I64) {
         place->rank = gsp_ring_info(view)->rank;
     }
+    place->small_rings += (state.status & GSP_RING_SMALL) != 0;
     gsp_ring_view_close(view);
 }
 
@@ -423,8 +515,8 @@ static void read_files(int folder_fd, struct gsp_place *place)
     }
     for (const struct dirent *e = readdir(dir); e; e = readdir(dir)) {
         struct stat st;
-        if (!is_ours(e->d_name) || fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-            !S_ISREG(st.st_mode)) {
+        if (!gsp_place__is_ours(e->d_name) ||
+            fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(st.st_mode)) {
             continue;
         }
         place->bytes += (uint64_t)st.st_blocks * 512;
@@ -434,6 +526,12 @@ static void read_files(int folder_fd, struct gsp_place *place)
         }
     }
     closedir(dir);
+}
+
+uint64_t gsp_place__pid_ns(int folder_fd)
+{
+    struct gsp_ring__meta meta;
+    return load_meta(folder_fd, &meta) ? meta.pid_ns : 0;
 }
 
 static void read_meta(int folder_fd, struct gsp_place *place, uint64_t *pid_ns)
@@ -446,22 +544,24 @@ static void read_meta(int folder_fd, struct gsp_place *place, uint64_t *pid_ns)
     *pid_ns = meta.pid_ns;
     place->rank = meta.rank;
     snprintf(place->cmdline, sizeof(place->cmdline), "%.255s", meta.cmdline);
+    memcpy(place->note, meta.note, sizeof(place->note));
 }
 
 /* False when the folder is not readable. */
-static bool read_place(const char *root, const char *name, struct gsp_place *place)
+static bool read_place(int root_fd, const char *root, const char *name, struct gsp_place *place)
 {
     struct stat st;
     const int n = snprintf(place->path, sizeof(place->path), "%s/%s", root, name);
     if (n < 0 || (size_t)n >= sizeof(place->path)) {
         return false;
     }
-    gsp_auto_fd fd = open_own(place->path, false, NULL);
+    gsp_auto_fd fd = gsp_place__open_own(root_fd, name, false, NULL);
     if (fd < 0 || fstat(fd, &st) != 0) {
         return false;
     }
     uint64_t pid_ns = 0;
     place->uid = st.st_uid;
+    place->dev = st.st_dev;
     place->rank = GSP_NULL_I64;
     place->last_write_ns = GSP_NULL_I64;
     read_meta(fd, place, &pid_ns);
@@ -510,10 +610,7 @@ struct asked {
 static int read_root(const char *root, struct asked asked, struct gsp_places *places,
                      struct gsp_err *err)
 {
-    const int fd = open_own(root, false, err);
-    if (fd == GSP_E_NOFILE) {
-        return 0;
-    }
+    const int fd = gsp_place__open_own(AT_FDCWD, root, false, err);
     if (fd < 0) {
         return fd;
     }
@@ -527,8 +624,9 @@ static int read_root(const char *root, struct asked asked, struct gsp_places *pl
         struct gsp_place place;
         memset(&place, 0, sizeof(place));
         if (parse_name(e->d_name, &place.pid, &place.start_time) &&
-            (asked.pid == 0 || asked.pid == place.pid) && read_place(root, e->d_name, &place) &&
-            (asked.bare || place.rings > 0) && !has_path(places, place.path)) {
+            (asked.pid == 0 || asked.pid == place.pid) &&
+            read_place(dirfd(dir), root, e->d_name, &place) && (asked.bare || place.rings > 0) &&
+            !has_path(places, place.path)) {
             rc = add_place(places, &place, err);
         }
     }
@@ -546,15 +644,22 @@ static int by_start(const void *a, const void *b)
     return left->pid > right->pid ? -1 : left->pid < right->pid;
 }
 
-static int read_places(struct asked asked, struct gsp_places *out, struct gsp_err *err)
+/* A root that cannot be read keeps no one from the others: why is in *refused. */
+static int read_places(struct asked asked, struct gsp_places *out, struct gsp_err *refused,
+                       struct gsp_err *err)
 {
     *out = (struct gsp_places){0};
     struct root_list roots;
     int rc = list_roots(&roots, err);
     for (size_t i = 0; i < roots.count && rc == 0; i++) {
-        rc = read_root(roots.at[i].path, asked, out, err);
-        /* The roots of others are looked through as far as they can be. */
-        if (rc != GSP_E_NOMEM && rc != GSP_E_LIMIT && geteuid() == 0) {
+        struct gsp_err why = {0};
+        rc = read_root(roots.at[i].path, asked, out, &why);
+        if (rc == GSP_E_NOMEM || rc == GSP_E_LIMIT) {
+            gsp_err_fill(err, rc, why.sys, "%s", why.msg);
+        } else if (rc != 0) {
+            if (rc != GSP_E_NOFILE && refused->code == GSP_OK) {
+                *refused = why;
+            }
             rc = 0;
         }
     }
@@ -571,7 +676,14 @@ static int read_places(struct asked asked, struct gsp_places *out, struct gsp_er
 
 int gsp_places_read(struct gsp_places *out, struct gsp_err *err)
 {
-    return read_places((struct asked){0}, out, err);
+    struct gsp_err refused = {0};
+    return read_places((struct asked){0}, out, &refused, err);
+}
+
+int gsp_place__read_bare(struct gsp_places *out, struct gsp_err *err)
+{
+    struct gsp_err refused = {0};
+    return read_places((struct asked){.bare = true}, out, &refused, err);
 }
 
 void gsp_places_free(struct gsp_places *places)
@@ -585,7 +697,8 @@ void gsp_places_free(struct gsp_places *places)
 int gsp_place_find(pid_t pid, struct gsp_place *out, struct gsp_err *err)
 {
     struct gsp_places places;
-    const int rc = read_places((struct asked){.pid = pid}, &places, err);
+    struct gsp_err refused = {0};
+    const int rc = read_places((struct asked){.pid = pid}, &places, &refused, err);
     if (rc != 0) {
         return rc;
     }
@@ -599,6 +712,9 @@ int gsp_place_find(pid_t pid, struct gsp_place *out, struct gsp_err *err)
         *out = *best;
     }
     gsp_places_free(&places);
+    if (!best && refused.code == GSP_E_PERM) {
+        return gsp_err_set(err, GSP_E_PERM, refused.sys, "%s", refused.msg);
+    }
     if (!best) {
         return gsp_err_set(err, GSP_E_NOFILE, 0, "process %d has no rings", (int)pid);
     }
@@ -607,95 +723,12 @@ int gsp_place_find(pid_t pid, struct gsp_place *out, struct gsp_err *err)
 
 int gsp_place_open(const struct gsp_place *place, int *folder_fd, struct gsp_err *err)
 {
-    *folder_fd = open_own(place->path, false, err);
-    return *folder_fd < 0 ? *folder_fd : 0;
-}
-
-/* ----------------------------------------------------------------------------------- removing */
-
-static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
-{
-    const int copy = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
-    if (!dir) {
-        gsp_fd_close(&copy);
-        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", path, strerror(errno));
+    *folder_fd = gsp_place__open_own(AT_FDCWD, place->path, false, err);
+    if (*folder_fd < 0) {
+        return *folder_fd;
     }
-    int rc = 0;
-    for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
-        /* Somebody else may be cleaning too. */
-        if (is_ours(e->d_name) && unlinkat(folder_fd, e->d_name, 0) != 0 && errno != ENOENT) {
-            rc = gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", path, e->d_name,
-                             strerror(errno));
-        }
-    }
-    closedir(dir);
-    return rc;
-}
-
-bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns)
-{
-    return !place->live && place->uid == geteuid() &&
-           gsp_realtime_ns() - place->last_write_ns >= age_ns;
-}
-
-bool gsp_place_is_surplus(const struct gsp_place *place, uint64_t *kept_bytes)
-{
-    if (place->live || place->uid != geteuid()) {
-        return false;
-    }
-    uint64_t limit = GSP_PLACE_KEEP_BYTES;
-    struct statvfs fs;
-    if (statvfs(place->path, &fs) == 0) {
-        const uint64_t part = (uint64_t)fs.f_blocks * fs.f_frsize / GSP_PLACE_KEEP_PART;
-        limit = part < limit ? part : limit;
-    }
-    const bool too_much = *kept_bytes > 0 && *kept_bytes + place->bytes > limit;
-    if (too_much || gsp_place_is_over(place, GSP_PLACE_TTL_NS)) {
-        return true;
-    }
-    *kept_bytes += place->bytes;
-    return false;
-}
-
-size_t gsp_places_sweep(void)
-{
-    struct gsp_places places = {0};
-    uint64_t kept_bytes = 0;
-    size_t removed = 0;
-    if (read_places((struct asked){.bare = true}, &places, NULL) != 0) {
-        return 0;
-    }
-    for (size_t i = 0; i < places.count; i++) {
-        const struct gsp_place *place = &places.at[i];
-        const bool may_go = place->rings > 0 ? gsp_place_is_surplus(place, &kept_bytes)
-                                             : gsp_place_is_over(place, BARE_NS);
-        if (may_go) {
-            removed += gsp_place_remove(place, NULL) == 0;
-        }
-    }
-    gsp_places_free(&places);
-    return removed;
-}
-
-int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err)
-{
-    gsp_auto_fd fd = open_own(place->path, false, err);
-    if (fd < 0) {
-        return fd;
-    }
-    struct gsp_place now = *place;
-    uint64_t pid_ns = 0;
-    read_meta(fd, &now, &pid_ns);
-    if (gsp_live_is(place->pid, place->start_time, pid_ns)) {
-        return gsp_err_set(err, GSP_E_EXISTS, 0, "process %d still runs", (int)place->pid);
-    }
-    const int rc = remove_files(fd, place->path, err);
-    if (rc != 0) {
-        return rc;
-    }
-    if (rmdir(place->path) != 0 && errno != ENOENT) {
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", place->path, strerror(errno));
-    }
+    /* Partner: is_held() in sweep.c.  Where there are no such locks, what is mapped stays. */
+    struct flock hold = {.l_type = F_RDLCK};
+    gsp_ignore(fcntl(*folder_fd, F_OFD_SETLK, &hold) != 0);
     return 0;
 }

@@ -44,6 +44,7 @@ struct gsp_ring {
     uint32_t row_slots;
     uint32_t lane_max;
     pid_t pid;                   /* that made it; not the child's after fork */
+    bool is_small;               /* for want of room */
     _Atomic uint32_t lane_count; /* our copy of head->lane_count */
     _Atomic uint32_t lane_top;   /* one past the last lane that a thread ever tried to map */
     uint32_t spare_count;        /* lanes that are mapped from the start, without bytes */

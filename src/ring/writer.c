@@ -18,15 +18,20 @@
 #include "ring/place.h"
 #include "ring/ring_internal.h"
 
-#define LANES_DEFAULT   1024U
-#define STRINGS_DEFAULT 16384U
-#define BYTES_DEFAULT   (1U << 20)
-#define TEXT_MIN        4096U
+#define LANES_DEFAULT      1024U
+#define STRINGS_DEFAULT    16384U
+#define BYTES_DEFAULT      (1U << 20)
+#define TEXT_MIN           4096U
+/* The least that a ring is made of where there is little room, and how often it is halved. */
+#define ROWS_LEAST         256U
+#define STRINGS_LEAST      256U
+#define STRING_BYTES_LEAST 16384U
+#define HALVES             16
 /* A file system may give up when a signal comes: by pieces it gets on. */
-#define RESERVE_BYTES   (1U << 20)
-#define RESERVE_TRIES   1000
-#define TMP_TRIES       100
-#define FILE_NAME_MAX   (2UL * GSP_NAME_MAX + sizeof(".1.ring"))
+#define RESERVE_BYTES      (1U << 20)
+#define RESERVE_TRIES      1000
+#define TMP_TRIES          100
+#define FILE_NAME_MAX      (2UL * GSP_NAME_MAX + sizeof(".1.ring"))
 
 int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct gsp_err *err)
 {
@@ -131,6 +136,37 @@ static int lay(struct gsp_ring *ring, const struct gsp_ring_spec *spec, struct g
     return 0;
 }
 
+/* Half of a size, but not less than the least that is of use. */
+static uint32_t halve(uint32_t now, uint32_t usual, uint32_t least)
+{
+    const uint32_t v = now ? now : usual;
+    return v / 2 > least ? v / 2 : v < least ? v : least;
+}
+
+/* Makes the ring as large as the spec says, or as there is room: with its first lane it takes a
+ * part of that alone. */
+static int lay_to_fit(struct gsp_ring *ring, const struct gsp_ring_spec *spec, int folder_fd,
+                      struct gsp_err *err)
+{
+    const uint64_t share = gsp_place_room(folder_fd) / GSP_PLACE_RING_PART;
+    struct gsp_ring_spec less = *spec;
+    ring->is_small = spec->is_small;
+    int rc = lay(ring, &less, err);
+    for (int i = 0; i < HALVES && rc == 0 && ring->lanes_off + ring->lane_bytes > share; i++) {
+        if (spec->keeps_size) {
+            return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC, "no room for %llu bytes of a ring",
+                               (unsigned long long)(ring->lanes_off + ring->lane_bytes));
+        }
+        less.row_capacity = halve(less.row_capacity, GSP_RING_ROWS_DEFAULT, ROWS_LEAST);
+        less.string_max = halve(less.string_max, STRINGS_DEFAULT, STRINGS_LEAST);
+        less.string_bytes = halve(less.string_bytes, BYTES_DEFAULT, STRING_BYTES_LEAST);
+        less.text_bytes = halve(less.text_bytes, BYTES_DEFAULT, TEXT_MIN);
+        rc = lay(ring, &less, err);
+        ring->is_small = true;
+    }
+    return rc;
+}
+
 static void fill_columns(const struct gsp_ring *ring, struct gsp_ring_column *columns)
 {
     for (uint32_t i = 0; i < ring->table->column_count; i++) {
@@ -167,6 +203,7 @@ static void fill_head(const struct gsp_ring *ring, const struct gsp_ring_spec *s
     }
     head->rank = spec->rank;
     head->scope = ring->table->scope;
+    atomic_store_explicit(&head->status, ring->is_small ? GSP_RING_SMALL : 0, memory_order_relaxed);
     snprintf(head->schema, sizeof(head->schema), "%s", ring->table->schema);
     snprintf(head->table, sizeof(head->table), "%s", ring->table->name);
     if (spec->host) {
@@ -305,7 +342,7 @@ static int keep_path(struct gsp_ring *ring, int fd, struct gsp_err *err)
 static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring_spec *spec,
                      struct gsp_err *err)
 {
-    int rc = lay(ring, spec, err);
+    int rc = lay_to_fit(ring, spec, folder_fd, err);
     if (rc != 0) {
         return rc;
     }

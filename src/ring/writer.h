@@ -36,6 +36,8 @@ struct gsp_ring_spec {
     int64_t rank;                  /* GSP_NULL_I64 when unknown */
     const char *host;              /* copied; NULL: found out */
     bool keeps_old;                /* what an earlier life of the process wrote stays beside it */
+    bool keeps_size;               /* fails with NOWRITE where others are made smaller */
+    bool is_small;                 /* the caller has asked for less than usual, for want of room */
 };
 
 /* A thread's place to write; what the inline appends of ring/append.h need. */
@@ -56,7 +58,8 @@ struct gsp_lane {
 /* Makes <schema>.<table>.ring in the folder, complete or not at all.  One that this process has
  * made before and does not write any more (closed, or from before exec) is replaced; or, if old
  * ones are kept, the new one is called <schema>.<table>.1.ring and so on, and the oldest of
- * GSP_RING_LIVES is replaced.
+ * GSP_RING_LIVES is replaced.  Where there is little room it has fewer rows and strings than the
+ * spec says (GSP_RING_SMALL), at least some hundreds.
  * Fails with EXISTS, NOWRITE (also: no space), LIMIT, USAGE (a bad spec), NOMEM. */
 GSP_MUST_CHECK int gsp_ring_create(int folder_fd, const struct gsp_ring_spec *spec,
                                    struct gsp_ring **out, struct gsp_err *err);

@@ -13,23 +13,23 @@
 #define HOLD_READY_NS  (200 * GSP_NS_PER_MS)
 #define HOLD_LIMIT_NS  (20 * GSP_NS_PER_MS)
 /* A thread that is on a CPU gives its moment in a fraction of this. */
-#define EVENT_LIMIT_NS (300 * GSP_NS_PER_US)
+#define EVENT_LIMIT_NS (400 * GSP_NS_PER_US)
 #define PAGE_BYTES     4096U
-#define STACK_PAGES    16U /* 64 KB: enough for all stacks of torch that were seen */
+#define STACK_PAGES    64U /* 256 KB: assembly has buffers of that size */
 #define STACK_PAGES_LO 4U  /* enough for nineteen of twenty */
+/* What the kernel copies in an event: the rest is read from memory. */
+#define EVENT_BYTES    ((size_t)STACK_PAGES_LO * PAGE_BYTES)
 /* Each event has a ring of locked memory, of which an ordinary user has half a megabyte. */
 #define EVENTS_MAX     64U
-/* Moments for which a thread is left alone after misses in a row: powers of two up to this. */
-#define PATIENCE_MAX   3U
-#define LOCS_MAX       1024U
+/* Moments of a thread that never came, after which its events are not believed in. */
+#define MISSES_MAX     100U
 
 /* The event of one thread. */
 struct event {
     pid_t tid;
     struct gsp_perf *perf; /* NULL: it cannot be had */
-    size_t stack_bytes;
-    unsigned misses; /* in a row */
-    unsigned wait;   /* moments until it is tried again */
+    bool came;             /* at least once */
+    unsigned misses;       /* before that */
 };
 
 struct gsp_capture {
@@ -39,8 +39,9 @@ struct gsp_capture {
     unsigned pages; /* of the stack to copy */
     bool no_events; /* not permitted, or the kernel has none */
     size_t event_count;
+    size_t event_next; /* the one that makes room when there are too many */
     struct event events[EVENTS_MAX];
-    uint32_t locs[LOCS_MAX]; /* of the Python frames before the event */
+    struct gsp_python_stack before; /* the last event */
     unsigned char stack[STACK_PAGES * PAGE_BYTES];
 };
 
@@ -72,17 +73,20 @@ void gsp_capture_close(struct gsp_capture *capture)
     free(capture);
 }
 
-/* Copies the stack from sp on, as far as it is there; returns the bytes. */
-static size_t copy_stack(struct gsp_capture *capture, uint64_t sp)
+/* Copies the stack from addr on, as far as it is there, behind the bytes that there are already;
+ * returns the bytes. */
+static size_t copy_stack(struct gsp_capture *capture, uint64_t addr, size_t have)
 {
     struct gsp_mem_span spans[STACK_PAGES] = {{0}};
+    /* As much again as there is. */
+    size_t pages = have ? (have + PAGE_BYTES - 1) / PAGE_BYTES : capture->pages;
     size_t len = 0;
     size_t count = 0;
-    for (; count < capture->pages; count++) {
-        size_t want = PAGE_BYTES - (size_t)((sp + len) % PAGE_BYTES);
-        if (len + want > sizeof(capture->stack))
+    for (; count < pages && count < STACK_PAGES; count++) {
+        size_t want = PAGE_BYTES - (size_t)((addr + len) % PAGE_BYTES);
+        if (have + len + want > sizeof(capture->stack))
             break;
-        spans[count] = (struct gsp_mem_span){sp + len, want, capture->stack + len};
+        spans[count] = (struct gsp_mem_span){addr + len, want, capture->stack + have + len};
         len += want;
     }
     size_t done = 0;
@@ -118,7 +122,7 @@ static int take_asleep(struct gsp_capture *capture, const struct gsp_mixed_who *
     uint64_t slices = task ? gsp_taskfd_slices(task) : 0;
     if (slices == 0 || !gsp_taskfd_asleep_at(task, &regs.sp, &regs.pc))
         return GSP_E_NOTSUP;
-    size_t len = copy_stack(capture, regs.sp);
+    size_t len = copy_stack(capture, regs.sp, 0);
     int rc = walk(who, GSP_PY_LOOK_STILL);
     uint64_t sp;
     uint64_t pc;
@@ -138,27 +142,45 @@ static struct event *find_event(struct gsp_capture *capture, pid_t tid)
     return NULL;
 }
 
-/* The event of a thread, made or made larger; NULL when it has none. */
+/* Threads come and go: one event makes room for another. */
+static struct event *drop_event(struct gsp_capture *capture)
+{
+    struct event *event = &capture->events[capture->event_next++ % capture->event_count];
+    gsp_perf_close(event->perf);
+    *event = (struct event){0};
+    return event;
+}
+
+/* The event of a thread; NULL when it has none. */
 static struct event *get_event(struct gsp_capture *capture, pid_t tid)
 {
     struct event *event = find_event(capture, tid);
-    if (!event && capture->event_count == EVENTS_MAX) {
-        /* Threads come and go: start anew. */
-        while (capture->event_count > 0)
-            gsp_perf_close(capture->events[--capture->event_count].perf);
-    }
-    size_t bytes = (size_t)capture->pages * PAGE_BYTES;
     if (!event) {
-        event = &capture->events[capture->event_count++];
+        if (capture->event_count == EVENTS_MAX)
+            event = drop_event(capture);
+        else
+            event = &capture->events[capture->event_count++];
         *event = (struct event){.tid = tid};
-    } else if (event->stack_bytes == bytes) {
-        return event->perf ? event : NULL;
+        int rc = gsp_perf_open(tid, EVENT_BYTES, &event->perf, NULL);
+        if (rc == GSP_E_LIMIT && drop_event(capture) != event)
+            rc = gsp_perf_open(tid, EVENT_BYTES, &event->perf, NULL);
+        capture->no_events = rc == GSP_E_PERM || rc == GSP_E_NOTSUP;
     }
-    gsp_perf_close(event->perf);
-    event->stack_bytes = bytes;
-    int rc = gsp_perf_open(tid, bytes, &event->perf, NULL);
-    capture->no_events = rc == GSP_E_PERM || rc == GSP_E_NOTSUP;
-    return event->perf ? event : NULL;
+    return event->perf && (event->came || event->misses < MISSES_MAX) ? event : NULL;
+}
+
+static void keep_python(const struct gsp_mixed_who *who, struct gsp_python_stack *out)
+{
+    out->depth = 0;
+    if (!who->target || walk(who, 0) != GSP_OK || who->thread->depth > GSP_CAPTURE_DEPTH_MAX)
+        return;
+    out->depth = who->thread->depth;
+    out->frame = gsp_py_target_frame_addr(who->target, 0);
+    out->instr = gsp_py_target_frame_instr(who->target, 0);
+    for (size_t i = 0; i < out->depth; i++) {
+        out->locs[i] = who->thread->locs[i];
+        out->entries[i] = (int8_t)gsp_py_target_frame_entry(who->target, i);
+    }
 }
 
 static int take_event(struct gsp_capture *capture, const struct gsp_mixed_who *who,
@@ -167,28 +189,20 @@ static int take_event(struct gsp_capture *capture, const struct gsp_mixed_who *w
     struct event *event = capture->no_events ? NULL : get_event(capture, who->tid);
     if (!event)
         return GSP_E_NOTSUP;
-    if (event->wait > 0) {
-        event->wait--;
-        return GSP_E_NOTSUP;
-    }
-    const struct gsp_py_thread *thread = who->target ? who->thread : NULL;
-    if (walk(who, 0) != GSP_OK)
-        return GSP_E_NOTSUP;
-    size_t depth = thread ? thread->depth : 0;
-    if (depth > LOCS_MAX)
-        return GSP_E_NOTSUP;
-    if (depth > 0)
-        memcpy(capture->locs, thread->locs, depth * sizeof(*capture->locs));
+    keep_python(who, &capture->before);
     struct gsp_perf_moment moment;
-    bool good = gsp_perf_take(event->perf, EVENT_LIMIT_NS, &moment) && walk(who, 0) == GSP_OK;
-    if (good && thread)
-        good = thread->depth == depth &&
-               memcmp(capture->locs, thread->locs, depth * sizeof(*capture->locs)) == 0;
-    if (!good) {
-        gsp_capture_judge(capture, who->tid, false);
-        return GSP_E_NOTSUP;
+    if (!gsp_perf_take(event->perf, EVENT_LIMIT_NS, &moment)) {
+        event->misses++;
+        return GSP_E_TIMEOUT;
     }
-    fill(out, &moment.regs, moment.stack, moment.stack_len);
+    event->came = true;
+    int rc = walk(who, 0);
+    if (rc != GSP_OK)
+        return GSP_E_TIMEOUT;
+    size_t len = moment.stack_len < sizeof(capture->stack) ? moment.stack_len : 0;
+    if (len > 0)
+        memcpy(capture->stack, moment.stack, len);
+    fill(out, &moment.regs, capture->stack, len);
     return GSP_OK;
 }
 
@@ -201,7 +215,7 @@ static int take_stop(struct gsp_capture *capture, const struct gsp_mixed_who *wh
                                 &regs, err);
     if (rc != GSP_OK)
         return rc;
-    size_t len = copy_stack(capture, regs.sp);
+    size_t len = copy_stack(capture, regs.sp, 0);
     rc = walk(who, GSP_PY_LOOK_STILL);
     gsp_stop_release(capture->stop);
     out->stopped_ns = gsp_now_ns() - gsp_stop_running_ns(capture->stop);
@@ -231,22 +245,24 @@ void gsp_capture_sweep(struct gsp_capture *capture)
     gsp_stop_sweep(capture->stop);
 }
 
-bool gsp_capture_grow(struct gsp_capture *capture)
+bool gsp_capture_extend(struct gsp_capture *capture, enum gsp_capture_way way,
+                        struct gsp_moment *moment, bool *again)
 {
-    if (capture->pages >= STACK_PAGES)
-        return false;
-    capture->pages *= 2;
-    return true;
+    size_t have = moment->copy.stack_len;
+    *again = way == GSP_CAPTURE_STOP;
+    if (*again) {
+        bool can_grow = capture->pages < STACK_PAGES;
+        capture->pages *= can_grow ? 2 : 1;
+        return can_grow;
+    }
+    size_t more = copy_stack(capture, moment->copy.regs.sp + have, have);
+    moment->copy.stack_len = have + more;
+    return more > 0;
 }
 
-void gsp_capture_judge(struct gsp_capture *capture, pid_t tid, bool good)
+const struct gsp_python_stack *gsp_capture_before(const struct gsp_capture *capture)
 {
-    struct event *event = find_event(capture, tid);
-    if (!event)
-        return;
-    event->misses = good ? 0 : event->misses + 1;
-    unsigned power = event->misses < PATIENCE_MAX ? event->misses : PATIENCE_MAX;
-    event->wait = good ? 0 : (1U << power) - 1;
+    return &capture->before;
 }
 
 void gsp_capture_choose(struct gsp_capture *capture, enum gsp_capture_choice choice)

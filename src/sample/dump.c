@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "proc/stop.h"
 #include "proc/task.h"
+#include "proc/title.h"
 #include "py/async.h"
 #include "py/greenlet.h"
 #include "py/object.h"
@@ -165,6 +166,7 @@ static void take_frame(struct taking *take, const struct gsp_py_thread *thread, 
     frame->file = arena_text(take, (struct gsp_sv){code->file, code->file_len});
     frame->line = loc->line;
     frame->is_entry = walked ? gsp_py_target_frame_entry(take->target, i) : -1;
+    frame->in_generator = walked && gsp_py_target_frame_in_generator(take->target, i);
     if (take->opts->locals && walked)
         take_locals(take, gsp_py_target_frame_addr(take->target, i), code->addr, frame);
 }
@@ -227,11 +229,25 @@ static size_t take_native(struct taking *take, const struct gsp_mixed_frame *fro
     return count;
 }
 
+/* A thread that waits for a CPU is waited for, and one that moves too fast is asked again. */
+static int take_live(struct taking *take, const struct gsp_mixed_who *who,
+                     struct gsp_mixed_stack *out)
+{
+    const struct timespec pause = {.tv_nsec = WALK_PAUSE_NS};
+    const int64_t end_ns = gsp_now_ns() + WALK_WAIT_NS;
+    int rc = gsp_mixed_take(take->mixed, who, out, NULL);
+    while ((rc == GSP_E_TIMEOUT || rc == GSP_E_TORN) && gsp_now_ns() < end_ns) {
+        nanosleep(&pause, NULL);
+        rc = gsp_mixed_take(take->mixed, who, out, NULL);
+    }
+    return rc;
+}
+
 static int take_stack(struct taking *take, const struct gsp_mixed_who *who,
                       struct gsp_mixed_stack *out)
 {
     if (!take->core)
-        return gsp_mixed_take(take->mixed, who, out, NULL);
+        return take_live(take, who, out);
     struct gsp_native_copy copy;
     int rc = gsp_core_copy(take->core, take->core_mem, who->tid, &take->stack, &copy);
     return rc == GSP_OK ? gsp_mixed_take_copy(take->mixed, who, &copy, out, NULL) : rc;
@@ -242,7 +258,8 @@ static int take_stack(struct taking *take, const struct gsp_mixed_who *who,
 static bool take_mixed(struct taking *take, pid_t tid, struct gsp_py_thread *thread,
                        struct gsp_dump_thread *out)
 {
-    struct gsp_mixed_who who = {tid, thread ? take->target : NULL, thread};
+    struct gsp_mixed_who who = {
+        .tid = tid, .target = thread && thread->tstate ? take->target : NULL, .thread = thread};
     struct gsp_mixed_stack stack;
     if (!take->mixed || !tid || take_stack(take, &who, &stack) != GSP_OK)
         return false;
@@ -441,10 +458,7 @@ static int take_threads(struct taking *take, struct gsp_err *err)
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "process %d: %s", (int)dump->pid, gsp_err_text(rc));
     size_t count = gsp_py_target_thread_count(take->target);
-    size_t more = 0; /* those of a core that may be no threads of Python */
-    if (take->core)
-        gsp_core_threads(take->core, &more);
-    take->threads = arena_take(take, (count + more + 1) * sizeof(*take->threads));
+    take->threads = arena_take(take, (count + 1) * sizeof(*take->threads));
     for (size_t i = 0; take->threads && i < count; i++)
         take_thread(take, gsp_py_target_thread(take->target, i), &take->threads[i]);
     if (take->failed)
@@ -466,6 +480,69 @@ static void take_names(struct taking *take)
     qsort(take->threads, dump->thread_count, sizeof(*take->threads), by_importance);
 }
 
+static bool is_taken(const struct taking *take, pid_t tid)
+{
+    for (size_t i = 0; i < take->dump->pub.thread_count; i++) {
+        if (take->threads[i].os_id == (uint64_t)tid)
+            return true;
+    }
+    return false;
+}
+
+static void take_native_thread(struct taking *take, pid_t tid, struct gsp_dump_thread *out)
+{
+    const pid_t pid = take->dump->pub.pid;
+    struct gsp_py_thread thread = {.tid = tid, .task = GSP_TASKFD_CLOSED};
+    gsp_auto_buf comm = {0};
+    *out = (struct gsp_dump_thread){.os_id = (uint64_t)tid, .is_main = tid == pid};
+    if (take->core) {
+        out->torn = !take_mixed(take, tid, NULL, out);
+        return;
+    }
+    gsp_ignore(gsp_taskfd_open(&thread.task, pid, tid)); /* one that has ended has no stack */
+    gsp_task_comm(pid, tid, &comm);
+    out->name = arena_text(take, gsp_buf_sv(&comm));
+    out->state = gsp_taskfd_state(&thread.task);
+    out->on_cpu = gsp_taskfd_is_running(&thread.task);
+    thread.on_cpu = out->on_cpu;
+    out->torn = !take_mixed(take, tid, &thread, out);
+    gsp_taskfd_close(&thread.task);
+}
+
+/* The threads that Python does not know: those of libraries, or all of them. */
+static int take_native_threads(struct taking *take, const struct gsp_task *tasks, size_t count,
+                               struct gsp_err *err)
+{
+    struct gsp_dump *dump = &take->dump->pub;
+    struct gsp_dump_thread *threads =
+        arena_take(take, (dump->thread_count + count + 1) * sizeof(*threads));
+    if (threads && dump->thread_count)
+        memcpy(threads, take->threads, dump->thread_count * sizeof(*threads));
+    take->threads = threads;
+    dump->threads = threads;
+    for (size_t i = 0; threads && i < count; i++) {
+        if (!is_taken(take, tasks[i].tid))
+            take_native_thread(take, tasks[i].tid, &threads[dump->thread_count++]);
+    }
+    if (take->failed || !take->threads)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (dump->thread_count)
+        qsort(take->threads, dump->thread_count, sizeof(*take->threads), by_importance);
+    return GSP_OK;
+}
+
+static int take_live_threads(struct taking *take, struct gsp_err *err)
+{
+    struct gsp_task *tasks;
+    size_t count;
+    int rc = gsp_proc_tasks(take->dump->pub.pid, &tasks, &count, err);
+    if (rc != GSP_OK)
+        return rc;
+    rc = take_native_threads(take, tasks, count, err);
+    free(tasks);
+    return rc;
+}
+
 static int take_all(struct taking *take, struct gsp_err *err)
 {
     struct gsp_dump *dump = &take->dump->pub;
@@ -478,6 +555,10 @@ static int take_all(struct taking *take, struct gsp_err *err)
     gsp_auto_buf text = {0};
     gsp_proc_cmdline(dump->pid, &text);
     dump->cmdline = arena_text(take, gsp_buf_sv(&text)).p; /* NULs are spaces in it */
+    gsp_auto_buf role = {0};
+    gsp_proc_put_role(dump->pid, gsp_buf_sv(&text), &role);
+    dump->role = arena_text(take, gsp_buf_sv(&role)).p;
+    dump->name = arena_text(take, gsp_sv_of(info.comm)).p;
     gsp_buf_clear(&text);
     gsp_proc_exe(dump->pid, &text);
     dump->exe = arena_text(take, gsp_buf_sv(&text)).p;
@@ -499,6 +580,8 @@ static int take_all(struct taking *take, struct gsp_err *err)
     }
     if (rc == GSP_OK)
         rc = take_threads(take, err);
+    if (rc == GSP_OK && take->mixed)
+        rc = take_live_threads(take, err);
     gsp_stop_free(stop);
     gsp_mixed_close(take->mixed);
     gsp_native_store_free(store);
@@ -506,40 +589,6 @@ static int take_all(struct taking *take, struct gsp_err *err)
     if (rc == GSP_OK)
         take_names(take);
     return rc;
-}
-
-static bool is_taken(const struct taking *take, pid_t tid)
-{
-    for (size_t i = 0; i < take->dump->pub.thread_count; i++) {
-        if (take->threads[i].os_id == (uint64_t)tid)
-            return true;
-    }
-    return false;
-}
-
-/* The threads of a core that Python does not know: those of libraries, or all of them. */
-static int take_native_threads(struct taking *take, struct gsp_err *err)
-{
-    struct gsp_dump *dump = &take->dump->pub;
-    size_t count;
-    const struct gsp_task *tasks = gsp_core_threads(take->core, &count);
-    if (!take->threads)
-        take->threads = arena_take(take, (count + 1) * sizeof(*take->threads));
-    dump->threads = take->threads;
-    for (size_t i = 0; take->threads && i < count; i++) {
-        struct gsp_dump_thread *thread = &take->threads[dump->thread_count];
-        if (is_taken(take, tasks[i].tid))
-            continue;
-        *thread = (struct gsp_dump_thread){.os_id = (uint64_t)tasks[i].tid,
-                                           .is_main = tasks[i].tid == dump->pid};
-        thread->torn = !take_mixed(take, tasks[i].tid, NULL, thread);
-        dump->thread_count++;
-    }
-    if (take->failed || !take->threads)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    if (dump->thread_count)
-        qsort(take->threads, dump->thread_count, sizeof(*take->threads), by_importance);
-    return GSP_OK;
 }
 
 static void describe_core(struct taking *take)
@@ -555,6 +604,8 @@ static void describe_core(struct taking *take)
     dump->signal_tid = info->signal && count ? tasks[0].tid : 0;
     const char *words = info->cmdline[0] ? info->cmdline : info->name;
     dump->cmdline = arena_text(take, gsp_sv_of(words)).p;
+    dump->role = "";
+    dump->name = arena_text(take, gsp_sv_of(info->name)).p;
     dump->exe = arena_text(take, gsp_sv_of(info->exe)).p;
 }
 
@@ -639,8 +690,10 @@ static int take_core(struct taking *take, const char *path, struct gsp_err *err)
     }
     if (rc == GSP_OK)
         rc = try_python(take, path, err);
+    size_t count;
+    const struct gsp_task *tasks = gsp_core_threads(take->core, &count);
     if (rc == GSP_OK && take->mixed)
-        rc = take_native_threads(take, err);
+        rc = take_native_threads(take, tasks, count, err);
     const char **lacking = arena_take(take, sizeof(take->lacking));
     if (lacking)
         memcpy(lacking, take->lacking, sizeof(take->lacking));

@@ -27,8 +27,9 @@ struct gsp_dump_local {
 struct gsp_dump_frame {
     struct gsp_sv name; /* qualified */
     struct gsp_sv file;
-    uint32_t line; /* 0 when unknown */
-    int is_entry;  /* C code entered the interpreter with it: 1, 0; -1 unknown */
+    uint32_t line;     /* 0 when unknown */
+    int is_entry;      /* C code entered the interpreter with it: 1, 0; -1 unknown */
+    bool in_generator; /* or coroutine; false when unknown */
     bool is_native;
     bool bridged; /* native, without unwind rules: its caller was found by searching */
     const struct gsp_dump_local *locals;
@@ -71,6 +72,8 @@ struct gsp_dump {
     pid_t ppid;
     pid_t ns_pid; /* in its own pid namespace; 0: that is ours, or unknown */
     const char *cmdline;
+    const char *role; /* "rank 3: pt_data_worker: ", or "" */
+    const char *name; /* the kernel's */
     const char *exe;
     char version[32];                      /* "3.11.7"; "" when no interpreter was read */
     const struct gsp_dump_thread *threads; /* main first, then by id */

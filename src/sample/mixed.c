@@ -9,33 +9,39 @@
 #include "base/time.h"
 #include "sample/intern.h"
 
-#define FRAMES_MAX 512U
-#define MIXED_MAX  (FRAMES_MAX + GSP_STACK_DEPTH_MAX)
+#define FRAMES_MAX     512U
+#define MIXED_MAX      (FRAMES_MAX + GSP_STACK_DEPTH_MAX)
 /* Maps are read again at most this often, when an address is in none of them. */
-#define REFRESH_NS (100 * GSP_NS_PER_MS)
+#define REFRESH_NS     (100 * GSP_NS_PER_MS)
+/* Events that are taken for one stack: the Python frames may have moved on. */
+#define EVENT_TRIES    4U
+/* The top of a frame, with the return address and the registers that the function has saved. */
+#define SAVED_BYTES    64U
+/* An instruction and, from 3.13 on, the data that follows it at most. */
+#define INSTR_BYTES    2U
+#define INSTR_DATA_MAX 18U
 
 struct gsp_mixed {
     struct gsp_native *native;
     struct gsp_capture *capture;   /* NULL when stacks come from elsewhere */
     struct gsp_native_ranges eval; /* of the interpreter's eval loop */
     const char *interp_path;       /* of the file that has it; NULL when there is none */
+    bool can_show; /* eval loops of this interpreter show what they run: see shows() */
     int64_t refreshed_ns;
-    struct gsp_hmap by_pc; /* (address, is bridged) → index in frame_ids */
-    uint32_t *frame_ids;   /* of the profile, runs: count, then innermost first */
-    size_t frame_id_count;
-    size_t frame_id_cap;
+    struct gsp_hmap by_pc; /* address → ticket */
     struct gsp_native_frame frames[FRAMES_MAX];
+    size_t frame_count;
     struct gsp_mixed_frame out[MIXED_MAX];
+    struct gsp_later_frame later[MIXED_MAX];
 };
 
 static void find_eval(struct gsp_mixed *mixed)
 {
-    struct gsp_native_symbol symbol;
     mixed->interp_path = NULL;
     if (!gsp_native_range(mixed->native, "_PyEval_EvalFrameDefault", &mixed->eval))
         mixed->eval.count = 0;
-    else if (gsp_native_symbol(mixed->native, mixed->eval.items[0].start, &symbol))
-        mixed->interp_path = symbol.module;
+    else
+        mixed->interp_path = gsp_native_path_of(mixed->native, mixed->eval.items[0].start);
 }
 
 int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *store,
@@ -81,7 +87,6 @@ void gsp_mixed_close(struct gsp_mixed *mixed)
     gsp_capture_close(mixed->capture);
     gsp_native_close(mixed->native);
     gsp_hmap_free(&mixed->by_pc);
-    free(mixed->frame_ids);
     free(mixed);
 }
 
@@ -97,10 +102,12 @@ static bool in_eval(const struct gsp_mixed *mixed, uint64_t pc)
 struct merging {
     struct gsp_mixed *mixed;
     struct gsp_py_target *target;
-    size_t depth; /* Python frames there are */
-    size_t next;  /* the next one to place */
-    size_t count; /* frames given out */
-    bool bridged; /* some of them are */
+    const struct gsp_python_stack *before; /* NULL: the Python frames are the target's */
+    size_t depth;                          /* Python frames there are */
+    size_t next;                           /* the next one to place */
+    size_t count;                          /* frames given out */
+    bool bridged;                          /* some of them are */
+    bool no_leaf;                          /* the interpreter's innermost frames are left out */
 };
 
 static void put(struct merging *m, struct gsp_mixed_frame frame)
@@ -109,15 +116,21 @@ static void put(struct merging *m, struct gsp_mixed_frame frame)
         m->mixed->out[m->count++] = frame;
 }
 
+/* Does C code begin an eval loop with the i-th Python frame? */
+static bool is_entry(const struct merging *m, size_t i)
+{
+    /* Before 3.11 each Python frame has a loop of its own. */
+    int entry = m->before ? m->before->entries[i] : gsp_py_target_frame_entry(m->target, i);
+    return entry != 0 || i + 1 == m->depth;
+}
+
 /* The Python frames that one eval loop runs: up to the one it was entered with. */
 static void put_python(struct merging *m)
 {
-    while (m->next < m->depth) {
-        size_t i = m->next++;
-        put(m, (struct gsp_mixed_frame){.is_python = true, .python = (uint32_t)i});
-        /* Before 3.11 each Python frame has a loop of its own. */
-        if (gsp_py_target_frame_entry(m->target, i) != 0)
-            return;
+    bool is_last = false;
+    while (m->next < m->depth && !is_last) {
+        is_last = is_entry(m, m->next);
+        put(m, (struct gsp_mixed_frame){.is_python = true, .python = (uint32_t)m->next++});
     }
 }
 
@@ -127,37 +140,52 @@ static bool is_interp(const struct gsp_mixed *mixed, uint32_t module)
            strcmp(gsp_native_module_path(mixed->native, module), mixed->interp_path) == 0;
 }
 
-/* Returns whether the two kinds fitted. */
-static bool merge(struct merging *m, size_t native_count)
+/* How many eval loops there are more than Python has entered. */
+static int count_surplus(const struct merging *m)
+{
+    int surplus = 0;
+    for (size_t i = 0; i < m->mixed->frame_count; i++)
+        surplus += in_eval(m->mixed, m->mixed->frames[i].pc);
+    for (size_t i = 0; i < m->depth; i++)
+        surplus -= is_entry(m, i);
+    return surplus;
+}
+
+/* Puts the two kinds together.  The loops are counted from the outermost: while a loop begins or
+ * ends there is a moment when its frame is not on Python's list, or is and the loop has not begun.
+ * Returns whether they fit. */
+static bool merge(struct merging *m)
 {
     struct gsp_mixed *mixed = m->mixed;
-    bool fits = true;
+    int surplus = count_surplus(m);
+    bool fits = m->depth == 0 || (surplus >= -1 && surplus <= 1);
     bool innermost = true; /* only frames of the interpreter so far */
-    for (size_t i = 0; i < native_count; i++) {
+    if (surplus < 0 && m->depth > 0) {
+        innermost = false;
+        put_python(m);
+    }
+    for (size_t i = 0; i < mixed->frame_count; i++) {
         const struct gsp_native_frame *frame = &mixed->frames[i];
         /* Who is marked is the code without rules, which is so in every stack, and not its caller,
          * which others may have called. */
-        bool bridged = i + 1 < native_count && frame[1].bridged;
+        bool bridged = i + 1 < mixed->frame_count && frame[1].bridged;
         struct gsp_mixed_frame native = {.pc = frame->pc, .bridged = bridged};
+        bool is_own = is_interp(mixed, frame->module);
         m->bridged = m->bridged || bridged;
-        if (in_eval(mixed, frame->pc)) {
+        if (m->depth > 0 && in_eval(mixed, frame->pc)) {
+            if (surplus-- > 0)
+                continue; /* on its way in or out */
             innermost = false;
-            if (m->next < m->depth) {
-                put_python(m);
-                continue;
-            }
-            fits = fits && m->depth == 0; /* a loop too many; without Python it is a C stack */
-            put(m, native);
+            put_python(m);
             continue;
         }
         /* What started the outermost Python frame is of no interest. */
         bool is_start = m->depth > 0 && m->next == m->depth;
-        bool is_glue = is_interp(mixed, frame->module) && !innermost;
-        innermost = innermost && is_interp(mixed, frame->module);
+        bool is_glue = is_own && (!innermost || m->no_leaf);
+        innermost = innermost && is_own;
         if (!is_glue && !is_start)
             put(m, native);
     }
-    fits = fits && m->next == m->depth;
     while (m->next < m->depth)
         put_python(m);
     return fits;
@@ -173,19 +201,154 @@ static void refresh(struct gsp_mixed *mixed, int64_t now_ns)
         find_eval(mixed);
 }
 
-/* Unwinds a copy and puts the Python frames of that moment, which are walked, in their places. */
-static enum gsp_native_end join(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
-                                const struct gsp_native_copy *copy, struct gsp_mixed_stack *out)
+/* Is a word of the stack between two addresses within two values? */
+static bool has_word(const struct gsp_native_copy *copy, uint64_t from, uint64_t to,
+                     struct gsp_native_range values)
+{
+    uint64_t low = copy->regs.sp;
+    for (uint64_t at = from > low ? from - low : 0; low + at + 8 <= to && at + 8 <= copy->stack_len;
+         at += 8) {
+        uint64_t word;
+        memcpy(&word, (const unsigned char *)copy->stack + at, sizeof(word));
+        if (word >= values.start && word < values.end)
+            return true;
+    }
+    return false;
+}
+
+/* Has the innermost eval loop such a value: in its own frame, in a register, or where those that it
+ * called have saved their registers? */
+static bool loop_has(const struct gsp_mixed *mixed, const struct gsp_native_copy *copy,
+                     struct gsp_native_range values)
+{
+    for (size_t i = 0; i < GSP_COUNT(copy->regs.kept); i++) {
+        if (copy->regs.kept[i] >= values.start && copy->regs.kept[i] < values.end)
+            return true;
+    }
+    if (copy->regs.fp >= values.start && copy->regs.fp < values.end)
+        return true;
+    for (size_t i = 0; i + 1 < mixed->frame_count; i++) {
+        uint64_t end = mixed->frames[i + 1].sp;
+        bool is_loop = in_eval(mixed, mixed->frames[i].pc);
+        uint64_t from = is_loop || end - mixed->frames[i].sp < SAVED_BYTES ? mixed->frames[i].sp
+                                                                           : end - SAVED_BYTES;
+        if (has_word(copy, from, end, values))
+            return true;
+        if (is_loop)
+            break;
+    }
+    return false;
+}
+
+/* Does the copy show that its moment had this innermost Python frame?  While it calls others, an
+ * eval loop keeps the address of its next instruction in its frame or in a register: just behind
+ * the one that it executes, and its data from 3.13 on.  Before 3.11 it is its frame that it keeps.
+ */
+static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                  const struct gsp_native_copy *copy, gsp_raddr frame, uint64_t instr)
+{
+    const struct gsp_py_layout *layout = &gsp_py_target_runtime(who->target)->layout;
+    uint64_t data = GSP_PY_MINOR(layout->version) >= 13 ? INSTR_DATA_MAX : 0;
+    struct gsp_native_range next = {instr + INSTR_BYTES, instr + INSTR_BYTES + data + 1};
+    if (layout->frames == GSP_PY_FRAMES_OBJECTS)
+        next = (struct gsp_native_range){frame, frame + 1};
+    bool is_shown = frame != 0 && loop_has(mixed, copy, next);
+    mixed->can_show = mixed->can_show || is_shown;
+    return is_shown;
+}
+
+static bool same_python(const struct gsp_py_thread *thread, const struct gsp_python_stack *before)
+{
+    return thread->depth == before->depth &&
+           memcmp(thread->locs, before->locs, before->depth * sizeof(*before->locs)) == 0;
+}
+
+/* Is all the same but what the innermost eval loop runs? */
+static bool same_callers(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                         const struct gsp_python_stack *before)
+{
+    struct merging now = {.mixed = mixed, .target = who->target, .depth = who->thread->depth};
+    struct merging then = {.mixed = mixed, .before = before, .depth = before->depth};
+    size_t i = 0;
+    size_t k = 0;
+    while (i < now.depth && !is_entry(&now, i))
+        i++;
+    while (k < then.depth && !is_entry(&then, k))
+        k++;
+    return then.depth > 0 && now.depth - i == then.depth - k &&
+           (now.depth - i < 2 || memcmp(who->thread->locs + i + 1, before->locs + k + 1,
+                                        (now.depth - i - 1) * sizeof(*before->locs)) == 0);
+}
+
+/* Has the innermost eval loop called code that is not the interpreter's? */
+static bool has_foreign_leaf(const struct gsp_mixed *mixed)
+{
+    for (size_t i = 0; i < mixed->frame_count; i++) {
+        if (in_eval(mixed, mixed->frames[i].pc))
+            return false;
+        if (!is_interp(mixed, mixed->frames[i].module))
+            return true;
+    }
+    return true;
+}
+
+/* The Python frames before and after an event: which are those of its moment?  False when neither
+ * can be proven to be. */
+static bool choose(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                   const struct gsp_native_copy *copy, struct merging *m)
+{
+    const struct gsp_python_stack *before = gsp_capture_before(mixed->capture);
+    struct gsp_py_thread *thread = who->thread;
+    bool is_foreign = has_foreign_leaf(mixed);
+    if (count_surplus(m) == 0 && shows(mixed, who, copy, gsp_py_target_frame_addr(who->target, 0),
+                                       gsp_py_target_frame_instr(who->target, 0)))
+        return true;
+    struct merging then = {.mixed = mixed, .before = before, .depth = before->depth};
+    if (who->locs_only && before->depth > 0 && before->depth <= thread->locs_cap &&
+        count_surplus(&then) == 0 && shows(mixed, who, copy, before->frame, before->instr)) {
+        memcpy(thread->locs, before->locs, before->depth * sizeof(*before->locs));
+        thread->depth = before->depth;
+        *m = then;
+        return true;
+    }
+    /* The same before and after is no proof: a loop may have come round.  It has to do where loops
+     * keep nothing in their frames. */
+    if (before->depth > 0 && same_python(thread, before) && (!is_foreign || !mixed->can_show))
+        return true;
+    /* A loop that runs Python alone was here and is there some microseconds later: a sample of
+     * then, without what the interpreter did for it just before. */
+    m->no_leaf = true;
+    return count_surplus(m) == 0 && !is_foreign && same_callers(mixed, who, before);
+}
+
+/* Unwinds a copy and puts the Python frames of that moment, which are walked, in their places.
+ * False when they are of another moment. */
+static bool join(struct gsp_mixed *mixed, enum gsp_capture_way way, const struct gsp_mixed_who *who,
+                 const struct gsp_native_copy *copy, struct gsp_mixed_stack *out)
+{
+    struct merging merging = {
+        .mixed = mixed, .target = who->target, .depth = who->target ? who->thread->depth : 0};
+    bool good = way != GSP_CAPTURE_EVENT || !who->target || choose(mixed, who, copy, &merging);
+    out->unmerged = !merge(&merging);
+    out->count = merging.count;
+    out->bridged = merging.bridged;
+    out->way = way;
+    return good;
+}
+
+/* Unwinds a copy, and a longer one as long as that leads further.  *again: it has to be taken
+ * again, because it was too short. */
+static void unwind(struct gsp_mixed *mixed, enum gsp_capture_way way, struct gsp_moment *moment,
+                   struct gsp_mixed_stack *out, bool *again)
 {
     enum gsp_native_end end;
-    size_t count = gsp_native_unwind(mixed->native, copy, mixed->frames, FRAMES_MAX, &end);
-    struct merging merging = {
-        .mixed = mixed, .target = who->target, .depth = who->thread ? who->thread->depth : 0};
-    out->unmerged = !merge(&merging, count);
-    out->count = merging.count;
+    *again = false;
+    do {
+        mixed->frame_count =
+            gsp_native_unwind(mixed->native, &moment->copy, mixed->frames, FRAMES_MAX, &end);
+    } while (end == GSP_NATIVE_OUT_OF_STACK &&
+             gsp_capture_extend(mixed->capture, way, moment, again) && !*again);
     out->whole = end == GSP_NATIVE_REACHED_ENTRY;
-    out->bridged = merging.bridged;
-    return end;
 }
 
 /* One way to a stack; NOTSUP when another should be tried. */
@@ -193,24 +356,29 @@ static int take_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
                    const struct gsp_mixed_who *who, struct gsp_mixed_stack *out,
                    struct gsp_err *err)
 {
-    enum gsp_native_end end;
     int64_t stopped_ns = 0;
-    do {
+    unsigned tries = way == GSP_CAPTURE_EVENT ? EVENT_TRIES : 1;
+    bool again = true;
+    bool good = false;
+    while (again || (!good && tries > 0)) {
         struct gsp_moment moment;
         int rc = gsp_capture_take(mixed->capture, way, who, &moment, err);
         if (rc != GSP_OK)
             return rc;
         stopped_ns = moment.stopped_ns > stopped_ns ? moment.stopped_ns : stopped_ns;
-        end = join(mixed, who, &moment.copy, out);
-    } while (end == GSP_NATIVE_OUT_OF_STACK && gsp_capture_grow(mixed->capture));
-    out->way = way;
+        unwind(mixed, way, &moment, out, &again);
+        if (again)
+            continue;
+        good = join(mixed, way, who, &moment.copy, out);
+        tries--;
+    }
     out->stopped_ns = stopped_ns;
-    if (way == GSP_CAPTURE_STOP)
-        return GSP_OK;
-    bool good = out->whole && !out->unmerged;
-    if (way == GSP_CAPTURE_EVENT)
-        gsp_capture_judge(mixed->capture, who->tid, good);
-    return good ? GSP_OK : GSP_E_NOTSUP;
+    if (!good)
+        return gsp_err_set(err, GSP_E_TORN, 0, "the Python frames of thread %d have moved on",
+                           (int)who->tid);
+    if (way == GSP_CAPTURE_ASLEEP && (!out->whole || out->unmerged))
+        return GSP_E_NOTSUP;
+    return GSP_OK;
 }
 
 int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
@@ -223,6 +391,11 @@ int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
     if (rc == GSP_OK)
         refresh(mixed, gsp_now_ns());
     return rc;
+}
+
+void gsp_mixed_prepare(struct gsp_mixed *mixed)
+{
+    gsp_native_prepare(mixed->native);
 }
 
 void gsp_mixed_sweep(struct gsp_mixed *mixed)
@@ -241,7 +414,10 @@ int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *who
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)who->tid,
                            gsp_err_text(rc));
-    join(mixed, who, copy, out);
+    enum gsp_native_end end;
+    mixed->frame_count = gsp_native_unwind(mixed->native, copy, mixed->frames, FRAMES_MAX, &end);
+    out->whole = end == GSP_NATIVE_REACHED_ENTRY;
+    join(mixed, GSP_CAPTURE_STOP, who, copy, out);
     return GSP_OK;
 }
 
@@ -255,96 +431,32 @@ bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_sy
     return gsp_native_symbol(mixed->native, pc, out);
 }
 
-static int push_id(struct gsp_mixed *mixed, uint32_t id)
+/* The ticket for an address, which is asked for once. */
+static int ticket_of(struct gsp_mixed *mixed, struct gsp_later *later, uint64_t pc, uint32_t *out)
 {
-    if (mixed->frame_id_count == mixed->frame_id_cap) {
-        size_t cap = mixed->frame_id_cap ? mixed->frame_id_cap * 2 : 1024;
-        uint32_t *grown = realloc(mixed->frame_ids, cap * sizeof(*grown));
-        if (!grown)
-            return GSP_E_NOMEM;
-        mixed->frame_ids = grown;
-        mixed->frame_id_cap = cap;
-    }
-    mixed->frame_ids[mixed->frame_id_count++] = id;
-    return GSP_OK;
-}
-
-static int add_native(struct gsp_mixed *mixed, struct gsp_profile *profile, const char *name,
-                      const char *file, struct gsp_frame frame)
-{
-    uint32_t id;
-    int rc = gsp_profile_string(profile, gsp_sv_of(name), &frame.name, NULL);
-    if (rc == GSP_OK)
-        rc = gsp_profile_string(profile, gsp_sv_of(file ? file : ""), &frame.file, NULL);
-    if (rc == GSP_OK)
-        rc = gsp_profile_frame(profile, &frame, &id, NULL);
-    return rc == GSP_OK ? push_id(mixed, id) : rc;
-}
-
-/* The frames of an address: those of inlined calls first, then the function's. */
-static int resolve(struct gsp_mixed *mixed, struct gsp_profile *profile,
-                   const struct gsp_mixed_frame *from, size_t *at)
-{
-    uint64_t pc = from->pc;
-    const uint32_t *known = gsp_hmap_get(&mixed->by_pc, pc, from->bridged);
-    if (known) {
-        *at = *known;
+    const uint32_t *known = gsp_hmap_get(&mixed->by_pc, pc, 0);
+    *out = known ? *known : gsp_later_ask(later, mixed->native, pc);
+    if (known)
         return GSP_OK;
-    }
-    struct gsp_native_symbol symbol;
-    char fallback[64];
-    const char *name = NULL;
-    if (!gsp_native_symbol(mixed->native, pc, &symbol))
-        symbol = (struct gsp_native_symbol){.module = ""};
-    name = symbol.name;
-    if (!name) {
-        struct gsp_sv base = gsp_sv_basename(gsp_sv_of(symbol.module));
-        snprintf(fallback, sizeof(fallback), base.len ? "(%.*s)" : "(no file)", (int)base.len,
-                 base.p);
-        name = fallback;
-    }
-    size_t start = mixed->frame_id_count;
-    int rc = push_id(mixed, (uint32_t)symbol.inlined_count + 1);
-    for (size_t i = 0; rc == GSP_OK && i < symbol.inlined_count; i++) {
-        const struct gsp_native_inline *in = &symbol.inlined[i];
-        rc = add_native(mixed, profile, in->name, in->file ? in->file : symbol.module,
-                        (struct gsp_frame){.line = in->line, .kind = GSP_FRAME_NATIVE});
-    }
-    if (rc == GSP_OK)
-        rc = add_native(
-            mixed, profile, name, symbol.file ? symbol.file : symbol.module,
-            (struct gsp_frame){.line = symbol.line,
-                               .kind = from->bridged ? GSP_FRAME_BRIDGED : GSP_FRAME_NATIVE});
-    if (rc == GSP_OK && !gsp_hmap_put(&mixed->by_pc, pc, from->bridged, (uint32_t)start))
-        rc = GSP_E_NOMEM;
-    *at = start;
-    return rc;
+    return *out != GSP_NO_TICKET && gsp_hmap_put(&mixed->by_pc, pc, 0, *out) ? GSP_OK : GSP_E_NOMEM;
 }
 
-int gsp_mixed_intern(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
-                     const struct gsp_mixed_stack *stack, struct gsp_profile *profile,
-                     uint32_t *out, struct gsp_err *err)
+int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                  const struct gsp_mixed_stack *stack, struct gsp_mixed_sink *sink,
+                  struct gsp_err *err)
 {
-    uint32_t id = GSP_NONE;
     int rc = GSP_OK;
-    for (size_t i = stack->count; i > 0 && rc == GSP_OK; i--) {
-        const struct gsp_mixed_frame *frame = &stack->frames[i - 1];
-        if (frame->is_python) {
-            uint32_t frame_id;
+    for (size_t i = 0; i < stack->count && rc == GSP_OK; i++) {
+        const struct gsp_mixed_frame *frame = &stack->frames[i];
+        struct gsp_later_frame *to = &mixed->later[i];
+        *to = (struct gsp_later_frame){.is_ticket = !frame->is_python, .bridged = frame->bridged};
+        if (frame->is_python)
             rc = gsp_frame_of_loc(gsp_py_target_codes(who->target),
-                                  who->thread->locs[frame->python], profile, &frame_id, err);
-            if (rc == GSP_OK)
-                rc = gsp_profile_stack(profile, id, frame_id, &id, err);
-            continue;
-        }
-        size_t at;
-        rc = resolve(mixed, profile, frame, &at);
-        if (rc != GSP_OK)
-            return gsp_err_set(err, rc, 0, "native frame: %s", gsp_err_text(rc));
-        for (size_t k = mixed->frame_ids[at]; k > 0 && rc == GSP_OK; k--)
-            rc = gsp_profile_stack(profile, id, mixed->frame_ids[at + k], &id, err);
+                                  who->thread->locs[frame->python], sink->profile, &to->id, err);
+        else
+            rc = ticket_of(mixed, sink->later, frame->pc, &to->id);
     }
-    *out = id;
-    /* Deeper than a profile allows: what fits is shown. */
-    return rc == GSP_E_LIMIT && id != GSP_NONE ? GSP_OK : rc;
+    if (rc != GSP_OK)
+        return gsp_err_set(err, rc, 0, "native frame: %s", gsp_err_text(rc));
+    return gsp_later_add(sink->later, sink->sample, sink->in_gc, mixed->later, stack->count, err);
 }

@@ -24,6 +24,7 @@
 #include "native/unwind.h"
 #include "py/target.h"
 #include "sample/capture.h"
+#include "sample/later.h"
 
 struct gsp_mixed_frame {
     bool is_python;
@@ -59,9 +60,13 @@ void gsp_mixed_close(struct gsp_mixed *mixed); /* NULL does nothing */
 void gsp_mixed_choose(struct gsp_mixed *mixed, enum gsp_capture_choice choice);
 
 /* Takes the stack of one thread; its locs are those of this moment afterwards.
- * Fails with TIMEOUT, PERM, NOPROC, and as a walk does when the Python frames make no sense. */
+ * Fails with TIMEOUT while it waits for a CPU, TORN when its Python frames had moved on each time,
+ * PERM, NOPROC, and as a walk does when the Python frames make no sense. */
 GSP_MUST_CHECK int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
                                   struct gsp_mixed_stack *out, struct gsp_err *err);
+
+/* Does beforehand what would delay the first stacks. */
+void gsp_mixed_prepare(struct gsp_mixed *mixed);
 
 /* To be called at every tick: a thread that could not be released at once is released. */
 void gsp_mixed_sweep(struct gsp_mixed *mixed);
@@ -75,8 +80,15 @@ GSP_MUST_CHECK int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp
 /* What is known of a native frame's address. */
 bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out);
 
-/* The profile's id of a stack that gsp_mixed_take() gave. */
-GSP_MUST_CHECK int gsp_mixed_intern(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
-                                    const struct gsp_mixed_stack *stack,
-                                    struct gsp_profile *profile, uint32_t *out,
-                                    struct gsp_err *err);
+/* Where a stack goes. */
+struct gsp_mixed_sink {
+    struct gsp_profile *profile;
+    struct gsp_later *later;
+    const struct gsp_sample *sample; /* but for its stack */
+    bool in_gc;
+};
+
+/* Adds a sample with the stack that gsp_mixed_take() gave. */
+GSP_MUST_CHECK int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+                                 const struct gsp_mixed_stack *stack, struct gsp_mixed_sink *sink,
+                                 struct gsp_err *err);

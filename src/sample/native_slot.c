@@ -111,3 +111,14 @@ int gsp_slot_native_look(struct gsp_slot *slot, int64_t now_ns)
     }
     return GSP_OK;
 }
+
+bool gsp_slot_is_python_thread(const struct gsp_slot *slot, pid_t tid)
+{
+    size_t count = slot->target ? gsp_py_target_thread_count(slot->target) : 0;
+    for (size_t i = 0; i < count; i++) {
+        pid_t known = gsp_py_target_thread(slot->target, i)->tid;
+        if (known == tid || known == 0)
+            return true;
+    }
+    return false;
+}

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "proc/task.h"
+#include "proc/title.h"
 #include "py/object.h"
 #include "sample/native_slot.h"
 
@@ -21,9 +22,8 @@
 /* Times a thread's name is asked for: it costs a walk over sys.modules, and threads that
  * threading does not know never get one. */
 #define NAME_TRIES_MAX 4U
-/* Bytes of a process's title that come from its command line, and of a rank. */
-#define TITLE_MAX      72U
-#define RANK_MAX       20U
+/* Times a process's name is asked for: workers give themselves one soon after they began. */
+#define TITLE_TRIES    8U
 
 int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out, struct gsp_err *err)
 {
@@ -97,6 +97,7 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
 
 void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
 {
+    gsp_slot_native_close(slot);
     gsp_mixed_close(slot->mixed); /* it reads through the target's memory */
     slot->mixed = NULL;
     gsp_py_target_close(slot->target);
@@ -131,33 +132,6 @@ bool gsp_slot_is_alive(const struct gsp_slot *slot)
     return count > 1;
 }
 
-/* "rank 3: python3 train.py": launchers of distributed jobs say by the environment who is who. */
-static void put_title(pid_t pid, struct gsp_sv cmdline, struct gsp_buf *out)
-{
-    static const char *const RANKS[][2] = {{"RANK", "rank"}, {"LOCAL_RANK", "local rank"}};
-    for (size_t i = 0; i < GSP_COUNT(RANKS) && out->len == 0; i++) {
-        gsp_auto_buf value = {0};
-        if (gsp_proc_env(pid, RANKS[i][0], &value) && value.len > 0 && value.len <= RANK_MAX)
-            gsp_buf_printf(out, "%s %s: ", RANKS[i][1], gsp_buf_cstr(&value));
-    }
-    /* The program without its folder, and as many of its arguments as one can read at a
-     * glance. */
-    const char *blank = cmdline.len ? memchr(cmdline.p, ' ', cmdline.len) : NULL;
-    struct gsp_sv program = {cmdline.p, blank ? (size_t)(blank - cmdline.p) : cmdline.len};
-    struct gsp_sv base = gsp_sv_basename(program);
-    struct gsp_sv rest = {base.p, cmdline.len - (size_t)(base.p - cmdline.p)};
-    bool is_long = rest.len > TITLE_MAX;
-    if (is_long)
-        rest.len = TITLE_MAX;
-    while (is_long && rest.len > 0 && ((unsigned char)rest.p[rest.len] & 0xc0U) == 0x80U)
-        rest.len--; /* not within a character */
-    gsp_buf_putsv(out, rest);
-    if (is_long)
-        gsp_buf_puts(out, "...");
-    if (rest.len == 0)
-        gsp_buf_puts(out, "python");
-}
-
 /* Fills in what /proc tells of a process by now. */
 static int describe(const struct gsp_slot *slot, struct gsp_profile *profile,
                     struct gsp_process *process, struct gsp_err *err)
@@ -165,7 +139,7 @@ static int describe(const struct gsp_slot *slot, struct gsp_profile *profile,
     gsp_auto_buf cmdline = {0};
     gsp_auto_buf title = {0};
     gsp_proc_cmdline(slot->pid, &cmdline);
-    put_title(slot->pid, gsp_buf_sv(&cmdline), &title);
+    gsp_proc_put_title(slot->pid, gsp_buf_sv(&cmdline), &title);
     const char *version = slot->target ? gsp_py_target_runtime(slot->target)->version : "";
     int rc = gsp_profile_string(profile, gsp_buf_sv(&title), &process->name, err);
     if (rc == GSP_OK)
@@ -185,11 +159,15 @@ void gsp_slot_name_process(struct gsp_slot *slot, struct gsp_profile *profile,
                            void (*changed)(void *user, uint32_t process), void *user)
 {
     const struct gsp_process *known = gsp_profile_process_at(profile, slot->process);
-    /* After exec, a Python process is attached to again and has a new entry. */
-    if (slot->state != GSP_SLOT_NATIVE || !known || !gsp_slot_is_alive(slot))
+    const bool is_python = slot->state != GSP_SLOT_NATIVE;
+    if (!known || (is_python && slot->title_tries++ >= TITLE_TRIES) || !gsp_slot_is_alive(slot))
         return;
     struct gsp_process now = *known;
-    if (describe(slot, profile, &now, NULL) != GSP_OK || now.cmdline == known->cmdline)
+    if (describe(slot, profile, &now, NULL) != GSP_OK)
+        return;
+    /* After exec, a Python process is attached to again and has a new entry. */
+    const bool is_other = now.cmdline != known->cmdline;
+    if (is_python ? is_other || now.name == known->name : !is_other)
         return;
     gsp_profile_set_process(profile, slot->process, &now);
     changed(user, slot->process);

@@ -31,8 +31,9 @@ enum gsp_slot_state {
 struct gsp_slot_thread {
     uint32_t index; /* in the profile */
     struct gsp_path path;
-    uint32_t stack; /* last one */
-    bool named;     /* by Python; before that the kernel's name stands */
+    uint32_t stack;  /* last one */
+    int64_t owed_ns; /* of ticks at which it waited for a CPU: no stack says where */
+    bool named;      /* by Python; before that the kernel's name stands */
     unsigned name_tries;
     unsigned judged_name_tries; /* name_tries + 1 when chosen was decided; 0: not yet */
     bool chosen;                /* by its name */
@@ -56,12 +57,13 @@ struct gsp_slot {
     struct gsp_stop *stop;
     struct gsp_mixed *mixed; /* NULL: Python frames only */
     bool mixed_failed;
-    /* Of a GSP_SLOT_NATIVE. */
-    struct gsp_mem *native_mem;
-    struct gsp_py_thread **native_threads; /* without a thread state: tid and states only */
+    struct gsp_mem *native_mem; /* of a GSP_SLOT_NATIVE */
+    /* All of the process, with native frames; without a thread state: tid and states only. */
+    struct gsp_py_thread **native_threads;
     size_t native_count;
     int64_t native_listed_ns;
     uint32_t process; /* in the profile; GSP_NO_INDEX before the first sample */
+    unsigned title_tries;
     struct gsp_slot_thread *threads;
     size_t thread_count;
     size_t thread_cap;

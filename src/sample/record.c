@@ -23,10 +23,14 @@
 #define FULL_COST_FACTOR   200
 #define MISSED_COST_FACTOR 20
 #define BEAT_INTERVAL_NS   (250 * GSP_NS_PER_MS)
+/* CPU times of threads are asked for this often. */
+#define CPU_INTERVAL_NS    GSP_NS_PER_S
 /* A stop of the target's threads for one look, at most. */
 #define HOLD_LIMIT_NS      (20 * GSP_NS_PER_MS)
 /* Looks running without one good stack after which the interpreter is searched anew. */
 #define BAD_LOOKS_MAX      64U
+/* A thread that has got no CPU for this long is taken as it is. */
+#define OWED_MAX_NS        GSP_NS_PER_S
 /* Processes whose end is asked for by one system call. */
 #define ENDS_BATCH         256U
 /* Tries to find an interpreter before a process is sampled by its native frames. */
@@ -43,6 +47,9 @@ struct gsp_record {
     struct gsp_clock clock;
     int64_t start_ns;
     struct gsp_select *select;
+    struct gsp_thread_cpu cpu;
+    int64_t next_cpu_ns;
+    struct gsp_later *later;        /* samples that wait for names; NULL without native frames */
     struct gsp_native_store *store; /* tables and symbols of native code; NULL without */
     int64_t *gil_ns;                /* by thread of the profile */
     size_t gil_cap;
@@ -64,6 +71,23 @@ struct gsp_record {
     uint32_t seen_processes; /* Python processes so far */
     struct gsp_err root_err; /* why the root could not be attached, last */
 };
+
+/* Hands out a sample whose stack is known. */
+static int hand_out(void *user, struct gsp_sample *sample, bool in_gc, struct gsp_err *err)
+{
+    struct gsp_record *rec = user;
+    if (sample->stack == GSP_NONE)
+        return GSP_OK;
+    int rc = gsp_select_stack(rec->select, sample->stack, in_gc, &sample->stack, err);
+    if (rc != GSP_OK)
+        return rc;
+    if (sample->stack == GSP_NONE) {
+        rec->stats.frames_left++;
+        return GSP_OK;
+    }
+    rec->stats.samples++;
+    return rec->sink->sample(rec->sink->user, sample, err);
+}
 
 static int add_slot(struct gsp_record *rec, pid_t pid, bool is_root, struct gsp_err *err)
 {
@@ -93,6 +117,18 @@ static int open_native(const struct gsp_record *rec, struct gsp_slot *slot)
     return rc;
 }
 
+/* Native frames are an extra: a process that denies them is sampled without. */
+static void open_mixed(struct gsp_record *rec, struct gsp_slot *slot)
+{
+    if (!rec->opts.native || slot->mixed || slot->mixed_failed)
+        return;
+    struct gsp_mem *mem = gsp_py_target_mem(slot->target);
+    slot->mixed_failed =
+        gsp_mixed_open(slot->pid, mem, rec->store, &slot->mixed, &slot->last_err) != GSP_OK;
+    if (slot->mixed)
+        gsp_mixed_choose(slot->mixed, rec->opts.capture);
+}
+
 /* Attaches to a process that must be Python, or about to be. */
 static int attach_root(struct gsp_record *rec, struct gsp_err *err)
 {
@@ -109,6 +145,10 @@ static int attach_root(struct gsp_record *rec, struct gsp_err *err)
         rc = open_native(rec, slot);
     if (rc != GSP_OK && !(rec->opts.subprocesses && rc == GSP_E_NOTPY))
         return gsp_err_set(err, rc, slot->last_err.sys, "%s", slot->last_err.msg);
+    if (slot->state == GSP_SLOT_PYTHON)
+        open_mixed(rec, slot);
+    if (slot->mixed)
+        gsp_mixed_prepare(slot->mixed);
     return GSP_OK;
 }
 
@@ -130,6 +170,8 @@ int gsp_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profi
     int rc = gsp_select_new(&opts->select, profile, &rec->select, err);
     if (rc == GSP_OK && opts->native)
         rc = gsp_native_store_new(&rec->store, err);
+    if (rc == GSP_OK && opts->native)
+        rc = gsp_later_new(profile, hand_out, rec, &rec->later, err);
     if (rc == GSP_OK)
         rc = add_slot(rec, opts->pid, true, err);
     if (rc == GSP_OK && !opts->is_child)
@@ -154,7 +196,9 @@ void gsp_record_free(struct gsp_record *rec)
         gsp_slot_free(rec->slots[i]);
     gsp_births_close(&rec->births);
     gsp_select_free(rec->select);
+    gsp_later_free(rec->later);
     gsp_native_store_free(rec->store);
+    gsp_thread_cpu_free(&rec->cpu);
     free(rec->gil_ns);
     free(rec->slots);
     free(rec);
@@ -311,32 +355,40 @@ static bool is_chosen(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_
     return note->chosen;
 }
 
-/* The thread's stack with its native frames.  One that could not be had so is taken as it is
- * without them, and counted. */
-static int intern_mixed(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
-                        struct gsp_slot_thread *note, struct gsp_err *err)
+/* A sample with the thread's native frames.  A stack that could not be taken so is taken as it is
+ * without them, and counted.  While the thread waits for a CPU there is none: the time counts for
+ * the stack that it has when it runs on. */
+static int give_mixed(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
+                      struct gsp_slot_thread *note, struct gsp_sample *sample, struct gsp_err *err)
 {
-    struct gsp_mixed_who who = {thread->tid, slot->target, thread};
+    struct gsp_py_target *target = thread->tstate ? slot->target : NULL;
+    struct gsp_mixed_who who = {thread->tid, target, thread, .locs_only = true};
     struct gsp_mixed_stack stack;
     int rc = thread->tid ? gsp_mixed_take(slot->mixed, &who, &stack, err) : GSP_E_NOPROC;
     if (rc == GSP_E_PERM && slot->is_root) /* one child of many that refuses does not end it all */
         return rc;
+    note->owed_ns += sample->weight;
+    if (rc == GSP_E_TIMEOUT && note->owed_ns < OWED_MAX_NS)
+        return GSP_OK;
+    sample->weight = note->owed_ns;
+    note->owed_ns = 0;
     if (rc == GSP_OK) {
         rec->stats.losses.unmerged += stack.unmerged;
         gsp_native_stats_add(&rec->stats.native, &stack);
-        return gsp_mixed_intern(slot->mixed, &who, &stack, rec->profile, &note->stack, err);
+        struct gsp_mixed_sink sink = {rec->profile, rec->later, sample, thread->in_gc};
+        return gsp_mixed_add(slot->mixed, &who, &stack, &sink, err);
     }
-    if (!slot->target) {
+    if (!target) {
         rec->stats.losses.failed++;
-        note->stack = GSP_NONE;
         return GSP_OK;
     }
     rec->stats.losses.unmerged++;
-    return gsp_path_intern(&note->path, slot->target, thread, rec->profile, &note->stack, err);
+    rc = gsp_path_intern(&note->path, target, thread, rec->profile, &sample->stack, err);
+    return rc == GSP_OK ? gsp_later_add(rec->later, sample, thread->in_gc, NULL, 0, err) : rc;
 }
 
 static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
-                       struct gsp_sample *sample, struct gsp_err *err)
+                       const struct gsp_sample *like, struct gsp_err *err)
 {
     struct gsp_slot_thread *note = gsp_slot_thread_of(slot, thread, rec->profile, err);
     if (!note)
@@ -346,26 +398,20 @@ static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
         rec->stats.threads_left++;
         return GSP_OK;
     }
-    int rc = GSP_OK;
+    struct gsp_sample sample = *like;
+    sample.thread = note->index;
+    sample.flags =
+        (thread->on_cpu ? GSP_SAMPLE_ON_CPU : 0) | (thread->has_gil ? GSP_SAMPLE_HAS_GIL : 0);
     if (slot->mixed)
-        rc = intern_mixed(rec, slot, thread, note, err);
-    else if (thread->changed || note->stack == GSP_NONE)
+        return give_mixed(rec, slot, thread, note, &sample, err);
+    int rc = GSP_OK;
+    if (thread->changed || note->stack == GSP_NONE)
         rc = gsp_path_intern(&note->path, slot->target, thread, rec->profile, &note->stack, err);
-    if (rc == GSP_OK)
-        rc = gsp_select_stack(rec->select, note->stack, thread->in_gc, &sample->stack, err);
     if (rc != GSP_OK)
         return rc;
-    if (note->stack == GSP_NONE)
-        return GSP_OK;
-    if (sample->stack == GSP_NONE) {
-        rec->stats.frames_left++;
-        return GSP_OK;
-    }
-    sample->thread = note->index;
-    sample->flags =
-        (thread->on_cpu ? GSP_SAMPLE_ON_CPU : 0) | (thread->has_gil ? GSP_SAMPLE_HAS_GIL : 0);
-    rec->stats.samples++;
-    return rec->sink->sample(rec->sink->user, sample, err);
+    sample.stack = note->stack;
+    return rec->later ? gsp_later_add(rec->later, &sample, thread->in_gc, NULL, 0, err)
+                      : hand_out(rec, &sample, thread->in_gc, err);
 }
 
 /* Counts who holds the GIL, also if the stack is not wanted. */
@@ -414,8 +460,9 @@ static int give_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gs
             continue;
         }
         any_good = true;
-        if (thread->depth == 0)
-            continue; /* a thread without Python frames: starting or ending */
+        /* Without Python frames: starting or ending, or C code that has been in Python before. */
+        if (thread->depth == 0 && !slot->mixed)
+            continue;
         rc = give_sample(rec, slot, thread, sample, err);
         if (rc != GSP_OK)
             return rc;
@@ -442,16 +489,24 @@ static int look(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
     return rc;
 }
 
-/* Native frames are an extra: a process that denies them is sampled without. */
-static void open_mixed(struct gsp_record *rec, struct gsp_slot *slot)
+/* The native frames of the threads that Python does not know. */
+static int give_native(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
+                       struct gsp_err *err)
 {
-    if (!rec->opts.native || slot->mixed || slot->mixed_failed)
-        return;
-    struct gsp_mem *mem = gsp_py_target_mem(slot->target);
-    slot->mixed_failed =
-        gsp_mixed_open(slot->pid, mem, rec->store, &slot->mixed, &slot->last_err) != GSP_OK;
-    if (slot->mixed)
-        gsp_mixed_choose(slot->mixed, rec->opts.capture);
+    for (size_t i = 0; i < slot->native_count; i++) {
+        struct gsp_py_thread *thread = slot->native_threads[i];
+        if (gsp_slot_is_python_thread(slot, thread->tid))
+            continue;
+        rec->stats.threads++;
+        if (!thread->on_cpu && !rec->opts.idle) {
+            rec->stats.idle_left++;
+            continue;
+        }
+        int rc = give_sample(rec, slot, thread, sample, err);
+        if (rc != GSP_OK)
+            return rc;
+    }
+    return GSP_OK;
 }
 
 /* A process that is no Python: its native frames, if those are wanted. */
@@ -462,19 +517,8 @@ static int sample_native(struct gsp_record *rec, struct gsp_slot *slot, struct g
         end_slot(rec, slot);
         return GSP_OK;
     }
-    for (size_t i = 0; i < slot->native_count; i++) {
-        struct gsp_py_thread *thread = slot->native_threads[i];
-        if (!thread->on_cpu && !rec->opts.idle) {
-            rec->stats.idle_left++;
-            continue;
-        }
-        int rc = give_sample(rec, slot, thread, sample, err);
-        if (rc != GSP_OK)
-            return rc;
-    }
     rec->stats.processes++;
-    rec->stats.threads += (uint32_t)slot->native_count;
-    return GSP_OK;
+    return give_native(rec, slot, sample, err);
 }
 
 /* The target of the process that made this one; NULL when it is not sampled. */
@@ -515,9 +559,12 @@ static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
         return GSP_OK;
     open_mixed(rec, slot);
     int rc = look(rec, slot, now_ns);
-    if (rc == GSP_OK)
+    if (rc == GSP_OK) {
         rc = give_samples(rec, slot, sample, err);
-    else if (rc == GSP_E_NOMEM)
+        if (rc == GSP_OK && slot->mixed && !rec->opts.gil_only &&
+            gsp_slot_native_look(slot, now_ns) == GSP_OK)
+            rc = give_native(rec, slot, sample, err);
+    } else if (rc == GSP_E_NOMEM)
         return gsp_err_set(err, rc, 0, "out of memory");
     else if (rc == GSP_E_PERM && rec->opts.blocking && slot->is_root)
         return gsp_err_set(err, rc, slot->last_err.sys, "%s", slot->last_err.msg);
@@ -544,6 +591,22 @@ static void update_meta(struct gsp_record *rec)
     meta->losses = rec->stats.losses;
 }
 
+static bool is_python_thread(const void *user, pid_t tid)
+{
+    return gsp_slot_is_python_thread(user, tid);
+}
+
+/* What the threads have used that no sample shows. */
+static void count_cpu(struct gsp_record *rec, int64_t now_ns)
+{
+    rec->next_cpu_ns = now_ns + CPU_INTERVAL_NS;
+    for (size_t i = 0; i < rec->slot_count; i++) {
+        if (rec->slots[i]->state == GSP_SLOT_PYTHON)
+            gsp_thread_cpu_look(&rec->cpu, rec->slots[i]->pid, is_python_thread, rec->slots[i]);
+    }
+    gsp_thread_cpu_sum(&rec->cpu, &rec->stats.native_cpu);
+}
+
 static int beat(struct gsp_record *rec, int64_t now_ns, struct gsp_err *err)
 {
     rec->next_beat_ns = now_ns + rec->beat_ns;
@@ -553,6 +616,8 @@ static int beat(struct gsp_record *rec, int64_t now_ns, struct gsp_err *err)
         gsp_slot_name_process(rec->slots[i], rec->profile, rec->sink->process_changed,
                               rec->sink->user);
     }
+    if (now_ns >= rec->next_cpu_ns)
+        count_cpu(rec, now_ns);
     update_meta(rec);
     return rec->sink->beat(rec->sink->user, &rec->stats, err);
 }
@@ -577,11 +642,15 @@ static int tick(struct gsp_record *rec, int64_t now_ns, uint64_t missed, struct 
     /* A tick stands for the time since the one before, so that the sums stay true. */
     struct gsp_sample sample = {.time_ns = now_ns - rec->start_ns,
                                 .weight = rec->period_ns * (int64_t)(missed + 1)};
+    int rc = GSP_OK;
     for (size_t i = 0; i < rec->slot_count; i++) {
-        int rc = sample_slot(rec, rec->slots[i], &sample, now_ns, err);
+        rc = sample_slot(rec, rec->slots[i], &sample, now_ns, err);
         if (rc != GSP_OK)
             return rc;
     }
+    rc = rec->later ? gsp_later_flush(rec->later, false, err) : GSP_OK;
+    if (rc != GSP_OK)
+        return rc;
     if (now_ns >= rec->next_scan_ns || rec->root_ended) {
         rec->next_scan_ns = now_ns + SCAN_INTERVAL_NS;
         scan_tree(rec, now_ns);
@@ -634,9 +703,12 @@ int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
     rec->clock.user = rec;
     rec->clock.nap_ns = rec->beat_ns;
     int rc = loop(rec, stop, end, err);
+    if (rc == GSP_OK && rec->later)
+        rc = gsp_later_flush(rec->later, true, err);
     if (reap)
         prctl(PR_SET_CHILD_SUBREAPER, 0UL, 0UL, 0UL, 0UL);
     rec->stats.elapsed_ns = gsp_now_ns() - rec->start_ns;
+    count_cpu(rec, gsp_now_ns());
     for (size_t i = 0; i < rec->slot_count; i++) {
         if (!rec->slots[i]->was_python && !rec->slots[i]->is_root)
             rec->stats.losses.skipped++;

@@ -19,6 +19,7 @@
 #include "model/profile.h"
 #include "sample/native_stats.h"
 #include "sample/select.h"
+#include "sample/thread_cpu.h"
 
 #define GSP_RATE_MIN_HZ 0.01
 #define GSP_RATE_MAX_HZ 1e6
@@ -58,6 +59,7 @@ struct gsp_record_stats {
     uint32_t threads;      /* of them */
     struct gsp_losses losses;
     struct gsp_native_stats native;
+    struct gsp_native_cpu native_cpu; /* of threads that Python does not know */
 };
 
 struct gsp_record_sink {

@@ -6,14 +6,22 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/file.h"
+#include "model/frames.h"
 
-#define IMPORT_FILES "<frozen importlib._bootstrap" /* and ..._external> */
+#define NAMES_MAX (16U << 20)
 
 enum verdict {
     UNJUDGED,
     KEEP,
     LEAVE_OUT,
     IMPORT,
+    BEGIN, /* the stack begins after it */
+};
+
+struct judged {
+    unsigned char verdict;
+    uint32_t frame; /* to show */
 };
 
 struct pattern {
@@ -26,11 +34,15 @@ struct gsp_select {
     struct pattern include;
     struct pattern exclude;
     struct pattern thread;
+    struct pattern below;
+    struct gsp_buf names;
     bool import_frames;
     uint32_t import_mark; /* frame ids */
     uint32_t gc_mark;
-    unsigned char *verdicts; /* by frame id */
-    size_t verdict_cap;
+    struct judged *judged; /* by frame id */
+    size_t judged_cap;
+    unsigned char *begun; /* by stack id: what is below was found; only with such an option */
+    size_t begun_cap;
     uint32_t *became; /* by stack id: the stack it became + 1; 0 not known yet */
     size_t became_cap;
     uint32_t path[GSP_STACK_DEPTH_MAX];
@@ -101,6 +113,10 @@ int gsp_select_new(const struct gsp_select_opts *opts, struct gsp_profile *profi
         rc = compile(&select->exclude, opts->exclude, err);
     if (rc == GSP_OK)
         rc = compile(&select->thread, opts->thread, err);
+    if (rc == GSP_OK)
+        rc = compile(&select->below, opts->below, err);
+    if (rc == GSP_OK && opts->names)
+        rc = gsp_file_read(opts->names, NAMES_MAX, &select->names, err);
     if (rc != GSP_OK) {
         gsp_select_free(select);
         return rc;
@@ -116,7 +132,10 @@ void gsp_select_free(struct gsp_select *select)
     release(&select->include);
     release(&select->exclude);
     release(&select->thread);
-    free(select->verdicts);
+    release(&select->below);
+    gsp_buf_free(&select->names);
+    free(select->judged);
+    free(select->begun);
     free(select->became);
     free(select);
 }
@@ -130,14 +149,36 @@ static enum verdict judge(const struct gsp_select *select, const struct gsp_fram
 {
     struct gsp_sv name = gsp_profile_string_at(select->profile, frame->name);
     struct gsp_sv file = gsp_profile_string_at(select->profile, frame->file);
+    if (select->below.is_set && (matches(&select->below, name) || matches(&select->below, file)))
+        return BEGIN;
+    if (frame->kind == GSP_FRAME_PYTHON && gsp_frame_is_own(file))
+        return LEAVE_OUT;
     if (select->exclude.is_set &&
         (matches(&select->exclude, name) || matches(&select->exclude, file)))
         return LEAVE_OUT;
     if (select->include.is_set && !matches(&select->include, name) &&
         !matches(&select->include, file))
         return LEAVE_OUT;
-    bool is_import = frame->kind == GSP_FRAME_PYTHON && gsp_sv_starts(file, IMPORT_FILES);
+    bool is_import = frame->kind == GSP_FRAME_PYTHON && gsp_frame_is_import(file);
     return is_import && !select->import_frames ? IMPORT : KEEP;
+}
+
+/* The frame under the name that its file was given. */
+static int rename_file(const struct gsp_select *select, const struct gsp_frame *frame,
+                       uint32_t *out, struct gsp_err *err)
+{
+    const struct gsp_sv file = gsp_profile_string_at(select->profile, frame->file);
+    struct gsp_sv rest = gsp_buf_sv(&select->names);
+    struct gsp_sv line;
+    struct gsp_sv path;
+    struct gsp_frame renamed = *frame;
+    while (gsp_sv_split(&rest, '\n', &line)) {
+        if (!gsp_sv_split(&line, '\t', &path) || !gsp_sv_eq(path, file))
+            continue;
+        int rc = gsp_profile_string(select->profile, line, &renamed.file, err);
+        return rc == GSP_OK ? gsp_profile_frame(select->profile, &renamed, out, err) : rc;
+    }
+    return GSP_OK;
 }
 
 /* Room for one more entry than there are ids; new entries are zero. */
@@ -156,31 +197,44 @@ static void *grow(void *array, size_t *cap, size_t need, size_t size)
 
 static bool reserve(struct gsp_select *select)
 {
-    unsigned char *verdicts = grow(select->verdicts, &select->verdict_cap,
-                                   gsp_profile_frame_count(select->profile), sizeof(*verdicts));
-    if (!verdicts)
+    struct judged *judged = grow(select->judged, &select->judged_cap,
+                                 gsp_profile_frame_count(select->profile), sizeof(*judged));
+    if (!judged)
         return false;
-    select->verdicts = verdicts;
-    uint32_t *became = grow(select->became, &select->became_cap,
-                            gsp_profile_stack_count(select->profile), sizeof(*became));
+    select->judged = judged;
+    const size_t stacks = gsp_profile_stack_count(select->profile);
+    unsigned char *begun = grow(select->begun, &select->begun_cap, stacks, sizeof(*begun));
+    if (!begun)
+        return false;
+    select->begun = begun;
+    uint32_t *became = grow(select->became, &select->became_cap, stacks, sizeof(*became));
     if (!became)
         return false;
     select->became = became;
     return true;
 }
 
+static int judge_frame(struct gsp_select *select, uint32_t frame, struct gsp_err *err)
+{
+    /* Copied: adding another one moves them. */
+    const struct gsp_frame copy = *gsp_profile_frame_at(select->profile, frame);
+    uint32_t shown = frame;
+    int rc = select->names.len ? rename_file(select, &copy, &shown, err) : GSP_OK;
+    if (rc == GSP_OK)
+        select->judged[frame] = (struct judged){(unsigned char)judge(select, &copy), shown};
+    return rc;
+}
+
 /* base, with what is to be seen of frame on top. */
 static int put_frame(struct gsp_select *select, uint32_t base, uint32_t frame, uint32_t *out,
                      struct gsp_err *err)
 {
-    unsigned char *verdict = &select->verdicts[frame];
-    if (*verdict == UNJUDGED)
-        *verdict = (unsigned char)judge(select, gsp_profile_frame_at(select->profile, frame));
+    const struct judged *judged = &select->judged[frame];
     *out = base;
-    if (*verdict == LEAVE_OUT)
+    if (judged->verdict == LEAVE_OUT)
         return GSP_OK;
-    if (*verdict == KEEP)
-        return gsp_profile_stack(select->profile, base, frame, out, err);
+    if (judged->verdict == KEEP)
+        return gsp_profile_stack(select->profile, base, judged->frame, out, err);
     int rc = GSP_OK;
     if (select->import_mark == GSP_NONE)
         rc = make_mark(select->profile, GSP_MARK_IMPORT, &select->import_mark, err);
@@ -214,12 +268,21 @@ int gsp_select_stack(struct gsp_select *select, uint32_t stack, bool in_gc, uint
         at = gsp_profile_stack_caller(select->profile, at);
     }
     uint32_t now = at ? select->became[at] - 1 : GSP_NONE;
+    bool has_begun = !select->below.is_set || (at && select->begun[at]);
     while (n > 0) {
         at = select->path[--n];
-        uint32_t frame = gsp_profile_stack_frame(select->profile, at);
-        int rc = put_frame(select, now, frame, &now, err);
+        const uint32_t frame = gsp_profile_stack_frame(select->profile, at);
+        int rc =
+            select->judged[frame].verdict == UNJUDGED ? judge_frame(select, frame, err) : GSP_OK;
+        if (rc == GSP_OK && select->judged[frame].verdict == BEGIN) {
+            has_begun = true;
+            now = GSP_NONE;
+        } else if (rc == GSP_OK && has_begun) {
+            rc = put_frame(select, now, frame, &now, err);
+        }
         if (rc != GSP_OK)
             return rc;
+        select->begun[at] = has_begun;
         select->became[at] = now + 1;
     }
     *out = now;

@@ -84,6 +84,8 @@ struct gsp_source {
     int32_t column_of[GSP_SOURCE_COLUMNS_MAX]; /* the table's column -> the source's; -1 */
     uint64_t row_count;                        /* of the last refresh */
     _Atomic uint64_t texts_lost;               /* overwritten before they were read */
+    _Atomic uint64_t rows_missed;              /* amid others that were read; of all queries */
+    uint64_t rows_told;                        /* of them, by a warning */
 };
 
 /* A value that a source has once, for all rows. */

@@ -390,6 +390,16 @@ static int name_rings(struct gsp_drain *drain, struct gsp_err *err)
     return rc;
 }
 
+static int write_segment(const struct gsp_drain *drain, struct gsp_batch *batch,
+                         struct gsp_segment *segment, struct gsp_err *err)
+{
+    struct gsp_segment_size size = {0};
+    const int rc = gsp_segment_write(batch, drain->folder, segment->file, &size, err);
+    segment->rows = size.rows;
+    segment->bytes = size.bytes;
+    return rc;
+}
+
 /* The rows that wait become a segment, and the manifest says so. */
 static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct gsp_err *err)
 {
@@ -402,11 +412,10 @@ static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct g
     if (rc == GSP_OK)
         rc = gsp_taker_note(taker, &next, err);
     fill_segment(&segment, info->schema, info->table, next.next);
-    segment.rows = gsp_taker_rows(taker);
     struct gsp_batch *batch = rc == GSP_OK ? gsp_taker_batch(taker) : NULL;
     if (batch) {
         next.next++;
-        rc = gsp_segment_write(batch, drain->folder, segment.file, &segment.bytes, err);
+        rc = write_segment(drain, batch, &segment, err);
         if (rc == GSP_OK)
             rc = gsp_manifest_add_segment(&next, &segment, err);
         if (rc == GSP_OK)
@@ -444,8 +453,7 @@ int gsp_drain_put(struct gsp_drain *drain, struct gsp_batch *batch, struct gsp_e
         return rc;
     }
     fill_segment(&segment, table->schema, table->name, next.next++);
-    segment.rows = gsp_batch_rows(batch);
-    rc = gsp_segment_write(batch, drain->folder, segment.file, &segment.bytes, err);
+    rc = write_segment(drain, batch, &segment, err);
     if (rc == GSP_OK)
         rc = gsp_manifest_add_segment(&next, &segment, err);
     if (rc < 0) {
@@ -485,14 +493,13 @@ static int merge(struct gsp_drain *drain, const size_t *which, size_t count, con
     fill_segment(&merged, first->schema, first->table, next.next++);
     if (name)
         snprintf(merged.file, sizeof(merged.file), "%s", name);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         files[i] = drain->manifest.segments[which[i]].file;
-        merged.rows += drain->manifest.segments[which[i]].rows;
-    }
-    if (count == 1 && link_segment(drain, files[0], merged.file))
-        merged.bytes = first->bytes;
-    else
-        rc = gsp_segment_merge(drain->folder, files, count, merged.file, &merged.bytes, err);
+    struct gsp_segment_size size = {.rows = first->rows, .bytes = first->bytes};
+    if (count > 1 || !link_segment(drain, files[0], merged.file))
+        rc = gsp_segment_merge(drain->folder, files, count, merged.file, &size, err);
+    merged.rows = size.rows;
+    merged.bytes = size.bytes;
     /* From the back, so that the places of those before stay; the merged one is as old as its
      * oldest part. */
     for (size_t i = count; rc == GSP_OK && i-- > 0;) {

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/attr.h"
@@ -15,6 +16,9 @@
 /* Older ones lack functions that are called here, or the setting allowed_paths. */
 #define OLDEST_MAJOR 1
 #define OLDEST_MINOR 4
+/* Below this it is likely to crash rather than to fail: its threads do not expect that there is no
+ * memory for them. */
+#define ROOM_BYTES   (512ULL << 20)
 
 static struct {
     pthread_mutex_t lock;
@@ -92,8 +96,25 @@ static int check_version(const struct gsp_duck *duck, struct gsp_err *err)
     return GSP_OK;
 }
 
+static int check_room(struct gsp_err *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur >= ROOM_BYTES) {
+        return GSP_OK;
+    }
+    return gsp_err_set(err, GSP_E_LIMIT, 0,
+                       "the SQL engine needs %llu MiB of address space; the limit (ulimit -v) is "
+                       "%llu",
+                       ROOM_BYTES >> 20, (unsigned long long)limit.rlim_cur >> 20);
+}
+
 static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
 {
+    const int room = check_room(err);
+    if (room != GSP_OK) {
+        return room;
+    }
     void *lib = path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : try_places();
     if (!lib && !path) {
         lib = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL);

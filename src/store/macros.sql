@@ -2,18 +2,36 @@
 -- Every one takes ts_from and ts_to (CLOCK_REALTIME, ns): NULL leaves that side open.
 -- A statement ends with a semicolon at the end of a line.
 
--- A stack that two recordings have is there once, and each of its functions once.
+-- Each function of a stack once.
 -- No view: those are bound when they are made, and strings of live tables change their type.
 CREATE OR REPLACE MACRO gsprof.stack_functions() AS TABLE
     SELECT stack_id, func, file, min(depth) AS depth
     FROM python.stack
     GROUP BY stack_id, func, file;
 
-CREATE OR REPLACE MACRO gsprof.hot_functions(ts_from := NULL, ts_to := NULL) AS TABLE
+-- Threads that run, and what the main thread waits for: of the processes that make steps, or of a
+-- process that is alone.  Pools, monitors and servers wait all the time, and would hide the rest.
+-- A profile that does not say which threads run has all of them.
+CREATE OR REPLACE MACRO gsprof.working_samples(ts_from := NULL, ts_to := NULL, idle := false)
+AS TABLE
+    WITH stepping AS (SELECT DISTINCT pid FROM python.torch_step),
+    mains AS (
+        FROM stepping
+        UNION ALL
+        SELECT max(pid) AS pid
+        FROM python.stack_sample
+        WHERE NOT EXISTS (FROM stepping)
+        HAVING min(pid) = max(pid))
+    SELECT *
+    FROM python.stack_sample
+    WHERE (ts_from IS NULL OR ts_ns >= ts_from) AND (ts_to IS NULL OR ts_ns <= ts_to)
+        AND (idle OR on_cpu IS NOT FALSE OR (thread_id = pid AND pid IN (FROM mains)));
+
+CREATE OR REPLACE MACRO gsprof.hot_functions(ts_from := NULL, ts_to := NULL, idle := false)
+AS TABLE
     WITH stacks AS (
         SELECT stack_id, sum(weight_ns) AS ns, count(*) AS samples
-        FROM python.stack_sample
-        WHERE (ts_from IS NULL OR ts_ns >= ts_from) AND (ts_to IS NULL OR ts_ns <= ts_to)
+        FROM gsprof.working_samples(ts_from := ts_from, ts_to := ts_to, idle := idle)
         GROUP BY stack_id),
     whole AS (SELECT sum(ns) AS ns FROM stacks)
     SELECT func, file,
@@ -27,15 +45,14 @@ CREATE OR REPLACE MACRO gsprof.hot_functions(ts_from := NULL, ts_to := NULL) AS 
     GROUP BY func, file
     ORDER BY self_s DESC, total_s DESC, func;
 
-CREATE OR REPLACE MACRO gsprof.hot_lines(ts_from := NULL, ts_to := NULL) AS TABLE
+CREATE OR REPLACE MACRO gsprof.hot_lines(ts_from := NULL, ts_to := NULL, idle := false) AS TABLE
     WITH stacks AS (
         SELECT stack_id, sum(weight_ns) AS ns, count(*) AS samples
-        FROM python.stack_sample
-        WHERE (ts_from IS NULL OR ts_ns >= ts_from) AND (ts_to IS NULL OR ts_ns <= ts_to)
-        GROUP BY stack_id),
-    leaves AS (SELECT DISTINCT stack_id, func, file, lineno FROM python.stack WHERE depth = 0)
+        FROM gsprof.working_samples(ts_from := ts_from, ts_to := ts_to, idle := idle)
+        GROUP BY stack_id)
     SELECT file, lineno, func, sum(ns) / 1e9 AS self_s, sum(samples)::BIGINT AS samples
-    FROM stacks JOIN leaves USING (stack_id)
+    FROM stacks JOIN python.stack USING (stack_id)
+    WHERE depth = 0
     GROUP BY file, lineno, func
     ORDER BY self_s DESC, file, lineno;
 
@@ -67,12 +84,13 @@ CREATE OR REPLACE MACRO gsprof.slow_steps(n := 10, ts_from := NULL, ts_to := NUL
     stacks AS (
         SELECT slow.pid, slow.step, s.stack_id, sum(s.weight_ns) AS ns
         FROM slow JOIN (
-            SELECT * FROM python.stack_sample, bounds WHERE ts_ns BETWEEN first_ns AND last_ns) AS s
+            SELECT * FROM gsprof.working_samples(), bounds
+            WHERE ts_ns BETWEEN first_ns AND last_ns) AS s
         ON s.pid = slow.pid AND s.ts_ns BETWEEN slow.start_ns AND slow.end_ns
         GROUP BY slow.pid, slow.step, s.stack_id),
     functions AS (
         SELECT pid, step, func, sum(ns) AS ns
-        FROM stacks JOIN gsprof.stack_functions() USING (stack_id)
+        FROM stacks JOIN python.stack USING (stack_id)
         WHERE depth = 0
         GROUP BY pid, step, func),
     hot AS (
@@ -102,7 +120,7 @@ CREATE OR REPLACE MACRO gsprof.step_functions(the_step, the_rank := NULL) AS TAB
         WHERE step = the_step AND (the_rank IS NULL OR rank = the_rank)),
     stacks AS (
         SELECT s.stack_id, sum(s.weight_ns) AS ns
-        FROM steps JOIN python.stack_sample AS s
+        FROM steps JOIN gsprof.working_samples() AS s
         ON s.pid = steps.pid AND s.ts_ns BETWEEN steps.start_ns AND steps.end_ns
         GROUP BY s.stack_id)
     SELECT func, file, coalesce(sum(ns) FILTER (WHERE depth = 0), 0) / 1e9 AS self_s,
@@ -190,6 +208,6 @@ CREATE OR REPLACE MACRO gsprof.last_stacks() AS TABLE
         SELECT *, max(ts_ns) OVER (PARTITION BY host, pid) AS newest_ns FROM seen)
     SELECT ts_ns, host, pid, rank, thread_id, thread_name, on_cpu, has_gil, func, file, lineno,
         depth, frame_type
-    FROM lately JOIN (SELECT DISTINCT * FROM python.stack) USING (stack_id)
+    FROM lately JOIN python.stack USING (stack_id)
     WHERE newest_ns - ts_ns <= 2500000000
     ORDER BY host, pid, thread_id, depth;

@@ -184,7 +184,8 @@ static int put_losses(struct gsp_batch *batch, const struct gsp_view *view,
     } causes[] = {
         {"overwritten", loss.overwritten},      {"no lane", loss.rows_lost},
         {"file not opened", loss.rows_no_file}, {"dictionary full", loss.strings_lost},
-        {"text overwritten", loss.texts_lost},  {"file cut", loss.damaged ? 1 : 0},
+        {"text overwritten", loss.texts_lost},  {"overwritten while read", loss.missed},
+        {"file cut", loss.damaged ? 1 : 0},
     };
     for (size_t i = 0; i < GSP_COUNT(causes); i++) {
         const int rc = causes[i].count > 0

@@ -14,13 +14,12 @@
 /* What stands for a stack whose frames were overwritten before they could be kept. */
 #define LOST_NAME "(frames not kept)"
 
-/* A stack that several processes or segments have is there once. */
+/* Stacks that only allocations have are none of a profile's. */
 static const char STACKS_SQL[] =
-    "SELECT stack_id, any_value(func) AS func, any_value(file) AS file, "
-    "any_value(lineno) AS lineno, any_value(frame_type) AS frame_type "
-    "FROM python.stack GROUP BY stack_id, depth ORDER BY stack_id, depth DESC";
+    "SELECT stack_id, func, file, lineno, frame_type FROM python.stack "
+    "WHERE stack_id IN (SELECT stack_id FROM python.stack_sample) ORDER BY stack_id, depth DESC";
 static const char SAMPLES_SQL[] =
-    "SELECT ts_ns::BIGINT, pid, thread_id, stack_id, weight_ns, rank, on_cpu, has_gil, thread_name "
+    "SELECT ts_ns::BIGINT, pid, thread_id, stack_id, weight_ns, rank, on_cpu, has_gil "
     "FROM python.stack_sample WHERE ts_ns IS NOT NULL ORDER BY ts_ns, pid, thread_id";
 static const char FACTS_SQL[] =
     "SELECT (SELECT min(ts_ns)::BIGINT FROM python.stack_sample), "
@@ -31,16 +30,21 @@ static const char LOSSES_SQL[] = "SELECT cause, sum(\"count\")::BIGINT FROM gspr
                                  "WHERE source = 'sampler' GROUP BY cause";
 static const char NAMES_SQL[] = "SELECT pid, arg_max(name, ts_ns) FROM process.metrics "
                                 "WHERE name IS NOT NULL GROUP BY pid";
+/* The kernel's name of a thread is known at once, and what the program calls it a little later. */
+static const char THREADS_SQL[] =
+    "SELECT pid, thread_id, arg_max(thread_name, ts_ns) FROM python.stack_sample "
+    "WHERE thread_name IS NOT NULL GROUP BY pid, thread_id";
 
 struct reader {
     const struct gsp_profile_from *from;
     struct gsp_profile *profile;
-    struct gsp_hmap stacks;    /* id of the rows -> the profile's */
-    struct gsp_hmap threads;   /* (pid, thread id) -> index */
-    struct gsp_hmap processes; /* pid -> index */
-    struct gsp_hmap names;     /* pid -> string */
-    int64_t stack_id;          /* whose frames are being read */
-    uint32_t stack;            /* as far as they were */
+    struct gsp_hmap stacks;       /* id of the rows -> the profile's */
+    struct gsp_hmap threads;      /* (pid, thread id) -> index */
+    struct gsp_hmap processes;    /* pid -> index */
+    struct gsp_hmap names;        /* pid -> string */
+    struct gsp_hmap thread_names; /* (pid, thread id) -> string */
+    int64_t stack_id;             /* whose frames are being read */
+    uint32_t stack;               /* as far as they were */
     uint32_t lost; /* the stack that stands for those without frames; GSP_NONE not yet */
     int64_t start_ns;
 };
@@ -98,6 +102,16 @@ static int take_name(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     uint32_t name = GSP_NONE;
     const int rc = gsp_profile_string(reader->profile, gsp_store_text(row, 1), &name, err);
     return rc == GSP_OK ? keep(&reader->names, (uint64_t)gsp_store_i64(row, 0), 0, name, err) : rc;
+}
+
+static int take_thread_name(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+{
+    struct reader *reader = ctx;
+    uint32_t name = GSP_NONE;
+    const int rc = gsp_profile_string(reader->profile, gsp_store_text(row, 2), &name, err);
+    return rc == GSP_OK ? keep(&reader->thread_names, (uint64_t)gsp_store_i64(row, 0),
+                               (uint64_t)gsp_store_i64(row, 1), name, err)
+                        : rc;
 }
 
 /* ----------------------------------------------------------------------------------- stacks */
@@ -206,8 +220,8 @@ static int find_thread(struct reader *reader, const struct gsp_store_row *row, u
     }
     struct gsp_thread thread = {.os_id = tid > 0 ? (uint64_t)tid : 0, .is_main = tid == pid};
     int rc = find_process(reader, pid, gsp_store_i64(row, 5), &thread.process, err);
-    if (rc == GSP_OK)
-        rc = gsp_profile_string(reader->profile, gsp_store_text(row, 8), &thread.name, err);
+    const uint32_t *name = gsp_hmap_get(&reader->thread_names, (uint64_t)pid, (uint64_t)tid);
+    thread.name = name ? *name : GSP_NONE;
     if (rc == GSP_OK)
         rc = gsp_profile_thread(reader->profile, &thread, out, err);
     return rc == GSP_OK ? keep(&reader->threads, (uint64_t)pid, (uint64_t)tid, *out, err) : rc;
@@ -240,6 +254,8 @@ int gsp_store_read_profile(struct gsp_store *store, const struct gsp_profile_fro
     if (rc == GSP_OK)
         rc = gsp_store_each(store, NAMES_SQL, take_name, &reader, err);
     if (rc == GSP_OK)
+        rc = gsp_store_each(store, THREADS_SQL, take_thread_name, &reader, err);
+    if (rc == GSP_OK)
         rc = gsp_store_each(store, STACKS_SQL, take_frame, &reader, err);
     if (rc == GSP_OK)
         rc = gsp_store_each(store, SAMPLES_SQL, take_sample, &reader, err);
@@ -247,5 +263,6 @@ int gsp_store_read_profile(struct gsp_store *store, const struct gsp_profile_fro
     gsp_hmap_free(&reader.threads);
     gsp_hmap_free(&reader.processes);
     gsp_hmap_free(&reader.names);
+    gsp_hmap_free(&reader.thread_names);
     return rc;
 }

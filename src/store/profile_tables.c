@@ -274,11 +274,9 @@ static int put_losses(struct maker *maker, struct gsp_err *err)
     const struct {
         const char *cause;
         uint64_t count;
-    } rows[] = {{"torn", losses->torn},
-                {"late", losses->late},
-                {"failed", losses->failed},
-                {"gone", losses->gone},
-                {"skipped", losses->skipped}};
+    } rows[] = {{"torn", losses->torn},       {"late", losses->late},
+                {"failed", losses->failed},   {"gone", losses->gone},
+                {"skipped", losses->skipped}, {"unmerged", losses->unmerged}};
     int rc = new_batch(maker, GSP_TABLE_gsprof_loss, err);
     for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(rows); i++) {
         if (rows[i].count == 0)

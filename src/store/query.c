@@ -15,6 +15,9 @@
 #define SQL_BYTES_MAX (1U << 20)
 #define PAUSE_NS      20000
 
+static const char TABLES_SQL[] = "SELECT table_schema || '.' || table_name AS name "
+                                 "FROM information_schema.tables ORDER BY name";
+
 /* One statement on its way. */
 struct statement {
     struct gsp_store *store;
@@ -134,6 +137,12 @@ static bool is_explained_select(struct statement *st)
     return ok;
 }
 
+static int not_allowed(bool explain, struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_PERM, 0, "only SELECT%s can be asked here",
+                       explain ? ", EXPLAIN, SHOW TABLES and DESCRIBE" : "");
+}
+
 static int check_type(struct statement *st, bool explain, struct gsp_err *err)
 {
     st->type = st->store->duck->prepared_statement_type(st->prepared);
@@ -143,8 +152,7 @@ static int check_type(struct statement *st, bool explain, struct gsp_err *err)
     if (explain && st->type == DUCKDB_STATEMENT_TYPE_EXPLAIN && is_explained_select(st)) {
         return GSP_OK;
     }
-    return gsp_err_set(err, GSP_E_PERM, 0, "only SELECT%s can be asked here",
-                       explain ? " and EXPLAIN" : "");
+    return not_allowed(explain, err);
 }
 
 /* Whether the text may ask for comments: only then they are made. */
@@ -181,6 +189,19 @@ static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *e
     return rc;
 }
 
+/* The engine's SHOW TABLES is about one schema, in which there is no table. */
+static bool is_show_tables(struct gsp_sv sql)
+{
+    const struct gsp_sql_token show = gsp_store__sql_token(sql, 0);
+    const struct gsp_sql_token tables = gsp_store__sql_token(sql, show.to);
+    struct gsp_sql_token end = gsp_store__sql_token(sql, tables.to);
+    if (end.kind == GSP_SQL_OTHER && sql.p[end.from] == ';') {
+        end = gsp_store__sql_token(sql, end.to);
+    }
+    return gsp_store__sql_word_is(sql, show, "show") &&
+           gsp_store__sql_word_is(sql, tables, "tables") && end.kind == GSP_SQL_END;
+}
+
 static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *err)
 {
     if (!store->locked || store->open) {
@@ -194,7 +215,7 @@ static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err 
     }
     /* The engine turns some of these into a SELECT before it tells what they are. */
     if (gsp_store__sql_word_is(sql, gsp_store__sql_token(sql, 0), "pragma")) {
-        return gsp_err_set(err, GSP_E_PERM, 0, "only SELECT and EXPLAIN can be asked here");
+        return not_allowed(true, err);
     }
     if (sql.len > 0 && memchr(sql.p, '\0', sql.len)) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "the statement has a NUL in it");
@@ -230,6 +251,9 @@ static int begin(struct statement *st, bool explain, struct gsp_err *err)
         *st->where = (struct gsp_sql_error){0};
     }
     int rc = check_use(store, st->sql, err);
+    if (rc == GSP_OK && is_show_tables(st->sql)) {
+        st->sql = gsp_sv_of(TABLES_SQL);
+    }
     if (rc == GSP_OK) {
         rc = refresh(store, st->sql, err);
     }
@@ -250,8 +274,30 @@ static int begin(struct statement *st, bool explain, struct gsp_err *err)
     return rc;
 }
 
+/* A result that lacks rows between others says so. */
+static void tell_missed(struct gsp_store *store)
+{
+    for (size_t i = 0; i < store->catalog.view_count; i++) {
+        const struct gsp_view *view = store->catalog.views[i];
+        uint64_t missed = 0;
+        for (size_t k = 0; k < view->source_count; k++) {
+            struct gsp_source *source = view->sources[k];
+            const uint64_t rows = atomic_load(&source->rows_missed);
+            missed += rows - source->rows_told;
+            source->rows_told = rows;
+        }
+        if (missed > 0) {
+            gsp_store__warn(store,
+                            "%llu rows of %s.%s were overwritten while they were read; the result "
+                            "lacks them",
+                            (unsigned long long)missed, view->schema, view->name);
+        }
+    }
+}
+
 void gsp_store__query_end(struct gsp_store *store)
 {
+    tell_missed(store);
     /* A transaction that failed is over already. */
     gsp_ignore(gsp_store__run(store, "ROLLBACK", NULL));
 }
@@ -331,7 +377,21 @@ int gsp_store_query(struct gsp_store *store, struct gsp_sv sql, struct gsp_rows 
     return gsp_store_query_with(store, sql, NULL, out, where, err);
 }
 
-static int copy_out(struct statement *st, struct gsp_err *err)
+/* What COPY answers: one row with the number of rows that it wrote. */
+static uint64_t rows_written(const struct gsp_duck *duck, duckdb_result result)
+{
+    uint64_t rows = 0;
+    duckdb_data_chunk chunk = duck->fetch_chunk(result);
+    if (chunk && duck->data_chunk_get_size(chunk) == 1) {
+        memcpy(&rows, duck->vector_get_data(duck->data_chunk_get_vector(chunk, 0)), sizeof(rows));
+    }
+    if (chunk) {
+        duck->destroy_data_chunk(&chunk);
+    }
+    return rows;
+}
+
+static int copy_out(struct statement *st, uint64_t *rows, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
     gsp_auto_buf sql = {0};
@@ -349,13 +409,15 @@ static int copy_out(struct statement *st, struct gsp_err *err)
         rc = engine_error(st, store->duck->result_error(&result),
                           store->duck->result_error_type(&result), err);
         (void)unlink(store->output_tmp);
+    } else if (rows) {
+        *rows = rows_written(store->duck, result);
     }
     store->duck->destroy_result(&result);
     return rc == GSP_OK ? gsp_store__output_commit(store, err) : rc;
 }
 
-int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, struct gsp_sql_error *where,
-                            struct gsp_err *err)
+int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, uint64_t *rows,
+                            struct gsp_sql_error *where, struct gsp_err *err)
 {
     if (!store->output) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "no output was allowed");
@@ -365,7 +427,8 @@ int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, struct g
     if (rc == GSP_OK) {
         store->duck->destroy_prepare(&st.prepared);
         gsp_store__query_end(store);
-        rc = copy_out(&st, err);
+        rc = copy_out(&st, rows, err);
+        tell_missed(store);
     }
     end_statement(&st);
     return rc;

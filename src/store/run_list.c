@@ -13,7 +13,7 @@
 #define RUNS_MAX 1000U
 #define META_MAX (4U << 20)
 
-/* When a run began, if it is complete and of this command; 0. */
+/* When a run began, if it is complete, of this command, and did not fail; 0. */
 static int64_t start_of(const char *folder, const char *command)
 {
     char path[GSP_RUN_PATH_MAX];
@@ -24,7 +24,8 @@ static int64_t start_of(const char *folder, const char *command)
     yyjson_doc *doc = yyjson_read(text.p, text.len, 0);
     yyjson_val *root = yyjson_doc_get_root(doc);
     const bool fits = yyjson_equals_str(yyjson_obj_get(root, "command"), command) &&
-                      yyjson_equals_str(yyjson_obj_get(root, "state"), "complete");
+                      yyjson_equals_str(yyjson_obj_get(root, "state"), "complete") &&
+                      yyjson_get_sint(yyjson_obj_get(root, "status")) == 0;
     const int64_t start_ns = fits ? yyjson_get_sint(yyjson_obj_get(root, "start_ns")) : 0;
     yyjson_doc_free(doc);
     return start_ns;

@@ -17,9 +17,11 @@ struct bound {
 
 /* Rows of one span, in pieces that fill one chunk of the engine each. */
 struct piece {
-    const struct gsp_source *source;
+    struct gsp_source *source;
     struct gsp_source_span span;
-    uint64_t first_chunk; /* chunks of the pieces before */
+    uint64_t first_chunk;         /* chunks of the pieces before */
+    _Atomic uint64_t first_given; /* the first row that was copied; UINT64_MAX: none */
+    _Atomic uint64_t missing;     /* rows that were overwritten before they were copied */
 };
 
 struct scan {
@@ -119,9 +121,22 @@ static void bind(duckdb_bind_info info)
     duck->bind_set_cardinality(info, rows, false);
 }
 
+/* Rows that are missing behind one that was given.  Those before the first are rows that were
+ * overwritten in time, as all older ones; a lane of which nothing is left is missing. */
+static uint64_t holes_of(const struct piece *piece)
+{
+    const uint64_t missing = atomic_load_explicit(&piece->missing, memory_order_relaxed);
+    const uint64_t first = atomic_load_explicit(&piece->first_given, memory_order_relaxed);
+    return first == UINT64_MAX ? missing : missing - (first - piece->span.from);
+}
+
 static void free_scan(void *arg)
 {
     struct scan *scan = arg;
+    for (size_t i = 0; i < scan->piece_count; i++) {
+        atomic_fetch_add_explicit(&scan->pieces[i].source->rows_missed, holes_of(&scan->pieces[i]),
+                                  memory_order_relaxed);
+    }
     free(scan->pieces);
     free(scan->columns);
     free(scan);
@@ -157,8 +172,8 @@ static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_
     return rc;
 }
 
-static int add_pieces(struct scan *scan, const struct gsp_source *source,
-                      const struct gsp_spans *spans, struct gsp_err *err)
+static int add_pieces(struct scan *scan, struct gsp_source *source, const struct gsp_spans *spans,
+                      struct gsp_err *err)
 {
     if (spans->count == 0) {
         return GSP_OK;
@@ -170,7 +185,10 @@ static int add_pieces(struct scan *scan, const struct gsp_source *source,
     }
     scan->pieces = pieces;
     for (size_t i = 0; i < spans->count; i++) {
-        pieces[scan->piece_count++] = (struct piece){source, spans->at[i], scan->chunk_count};
+        pieces[scan->piece_count++] = (struct piece){.source = source,
+                                                     .span = spans->at[i],
+                                                     .first_chunk = scan->chunk_count,
+                                                     .first_given = UINT64_MAX};
         scan->chunk_count +=
             (spans->at[i].to - spans->at[i].from + scan->chunk_rows - 1) / scan->chunk_rows;
     }
@@ -183,7 +201,7 @@ static int plan(struct scan *scan, struct gsp_err *err)
     struct gsp_spans spans = {0};
     int rc = GSP_OK;
     for (size_t i = 0; i < view->source_count && rc == GSP_OK; i++) {
-        const struct gsp_source *source = view->sources[i];
+        struct gsp_source *source = view->sources[i];
         spans.count = 0;
         rc = source->ops->select(source, &scan->bound->range, &spans, err);
         if (rc == GSP_OK) {
@@ -239,7 +257,7 @@ static void init(duckdb_init_info info)
 }
 
 /* The last piece that begins at or before the chunk. */
-static const struct piece *piece_of(const struct scan *scan, uint64_t chunk)
+static struct piece *piece_of(const struct scan *scan, uint64_t chunk)
 {
     size_t low = 0;
     size_t high = scan->piece_count;
@@ -254,12 +272,22 @@ static const struct piece *piece_of(const struct scan *scan, uint64_t chunk)
     return &scan->pieces[low];
 }
 
+static void note_given(struct piece *piece, uint64_t row)
+{
+    uint64_t first = atomic_load_explicit(&piece->first_given, memory_order_relaxed);
+    while (row < first &&
+           !atomic_compare_exchange_weak_explicit(&piece->first_given, &first, row,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+}
+
 /* Copies rows until they are known to have been whole; the rows that were overwritten
- * meanwhile are left out.  Worth the number of rows. */
-static uint64_t copy_rows(const struct scan *scan, const struct gsp_source *source,
-                          struct gsp_source_span span, duckdb_data_chunk chunk)
+ * meanwhile are left out, and counted.  Worth the number of rows. */
+static uint64_t copy_rows(const struct scan *scan, struct piece *piece, struct gsp_source_span span,
+                          duckdb_data_chunk chunk)
 {
     const struct gsp_view *view = scan->bound->view;
+    const struct gsp_source *source = piece->source;
     while (span.from < span.to) {
         for (uint64_t i = 0; i < scan->column_count; i++) {
             if (scan->columns[i] != UINT32_MAX) {
@@ -270,9 +298,12 @@ static uint64_t copy_rows(const struct scan *scan, const struct gsp_source *sour
         }
         const uint64_t oldest = source->ops->oldest(source, span.lane);
         if (oldest <= span.from) {
+            note_given(piece, span.from);
             return span.to - span.from;
         }
-        span.from = oldest < span.to ? oldest : span.to;
+        const uint64_t next = oldest < span.to ? oldest : span.to;
+        atomic_fetch_add_explicit(&piece->missing, next - span.from, memory_order_relaxed);
+        span.from = next;
     }
     return 0;
 }
@@ -289,13 +320,13 @@ static void scan_chunk(duckdb_function_info info, duckdb_data_chunk out)
         if (chunk >= scan->chunk_count) {
             break;
         }
-        const struct piece *piece = piece_of(scan, chunk);
+        struct piece *piece = piece_of(scan, chunk);
         struct gsp_source_span span = piece->span;
         span.from += (chunk - piece->first_chunk) * scan->chunk_rows;
         if (span.to - span.from > scan->chunk_rows) {
             span.to = span.from + scan->chunk_rows;
         }
-        rows = copy_rows(scan, piece->source, span, out);
+        rows = copy_rows(scan, piece, span, out);
     }
     duck->data_chunk_set_size(out, rows);
 }

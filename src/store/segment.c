@@ -50,7 +50,7 @@ static void put_order(struct gsp_buf *sql, const struct gsp_table *table)
 
 /* Locks the store and writes what it shows of the table. */
 static int copy_table(struct gsp_store *store, const char *schema, const char *table,
-                      const char *tmp, struct gsp_err *err)
+                      const char *tmp, uint64_t *rows, struct gsp_err *err)
 {
     gsp_auto_buf sql = {0};
     gsp_buf_printf(&sql, "SELECT * FROM %s.%s", schema, table);
@@ -61,13 +61,14 @@ static int copy_table(struct gsp_store *store, const char *schema, const char *t
     if (rc == GSP_OK)
         rc = gsp_store_lock(store, err);
     if (rc == GSP_OK)
-        rc = gsp_store_query_to_file(store, gsp_buf_sv(&sql), NULL, err);
+        rc = gsp_store_query_to_file(store, gsp_buf_sv(&sql), rows, NULL, err);
     return rc;
 }
 
 /* Runs copy_table() and gives the file its name; nothing is left behind on failure. */
 static int write_table(struct gsp_store *store, const char *schema, const char *table,
-                       const char *const folder_and_file[2], uint64_t *bytes, struct gsp_err *err)
+                       const char *const folder_and_file[2], struct gsp_segment_size *size,
+                       struct gsp_err *err)
 {
     const char *folder = folder_and_file[0];
     const char *file = folder_and_file[1];
@@ -75,16 +76,16 @@ static int write_table(struct gsp_store *store, const char *schema, const char *
     gsp_auto_free char *path = path_of(folder, "", file, "");
     if (!tmp || !path)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    int rc = copy_table(store, schema, table, tmp, err);
+    int rc = copy_table(store, schema, table, tmp, size ? &size->rows : NULL, err);
     if (rc == GSP_OK)
-        rc = settle(tmp, path, folder, bytes, err);
+        rc = settle(tmp, path, folder, size ? &size->bytes : NULL, err);
     if (rc < 0)
         (void)unlink(tmp);
     return rc;
 }
 
 int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *file,
-                      uint64_t *bytes, struct gsp_err *err)
+                      struct gsp_segment_size *size, struct gsp_err *err)
 {
     const struct gsp_table *table = gsp_batch_table(batch);
     char schema[GSP_NAME_MAX];
@@ -99,7 +100,7 @@ int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *f
     }
     rc = gsp_store_add_batch(store, batch, err);
     if (rc == GSP_OK)
-        rc = write_table(store, schema, name, (const char *const[]){folder, file}, bytes, err);
+        rc = write_table(store, schema, name, (const char *const[]){folder, file}, size, err);
     gsp_store_close(store);
     return rc;
 }
@@ -116,7 +117,7 @@ static int add_files(struct gsp_store *store, const char *const schema_and_table
 }
 
 int gsp_segment_merge(const char *folder, const char *const *files, size_t count, const char *file,
-                      uint64_t *bytes, struct gsp_err *err)
+                      struct gsp_segment_size *size, struct gsp_err *err)
 {
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
@@ -134,7 +135,7 @@ int gsp_segment_merge(const char *folder, const char *const *files, size_t count
     if (rc == GSP_OK)
         rc = add_files(store, (const char *const[]){schema, table}, paths, count, err);
     if (rc == GSP_OK)
-        rc = write_table(store, schema, table, (const char *const[]){folder, file}, bytes, err);
+        rc = write_table(store, schema, table, (const char *const[]){folder, file}, size, err);
     gsp_store_close(store);
     for (size_t i = 0; paths && i < count; i++)
         free(paths[i]);

@@ -19,12 +19,19 @@
 /* Hidden files that a killed writer leaves behind end so. */
 #define GSP_SEGMENT_TMP ".tmp"
 
+/* What a file has: a table whose rows have a key has each once. */
+struct gsp_segment_size {
+    uint64_t rows;
+    uint64_t bytes;
+};
+
 /* Writes all rows of a batch, sorted by time; takes the batch, also on failure.
- * *bytes (may be NULL) gets the file's size.  Fails with NOTSUP (no engine), NOWRITE, NOMEM. */
+ * *size may be NULL.  Fails with NOTSUP (no engine), NOWRITE, NOMEM. */
 GSP_MUST_CHECK int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *file,
-                                     uint64_t *bytes, struct gsp_err *err);
+                                     struct gsp_segment_size *size, struct gsp_err *err);
 
 /* Writes the rows of several Parquet files of one table as one; those stay.
  * A file that cannot be read fails the merge with FORMAT. */
 GSP_MUST_CHECK int gsp_segment_merge(const char *folder, const char *const *files, size_t count,
-                                     const char *file, uint64_t *bytes, struct gsp_err *err);
+                                     const char *file, struct gsp_segment_size *size,
+                                     struct gsp_err *err);

@@ -212,6 +212,7 @@ bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_ring_loss 
                                   .rows_no_file = state.rows_no_file,
                                   .strings_lost = state.strings_lost,
                                   .texts_lost = atomic_load(&source->texts_lost),
+                                  .missed = atomic_load(&source->rows_missed),
                                   .damaged = state.damaged};
     return true;
 }

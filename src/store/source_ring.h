@@ -26,6 +26,7 @@ struct gsp_ring_loss {
     uint64_t rows_no_file;
     uint64_t strings_lost;
     uint64_t texts_lost; /* overwritten before their rows were */
+    uint64_t missed;     /* overwritten while queries read rows before and behind them */
     bool damaged;        /* the file was cut */
 };
 

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "store/store.h"
+
 static bool is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
@@ -131,6 +133,28 @@ struct gsp_sql_token gsp_store__sql_token(struct gsp_sv sql, size_t pos)
         return (struct gsp_sql_token){GSP_SQL_OTHER, pos, end};
     }
     return (struct gsp_sql_token){GSP_SQL_OTHER, pos, pos + 1};
+}
+
+static bool is_semicolon(struct gsp_sv sql, struct gsp_sql_token token)
+{
+    return token.kind == GSP_SQL_OTHER && sql.p[token.from] == ';';
+}
+
+bool gsp_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out)
+{
+    struct gsp_sql_token token = gsp_store__sql_token(text, *pos);
+    while (is_semicolon(text, token)) {
+        token = gsp_store__sql_token(text, token.to);
+    }
+    const size_t from = token.from;
+    size_t to = from;
+    while (token.kind != GSP_SQL_END && !is_semicolon(text, token)) {
+        to = token.to;
+        token = gsp_store__sql_token(text, to);
+    }
+    *pos = token.to;
+    *out = (struct gsp_sv){text.p + from, to - from};
+    return to > from;
 }
 
 /* The name itself, without its quotes. */

@@ -5,7 +5,7 @@
  * A store is made, is given what its tables shall show, is locked, and then answers queries.
  * Every table of wire/tables.def is there, empty when nothing feeds it; several sources of one
  * table show as one.  After the lock no statement can reach a file, the network or the
- * configuration, and exactly one SELECT or EXPLAIN is accepted at a time.
+ * configuration, and exactly one SELECT, EXPLAIN, SHOW TABLES or DESCRIBE is accepted at a time.
  * The engine (DuckDB) is a shared library, loaded by gsp_store_open().
  *
  * Used by: cli/, later the daemon and the Python package.
@@ -103,9 +103,13 @@ struct gsp_sql_error {
     char candidate[128]; /* the nearest table, column or function; "" */
 };
 
+/* Takes the statements of a text one by one, from *pos on, which is 0 at first: up to a semicolon
+ * that is in no string and no comment.  What has no word in it is passed over.  False: no more. */
+bool gsp_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out);
+
 /* Runs one statement; the caller frees *out with gsp_rows_free() before the next query.
  * Every query sees the rings as they are when it starts.
- * Fails with USAGE (the SQL: *where is filled, may be NULL), PERM (not a SELECT or EXPLAIN),
+ * Fails with USAGE (the SQL: *where is filled, may be NULL), PERM (none of those, or several),
  * TIMEOUT, INTR, LIMIT (memory). */
 GSP_MUST_CHECK int gsp_store_query(struct gsp_store *store, struct gsp_sv sql,
                                    struct gsp_rows **out, struct gsp_sql_error *where,
@@ -135,9 +139,11 @@ struct gsp_params {
 GSP_MUST_CHECK int gsp_store_query_with(struct gsp_store *store, struct gsp_sv sql,
                                         const struct gsp_params *params, struct gsp_rows **out,
                                         struct gsp_sql_error *where, struct gsp_err *err);
-/* The result as a Parquet file (zstd) under the path that was allowed. */
+/* The result as a Parquet file (zstd) under the path that was allowed; *rows (may be NULL) gets
+ * how many it has. */
 GSP_MUST_CHECK int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql,
-                                           struct gsp_sql_error *where, struct gsp_err *err);
+                                           uint64_t *rows, struct gsp_sql_error *where,
+                                           struct gsp_err *err);
 
 /* Ends the running query, which fails with INTR.  Signal-safe: it sets a flag that a watching
  * thread sees within milliseconds. */

@@ -44,11 +44,8 @@ static void put_parquet(struct gsp_buf *sql, const struct gsp_view *view)
     gsp_buf_puts(sql, "], union_by_name = true)");
 }
 
-static void put_view(struct gsp_buf *sql, const struct gsp_view *view)
+static void put_rows(struct gsp_buf *sql, const struct gsp_view *view)
 {
-    gsp_buf_puts(sql, "CREATE OR REPLACE VIEW ");
-    put_view_name(sql, view);
-    gsp_buf_puts(sql, " AS ");
     if (view->parquet.len == 0) {
         put_scan(sql, view);
     } else if (view->column_count == 0) {
@@ -58,6 +55,39 @@ static void put_view(struct gsp_buf *sql, const struct gsp_view *view)
         put_scan(sql, view);
         gsp_buf_puts(sql, " UNION ALL BY NAME ");
         put_parquet(sql, view);
+    }
+}
+
+/* Equal stacks have equal ids, whoever writes them, and a writer puts a stack into its ring again
+ * before it is overwritten: each frame is shown once, or joins would count it several times.
+ * A GROUP BY, for columns that a query does not want are not read then. */
+static void put_stack_rows(struct gsp_buf *sql, const struct gsp_view *view)
+{
+    gsp_buf_puts(sql, "SELECT stack_id, depth");
+    for (uint32_t c = 0; c < view->column_count; c++) {
+        const char *name = view->columns[c].name;
+        if (strcmp(name, "stack_id") == 0 || strcmp(name, "depth") == 0) {
+            continue;
+        }
+        gsp_buf_puts(sql, ", any_value(");
+        gsp_store__sql_name(sql, name);
+        gsp_buf_puts(sql, ") AS ");
+        gsp_store__sql_name(sql, name);
+    }
+    gsp_buf_puts(sql, " FROM (");
+    put_rows(sql, view);
+    gsp_buf_puts(sql, ") GROUP BY stack_id, depth");
+}
+
+static void put_view(struct gsp_buf *sql, const struct gsp_view *view)
+{
+    gsp_buf_puts(sql, "CREATE OR REPLACE VIEW ");
+    put_view_name(sql, view);
+    gsp_buf_puts(sql, " AS ");
+    if (view->table == gsp_table_at(GSP_TABLE_python_stack)) {
+        put_stack_rows(sql, view);
+    } else {
+        put_rows(sql, view);
     }
     gsp_buf_puts(sql, ";\n");
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "wire/pattern.h"
+#include "wire/ring.h"
 
 #define PREFIX     "gsprof."
 /* A writer is at it for less than a microsecond. */
@@ -102,6 +103,8 @@ static double max_of(size_t i)
         return 100;
     case GSP_SET_stack_allocation:
         return 1e12;
+    case GSP_SET_ring_rows:
+        return GSP_RING_ROWS_LIMIT;
     default:
         return 1e9;
     }
@@ -116,6 +119,10 @@ static int check_number(size_t i, struct gsp_sv value, char *out, struct gsp_err
                            ROWS[i].name, (int)(value.len < 60 ? value.len : 60), value.p);
     }
     const int64_t units = whole(before);
+    if (i == GSP_SET_ring_rows && after.len > 0) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is a whole number, not '%.*s'",
+                           ROWS[i].name, (int)(value.len < 60 ? value.len : 60), value.p);
+    }
     if ((double)units > max_of(i) || ((double)units == max_of(i) && after.len > 0)) {
         return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is between 0 and %.0f", ROWS[i].name,
                            max_of(i));

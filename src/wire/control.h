@@ -43,11 +43,14 @@ struct gsp_setting_row {
 };
 
 /* state bits */
-#define GSP_CONTROL_LOADED  1U  /* an agent is there */
-#define GSP_CONTROL_EJECTED 2U  /* its hooks are off and its rings unmapped */
-#define GSP_CONTROL_PYTHON  4U  /* its Python half is there */
-#define GSP_CONTROL_TORCH   8U  /* the hooks of PyTorch are in place */
-#define GSP_CONTROL_QUIET   16U /* no room for rings: nothing is recorded */
+#define GSP_CONTROL_LOADED     1U  /* an agent is there */
+#define GSP_CONTROL_EJECTED    2U  /* its hooks are off and its rings unmapped */
+#define GSP_CONTROL_PYTHON     4U  /* its Python half is there */
+#define GSP_CONTROL_TORCH      8U  /* the hooks of PyTorch are in place */
+#define GSP_CONTROL_QUIET      16U /* no room for rings: nothing is recorded */
+/* One of 2**n steps of PyTorch is traced: more would cost too much. */
+#define GSP_CONTROL_THIN_SHIFT 8U
+#define GSP_CONTROL_THIN_MASK  (15U << GSP_CONTROL_THIN_SHIFT)
 
 struct gsp_control {
     char magic[8];

@@ -66,6 +66,7 @@ enum gsp_memory_kind {
     GSP_MEMORY_NATIVE,     /* a library that asked for the memory: name is its file's last part */
     GSP_MEMORY_THREAD,     /* root of a stack: line is the kernel's id of the thread, 0: of many */
     GSP_MEMORY_CUT,        /* frames were left out here: the stack was too deep */
+    GSP_MEMORY_OWN,        /* a function of gsprof, which is in no stack */
 };
 
 enum gsp_memory_loss {

@@ -32,6 +32,7 @@
 #define GSP_RING_ALIGN        4096U /* of the strings and of each lane in the file */
 #define GSP_RING_COLUMN_ALIGN 64U   /* of each column's array in its lane */
 #define GSP_RING_ROWS_DEFAULT 10000U
+#define GSP_RING_ROWS_LIMIT   10000000 /* of the setting ring.rows */
 #define GSP_RING_ROWS_MAX     (1U << 28)
 #define GSP_RING_LANES_MAX    4096U
 #define GSP_RING_LIVES        4U /* files of one table in a folder: see gsp_ring_file_name() */
@@ -42,10 +43,11 @@
 #define GSP_RING_TEXT_MAX     (1U << 30)
 
 /* ring->status bits: the writer went quiet, and why. */
-#define GSP_RING_CLOSED       1U /* the writer ended in order */
-#define GSP_RING_NO_SPACE     2U /* no room for another lane: its thread's rows are lost */
-#define GSP_RING_NO_STRINGS   4U /* the dictionary is full: new strings are NULL */
-#define GSP_RING_NO_FILE      8U /* the file cannot be opened for another lane: as above */
+#define GSP_RING_CLOSED       1U  /* the writer ended in order */
+#define GSP_RING_NO_SPACE     2U  /* no room for another lane: its thread's rows are lost */
+#define GSP_RING_NO_STRINGS   4U  /* the dictionary is full: new strings are NULL */
+#define GSP_RING_NO_FILE      8U  /* the file cannot be opened for another lane: as above */
+#define GSP_RING_SMALL        16U /* it keeps fewer rows than it was to, for want of room */
 
 struct gsp_ring_head {
     char magic[8];

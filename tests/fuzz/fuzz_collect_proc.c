@@ -59,7 +59,8 @@ static void parse_process(struct gsp_sv text)
     require_inside(gsp_collect__parse_chosen(text), text);
     if (gsp_collect__parse_pid_stat(text, &stat))
         require_inside(stat.comm, text);
-    gsp_ignore(gsp_collect__parse_schedstat(text, &value));
+    struct gsp_schedstat sched;
+    gsp_ignore(gsp_collect__parse_schedstat(text, &sched));
     gsp_ignore(gsp_collect__parse_nspid(text, &value, &nested));
     gsp_ignore(gsp_collect__parse_env(text, "RANK", &value));
     if (gsp_collect__parse_number(text, &value))

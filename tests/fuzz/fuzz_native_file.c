@@ -19,8 +19,11 @@ static void ask(struct gsp_native_store *store, struct gsp_native_file *file, ui
 {
     struct gsp_native_found found;
     struct gsp_native_symbol symbol = {.module = ""};
+    struct gsp_cfi_span span;
     unsigned char text[16];
     uint64_t bias;
+    (void)gsp_native__file_rule(file, vaddr);
+    (void)gsp_native__file_span(file, vaddr, &span);
     if (gsp_native__symbol_find(file, vaddr, &found))
         (void)gsp_native__intern_name(store, found.name);
     gsp_native__lines_find(store, file, vaddr, &symbol);
@@ -28,18 +31,6 @@ static void ask(struct gsp_native_store *store, struct gsp_native_file *file, ui
         abort();
     (void)gsp_native__file_text(file, vaddr, text, sizeof(text));
     (void)gsp_native__file_bias(file, vaddr, vaddr, &bias);
-}
-
-/* Not by gsp_native__file_table(): that may leave tables in the user's cache. */
-static void build_rules(const struct gsp_native_file *file)
-{
-    struct gsp_cfi_input in;
-    struct gsp_cfi_table table;
-    unsigned char *owned = NULL;
-    if (gsp_native__file_eh_frame(file, &in, &owned) &&
-        gsp_native__cfi_build(&in, &table, NULL) == GSP_OK)
-        gsp_native__cfi_free(&table);
-    free(owned);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -54,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct gsp_native_file *file = gsp_native__file_of_image(store, image, size, "/fuzz");
     if (file && file->elf) {
         size_t sum = 0;
-        build_rules(file);
+        (void)gsp_native__file_table(file);
         gsp_native__symbol_each(file, add_name, &sum);
         for (size_t i = 0; i < file->load_count; i++) {
             ask(store, file, file->loads[i].vaddr);

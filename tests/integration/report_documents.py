@@ -195,6 +195,10 @@ def steps_and_spans(rng: random.Random, seconds: float) -> Tuple[Json, Json]:
     return steps, spans
 
 
+# A frame that has no name of its own goes by its library's.
+LIBRARY = {"func": "libc10.so", "file": "/opt/torch/lib/libc10.so", "line": None}
+
+
 def ordinary(seconds: float = 30.0) -> Json:
     rng = random.Random(7)
     steps, spans = steps_and_spans(rng, seconds)
@@ -273,7 +277,7 @@ def ordinary(seconds: float = 30.0) -> Json:
             "sites": [
                 {"stack": site, "bytes": 300 << 20, "count": 1200},
                 {"stack": site[:4], "bytes": 40 << 20, "count": 12},
-                {"stack": site[:2], "bytes": 5 << 20, "count": 70000},
+                {"stack": site[:2] + [dict(LIBRARY)], "bytes": 5 << 20, "count": 70000},
             ],
         },
         "losses": [
@@ -339,6 +343,7 @@ def comparison() -> Json:
                 contrast("step_time", "s", 0.101, 0.041, 0.012, "worse"),
                 contrast("peak_rss", "bytes", 2.2e9, -0.12, 0.03, "better"),
                 contrast("cpu_percent", "%", 71.0, 0.003, 0.02, "same"),
+                contrast("disk", "bytes/s", 0.001, 623285.35, 100.0, "same"),
                 {
                     "name": "gpu_idle",
                     "unit": "%",
@@ -356,6 +361,7 @@ def comparison() -> Json:
                 {
                     "func": f["func"],
                     "file": f["file"],
+                    "line": f["line"],
                     "a_s": 1.0 + i,
                     "b_s": 1.2 + i * 0.9,
                     "change_s": 0.2 - i * 0.1,
@@ -391,6 +397,70 @@ def hostile() -> Json:
         for frame, name in zip(site["stack"], HOSTILE):
             frame["func"] = frame["file"] = name
     return made
+
+
+def bars(seed: int) -> Json:
+    """Random trees whose siblings differ by orders of magnitude: bars far narrower than a pixel
+    stand beside wide ones, in every order when they stand in the order of time."""
+    rng = random.Random(seed)
+    tree = Tree()
+    stacks_seen = []
+    for _ in range(400):
+        depth = 1 + rng.randrange(14)
+        stack = [(f"f{rng.randrange(1 + level)}_{level}", "m.py") for level in range(depth)]
+        # Exact sums: multiples of a power of two.
+        stacks_seen.append((tree.node(stack), round(2 ** rng.uniform(0, 22)) / 2**20))
+    threads = [{"pid": 100, "tid": 100, "name": "MainThread"}]
+    if seed > 0:
+        threads += [
+            {"pid": 200, "tid": 200, "name": "MainThread"},
+            {"pid": 100, "tid": 105, "name": "loader"},
+        ]
+    samples: Json = {"t": [], "thread": [], "node": [], "weight": []}
+    t = [0.0] * len(threads)
+    for _ in range(1500):
+        node, weight = rng.choice(stacks_seen)
+        thread = rng.randrange(len(threads))
+        samples["t"].append(t[thread])
+        samples["thread"].append(thread)
+        samples["node"].append(node)
+        samples["weight"].append(weight)
+        t[thread] += weight
+    lines = [rng.randrange(1, 400) for _ in tree.parent]
+    for frame in tree.frames:
+        frame["hot_line"] = frame["line"] + 1
+    return {
+        "format": "gsprof-report",
+        "version": 1,
+        "kind": "profile",
+        "title": f"bars {seed}",
+        "duration_s": max(t),
+        "charts": [
+            {
+                "id": "cpu",
+                "title": "CPU",
+                "unit": "%",
+                "series": [{"name": "python3 (100)", "t": [0.0, 1.0], "v": [181.0, 190.0]}],
+            },
+            {
+                "id": "machine_cpu",
+                "title": "CPU of the machine",
+                "unit": "%",
+                "series": [{"name": "box", "t": [0.0, 1.0], "v": [99.0, 100.2]}],
+            },
+        ],
+        "stacks": {
+            "unit": "s",
+            "processes": [
+                {"pid": 100, "name": "python3 train.py"},
+                {"pid": 200, "name": "python3 worker.py"},
+            ],
+            "threads": threads,
+            "frames": tree.frames,
+            "nodes": {**tree.nodes(), "line": lines},
+            "samples": samples,
+        },
+    }
 
 
 LARGE_SAMPLES = 50_000

@@ -35,6 +35,20 @@ CHAINS = {
 }
 
 
+# Stands still within three coroutines.
+AWAITS = """
+import asyncio, time
+async def inner():
+    print("{}", flush=True)
+    time.sleep(600)
+async def middle():
+    await inner()
+async def outer():
+    await middle()
+asyncio.run(outer())
+"""
+
+
 def threads_of(*args: object) -> Dict[str, Json]:
     threads: List[Json] = json.loads(gsprof("dump", "--json", *args).out)
     return {thread["thread_name"]: thread for thread in threads}
@@ -194,6 +208,17 @@ def test_entries_by_callers(python: Python, start: StartTarget) -> None:
             assert "[called by C]" not in text.split("    main ")[1]
         target.go()
     assert len(seen) == len(wanted)
+
+
+def test_coroutines_are_not_marked(start: StartTarget, tmp_path: Path) -> None:
+    """Each of them is resumed by C: a mark on every line tells nothing."""
+    script = tmp_path / "awaits.py"
+    script.write_text(AWAITS)
+    target = start(str(script))
+    text = gsprof("dump", target.pid).out
+    lines = {line.split()[0]: line for line in text.splitlines() if "awaits.py" in line}
+    assert {"inner", "middle", "outer"} <= set(lines), text
+    assert not any("called by C" in lines[name] for name in ("inner", "middle", "outer")), text
 
 
 @pytest.mark.parametrize("flags", [[], ["--blocking"]], ids=["plain", "stops"])

@@ -4,17 +4,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import List
+from typing import Dict, List
 
 import pytest
 
 from conftest import StartTarget
-from support import ROOT, gsprof, has_any, profile_of, record_longer, record_until
+from support import (
+    EXIT_USAGE,
+    ROOT,
+    gsprof,
+    has_any,
+    main_python,
+    profile_of,
+    record_longer,
+    record_until,
+)
 
 COMMANDS = ["record", "top", "dump", "flamegraph", "convert", "report", "doctor", "completions"]
 
@@ -161,6 +171,39 @@ def test_readme_commands(start: StartTarget, tmp_path: Path) -> None:
         assert done.status in (0, 1), (line, done)
         ran += 1
     assert ran >= 1
+
+
+def test_a_process_needs_no_option(start: StartTarget, tmp_path: Path) -> None:
+    """gsprof dump PID, as help and habit have it."""
+    target = start("deep.py", 5)
+    assert f"Process {target.pid}" in gsprof("dump", target.pid).out
+    assert json.loads(gsprof("dump", target.pid, "-j", "--nonblocking").out)
+    gsprof("record", target.pid, "-i", "-d", "0.2", "-o", tmp_path / "p.svg")
+    gsprof("top", target.pid, "--once", "--delay", "0.2")
+    both = gsprof("record", target.pid, "--", "true", status=EXIT_USAGE).err
+    assert "either a process or a program, not both" in both
+    two = gsprof("dump", target.pid, target.pid + 1, status=EXIT_USAGE).err
+    assert "one process at a time" in two
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["dump", "record -i -d 0.2 -o p.svg", "top --once --delay 0.2", "inject", "mem record -d 0.2"],
+)
+def test_a_launcher_that_becomes_python(
+    words: str, tmp_path: Path, runtime: Dict[str, str]
+) -> None:
+    """gsprof dump $! right after a shim was started: it ends in exec, some time later."""
+    shim = tmp_path / "shim"
+    shim.write_text('#!/bin/sh\nsleep 0.5\nexec "$@"\n')
+    shim.chmod(0o755)
+    code = "import time; time.sleep(600)"
+    env = {**os.environ, **runtime, "GSPROF_FOLLOW": "0"}
+    with subprocess.Popen([str(shim), main_python(), "-c", code], env=env) as process:
+        try:
+            gsprof(*words.split(), "-p", process.pid, env=runtime, cwd=tmp_path)
+        finally:
+            process.kill()
 
 
 def test_program_arguments_are_the_programs(tmp_path: Path) -> None:

@@ -88,6 +88,24 @@ def test_what_cannot_be_set(target: Target) -> None:
     assert rows["gsprof.spans"]["value"] == "on"
 
 
+def test_the_size_of_rings(start: StartTarget) -> None:
+    """Listed, from the environment, and refused with what it may be."""
+    target = start("agent_settings.py", AGENT, env={"GSPROF_RING_ROWS": "500"})
+    said = json.loads(gsprof("config", target.pid, "--json").out)
+    row = settings_of(said)["gsprof.ring.rows"]
+    assert (row["value"], row["default"], row["type"]) == ("500", "0", "number")
+    assert said["applied"] and "first row comes later" in row["description"]
+    gsprof("config", target.pid, "ring.rows=700")
+    assert "700" in gsprof("config", target.pid, "ring").out
+    for wrong in ("-1", "10000001", "many"):
+        bad = gsprof("config", target.pid, f"ring.rows={wrong}", status=EXIT_USAGE)
+        assert "gsprof.ring.rows is" in bad.err
+    assert (
+        "between 0 and 10000000"
+        in gsprof("config", target.pid, "ring.rows=10000001", status=EXIT_USAGE).err
+    )
+
+
 def test_processes_without_an_agent(target: Target) -> None:
     none = gsprof("config", os.getpid(), status=EXIT_NOFILE)
     assert f"gsprof inject {os.getpid()}" in none.err

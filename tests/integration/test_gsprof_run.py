@@ -12,6 +12,7 @@ import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from pathlib import Path
@@ -27,6 +28,8 @@ from support import (
     GSPROF,
     PACKAGE,
     PATIENCE_S,
+    RING_WRITER,
+    Result,
     gsprof,
     is_root,
     main_python,
@@ -152,6 +155,22 @@ def test_names(runtime: Dict[str, str], tmp_path: Path) -> None:
     assert files(tmp_path / "gsprof-runs") == {"base", "pair"}
 
 
+def test_a_program_that_fails_at_once(runtime: Dict[str, str], tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        command = ("run", "--name", name, "--", sys.executable, "no_such_file.py")
+        done = gsprof(*command, status=2, env=runtime, cwd=tmp_path)
+        assert "The program failed with status 2, too early for a verdict" in done.err, str(done)
+        assert "no_such_file.py" in done.err
+        # Nothing to go on with, and above all no comparison of two failures.
+        assert "Next:" not in done.err and "compare" not in done.err and "No data" not in done.err
+        assert (tmp_path / "gsprof-runs" / name / "report.html").exists()
+    killed = ("run", "--", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
+    done = gsprof(*killed, status=-9, env=runtime, cwd=tmp_path)
+    assert "The program failed with status 137, too early for a verdict" in done.err, str(done)
+    both = gsprof("compare", "gsprof-runs/one", "gsprof-runs/two", status=None, cwd=tmp_path)
+    assert "the program of the first failed with status 2" in both.out, str(both)
+
+
 def test_misuse(runtime: Dict[str, str], tmp_path: Path) -> None:
     gsprof("run", status=EXIT_USAGE, env=runtime)
     gsprof("run", "--name", "../x", "--", "true", status=EXIT_USAGE, env=runtime, cwd=tmp_path)
@@ -188,6 +207,16 @@ def test_a_program_that_cannot_be_recorded(runtime: Dict[str, str], tmp_path: Pa
 
 # Time of a CPU, which a busy machine gives late, but gives.
 SHORT = "import time\nwhile time.process_time() < 1: sum(range(999))\n"
+
+
+@pytest.mark.parametrize("kib", [200_000, 120_000])
+def test_little_address_space(kib: int, runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The SQL engine would crash for want of it, and the program's status would be lost."""
+    limit = ("sh", "-c", f'ulimit -v {kib}; exec "$0" "$@"')
+    code = "import sys; kept = bytearray(20 << 20); print('done'); sys.exit(3)"
+    run = ("run", "-o", tmp_path / "r", "--", main_python(), "-c", code)
+    done = gsprof(*run, status=3, env=runtime, before=limit)
+    assert done.out == "done\n" and "512 MiB of address space" in done.err, str(done)
 
 
 def test_what_is_missing_is_told(runtime: Dict[str, str], tmp_path: Path) -> None:
@@ -303,39 +332,130 @@ def test_no_room(runtime: Dict[str, str], tmp_path: Path) -> None:
     assert full.out == "ran\n" and "the run is not complete" in full.err, str(full)
 
 
-SHARES = """
-import time
+# Eight workers that use most of 64 MB of shared memory at once, or none.
+WORKERS = """
+import os, sys, time
 from multiprocessing import shared_memory
-block = shared_memory.SharedMemory(create=True, size=40 << 20)
-block.buf[:] = bytes(40 << 20)
-block.close()
-block.unlink()
-while time.process_time() < 0.5:
-    sum(range(1000))
-print("ran")
+import gsprof
+each = int(sys.argv[1])
+blocks = [shared_memory.SharedMemory(create=True, size=each) for i in range(8)] if each else []
+children = []
+for i in range(8):
+    child = os.fork()
+    if child == 0:
+        for k in range(20):
+            with gsprof.span("work"):
+                if each:
+                    blocks[i].buf[:] = bytes(each)
+        os._exit(0)
+    children.append(child)
+ends = [os.waitpid(child, 0)[1] for child in children]
+for block in blocks:
+    block.close()
+    block.unlink()
+print("ran", sum(ends))
 """
 
+SMALL = "mount -t tmpfs -o size=64m none /dev/shm"
+# Where /dev/shm is, and what is said of it.
+ROOMS = {
+    "64 MB": (SMALL, "/dev/shm/gsprof-{uid} has 16 MB of room for tables, 128 MB are wanted"),
+    "full": (f"{SMALL}; fallocate -l 64m /dev/shm/full", "has 0 MB of room for tables"),
+    "missing": (
+        "mount -t tmpfs none /dev; for n in null:3 zero:5 urandom:9; do "
+        "mknod -m 666 /dev/${n%:*} c 1 ${n#*:}; done",
+        "/dev/shm/gsprof-{uid}: No such file",
+    ),
+    # No other place can be written to: rings are smaller.
+    "nowhere else": (
+        f"{SMALL}; mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /var/tmp",
+        "keep fewer rows than usual: there is little room",
+    ),
+}
 
-def test_little_shared_memory(tmp_path: Path) -> None:
-    """It is the program's: in 64 MB, as containers have by default, a program that uses most of
-    them runs as often as it likes, and its stacks are recorded all the same."""
-    mount = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$0" "$@"'
-    before = (*own_mounts(), "sh", "-c", mount)
-    run = (str(GSPROF), "run", "-q", "--force", "-o", str(tmp_path / "run"), "--")
-    often = 'for i in 1 2 3 4 5; do "$0" "$@" || exit; done; df -P /dev/shm | tail -n 1'
+
+def in_room(room: str, tmp_path: Path, *command: object) -> Result:
+    """A command in a container's shared memory; its folder is /run/out."""
+    script = f"""set -e
+mount -t tmpfs none /run
+mkdir /run/out
+mount --bind {tmp_path} /run/out
+cd /run/out
+{ROOMS[room][0]}
+exec "$@"
+"""
+    argv = [*own_mounts(), "sh", "-c", script, "sh", *map(str, command)]
     env = {name: text for name, text in os.environ.items() if name != "XDG_RUNTIME_DIR"}
     done = subprocess.run(
-        [*before, "sh", "-c", often, *run, main_python(), "-c", SHARES],
-        env=env,
+        argv,
+        env={**env, "TMPDIR": "/run/out"},
         stdout=subprocess.PIPE,
-        timeout=5 * PATIENCE_S,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE_S,
         check=False,
         text=True,
     )
-    *ran, disk = done.stdout.splitlines()
-    assert done.returncode == 0 and ran == ["ran"] * 5, done
-    assert int(disk.split()[2]) < 1024, disk
+    return Result(argv, done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("room", ROOMS)
+def test_little_shared_memory(room: str, tmp_path: Path) -> None:
+    """It is the program's first; tables go elsewhere or are smaller, which is told, and all
+    workers are recorded."""
+    each = (6 << 20) if room == "64 MB" else 0
+    (tmp_path / "job.py").write_text(WORKERS)
+    run = (GSPROF, "run", "--no-torch", "--no-memory", "--no-metrics", "-o", "run", "--")
+    done = in_room(room, tmp_path, *run, main_python(), "job.py", each)
+    assert (done.status, done.out) == (0, "ran 0\n"), str(done)
+    assert ROOMS[room][1].format(uid=os.getuid()) in done.err, str(done)
+    spans = "SELECT count(DISTINCT pid), count(*) FROM python.span"
+    assert ask(tmp_path / "run", spans, {}) == [[8, 160]]
     assert ask(tmp_path / "run", "SELECT count(*) FROM python.stack_sample", {})[0][0] > 0
+
+
+@pytest.mark.needs_root
+def test_the_place_of_tables_is_told(tmp_path: Path) -> None:
+    """By doctor before, and by list while they are there."""
+    doctor = in_room("64 MB", tmp_path, GSPROF, "doctor", "--json")
+    machine = json.loads(doctor.out)["machine"]
+    assert machine["tables"].startswith("/tmp/gsprof-")
+    assert "16 MB of room" in machine["tables_note"]
+    code = '"$1" < /dev/null > wrote; "$0" list --json; "$0" list --clean -q'
+    said = in_room("64 MB", tmp_path, "sh", "-c", code, GSPROF, RING_WRITER)
+    pid = json.loads((tmp_path / "wrote").read_text().splitlines()[0])["pid"]
+    (row,) = [row for row in json.loads(said.out) if row["pid"] == pid]
+    assert "16 MB of room" in row["note"] and row["path"].startswith("/tmp/gsprof-")
+
+
+SIZE = """
+import gsprof
+for i in range(300):
+    with gsprof.span("x"):
+        pass
+print(gsprof.config()["ring.rows"], len(gsprof.query("FROM python.span")))
+"""
+
+
+def test_the_size_of_rings(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """config.toml, then the environment, then the option."""
+    (tmp_path / "gsprof").mkdir()
+    (tmp_path / "gsprof" / "config.toml").write_text("[ring]\nrows = 60\n")
+    env = {**runtime, "XDG_CONFIG_HOME": str(tmp_path)}
+
+    less = ("--force", "--no-stacks", "--no-metrics", "--no-memory", "--no-torch")
+
+    def rows_of(*options: str, **more: str) -> Result:
+        run = ("run", *less, *options, "-o", tmp_path / "run", "--", main_python(), "-c", SIZE)
+        return gsprof(*run, env={**env, **more})
+
+    assert rows_of().out == "60 60\n"
+    assert rows_of("--ring-rows", "80", GSPROF_RING_ROWS="70").out == "80 80\n"
+    # The program runs all the same, and the fault is named.
+    wrong = rows_of(GSPROF_RING_ROWS="many")
+    assert wrong.out == "0 300\n"
+    assert "ring.rows must be a whole number from 0 to 1e+07, not many" in wrong.err
+    gsprof("run", "--ring-rows", "0", "--", "true", status=EXIT_USAGE)
 
 
 def test_rings_go_when_the_run_is_complete(runtime: Dict[str, str], tmp_path: Path) -> None:

@@ -437,6 +437,52 @@ def eval_in_by_name(word: str) -> str:
     return gsprof("eval", word, "import os; os.getpid()", "-y").out
 
 
+# A forked and a spawned worker, and a child that is not Python.
+TREE = """
+import os, subprocess, sys, time
+def rest():
+    time.sleep(600)
+forked = os.fork()
+if forked == 0:
+    rest()
+line = "import time; print(flush=True); time.sleep(600)"
+spawned = subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE)
+other = subprocess.Popen(["sleep", "600"])
+spawned.stdout.readline()
+print('{"forked": %d, "spawned": %d, "other": %d}' % (forked, spawned.pid, other.pid), flush=True)
+rest()
+"""
+
+
+def tree_states(*args: object, status: int = 0) -> Dict[int, str]:
+    said = gsprof(*args, "-s", "--json", *LONG, status=status).out
+    rows = [json.loads(line) for line in said.splitlines()]
+    return {row["pid"]: row["state"] for row in rows}
+
+
+def test_a_tree_of_processes(start: StartTarget, some_python: Python, tmp_path: Path) -> None:
+    script = tmp_path / "tree.py"
+    script.write_text(TREE)
+    target = start(str(script), python=some_python, env=ALONE)
+    forked, spawned, other = (target.facts[name] for name in ("forked", "spawned", "other"))
+    # One that cannot be entered does not hinder the others; the exit status tells of it.
+    os.kill(forked, signal.SIGSTOP)
+    wait_for(lambda: state_of(forked) == "T")
+    states = tree_states("inject", target.pid, status=EXIT_NOPROC)
+    assert states == {target.pid: "in", forked: "failed", spawned: "in", other: "skipped"}
+    os.kill(forked, signal.SIGCONT)
+    states = tree_states("inject", target.pid)
+    before = {target.pid: "already in", spawned: "already in"}
+    assert states == {**before, forked: "in", other: "skipped"}
+    said = gsprof("inject", "-s", target.pid).out
+    assert f"Skipped process {other} (sleep 600): it is not Python." in said
+    assert said.count("The agent is already in process") == 3
+    states = tree_states("eject", target.pid)
+    assert states == dict.fromkeys([target.pid, forked, spawned], "out of")
+    # There is none to be taken out any more.
+    gsprof("eject", "-s", target.pid, status=EXIT_NOFILE)
+
+
 def test_settings_are_looked_at_first(some_python: Python) -> None:
     err = gsprof("inject", os.getpid(), "-D", "torch.rat=1", status=EXIT_USAGE).err
     assert "no setting 'torch.rat'" in err and "torch.rate=VALUE" in err

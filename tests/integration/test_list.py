@@ -16,12 +16,13 @@ from typing import Any, Dict, List
 
 import pytest
 from conftest import NEEDS_EXTENSION, StartWriter, own_mounts
-from support import EXIT_USAGE, PACKAGE, Result, gsprof, is_root, main_python
+from support import EXIT_USAGE, GSPROF, PACKAGE, PATIENCE_S, RING_WRITER, Result
+from support import gsprof, is_root, main_python
 
 
 HIDE = """
 set -e
-for shared in /dev/shm /run/user /tmp/gsprof-[0-9]*; do
+for shared in /dev/shm /run/user /var/tmp /tmp/gsprof-[0-9]*; do
     [ ! -d "$shared" ] || mount -t tmpfs none "$shared"
 done
 exec "$@"
@@ -32,7 +33,8 @@ def alone() -> List[str]:
     """What to put before a command so that it sees no rings but the test's; skips where that
     cannot be had."""
     if not is_root():
-        for root in (f"/dev/shm/gsprof-{os.getuid()}", f"/tmp/gsprof-{os.getuid()}"):
+        for folder in ("/dev/shm", "/tmp", "/var/tmp"):
+            root = f"{folder}/gsprof-{os.getuid()}"
             if os.path.isdir(root) and os.listdir(root):
                 pytest.skip(f"needs no rings of this user in {root}: gsprof list --clean")
         return []
@@ -96,6 +98,111 @@ def test_clean_keeps_the_live_and_the_young(runtime: Dict[str, str], writer: Sta
     assert [row["pid"] for row in listed(runtime)] == [live.pid]
 
 
+def test_folders_that_are_filled_or_cannot_be_read(
+    runtime: Dict[str, str], writer: StartWriter
+) -> None:
+    """What others do with their folders is no failure of the list."""
+    filled, live = writer(), writer()
+    filled.end()
+    root = Path(runtime["XDG_RUNTIME_DIR"]) / "gsprof"
+    place = next(root.glob(f"{filled.pid}-*"))
+    (place / "notes.txt").write_text("mine")
+    (root / "77-1").symlink_to(place)
+    (root / "78-1").write_text("no folder")
+    (root / "79-1").mkdir(mode=0)
+    cleaned = listing(runtime, "--clean")
+    assert f"kept {place}: it holds files that gsprof did not make" in cleaned.err, str(cleaned)
+    assert (place / "notes.txt").read_text() == "mine" and not list(place.glob("*.ring"))
+    assert [row["pid"] for row in listed(runtime)] == [live.pid]
+
+
+CHURN = """
+set -u
+writer=$1 gsprof=$2 seen=$3
+churn() {
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12; do "$writer" --steps 1 --capacity 8 < /dev/null; done
+}
+churn > "$seen/1" & churn > "$seen/2" & churn > "$seen/3" &
+churning="$!"
+while kill -0 "$churning" 2> /dev/null; do
+    "$gsprof" list --clean || exit
+done & cleaner=$!
+status=0
+while kill -0 "$churning" 2> /dev/null; do
+    "$gsprof" list --json > "$seen/list" || status=$?
+    "$gsprof" list --clean || status=$?
+done
+wait "$cleaner" || status=$?
+wait
+exit "$status"
+"""
+
+
+def test_processes_that_come_and_go(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """Two cleaners beside processes that make rings and end at once."""
+    done = subprocess.run(
+        [*alone(), "sh", "-c", CHURN, "sh", str(RING_WRITER), str(GSPROF), str(tmp_path)],
+        env={**os.environ, **runtime},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        timeout=PATIENCE_S,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done
+    assert "not empty" not in done.stderr and "No such file" not in done.stderr, done.stderr
+    wrote = [json.loads(line) for n in "123" for line in (tmp_path / n).read_text().splitlines()]
+    assert sum(said["event"] == "end" for said in wrote) == 36, wrote
+    listing(runtime, "--clean")
+    assert not list((Path(runtime["XDG_RUNTIME_DIR"]) / "gsprof").iterdir())
+
+
+def test_the_living_first(runtime: Dict[str, str], writer: StartWriter) -> None:
+    live, dead = writer(), writer()
+    dead.end()
+    rows = listed(runtime)
+    assert [row["pid"] for row in rows] == [live.pid, dead.pid]
+    assert [row["own"] for row in rows] == [True, True]
+    assert rows[0]["removed_ns"] is None
+    assert rows[1]["removed_ns"] == rows[1]["last_write_ns"] + 24 * 3600 * 10**9
+    text = listing(runtime)
+    assert "kept for" in text.out and "24.0 h after the last row (ring.keep_time)" in text.err
+    assert "above 1024 MB (ring.keep_mb)" in text.err
+    only = json.loads(listing(runtime, "--live", "--json").out)
+    assert [row["pid"] for row in only] == [live.pid]
+    assert str(dead.pid) not in listing(runtime, "--live").out
+
+
+def test_limits_of_what_stays(runtime: Dict[str, str], writer: StartWriter, tmp_path: Path) -> None:
+    """From config.toml, then from the environment; what is over them goes with any list."""
+    dead, live = writer(), writer()
+    dead.end()
+    (tmp_path / "gsprof").mkdir()
+    (tmp_path / "gsprof" / "config.toml").write_text('[ring]\nkeep_time = "1h"\nkeep_mb = 7\n')
+    env = {**runtime, "XDG_CONFIG_HOME": str(tmp_path)}
+    assert "removed 1.00 h after" in listing(env).err and "above 7 MB" in listing(env).err
+    env["GSPROF_RING_KEEP_TIME"] = "soon"
+    wrong = listing(env)
+    assert "GSPROF_RING_KEEP_TIME: ring.keep_time must be a time from 0 to" in wrong.err
+    assert "the defaults are used" in wrong.err and "removed 24.0 h after" in wrong.err
+    env["GSPROF_RING_KEEP_TIME"] = "1ms"
+    swept = listing(env)
+    assert "Removed the rings of 1 ended process " in swept.err, str(swept)
+    assert [row["pid"] for row in listed(runtime)] == [live.pid]
+
+
+def test_a_run_removes_what_others_left(
+    runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
+) -> None:
+    dead, live = writer(), writer()
+    dead.end()
+    env = {**runtime, "GSPROF_RING_KEEP_TIME": "1ms"}
+    run = ("run", "-q", "-o", tmp_path / "run", "--", "true")
+    gsprof(*run, env=env, before=alone())
+    assert [row["pid"] for row in listed(runtime)] == [live.pid]
+
+
 def test_wrong_use(runtime: Dict[str, str]) -> None:
+    listing(runtime, "--live", "--clean", status=EXIT_USAGE)
     listing(runtime, "--older-than", "soon", status=EXIT_USAGE)
     listing(runtime, "extra", status=EXIT_USAGE)

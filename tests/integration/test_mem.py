@@ -12,7 +12,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Set
 
 import pytest
 from conftest import NEEDS_EXTENSION
@@ -26,6 +26,7 @@ from support import (
     Running,
     gsprof,
     main_python,
+    wait_for,
 )
 
 MIB = 1 << 20
@@ -298,6 +299,21 @@ def test_attach_record_and_leave(waiting: "subprocess.Popen[bytes]", tmp_path: P
     assert rows == json.loads(gsprof("query", waiting.pid, sql, "-f", "json").out)
 
 
+def test_what_the_visit_allocates_is_not_the_programs(tmp_path: Path) -> None:
+    """Modules of ours that are imported because the program has torch."""
+    code = "import sys, time, types; sys.modules['torch'] = types.ModuleType('torch')\n"
+    code += "print(flush=True)\nwhile True: kept = bytearray(1 << 16); time.sleep(0.01)"
+    output = tmp_path / "own.gspm"
+    with subprocess.Popen([main_python(), "-c", code], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"\n"
+            gsprof("mem", "record", process.pid, "--exact", "-d", "0.5", "-o", output)
+        finally:
+            process.kill()
+    names = [one["name"] for one in report(output, "--by", "module")["rows"]]
+    assert names and not [name for name in names if "visit-" in name or "gsprof" in name], names
+
+
 def test_killed_recorder_leaves_what_it_wrote(
     waiting: "subprocess.Popen[bytes]", tmp_path: Path
 ) -> None:
@@ -330,6 +346,99 @@ def test_top_shows_who_holds_memory(waiting: "subprocess.Popen[bytes]") -> None:
     text = gsprof("top", "--mem", "-p", waiting.pid, "--once", "--delay", "0.3").out
     assert "step (waits.py:5)" in text
     gsprof("top", "--mem", "--", sys.executable, status=EXIT_USAGE)
+
+
+# Workers that are there already and workers that come when a line is read, forked and spawned.
+WORKERS = """
+import multiprocessing, subprocess, sys, time
+kept = []
+def again():
+    time.sleep(0.01)  # the pace of steps
+    return True
+def forked_early():
+    while again():
+        kept.append(bytearray(1 << 18))
+def spawned_early():
+    while again():
+        kept.append(bytearray(1 << 18))
+def forked_late():
+    while again():
+        kept.append(bytearray(1 << 18))
+def spawned_late():
+    while again():
+        kept.append(bytearray(1 << 18))
+def start(how, work):
+    one = multiprocessing.get_context(how).Process(target=work, daemon=True)
+    one.start()
+    return one.pid
+if __name__ == "__main__":
+    other = subprocess.Popen(["sleep", "600"])
+    pids = [start("fork", forked_early), start("spawn", spawned_early)]
+    print(*pids, flush=True)
+    for line in sys.stdin:
+        print(start("fork", forked_late), start("spawn", spawned_late), flush=True)
+    other.kill()
+"""
+EARLY = {"forked_early", "spawned_early"}
+LATE = {"forked_late", "spawned_late"}
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    script = tmp_path / "workers.py"
+    script.write_text(WORKERS)
+    with subprocess.Popen(
+        [main_python(), str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        yield process
+        process.communicate()
+
+
+def pids_told(process: "subprocess.Popen[bytes]") -> List[int]:
+    assert process.stdout is not None
+    return [int(word) for word in process.stdout.readline().split()]
+
+
+def test_children_of_a_process_that_runs(
+    workers: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    """Those that are there and those that come later, whoever starts them."""
+    output = tmp_path / "tree.gspm"
+    pids = [workers.pid, *pids_told(workers)]
+    recorder = Running("mem", "record", "-s", "-p", workers.pid, "--interval", "50ms", "-o", output)
+
+    def are_seen(names: Set[str]) -> bool:
+        done = gsprof("mem", "report", output, "-f", "json", status=None)
+        rows = json.loads(done.out)["rows"] if done.status == 0 else []
+        return names <= {one["name"].split(" ")[0] for one in rows}
+
+    try:
+        wait_for(lambda: are_seen(EARLY), "children that are there are not entered")
+        assert workers.stdin is not None
+        workers.stdin.write(b"go\n")
+        workers.stdin.flush()
+        pids += pids_told(workers)
+        wait_for(lambda: are_seen(EARLY | LATE), "children that come later are not entered")
+        recorder.signal(signal.SIGINT)
+    finally:
+        done = recorder.finish()
+    # With the one that multiprocessing keeps for itself.
+    assert done.status == 0 and "looks at 6 processes" in done.err, done
+    assert "gsprof:" not in done.err, done
+    # Each is left as it was, also the one that counted because its parent did.
+    for pid in pids:
+        assert "no agent" in gsprof("eject", pid, status=EXIT_NOFILE).err
+
+
+def test_top_counts_in_children_too(workers: "subprocess.Popen[bytes]") -> None:
+    pids_told(workers)
+
+    def are_seen() -> bool:
+        said = gsprof("top", "--mem", "-s", "-p", workers.pid, "--once", "--delay", "0.3", "--json")
+        return EARLY <= {row["name"].split(" ")[0] for row in json.loads(said.out)["rows"]}
+
+    # The spawned one is on its way.
+    wait_for(are_seen, "children are not entered")
 
 
 def test_children_are_recorded(tmp_path: Path) -> None:

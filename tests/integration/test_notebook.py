@@ -111,16 +111,53 @@ def test_wrong_use_and_trouble() -> None:
     assert "no report" in trouble["err"] and not trouble["shown"]
 
 
-@pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="needs make test-full")
+def test_a_short_cell_is_no_failure() -> None:
+    """What is said is true, and in plain text wherever colours are forced."""
+    found = shell("%%gsprof\nanswer = 8", env={"CLICOLOR_FORCE": "1"})
+    assert found["answer"] == 8
+    said = found["told"][0]["err"]
+    assert "too short for 100 a second; raise the rate: --rate 1000" in said, said
+    assert "\x1b" not in said and "interpreter" not in said, said
+
+
+def rows_of(text: str) -> Dict[str, str]:
+    """The functions of a table, and where they are."""
+    lines = [line.split() for line in text.splitlines() if "%" in line]
+    return {words[-2]: words[-1] for words in lines}
+
+
+def test_lines_are_those_of_the_cell() -> None:
+    """As they are seen, also in the traceback of a cell that fails."""
+    lines = "import traceback\ntry:\n    1 / 0\nexcept ZeroDivisionError:\n"
+    lines += "    answer = traceback.format_exc()"
+    found = shell(CELL, f"%%gsprof --text --rate 500\nburn(0.2)\n{lines}")
+    assert rows_of(found["told"][1]["shown"][-1]["text/plain"])["<module>"].startswith("In[")
+    assert "line 5, in <module>\n    1 / 0\n" in found["answer"], found["answer"]
+
+
 def test_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notebook, executed as Jupyter does."""
+    """A notebook, executed as Jupyter does.  The kernel's threads that wait are not in the report,
+    unless they are asked for; neither are the frames below the cell."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     monkeypatch.setenv("PYTHONPATH", str(PACKAGE))
     v4 = nbformat.v4
-    cells = [v4.new_code_cell("%load_ext gsprof"), v4.new_code_cell(f"%%gsprof\n{CELL}")]
-    book = v4.new_notebook(cells=cells)
+    sources = ["%load_ext gsprof", CELL, "%%gsprof --rate 500\nburn(0.3)"]
+    sources.append("%%gsprof --threads --text\nburn(0.3)")
+    book = v4.new_notebook(cells=[v4.new_code_cell(source) for source in sources])
     nbclient.NotebookClient(book, timeout=int(PATIENCE_S), kernel_name="python3").execute()
-    shown = [one["data"] for one in book.cells[1].outputs if "data" in one]
-    assert "burn" in page_of(next(one for one in shown if "text/html" in one))
+
+    def shown(cell: int) -> Dict[str, str]:
+        outputs = book.cells[cell].outputs
+        return next(one["data"] for one in outputs if one["output_type"] == "display_data")
+
+    alone, every = shown(2), shown(3)
+    assert "burn" in page_of(alone) and "In[2]" in page_of(alone)
+    rows = rows_of(alone["text/plain"])
+    assert rows["burn"].startswith("In[2]:") and rows["<module>"].startswith("In[3]:"), rows
+    # What the cell calls, whatever the garbage collector or the shell's hooks add to it.
+    first = next(line for line in alone["text/plain"].splitlines() if " burn " in line)
+    assert float(first.split()[0].rstrip("%")) > 80, alone["text/plain"]
+    assert not any("run_forever" in name for name in rows), rows
+    assert any("select" in name for name in rows_of(every["text/plain"])), every["text/plain"]

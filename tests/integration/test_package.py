@@ -214,6 +214,54 @@ def test_stacks_of_events_beside_live_ones(runtime: Dict[str, str], tmp_path: Pa
         assert live[trigger]["frames"] == 1, "the one frame of the script"
 
 
+LIMITED = """
+import json, os, sys, time
+import gsprof
+assert gsprof.enable(stack_span="^s$", stack_exception=True)
+def burst(count):
+    for _ in range(count):
+        with gsprof.span("s"):
+            pass
+        try:
+            with gsprof.span("e"):
+                raise ValueError
+        except ValueError:
+            pass
+burst(200)
+if os.fork() == 0:
+    burst(1)
+    os._exit(0)
+os.wait()
+print(json.dumps({"pid": os.getpid()}), flush=True)
+sys.stdin.read()
+burst(50)
+"""
+
+
+def test_stacks_that_are_left_out_are_counted(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """Each trigger has its own limit; stacks taken and those left out are all that there were."""
+    script = tmp_path / "limited.py"
+    script.write_text(LIMITED)
+    env = {**os.environ, **quiet(runtime, PYTHONPATH=str(PACKAGE))}
+    target = Target([main_python(), str(script)], env)
+    sql = (
+        "SELECT trigger, count(DISTINCT ts_ns) AS taken, (SELECT coalesce(sum(count), 0)::BIGINT"
+        " FROM gsprof.loss WHERE source = 'python.backtrace' AND cause = trigger || ' limit')"
+        " AS left_out FROM python.backtrace WHERE trigger <> 'query' GROUP BY trigger"
+    )
+    try:
+        live = {row["trigger"]: row for row in rows(target.pid, sql, runtime)}
+        assert set(live) == {"span", "exception"}
+        assert all(row["taken"] >= 1 and row["left_out"] >= 1 for row in live.values()), live
+        assert target.process.stdin is not None
+        target.process.stdin.close()
+        assert target.process.wait(PATIENCE_S) == 0
+    finally:
+        target.end()
+    for row in rows(target.pid, sql, runtime):
+        assert row["taken"] + row["left_out"] == 250, row
+
+
 SUBINTERPRETER = """
 import sys
 try:
@@ -392,6 +440,12 @@ assert gsprof.config()["torch"] == "off"
 with gsprof.span("asked"):
     pass
 assert gsprof.query("SELECT name FROM python.span") == [{"name": "asked"}]
+def asks(secret):
+    sql = "SELECT locals FROM python.backtrace WHERE func = 'asks'"
+    assert gsprof.query(sql) == [{"locals": None}]
+    found = gsprof.query(sql, locals=True)
+    assert "'walnut'" in found[0]["locals"] and found.warnings == [], found
+asks("walnut")
 try:
     gsprof.query("SELECT nothing FROM nowhere")
 except RuntimeError as error:
@@ -454,7 +508,7 @@ def test_no_room_for_rings(options: str, tmp_path: Path) -> None:
     # All places where rings can be.
     last = Path(f"/tmp/gsprof-{os.getuid()}")
     last.mkdir(mode=0o700, exist_ok=True)
-    places = (folder, "/dev/shm", last)
+    places = (folder, "/dev/shm", last, "/var/tmp")
     mount = " && ".join(f"mount -t tmpfs -o {options} none {at}" for at in places)
     done = subprocess.run(
         [*own_mounts(), "sh", "-c", f"{mount} && exec {main_python()} {code}"],

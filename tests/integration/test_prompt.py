@@ -117,6 +117,8 @@ def test_statements_and_commands(prompt: Open) -> None:
     session.until("-> ")
     assert "90" in session.ask("FROM python.torch_trace;")
     assert "Timing is on" in session.ask("\\timing")
+    several = session.ask("-- a comment\nSELECT 40 + 1 AS a; /* ; */ SELECT ';' || 42 AS b; -- end")
+    assert "41" in several + session.until(PROMPT)
     assert "Time: " in session.ask("SELECT 1;")
     assert "torch_trace" in session.ask("\\d")
     assert "duration" in session.ask("\\d python.torch_step")

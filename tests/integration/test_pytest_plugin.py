@@ -61,7 +61,8 @@ class Ran:
         (folder / "test_it.py").write_text(TESTS)
         whole = {key: text for key, text in os.environ.items() if not key.startswith("PYTEST")}
         whole.update({"PYTHONPATH": str(PACKAGE), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
-        plugin = ["-p", "gsprof.pytest_plugin", "-p", "no:cacheprovider"]
+        plugin = [] if "PYTEST_DISABLE_PLUGIN_AUTOLOAD" in env else ["-p", "gsprof.pytest_plugin"]
+        plugin += ["-p", "no:cacheprovider"]
         done = subprocess.run(
             [main_python(), "-m", "pytest", *plugin, *args, "test_it.py"],
             cwd=folder,
@@ -96,6 +97,12 @@ def test_every_test_has_its_row(tmp_path: Path) -> None:
     sql = "SELECT phase, count(*) AS n FROM python.span GROUP BY phase ORDER BY phase"
     found = json.loads(gsprof("query", tmp_path / "gsprof-pytest/run", sql, "-f", "json").out)
     assert found == [{"phase": phase, "n": 6} for phase in ("call", "setup", "teardown")]
+
+
+def test_the_path_of_modules_is_enough(tmp_path: Path) -> None:
+    """PYTHONPATH=build/python pytest --gsprof, as the README has it."""
+    ran = Ran(tmp_path, "--gsprof", "-k", "busy", PYTEST_DISABLE_PLUGIN_AUTOLOAD="")
+    assert ran.status == 0 and "test_busy" in ran.rows(), ran.said
 
 
 def test_only_what_is_asked_for(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import signal
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ from support import (
     Result,
     Running,
     gsprof,
+    wait_for,
 )
 from test_arrow import read_npm
 
@@ -167,13 +169,120 @@ def test_errors_point_at_their_place(runtime: Dict[str, str], writer: StartWrite
     [
         "DROP VIEW python.torch_trace",
         "CREATE TABLE t(x INT)",
-        "SELECT 1; SELECT 2",
+        "SELECT 1; DROP VIEW python.torch_trace",
+        "PRAGMA show_tables",
         "SET threads=1",
     ],
 )
 def test_only_questions(runtime: Dict[str, str], writer: StartWriter, sql: str) -> None:
     result = gsprof("query", writer().pid, sql, env=runtime, status=EXIT_PERM)
     assert "gsprof tables" in result.err
+
+
+# As the document has it: comments and several statements.
+PASTED = """-- List available tables
+SELECT table_name FROM information_schema.tables;
+
+-- Query torch traces
+SELECT * FROM python.torch_trace WHERE step > 100;
+
+-- Query backtraces; with a semicolon
+SELECT func FROM python.backtrace;
+"""
+
+
+def test_a_document_is_pasted(runtime: Dict[str, str], start: StartTarget, tmp_path: Path) -> None:
+    target = start("spin.py", env=runtime)
+    (tmp_path / "pasted.sql").write_text(PASTED)
+    answers = [
+        gsprof("query", target.pid, PASTED, env=runtime).out,
+        gsprof(target.pid, "query", PASTED, env=runtime).out,
+        gsprof("query", target.pid, "--file", tmp_path / "pasted.sql", env=runtime).out,
+        gsprof("query", target.pid, "-", env=runtime, stdin=PASTED.encode()).out,
+    ]
+    for answer in answers:
+        tables, traces, stacks = answer.split("\n\n")
+        assert "torch_trace" in tables and "max_allocated" in traces.splitlines()[0]
+        assert traces.endswith("(0 rows)") and "spin" in stacks
+    text = gsprof("query", target.pid, "--c\nSELECT 1 AS a;SELECT $$;$$ AS b", "-f", "json").out
+    decoder = json.JSONDecoder()
+    first, end = decoder.raw_decode(text)
+    assert [first, json.loads(text[end:])] == [[{"a": 1}], [{"b": ";"}]]
+
+
+def test_what_takes_one_statement(
+    runtime: Dict[str, str], writer: StartWriter, tmp_path: Path
+) -> None:
+    pid = writer().pid
+    options: List[List[object]] = [["-f", "arrow"], ["-o", tmp_path / "x.csv"], ["--param", 1]]
+    for more in options:
+        result = gsprof("query", pid, "SELECT 1; SELECT 2", *more, env=runtime, status=EXIT_USAGE)
+        assert "takes one statement" in result.err
+    # An error stops them, and shows its place in the whole text.
+    result = gsprof(
+        "query",
+        pid,
+        "SELECT 41;\n SELECT stpe FROM python.torch_step; SELECT 43",
+        env=runtime,
+        status=EXIT_USAGE,
+    )
+    assert "41" in result.out and "43" not in result.out
+    assert " SELECT stpe" in result.err and "did you mean step" in result.err
+    gsprof("query", pid, "-- nothing", env=runtime, status=EXIT_USAGE)
+    result = gsprof("query", pid, "--nothing", env=runtime, status=EXIT_USAGE)
+    assert "unknown option" in result.err
+
+
+def test_show_tables(runtime: Dict[str, str], writer: StartWriter) -> None:
+    pid = writer().pid
+    shown = [row["name"] for row in ask(runtime, pid, "show tables;")]
+    listed = ask(
+        runtime, pid, "SELECT table_schema AS s, table_name AS t" " FROM information_schema.tables"
+    )
+    assert shown == sorted(f"{row['s']}.{row['t']}" for row in listed)
+    assert "python.torch_trace" in shown
+    columns = [row["column_name"] for row in ask(runtime, pid, "DESCRIBE python.torch_step")]
+    assert "samples_per_sec" in columns
+
+
+def test_no_rows_have_columns(runtime: Dict[str, str], writer: StartWriter, tmp_path: Path) -> None:
+    pid = writer().pid
+    sql = "SELECT step, module FROM python.torch_trace WHERE step < 0"
+    head = gsprof("query", pid, sql, env=runtime).out.splitlines()[0]
+    assert head.split() == ["step", "module"]
+    assert gsprof("query", pid, sql, "-f", "csv", env=runtime).out == "step,module\n"
+    result = gsprof("query", pid, sql, "-f", "json", env=runtime)
+    assert result.out == "[]\n" and "step, module" in result.err
+    gsprof("query", pid, sql, "-o", tmp_path / "x.parquet", env=runtime)
+    described = ask(runtime, tmp_path / "x.parquet", "DESCRIBE FROM x")
+    assert [row["column_name"] for row in described] == ["step", "module"]
+
+
+def test_locals_when_asked(runtime: Dict[str, str], start: StartTarget) -> None:
+    target = start("locals.py", env=runtime)
+    sql = "SELECT func, locals FROM python.backtrace"
+    assert {row["locals"] for row in ask(runtime, target.pid, sql)} == {None}
+    rows = ask(runtime, target.pid, sql, "--locals")
+    assert all(isinstance(json.loads(row["locals"]), dict) for row in rows)
+    assert any(json.loads(row["locals"]) for row in rows), rows
+    result = gsprof("query", "--locals", "localhost:1", "SELECT 1", status=EXIT_USAGE)
+    assert "--locals" in result.err
+
+
+def test_rows_that_are_overwritten_are_told(runtime: Dict[str, str], writer: StartWriter) -> None:
+    """A writer at full speed: whatever a result lacks between its rows, it says so."""
+    target = writer("--rate", 10**9, "--capacity", 300000)
+    sql = "WITH rows AS (SELECT step * 9 + seq AS n FROM python.torch_trace)"
+    sql += " SELECT max(n) - min(n) + 1 - count(*) AS lacking FROM rows"
+
+    def lacks_rows() -> bool:
+        result = gsprof("query", target.pid, sql, "-f", "csv", env=runtime)
+        lacking = int(result.out.split()[1] if len(result.out.split()) > 1 else 0)
+        told = re.search(r"warning: (\d+) rows of python.torch_trace", result.err)
+        assert int(told[1] if told else 0) >= lacking, str(result)
+        return lacking > 0
+
+    wait_for(lacks_rows, "every result was whole")
 
 
 def test_endpoints_that_are_none(runtime: Dict[str, str], tmp_path: Path) -> None:

@@ -5,17 +5,19 @@ The browser starts once for all of them."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Callable, Dict, Optional
 
 import pytest
 
 import report_documents
-from support import PATIENCE_S, ROOT
+from support import PATIENCE_S, ROOT, gsprof
 from test_flamegraph_browser import BROWSER
 
 CHECKS = ROOT / "tests" / "web" / "report.mjs"
@@ -28,6 +30,7 @@ DOCUMENTS: Dict[str, Callable[[], report_documents.Json]] = {
     "empty": report_documents.empty,
     "bare": report_documents.bare,
     "timeless": report_documents.timeless,
+    **{f"bars-{seed}": functools.partial(report_documents.bars, seed) for seed in range(3)},
 }
 pytestmark = pytest.mark.skipif(
     BROWSER is None, reason="no chromium: tools/install-deps.sh test installs it"
@@ -44,21 +47,81 @@ def get_web(*words: str, cache: Optional[Path] = None) -> str:
     ).stdout.strip()
 
 
+# A thread with a name of its own, and a forked child: what a real document must tell apart.
+PROGRAM = """
+import os, threading, time
+def burn(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(2000))
+def wait(event):
+    event.wait()
+def main():
+    event = threading.Event()
+    thread = threading.Thread(target=wait, args=(event,), name="waiter")
+    thread.start()
+    pid = os.fork()
+    burn(0.6)
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    event.set()
+    thread.join()
+main()
+"""
+
+
+def real_run(folder: Path) -> report_documents.Json:
+    """The document of a program that was run, with weights whose sums are exact."""
+    program = folder / "forks.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    gsprof("run", "-q", "-o", folder / "run", "--", sys.executable, program, cwd=folder)
+    text = gsprof("report", folder / "run", "-f", "json", cwd=folder).out
+    made: report_documents.Json = json.loads(text)
+    samples = made["stacks"]["samples"]
+    samples["weight"] = [max(1, round(weight * 2**20)) / 2**20 for weight in samples["weight"]]
+    return made
+
+
+@pytest.fixture(scope="module", name="real")
+def fixture_real(tmp_path_factory: pytest.TempPathFactory) -> report_documents.Json:
+    return real_run(tmp_path_factory.mktemp("real"))
+
+
+def test_a_run_has_lines_names_and_none_of_our_frames(real: report_documents.Json) -> None:
+    stacks = real["stacks"]
+    lines = PROGRAM.splitlines()
+    hot = {frame["func"]: frame.get("hot_line") for frame in stacks["frames"]}
+    assert lines[hot["burn"] - 1].strip() in ("while time.monotonic() < end:", "sum(range(2000))")
+    assert len(stacks["nodes"]["line"]) == len(stacks["nodes"]["parent"])
+    assert len({thread["pid"] for thread in stacks["threads"]}) == 2
+    names = {thread["name"] for thread in stacks["threads"]}
+    assert names == {"MainThread", "waiter"}, names
+    # Nor any frame that no sample has.
+    used = set(stacks["nodes"]["frame"])
+    assert used == set(range(len(stacks["frames"])))
+    files = [frame["file"] or "" for frame in stacks["frames"]]
+    assert not [name for name in files if "/gsprof/" in name or "<gsprof" in name], files
+
+
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Optional[str]]:
+def results(
+    tmp_path_factory: pytest.TempPathFactory, real: report_documents.Json
+) -> Dict[str, Optional[str]]:
     folder = tmp_path_factory.mktemp("pages")
     get_web(str(folder / "template"))
     template = (folder / "template").read_text(encoding="ascii")
     head, tail = template.split("@GSPROF_DOCUMENT@")
-    for name, make in DOCUMENTS.items():
+    documents = {**{name: make() for name, make in DOCUMENTS.items()}, "real": real}
+    for name, document in documents.items():
         # As gsp_page_write() does it.
-        text = json.dumps(make(), ensure_ascii=False).replace("<", "\\u003c")
+        text = json.dumps(document, ensure_ascii=False).replace("<", "\\u003c")
         (folder / f"{name}.html").write_text(head + text + tail, encoding="utf-8")
     modules = get_web("--modules", "tests/web")
     done = subprocess.run(
         ["node", str(CHECKS), modules, str(folder), BROWSER or ""],
         stdout=subprocess.PIPE,
-        timeout=4 * PATIENCE_S,
+        timeout=10 * PATIENCE_S,
         check=True,
     )
     found: Dict[str, Optional[str]] = json.loads(done.stdout)

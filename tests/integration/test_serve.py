@@ -74,6 +74,47 @@ def test_sessions_overlap_and_each_has_its_file(serve: Serve) -> None:
     assert daemon.post("/profiling/stop")["stopped"] == []
 
 
+def test_sessions_end_together(serve: Serve) -> None:
+    """All that one request or command stops end at one moment, however many files are written."""
+    daemon = serve("--freq", "60s")
+    labels = {"n": 1}
+    for i in range(30):
+        daemon.post("/profiling/start", {"name": f"a{i}", "labels": labels})
+    stopped = daemon.post("/profiling/stop")["stopped"]
+    assert [(s["name"], s["labels"]) for s in stopped] == [
+        (f"a{i}", labels) for i in reversed(range(30))
+    ]
+    told = [json.loads((daemon.output / s["output_file"]).read_text())["metadata"] for s in stopped]
+    assert len({s["end_time"] for s in stopped} | {meta["end_time"] for meta in told}) == 1
+    assert len({meta["last_frame"] for meta in told}) == 1
+    for name in ("b", "c"):
+        daemon.post("/profiling/start", {"name": name})
+    gsprof("http-stop", f"127.0.0.1:{daemon.port}")
+    ends = {daemon.get(f"/profiling/sessions/{name}")["end_time"] for name in ("b", "c")}
+    assert len(ends) == 1 and None not in ends
+
+
+def test_a_session_shorter_than_a_tick_has_frames(serve: Serve) -> None:
+    """One of its begin, one of its end, of a daemon that has none of its own for long."""
+    daemon = serve("--freq", "60s")
+    daemon.post("/profiling/start", {"name": "long"})
+    for i in range(3):
+        daemon.post("/profiling/start", {"name": f"s{i}", "pids": [daemon.pid]})
+        session = daemon.post("/profiling/stop", {"name": f"s{i}"})["stopped"][0]
+        made = json.loads((daemon.output / f"s{i}.json").read_text())
+        times = [frame["time"] for frame in made["frames"]]
+        begin, end = session["start_time"], session["end_time"]
+        assert len(times) == session["frame_count"] >= 2
+        assert begin <= times[0] < times[-1] <= end
+        assert made["gaps"] == []
+    # That it lasts on gives no frame more, nor does a stop of what is not there.
+    before = daemon.get("/status")["frame_id_counter"]
+    assert daemon.ask("POST", "/profiling/stop", {"name": "none"})[0] == 404
+    assert daemon.get("/status")["frame_id_counter"] == before
+    session = daemon.post("/profiling/stop", {"name": "long"})["stopped"][0]
+    assert session["frame_count"] >= 6
+
+
 def test_one_session_download_delete(serve: Serve) -> None:
     daemon = serve()
     daemon.post("/profiling/start", {"name": "a b"})

@@ -71,6 +71,27 @@ def test_frames_are_rows(daemon: Daemon) -> None:
     assert "(1 row)" in table.out
 
 
+def test_an_object_has_columns_and_warnings(daemon: Daemon) -> None:
+    sql = "SELECT name::VARCHAR AS name, ts_ns FROM session.list WHERE name = 'none'"
+    answer = daemon.post("/query", {"sql": sql, "format": "object"})
+    assert answer == {
+        "columns": [{"name": "name", "type": "VARCHAR"}, {"name": "ts_ns", "type": "BIGINT"}],
+        "rows": [],
+        "warnings": [],
+    }
+    where = f"127.0.0.1:{daemon.port}"
+    assert gsprof("query", where, sql).out.split()[:2] == ["name", "ts_ns"]
+    assert gsprof("query", where, sql, "-f", "csv").out == "name,ts_ns\n"
+    cut = daemon.post("/query", {"sql": "FROM range(10)", "format": "object", "limit": 2})
+    assert len(cut["rows"]) == 2 and "limit" in cut["warnings"][0]
+    # One request, one result; the program asks several.
+    status, error = daemon.ask("POST", "/query", {"sql": "SELECT 1; SELECT 2"})
+    assert status == 403 and "one statement" in error["error"]["message"]
+    both = gsprof("query", where, "-- two\nSELECT 41 AS a; SELECT 42 AS b", "-f", "csv").out
+    assert both == "a\n41\n\nb\n42\n"
+    assert "session.list" in gsprof("query", where, "SHOW TABLES").out
+
+
 def test_sessions_show_labels_and_rate(daemon: Daemon) -> None:
     labels = {"lr": "3e-4", "n": [1, {"deep": None}], "ä": "ö"}
     started = daemon.post("/profiling/start", {"name": "a", "labels": labels})

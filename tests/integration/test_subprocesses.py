@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Dict, Set
+from typing import Dict, List, Set
 
 from conftest import StartRunning, StartTarget
 from support import (
@@ -21,6 +21,23 @@ from support import (
 )
 
 EARLY = {"in_shell", "by_exec", "by_fork", "by_spawn"}
+
+# A worker that names itself as DataLoader's workers do, below a rank of a launcher.
+NAMED = """
+import ctypes, json, os, time
+def busy():
+    while True:
+        pass
+read, write = os.pipe()
+pid = os.fork()
+if pid == 0:
+    ctypes.CDLL(None).prctl(15, b"pt_data_worker", 0, 0, 0)
+    os.write(write, b"x")
+    busy()
+os.read(read, 1)
+print(json.dumps({"pid": os.getpid(), "worker": pid}), flush=True)
+time.sleep(600)
+"""
 
 
 def test_tree(start: StartTarget, running: StartRunning, tmp_path: Path) -> None:
@@ -53,6 +70,43 @@ def test_without_it_only_the_one(start: StartTarget, tmp_path: Path) -> None:
     assert {sample.pid for sample in profile.samples} == {target.pid}
 
 
+def test_who_is_left_out_is_named(start: StartTarget, tmp_path: Path) -> None:
+    """Once, with the option, and not when the option is given."""
+    script = tmp_path / "named.py"
+    script.write_text(NAMED)
+    target = start(str(script))
+    args = ["record", target.pid, "-i", "-d", "0.2", "--force", "-o", tmp_path / "p.svg"]
+    said = gsprof(*args).err
+    told = [line for line in said.splitlines() if "--subprocesses" in line]
+    assert len(told) == 1 and f": {target.facts['worker']} (pt_data_worker: " in told[0], said
+    assert "--subprocesses" not in gsprof(*args, "-s").err
+    assert gsprof(*args, "-q").err == ""
+
+
+def test_who_is_left_out_of_a_program(tmp_path: Path, running: StartRunning) -> None:
+    """Children that a program starts while it is recorded are named at the end."""
+    code = "import subprocess, sys; one = subprocess.Popen([sys.executable, *sys.argv[2:]])\n"
+    code += "open(sys.argv[1], 'w').close(); one.wait()"
+    started, stop = tmp_path / "started", tmp_path / "stop"
+    words = [main_python(), "-c", code, started, program("exits.py"), stop, "0"]
+    one = running("record", "-i", "-o", tmp_path / "p.json", "--", *words)
+    one.sampling()
+    wait_for(started.exists)
+    so_far: List[float] = []
+
+    def is_looked_for() -> bool:
+        """It is when the recording is twice as long as it was."""
+        profile = one.so_far()
+        so_far.append(profile.raw["duration"] if profile else 0)
+        return so_far[-1] > 2 * so_far[0] + 1
+
+    wait_for(is_looked_for)
+    stop.touch()
+    done = one.finish()
+    assert done.status == 0 and "are not recorded without --subprocesses: " in done.err, done
+    assert "exits.py" in done.err.split("--subprocesses: ")[1]
+
+
 def test_dump_of_the_tree(start: StartTarget, tmp_path: Path) -> None:
     target = start("launcher.py", tmp_path)
     names: Set[str] = set()
@@ -64,6 +118,23 @@ def test_dump_of_the_tree(start: StartTarget, tmp_path: Path) -> None:
 
     # The children are on their way to where they will be.
     wait_for(all_are_seen, str(names))
+
+
+def test_workers_have_their_names(start: StartTarget, tmp_path: Path) -> None:
+    """In recordings and in dumps, with the rank before them."""
+    script = tmp_path / "named.py"
+    script.write_text(NAMED)
+    target = start(str(script), env={"RANK": "3"})
+    profile = record_until(has_any, target.pid, tmp_path / "p.json", "-s")
+    names = {process["pid"]: process["name"] for process in profile.raw["processes"]}
+    worker = names[target.facts["worker"]]
+    assert worker.startswith("rank 3: pt_data_worker: python"), names
+    text = gsprof("dump", "-s", target.pid).out
+    assert f"Process {target.facts['worker']}: rank 3: pt_data_worker: " in text, text
+    assert f"Process {target.pid}: rank 3: {main_python()} " in text, text
+    raw = json.loads(gsprof("dump", "-s", "-j", target.pid).out)
+    said = {row["pid"]: row["process_info"]["process_name"] for row in raw}
+    assert said[target.facts["worker"]] == "pt_data_worker"
 
 
 def test_launched_through_a_shell(running: StartRunning, tmp_path: Path) -> None:

@@ -80,7 +80,9 @@ struct pace {
 static void wait_until(int64_t mono_ns)
 {
     const struct timespec at = {mono_ns / GSP_NS_PER_S, mono_ns % GSP_NS_PER_S};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
+    /* A sleep until a moment that has passed takes a while too. */
+    while (gsp_now_ns() < mono_ns &&
+           clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR) {
     }
 }
 

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 
 #include "agent_fixture.h"
 #include "base/buf.h"
@@ -133,11 +134,21 @@ TAP_TEST(tables_of_the_programs_own)
 
 TAP_TEST(the_environment_says_how_many_rows)
 {
+    char value[GSP_CONTROL_VALUE];
     agent_room();
     setenv("GSPROF_RING_ROWS", "123", 1);
     gsp_agent_start();
+    tap_check(gsp_agent_setting(GSP_SET_ring_rows, value));
+    tap_eq_str(value, "123");
     agent_put_rows(1, 1);
     tap_eq_int(agent_read(getpid(), RING_FILE).capacity, 123);
+    /* A change is for rings that are made later. */
+    tap_check(gsp_agent_set(GSP_SET_ring_rows, "456"));
+    agent_put_rows(1, 1);
+    tap_eq_int(agent_read(getpid(), RING_FILE).capacity, 123);
+    const struct gsp_row_python_span span = {.ts_ns = 1};
+    tap_check(gsp_agent_put(GSP_TABLE_python_span, &span));
+    tap_eq_int(agent_read(getpid(), "python.span.ring").capacity, 456);
     gsp_agent_stop();
     setenv("GSPROF_RING_ROWS", "many", 1);
     gsp_agent_start();
@@ -340,13 +351,14 @@ TAP_TEST(a_program_may_close_all_descriptors)
 
 /* ----------------------------------------------------------------------------------------- room */
 
-/* A /dev/shm of this test's own, and a /tmp like it: no other place for rings. */
+/* A /dev/shm of this test's own, and a /tmp and a /var/tmp like it: no other place for rings. */
 static void small_room(const char *size, unsigned long flags)
 {
     unsetenv("XDG_RUNTIME_DIR");
     unsetenv("GSPROF_RING_ROWS");
     if (!mounts_begin() || mount("none", "/dev/shm", "tmpfs", flags, size) != 0 ||
-        mount("none", "/tmp", "tmpfs", flags, size) != 0)
+        mount("none", "/tmp", "tmpfs", flags, size) != 0 ||
+        mount("none", "/var/tmp", "tmpfs", flags, size) != 0)
         tap_skip("needs root and a mount namespace, for a small /dev/shm");
 }
 
@@ -382,13 +394,34 @@ TAP_TEST(a_place_that_is_read_only)
 
 TAP_TEST(a_place_with_room_for_the_page_alone)
 {
-    small_room("size=3m", 0);
+    small_room("size=352k", 0);
     check_quiet(GSP_AGENT_OK);
     static struct gsp_control page;
     const int folder = agent_folder(getpid());
     tap_require(folder >= 0);
     tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
     tap_check(atomic_load(&page.state) & GSP_CONTROL_QUIET);
+}
+
+/* Every ring is smaller than it would be, and none takes what the next ones need. */
+TAP_TEST(a_place_with_little_room)
+{
+    small_room("size=3m", 0);
+    tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
+    tap_eq_int(agent_put_rows(1, 10), 10);
+    const struct gsp_row_python_torch_step step = {.ts_ns = 1};
+    const struct gsp_row_python_span span = {.ts_ns = 1};
+    tap_check(gsp_agent_put(GSP_TABLE_python_torch_step, &step));
+    tap_check(gsp_agent_put(GSP_TABLE_python_span, &span));
+    const uint32_t rows = agent_read(getpid(), RING_FILE).capacity;
+    tap_check(rows >= 256 && rows < GSP_RING_ROWS_DEFAULT);
+    struct gsp_place place;
+    tap_require(gsp_place_find(getpid(), &place, NULL) == 0);
+    tap_check(place.small_rings >= 3 && strstr(place.note, "MB of room for tables") != NULL);
+    /* Three quarters are the program's. */
+    struct statvfs fs;
+    tap_require(statvfs(place.path, &fs) == 0);
+    tap_check(fs.f_bfree * 4 >= fs.f_blocks * 3);
 }
 
 /* No descriptor can be opened while there is a limit. */

@@ -267,6 +267,13 @@ TAP_TEST(exists_types_the_command_again)
                   &hint);
     tap_eq_str(hint.what, "my profile.svg already exists");
     tap_eq_str(hint.tries[0].line, "gsprof record --force -p 4242 -o 'my profile.svg'");
+    char more[][24] = {"gsprof", "mem", "record", "mem", "-p", "4242"};
+    char *two[] = {more[0], more[1], more[2], more[3], more[4], more[5], NULL};
+    gsp_hint_make(
+        &err,
+        &(struct gsp_hint_context){.root = "", .command = "mem record", .path = "m", .argv = two},
+        &hint);
+    tap_eq_str(hint.tries[0].line, "gsprof mem record --force mem -p 4242");
 }
 
 TAP_TEST(files)

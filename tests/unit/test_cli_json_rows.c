@@ -13,7 +13,7 @@ static void flatten(const char *text, struct gsp_buf *out)
     struct gsp_batch_view batch = {0};
     struct gsp_err err = {0};
     gsp_buf_clear(out);
-    tap_eq_int(gsp_json_rows_new(gsp_sv_of(text), &rows, &err), GSP_OK);
+    tap_eq_int(gsp_json_rows_new(gsp_sv_of(text), NULL, &rows, &err), GSP_OK);
     if (!rows)
         return;
     int more = gsp_rows_next(rows, &batch, &err);
@@ -51,6 +51,27 @@ TAP_TEST(objects_that_are_not_alike)
     tap_eq_str(gsp_buf_cstr(&out), "");
 }
 
+TAP_TEST(an_object_names_columns_and_warns)
+{
+    static const char TEXT[] =
+        "{\"columns\": [{\"name\":\"a\",\"type\":\"BIGINT\"},{\"x\":[1],\"name\":\"b\"}],"
+        "\"more\":{\"a\":[2]},\"rows\":[%s],\"warnings\":[\"one\",[],\"two\"]}";
+    gsp_auto_buf text = {0};
+    gsp_auto_buf out = {0};
+    gsp_auto_buf warnings = {0};
+    struct gsp_rows *rows = NULL;
+    gsp_buf_printf(&text, TEXT, "");
+    flatten(gsp_buf_cstr(&text), &out);
+    tap_eq_str(gsp_buf_cstr(&out), "a:VARCHAR=;b:VARCHAR=;");
+    gsp_buf_clear(&text);
+    gsp_buf_printf(&text, TEXT, "{\"b\":1,\"c\":2}");
+    flatten(gsp_buf_cstr(&text), &out);
+    tap_eq_str(gsp_buf_cstr(&out), "a:VARCHAR=-;b:BIGINT=1;c:BIGINT=2;");
+    tap_eq_int(gsp_json_rows_new(gsp_buf_sv(&text), &warnings, &rows, NULL), GSP_OK);
+    tap_eq_str(gsp_buf_cstr(&warnings), "one\ntwo\n");
+    gsp_rows_free(rows);
+}
+
 TAP_TEST(more_rows_than_a_word_has_bits)
 {
     gsp_auto_buf text = {0};
@@ -67,11 +88,13 @@ TAP_TEST(more_rows_than_a_word_has_bits)
 
 TAP_TEST(what_is_no_array_of_objects_is_told)
 {
-    static const char *const TEXTS[] = {"", "{}", "[1]", "[{}", "[{}]x", "[[]]", "null"};
+    static const char *const TEXTS[] = {"",     "{}",           "[1]",
+                                        "[{}",  "[{}]x",        "[[]]",
+                                        "null", "{\"rows\":1}", "{\"columns\":[1],\"rows\":[]}"};
     for (size_t i = 0; i < GSP_COUNT(TEXTS); i++) {
         struct gsp_rows *rows = NULL;
         struct gsp_err err = {0};
-        tap_eq_int(gsp_json_rows_new(gsp_sv_of(TEXTS[i]), &rows, &err), GSP_E_FORMAT);
+        tap_eq_int(gsp_json_rows_new(gsp_sv_of(TEXTS[i]), NULL, &rows, &err), GSP_E_FORMAT);
         tap_check(!rows && err.msg[0]);
     }
 }

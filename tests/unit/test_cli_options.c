@@ -137,6 +137,54 @@ TAP_TEST(program_keeps_its_words)
     }
 }
 
+TAP_TEST(a_number_is_a_process)
+{
+    static const char *const lines[] = {
+        "gsprof record 4242 -o a.svg", "gsprof top 4242",       "gsprof dump -l 4242",
+        "gsprof mem record 4242 -d 5", "gsprof dump -p 0x1092", "gsprof mem-record -s 4242",
+    };
+    struct line line;
+    for (size_t i = 0; i < GSP_COUNT(lines); i++) {
+        if (!tap_eq_int(parse(&line, lines[i]), GSP_OK))
+            printf("#   %s: %s\n", lines[i], line.err.msg);
+        tap_eq_int(number(&line, "pid"), 4242);
+        tap_eq_int(line.parsed.arg_count, 0);
+        gsp_parsed_free(&line.parsed);
+    }
+    /* A program that has such a name comes after the dashes; both are for the command to refuse. */
+    tap_eq_int(parse(&line, "gsprof record -- 4242"), GSP_OK);
+    tap_eq_int(number(&line, "pid"), 0);
+    tap_eq_str(line.parsed.args[0], "4242");
+    gsp_parsed_free(&line.parsed);
+    tap_eq_int(parse(&line, "gsprof record 4242 -- python3 7"), GSP_OK);
+    tap_eq_int(number(&line, "pid"), 4242);
+    tap_eq_int(line.parsed.arg_count, 2);
+    gsp_parsed_free(&line.parsed);
+    tap_eq_int(parse(&line, "gsprof run 4242"), GSP_OK);
+    tap_eq_str(line.parsed.args[0], "4242");
+    gsp_parsed_free(&line.parsed);
+}
+
+/* What people type who come from py-spy. */
+TAP_TEST(habits_of_other_profilers)
+{
+    static const char *const lines[] = {
+        "gsprof record -p 1 -o a -f raw -d unlimited -r 50 -s -F --nolineno -t -g -i -n",
+        "gsprof record --nonblocking --full-filenames -f flamegraph -o a.svg -p 1",
+        "gsprof record -f speedscope -o a -- python3 a.py",
+        "gsprof record -f chrometrace -o a python3 a.py",
+        "gsprof top --nonblocking -p 1 -r 20 -s --full-filenames -g -i --delay 2.0",
+        "gsprof dump -p 1 -ll -j -s -n --nonblocking --full-filenames",
+        "gsprof dump -c core.1 -j",
+    };
+    for (size_t i = 0; i < GSP_COUNT(lines); i++) {
+        struct line line;
+        if (!tap_eq_int(parse(&line, lines[i]), GSP_OK))
+            printf("#   %s: %s\n", lines[i], line.err.msg);
+        gsp_parsed_free(&line.parsed);
+    }
+}
+
 TAP_TEST(dashes_end_options)
 {
     struct line line;
@@ -179,7 +227,14 @@ TAP_TEST(refused)
         {"gsprof record --output=", ""},
         {"gsprof record --gil=yes", ""},
         {"gsprof --color=sometimes", "--color=help"},
-        {"gsprof dump 4242", "--pid 4242"},
+        {"gsprof dump 4242 4243", ""},
+        {"gsprof record -p 4242 4243", ""},
+        {"gsprof record 0", ""},
+        {"gsprof record -p 0x", ""},
+        {"gsprof record -p 0x10000000000", ""},
+        {"gsprof inject 4242 4243", ""},
+        {"gsprof top -n --pid 4242", "--native"},
+        {"gsprof inject --timeout unlimited 1", ""},
         {"gsprof report a b c", ""},
         {"gsprof compare a", ""},
         {"gsprof completions", ""},

@@ -178,7 +178,13 @@ static void write_run(const char *root, const char *name, const char *command, i
                       enum gsp_run_state state)
 {
     char path[512];
-    const struct gsp_run_about about = {.command = command, .start_ns = start_ns, .state = state};
+    char argument[] = "train";
+    const struct gsp_run_about about = {.command = command,
+                                        .argv = (char *[]){argument, NULL},
+                                        .start_ns = start_ns,
+                                        .state = state,
+                                        .status = strcmp(name, "failed") == 0 ? 2 : 0,
+                                        .signal = GSP_NULL_I64};
     snprintf(path, sizeof(path), "%s/%s", root, name);
     tap_require(mkdir(path, 0700) == 0);
     tap_require(gsp_run_write_meta(path, &about, false, NULL) == GSP_OK);
@@ -200,10 +206,11 @@ TAP_TEST(the_newest_run_of_the_same_command)
     write_run(root, "b", "train", 5, GSP_RUN_COMPLETE);
     write_run(root, "c", "train", 7, GSP_RUN_RUNNING);
     write_run(root, "d", "other", 8, GSP_RUN_COMPLETE);
+    write_run(root, "failed", "train", 8, GSP_RUN_COMPLETE);
     gsp_run_find_former(own, "train", found);
     snprintf(expected, sizeof(expected), "%s/b", root);
     tap_eq_str(found, expected);
-    static const char *const names[] = {"now", "a", "b", "c", "d"};
+    static const char *const names[] = {"now", "a", "b", "c", "d", "failed"};
     for (size_t i = 0; i < GSP_COUNT(names); i++) {
         snprintf(own, sizeof(own), "%s/%s", root, names[i]);
         gsp_run_clear(own);

@@ -305,6 +305,20 @@ TAP_TEST(a_watched_process)
     tap_eq_int(row->minor_faults, 150);
     tap_eq_int(row->major_faults, 3);
     tap_eq_int(row->ctx_switches, 125);
+    /* What each of its threads has used. */
+    const struct gsp_row_process_thread *thread = machine_need(&m, GSP_TABLE_process_thread, 0);
+    const struct gsp_row_process_thread *other = machine_need(&m, GSP_TABLE_process_thread, 1);
+    tap_check(machine_row(&m, GSP_TABLE_process_thread, 2) == NULL);
+    if (thread->thread_id != 77) {
+        thread = other;
+        other = machine_need(&m, GSP_TABLE_process_thread, 0);
+    }
+    tap_eq_int(thread->pid, 77);
+    tap_eq_int(thread->thread_id, 77);
+    near(thread->cpu_s, 0.002);
+    near(thread->wait_s, 600e-9);
+    tap_eq_int(other->thread_id, 78);
+    tap_eq_str(machine_text(&m, other->thread_name), "worker-1");
     tap_eq_int(gone->pid, 4444);
     tap_eq_int(gone->rss_bytes, GSP_NULL_I64);
     tap_check(gone->state == GSP_NULL_STR && gsp_is_null_f64(gone->cpu_percent));

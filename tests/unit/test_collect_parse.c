@@ -152,8 +152,10 @@ TAP_TEST(small_ones)
     tap_check(nested && value == 7);
     tap_check(gsp_collect__parse_nspid(sv("NSpid:\t812\n"), &value, &nested) && !nested);
     tap_check(!gsp_collect__parse_nspid(sv("NSpid:\n"), &value, &nested));
-    tap_check(gsp_collect__parse_schedstat(sv("1 2 3\n"), &value) && value == 3);
-    tap_check(!gsp_collect__parse_schedstat(sv("1 2\n"), &value));
+    struct gsp_schedstat sched;
+    tap_check(gsp_collect__parse_schedstat(sv("1 2 3\n"), &sched) && sched.cpu_ns == 1 &&
+              sched.wait_ns == 2 && sched.slices == 3);
+    tap_check(!gsp_collect__parse_schedstat(sv("1 2\n"), &sched));
     tap_check(gsp_collect__parse_loadavg(sv("1.25 1 1 3/250 9\n"), &load) && load.runnable == 3);
     tap_check(!gsp_collect__parse_loadavg(sv("1.25 1 1 3\n"), &load));
     tap_check(!gsp_collect__parse_number(sv("-1\n"), &value));

@@ -191,6 +191,128 @@ TAP_TEST(equal_and_itself)
     free(b);
 }
 
+static void fill_line(struct made *made, double level, double spread, uint64_t seed)
+{
+    uint64_t random = seed;
+    add_chart(made, "power", "W", 1);
+    for (size_t i = 0; i < STEPS; i++)
+        made->v[0][i] = level + spread * noise(&random);
+}
+
+/* The text of a comparison, as a terminal has it. */
+static bool text_has(const struct gsp_compare *found, const char *word)
+{
+    const struct gsp_compare_write how = {.width = 200};
+    struct gsp_out out;
+    FILE *file = tmpfile();
+    tap_require(file != NULL);
+    gsp_out_init(&out, fileno(file));
+    tap_require(gsp_compare_write(found, GSP_COMPARE_TEXT, &how, &out, NULL) == GSP_OK);
+    const bool has = memmem(out.buf.p, out.buf.len, word, strlen(word)) != NULL;
+    tap_check(out.done == 0 && gsp_out_finish(&out, NULL) == GSP_OK);
+    fclose(file);
+    return has;
+}
+
+TAP_TEST(a_difference_that_is_sure_and_small_is_none)
+{
+    struct made *a = make("base");
+    struct made *b = make("new");
+    fill_line(a, 100, 0.1, 1);
+    fill_line(b, 99.8, 0.1, 2);
+    struct gsp_compare *found = compare(a, b);
+    const struct gsp_compare_row *row = metric(found, "power");
+    tap_check(row->p < 0.001 && row->high < 0 && fabs(row->change + 0.002) < 0.001);
+    tap_check(row->verdict == GSP_COMPARE_SAME && row->is_significant);
+    /* A rule may ask for less. */
+    struct gsp_compare_rule rule;
+    struct gsp_rule_result result;
+    tap_require(gsp_rule_parse("power < -0.1%", &rule, NULL) == GSP_OK);
+    tap_require(gsp_rule_check(&rule, found, false, &result, NULL) == GSP_OK);
+    tap_check(result.is_failed);
+    gsp_compare_free(found);
+    fill_line(b, 98, 0.1, 2);
+    found = compare(a, b);
+    tap_check(metric(found, "power")->verdict == GSP_COMPARE_BETTER);
+    gsp_compare_free(found);
+    free(a);
+    free(b);
+}
+
+TAP_TEST(what_was_nothing_has_no_percentage)
+{
+    struct made *a = make("base");
+    struct made *b = make("new");
+    add_steps(a, STEPS, 1, 1);
+    add_steps(b, STEPS, 1, 1);
+    fill_line(a, 0.001, 0.0001, 1);
+    fill_line(b, 620, 1, 2);
+    struct gsp_compare *found = compare(a, b);
+    tap_check(metric(found, "power")->change > 1e5);
+    tap_check(text_has(found, "from ~0") && !text_has(found, "00000"));
+    /* In the words that the page has. */
+    tap_check(text_has(found, "too few values") && !text_has(found, "unknown"));
+    gsp_compare_free(found);
+    free(a);
+    free(b);
+}
+
+TAP_TEST(other_rates_and_commands_are_noted)
+{
+    struct made *a = make("base");
+    struct made *b = make("new");
+    add_steps(a, STEPS, 1, 1);
+    add_steps(b, STEPS, 1, 2);
+    a->digest.period_s = 0.01;
+    b->digest.period_s = 0.001;
+    a->digest.command = gsp_sv_of("python3 gpt.py");
+    b->digest.command = gsp_sv_of("python3 gpt.py 2");
+    struct gsp_compare *found = compare(a, b);
+    tap_check(text_has(found, "sampled at different rates (100 Hz, 1000 Hz)"));
+    tap_check(text_has(found, "different commands (python3 gpt.py; python3 gpt.py 2)"));
+    gsp_compare_free(found);
+    b->digest.period_s = 0.01;
+    b->digest.command = a->digest.command;
+    found = compare(a, b);
+    tap_check(!text_has(found, "different"));
+    gsp_compare_free(found);
+    free(a);
+    free(b);
+}
+
+TAP_TEST(threads_that_wait_do_not_lead)
+{
+    struct made *sides[2] = {make("base"), make("new")};
+    static struct gsp_digest_thread threads[] = {{.pid = 7, .tid = 7, .rank = GSP_NULL_I64},
+                                                 {.pid = 8, .tid = 8, .rank = GSP_NULL_I64}};
+    for (int i = 0; i < 2; i++) {
+        struct gsp_digest_stacks *stacks = &sides[i]->digest.stacks;
+        add_steps(sides[i], STEPS, 1, 1);
+        add_stacks(sides[i], 2);
+        stacks->threads = threads;
+        stacks->thread_count = 2;
+        /* A worker waits in load, for longer in the second; the trainer waits a little in compute.
+         */
+        for (size_t k = 0; k < stacks->sample_count; k++) {
+            struct gsp_digest_sample *sample = &sides[i]->samples[k];
+            sample->thread = sample->node == 1;
+            sample->weight = sample->node == 1 ? 1.0 + i : 0.01 + 0.005 * i;
+        }
+    }
+    struct gsp_compare *found = compare(sides[0], sides[1]);
+    const struct gsp_compare_function *first = &found->functions[found->order[0]];
+    tap_check(gsp_sv_eq(first->row.name, gsp_sv_of("compute")));
+    tap_check(fabs(first->row.value[0] - 0.02) < 1e-3 && fabs(first->row.value[1] - 0.03) < 1e-3);
+    for (size_t i = 0; i < found->function_count; i++) {
+        if (gsp_sv_eq(found->functions[i].row.name, gsp_sv_of("load")))
+            tap_check(!(found->functions[i].row.value[1] > 0));
+    }
+    tap_check(text_has(found, "waiting counts in the main thread"));
+    gsp_compare_free(found);
+    free(sides[0]);
+    free(sides[1]);
+}
+
 TAP_TEST(few_and_odd_values)
 {
     struct made *a = make("base");

@@ -399,6 +399,52 @@ TAP_TEST(the_journal_is_cut_at_every_length)
     end_state(state);
 }
 
+static void note_ended(void *ctx, const struct gsp_session *all, size_t count)
+{
+    struct gsp_session *first = ctx;
+    *first = all[0];
+    for (size_t i = 0; i < count; i++)
+        tap_check(!all[i].active && all[i].end_ns == all[0].end_ns);
+}
+
+TAP_TEST(all_end_together)
+{
+    struct state *state = new_state();
+    struct gsp_session *all = NULL;
+    struct gsp_session told = {0};
+    struct gsp_err err = {0};
+    size_t count = 7;
+    const struct gsp_sessions_ended ended = {note_ended, &told};
+    tap_eq_int(gsp_sessions_stop_all(state->sessions, &ended, &all, &count, &err), 0);
+    tap_check(count == 0 && told.end_ns == 0);
+    free(all);
+    tap_eq_int(start(state, "done", NULL), 0);
+    tap_eq_int(stop(state, "done", NULL), 0);
+    tap_eq_int(start(state, "a", NULL), 0);
+    add_frames(state, 3);
+    tap_eq_int(start(state, "b", NULL), 0);
+    add_frames(state, 2);
+    tap_eq_int(gsp_sessions_first_frame(state->sessions, "a"), 1);
+    tap_eq_int(gsp_sessions_first_frame(state->sessions, NULL), 4);
+    tap_eq_int(gsp_sessions_first_frame(state->sessions, "done"), 0);
+    tap_eq_int(gsp_sessions_stop_all(state->sessions, &ended, &all, &count, &err), 0);
+    tap_require(count == 2);
+    tap_eq_str(all[0].name, "b");
+    tap_check(all[0].end_ns == all[1].end_ns && all[0].end_ns == told.end_ns);
+    tap_check(all[0].frame_count == 2 && all[1].frame_count == 5);
+    free(all);
+    /* Without a place for files they have ended all the same. */
+    tap_eq_int(start(state, "c", NULL), 0);
+    char path[512];
+    snprintf(path, sizeof(path), "%s-away", state->output);
+    tap_require(rename(state->output, path) == 0);
+    tap_eq_int(gsp_sessions_stop_all(state->sessions, NULL, &all, &count, &err), GSP_E_NOWRITE);
+    tap_check(count == 0 && gsp_sessions_active_count(state->sessions) == 0);
+    free(all);
+    tap_require(rename(path, state->output) == 0);
+    end_state(state);
+}
+
 TAP_TEST(an_output_folder_that_is_not_there_is_tried_again)
 {
     struct state *state = new_state();

@@ -106,6 +106,47 @@ TAP_TEST(lines_of_a_function_are_one_unless_asked)
     }
 }
 
+/* Lines that ran, as the rows of a run have them, without the first line of their function. */
+static uint32_t line_of(struct gsp_profile *p, const char *func, uint32_t line)
+{
+    struct gsp_frame frame = {
+        .name = fix_string(p, func), .file = fix_string(p, "f.py"), .line = line};
+    uint32_t id = GSP_NONE;
+    tap_require(gsp_profile_frame(p, &frame, &id, NULL) == GSP_OK);
+    return id;
+}
+
+TAP_TEST(the_heaviest_line_stands_for_a_function)
+{
+    struct gsp_profile *p = NULL;
+    gsp_auto_buf text = {0};
+    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+    const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
+    /* main calls work once from line 3 and twice from line 5; work is mostly in line 12. */
+    const uint32_t early = fix_stack(p, GSP_NONE, line_of(p, "main", 3));
+    const uint32_t late = fix_stack(p, GSP_NONE, line_of(p, "main", 5));
+    fix_add(p, thread, fix_stack(p, early, line_of(p, "work", 11)), 1, GSP_SAMPLE_ON_CPU);
+    fix_add(p, thread, fix_stack(p, late, line_of(p, "work", 12)), 2, GSP_SAMPLE_ON_CPU);
+    fix_add(p, thread, fix_stack(p, late, line_of(p, "work", 12)), 3, GSP_SAMPLE_ON_CPU);
+    struct gsp_digest *digest = digest_of(p, NULL);
+    const struct gsp_digest_stacks *stacks = &digest->stacks;
+    tap_require(stacks->node_count == 2 && stacks->frame_count == 2);
+    tap_eq_int(stacks->frames[0].line, 0);
+    tap_eq_int(stacks->frames[0].hot_line, 5);
+    tap_eq_int(stacks->frames[1].hot_line, 12);
+    tap_eq_int(stacks->nodes[0].line, 5);
+    tap_eq_int(stacks->nodes[1].line, 12);
+    tap_require(stacks->process_count == 1);
+    tap_check(gsp_sv_eq(stacks->processes[0].name, gsp_sv_of("python3")));
+    tap_require(gsp_digest_write(digest, GSP_DIGEST_JSON, NULL, &text, NULL) == GSP_OK);
+    tap_check(has(&text, "\"hot_line\":12") && has(&text, "\"line\":[5,12]"));
+    tap_check(has(&text, "\"processes\":[{\"pid\":100,\"name\":\"python3\"}]"));
+    gsp_buf_clear(&text);
+    tap_require(gsp_digest_write(digest, GSP_DIGEST_MARKDOWN, NULL, &text, NULL) == GSP_OK);
+    tap_check(has(&text, "| work | f.py:12 |") && has(&text, "| main | f.py:5 |"));
+    gsp_digest_free(digest);
+}
+
 TAP_TEST(many_samples_are_merged_and_none_is_lost)
 {
     struct gsp_profile *p = NULL;

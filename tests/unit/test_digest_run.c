@@ -184,6 +184,91 @@ TAP_TEST(tables_become_a_digest)
     gsp_store_close(store);
 }
 
+static void add_pressure(struct gsp_store *store)
+{
+    static const char *const RESOURCES[] = {"cpu", "memory"};
+    struct gsp_batch *batch = new_batch(GSP_TABLE_system_pressure, GSP_NULL_I64, GSP_NULL_I64);
+    for (int64_t i = 0; i < 10; i++) {
+        const struct gsp_row_system_pressure row = {
+            .ts_ns = START_NS + i / 2 * 1000000000,
+            .resource = gsp_batch_intern(batch, gsp_sv_of(RESOURCES[i % 2])),
+            /* Nothing before the first second; no program waits for memory. */
+            .some_percent = i < 2   ? (double)NAN
+                            : i % 2 ? 0
+                                    : 40 + (double)i,
+            .full_percent = gsp_null_f64(),
+            .some_avg10_percent = gsp_null_f64(),
+            .full_avg10_percent = gsp_null_f64()};
+        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    }
+    tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
+}
+
+TAP_TEST(pressure_has_a_chart)
+{
+    struct gsp_store *store = open_store(&(struct gsp_store_options){0});
+    add_pressure(store);
+    lock_store(store);
+    struct gsp_digest *digest = open_digest(store, NULL);
+    const struct gsp_digest_chart *chart = gsp_digest_chart_find(digest, "pressure");
+    tap_require(chart != NULL && chart->series_count == 1);
+    tap_check(gsp_sv_eq(chart->series[0].name, gsp_sv_of("cpu")));
+    tap_check(fabs(chart->series[0].stats.max - 48) < 1e-9);
+    gsp_digest_free(digest);
+    gsp_store_close(store);
+}
+
+/* What an import allocated: module, three frames of the import system, one of ours, module. */
+static void add_allocation(struct gsp_store *store)
+{
+    static const char *const FILES[] = {"b.py",
+                                        "<frozen importlib._bootstrap_external>",
+                                        "/opt/lib/gsprof/_imports.py",
+                                        "<frozen importlib._bootstrap>",
+                                        "<frozen importlib._bootstrap>",
+                                        "a.py"};
+    struct gsp_batch *stacks = new_batch(GSP_TABLE_python_stack, 100, GSP_NULL_I64);
+    struct gsp_batch *sites = new_batch(GSP_TABLE_python_allocation, 100, GSP_NULL_I64);
+    for (size_t i = 0; i < GSP_COUNT(FILES); i++) {
+        struct gsp_row_python_stack row;
+        memset(&row, 0, sizeof(row));
+        row.stack_id = 7;
+        row.depth = (int64_t)i;
+        row.func = gsp_batch_intern(stacks, gsp_sv_of(i % 5 ? "load" : "<module>"));
+        row.file = gsp_batch_intern(stacks, gsp_sv_of(FILES[i]));
+        row.lineno = (int64_t)i + 1;
+        row.frame_type = gsp_batch_intern(stacks, gsp_sv_of("Python"));
+        tap_require(gsp_batch_append(stacks, &row, NULL) == GSP_OK);
+    }
+    struct gsp_row_python_allocation row;
+    memset(&row, 0, sizeof(row));
+    row.ts_ns = START_NS;
+    row.stack_id = 7;
+    row.bytes = 1000;
+    row.count = 2;
+    row.kind = gsp_batch_intern(sites, gsp_sv_of("peak"));
+    row.allocator = gsp_batch_intern(sites, gsp_sv_of("malloc"));
+    tap_require(gsp_batch_append(sites, &row, NULL) == GSP_OK);
+    tap_require(gsp_store_add_batch(store, stacks, NULL) == GSP_OK);
+    tap_require(gsp_store_add_batch(store, sites, NULL) == GSP_OK);
+}
+
+TAP_TEST(an_import_is_one_mark_in_the_stack_of_a_site)
+{
+    static const char *const NAMES[] = {"<module>", "(import)", "<module>"};
+    struct gsp_store *store = open_store(&(struct gsp_store_options){0});
+    add_allocation(store);
+    lock_store(store);
+    struct gsp_digest *digest = open_digest(store, NULL);
+    tap_require(digest->memory.site_count == 1);
+    const struct gsp_digest_site *site = &digest->memory.sites[0];
+    tap_require(site->frame_count == GSP_COUNT(NAMES));
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i++)
+        tap_check(gsp_sv_eq(digest->site_frames[site->frames[i]].func, gsp_sv_of(NAMES[i])));
+    gsp_digest_free(digest);
+    gsp_store_close(store);
+}
+
 TAP_TEST(every_table_is_csv)
 {
     static const struct {

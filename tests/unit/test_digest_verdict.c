@@ -98,6 +98,53 @@ static struct gsp_digest_series *add_chart(struct gsp_digest *digest, const char
     return series;
 }
 
+TAP_TEST(imports_and_the_collector_are_not_native)
+{
+    static const struct {
+        enum gsp_frame_kind second;
+        const char *text;
+    } cases[] = {
+        {GSP_FRAME_MARK, "Main thread: 100 % Python and the C code it calls"},
+        {GSP_FRAME_NATIVE, "Main thread: 50.0 % Python, 50.0 % native code"},
+    };
+    for (size_t i = 0; i < GSP_COUNT(cases); i++) {
+        struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+        add_stacks(digest, 100, false);
+        digest->stacks.frames[1].kind = cases[i].second;
+        tap_check(says(said(digest), cases[i].text));
+    }
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, false);
+    digest->stacks.frames[0].kind = GSP_FRAME_MARK;
+    digest->stacks.frames[1].kind = GSP_FRAME_NATIVE;
+    tap_check(says(said(digest), "Main thread: 50.0 % Python, 50.0 % native code"));
+}
+
+TAP_TEST(threads_without_python_are_told)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    digest->duration_s = 10;
+    const char *text = said(digest);
+    tap_check(says(text, "50.0 % waiting\n"));
+    tap_check(!strstr(text, "Threads without Python"));
+    digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    digest->duration_s = 10;
+    digest->native = (struct gsp_digest_native){
+        .threads = 7,
+        .cpu_s = 15,
+        .top_count = 3,
+        .top = {{gsp_sv_of("polars-0"), 1, 8},
+                {gsp_sv_of("python"), 4, 5},
+                {gsp_sv_of(""), 1, 1.5}},
+    };
+    text = said(digest);
+    tap_check(says(text, "50.0 % waiting (also for threads without Python)"));
+    tap_check(says(text, "Threads without Python used 15.0 s of CPU, 1.50 cores: polars-0 8.00 s, "
+                         "python (4 threads) 5.00 s, (no name) 1.50 s, 1 more; "));
+}
+
 TAP_TEST(nothing_is_known_of_nothing)
 {
     const char *text = said(made(GSP_DIGEST_RUN));
@@ -202,29 +249,39 @@ TAP_TEST(steps_and_ranks)
     add_steps(digest, 50, 1, 1);
     digest->steps[33].duration_s = 2;
     digest->path = gsp_sv_of("runs/a");
+    digest->steps_traced = 13;
     const char *text = said(digest);
+    tap_check(says(text, "Traced 13 of 50 steps, to keep the cost within torch.adaptive"));
     tap_check(says(text, "50 steps, half of them within 100 ms, 95 % within 100 ms; slowest 2.00 s "
                          "(step 33)"));
     tap_check(says(text, "Next: gsprof query runs/a 'FROM gsprof.slow_steps() LIMIT 10'"));
     digest = made(GSP_DIGEST_RUN);
     add_steps(digest, 50, 4, 1.25);
-    tap_check(says(said(digest), "Rank 2 is the slowest of 4: its steps take 25.0 % longer"));
+    digest->steps_traced = 200;
+    text = said(digest);
+    tap_check(!strstr(text, "Traced "));
+    tap_check(says(text, "Rank 2 is the slowest of 4: its steps take 25.0 % longer"));
     digest = made(GSP_DIGEST_RUN);
     add_steps(digest, 50, 4, 1.001);
-    tap_check(says(said(digest), "None of the 4 ranks is slow"));
+    tap_check(says(said(digest), "Steps of the 4 ranks take equally long, within 0.10 %"));
 }
 
 TAP_TEST(the_rank_that_the_others_wait_for)
 {
-    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
-    add_steps(digest, 50, 4, 1.001);
-    digest->duration_s = 10;
-    digest->ranks = array(4, sizeof(*digest->ranks));
-    digest->rank_count = 4;
-    for (int64_t i = 0; i < 4; i++)
-        digest->ranks[i] = (struct gsp_digest_rank){.rank = i, .collective_s = i == 3 ? 0.5 : 4};
-    tap_check(says(said(digest), "The others wait for rank 3: it spent 500 ms in collectives, they "
-                                 "4.00 s each"));
+    /* A late rank is one of the steps, however long the rest of the program takes. */
+    static const double durations_s[] = {10, 1000};
+    for (size_t k = 0; k < GSP_COUNT(durations_s); k++) {
+        struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+        add_steps(digest, 50, 4, 1.001);
+        digest->duration_s = durations_s[k];
+        digest->ranks = array(4, sizeof(*digest->ranks));
+        digest->rank_count = 4;
+        for (int64_t i = 0; i < 4; i++)
+            digest->ranks[i] =
+                (struct gsp_digest_rank){.rank = i, .collective_s = i == 3 ? 0.5 : 4};
+        tap_check(says(said(digest), "The others wait for rank 3: it spent 500 ms in "
+                                     "collectives, they 4.00 s each"));
+    }
 }
 
 TAP_TEST(data_that_the_program_says_it_loads)
@@ -310,6 +367,44 @@ TAP_TEST(the_slowest_module_is_one_without_parts)
                                  "21.0 % of the traced steps"));
 }
 
+/* A program that was still importing when it ended with that status. */
+static struct gsp_digest *importing(int64_t status)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 50, true);
+    digest->stacks.seen = 50;
+    digest->stacks.frames[0].func = gsp_sv_of("(import)");
+    digest->stacks.frames[1].file = gsp_sv_of("<frozen site>");
+    digest->exit_status = status;
+    digest->duration_s = 5;
+    digest->path = gsp_sv_of("run");
+    return digest;
+}
+
+TAP_TEST(a_program_that_fails_at_once_has_no_verdict)
+{
+    static const char FAILED[] =
+        "The program failed with status 2, too early for a verdict: what it printed says why\n";
+    tap_eq_str(said(importing(2)), FAILED);
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    digest->exit_status = 2;
+    digest->duration_s = 0.4;
+    tap_eq_str(said(digest), FAILED);
+    /* Others are judged: one that ended well, that did a step, that worked, that went on without
+     * stacks. */
+    tap_check(says(said(importing(0)), "Main thread: "));
+    digest = importing(2);
+    add_steps(digest, 2, 1, 1);
+    tap_check(says(said(digest), "Main thread: "));
+    digest = importing(2);
+    digest->stacks.frames[1].file = gsp_sv_of("train.py");
+    tap_check(says(said(digest), "Main thread: "));
+    digest = made(GSP_DIGEST_RUN);
+    digest->exit_status = 2;
+    digest->duration_s = 5;
+    tap_check(says(said(digest), "No data: stacks"));
+}
+
 TAP_TEST(names_are_safe_on_a_terminal_and_ten_lines_are_the_most)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
@@ -331,8 +426,24 @@ TAP_TEST(names_are_safe_on_a_terminal_and_ten_lines_are_the_most)
     tap_check(lines <= GSP_VERDICT_LINES_MAX);
     tap_check(!strchr(text, '\x1b'));
     tap_check(says(text, "Missing: 1,234,567 rows (overwritten), "));
-    tap_check(says(text, "2,469,134 samples and 1 more\n"));
+    tap_check(says(text, "2,469,134 samples (overwritten) and 1 more\n"));
     tap_check(says(text, "Next: "));
+}
+
+TAP_TEST(losses_for_several_reasons_name_each)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    const struct gsp_digest_loss losses[] = {
+        {gsp_sv_of("samples"), gsp_sv_of("torn"), 5},
+        {gsp_sv_of("samples"), gsp_sv_of("late"), 70},
+        {gsp_sv_of("processes"), gsp_sv_of("gone"), 2},
+        {gsp_sv_of("samples"), gsp_sv_of("late"), 4},
+    };
+    digest->losses = array(GSP_COUNT(losses), sizeof(*digest->losses));
+    digest->loss_count = GSP_COUNT(losses);
+    memcpy(digest->losses, losses, sizeof(losses));
+    tap_check(says(said(digest), "Missing: 79 samples (74: late; 5: torn), 2 processes (gone)\n"));
 }
 
 TAP_MAIN()

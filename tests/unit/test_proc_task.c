@@ -65,6 +65,7 @@ TAP_TEST(a_name_with_brackets)
     tap_eq_int(info.ppid, getpid());
     tap_eq_int(info.ns_pid, pid);
     tap_check(info.start_ticks > 0);
+    tap_check(info.is_forked);
     end(pid, wake);
     tap_eq_int(gsp_proc_info(pid, &info, NULL), GSP_E_NOPROC);
 }

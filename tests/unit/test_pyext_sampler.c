@@ -51,6 +51,63 @@ TAP_TEST(a_block_is_measured)
     gsp_pyext__sampler_free(NULL);
 }
 
+/* Touches so many bytes and gives them back at once: no look comes in between. */
+static void spike(int64_t bytes)
+{
+    char *at =
+        mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    tap_require(at != MAP_FAILED);
+    for (volatile char *page = at; page < at + bytes; page += 4096) {
+        *page = 7;
+    }
+    munmap(at, (size_t)bytes);
+}
+
+static int64_t peak_above(struct gsp_sampler *sampler, const struct gsp_window_begin *begin)
+{
+    struct gsp_window window;
+    gsp_pyext__sampler_look(sampler, begin, &window);
+    gsp_pyext__sampler_release(sampler);
+    return window.peak_bytes - window.first_bytes;
+}
+
+static bool is_about(int64_t bytes, int64_t wanted)
+{
+    return bytes > wanted - 2 * MB && bytes < wanted + 2 * MB;
+}
+
+/* Each has its own peak, though a greater one came before and no look saw it. */
+TAP_TEST(peaks_are_exact)
+{
+    if (access("/proc/self/clear_refs", W_OK) != 0) {
+        tap_skip("the high-water mark cannot be set back here");
+        return;
+    }
+    static const struct gsp_sampler_opts slow = {.interval_ns = 600 * GSP_NS_PER_S,
+                                                 .first_ns = 600 * GSP_NS_PER_S,
+                                                 .cpu_tdp_watts = 10,
+                                                 .reset_peak = true};
+    struct gsp_sampler *sampler = gsp_pyext__sampler_new(&slow);
+    struct gsp_window_begin outer;
+    struct gsp_window_begin inner;
+    gsp_pyext__sampler_begin(sampler, &outer);
+    spike(64 * MB);
+    tap_check(is_about(peak_above(sampler, &outer), 64 * MB));
+    gsp_pyext__sampler_begin(sampler, &outer);
+    spike(16 * MB);
+    tap_check(is_about(peak_above(sampler, &outer), 16 * MB));
+    /* Within each other: the outer one keeps what it had before the inner one began. */
+    gsp_pyext__sampler_begin(sampler, &outer);
+    spike(32 * MB);
+    gsp_pyext__sampler_begin(sampler, &inner);
+    spike(8 * MB);
+    tap_check(is_about(peak_above(sampler, &inner), 8 * MB));
+    gsp_pyext__sampler_begin(sampler, &inner);
+    tap_check(peak_above(sampler, &inner) < 2 * MB);
+    tap_check(is_about(peak_above(sampler, &outer), 32 * MB));
+    gsp_pyext__sampler_free(sampler);
+}
+
 /* Longer than looks are kept one by one: they become fewer, and the peak stays. */
 TAP_TEST(blocks_within_blocks)
 {

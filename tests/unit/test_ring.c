@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 
 #include "ring/ring_internal.h"
@@ -697,6 +698,75 @@ TAP_TEST(a_handler_makes_a_ring_while_its_thread_ends)
     ring_folder_remove(folder);
 }
 
+/* Takes all that is free of the folder's file system but so many bytes. */
+static void fill_up(int folder, uint64_t but)
+{
+    struct statvfs fs;
+    const int fd = openat(folder, "filler", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    tap_require(fd >= 0 && fstatvfs(fd, &fs) == 0);
+    tap_require(posix_fallocate(fd, 0, (off_t)(fs.f_bavail * fs.f_frsize - but)) == 0);
+    close(fd);
+}
+
+static void clear(int folder)
+{
+    unlinkat(folder, "filler", 0);
+    unlinkat(folder, RING_FILE, 0);
+}
+
+static void check_full(int folder)
+{
+    struct gsp_ring_spec spec = *TRACE;
+    struct gsp_err err = {0};
+    struct gsp_ring *ring = NULL;
+    /* Larger than all there is: smaller rings, unless they are not to be. */
+    spec.string_bytes = 64 << 20;
+    spec.keeps_size = true;
+    tap_eq_int(gsp_ring_create(folder, &spec, &ring, &err), GSP_E_NOWRITE);
+    tap_eq_int(err.sys, ENOSPC);
+    spec.keeps_size = false;
+    tap_require(gsp_ring_create(folder, &spec, &ring, &err) == 0);
+    append(ring, 1, 0);
+    tap_eq_int(state_of(folder).rows, 1);
+    tap_eq_int(state_of(folder).status, GSP_RING_SMALL);
+    gsp_ring_close(ring);
+    clear(folder);
+    /* Room for the head but not for a lane, then for one lane and not for two. */
+    spec.string_bytes = 0;
+    tap_require(gsp_ring_create(folder, &spec, &ring, &err) == 0);
+    fill_up(folder, 0);
+    append(ring, 1, 0);
+    tap_eq_int(state_of(folder).rows, 0);
+    tap_eq_int(state_of(folder).rows_lost, 1);
+    tap_eq_int(state_of(folder).status, GSP_RING_NO_SPACE | GSP_RING_SMALL);
+    gsp_ring_close(ring);
+    clear(folder);
+    tap_require(gsp_ring_create(folder, &spec, &ring, &err) == 0);
+    append(ring, 1, 0);
+    fill_up(folder, 0);
+    for (uint64_t n = 1; n < 20000; n++)
+        append(ring, 1, n);
+    pthread_t thread;
+    tap_require(pthread_create(&thread, NULL, append_some, ring) == 0);
+    pthread_join(thread, NULL);
+    tap_eq_int(state_of(folder).rows, 20000);
+    tap_eq_int(state_of(folder).rows_lost, 2);
+    gsp_ring_close(ring);
+    clear(folder);
+    /* The same without a descriptor. */
+    tap_require(gsp_ring_create(folder, &spec, &ring, &err) == 0);
+    fill_up(folder, 16 << 10);
+    limit_descriptors(true);
+    append(ring, 1, 0);
+    limit_descriptors(false);
+    tap_eq_int(state_of(folder).rows, 0);
+    tap_eq_int(state_of(folder).rows_lost, 1);
+    tap_eq_int(state_of(folder).status, GSP_RING_NO_SPACE | GSP_RING_SMALL);
+    /* What the lane got of its bytes is there for others. */
+    tap_eq_int(mkdirat(folder, "more", 0700), 0);
+    gsp_ring_close(ring);
+}
+
 TAP_TEST(a_full_file_system_is_an_error_and_no_signal)
 {
     char path[] = "/tmp/gsprof-full-XXXXXX";
@@ -707,53 +777,7 @@ TAP_TEST(a_full_file_system_is_an_error_and_no_signal)
         tap_skip("needs root, to mount a small file system");
     }
     int folder = open(path, O_RDONLY | O_DIRECTORY);
-    struct gsp_err err = {0};
-    struct gsp_ring *ring = NULL;
-    struct gsp_ring_spec spec = *TRACE;
-    spec.string_bytes = 64 << 20;
-    tap_eq_int(gsp_ring_create(folder, &spec, &ring, &err), GSP_E_NOWRITE);
-    tap_eq_int(err.sys, ENOSPC);
-    /* Room for the head but not for a lane, then for one lane and not for two. */
-    spec.string_bytes = 0;
-    spec.row_capacity = 100000;
-    tap_require(gsp_ring_create(folder, &spec, &ring, &err) == 0);
-    append(ring, 1, 0);
-    gsp_ring_close(ring);
-    struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_state state;
-    gsp_ring_state(view, &state);
-    tap_eq_int(state.rows, 0);
-    tap_eq_int(state.rows_lost, 1);
-    tap_eq_int(state.status, GSP_RING_NO_SPACE | GSP_RING_CLOSED);
-    gsp_ring_view_close(view);
-    unlinkat(folder, RING_FILE, 0);
-    spec.row_capacity = 15000;
-    tap_require(gsp_ring_create(folder, &spec, &ring, &err) == 0);
-    for (uint64_t n = 0; n < 20000; n++)
-        append(ring, 1, n);
-    pthread_t thread;
-    tap_require(pthread_create(&thread, NULL, append_some, ring) == 0);
-    pthread_join(thread, NULL);
-    view = ring_view(folder, RING_FILE);
-    gsp_ring_state(view, &state);
-    tap_eq_int(state.rows, 20000);
-    tap_eq_int(state.rows_lost, 2);
-    gsp_ring_view_close(view);
-    gsp_ring_close(ring);
-    unlinkat(folder, RING_FILE, 0);
-    /* The same without a descriptor: a lane larger than all there is. */
-    spec.row_capacity = 400000;
-    tap_require(gsp_ring_create(folder, &spec, &ring, &err) == 0);
-    limit_descriptors(true);
-    append(ring, 1, 0);
-    limit_descriptors(false);
-    state = state_of(folder);
-    tap_eq_int(state.rows, 0);
-    tap_eq_int(state.rows_lost, 1);
-    tap_eq_int(state.status, GSP_RING_NO_SPACE);
-    /* What the lane got of its bytes is there for others. */
-    tap_eq_int(mkdirat(folder, "more", 0700), 0);
-    gsp_ring_close(ring);
+    check_full(folder);
     close(folder);
     tap_check(umount(path) == 0);
     rmdir(path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <sched.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 
 #include "base/file.h"
@@ -89,12 +90,12 @@ TAP_TEST(a_process_is_found_alive_and_dead)
     tap_require(gsp_place_open(&place, &folder, &err) == 0);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
     struct ring_seen seen = {0};
-    /* A cleaner does not take the rows from a reader. */
+    /* A cleaner does not take the rows from a reader that has mapped them. */
+    close(folder);
     tap_eq_int(gsp_place_remove(&place, &err), 0);
     ring_check(view, &seen);
     tap_eq_int(seen.good, 3);
     gsp_ring_view_close(view);
-    close(folder);
     tap_eq_int(gsp_place_find(pid, &place, &err), GSP_E_NOFILE);
     remove_runtime();
 }
@@ -205,13 +206,22 @@ TAP_TEST(only_our_files_are_removed)
     close(open(outside, O_CREAT | O_WRONLY, 0600));
     tap_require(symlinkat(outside, folder, "python.link.ring") == 0);
     close(openat(folder, "notes.txt", O_CREAT | O_WRONLY, 0600));
+    /* What inject leaves when it is killed. */
+    const char *const visits[] = {"visit-12.py", "visit-12.claim", "visit-12.answer",
+                                  "visit-12.outcome"};
+    for (size_t i = 0; i < GSP_COUNT(visits); i++)
+        close(openat(folder, visits[i], O_CREAT | O_WRONLY, 0600));
     tap_eq_int(gsp_place_remove(&place, &err), GSP_E_NOWRITE);
     tap_eq_int(err.sys, ENOTEMPTY);
     tap_eq_int(faccessat(folder, "notes.txt", F_OK, 0), 0);
     tap_eq_int(access(outside, F_OK), 0);
     tap_check(faccessat(folder, RING_FILE, F_OK, 0) != 0);
+    for (size_t i = 0; i < GSP_COUNT(visits); i++)
+        tap_check(faccessat(folder, visits[i], F_OK, 0) != 0);
     unlinkat(folder, "notes.txt", 0);
     close(folder);
+    tap_eq_int(gsp_place_remove(&place, &err), 0);
+    /* Another cleaner was quicker. */
     tap_eq_int(gsp_place_remove(&place, &err), 0);
     unlink(outside);
     remove_runtime();
@@ -227,20 +237,29 @@ TAP_TEST(another_users_root_is_refused)
     tap_require(mkdir(root, 0700) == 0 && chown(root, 12345, (gid_t)-1) == 0);
     int folder = -1;
     struct gsp_err err = {0};
-    const struct gsp_place_about about = {.pid = getpid(), .rank = GSP_NULL_I64};
-    tap_eq_int(gsp_place_make(&about, &folder, &err), GSP_E_PERM);
-    tap_check(strstr(err.msg, "belongs to user 12345, this is user 0") != NULL);
+    const struct gsp_place_about about = {.pid = getpid(), .start_time = 7, .rank = GSP_NULL_I64};
+    /* The next root is taken, and why is told. */
+    struct gsp_place elsewhere;
+    tap_eq_int(gsp_place_make(&about, &folder, &err), 0);
+    gsp_ring_close(ring_make(folder, 10));
+    close(folder);
+    tap_require(gsp_place_find(getpid(), &elsewhere, &err) == 0);
+    tap_check(strncmp(elsewhere.path, runtime, strlen(runtime)) != 0);
+    tap_check(strstr(elsewhere.note, "belongs to user 12345, this is user 0") != NULL);
     /* And whoever is not root does not read it either. */
     pid_t pid = fork();
     if (pid == 0) {
         struct gsp_places places;
         bool ok = chown(runtime, 54321, (gid_t)-1) == 0 && setuid(54321) == 0;
-        int rc = ok ? gsp_places_read(&places, &err) : 1;
-        _exit(rc == GSP_E_PERM ? 0 : 1);
+        ok = ok && gsp_places_read(&places, &err) == 0 && places.count == 0;
+        /* Only who asks for a process hears why there is none. */
+        struct gsp_place place;
+        _exit(ok && gsp_place_find(getpid(), &place, &err) == GSP_E_PERM ? 0 : 1);
     }
     int status = 1;
     waitpid(pid, &status, 0);
     tap_eq_int(status, 0);
+    tap_eq_int(gsp_place_remove(&elsewhere, NULL), 0);
     remove_runtime();
 }
 
@@ -332,7 +351,7 @@ TAP_TEST(the_program_has_shared_memory_first)
     tap_require(gsp_place_find(pid, &place, &err) == 0);
     tap_check(strncmp(place.path, "/tmp/gsprof-", strlen("/tmp/gsprof-")) == 0);
     /* A second writer finds the folder of the first, though there is room by now. */
-    tap_require(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=512m") == 0);
+    tap_require(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=1g") == 0);
     const struct gsp_place_about about = {.pid = pid, .rank = 5};
     int folder = -1;
     struct stat first;
@@ -345,30 +364,165 @@ TAP_TEST(the_program_has_shared_memory_first)
     tap_eq_int(gsp_place_remove(&place, &err), 0);
 }
 
+/* Where the rings of a process are, and what is said of it, when /dev/shm is so. */
+static void check_elsewhere(const char *options, unsigned long flags, const char *want)
+{
+    struct gsp_place place;
+    struct gsp_place_choice choice;
+    tap_require(mount("none", "/dev/shm", "tmpfs", flags, options) == 0);
+    tap_check(gsp_place_choose(&choice));
+    pid_t pid = start_writer(5);
+    tap_require(gsp_place_find(pid, &place, NULL) == 0);
+    tap_check(strncmp(place.path, "/tmp/gsprof-", strlen("/tmp/gsprof-")) == 0);
+    tap_check(strncmp(place.path, choice.root, strlen(choice.root)) == 0);
+    tap_check(strstr(place.note, want) != NULL && strstr(choice.note, want) != NULL);
+    end_writer(pid);
+    tap_eq_int(gsp_place_remove(&place, NULL), 0);
+    tap_require(umount("/dev/shm") == 0);
+}
+
+TAP_TEST(shared_memory_that_is_of_no_use)
+{
+    if (!mounts_begin() || mount("none", "/tmp", "tmpfs", 0, "size=1g") != 0)
+        tap_skip("needs root and a mount namespace, for a small /dev/shm");
+    unsetenv("XDG_RUNTIME_DIR");
+    check_elsewhere("size=64m", 0, "has 16 MB of room for tables, 128 MB are wanted");
+    check_elsewhere("size=1m", 0, "has 0 MB of room for tables, 128 MB are wanted");
+    check_elsewhere("size=64m", MS_RDONLY, "Read-only file system");
+}
+
+/* In memory, half of it is the program's; on a disk a gigabyte stays free. */
+TAP_TEST(room_of_a_large_file_system)
+{
+    if (!mounts_begin() || mount("none", "/dev/shm", "tmpfs", 0, "size=8g") != 0)
+        tap_skip("needs root and a mount namespace, for a /dev/shm of a known size");
+    gsp_auto_fd shm = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    tap_eq_int(gsp_place_room(shm), UINT64_C(4) << 30);
+}
+
+/* A runtime folder where a sweep sees no rings but the test's own: not those that other programs of
+ * this user have left. */
+static void use_runtime_alone(void)
+{
+    const char *const shared[] = {"/dev/shm", "/tmp", "/var/tmp", "/run"};
+    if (!mounts_begin())
+        tap_skip("needs root and a mount namespace, to hide the rings of others");
+    for (size_t i = 0; i < GSP_COUNT(shared); i++)
+        tap_require(mount("none", shared[i], "tmpfs", 0, "size=1g") == 0);
+    use_runtime();
+}
+
+/* An ended process whose only row is so old; its size comes from the ring. */
+static struct gsp_place leave(uint64_t start_time, int64_t age_ns)
+{
+    const struct gsp_place_about about = {.pid = INT32_MAX, .start_time = start_time, .rank = 1};
+    struct gsp_ring_spec spec = {.table = gsp_table_at(GSP_TABLE_python_torch_trace),
+                                 .pid = about.pid,
+                                 .start_time = start_time};
+    struct gsp_ring *ring = NULL;
+    gsp_auto_fd folder = -1;
+    tap_require(gsp_place_make(&about, &folder, NULL) == 0 &&
+                gsp_ring_create(folder, &spec, &ring, NULL) == 0);
+    const struct gsp_row_python_torch_trace row =
+        ring_row(1, (uint64_t)(gsp_realtime_ns() - age_ns));
+    tap_check(gsp_ring_append(ring, &row));
+    gsp_ring_close(ring);
+    struct gsp_places places;
+    struct gsp_place place = {0};
+    tap_require(gsp_places_read(&places, NULL) == 0);
+    for (size_t i = 0; i < places.count; i++) {
+        if (places.at[i].pid == INT32_MAX && places.at[i].start_time == start_time)
+            place = places.at[i];
+    }
+    gsp_places_free(&places);
+    tap_require(place.rings == 1);
+    return place;
+}
+
+static bool is_there(const struct gsp_place *place)
+{
+    return access(place->path, F_OK) == 0;
+}
+
 TAP_TEST(ended_processes_may_keep_only_so_much)
 {
-    const struct gsp_place ended = {.uid = geteuid(),
-                                    .bytes = GSP_PLACE_KEEP_BYTES,
-                                    .last_write_ns = gsp_realtime_ns(),
-                                    .path = "/no/such/folder"};
-    struct gsp_place other = ended;
-    uint64_t kept_bytes = 0;
-    /* The newest stays, however large; what comes after it goes, but for the living and others'. */
-    tap_check(!gsp_place_is_surplus(&ended, &kept_bytes));
-    tap_eq_int(kept_bytes, GSP_PLACE_KEEP_BYTES);
-    other.bytes = 1;
-    tap_check(gsp_place_is_surplus(&other, &kept_bytes));
-    other.live = true;
-    tap_check(!gsp_place_is_surplus(&other, &kept_bytes));
-    other.live = false;
-    other.uid = geteuid() + 1;
-    tap_check(!gsp_place_is_surplus(&other, &kept_bytes));
-    tap_eq_int(kept_bytes, GSP_PLACE_KEEP_BYTES);
-    kept_bytes = 0;
-    other = ended;
-    other.last_write_ns -= GSP_PLACE_TTL_NS;
-    tap_check(gsp_place_is_surplus(&other, &kept_bytes));
-    tap_eq_int(kept_bytes, 0);
+    use_runtime_alone();
+    const int64_t minute_ns = 60 * GSP_NS_PER_S;
+    /* Later processes that stopped writing sooner. */
+    const struct gsp_place old = leave(9, 3 * minute_ns);
+    const struct gsp_place middle = leave(8, 2 * minute_ns);
+    const struct gsp_place young = leave(7, minute_ns);
+    const struct gsp_place fresh = leave(6, 0);
+    struct gsp_place_limits limits = {.keep_ns = 4 * minute_ns, .keep_bytes = 1 << 30};
+    tap_eq_int(gsp_places_sweep(&limits).count, 0);
+    limits.keep_bytes = 3 * fresh.bytes;
+    const struct gsp_places_swept swept = gsp_places_sweep(&limits);
+    tap_eq_int(swept.count, 1);
+    tap_eq_int(swept.bytes, old.bytes);
+    tap_check(!is_there(&old) && is_there(&middle) && is_there(&young) && is_there(&fresh));
+    /* By age, whatever they take. */
+    limits.keep_bytes = 1 << 30;
+    limits.keep_ns = 3 * minute_ns / 2;
+    tap_eq_int(gsp_places_sweep(&limits).count, 1);
+    tap_check(!is_there(&middle) && is_there(&young));
+    /* What was just written stays: a run may not have read it yet. */
+    limits.keep_bytes = 1;
+    const struct gsp_place second = leave(5, 0);
+    tap_eq_int(gsp_places_sweep(&limits).count, 1);
+    tap_check(!is_there(&young) && is_there(&fresh) && is_there(&second));
+    tap_eq_int(gsp_place_remove(&fresh, NULL), 0);
+    tap_eq_int(gsp_place_remove(&second, NULL), 0);
+    /* The newest stays, however large. */
+    const struct gsp_place last = leave(4, minute_ns);
+    tap_eq_int(gsp_places_sweep(&limits).count, 0);
+    tap_eq_int(gsp_place_remove(&last, NULL), 0);
+    remove_runtime();
+}
+
+TAP_TEST(what_is_read_or_written_is_not_removed)
+{
+    use_runtime_alone();
+    const struct gsp_place_limits none = {0};
+    struct gsp_err err = {0};
+    struct gsp_place place = leave(9, 60 * GSP_NS_PER_S);
+    /* A reader: query, or a run that drains. */
+    int folder = -1;
+    tap_require(gsp_place_open(&place, &folder, NULL) == 0);
+    tap_eq_int(gsp_places_sweep(&none).count, 0);
+    tap_eq_int(gsp_place_remove(&place, &err), GSP_E_EXISTS);
+    tap_eq_int(err.sys, EBUSY);
+    close(folder);
+    /* A follower, or another cleaner. */
+    folder = open(place.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    tap_require(flock(folder, LOCK_EX) == 0);
+    tap_eq_int(gsp_places_sweep(&none).count, 0);
+    close(folder);
+    tap_check(is_there(&place));
+    tap_eq_int(gsp_places_sweep(&none).count, 1);
+    tap_check(!is_there(&place));
+    remove_runtime();
+}
+
+TAP_TEST(links_and_others_folders_are_left_alone)
+{
+    use_runtime_alone();
+    const struct gsp_place_limits none = {0};
+    struct gsp_place place = leave(9, 60 * GSP_NS_PER_S);
+    char moved[80];
+    snprintf(moved, sizeof(moved), "%s/moved", runtime);
+    tap_require(rename(place.path, moved) == 0 && symlink(moved, place.path) == 0);
+    tap_eq_int(gsp_places_sweep(&none).count, 0);
+    tap_check(gsp_place_remove(&place, NULL) != 0);
+    tap_check(access(moved, F_OK) == 0);
+    tap_require(unlink(place.path) == 0 && rename(moved, place.path) == 0);
+    if (geteuid() == 0) {
+        tap_require(chown(place.path, 12345, (gid_t)-1) == 0);
+        tap_eq_int(gsp_places_sweep(&none).count, 0);
+        tap_check(is_there(&place));
+        tap_require(chown(place.path, 0, (gid_t)-1) == 0);
+    }
+    tap_eq_int(gsp_places_sweep(&none).count, 1);
+    remove_runtime();
 }
 
 TAP_MAIN()

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "sample/select.h"
 #include "tap.h"
 
@@ -110,6 +114,32 @@ TAP_TEST(imports_become_one_mark)
     end();
 }
 
+TAP_TEST(frames_of_our_own_are_left_out)
+{
+    begin((struct gsp_select_opts){0});
+    uint32_t s = call(GSP_NONE, "<module>", "/srv/gsprof/train.py");
+    s = call(s, "_find_and_load", "<frozen importlib._bootstrap>");
+    s = call(s, "_Then.exec_module", "/opt/lib/gsprof/_imports.py");
+    s = call(s, "exec_module", "<frozen importlib._bootstrap_external>");
+    s = call(s, "<module>", "/srv/gsprof/model.py");
+    uint32_t hooked = call(s, "_wrap.<locals>.init", "<gsprof, not importlib._bootstrap>");
+    uint32_t inner = call(hooked, "Adam.__init__", "torch/optim/adam.py");
+    tap_eq_str(chosen_of(inner, false), "<module>;(import);<module>;Adam.__init__");
+    tap_eq_str(chosen_of(hooked, false), "<module>;(import);<module>");
+    uint32_t alone = call(GSP_NONE, "wait", "/opt/lib/gsprof/_imports.py");
+    tap_eq_str(chosen_of(alone, false), "");
+    s = call(GSP_NONE, "execsitecustomize", "<frozen site>");
+    s = call(s, "<module>", "/usr/lib/gsprof/python/start/sitecustomize.py");
+    s = call(s, "<module>", "/etc/python3.11/sitecustomize.py");
+    tap_eq_str(chosen_of(s, false), "execsitecustomize;<module>");
+    /* Programs may lie in a folder of that name. */
+    s = call(GSP_NONE, "<module>", "/srv/gsprof/measure/data/_load.py");
+    s = call(s, "f", "/srv/my_gsprof/_x.py");
+    s = call(s, "g", "/srv/gsprof/profiler/_timer.py");
+    tap_eq_str(chosen_of(s, false), "<module>;f");
+    end();
+}
+
 TAP_TEST(collections_are_marked)
 {
     begin((struct gsp_select_opts){0});
@@ -129,6 +159,58 @@ TAP_TEST(the_deepest_stack_has_no_room_for_a_mark)
     tap_eq_int(gsp_select_stack(chosen, s, true, &out, NULL), GSP_OK);
     tap_eq_int(out, s);
     end();
+}
+
+TAP_TEST(what_a_function_calls)
+{
+    begin((struct gsp_select_opts){.below = "^run_cell$"});
+    uint32_t a = call(GSP_NONE, "main", "kernel.py");
+    uint32_t b = call(a, "run_cell", "kernel.py");
+    uint32_t c = call(b, "<module>", "cell.py");
+    uint32_t d = call(c, "burn", "cell.py");
+    uint32_t other = call(a, "select", "kernel.py");
+    tap_eq_str(chosen_of(d, false), "<module>;burn");
+    tap_eq_str(chosen_of(other, false), "");
+    tap_eq_str(chosen_of(b, true), "");
+    /* The innermost one counts. */
+    uint32_t again = call(call(d, "run_cell", "kernel.py"), "<module>", "inner.py");
+    tap_eq_str(chosen_of(again, false), "<module>");
+    tap_eq_str(chosen_of(call(c, "load", "cell.py"), false), "<module>;load");
+    end();
+}
+
+static const char *file_of(uint32_t stack)
+{
+    static char text[64];
+    const uint32_t frame = gsp_profile_stack_frame(profile, stack);
+    const struct gsp_sv file =
+        gsp_profile_string_at(profile, gsp_profile_frame_at(profile, frame)->file);
+    snprintf(text, sizeof(text), "%.*s", (int)file.len, file.p);
+    return text;
+}
+
+TAP_TEST(files_get_other_names)
+{
+    char path[] = "/tmp/gsp-names-XXXXXX";
+    const char text[] = "/tmp/k/1.py\tIn[1]\n/tmp/k/2.py\tIn[2]\n";
+    int fd = mkstemp(path);
+    tap_check(fd >= 0 && write(fd, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1);
+    close(fd);
+    begin((struct gsp_select_opts){.names = path});
+    unlink(path);
+    uint32_t stack = call(call(GSP_NONE, "main", "/tmp/k/2.py"), "burn", "/tmp/k/3.py");
+    uint32_t out;
+    tap_eq_int(gsp_select_stack(chosen, stack, false, &out, NULL), GSP_OK);
+    tap_eq_str(file_of(out), "/tmp/k/3.py");
+    tap_eq_str(file_of(gsp_profile_stack_caller(profile, out)), "In[2]");
+    end();
+    struct gsp_err err = {0};
+    struct gsp_profile *empty;
+    struct gsp_select *none;
+    tap_eq_int(gsp_profile_new(false, &empty, NULL), GSP_OK);
+    tap_eq_int(gsp_select_new(&(struct gsp_select_opts){.names = path}, empty, &none, &err),
+               GSP_E_NOFILE);
+    gsp_profile_free(empty);
 }
 
 TAP_TEST(threads_by_name)

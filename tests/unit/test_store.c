@@ -330,12 +330,15 @@ TAP_TEST(files_and_rows_are_one_table)
     lock_store(store);
     struct gsp_err err = {0};
     struct gsp_sql_error where;
+    uint64_t written = 0;
     const char *sql = "SELECT * EXCLUDE (flops) FROM python.torch_trace; -- the end";
-    tap_eq_int(gsp_store_query_to_file(store, gsp_sv_of(sql), &where, &err), GSP_OK);
-    tap_eq_int(
-        gsp_store_query_to_file(store, gsp_sv_of("DROP VIEW python.torch_trace"), &where, &err),
-        GSP_E_PERM);
-    tap_eq_int(gsp_store_query_to_file(store, gsp_sv_of("SELECT nope"), &where, &err), GSP_E_USAGE);
+    tap_eq_int(gsp_store_query_to_file(store, gsp_sv_of(sql), &written, &where, &err), GSP_OK);
+    tap_eq_int((int64_t)written, 5000);
+    tap_eq_int(gsp_store_query_to_file(store, gsp_sv_of("DROP VIEW python.torch_trace"), NULL,
+                                       &where, &err),
+               GSP_E_PERM);
+    tap_eq_int(gsp_store_query_to_file(store, gsp_sv_of("SELECT nope"), NULL, &where, &err),
+               GSP_E_USAGE);
     tap_eq_int(where.column, 8);
     gsp_store_close(store);
 

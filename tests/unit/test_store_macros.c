@@ -113,7 +113,7 @@ static void fill_frames(struct gsp_batch *batch, int64_t rank)
 }
 
 /* A sample each 10 ms for 2 s: two of three in load() below main(), else in main() alone.
- * In the second half all are in load(). */
+ * In the second half all are in load().  A monitor's thread waits all the time. */
 static struct gsp_profile *profile(void)
 {
     struct gsp_profile *p = NULL;
@@ -124,8 +124,12 @@ static struct gsp_profile *profile(void)
     const uint32_t thread = fix_thread(p, fix_process(p, 7, "rank 0: x"), 7, "MainThread");
     const uint32_t run = fix_stack(p, GSP_NONE, fix_frame(p, "main", "a.py", 9));
     const uint32_t load = fix_stack(p, run, fix_frame(p, "load", "a.py", 3));
-    for (int64_t i = 0; i < 200; i++)
+    const uint32_t monitor = fix_thread(p, fix_process(p, 7, "rank 0: x"), 8, "monitor");
+    const uint32_t wait = fix_stack(p, GSP_NONE, fix_frame(p, "wait", "b.py", 5));
+    for (int64_t i = 0; i < 200; i++) {
         fix_add(p, thread, i >= 100 || i % 3 ? load : run, i * 10000, GSP_SAMPLE_HAS_GIL);
+        fix_add(p, monitor, wait, i * 10000, 0);
+    }
     return p;
 }
 
@@ -226,11 +230,15 @@ TAP_TEST(answers_are_right)
     check(store, "SELECT func, self_s FROM gsprof.hot_functions(ts_from := 1700000001000000000)",
           "load 1\nmain 0\n");
     check(store, "SELECT lineno, samples FROM gsprof.hot_lines()", "3 166\n9 34\n");
+    check(store, "SELECT func, self_s FROM gsprof.hot_functions(idle := true)",
+          "wait 2\nload 1.66\nmain 0.34\n");
+    check(store, "SELECT lineno FROM gsprof.hot_lines(idle := true) LIMIT 1", "5\n");
     check(store, "SELECT module, calls, p50_ms FROM gsprof.module_percentiles()",
           "head 20 4\nblock.1 20 3\nblock.0 20 2\nembed 20 1\n");
     check(store,
-          "SELECT step, rank, duration, hot_func, gpu_util_percent FROM gsprof.slow_steps(n := 2)",
-          "7 0 0.15 load 16\n0 1 0.11 NULL 2\n");
+          "SELECT step, rank, duration, hot_func, (hot_pct > 60)::VARCHAR, gpu_util_percent "
+          "FROM gsprof.slow_steps(n := 2)",
+          "7 0 0.15 load true 16\n0 1 0.11 NULL NULL 2\n");
     check(store, "SELECT func, self_s FROM gsprof.step_functions(15, the_rank := 0)",
           "load 0.11\nmain 0\n");
     check(store, "SELECT mb_per_step, highest_mb FROM gsprof.memory_trend()", "1 119\n");

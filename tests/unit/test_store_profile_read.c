@@ -90,6 +90,31 @@ TAP_TEST(equal_stacks_of_two_sources_are_one)
     gsp_profile_free(b);
 }
 
+static struct gsp_profile *named(const char *name, int64_t start_ns)
+{
+    struct gsp_profile *p = NULL;
+    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+    gsp_profile_meta(p)->start_ns = start_ns;
+    const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 105, name);
+    fix_add(p, thread, fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 3)), 5, 0);
+    return p;
+}
+
+TAP_TEST(a_thread_has_its_last_name)
+{
+    struct gsp_profile *early = named("python3", 1700000000000000000);
+    struct gsp_profile *late = named("loader", 1700000001000000000);
+    struct gsp_store *store = store_of(late, early);
+    struct gsp_profile *b = read_back(store, &(struct gsp_profile_from){0});
+    tap_require(gsp_profile_thread_count(b) == 1);
+    const struct gsp_thread *thread = gsp_profile_thread_at(b, 0);
+    tap_check(gsp_sv_eq(gsp_profile_string_at(b, thread->name), gsp_sv_of("loader")));
+    gsp_store_close(store);
+    gsp_profile_free(early);
+    gsp_profile_free(late);
+    gsp_profile_free(b);
+}
+
 TAP_TEST(nothing_gives_no_samples)
 {
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});

@@ -118,10 +118,13 @@ TAP_TEST(frames_are_innermost_first)
 TAP_TEST(losses_are_rows)
 {
     struct gsp_profile *p = fix_small();
+    gsp_profile_meta(p)->losses.unmerged = 7;
     struct seen seen = tables_of(p, 0);
     tap_require(seen.count == 3);
     const struct gsp_batch *losses = seen.batches[2];
-    tap_eq_int(gsp_batch_rows(losses), 5);
+    tap_eq_int(gsp_batch_rows(losses), 6);
+    tap_eq_str(text_at(losses, "cause", 5), "unmerged");
+    tap_eq_int(number_at(losses, "count", 5), 7);
     tap_eq_str(text_at(losses, "source", 1), "sampler");
     tap_eq_str(text_at(losses, "cause", 1), "late");
     tap_eq_int(number_at(losses, "count", 1), 2);

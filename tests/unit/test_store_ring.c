@@ -204,6 +204,57 @@ TAP_TEST(text_that_was_overwritten_is_null_and_counted)
     end_folder(&f);
 }
 
+/* All rows of a result, from the one that is read on. */
+static uint64_t count_rest(struct gsp_rows *rows)
+{
+    struct gsp_batch_view view;
+    uint64_t count = 0;
+    while (gsp_rows_next(rows, &view, NULL) > 0)
+        count += view.row_count;
+    return count;
+}
+
+TAP_TEST(rows_that_were_overwritten_while_they_were_read_are_told)
+{
+    struct fixture f = new_folder();
+    const int64_t all = 1000000;
+    struct gsp_ring *ring = new_ring(&f, TRACE, (uint32_t)all);
+    for (int64_t i = 0; i < all; i++)
+        append(ring, i, NULL);
+    struct gsp_store *store = store_over(&f);
+    struct gsp_rows *rows = NULL;
+    struct gsp_batch_view view;
+    gsp_auto_buf out = {0};
+    /* A result that has begun to be read, and a writer that goes round meanwhile: the engine has
+     * taken no more than its buffer holds. */
+    const struct gsp_sv sql = gsp_sv_of("SELECT step, seq, ts_ns FROM python.torch_trace");
+    tap_require(gsp_store_query(store, sql, &rows, NULL, NULL) == GSP_OK);
+    tap_require(gsp_rows_next(rows, &view, NULL) == 1);
+    uint64_t given = view.row_count;
+    for (int64_t i = 0; i < all; i++)
+        append(ring, all + i, NULL);
+    given += count_rest(rows);
+    gsp_rows_free(rows);
+    tap_check(given < (uint64_t)all);
+    const uint64_t missed = (uint64_t)all - given;
+    gsp_auto_buf wanted = {0};
+    gsp_buf_printf(&wanted, "%llu rows of python.torch_trace were overwritten while they were read",
+                   (unsigned long long)missed);
+    const char *told = gsp_store_warning(store, 0);
+    tap_check(told && gsp_sv_starts(gsp_sv_of(told), gsp_buf_cstr(&wanted)));
+    gsp_buf_clear(&wanted);
+    gsp_buf_printf(&wanted, "%llu", (unsigned long long)missed);
+    tap_eq_str(
+        ask(store, "SELECT count FROM gsprof.loss WHERE cause = 'overwritten while read'", &out),
+        gsp_buf_cstr(&wanted));
+    /* Told once, and not of a result that lacks nothing. */
+    ask(store, "SELECT count(*) FROM python.torch_trace", &out);
+    tap_check(gsp_store_warning(store, 1) == NULL);
+    gsp_ring_close(ring);
+    gsp_store_close(store);
+    end_folder(&f);
+}
+
 TAP_TEST(what_is_no_ring_is_told)
 {
     struct fixture f = new_folder();

@@ -114,6 +114,9 @@ TAP_TEST(numbers_are_plain_and_the_same_in_every_locale)
     tap_eq_str(checked(GSP_SET_torch_rate, "1.01"), NULL);
     tap_eq_str(checked(GSP_SET_torch_adaptive, "101"), NULL);
     tap_eq_str(checked(GSP_SET_sample_rate, "1000000001"), NULL);
+    tap_eq_str(checked(GSP_SET_ring_rows, "10000000"), "10000000");
+    tap_eq_str(checked(GSP_SET_ring_rows, "10000001"), NULL);
+    tap_eq_str(checked(GSP_SET_ring_rows, "0.5"), NULL);
 }
 
 TAP_TEST(words_and_texts)

@@ -10,6 +10,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
+import { compareBars, heaviestFirst, inTime, keepBars } from "./bars.mjs";
 
 const [modules, folder, executablePath] = process.argv.slice(2);
 const require = createRequire(`${modules}/x.js`);
@@ -19,6 +20,7 @@ const checks = [];
 const check = (name, run) => checks.push({ name, run });
 
 const PATIENCE_MS = 60000;
+const WIDE = { width: 1440, height: 900 };
 let browser;
 const pages = new Map();
 
@@ -32,6 +34,7 @@ async function open(name, options = {}) {
         ...options,
     });
     context.setDefaultTimeout(PATIENCE_MS);
+    await context.addInitScript(keepBars);
     const page = await context.newPage();
     page.faults = [];
     page.on("console", (line) => page.faults.push(line.text()));
@@ -169,6 +172,117 @@ check("the flame graph: views, search, zoom and keys", async () => {
     assert.equal(await drawn(page, "#stacks .panes canvas"), before);
 });
 
+/** What is painted on a canvas, and where its axis lies. */
+const paintedBars = (page, selector) =>
+    page.locator(selector).evaluate((canvas) => ({
+        painted: canvas.painted,
+        stage: {
+            width: canvas.closest(".stage").clientWidth,
+            outer: canvas.closest(".stage").offsetWidth,
+            high: canvas.clientHeight,
+            scroll: canvas.closest(".stage").scrollTop,
+        },
+    }));
+
+const documentOf = (name) => {
+    const page = readFileSync(`${folder}/${name}.html`, "utf8");
+    return JSON.parse(/id="document">(.*?)<\/script>/s.exec(page)[1]);
+};
+
+/** Compares a flame graph with what the document says; `zoom` is the window, all without it. */
+async function checkHeaviest(page, rows, about, zoom) {
+    await settle(page);
+    const { painted, stage } = await paintedBars(page, "#stacks .panes canvas");
+    const [from, to] = zoom ?? [0, Math.max(...rows[0].map(({ end }) => end))];
+    const axis = { from, to, left: 0, width: stage.width, top: -stage.scroll, high: stage.high };
+    return compareBars(rows, painted, axis, about);
+}
+
+async function checkInTime(page, rows, about, max) {
+    await settle(page);
+    const { painted, stage } = await paintedBars(page, "#stacks .panes canvas");
+    const [left, right, top] = [74, 14, 24];
+    const width = stage.outer - left - right;
+    const axis = { from: 0, to: max, left, width, top: top - stage.scroll, high: stage.high };
+    return compareBars(rows, painted, axis, about);
+}
+
+check("the flame graph has every bar, and no other", async () => {
+    // Pages take time: not every width at every resolution.
+    const views = [
+        ["bars-0", 1, [390, 1024, 1440]],
+        ["bars-1", 1, [1440]],
+        ["real", 1, [390, 1440]],
+        ["bars-0", 1.5, [1440]],
+        ["bars-2", 2, [1024]],
+    ];
+    let bars = 0;
+    for (const [name, deviceScaleFactor, widths] of views) {
+        const page = await open(name, { viewport: WIDE, deviceScaleFactor });
+        const { stacks, duration_s } = documentOf(name);
+        bars += await checkHeaviest(page, heaviestFirst(stacks), `${name}, all threads`);
+        await page.selectOption("#stacks select", "0");
+        const rows = heaviestFirst(stacks, 0);
+        for (const width of widths) {
+            const about = `${name}, ${width} px, ratio ${deviceScaleFactor}`;
+            await page.setViewportSize({ width, height: WIDE.height });
+            bars += await checkHeaviest(page, rows, about);
+        }
+        // Nearer: the neighbours on both sides are outside.
+        const zoomed = rows[1]?.[1];
+        if (zoomed) {
+            await page.locator("#stacks .panes canvas").focus();
+            for (const key of ["ArrowDown", "ArrowRight", "Enter"]) await page.keyboard.press(key);
+            bars += await checkHeaviest(page, rows, `${name}, zoomed`, [zoomed.start, zoomed.end]);
+        }
+        if (name.startsWith("bars")) {
+            await page.click("#stacks [data-value=time]");
+            bars += await checkInTime(page, inTime(stacks, 0), `${name}, in time`, duration_s);
+            await page.click("#stacks [data-value=left]");
+        }
+        assert.deepEqual(page.faults, []);
+    }
+    assert.ok(bars > 3000, `only ${bars} bars were compared`);
+});
+
+check("each process and thread has its own tower, with names and lines", async () => {
+    const page = await open("bars-1", { viewport: WIDE, deviceScaleFactor: 1 });
+    const { stacks } = documentOf("bars-1");
+    await page.selectOption("#stacks select", "-1");
+    await settle(page);
+    const { painted } = await paintedBars(page, "#stacks .panes canvas");
+    const names = (row) =>
+        painted.texts.filter(({ y }) => Math.floor(y / 19) === row).map(({ text }) => text);
+    assert.equal(names(0)[0].slice(0, 12), "process 100:");
+    assert.equal(names(0).length, 2);
+    assert.ok(names(1).some((text) => text.startsWith("thread load")));
+    const labels = await page
+        .locator("#stacks optgroup")
+        .evaluateAll((all) => all.map((one) => [one.label, one.children.length]));
+    assert.deepEqual(labels.sort(), [
+        ["process 100: python3 train.py", 2],
+        ["process 200: python3 worker.py", 1],
+    ]);
+    // The heaviest line of the bar, not the first of its function.
+    await page.selectOption("#stacks select", "0");
+    await page.locator("#stacks .panes canvas").focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowUp");
+    const first = (await told(page, "#stacks")).split("\n").join(" ");
+    const [row] = heaviestFirst(stacks, 0);
+    const node = stacks.nodes.frame.findIndex(
+        (frame, i) => stacks.nodes.parent[i] < 0 && stacks.frames[frame].func === row[0].name,
+    );
+    assert.ok(first.includes(`m.py:${stacks.nodes.line[node]} `), first);
+    // And that of the function in the table.
+    const cells = await column(page, "#stacks", 2);
+    const lines = stacks.frames.map((frame) => `m.py:${frame.hot_line}`);
+    assert.ok(
+        cells.every((cell) => lines.includes(cell)),
+        cells.join(),
+    );
+});
+
 check("time order stands on the axis of the charts", async () => {
     const page = await open("ordinary");
     await page.click("#stacks [data-value=time]");
@@ -236,6 +350,14 @@ check("tables are sorted, filtered and copied", async () => {
     await page.fill("#modules input[type=search]", "");
 });
 
+check("a library without names of functions is named once", async () => {
+    const page = await open("ordinary");
+    const sites = await column(page, "#memory .table >> nth=0 >> css=", 1);
+    assert.equal(sites.length, 3);
+    assert.equal(sites[2].trim(), "libc10.so");
+    assert.equal(sites[0].trim(), "imread codec.so:3");
+});
+
 check("theme, help and the keys for them", async () => {
     const page = await open("ordinary");
     const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
@@ -255,16 +377,206 @@ check("theme, help and the keys for them", async () => {
     assert.equal(await page.evaluate(() => document.activeElement.type), "search");
 });
 
+check("keys work wherever the focus is, unless a text is typed", async () => {
+    const page = await open("ordinary");
+    const active = () => page.evaluate(() => document.activeElement.textContent);
+    const isDark = () => page.evaluate(() => document.documentElement.dataset.theme);
+    for (const control of ["#stacks input[type=checkbox]", "#stacks select"]) {
+        const key = async (name) => {
+            await page.locator(control).first().focus();
+            await page.keyboard.press(name);
+        };
+        await key("?");
+        assert.ok(await page.locator("dialog").isVisible(), `${control}: ?`);
+        await page.keyboard.press("Escape");
+        const before = await isDark();
+        await key("t");
+        assert.notEqual(await isDark(), before, `${control}: t`);
+        await key("t");
+        await key("5");
+        assert.equal(await active(), "Modules", `${control}: 5`);
+        await key("/");
+        assert.equal(await page.evaluate(() => document.activeElement.type), "search", control);
+    }
+    // A list still goes to the entry that is typed, a box for text takes every key.
+    await page.locator("#stacks select").focus();
+    await page.keyboard.press("l");
+    await page.keyboard.press("o");
+    assert.match(await page.locator("#stacks select option:checked").innerText(), /^loader-0/);
+    await page.selectOption("#stacks select", "-1");
+    const filter = page.locator("#modules input[type=search]");
+    await filter.focus();
+    await page.keyboard.type("t5/?");
+    assert.equal(await filter.inputValue(), "t5/?");
+    await filter.fill("");
+});
+
+check("the wheel moves the page until a graph has the focus", async () => {
+    const page = await open("large");
+    await page.evaluate(() => document.activeElement.blur());
+    const canvas = page.locator("#stacks .panes canvas").first();
+    await page.locator("#stacks").evaluate((part) => part.scrollIntoView({ behavior: "instant" }));
+    const places = () =>
+        canvas.evaluate((node) => [window.scrollY, node.closest(".stage").scrollTop]);
+    const box = await canvas.boundingBox();
+    // Within the window, below the header.
+    await page.mouse.move(box.x + box.width / 2, Math.max(box.y + 40, 300));
+    const wheel = async (done) => {
+        const before = await places();
+        await page.mouse.wheel(0, 120);
+        const deadline = Date.now() + PATIENCE_MS;
+        while (!done(before, await places()) && Date.now() < deadline) await settle(page);
+        return [before, await places()];
+    };
+    const [before, after] = await wheel(([y], [now]) => now > y);
+    assert.ok(after[0] > before[0], "the page moves");
+    assert.equal(after[1], before[1], "the rows stand still");
+    assert.match(await page.locator("#stacks .below").first().innerText(), /click the graph/);
+    await canvas.focus();
+    const [still, moved] = await wheel(([, top], [, now]) => now > top);
+    assert.ok(moved[1] > still[1]);
+    await page.locator("#stacks .below button").first().click();
+    await settle(page);
+    const hidden = await canvas.evaluate((node) => {
+        const stage = node.closest(".stage");
+        return stage.scrollHeight - stage.clientHeight;
+    });
+    assert.equal(hidden, 0, "all rows are shown");
+    assert.ok(await page.locator("#stacks .below").first().isHidden());
+});
+
+check("bars in cells begin at the left, those of changes in the middle", async () => {
+    const bars = (page, selector) =>
+        page.locator(selector).evaluateAll((cells) =>
+            cells.map((cell) => ({
+                from: parseFloat(cell.style.getPropertyValue("--bar-from")),
+                to: parseFloat(cell.style.getPropertyValue("--bar-to")),
+                fewer: cell.classList.contains("fewer"),
+                text: cell.textContent,
+            })),
+        );
+    const plain = await bars(await open("ordinary"), "#modules td.bar");
+    assert.ok(plain.length > 10);
+    for (const bar of plain) assert.ok(bar.from === 0 && bar.to > 0, JSON.stringify(bar));
+    const changes = await bars(await open("comparison"), "#compare td.bar.signed");
+    assert.ok(changes.some((bar) => bar.fewer) && changes.some((bar) => !bar.fewer));
+    for (const { from, to, fewer, text } of changes) {
+        assert.equal(fewer, text.startsWith("\u2212"), text);
+        assert.ok(fewer ? to === 50 && from < 50 : from === 50 && to > 50, `${from} to ${to}`);
+    }
+});
+
+check("a filter moves nothing", async () => {
+    const page = await open("ordinary");
+    const places = () =>
+        page.evaluate(() => ({
+            next: Math.round(
+                document.getElementById("memory").getBoundingClientRect().top + window.scrollY,
+            ),
+            heads: Array.from(document.querySelectorAll("#modules th[scope=col]"), (head) =>
+                Math.round(head.getBoundingClientRect().left),
+            ),
+        }));
+    const before = await places();
+    for (const words of ["mlp", "no such module"]) {
+        await page.fill("#modules input[type=search]", words);
+        assert.deepEqual(await places(), before, words);
+    }
+    await page.fill("#modules input[type=search]", "");
+    assert.deepEqual(await places(), before);
+});
+
+check("a click on a step zooms to it, and tables follow or say that they do not", async () => {
+    const page = await open("ordinary");
+    const { steps } = documentOf("ordinary");
+    const rows = () => column(page, "#timeline .table >> nth=0 >> css=", 2);
+    assert.deepEqual(await rows(), [String(steps.t.length)]);
+    assert.equal(await page.locator(".note.whole:visible").count(), 0);
+    const canvas = page.locator("#timeline .lanes canvas");
+    await canvas.scrollIntoViewIfNeeded();
+    const box = await canvas.boundingBox();
+    const { stage } = await paintedBars(page, "#timeline .lanes canvas");
+    const i = 40;
+    const middle = (steps.t[i] + steps.duration_s[i] / 2) / 30;
+    // Below the axis and the name of the row.
+    await page.mouse.click(box.x + 74 + (stage.outer - 74 - 14) * middle, box.y + 24 + 22 + 9);
+    await settle(page);
+    const shown = (await range(page))
+        .match(/([\d.]+) s \u2013 ([\d.]+) s/)
+        .slice(1)
+        .map(Number);
+    assert.ok(Math.abs(shown[0] - steps.t[i]) < 0.01, shown.join());
+    assert.ok(Math.abs(shown[1] - steps.t[i] - steps.duration_s[i]) < 0.01, shown.join());
+    assert.deepEqual(await rows(), ["1"]);
+    assert.deepEqual(
+        (await texts(page, ".note.whole")).map((text) => text.split(" ")[0]),
+        ["Modules", "Memory"],
+    );
+    await page.keyboard.press("0");
+    await settle(page);
+    assert.deepEqual(await rows(), [String(steps.t.length)]);
+});
+
+check("axes of percentages stay, and no line leaves its chart", async () => {
+    const page = await open("ordinary");
+    const heights = () =>
+        page
+            .locator("#charts .chart")
+            .evaluateAll((all) => all.map((one) => one.dataset.height.split(" ").map(Number)));
+    const { charts } = documentOf("ordinary");
+    const whole = await heights();
+    assert.deepEqual(
+        [whole[0], whole[2]],
+        [
+            [0, 100],
+            [0, 100],
+        ],
+    );
+    for (let i = 0; i < 5; i++) await page.keyboard.press("+");
+    await settle(page);
+    const near = await heights();
+    assert.deepEqual(
+        [near[0], near[2]],
+        [
+            [0, 100],
+            [0, 100],
+        ],
+    );
+    // The memory's axis follows, and has the values on both sides of the stretch in it too.
+    const { t, v } = charts[1].series[0];
+    const [start, end] = [15 - 15 / 32, 15 + 15 / 32];
+    const first = t.findLastIndex((at) => at < start);
+    const last = t.findIndex((at) => at > end);
+    const seen = v.slice(first, last + 1).filter((one) => one !== null);
+    assert.ok(near[1][0] <= Math.min(...seen) && near[1][1] >= Math.max(...seen), `${near[1]}`);
+    await page.keyboard.press("0");
+    const many = await open("bars-1", { viewport: WIDE, deviceScaleFactor: 1 });
+    await settle(many);
+    const cores = await many.locator("#charts .chart").first().getAttribute("data-height");
+    assert.equal(cores, "0 200", "181 to 190 % of two cores");
+    const machine = await many.locator("#charts .chart").nth(1).getAttribute("data-height");
+    assert.equal(machine, "0 100.2", "a hair above 100 %");
+});
+
 check("a comparison", async () => {
     const page = await open("comparison");
     assert.deepEqual(
         (await column(page, "#compare .table >> nth=0 >> css=", 9)).map((t) => t.trim()),
-        ["\u25bc worse", "\u25b2 better", "= same", "? too few values"],
+        ["\u25bc worse", "\u25b2 better", "= same", "= same", "? too few values"],
     );
+    // Of almost nothing no percentage can be told.
+    const [changes, reaches] = [4, 5].map((n) =>
+        column(page, "#compare .table >> nth=0 >> css=", n),
+    );
+    assert.deepEqual([(await changes)[3], (await reaches)[3]], ["from ~0", "\u2013"]);
     assert.equal(
         (await column(page, "#compare .table >> nth=0 >> css=", 5))[0],
         "+2.90 % to +5.30 %",
     );
+    const { functions } = documentOf("comparison").compare;
+    const places = await column(page, "#compare .table >> nth=2 >> css=", 2);
+    const sorted = [...functions].sort((x, y) => Math.abs(y.change_s) - Math.abs(x.change_s));
+    assert.equal(places[0], `${sorted[0].file}:${sorted[0].line}`);
     assert.match(await page.locator(".failed").innerText(), /step_time > 3% \(it is \+4\.10 %\)/);
     const canvas = page.locator("#compare .lanes canvas");
     // softmax took half the time: blue.  augment took more: red.

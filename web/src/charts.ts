@@ -43,6 +43,18 @@ function extent(series: Series, start: number, end: number): Extent | null {
     return n ? { low, high, mean: sum / n } : null;
 }
 
+function extremes(lists: (number | null | undefined)[][]): [number, number] {
+    let [low, high] = [Infinity, -Infinity];
+    for (const list of lists) {
+        for (const v of list) {
+            if (!known(v)) continue;
+            low = Math.min(low, v);
+            high = Math.max(high, v);
+        }
+    }
+    return [low, high];
+}
+
 export class ChartView {
     readonly root: HTMLElement;
     private readonly holder = el("div", { class: "plot" });
@@ -50,6 +62,9 @@ export class ChartView {
     private readonly shown: boolean[];
     private readonly series: Series[];
     private plot: uPlot | null = null;
+    /** The lowest and the highest of all there is, and of what is drawn. */
+    private readonly wholeExtent: [number, number];
+    private loaded: [number, number] = [0, 1];
     private readonly refresh: () => void;
 
     constructor(
@@ -58,6 +73,7 @@ export class ChartView {
         private readonly points = false,
     ) {
         this.series = chart.series.filter((one) => one.t.length > 0);
+        this.wholeExtent = extremes(this.series.map((one) => one.v));
         this.shown = this.series.map((_, i) => i < LINES_AT_FIRST);
         const title = el(
             "h3",
@@ -155,7 +171,7 @@ export class ChartView {
             legend: { show: false },
             scales: {
                 x: { time: false, auto: false },
-                y: { range: (_u, low, high) => this.height(low, high) },
+                y: { range: () => this.height() },
             },
             cursor: {
                 drag: { x: true, y: false, setScale: false },
@@ -223,12 +239,18 @@ export class ChartView {
         };
     }
 
-    /** From zero where that costs no detail, and to 100 for percentages that come near it. */
-    private height(low: number | null, high: number | null): [number, number] {
-        if (!known(low) || !known(high)) return [0, 1];
+    /** The axis of percentages is the same wherever one looks: to 100, or to as many hundreds as
+     * cores were busy.  Others begin at zero where that costs no detail, and reach to what lies just
+     * outside the stretch too, so that no line leaves the picture. */
+    private height(): [number, number] {
+        const [low, high] = this.chart.unit === "%" ? this.wholeExtent : this.loaded;
+        if (!(low <= high)) return [0, 1];
+        if (this.chart.unit === "%" && low >= 0) {
+            // A clock that is a hair off does not make another hundred.
+            return [0, Math.max(Math.ceil((high - 1) / 100) * 100, high, 100)];
+        }
         const bottom = low >= 0 && low < high * 0.7 ? 0 : low;
         const room = (high - bottom || Math.abs(high) || 1) * 0.08;
-        if (this.chart.unit === "%" && low >= 0 && high > 60 && high <= 100) return [0, 100];
         return [bottom === 0 && low >= 0 ? 0 : bottom - room, high + room];
     }
 
@@ -244,6 +266,8 @@ export class ChartView {
         const pixels = this.width - GUTTER - RIGHT;
         const wanted = this.series.map((one, i) => (this.shown[i] ? one : { t: [], v: [] }));
         const data = decimate(wanted, start, end, pixels);
+        this.loaded = extremes(data.ys);
+        this.root.dataset.height = this.height().join(" ");
         plot.batch(() => {
             plot.setData([data.x, ...data.ys] as uPlot.AlignedData, false);
             plot.setScale("x", { min: start, max: end });

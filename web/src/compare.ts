@@ -15,7 +15,7 @@ import { leftHeavy, newTree } from "./tree";
 
 const EXPLANATION = [
     "Each row compares one value of both runs. Change is how much the second differs from the first; the interval says where the true change lies with 95 % confidence. An interval that holds zero means that chance alone may explain the difference.",
-    "p is how often chance alone would show a difference this large. Effect goes from \u22121 (every value of the second run is below those of the first) through 0 (no difference) to 1. Too few values give no verdict.",
+    "p is how often chance alone would show a difference this large. Effect goes from \u22121 (every value of the second run is below those of the first) through 0 (no difference) to 1. A difference below 1 % is called the same, however sure it is. Too few values give no verdict.",
 ];
 
 const FLAME_EXPLANATION =
@@ -37,7 +37,9 @@ function verdictMark(verdict: string | undefined): HTMLElement {
 }
 
 function interval(row: Contrast): string {
-    if (!known(row.low) || !known(row.high)) return "\u2013";
+    if (!known(row.low) || !known(row.high) || change(row.change).startsWith("from")) {
+        return "\u2013";
+    }
     return `${change(row.low)} to ${change(row.high)}`;
 }
 
@@ -156,7 +158,7 @@ function functionTable(rows: FunctionContrast[], compare: Compare): HTMLElement 
                 value: (row) => row.func,
                 show: (row) => functionCell(row, undefined, false),
             },
-            { title: "File", value: (row) => row.file ?? "", show: (row) => fileCell(row.file) },
+            { title: "Place", value: (row) => place(row), show: (row) => fileCell(place(row)) },
             side(compare.a.name, (row) => row.a_s),
             side(compare.b.name, (row) => row.b_s),
             {
@@ -164,7 +166,8 @@ function functionTable(rows: FunctionContrast[], compare: Compare): HTMLElement 
                 number: true,
                 value: (row) => row.change_s,
                 show: (row) => signed(row.change_s),
-                bar: (row) => Math.abs(row.change_s ?? 0) / most,
+                bar: (row) => (row.change_s ?? 0) / most,
+                signed: true,
             },
             { title: "95 % interval", number: true, value: reach },
             {

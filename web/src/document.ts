@@ -31,6 +31,11 @@ export interface Chart {
     series: Series[];
 }
 
+export interface Process {
+    pid: number;
+    name: string;
+}
+
 export interface Thread {
     pid: number;
     tid: number;
@@ -40,7 +45,10 @@ export interface Thread {
 export interface Frame {
     func: string;
     file?: string | null;
+    /** Of a function its first line; of a place in a memory stack the line that ran. */
     line?: Maybe;
+    /** The line of the function that has most of its weight. */
+    hot_line?: Maybe;
     type?: string | null;
 }
 
@@ -55,9 +63,10 @@ export interface Samples {
 
 export interface Stacks {
     unit?: string;
+    processes?: Process[];
     threads: Thread[];
     frames: Frame[];
-    nodes: { parent: number[]; frame: number[] };
+    nodes: { parent: number[]; frame: number[]; line?: Maybe[] };
     samples: Samples;
 }
 
@@ -131,6 +140,7 @@ export interface Contrast {
 export interface FunctionContrast {
     func: string;
     file?: string | null;
+    line?: Maybe;
     a_s: Maybe;
     b_s: Maybe;
     change_s: Maybe;

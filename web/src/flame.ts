@@ -9,7 +9,7 @@ import type { TimeRange } from "./range";
 import { fileCell, functionCell, nameOf, place, section } from "./section";
 import type { Section } from "./section";
 import { Table } from "./table";
-import { shade, shadeOf } from "./theme";
+import { cssColor, shade, shadeOf } from "./theme";
 import {
     Functions,
     calleesOf,
@@ -18,19 +18,27 @@ import {
     leftHeavy,
     matchedWeight,
     newTree,
+    processName,
     threadWeights,
     timeOrder,
+    towers,
     weigh,
 } from "./tree";
-import type { CallTree, FunctionRow, Layout } from "./tree";
+import type { CallTree, FunctionRow, Layout, Shape } from "./tree";
 
 type Mode = "left" | "time" | "sandwich";
 
 const EXPLANATION = [
-    "Each bar is a function; the bars below it are what it called. Width is time (or whatever the recording counted): a wide bar at the bottom edge, with nothing below it, is where the program was.",
+    "Each bar is a function; the bars below it are what it called. Width is time (or whatever the recording counted): a wide bar at the bottom edge, with nothing below it, is where the program was. Where there are several processes or threads, each stands on its own below a bar with its name.",
+    "Point at a bar to see its file and line: of the lines that ran, the one that took the most time, by itself or in what it called.",
     "Heaviest first puts all calls with the same callers together, the widest to the left: best to see where the time goes. Time order shows one thread as it ran, on the same axis as the charts: best to see what happened when. Sandwich takes one function, its callers above and its callees below, wherever it was called: pick it in the table.",
     "Colours tell files apart and mean nothing else. A stretch of time that is chosen in any chart limits this view too. Search marks the functions whose name or file has the text, and says how much of the time has one of them on its stack.",
 ];
+
+/** Whether a bar stands for a process or a thread. */
+function isTower(frame: Frame | undefined): boolean {
+    return frame?.type === "process" || frame?.type === "thread";
+}
 
 /** The lanes of a tree: what bars are called, how they look and what is told of them. */
 export class TreeLanes {
@@ -52,7 +60,10 @@ export class TreeLanes {
         return {
             layout,
             name: (item) => nameOf(frames[tree.frame[item]]),
-            color: (item) => shade(this.shades[tree.frame[item]] ?? 0),
+            color: (item) =>
+                isTower(frames[tree.frame[item]])
+                    ? cssColor("--bar")
+                    : shade(this.shades[tree.frame[item]] ?? 0),
             isHit: wanted ? (item) => wanted[tree.frame[item]] === 1 : undefined,
             tell: (item, length) => {
                 const frame = frames[tree.frame[item]];
@@ -61,11 +72,11 @@ export class TreeLanes {
                 return {
                     title: nameOf(frame),
                     lines: [
-                        place(frame),
+                        place(frame, tree.line[item]),
                         parts ? `this call: ${value(length, unit)}` : "",
                         `total: ${share(tree.total[item])}`,
                         `self: ${share(tree.own[item])}`,
-                        frame?.type && frame.type !== "Python" ? frame.type : "",
+                        frame?.type && frame.type !== "Python" && !isTower(frame) ? frame.type : "",
                     ].filter(Boolean),
                 };
             },
@@ -85,7 +96,11 @@ export function framesWith(frames: Frame[], text: string): Uint8Array | null {
 export class FlameSection {
     readonly section: Section;
     readonly search: HTMLInputElement;
-    private readonly tree: CallTree;
+    /** The stacks of all threads as one, and each thread's apart; null where there is one thread. */
+    private readonly base: Shape;
+    private readonly towers: Shape | null;
+    /** Those of the document, and behind them processes and threads. */
+    private readonly frames: Frame[];
     private readonly functions: Functions;
     private readonly lanes: TreeLanes;
     private readonly main: LanesView;
@@ -99,6 +114,7 @@ export class FlameSection {
     private readonly table: Table<FunctionRow>;
     private readonly mode: Choice<Mode>;
     private readonly weights: Float64Array;
+    private readonly busiest: number;
     private onCpuOnly = false;
     private chosen = -1;
     private all = 0;
@@ -108,10 +124,15 @@ export class FlameSection {
         private readonly stacks: Stacks,
         private readonly range: TimeRange,
     ) {
-        this.tree = newTree(stacks.nodes.parent, stacks.nodes.frame);
+        const { parent, frame, line } = stacks.nodes;
+        this.base = { tree: newTree(parent, frame, line), nodeOf: stacks.samples.node };
+        this.frames = [...stacks.frames];
+        this.towers = towers(stacks, this.base.tree, this.frames);
         this.functions = new Functions(stacks.frames);
-        this.lanes = new TreeLanes(stacks.frames, stacks.unit);
+        this.lanes = new TreeLanes(this.frames, stacks.unit);
         this.weights = threadWeights(stacks);
+        const running = threadWeights(stacks, true);
+        this.busiest = running.indexOf(Math.max(...running));
         this.main = new LanesView({ label: "Flame graph, heaviest first" });
         this.timed = new LanesView({ label: "Flame graph in the order of time", time: range });
         this.callers = new LanesView({ label: "Callers of the function", upward: true });
@@ -169,11 +190,19 @@ export class FlameSection {
         select.append(el("option", { value: "-1" }, `all (${this.stacks.threads.length})`));
         const order = this.stacks.threads.map((_, i) => i);
         order.sort((a, b) => this.weights[b] - this.weights[a]);
+        const groups = new Map<number, HTMLElement>();
+        const several = new Set(this.stacks.threads.map(({ pid }) => pid)).size > 1;
         for (const i of order) {
             const { pid, tid, name } = this.stacks.threads[i];
-            const who = pid === tid ? `${pid}` : `${pid}/${tid}`;
             const share = all > 0 ? `, ${percent(this.weights[i] / all)}` : "";
-            select.append(el("option", { value: i }, `${name || "thread"} (${who})${share}`));
+            const option = el("option", { value: i }, `${name || "thread"} (${tid})${share}`);
+            if (!several) select.append(option);
+            else if (groups.has(pid)) groups.get(pid)!.append(option);
+            else {
+                const group = el("optgroup", { label: processName(this.stacks, pid) }, option);
+                groups.set(pid, group);
+                select.append(group);
+            }
         }
         select.addEventListener("change", () => this.update());
         return select;
@@ -197,7 +226,7 @@ export class FlameSection {
             spellcheck: "false",
         });
         const look = beforeNextFrame(() => {
-            this.lanes.wanted = framesWith(this.stacks.frames, box.value);
+            this.lanes.wanted = framesWith(this.frames, box.value);
             this.draw(true);
         });
         box.addEventListener("input", look);
@@ -225,9 +254,10 @@ export class FlameSection {
                     show: (row) => functionCell(frame(row), () => this.sandwich(row.id)),
                 },
                 {
-                    title: "File",
-                    value: (row) => frame(row).file ?? "",
-                    show: (row) => fileCell(frame(row).file),
+                    title: "Place",
+                    help: "File and line; of the lines of a function the one that took the most",
+                    value: (row) => place(frame(row)),
+                    show: (row) => fileCell(place(frame(row))),
                 },
                 {
                     title: "Self",
@@ -278,7 +308,16 @@ export class FlameSection {
     private get threadShown(): number {
         const wanted = Number(this.thread.value);
         if (wanted >= 0 || this.mode.value !== "time") return wanted;
-        return this.weights.indexOf(Math.max(...this.weights));
+        return this.busiest;
+    }
+
+    /** All threads stand beside each other, each on its own; one thread needs no tower. */
+    private get shape(): Shape {
+        return this.threadShown < 0 && this.towers ? this.towers : this.base;
+    }
+
+    private get tree(): CallTree {
+        return this.shape.tree;
     }
 
     private get choice() {
@@ -292,7 +331,7 @@ export class FlameSection {
     }
 
     private weigh(): void {
-        const found = weigh(this.tree, this.stacks.samples, this.choice);
+        const found = weigh(this.shape, this.stacks.samples, this.choice);
         this.all = found.weight;
         this.samples = found.samples;
         this.table.setRows(functionRows(this.tree, this.functions));
@@ -384,7 +423,8 @@ export class FlameSection {
             return;
         }
         const ids = new Set<number>();
-        wanted.forEach((hit, frame) => hit && ids.add(this.functions.of[frame]));
+        const { of } = this.functions;
+        wanted.forEach((hit, frame) => hit && frame < of.length && ids.add(of[frame]));
         const share = this.all > 0 ? matchedWeight(this.tree, wanted) / this.all : 0;
         this.found.textContent = `${count(ids.size)} functions, ${percent(share)}`;
     }

@@ -33,9 +33,13 @@ export function percent(share: number | null | undefined): string {
     return `${(share * 100).toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2)} %`;
 }
 
+/** More than a hundred times as much: before, there was as good as nothing. */
+const FROM_NOTHING = 100;
+
 /** A change with its sign: +4.10 %. */
 export function change(share: number | null | undefined): string {
     if (!known(share)) return DASH;
+    if (share > FROM_NOTHING) return "from ~0";
     return (share > 0 ? "+" : share < 0 ? MINUS : "\u00b1") + percent(Math.abs(share));
 }
 

@@ -25,7 +25,8 @@ const GRAPH_KEYS: [string, string][] = [
 const MOUSE: [string, string][] = [
     ["drag", "on a time axis: zoom to the stretch; in a flame graph: move"],
     ["double-click", "on a time axis: all of the time again"],
-    ["click", "in a flame graph: zoom to the function; in time order: choose it"],
+    ["click", "on a step, or in a flame graph: zoom to it; in time order: choose it"],
+    ["wheel", "moves the page; in a graph that has the focus: its rows"],
     ["Ctrl + wheel", "nearer and farther"],
     ["Shift + wheel", "to the side"],
 ];

@@ -3,7 +3,7 @@
 // once a pixel, so a picture costs rows times pixels, however many bars there are.
 import { GUTTER, RIGHT } from "./charts";
 import { lowerBound } from "./decimate";
-import { beforeNextFrame, el, foreign } from "./dom";
+import { beforeNextFrame, button, el, foreign } from "./dom";
 import { TIME_STEPS, moment } from "./format";
 import type { TimeRange } from "./range";
 import { cssColor, isPrinting, onTheme } from "./theme";
@@ -36,6 +36,8 @@ export interface LanesOptions {
     time?: TimeRange;
     /** The first row at the bottom. */
     upward?: boolean;
+    /** On a time axis: a click on a bar zooms to it, as it does without one. */
+    clickZooms?: boolean;
     picked?: (item: number) => void;
 }
 
@@ -65,6 +67,7 @@ export class LanesView {
     readonly canvas: HTMLCanvasElement;
     private readonly stage: HTMLElement;
     private readonly spacer = el("div", { class: "spacer" });
+    private readonly below: HTMLElement;
     private readonly tip = el("div", { class: "tip", hidden: true });
     private readonly status = el("p", { class: "told", role: "status" });
     private lanes: Lanes | null = null;
@@ -86,7 +89,19 @@ export class LanesView {
         });
         this.spacer.append(this.canvas);
         this.stage = el("div", { class: "stage" }, this.spacer);
-        this.root = el("div", { class: "lanes" }, this.stage, this.tip, this.status);
+        // Rows that do not fit are scrolled to once the graph has the focus: until then the wheel
+        // moves the page.
+        const unfold = button("Show all rows", () => {
+            this.stage.classList.add("unfolded");
+            this.redraw();
+        });
+        this.below = el(
+            "p",
+            { class: "below", hidden: true },
+            el("span", {}, "There are more rows: click the graph to scroll in it."),
+            unfold,
+        );
+        this.root = el("div", { class: "lanes" }, this.stage, this.below, this.tip, this.status);
         this.redraw = beforeNextFrame(() => this.draw());
         options.time?.listen(() => {
             this.hideTip();
@@ -163,6 +178,9 @@ export class LanesView {
         const { canvas, lanes, stage } = this;
         if (!lanes || !stage.clientWidth) return;
         const ratio = window.devicePixelRatio || 1;
+        const isTall = stage.scrollHeight > stage.clientHeight + 1;
+        this.below.hidden = !isTall;
+        stage.classList.toggle("tall", isTall);
         const width = stage.clientWidth;
         // On paper nothing can be scrolled, and the canvas itself says how high its place is.
         const onPaper = isPrinting();
@@ -216,6 +234,8 @@ export class LanesView {
         const hit = cssColor("--hit");
         let drawn = 0;
         let i = lowerBound(level.end, from);
+        // What ends where the picture begins is beside it.
+        while (i < level.item.length && level.end[i] === from && level.start[i] < from) i++;
         while (i < level.item.length && level.start[i] < to) {
             const item = level.item[i];
             const x = (level.start[i] - from) * scale;
@@ -227,7 +247,8 @@ export class LanesView {
             if (wide < 1) {
                 const column = Math.floor(x);
                 g.fillRect(left + column, y, 1, ROW - 1);
-                i = Math.max(i + 1, lowerBound(level.start, from + (column + 1) / scale, i));
+                // The rest of the column is taken; a bar that reaches past it is not.
+                i = lowerBound(level.end, from + (column + 1) / scale, i + 1);
                 continue;
             }
             const x0 = Math.max(x, 0);
@@ -398,7 +419,7 @@ export class LanesView {
         } else if (!drag.moved) {
             const bar = this.barAt(event.offsetX, event.offsetY);
             this.pick(bar);
-            if (bar && !this.options.time) this.zoomTo(bar);
+            if (bar && (!this.options.time || this.options.clickZooms)) this.zoomTo(bar);
         }
         this.redraw();
     }
@@ -446,7 +467,8 @@ export class LanesView {
     private zoomTo(bar: Bar): void {
         const level = this.lanes!.layout.levels[bar.row];
         const [start, end] = [level.start[bar.i], level.end[bar.i]];
-        if (this.options.time) this.options.time.set(start, end);
+        if (this.options.time)
+            this.options.time.set(start, end); // an event has no length
         else this.window(start, end);
     }
 

@@ -65,7 +65,7 @@ function build(report: Report, range: TimeRange): Built {
     }
     const flame = report.stacks ? new FlameSection(report.stacks, range) : null;
     if (flame) sections.push(flame.section);
-    sections.push(modulesSection(report.modules ?? []));
+    sections.push(modulesSection(report.modules ?? [], range));
     if (report.memory) sections.push(memorySection(report.memory, [], range));
     sections.push(lossesSection(report));
     const kept = sections.filter((one): one is Section => one !== null);
@@ -114,8 +114,25 @@ function navigation(sections: Section[]): HTMLElement {
     return el("nav", { "aria-label": "Parts of the report" }, list);
 }
 
-function isTyping(target: EventTarget | null): boolean {
-    return target instanceof HTMLElement && /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName);
+/** How long a list waits for the next letter of the entry that is typed. */
+const TYPE_AHEAD_MS = 1000;
+let typedAt = -Infinity;
+
+/** Whether a list takes the key: it goes to the entry that begins with what is typed. */
+function isTypedAhead(list: HTMLSelectElement, event: KeyboardEvent): boolean {
+    const key = event.key.toLowerCase();
+    const goesOn = event.timeStamp - typedAt < TYPE_AHEAD_MS;
+    const is = goesOn || Array.from(list.options).some((o) => o.text.toLowerCase().startsWith(key));
+    if (is && key.length === 1) typedAt = event.timeStamp;
+    return is;
+}
+
+/** Whether what has the focus takes the key for itself.  A box that is ticked takes none. */
+function isTyping(event: KeyboardEvent): boolean {
+    const { target } = event;
+    if (target instanceof HTMLSelectElement) return isTypedAhead(target, event);
+    if (target instanceof HTMLInputElement) return target.type !== "checkbox";
+    return target instanceof HTMLTextAreaElement;
 }
 
 function listenToKeys(built: Built, range: TimeRange, help: HTMLDialogElement): void {
@@ -131,7 +148,7 @@ function listenToKeys(built: Built, range: TimeRange, help: HTMLDialogElement): 
         "/": () => built.flame?.search.focus(),
     };
     document.addEventListener("keydown", (event) => {
-        if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+        if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event)) return;
         if (help.open) return;
         const part = built.sections[Number(event.key) - 1];
         const act = acts[event.key];

@@ -71,7 +71,15 @@ const MODULES_EXPLANATION = [
     "The mean hides outliers: compare p50 (a usual call) with p99 and the maximum. Where they are far apart, some calls wait for something.",
 ];
 
-export function modulesSection(modules: Module[]): Section | null {
+/** Says of a table that has no times that it does not follow the chosen stretch. */
+function ofTheWhole(range: TimeRange, what: string): HTMLElement {
+    const text = `${what} of the whole run: the chosen stretch does not limit this part.`;
+    const note = el("p", { class: "note whole", role: "status", hidden: true }, text);
+    range.listen(() => (note.hidden = range.isWhole));
+    return note;
+}
+
+export function modulesSection(modules: Module[], range: TimeRange): Section | null {
     if (!modules.length) return null;
     const time = (
         title: string,
@@ -109,7 +117,8 @@ export function modulesSection(modules: Module[]): Section | null {
             time("Max", (row) => row.max_s),
         ],
     });
-    return section("modules", "Modules", MODULES_EXPLANATION, table.root);
+    const note = ofTheWhole(range, "Modules");
+    return section("modules", "Modules", MODULES_EXPLANATION, note, table.root);
 }
 
 const MEMORY_EXPLANATION = [
@@ -135,7 +144,7 @@ export function memorySection(memory: Memory, charts: Chart[], range: TimeRange)
         });
     }
     if (!facts.length && !sites.length && !charts.length) return null;
-    const content: Node[] = [];
+    const content: Node[] = [ofTheWhole(range, "Memory")];
     if (facts.length) content.push(el("ul", { class: "cards" }, ...facts.map(card)));
     content.push(...charts.map((chart) => new ChartView(chart, range).root));
     if (sites.length) content.push(...siteViews(sites));

@@ -44,12 +44,14 @@ export function shortFile(file: string | null | undefined): string {
     return parts.length > 4 ? `\u2026/${parts.slice(-3).join("/")}` : file;
 }
 
-export function place(frame: Frame | undefined): string {
+/** File and line: the line that is given, else the function's heaviest, else its first. */
+export function place(frame: Frame | undefined, line?: number): string {
     if (!frame?.file) return "";
-    return frame.line ? `${frame.file}:${frame.line}` : frame.file;
+    const shown = line || frame.hot_line || frame.line;
+    return shown ? `${frame.file}:${shown}` : frame.file;
 }
 
-/** A file for a cell: its end, and all of it for whoever points at it. */
+/** A place for a cell: its end, and all of it for whoever points at it. */
 export function fileCell(file: string | null | undefined): HTMLElement {
     return foreign(shortFile(file), { class: "file", title: file ?? "" });
 }
@@ -67,6 +69,8 @@ export function functionCell(
         link.addEventListener("click", act);
         made.append(link);
     } else made.append(name);
-    if (frame?.file && withFile) made.append(" ", fileCell(frame.file));
+    // A library whose functions have no names goes by its own.
+    if (frame?.file && withFile && !frame.file.endsWith(`/${frame.func}`))
+        made.append(" ", fileCell(place(frame)));
     return made;
 }

@@ -14,8 +14,10 @@ export interface Column<R> {
     /** How a value is shown; without it, as it is. */
     show?: (row: R) => string | Node;
     number?: boolean;
-    /** From 0 to 1: a bar behind the value. */
+    /** From 0 to 1: a bar below the value. */
     bar?: (row: R) => number | null;
+    /** The bar goes from -1 to 1: from the middle, to the left or to the right. */
+    signed?: boolean;
 }
 
 export interface TableOptions<R> {
@@ -52,6 +54,8 @@ export class Table<R> {
     private readonly more = el("div", { class: "more" });
     private readonly heads: HTMLTableCellElement[] = [];
     private filter: HTMLInputElement | null = null;
+    private isHeld = false;
+    private readonly frame: HTMLElement;
     private rows: R[];
     private shown: R[] = [];
     private limit = FIRST_ROWS;
@@ -80,7 +84,8 @@ export class Table<R> {
             "aria-label": options.caption,
         });
         scroll.append(table);
-        this.root = el("div", { class: "table" }, this.tools(), scroll, this.more);
+        this.frame = el("div", { class: "frame" }, scroll, this.more);
+        this.root = el("div", { class: "table" }, this.tools(), this.frame);
         this.update();
     }
 
@@ -113,6 +118,7 @@ export class Table<R> {
         });
         this.filter = filter;
         filter.addEventListener("input", () => {
+            this.hold(filter.value.trim() !== "");
             this.words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
             this.limit = FIRST_ROWS;
             this.update();
@@ -124,6 +130,19 @@ export class Table<R> {
             });
         });
         return el("div", { class: "tools" }, filter, this.tally, copy);
+    }
+
+    /** While rows are filtered the table keeps its place: nothing below it moves, no column shifts. */
+    private hold(isHeld: boolean): void {
+        if (isHeld === this.isHeld) return;
+        this.isHeld = isHeld;
+        const keep = (element: HTMLElement, name: string, size: number): void => {
+            if (isHeld) element.style.setProperty(name, `${size}px`);
+            else element.style.removeProperty(name);
+        };
+        const widths = this.heads.map((head) => head.getBoundingClientRect().width);
+        this.heads.forEach((head, i) => keep(head, "min-width", widths[i]));
+        keep(this.frame, "min-height", this.frame.getBoundingClientRect().height);
     }
 
     csv(): string {
@@ -214,8 +233,16 @@ export class Table<R> {
             if (typeof plain === "string" && plain.length > LONG_TEXT) cell.classList.add("long");
             const bar = column.bar?.(row);
             if (bar) {
+                const at = (share: number): string => `${(share * 100).toFixed(2)}%`;
+                const size = Math.min(1, Math.max(-1, bar));
+                const [from, to] = column.signed
+                    ? [Math.min(0.5, 0.5 + size / 2), Math.max(0.5, 0.5 + size / 2)]
+                    : [0, size];
                 cell.classList.add("bar");
-                cell.style.setProperty("--bar-share", `${(Math.min(1, bar) * 100).toFixed(2)}%`);
+                if (column.signed) cell.classList.add("signed");
+                if (bar < 0) cell.classList.add("fewer");
+                cell.style.setProperty("--bar-from", at(from));
+                cell.style.setProperty("--bar-to", at(to));
             }
             line.append(cell);
         });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Steps and spans on the time axis, and what they took.
 import { ChartView } from "./charts";
-import { el } from "./dom";
+import { afterPause, el } from "./dom";
 import type { Report, Spans, Steps, Thread } from "./document";
 import { count, quantile, seconds } from "./format";
 import { LanesView } from "./lanes";
@@ -16,7 +16,7 @@ import type { Level } from "./tree";
 const EXPLANATION = [
     "Time runs from left to right, on the same axis as the charts. A bar is one step of the training loop, or one span that the program marked; spans inside others stand below them. A mark of one pixel is an event without a length.",
     "Steps alternate between two shades so that their borders can be seen. Those that took more than one and a half times the median are in the colour of a warning.",
-    "Drag to look closer, double-click to see everything again; the charts and the flame graph follow.",
+    "Click a step or a span, or drag, to look closer; double-click to see everything again. The charts, the flame graph and the tables below follow: the tables count what lies in the chosen stretch, also in part.",
 ];
 
 interface Placed {
@@ -65,7 +65,32 @@ function statistics(name: string, durations: number[]): Statistics {
     return { name, n: sorted.length, total, mean: total / sorted.length, sorted };
 }
 
-function statisticsTable(caption: string, what: string, rows: Statistics[]): HTMLElement {
+/** Durations that are counted together. */
+interface Group {
+    name: string;
+    t: number[];
+    duration_s: number[];
+}
+
+/** Statistics of what lies in the chosen stretch, also in part. */
+function statisticsOf(groups: Group[], { start, end, isWhole }: TimeRange): Statistics[] {
+    return groups
+        .map(({ name, t, duration_s }) =>
+            statistics(
+                name,
+                duration_s.filter((d, i) => isWhole || (t[i] < end && t[i] + d > start)),
+            ),
+        )
+        .filter((row) => row.n > 0);
+}
+
+function statisticsTable(
+    caption: string,
+    what: string,
+    groups: Group[],
+    range: TimeRange,
+): HTMLElement {
+    const rows = statisticsOf(groups, range);
     const column = (title: string, of: (row: Statistics) => number | null, help?: string) => ({
         title,
         help,
@@ -73,8 +98,8 @@ function statisticsTable(caption: string, what: string, rows: Statistics[]): HTM
         value: of,
         show: (row: Statistics) => seconds(of(row)),
     });
-    const most = Math.max(...rows.map((row) => row.total));
-    return new Table<Statistics>({
+    let most = Math.max(...rows.map((row) => row.total));
+    const table = new Table<Statistics>({
         caption,
         rows,
         sort: 2,
@@ -88,7 +113,15 @@ function statisticsTable(caption: string, what: string, rows: Statistics[]): HTM
             column("p99", (row) => quantile(row.sorted, 0.99), "99 of 100 took no longer"),
             column("Max", (row) => row.sorted[row.n - 1] ?? null),
         ],
-    }).root;
+    });
+    range.listen(
+        afterPause(table.root, () => {
+            const found = statisticsOf(groups, range);
+            most = Math.max(...found.map((row) => row.total));
+            table.setRows(found);
+        }),
+    );
+    return table.root;
 }
 
 function groups<K>(n: number, key: (i: number) => K): Map<K, number[]> {
@@ -162,7 +195,11 @@ class Timeline {
 
     private lanes(): LanesView {
         const { steps, spans, stepCount, median } = this;
-        const view = new LanesView({ label: "Timeline of steps and spans", time: this.range });
+        const view = new LanesView({
+            label: "Timeline of steps and spans",
+            time: this.range,
+            clickZooms: true,
+        });
         const spanName = (item: number): string =>
             spans!.names[spans!.name[item - stepCount]] ?? "?";
         const shades = (spans?.names ?? []).map(shadeOf);
@@ -216,14 +253,16 @@ class Timeline {
         content.push(this.lanes().root);
         if (steps?.t.length) content.push(...this.stepViews(steps));
         if (spans?.t.length) {
-            const rows = Array.from(groups(spans.t.length, (i) => spans.name[i])).map(
-                ([name, list]) =>
-                    statistics(
-                        spans.names[name] ?? "?",
-                        list.map((i) => spans.duration_s[i]),
-                    ),
+            const byName = Array.from(groups(spans.t.length, (i) => spans.name[i]));
+            const rows = byName.map(([name, list]) => ({
+                name: spans.names[name] ?? "?",
+                t: list.map((i) => spans.t[i]),
+                duration_s: list.map((i) => spans.duration_s[i]),
+            }));
+            content.push(
+                el("h3", {}, "Spans"),
+                statisticsTable("Spans by name", "Span", rows, this.range),
             );
-            content.push(el("h3", {}, "Spans"), statisticsTable("Spans by name", "Span", rows));
         }
         return section("timeline", "Steps and spans", EXPLANATION, ...content);
     }
@@ -232,13 +271,12 @@ class Timeline {
         const ranks = Array.from(groups(steps.t.length, (i) => steps.rank?.[i] ?? null));
         const name = (rank: number | null): string =>
             rank === null ? "all steps" : `rank ${rank}`;
-        const rows = ranks.map(([rank, list]) =>
-            statistics(
-                name(rank),
-                list.map((i) => steps.duration_s[i]),
-            ),
-        );
-        const table = statisticsTable("Steps", "Steps", rows);
+        const rows = ranks.map(([rank, list]) => ({
+            name: name(rank),
+            t: list.map((i) => steps.t[i]),
+            duration_s: list.map((i) => steps.duration_s[i]),
+        }));
+        const table = statisticsTable("Steps", "Steps", rows, this.range);
         if (this.hasChart) return [table];
         const chart = new ChartView(
             {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Call trees as columns, and where each view puts their nodes.
-import type { Frame, Samples, Stacks } from "./document";
+import type { Frame, Samples, Stacks, Thread } from "./document";
 
 /** The bars of one row, from left to right, never overlapping. */
 export interface Level {
@@ -19,15 +19,22 @@ export interface Layout {
 export interface CallTree {
     parent: Int32Array;
     frame: Int32Array;
+    /** The heaviest line of each node; 0 where that is not known. */
+    line: Int32Array;
     own: Float64Array;
     total: Float64Array;
 }
 
-export function newTree(parent: ArrayLike<number>, frame: ArrayLike<number>): CallTree {
+export function newTree(
+    parent: ArrayLike<number>,
+    frame: ArrayLike<number>,
+    line?: ArrayLike<number | null>,
+): CallTree {
     const n = Math.min(parent.length, frame.length);
     const tree: CallTree = {
         parent: new Int32Array(n),
         frame: new Int32Array(n),
+        line: Int32Array.from({ length: n }, (_, i) => line?.[i] ?? 0),
         own: new Float64Array(n),
         total: new Float64Array(n),
     };
@@ -165,16 +172,96 @@ function isWanted(samples: Samples, i: number, choice: Choice): boolean {
     return samples.t[i] + samples.weight[i] > choice.start && samples.t[i] < choice.end;
 }
 
+/** A tree, and which of its nodes each sample has; -1 for none. */
+export interface Shape {
+    tree: CallTree;
+    nodeOf: ArrayLike<number>;
+}
+
+/** What a process or a thread is called in a tree; the word goes before it. */
+export function processName(stacks: Stacks, pid: number): string {
+    const name = stacks.processes?.find((one) => one.pid === pid)?.name;
+    return name ? `process ${pid}: ${name}` : `process ${pid}`;
+}
+
+export function threadName({ tid, name }: Thread): string {
+    return name ? `thread ${name} (${tid})` : `thread ${tid}`;
+}
+
+/** The numbers of a document's threads, those of each process together. */
+function threadsByProcess(stacks: Stacks): Map<number, number[]> {
+    const made = new Map<number, number[]>();
+    stacks.threads.forEach(({ pid }, i) => {
+        const list = made.get(pid);
+        if (list) list.push(i);
+        else made.set(pid, [i]);
+    });
+    return made;
+}
+
+/** The nodes that the samples of each thread have on their stacks, in the order of the document. */
+function nodesByThread(stacks: Stacks, parent: Int32Array): Set<number>[] {
+    const made = stacks.threads.map(() => new Set<number>());
+    const { thread, node } = stacks.samples;
+    for (let i = 0; i < node.length; i++) {
+        const seen = made[thread[i]];
+        if (!seen) continue;
+        for (let at = node[i]; at >= 0 && at < parent.length && !seen.has(at); at = parent[at]) {
+            seen.add(at);
+        }
+    }
+    return made;
+}
+
+/**
+ * One tower for each process and thread: stacks that look alike are not put together when different
+ * threads had them.  Adds the frames of processes and threads to `frames`; null where there is but
+ * one thread.
+ */
+export function towers(stacks: Stacks, base: CallTree, frames: Frame[]): Shape | null {
+    if (stacks.threads.length < 2) return null;
+    const processes = threadsByProcess(stacks);
+    const used = nodesByThread(stacks, base.parent);
+    const parent: number[] = [];
+    const frame: number[] = [];
+    const line: number[] = [];
+    const add = (up: number, of: number, at: number): number => {
+        parent.push(up);
+        frame.push(of);
+        line.push(at);
+        return parent.length - 1;
+    };
+    const addNamed = (up: number, func: string, type: string): number => {
+        frames.push({ func, type });
+        return add(up, frames.length - 1, 0);
+    };
+    const places: Map<number, number>[] = stacks.threads.map(() => new Map());
+    for (const [pid, threads] of processes) {
+        const above = processes.size > 1 ? addNamed(-1, processName(stacks, pid), "process") : -1;
+        for (const i of threads) {
+            const alone = processes.size === stacks.threads.length;
+            const top = alone ? above : addNamed(above, threadName(stacks.threads[i]), "thread");
+            for (const node of Array.from(used[i]).sort((a, b) => a - b)) {
+                const up = places[i].get(base.parent[node]) ?? top;
+                places[i].set(node, add(up, base.frame[node], base.line[node]));
+            }
+        }
+    }
+    const { thread, node } = stacks.samples;
+    const nodeOf = Int32Array.from(node, (at, i) => places[thread[i]]?.get(at) ?? -1);
+    return { tree: newTree(parent, frame, line), nodeOf };
+}
+
 /** Weighs the tree by the samples that are wanted; gives their sum and number. */
 export function weigh(
-    tree: CallTree,
+    { tree, nodeOf }: Shape,
     samples: Samples,
     choice: Choice,
 ): { weight: number; samples: number } {
     tree.own.fill(0);
     let n = 0;
-    for (let i = 0; i < samples.node.length; i++) {
-        const node = samples.node[i];
+    for (let i = 0; i < nodeOf.length; i++) {
+        const node = nodeOf[i];
         if (node < 0 || node >= tree.own.length || !isWanted(samples, i, choice)) continue;
         tree.own[node] += samples.weight[i];
         n++;
@@ -378,10 +465,12 @@ export function matchedWeight(tree: CallTree, wanted: Uint8Array): number {
     return sum;
 }
 
-/** The weight of each thread. */
-export function threadWeights(stacks: Stacks): Float64Array {
+/** The weight of each thread; `running`: while it was on a CPU, where that is known. */
+export function threadWeights(stacks: Stacks, running = false): Float64Array {
     const sums = new Float64Array(stacks.threads.length);
-    const { thread, weight, node } = stacks.samples;
-    for (let i = 0; i < thread.length; i++) if (node[i] >= 0) sums[thread[i]] += weight[i];
+    const { thread, weight, node, on_cpu } = stacks.samples;
+    for (let i = 0; i < thread.length; i++) {
+        if (node[i] >= 0 && !(running && on_cpu && !on_cpu[i])) sums[thread[i]] += weight[i];
+    }
     return sums;
 }

@@ -6,9 +6,12 @@ Operators that move, compare or work element by element are not counted."""
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+
+from .. import _imports
 
 Shape = Sequence[int]
 Formula = Callable[[Tuple[Any, ...], Any], int]
@@ -173,6 +176,12 @@ def _make_mode(torch: Any, counts: _Counts) -> Any:
     class Mode(TorchDispatchMode):  # type: ignore[misc]
         """Sees every operator below autograd, those of the backward pass too."""
 
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            # To skip it, PyTorch imports the whole compiler with the first operator: seconds, and
+            # hundreds of modules, for a program that compiles nothing.
+            return False
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Any = None
         ) -> Any:
@@ -180,6 +189,12 @@ def _make_mode(torch: Any, counts: _Counts) -> Any:
             counts.add(func, args, out)
             return out
 
+    disable = getattr(torch, "_disable_dynamo", None)
+    if disable is not None:
+        # A program that does compile must not have this function compiled.
+        dispatch = Mode.__torch_dispatch__
+        skip = functools.partial(setattr, Mode, "__torch_dispatch__", disable(dispatch))
+        _imports.when_imported("torch._dynamo", skip)
     return Mode()
 
 

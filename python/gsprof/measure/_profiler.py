@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 from typing import Any, Dict, List, Optional, Tuple, Union
 
@@ -25,9 +26,11 @@ _MB = float(1 << 20)
 _JOULES_PER_KWH = 3.6e6
 # About what the world's electricity was worth in the years around 2023.
 _WORLD_G_PER_KWH = 475.0
-# Looks at memory begin as close as this when leaks are looked for, and become rarer as a block
-# goes on, until they are memory_interval apart: a short block is seen as well as a long one.
+# Looks at memory begin as close as this when leaks are looked for, or when the kernel's high-water
+# mark cannot be set back, and become rarer as a block goes on, until they are memory_interval
+# apart: a short block is seen as well as a long one.
 _CLOSE_LOOK_S = 0.001
+_RESET = "/proc/self/clear_refs"
 
 
 def _check_bool(name: str, value: object) -> bool:
@@ -68,9 +71,11 @@ class PerformanceProfiler:
         *,
         carbon_intensity_g_per_kwh: float = _WORLD_G_PER_KWH,
         cpu_tdp_watts: Optional[float] = None,
+        reset_peak: bool = True,
     ) -> None:
         """memory_interval is in seconds.  cpu_tdp_watts, of all processors, makes the estimate of
-        energy better where there are no counters."""
+        energy better where there are no counters.  reset_peak lets a block set back the kernel's
+        high-water mark of resident memory, which makes its own peak exact."""
         self.track_gpu = _check_bool("track_gpu", track_gpu)
         self.track_carbon = _check_bool("track_carbon", track_carbon)
         self.detailed_memory = _check_bool("detailed_memory", detailed_memory)
@@ -83,10 +88,12 @@ class PerformanceProfiler:
         tdp = 0.0
         if cpu_tdp_watts is not None:
             tdp = _check_number("cpu_tdp_watts", cpu_tdp_watts, 0.001)
+        self.reset_peak = _check_bool("reset_peak", reset_peak)
+        is_exact = self.reset_peak and os.access(_RESET, os.W_OK)
         first = min(_CLOSE_LOOK_S, self.memory_interval)
-        if not self.detailed_memory:
+        if is_exact and not self.detailed_memory:
             first = self.memory_interval
-        self._sampler = _gsprof.Sampler(self.memory_interval, first, self.track_gpu, tdp)
+        self._sampler = _gsprof.Sampler(self.memory_interval, first, self.track_gpu, tdp, is_exact)
         self._lock = threading.Lock()
         self._last: Dict[str, PerformanceMetrics] = {}
         self._total_s: Dict[str, float] = {}

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import math
 import pickle
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from collections import deque
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _gsprof, _sites
 from . import _device, _text
 
 PROCESS = "process"
+# Changes of resident memory below this are those of small blocks.
+_UNSEEN_BYTES = 1 << 20
 
 
 class _Sample(NamedTuple):
@@ -35,7 +38,7 @@ def _rows(stats: Dict[str, Any]) -> List[List[str]]:
     """Sites for people."""
     return [
         [
-            _text.plain(f"{site['file']}:{site['line']}"),
+            _text.plain(f"{site['file']}:{site['line']}" if site["line"] else site["file"]),
             _text.byte_count(site["allocated_bytes"]),
             "-" if site["allocated_blocks"] is None else str(site["allocated_blocks"]),
             _text.byte_count(site["held_bytes"]),
@@ -92,8 +95,8 @@ class MemoryTracker:
 
     `source` says whose memory it is: "torch.cuda" (what PyTorch allocated on the device),
     "cuda driver" (what is in use on the device, by whomever) or "process": resident memory is then
-    what is allocated, writable memory that was asked for is what is reserved.  What the process has
-    is under names that begin with process_ in any case.
+    what is allocated; that and writable memory that was asked for and not used yet is what is
+    reserved.  What the process has is under names that begin with process_ in any case.
 
     track_timeline samples every `interval` ms by a thread that never needs the interpreter; without
     it only the beginning and the end are known.  track_allocations makes of the samples the events
@@ -132,6 +135,8 @@ class MemoryTracker:
         self._end: Dict[str, Optional[int]] = {}
         self._before: _sites.Look = {}
         self._changes: List[_sites.Change] = []
+        self._first_event: Optional[int] = None
+        self._seen: Optional[List[Tuple[int, int]]] = None
 
     def _new_sampler(self) -> _gsprof.MemorySampler:
         if self._driver is None:
@@ -155,6 +160,8 @@ class MemoryTracker:
             if self.track_allocations:
                 # First, so that its own tables are not taken for the block's.
                 self._before = _sites.TRACER.begin()
+                self._first_event = _sites.TRACER.event()
+                self._seen = None
             self._sampler.start(self.track_timeline)
         return self
 
@@ -166,6 +173,7 @@ class MemoryTracker:
         if self._depth == 0:
             self._sampler.stop()
             if self.track_allocations:
+                self._seen = self._events_seen()
                 self._changes = _sites.TRACER.end(self._before)
                 self._before = {}
             if self._torch is not None:
@@ -257,22 +265,65 @@ class MemoryTracker:
             for sample in samples
         ]
 
+    def _events_seen(self) -> Optional[List[Tuple[int, int]]]:
+        """Allocations one by one; None where only samples are known."""
+        if self.source != PROCESS or self._first_event is None:
+            return None
+        if self._seen is not None:
+            return self._seen
+        return _sites.TRACER.events(self._first_event)
+
     def _events(self, timeline: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+        """As samples show them."""
         events: List[Dict[str, Any]] = []
         before: Optional[int] = None
+        is_going_on = False
         for sample in timeline:
             size = _change(before, sample["allocated"])
             before = sample["allocated"] if sample["allocated"] is not None else before
             if events and not size:
+                is_going_on = False
                 continue
             action = "start" if not events else "alloc" if (size or 0) > 0 else "free"
             # A process takes the pages of one block over several samples.
-            if events and action == events[-1]["action"] and self.source == PROCESS:
+            if is_going_on and action == events[-1]["action"] and self.source == PROCESS:
                 began_ms, sum_bytes = events[-1]["time_ms"], events[-1]["size"]
                 events[-1] = {**events[-1], **sample, "time_ms": began_ms}
                 events[-1]["size"] = sum_bytes + abs(size or 0)
             else:
-                events.append({**sample, "action": action, "size": abs(size or 0)})
+                size = abs(size or 0)
+                is_going_on = bool(events)
+                events.append({**sample, "action": action, "size": size, "exact": False})
+        return events
+
+    def _merged(self, samples: List[_Sample], seen: List[Tuple[int, int]]) -> List[Dict[str, Any]]:
+        """Allocations one by one, and of the changes that samples show those that no allocation
+        explains: memory that is mapped from files, or by the interpreter itself."""
+        timeline = self._timeline(samples)
+        first_ns, last_ns = samples[0].at_ns, samples[-1].at_ns
+        events = [{**timeline[0], "action": "start", "size": 0, "exact": True}]
+        rest = deque((ns, size) for ns, size in seen if first_ns <= ns <= last_ns)
+        # Allocated and not yet resident; given back and still resident.
+        owed = kept = 0
+        for before, sample, then in zip(samples, samples[1:], timeline):
+            while rest and rest[0][0] <= sample.at_ns:
+                at_ns, size = rest.popleft()
+                owed, kept = (owed + size, kept) if size > 0 else (owed, kept - size)
+                action = "alloc" if size > 0 else "free"
+                time_ms = (at_ns - first_ns) / 1e6
+                event = {"time_ms": time_ms, "action": action, "size": abs(size), "exact": True}
+                events.append({**then, **event})
+            change = _change(before.resident, sample.resident) or 0
+            explained = min(owed, max(0, change)) - min(kept, max(0, -change))
+            owed, kept = owed - max(0, explained), kept - max(0, -explained)
+            reused = min(owed, kept)
+            owed, kept = owed - reused, kept - reused
+            change -= explained
+            if abs(change) >= _UNSEEN_BYTES:
+                time_ms = (sample.at_ns - first_ns) / 1e6
+                action = "alloc" if change > 0 else "free"
+                event = {"time_ms": time_ms, "action": action, "size": abs(change), "exact": False}
+                events.append({**then, **event})
         return events
 
     def get_timeline(self) -> List[Dict[str, Any]]:
@@ -280,12 +331,20 @@ class MemoryTracker:
         return self._timeline(self._samples())
 
     def get_allocation_timeline(self) -> List[Dict[str, Any]]:
-        """What was taken and given back, as samples show it: each with time_ms, action ("start",
-        "alloc", "free"), size and what was allocated and reserved then.  Of a process a rise that
-        goes on over several samples is one event.  Without track_allocations the samples as they
-        are."""
-        timeline = self.get_timeline()
-        return self._events(timeline) if self.track_allocations else timeline
+        """What was taken and given back: each with time_ms, action ("start", "alloc", "free"),
+        size, what was allocated and reserved then by the last sample, and exact.  Of a process,
+        every allocation of 64 KiB or more and its end is one event; changes of resident memory that
+        none of them explains are events by the samples, which are not exact.  So are all events of
+        a device, and those of an interpreter whose allocations cannot be seen one by one; there, a
+        rise that goes on over several samples is one.  Without track_allocations the samples as
+        they are."""
+        samples = self._samples()
+        if not self.track_allocations:
+            return self._timeline(samples)
+        seen = self._events_seen()
+        return (
+            self._events(self._timeline(samples)) if seen is None else self._merged(samples, seen)
+        )
 
     def save_device_snapshot(self, path: _text.Path) -> None:
         """What PyTorch's allocator has on its devices, segment by segment and block by block, as
@@ -306,6 +365,7 @@ class MemoryTracker:
         self._sampler = self._new_sampler()
         self._started = False
         self._changes = []
+        self._first_event = self._seen = None
 
     def summary(self) -> str:
         stats = self.get_stats()

@@ -80,7 +80,14 @@ def check_formulas():
 
 
 def check_edges(profiler):
-    """Nothing of PyTorch, nothing that counts, nested blocks, inference in one operator."""
+    """No module is imported while a block is measured.  Nothing of PyTorch, nothing that counts,
+    nested blocks, inference in one operator."""
+    with profiler.profile("first"):
+        before = set(sys.modules)
+        torch.ones(2, 3) @ torch.ones(3, 4)
+        more = set(sys.modules) - before
+    assert not more, sorted(more)
+    assert profiler.get_metrics().compute.estimated_flops == 48
     with profiler.profile("none"):
         pass
     assert profiler.get_metrics().compute.estimated_flops is None

@@ -430,7 +430,8 @@ def check_memory():
     assert stats["source"] == "process" and stats["samples"] >= 3 and stats["duration_ms"] > 0
     assert stats["peak_allocated"] == stats["process_peak"]
     assert stats["peak_allocated"] - stats["start_allocated"] >= size * 0.9
-    assert stats["peak_reserved"] > 0 and stats["count"] >= 1
+    assert stats["peak_reserved"] >= stats["peak_allocated"] > 0 and stats["count"] >= 1
+    assert stats["current_reserved"] >= stats["current_allocated"]
     events = tracker.get_allocation_timeline()
     assert events[0]["action"] == "start"
     assert sum(e["size"] for e in events if e["action"] == "alloc") >= size * 0.9
@@ -445,6 +446,45 @@ def check_memory():
     raised(RuntimeError, plain.save_device_snapshot, "/no/such/folder/file")
     plain.clear()
     raised(RuntimeError, plain.get_stats)
+
+
+def check_timeline():
+    """Every allocation and its end, by whichever allocator: size and time."""
+    makers = {"bytes": lambda size: b"x" * size, "bytearray": bytearray}
+    try:
+        import numpy
+
+        makers["numpy"] = lambda size: numpy.zeros(size, dtype=numpy.uint8)
+    except ImportError:
+        pass
+    for name, make in makers.items():
+        tracker = MemoryTracker(interval=5)
+        spans, kept = [], []
+        with tracker:
+            for megabytes in (8, 16, 24):
+                began = time.monotonic()
+                kept.append(make(megabytes << 20))
+                spans.append((began, time.monotonic(), "alloc", megabytes))
+                time.sleep(0.02)
+            began = time.monotonic()
+            del kept[1]
+            spans.append((began, time.monotonic(), "free", 16))
+        events = [
+            event
+            for event in tracker.get_allocation_timeline()
+            if event["exact"] and event["size"] >= 4 << 20
+        ]
+        told = [(event["action"], round(event["size"] / (1 << 20), 1)) for event in events]
+        assert told == [(action, size) for _, _, action, size in spans], (name, told)
+        first = events[0]["time_ms"]
+        for event, (began, ended, _, _) in zip(events, spans):
+            after = (event["time_ms"] - first) / 1e3
+            assert began - spans[0][1] <= after <= ended - spans[0][0], (name, events)
+    tracker = MemoryTracker(interval=1, track_timeline=False)
+    timeline = [(0, 0), (1, 8), (2, 8), (3, 24), (4, 48), (5, 40)]
+    samples = [{"time_ms": ms, "allocated": size} for ms, size in timeline]
+    found = [(e["time_ms"], e["action"], e["size"]) for e in tracker._events(samples)]
+    assert found == [(0, "start", 0), (1, "alloc", 8), (3, "alloc", 40), (5, "free", 8)], found
 
 
 def held_and_dropped():
@@ -481,6 +521,44 @@ def check_sites():
     return stats, holds, drops
 
 
+def check_names_of_sites():
+    """Every site has a readable name, and no function of ours is in a stack."""
+    import gsprof
+    from gsprof import _memory
+
+    package = os.path.join(os.path.dirname(os.path.abspath(gsprof.__file__)), "")
+    nowhere = {}
+    exec(compile("def make(size):\n    return bytearray(size)\n", "", "exec"), nowhere)
+
+    @gsprof.span("allocates")
+    def wrapped(size):
+        return bytearray(size)  # the line below a wrapper of ours
+
+    _memory.start("exact")
+    kept = [wrapped(3 << 20), nowhere["make"](5 << 20)]
+    sites = _memory.snapshot().sites
+    _memory.stop()
+    by_size = {site.live_bytes >> 20: site for site in sites if site.live_bytes >= 3 << 20}
+    lines, first = [frame.name for frame in by_size[3].frames], by_size[3].frames[0]
+    assert "wrapped" in first.name and first.line == wrapped.__wrapped__.__code__.co_firstlineno + 2
+    assert "check_names_of_sites" in lines[1], lines
+    assert by_size[5].line == ("<make>", 2), by_size[5].line
+    for site in sites:
+        assert all(not frame.file.startswith((package, "<gsprof")) for frame in site.frames)
+        assert site.line[0], [frame.name for frame in site.frames]
+    frame, row = _memory.Frame, ("malloc", 1, 1, 0, 0, 1, 0, 0)
+    bare = _memory.Site((frame("worker", "", 7, "thread"),), row)
+    native = _memory.Site((frame("libc10.so", "libc10.so", 0, "native"), *bare.frames), row)
+    assert bare.line == ("<thread worker>", 0) and native.line == ("libc10.so", 0)
+    assert _memory.Site((), row).line == ("<stack not known>", 0)
+    shown = profiler._memory._rows({"sites": [dict(file="libc10.so", line=0, **NOTHING)]})
+    assert shown[0][0] == "libc10.so", shown
+    del kept
+
+
+NOTHING = {"held_bytes": 1, "held_blocks": 1, "allocated_bytes": 1, "allocated_blocks": 1}
+
+
 def check_engine():
     """The engine's counts, and that whoever switched it on keeps it."""
     from gsprof import _gsprof, _memory
@@ -494,6 +572,7 @@ def check_engine():
         assert list(sites)[:2] == [drops, holds]
 
     found()
+    check_timeline()
     assert not _memory.is_on() and not _gsprof.is_on()
     _memory.start("exact")
     found()
@@ -516,6 +595,7 @@ def check_engine():
     stats, _, _ = check_sites()
     _memory.start = start
     assert not tracemalloc.is_tracing() and stats["sites"][0]["allocated_bytes"] is None
+    check_names_of_sites()
 
 
 # --------------------------------------------------------------------------- streams

@@ -8,10 +8,12 @@ import hashlib
 import json
 import os
 import pickle
+import subprocess
 import sys
 import threading
 import time
 import traceback
+import warnings
 
 import gsprof
 import torch
@@ -379,20 +381,48 @@ def a_gpu_stand_in_is_read_later(_plain):
 
 @check
 def overhead_is_estimated(_plain):
-    plain = [1.0 + 0.001 * i for i in range(16)]
-    assert _torch_overhead.estimate(plain[:4], plain) is None
-    assert _torch_overhead.estimate(plain, plain[:15]) is None
-    found = _torch_overhead.estimate(plain, [1.1 * x for x in plain] + [50.0])
-    assert 9 < found.percent < 12 and found.low < found.percent < found.high
+    assert _torch_overhead.estimate([1.1] * 7) is None
+    ratios = [1.08 + 0.001 * i for i in range(40)]
+    found = _torch_overhead.estimate(ratios + [50.0])
+    assert 9 < found.percent < 11 and found.low < found.percent < found.high < 12
+
+
+@check
+def fewer_steps_are_traced_by_what_they_cost(_plain):
+    """Ratios of steps with hooks to those after them -> of how many steps one is traced."""
+
+    def cost(percent, count=64, spread=0.1):
+        half = count // 2
+        return [1 + (percent + spread * (i - half) / half) / 100 for i in range(count)]
+
     measure = _torch_overhead.Measure()
-    slow = [1.1 * x for x in plain]
-    assert measure(plain, slow, 1.0) == 1
+    assert measure(cost(20), 20.0, 1.0, 1) == 1, "there is no limit"
     measure.limit(5.0)
-    assert [measure(plain, slow, 1.0), measure(plain, slow, 0.5)] == [2, 4]
-    assert [measure(plain, plain, 0.25) for _ in range(3)] == [2, 1, 1]
-    measure(plain, slow, 1.0)
+    assert measure([], 1.2, 1.0, 1) == 1, "clearly within the limit"
+    assert measure([], 1.3, 1.0, 1) == 4, "not clearly: steps are compared"
+    assert measure(cost(90, 31), 1.3, 0.25, 4) == 4, "there are too few of them"
+    assert measure(cost(19), 3.0, 0.25, 4) == 4
+    assert measure(cost(21), 3.0, 0.25, 4) == 8, "they cost more than hooks know"
+    assert measure(cost(19), 3.0, 0.125, 8) == 8, "less, and not so much less"
+    assert measure(cost(12, spread=60), 3.0, 0.125, 8) == 8, "not for sure"
+    assert measure(cost(12), 3.0, 0.125, 8) == 4
+    assert measure(cost(6), 3.0, 0.25, 4) == 2
+    assert measure([], 4.9, 0.5, 2) == 2, "twice what hooks know, as it was found to be"
+    assert measure([], 2.4, 0.5, 2) == 2 and measure([], 1.9, 0.5, 2) == 1
+    assert measure([], 2.4, 1.0, 1) == 1
+    assert measure([], 2.6, 1.0, 1) == 4, "compared once more"
+    assert measure(cost(-50), 21.0, 0.25, 4) == 8, "what hooks took is certain"
+    assert measure(cost(900), 3.0, 0.125, 8) == 8, "it is not the hooks that make them differ"
+    measure.limit(5.0)
+    assert measure([], 33.0, 1.0, 1) == 8, "by the time that hooks took"
+    measure.limit(5.0)
+    assert measure([], 12.0, 0.1, 1) == 1, "a tenth of the steps costs a tenth"
+    measure.limit(5.0, has_variables=True)
+    assert measure([], 2.4, 1.0, 1) == 1, "variables may cost as much again"
+    assert measure([], 3.0, 1.0, 1) == 4
+    assert measure(cost(7), 3.0, 0.25, 4) == 1
     measure.limit(0)
-    assert measure(plain, slow, 1.0) == 1
+    assert measure(cost(20), 20.0, 1.0, 1) == 1
 
 
 @check
@@ -409,22 +439,157 @@ def overhead_is_measured_and_kept_below_a_limit(_plain):
                 self.part(x)
             return x
 
+    def compared():
+        sql = "SELECT count(*) AS n FROM gsprof.overhead WHERE low_percent IS NOT NULL"
+        return gsprof.query(sql)[0]["n"] > 0
+
     model, x = Dense(), torch.ones(1)
     gsprof.enable_torch_profiling(shadow="1:1", adaptive=0.001, modules="all")
     try:
         end = time.monotonic() + 60
-        while _gsprof.torch_state()["thin"] == 1:
-            assert time.monotonic() < end, "the rate was not lowered"
+        while not (_gsprof.torch_state()["thin"] > 1 and compared()):
+            assert time.monotonic() < end, "fewer steps were not traced"
             # A burst, for the ring has other rows to keep; then until it is measured again.
             for _ in range(60):
                 model(x)
                 gsprof.step()
             time.sleep(2.1)
             gsprof.step()
+        traced = "SELECT value FROM gsprof.setting WHERE name = 'torch.traced' ORDER BY ts_ns"
+        thin = _gsprof.torch_state()["thin"]
+        assert gsprof.query(traced)[-1]["value"] == f"1 of {thin} steps"
+        listed = json.loads(
+            subprocess.run(
+                [os.environ["GSPROF_PROGRAM"], "config", str(os.getpid()), "--json"],
+                stdout=subprocess.PIPE,
+                check=True,
+            ).stdout
+        )
+        assert listed["torch_one_step_of"] == thin, listed
     finally:
         gsprof.enable_torch_profiling(shadow="off", adaptive=0)
         model(x)
     assert _gsprof.torch_state()["thin"] == 1, "lowered for ever"
+
+
+@check
+def the_budget_holds_from_the_first_steps(_plain):
+    """Rows that cost more than the step itself: not some seconds later, and every rank alike."""
+    model, x = nn.Sequential(*(nn.Identity() for _ in range(50))), torch.ones(1)
+    gsprof.enable_torch_profiling(adaptive=0.001)
+    try:
+        for _ in range(40):
+            model(x)
+            gsprof.step()
+        thin = _gsprof.torch_state()["thin"]
+        assert thin >= 16 and thin & (thin - 1) == 0, thin
+    finally:
+        gsprof.enable_torch_profiling(adaptive=0)
+
+
+@check
+def rows_are_modules_times_steps(_plain):
+    """One row a module, step and stage: the model's backward pass is the whole one."""
+
+    class Counted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(4, 4)
+            self.body = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Identity())
+
+        def forward(self, x):
+            return self.body(torch.tanh(self.first(x)))
+
+    steps, model = 5, Counted()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    gsprof.enable_torch_profiling(backward=True)
+    gsprof.event("count")
+    try:
+        for _ in range(steps):
+            model(torch.ones(2, 4)).sum().backward()
+            optimizer.step()
+            gsprof.step()
+    finally:
+        gsprof.enable_torch_profiling(backward=False)
+    began = gsprof.query("SELECT ts_ns FROM python.span WHERE name = 'count'")[-1]["ts_ns"]
+    sql = (
+        "SELECT module, stage, count(*) AS n, max(duration) AS most, min(duration) AS least "
+        f"FROM python.torch_trace WHERE ts_ns >= {began} GROUP BY ALL"
+    )
+    found = {(row["module"].split("Counted.")[-1], row["stage"]): row for row in gsprof.query(sql)}
+    names = ("Counted", "first", "body", "body.0", "body.1", "body.2")
+    want = {(name, stage) for name in names for stage in ("forward", "backward")}
+    assert set(found) == want | {("SGD", "step")}, sorted(found)
+    assert {row["n"] for row in found.values()} == {steps}, found
+    whole = found["Counted", "backward"]["most"]
+    assert all(
+        row["most"] <= whole for (_, stage), row in found.items() if stage == "backward"
+    ), found
+    assert found["body.2", "backward"]["most"] == 0, "what it is given is what it returns"
+    body = found["body", "backward"]
+    assert body["most"] >= found["body.0", "backward"]["least"] > 0
+
+
+@check
+def hooks_of_gradients_are_not_seen(_plain):
+    """A tensor with our hook is stored, copied and hooked as one without."""
+    gsprof.enable_torch_profiling(backward=True)
+    try:
+        model, seen = Perceptron(), []
+        out = model(torch.ones(3, 4))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert torch.equal(pickle.loads(pickle.dumps(out)), out)
+        handle = out.register_hook(lambda grad: seen.append("gone"))
+        out.register_hook(lambda grad: grad * 2)
+        handle.remove()
+        assert out.detach()._backward_hooks is None
+        out.sum().backward(retain_graph=True)
+        first = model.body[2].bias.grad.clone()
+        assert torch.equal(first, torch.full_like(first, 6.0)) and not seen
+        out.sum().backward()
+        assert torch.equal(model.body[2].bias.grad, 2 * first)
+        torch.autograd.grad(model(torch.ones(3, 4)).sum(), list(model.parameters()))
+        del out
+    finally:
+        gsprof.enable_torch_profiling(backward=False)
+
+
+@check
+def parts_of_a_model_have_its_prefix(_plain):
+    """Lightning never calls the model itself: it calls training_step(), which calls self.net()."""
+
+    class Trained(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = Perceptron()
+            self.lost = nn.MSELoss()
+
+        # What a program calls its first argument is its own affair.
+        def training_step(this, x):  # noqa: B902
+            return this.lost(this._shared(x), torch.zeros(2, 2))
+
+        def _shared(self, x):
+            return self.net(x)
+
+    model = Trained()
+    model.training_step(torch.ones(2, 4)).backward()
+    assert _gsprof.torch_path(model) == "Trained"
+    base = _gsprof.torch_path(model.net)[: -len("net")]
+    assert base in ("", "Trained.")
+    assert _gsprof.torch_path(model.net.body[2]) == base + "net.body.2"
+    assert _gsprof.torch_path(model.lost) == base + "lost"
+    sql = "SELECT module FROM python.torch_trace WHERE stage = 'backward' ORDER BY ts_ns"
+    assert gsprof.query(sql)[-1]["module"] == "Trained"
+
+
+@check
+def every_backward_pass_has_a_name(_plain):
+    sql = "SELECT module FROM python.torch_trace WHERE stage = 'backward' ORDER BY ts_ns"
+    alone, lost = nn.Linear(4, 2), nn.MSELoss()
+    gsprof.step()
+    lost(alone(torch.ones(2, 4)), torch.zeros(2, 2)).backward()
+    assert gsprof.query(sql)[-1]["module"].startswith("Linear"), "not the loss, and not nothing"
 
 
 @check
@@ -493,7 +658,8 @@ def compiled_models_keep_one_graph(_plain):
 
 def main():
     plain = train()
-    assert gsprof.enable_torch_profiling(shadow="off", vars="loss@train")
+    # Every step is traced, unless that costs too much.
+    assert gsprof.enable_torch_profiling(adaptive=0, vars="loss@train")
     failed = {}
     only = sys.argv[1:]
     for function in CHECKS:

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/ring_settings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common.h"
+#include "cli/term.h"
+#include "daemon/settings.h"
+#include "proc/task.h"
+
+#define ROWS_ENV "GSPROF_RING_ROWS"
+
+/* False when the usual values hold. */
+static bool load(const struct gsp_parsed *parsed, struct gsp_settings *out)
+{
+    struct gsp_err err = {0};
+    struct gsp_term term;
+    if (gsp_settings_load(out, NULL, &err) == GSP_OK)
+        return true;
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    if (!parsed->globals.quiet)
+        gsp_term_line(&term, "gsprof: %s; the defaults are used", err.msg);
+    return false;
+}
+
+struct gsp_place_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed)
+{
+    struct gsp_settings settings;
+    if (!load(parsed, &settings))
+        return (struct gsp_place_limits){GSP_PLACE_KEEP_NS, GSP_PLACE_KEEP_BYTES};
+    return gsp_settings_ring_limits(&settings);
+}
+
+/* Faults were told when the limits were asked for. */
+static int64_t rows_said(void)
+{
+    struct gsp_settings settings;
+    return gsp_settings_load(&settings, NULL, NULL) == GSP_OK ? settings.ring_rows : 0;
+}
+
+void gsp_cli_ring_hand_over(int64_t rows)
+{
+    char text[32];
+    const int64_t said = rows > 0 ? rows : rows_said();
+    snprintf(text, sizeof(text), "%" PRId64, said);
+    if (said > 0)
+        gsp_ignore(setenv(ROWS_ENV, text, 1) < 0);
+}
+
+int64_t gsp_cli_ring_rows_for(pid_t pid)
+{
+    gsp_auto_buf own = {0};
+    return gsp_proc_env(pid, ROWS_ENV, &own) ? 0 : rows_said();
+}
+
+static const char *processes(size_t count)
+{
+    return count == 1 ? "process" : "processes";
+}
+
+/* Bytes of the path of the folder around a place. */
+static int root_len(const struct gsp_place *place)
+{
+    const char *slash = strrchr(place->path, '/');
+    return slash ? (int)(slash - place->path) : 0;
+}
+
+static bool is_beside(const struct gsp_place *a, const struct gsp_place *b)
+{
+    return a->note[0] && b->note[0] && root_len(a) == root_len(b) &&
+           strncmp(a->path, b->path, (size_t)root_len(a)) == 0;
+}
+
+void gsp_cli_ring_notes(const struct gsp_place *places, size_t count, struct gsp_buf *out)
+{
+    size_t small = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t first = 0;
+        size_t there = 0;
+        small += places[i].small_rings > 0;
+        while (!is_beside(&places[first], &places[i]) && first < i)
+            first++;
+        if (first < i || !places[i].note[0])
+            continue;
+        for (size_t k = i; k < count; k++)
+            there += is_beside(&places[i], &places[k]);
+        gsp_buf_printf(out, "Tables of %zu %s are in %.*s: ", there, processes(there),
+                       root_len(&places[i]), places[i].path);
+        gsp_buf_term(out, gsp_sv_of(places[i].note));
+        gsp_buf_puts(out, ".\n");
+    }
+    if (small > 0)
+        gsp_buf_printf(out, "Tables of %zu %s keep fewer rows than usual: there is little room.\n",
+                       small, processes(small));
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ring_settings.h -- what config.toml and the environment say of rings, for commands that make or
+ * list some.
+ *
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/buf.h"
+#include "cli/options.h"
+#include "ring/place.h"
+
+/* What ended processes may keep.  An invalid value is reported, and the usual ones hold: no
+ * program is to fail because of it. */
+struct gsp_place_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed);
+
+/* Tells the program that is started next, by its environment, how many rows its rings have: rows,
+ * or if that is 0 what the environment or else config.toml says. */
+void gsp_cli_ring_hand_over(int64_t rows);
+
+/* The rows of the rings of a process that the agent enters, by our environment or config.toml; 0 if
+ * they say nothing, or the process's own environment does. */
+int64_t gsp_cli_ring_rows_for(pid_t pid);
+
+/* A line for each unusual thing about where tables are: in another folder than the first, and why;
+ * smaller than usual.  Nothing is put when all is as usual. */
+void gsp_cli_ring_notes(const struct gsp_place *places, size_t count, struct gsp_buf *out);

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pyext/highwater.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/attr.h"
+#include "base/file.h"
+
+#define STATUS_MAX  4096
+/* Marks that are kept.  With more, the two oldest become one. */
+#define KEPT_MAX    1024U
+/* The kernel counts pages by processor and is a little late: less above is not worth a reset. */
+#define SLACK_BYTES (64L * 1024)
+
+/* A mark that was set back: the most between two moments. */
+struct kept {
+    int64_t mark;
+    int64_t peak_bytes;
+};
+
+static struct {
+    pthread_mutex_t mutex;
+    pid_t pid; /* whose memory this is */
+    int64_t mark;
+    unsigned open;
+    /* Old to new; each is above all that came after it, the others make no difference. */
+    struct kept kept[KEPT_MAX];
+    size_t count;
+} H = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* Another thread may have held the mutex at the fork. */
+static void lock(void)
+{
+    if (H.pid != getpid()) {
+        pthread_mutex_init(&H.mutex, NULL);
+        H.pid = getpid();
+        H.open = 0;
+        H.count = 0;
+        H.mark++;
+    }
+    pthread_mutex_lock(&H.mutex);
+}
+
+static void unlock(void)
+{
+    pthread_mutex_unlock(&H.mutex);
+}
+
+static int64_t field_of(const char *status, const char *name)
+{
+    const char *at = strstr(status, name);
+    return at ? strtoll(at + strlen(name), NULL, 10) * 1024 : -1;
+}
+
+/* The mark, and what is resident now. */
+static bool read_marks(int64_t *peak_bytes, int64_t *now_bytes)
+{
+    gsp_auto_fd fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    char text[STATUS_MAX];
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0) {
+        return false;
+    }
+    text[n] = '\0';
+    *peak_bytes = field_of(text, "\nVmHWM:");
+    *now_bytes = field_of(text, "\nVmRSS:");
+    return *peak_bytes >= 0 && *now_bytes >= 0;
+}
+
+static bool set_back(void)
+{
+    gsp_auto_fd fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+    return fd >= 0 && write(fd, "5", 1) == 1;
+}
+
+static void keep(int64_t peak_bytes)
+{
+    while (H.count > 0 && H.kept[H.count - 1].peak_bytes <= peak_bytes) {
+        H.count--;
+    }
+    if (H.count == KEPT_MAX) {
+        memmove(&H.kept[1], &H.kept[2], (KEPT_MAX - 2) * sizeof(H.kept[0]));
+        H.count--;
+    }
+    H.kept[H.count++] = (struct kept){H.mark, peak_bytes};
+}
+
+int64_t gsp_pyext__highwater_begin(void)
+{
+    int64_t peak_bytes = -1;
+    int64_t now_bytes = -1;
+    int64_t mark = -1;
+    lock();
+    if (H.open == 0) {
+        H.count = 0;
+    }
+    if (read_marks(&peak_bytes, &now_bytes)) {
+        if (peak_bytes - now_bytes <= SLACK_BYTES) {
+            mark = H.mark;
+        } else if (set_back()) {
+            keep(peak_bytes);
+            mark = ++H.mark;
+        }
+    }
+    H.open += mark >= 0;
+    unlock();
+    return mark;
+}
+
+int64_t gsp_pyext__highwater_since(int64_t mark)
+{
+    int64_t peak_bytes = -1;
+    int64_t now_bytes = -1;
+    if (mark < 0) {
+        return -1;
+    }
+    lock();
+    if (!read_marks(&peak_bytes, &now_bytes)) {
+        peak_bytes = -1;
+    }
+    for (size_t i = 0; i < H.count && peak_bytes >= 0; i++) {
+        if (H.kept[i].mark >= mark) {
+            peak_bytes = H.kept[i].peak_bytes > peak_bytes ? H.kept[i].peak_bytes : peak_bytes;
+            break;
+        }
+    }
+    unlock();
+    return peak_bytes;
+}
+
+void gsp_pyext__highwater_end(void)
+{
+    lock();
+    H.open -= H.open > 0;
+    unlock();
+}

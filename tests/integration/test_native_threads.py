@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--native: threads that Python does not know, stacks without a stop, and stacks of PyTorch."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from conftest import StartTarget
+from support import PROGRAMS, Profile, check_rare, gsprof, main_python, record_until, wait_for
+
+DEBIAN = "/usr/bin/python3"
+# Made by bench/native.py; PyTorch 2.13.
+BENCH = str(Path.home() / ".cache" / "gsprof" / "bench-torch" / "bin" / "python")
+WORKERS = ("pool-0", "pool-1", "pool-2", "late-0")
+# Stacks that did not reach the thread's entry or did not fit: 0 in 2,300, under load.
+ODD_SHARE = 0.005
+
+
+def need_events() -> None:
+    works = json.loads(gsprof("doctor", "--json", status=None).out)["works"]
+    if not works["native_without_stops"]["works"]:
+        pytest.skip(works["native_without_stops"]["reason"])
+
+
+@pytest.fixture(scope="module")
+def pools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = tmp_path_factory.mktemp("pools") / "libpools.so"
+    flags = ["-O2", "-fno-optimize-sibling-calls", "-pthread", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, "-o", path, PROGRAMS / "pools.c"], check=True)
+    return path
+
+
+def by_thread(profile: Profile) -> Dict[str, List[List[str]]]:
+    stacks: Dict[str, List[List[str]]] = {}
+    for sample in profile.samples:
+        stacks.setdefault(sample.thread_name, []).append(sample.names)
+    return stacks
+
+
+def test_workers_are_sampled(start: StartTarget, pools: Path, tmp_path: Path) -> None:
+    """Those that were there before us, and those that start later."""
+    target = start("pools.py", pools, "wait")
+    profile = record_until(
+        lambda so_far: all(len(by_thread(so_far).get(name, ())) >= 5 for name in WORKERS),
+        *(target.pid, tmp_path / "p.json", "--native"),
+    )
+    stacks = by_thread(profile)
+    # Some 80 KB: more than one copy of a stack has.
+    deep = [stack for stack in stacks["pool-1"] if "pools_spin" in stack]
+    check_rare([s for s in deep if s.count("pools_deep") != 41 or "work" not in s], len(deep), 0)
+    # Code without rules is called by work(), too.
+    bare = [stack for stack in stacks["pool-2"] if "pools_bare" in stack]
+    assert bare
+    check_rare([s for s in bare if s[s.index("pools_bare") - 1] != "work"], len(bare), 0)
+
+
+def test_dump_shows_workers(start: StartTarget, pools: Path) -> None:
+    target = start("pools.py", pools, "wait")
+
+    def workers() -> Dict[str, List[str]]:
+        threads = json.loads(gsprof("dump", "-p", target.pid, "--native", "--json").out)
+        found = {t["thread_name"]: [f["name"] for f in t["frames"]] for t in threads}
+        return found if set(WORKERS) <= set(found) else {}
+
+    found = wait_for(workers, "workers never seen")
+    assert "work" in found["pool-0"] and found["pool-1"].count("pools_deep") == 41
+
+
+def test_their_cpu_time_is_told_by_name(start: StartTarget, pools: Path, tmp_path: Path) -> None:
+    target = start("pools.py", pools, "wait")
+
+    def summary() -> str:
+        flags = ["--idle", "-d", "1", "-o", tmp_path / "p.json", "--force"]
+        done = gsprof("record", "-p", target.pid, *flags)
+        found = re.search(r"Threads without Python used .* of CPU: .*", done.err)
+        return found.group() if found and "pool-0" in found.group() else ""
+
+    assert "--native" in wait_for(summary, "no word of the workers")
+
+
+def test_run_tells_of_threads_without_python(pools: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    program = [main_python(), PROGRAMS / "pools.py", pools, "wait", "2.5"]
+    done = gsprof("run", "-o", run, "--", *program, timeout_s=120)
+    assert "Threads without Python used" in done.err and "pool-" in done.err
+    sql = "SELECT DISTINCT thread_name AS n FROM process.thread WHERE cpu_s > 0"
+    names = {row["n"] for row in json.loads(gsprof("query", run, sql, "-f", "json").out)}
+    assert set(WORKERS) <= names
+
+
+def test_native_frames_are_below_their_own_caller(
+    start: StartTarget, pools: Path, tmp_path: Path
+) -> None:
+    """The thread runs on while its Python frames are read: both must be of one moment."""
+    need_events()
+    target = start("pools.py", pools, "turns")
+
+    def called(profile: Profile) -> List[List[str]]:
+        return [s.names for s in profile.samples if {"pools_alpha", "pools_beta"} & set(s.names)]
+
+    profile = record_until(
+        lambda so_far: len(called(so_far)) >= 300,
+        *(target.pid, tmp_path / "p.json", "--native", "-r", "1000"),
+    )
+    stacks = called(profile)
+    crossed = [s for s in stacks if ("pools_alpha" in s) != ("alpha" in s)]
+    assert not crossed, crossed[0]
+    assert all("pools_beta" in s for s in stacks if "pools_alpha" not in s)
+    # Neither is missed because its caller had moved on.
+    share = len([s for s in stacks if "pools_alpha" in s]) / len(stacks)
+    assert 0.1 < share < 0.9
+
+
+@pytest.mark.parametrize("exe", [DEBIAN, BENCH], ids=["debian", "newest"])
+def test_pytorch(exe: str, start: StartTarget, tmp_path: Path) -> None:
+    need_events()
+    has_torch = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
+    probe = [exe, "-c", has_torch]
+    if not Path(exe).exists() or subprocess.run(probe, capture_output=True).returncode:
+        pytest.skip(f"{exe} has no PyTorch")
+    target = start("torch_small.py", exe=exe)
+    counts = {"all": 0, "whole": 0, "stops": 0, "odd": 0}
+
+    def enough() -> bool:
+        path = tmp_path / "p.json"
+        flags = ["--native", "-r", "300", "-d", "1", "-o", path, "--force"]
+        done = gsprof("record", "-p", target.pid, *flags)
+        said = re.search(r"Native: ([0-9.]+) %.* (\d+) by perf events, (\d+) by stops", done.err)
+        if said:
+            taken = int(said.group(2)) + int(said.group(3))
+            counts["all"] += taken
+            counts["whole"] += round(taken * float(said.group(1)) / 100)
+            counts["stops"] += int(said.group(3))
+            counts["odd"] += Profile.load(path).losses.get("unmerged", 0)
+        return counts["all"] >= 120
+
+    wait_for(enough, "too few native stacks")
+    assert counts["stops"] == 0
+    check_rare(range(counts["all"] - counts["whole"]), counts["all"], ODD_SHARE)
+    check_rare(range(counts["odd"]), counts["all"], ODD_SHARE)

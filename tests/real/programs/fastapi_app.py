@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A service of FastAPI, for uvicorn."""
+
+import fastapi
+import web_work
+
+app = fastapi.FastAPI()
+
+
+@app.get("/{query}")
+def search(query: int):
+    return web_work.rank_results(query)
