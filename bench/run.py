@@ -20,6 +20,7 @@ import agent
 import collect
 import contrast
 import cost
+import impossible_stacks
 import inject
 import lines
 import memory
@@ -45,6 +46,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "run": whole.main,
     "accuracy": accuracy.main,
     "torn": torn.main,
+    "impossible": impossible_stacks.main,
     "cost": cost.main,
     "slowdown": slowdown.main,
     "tree": tree.main,

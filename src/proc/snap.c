@@ -99,6 +99,7 @@ size_t gsp_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t c
         struct gsp_snap_window *win = &snap->windows[i];
         win->off = (uint32_t)snap->buf_len;
         win->valid = false;
+        win->has_twin = false;
         snap->buf_len += win->len;
         if (n < cap)
             spans[n++] = (struct gsp_mem_span){win->addr, win->len, snap->buf + win->off};
@@ -127,6 +128,29 @@ void gsp_snap_refresh(struct gsp_snap *snap)
     int rc = count ? gsp_mem_gather(snap->mem, spans, count, &done) : GSP_OK;
     if (rc == GSP_OK || rc == GSP_E_FAULT)
         gsp_snap_filled(snap, done);
+}
+
+void gsp_snap_refresh_twice(struct gsp_snap *snap)
+{
+    struct gsp_mem_span spans[2 * GSP_SNAP_WINDOWS_MAX];
+    size_t count = gsp_snap_plan(snap, spans, GSP_SNAP_WINDOWS_MAX);
+    snap->twin_off = snap->buf_len;
+    if (!reserve(snap, 2 * snap->twin_off))
+        count = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct gsp_snap_window *win = &snap->windows[i];
+        unsigned char *to = snap->buf + win->off;
+        spans[2 * i] = (struct gsp_mem_span){win->addr, win->len, to};
+        spans[2 * i + 1] = (struct gsp_mem_span){win->addr, win->len, to + snap->twin_off};
+    }
+    snap->buf_len *= 2;
+    size_t done = 0;
+    int rc = count ? gsp_mem_gather(snap->mem, spans, 2 * count, &done) : GSP_OK;
+    if (rc != GSP_OK && rc != GSP_E_FAULT)
+        return;
+    for (size_t i = 0; i < done / 2; i++)
+        snap->windows[i].has_twin = true;
+    gsp_snap_filled(snap, done / 2);
 }
 
 /* Where addr would stand: the last window that begins at or before it, or count. */
@@ -241,4 +265,12 @@ int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
     if (rc == GSP_OK)
         memcpy(to, bytes, len);
     return rc;
+}
+
+const unsigned char *gsp_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len)
+{
+    size_t i = locate(snap, addr);
+    if (i == snap->count || !snap->windows[i].has_twin || !covers(&snap->windows[i], addr, len))
+        return NULL;
+    return snap->buf + snap->twin_off + snap->windows[i].off + (addr - snap->windows[i].addr);
 }

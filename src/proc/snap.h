@@ -33,7 +33,8 @@ struct gsp_snap_window {
     uint32_t off;     /* in the snapshot's buffer */
     uint32_t used_lo; /* the part that was asked for since the last trim */
     uint32_t used_hi;
-    bool valid; /* the buffer holds this refresh's bytes */
+    bool valid;    /* the buffer holds this refresh's bytes */
+    bool has_twin; /* and a second copy of them */
 };
 
 struct gsp_snap {
@@ -45,7 +46,8 @@ struct gsp_snap {
     unsigned char *buf;
     size_t buf_len;
     size_t buf_cap;
-    unsigned age; /* refreshes since the last trim */
+    size_t twin_off; /* where second copies are, from the first ones on */
+    unsigned age;    /* refreshes since the last trim */
     uint64_t misses;
 };
 
@@ -60,6 +62,12 @@ size_t gsp_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t c
 void gsp_snap_filled(struct gsp_snap *snap, size_t done);
 /* Both at once, for a snapshot that is refreshed alone. */
 void gsp_snap_refresh(struct gsp_snap *snap);
+
+/* The same with a second copy of each window, made right after the first. */
+void gsp_snap_refresh_twice(struct gsp_snap *snap);
+/* Lends the second copy of len bytes at addr until the next call on this snapshot; NULL if there is
+ * none. */
+const unsigned char *gsp_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len);
 
 /* Lends len bytes at addr until the next call on this snapshot; fetches them if no window has
  * them.  0, or the failure of the read: FAULT, NOPROC, PERM; LIMIT for more than a window. */

@@ -176,6 +176,14 @@ static int read_code(struct gsp_py_codes *codes, gsp_raddr addr, struct gsp_py_c
     return rc == GSP_OK ? read_table(codes, code) : rc;
 }
 
+/* Where a call of a class is specialised, a frame of the interpreter's own lies below that of
+ * __init__ (3.13 and later).  Its code has no file, and no variables: not even self. */
+static bool is_init_cleanup(const struct gsp_py_code *code)
+{
+    return code->locals_count == 0 && strcmp(code->name, "__init__") == 0 &&
+           strcmp(code->file, "__init__") == 0;
+}
+
 static int push_code(struct gsp_py_codes *codes, const struct gsp_py_code *code, uint32_t *out)
 {
     if (codes->code_count == CODES_MAX)
@@ -205,6 +213,10 @@ int gsp_py_codes_get(struct gsp_py_codes *codes, gsp_raddr addr, int64_t now_ns,
     }
     struct gsp_py_code code = {.is_live = true, .seen_ns = now_ns, .due_ns = now_ns + 1};
     int rc = read_code(codes, addr, &code);
+    if (rc == GSP_OK && is_init_cleanup(&code)) {
+        codes->init_cleanup = addr;
+        rc = GSP_E_TORN;
+    }
     if (rc == GSP_OK)
         rc = push_code(codes, &code, out);
     if (rc != GSP_OK)
@@ -261,6 +273,32 @@ static int offset_of(struct gsp_py_codes *codes, const struct gsp_py_code *code,
     return off < code->instr_bytes ? GSP_OK : GSP_E_TORN;
 }
 
+/* Instructions by which a frame is left: RETURN_VALUE and RETURN_GENERATOR without an argument,
+ * RETURN_CONST and YIELD_VALUE with any; 0 none. */
+struct leaving {
+    uint8_t value;
+    uint8_t generator;
+    uint8_t constant;
+    uint8_t yield;
+};
+
+static const struct leaving LEAVING[] = {
+    {83, 75, 0, 86}, {83, 75, 121, 150}, {36, 35, 103, 118}, {35, 34, 0, 120}, {33, 32, 0, 119}};
+#define LEAVING_FIRST 11U
+
+static bool is_leaving(struct gsp_py_codes *codes, uint64_t instr)
+{
+    const unsigned minor = GSP_PY_MINOR(codes->run->layout.version);
+    unsigned char unit[2];
+    if (minor < LEAVING_FIRST || minor >= LEAVING_FIRST + GSP_COUNT(LEAVING) ||
+        gsp_mem_read(codes->mem, instr, unit, sizeof(unit)) != GSP_OK || unit[0] == 0)
+        return false;
+    const struct leaving *by = &LEAVING[minor - LEAVING_FIRST];
+    if (unit[0] == by->value || unit[0] == by->generator)
+        return unit[1] == 0;
+    return unit[0] == by->constant || unit[0] == by->yield;
+}
+
 int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t instr,
                      uint32_t tlbc_index, uint32_t *out)
 {
@@ -269,7 +307,7 @@ int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t i
         *out = *known;
         return GSP_OK;
     }
-    const struct gsp_py_code *code = &codes->codes[code_index];
+    struct gsp_py_code *code = &codes->codes[code_index];
     uint64_t off;
     int rc = offset_of(codes, code, instr, tlbc_index, &off);
     if (rc != GSP_OK)
@@ -287,8 +325,13 @@ int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t i
     uint32_t index = (uint32_t)codes->loc_count;
     if (!gsp_hmap_put(&codes->by_loc, code_index, instr, index))
         return GSP_E_NOMEM;
-    codes->locs[codes->loc_count++] =
-        (struct gsp_py_loc){.code = code_index, .line = line > 0 ? (uint32_t)line : 0};
+    bool is_left = is_leaving(codes, instr);
+    if (is_left)
+        code->left_at = instr;
+    codes->locs[codes->loc_count++] = (struct gsp_py_loc){.code = code_index,
+                                                          .line = line > 0 ? (uint32_t)line : 0,
+                                                          .is_leaving = is_left,
+                                                          .callee = GSP_PY_NO_LOC};
     *out = index;
     return GSP_OK;
 }

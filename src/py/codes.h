@@ -45,6 +45,7 @@ struct gsp_py_code {
     uint64_t sights;       /* for the user: reads of stacks in which it was */
     bool is_live;          /* false: another code object is at addr now */
     gsp_raddr instr_start; /* 3.11+: first instruction in the target */
+    uint64_t left_at;      /* 3.11+: an instruction at which it was seen to be left; 0 none */
     uint32_t instr_bytes;
     uint32_t first_line;
     uint32_t locals_count; /* 3.11+: words of localsplus before the value stack */
@@ -64,6 +65,11 @@ struct gsp_py_loc {
     uint32_t code; /* index */
     uint32_t line; /* 0 when unknown */
     uint32_t tag;  /* for the user; 0 at first */
+    /* 3.11+: the instruction returns or yields.  A frame puts its value stack away there as it does
+     * to call, but what lies above it then has ended. */
+    bool is_leaving;
+    bool is_many;    /* for prove.c: its bytecode has named several callees, */
+    uint32_t callee; /* or this one, index of its code; GSP_PY_NO_LOC none yet */
 };
 
 struct gsp_py_codes {
@@ -78,6 +84,7 @@ struct gsp_py_codes {
     size_t loc_cap;
     struct gsp_hmap by_addr; /* address → code index */
     struct gsp_hmap by_loc;  /* (code index, instruction) → location */
+    gsp_raddr init_cleanup;  /* 3.13+: the interpreter's code below an __init__; 0 not seen yet */
     uint64_t resets;
 };
 
@@ -89,7 +96,8 @@ void gsp_py_codes_free(struct gsp_py_codes *codes);
 bool gsp_py_codes_tidy(struct gsp_py_codes *codes);
 
 /* The code object at addr, read if it is new.  FORMAT if it is not one, FAULT, NOPROC, PERM,
- * NOMEM, LIMIT. */
+ * NOMEM, LIMIT; TORN for the code below an __init__, which codes->init_cleanup names from then on:
+ * its frames are to be passed over. */
 GSP_MUST_CHECK int gsp_py_codes_get(struct gsp_py_codes *codes, gsp_raddr addr, int64_t now_ns,
                                     uint32_t *out);
 

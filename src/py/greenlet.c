@@ -246,6 +246,8 @@ static int add_frame(struct finding *find, const struct gsp_py_await *frame, uin
     struct gsp_py_await *out = &find->chain.frames[find->chain.depth];
     uint32_t code;
     int rc = gsp_py_codes_get(find->codes, frame->code, gsp_now_ns(), &code);
+    if (frame->code == find->codes->init_cleanup)
+        return GSP_OK;
     if (rc != GSP_OK)
         return rc;
     *out = *frame;

@@ -27,6 +27,10 @@
 #define BARE_SIGHTS 6U
 #define BARE_SHARE  8U
 #define SIGHTS_BITS 8U
+/* Looks that must have shown a call before it is believed without one. */
+#define SHOWN_LOOKS 3U
+/* Bytes from a frame to that of its callee, at most. */
+#define REGION_MAX  1024U
 /* Chunks of frames begin at a page. */
 #define PAGE_BYTES  4096U
 /* Bytes of the caller's instructions that are read, from this many before the one it stands at. */
@@ -71,30 +75,6 @@ static uint64_t word_at(const unsigned char *bytes, gsp_py_off off, size_t len)
     uint64_t v = 0;
     memcpy(&v, bytes + off, len);
     return v;
-}
-
-/* Does the caller's value stack still hold the function that the callee runs? */
-static bool caller_holds(struct gsp_snap *snap, const struct gsp_py_frame *caller,
-                         const struct gsp_py_frame *callee)
-{
-    if (!callee->direct || callee->caller != caller->addr || !callee->func || !caller->sp)
-        return false;
-    /* A stack that ends within the callee's frame is that of another frame which lay here; and the
-     * function that is found there is the callee's own word, no proof. */
-    if (caller->sp >= callee->addr && caller->sp - callee->addr < HEADER_MAX)
-        return false;
-    uint64_t words[HELD_WORDS];
-    size_t count = HELD_WORDS;
-    /* The stack of the caller ends where the callee begins. */
-    if (caller->sp + sizeof(words) > callee->addr && caller->sp < callee->addr)
-        count = (callee->addr - caller->sp) / 8;
-    if (count == 0 || gsp_snap_read(snap, caller->sp, words, count * 8) != GSP_OK)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        if ((words[i] & REF_MASK) == callee->func)
-            return true;
-    }
-    return false;
 }
 
 /* Frames lie one behind the other: where bytecode called, the callee begins where its caller ends,
@@ -186,6 +166,56 @@ static bool site_names(const struct gsp_py_walker *walker, const struct looks *l
     return false;
 }
 
+/* From the caller's frame to the end of its callee's, if its bytecode called; else 0. */
+static size_t region_bytes(const struct gsp_py_layout *lay, const struct gsp_py_frame *caller,
+                           const struct gsp_py_frame *callee)
+{
+    if (!callee->direct || callee->caller != caller->addr || !callee->func ||
+        callee->addr < caller->addr + lay->iframe_localsplus ||
+        callee->addr - caller->addr > REGION_MAX ||
+        caller->sp < caller->addr + lay->iframe_localsplus || caller->sp >= callee->addr)
+        return 0;
+    return (size_t)(callee->addr - caller->addr) + lay->iframe_localsplus;
+}
+
+/* Does a copy of both frames show the call: the caller where it stands, the function in its value
+ * stack, and the callee? */
+static bool region_shows(const struct gsp_py_walker *walker, const unsigned char *low,
+                         const struct gsp_py_frame *caller, const struct gsp_py_frame *callee)
+{
+    const struct gsp_py_layout *lay = &walker->run->layout;
+    const unsigned char *high = low + (callee->addr - caller->addr);
+    if (word_at(low, lay->iframe_instr_ptr, 8) != caller->instr ||
+        (word_at(low, lay->iframe_executable, 8) & REF_MASK) !=
+            walker->codes.codes[caller->code].addr ||
+        (word_at(high, lay->iframe_executable, 8) & REF_MASK) !=
+            walker->codes.codes[callee->code].addr ||
+        word_at(high, lay->iframe_previous, 8) != caller->addr ||
+        (word_at(high, lay->iframe_funcobj, 8) & REF_MASK) != callee->func)
+        return false;
+    const unsigned char *word = low + (caller->sp - caller->addr);
+    for (size_t i = 0; i < HELD_WORDS && word + 8 <= high; i++, word += 8) {
+        if ((word_at(word, 0, 8) & REF_MASK) == callee->func)
+            return true;
+    }
+    return false;
+}
+
+/* Do two copies, one right after the other, show the same call?  A copy that mixes two moments may
+ * show a function that the caller calls elsewhere; for the next copy to show the same, the caller
+ * would have to be back at its place and away again in a tenth of a microsecond. */
+static bool held_twice(const struct gsp_py_walker *walker, struct gsp_snap *snap,
+                       const struct gsp_py_frame *caller, const struct gsp_py_frame *callee)
+{
+    const unsigned char *first;
+    size_t len = region_bytes(&walker->run->layout, caller, callee);
+    if (len == 0 || gsp_snap_view(snap, caller->addr, len, &first) != GSP_OK)
+        return false;
+    const unsigned char *second = gsp_snap_twin(snap, caller->addr, len);
+    return second && region_shows(walker, first, caller, callee) &&
+           region_shows(walker, second, caller, callee);
+}
+
 /* Was the callee there for the caller throughout the look?  The caller cannot move meanwhile, so
  * what is the same at every read of both was so at one moment.  Gives where the caller stood. */
 static bool stands(const struct gsp_py_walker *walker, const struct looks *looks,
@@ -217,9 +247,27 @@ static bool stands(const struct gsp_py_walker *walker, const struct looks *looks
     return !is_top || (looks->top[0] == callee->addr && looks->top[1] == callee->addr);
 }
 
+/* The callee of a place, as long as it has but one. */
+static void note_callee(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee)
+{
+    struct gsp_py_loc *site = &walker->codes.locs[loc];
+    site->is_many |= site->callee != GSP_PY_NO_LOC && site->callee != callee;
+    site->callee = callee;
+}
+
 static bool learn(struct gsp_py_walker *walker, uint64_t caller_loc, uint64_t callee_code)
 {
     return gsp_hmap_put(&walker->edges, caller_loc, callee_code, 1);
+}
+
+/* A look has shown the call: once may be an accident, which must not be believed for ever. */
+static void learn_shown(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee)
+{
+    const uint32_t *known = gsp_hmap_get(&walker->shown, loc, callee);
+    const uint32_t count = known ? *known + 1 : 1;
+    note_callee(walker, loc, callee);
+    if (gsp_hmap_put(&walker->shown, loc, callee, count) && count >= SHOWN_LOOKS)
+        gsp_ignore(learn(walker, loc, callee));
 }
 
 /* Looks at a call alone.  Another place from which the caller makes it is learnt on the way. */
@@ -231,19 +279,46 @@ static bool call_shows(struct gsp_py_walker *walker, struct gsp_snap *snap,
     uint64_t instr;
     if (!look(walker, snap->mem, caller, callee, &looks))
         return false;
-    if (site_names(walker, &looks, callee))
-        return true;
+    if (site_names(walker, &looks, callee)) {
+        note_callee(walker, caller->loc, callee->code);
+        return learn(walker, caller->loc, callee->code);
+    }
     if (!stands(walker, &looks, caller, callee, &instr))
         return false;
-    if (instr == caller->instr)
-        return true;
-    uint32_t tlbc_index = 0;
-    if (lay->iframe_tlbc_index != GSP_NO_OFFSET)
-        tlbc_index = (uint32_t)word_at(looks.caller[0], lay->iframe_tlbc_index, 4);
-    uint32_t loc = GSP_PY_NO_LOC;
-    if (gsp_py_codes_loc(&walker->codes, caller->code, instr, tlbc_index, &loc) == GSP_OK)
-        gsp_ignore(learn(walker, loc, callee->code));
+    uint32_t loc = caller->loc;
+    if (instr != caller->instr) {
+        uint32_t tlbc_index = 0;
+        if (lay->iframe_tlbc_index != GSP_NO_OFFSET)
+            tlbc_index = (uint32_t)word_at(looks.caller[0], lay->iframe_tlbc_index, 4);
+        if (gsp_py_codes_loc(&walker->codes, caller->code, instr, tlbc_index, &loc) != GSP_OK)
+            return false;
+    }
+    learn_shown(walker, loc, callee->code);
     return loc == caller->loc;
+}
+
+/* Does the caller's value stack still hold the function that the callee runs? */
+static bool caller_holds(struct gsp_snap *snap, const struct gsp_py_frame *caller,
+                         const struct gsp_py_frame *callee)
+{
+    if (!callee->direct || callee->caller != caller->addr || !callee->func || !caller->sp)
+        return false;
+    /* A stack that ends within the callee's frame is that of another frame which lay here; and the
+     * function that is found there is the callee's own word, no proof. */
+    if (caller->sp >= callee->addr && caller->sp - callee->addr < HEADER_MAX)
+        return false;
+    uint64_t words[HELD_WORDS];
+    size_t count = HELD_WORDS;
+    /* The stack of the caller ends where the callee begins. */
+    if (caller->sp + sizeof(words) > callee->addr && caller->sp < callee->addr)
+        count = (callee->addr - caller->sp) / 8;
+    if (count == 0 || gsp_snap_read(snap, caller->sp, words, count * 8) != GSP_OK)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if ((words[i] & REF_MASK) == callee->func)
+            return true;
+    }
+    return false;
 }
 
 /* Calls too short for a look, of which the bytecode does not tell: a call that walks see again and
@@ -254,7 +329,11 @@ static bool seen_often(struct gsp_py_walker *walker, struct gsp_snap *snap,
 {
     /* A frame that has done nothing yet looks as one does that made a generator long ago.  And a
      * generator often lies where the one before it lay: its caller is another, and the same. */
+    const struct gsp_py_loc *site = &walker->codes.locs[caller->loc];
     if (callee->unstarted || callee->in_generator)
+        return false;
+    /* The bytecode tells of another callee, and of no third one. */
+    if (callee->direct && site->callee != GSP_PY_NO_LOC && !site->is_many)
         return false;
     const uint32_t mark = (uint32_t)(now_ns / SIGHT_NS) << SIGHTS_BITS;
     const uint32_t *known = gsp_hmap_get(&walker->sights, caller->loc, callee->code);
@@ -289,6 +368,19 @@ static bool root_again(struct gsp_py_seen *seen, const struct gsp_py_frame *root
     return seen->reads >= ROOT_READS;
 }
 
+static bool is_call(struct gsp_py_walker *walker, struct gsp_snap *snap,
+                    const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
+                    int64_t now_ns)
+{
+    if (held_twice(walker, snap, caller, callee)) {
+        learn_shown(walker, caller->loc, callee->code);
+        return true;
+    }
+    return call_shows(walker, snap, caller, callee) ||
+           (seen_often(walker, snap, caller, callee, now_ns) &&
+            learn(walker, caller->loc, callee->code));
+}
+
 bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns,
                    unsigned try)
 {
@@ -313,10 +405,8 @@ bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t 
             known->caller_loc = mine ? loc : known->caller_loc;
             continue;
         }
-        bool proven = caller ? call_shows(walker, snap, caller, callee) ||
-                                   seen_often(walker, snap, caller, callee, now_ns)
-                             : root_again(&walker->root, callee, try);
-        all &= proven && learn(walker, loc, callee->code);
+        all &= caller ? is_call(walker, snap, caller, callee, now_ns)
+                      : root_again(&walker->root, callee, try) && learn(walker, loc, callee->code);
     }
     return all;
 }

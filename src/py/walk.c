@@ -7,17 +7,19 @@
 #include "py/prove.h"
 
 /* Reads of a stack before it is given up. */
-#define TRIES_MAX  48U
+#define TRIES_MAX    48U
 /* Bytes of a frame before its local variables; some 80 to 120. */
-#define HEADER_MAX 256U
+#define HEADER_MAX   256U
 /* References of 3.14 and later carry marks in their low bits. */
-#define REF_MASK   (~7ULL)
+#define REF_MASK     (~7ULL)
 /* Frames the real top may be away from where the thread's pointer was. */
-#define TOP_STEPS  8U
+#define TOP_STEPS    8U
 /* Frames and shims of one stack. */
-#define HOPS_MAX   (2UL * GSP_PY_DEPTH_MAX)
+#define HOPS_MAX     (2UL * GSP_PY_DEPTH_MAX)
+/* Since 3.14 a frame that ends forgets its code. */
+#define CODE_CLEARED 14U
 /* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
-#define OWNER_SHIM 3U
+#define OWNER_SHIM   3U
 
 /* A frame as it was read. */
 struct raw {
@@ -28,9 +30,10 @@ struct raw {
     uint64_t instr;
     gsp_raddr sp; /* 0: none saved, the frame is executing (or unknown) */
     uint32_t tlbc_index;
-    bool is_shim;
-    bool is_entry;      /* 3.11: its own mark; later a shim below it tells */
-    bool on_data_stack; /* in the thread's own stack of frames, not in a generator */
+    bool is_shim;         /* of the interpreter, not of a function */
+    bool is_init_cleanup; /* such a one, between a class that is called and its __init__ */
+    bool is_entry;        /* 3.11: its own mark; later a shim below it tells */
+    bool on_data_stack;   /* in the thread's own stack of frames, not in a generator */
     bool in_generator;
     bool unstarted; /* 3.11+: stands before its first instruction, or at it */
     bool executing; /* its own mark says it is the running one */
@@ -73,6 +76,7 @@ bool gsp_py_walker_tidy(struct gsp_py_walker *walker)
         return false;
     gsp_hmap_clear(&walker->edges);
     gsp_hmap_clear(&walker->sights);
+    gsp_hmap_clear(&walker->shown);
     memset(walker->known, 0, sizeof(walker->known));
     return true;
 }
@@ -82,6 +86,7 @@ void gsp_py_walker_free(struct gsp_py_walker *walker)
     gsp_py_codes_free(&walker->codes);
     gsp_hmap_free(&walker->edges);
     gsp_hmap_free(&walker->sights);
+    gsp_hmap_free(&walker->shown);
 }
 
 /* Offsets of a layout lie within the header that is viewed: fits() has checked. */
@@ -100,9 +105,10 @@ static int32_t int_at(const unsigned char *bytes, gsp_py_off off)
 }
 
 /* _PyInterpreterFrame, 3.11 and later. */
-static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, gsp_raddr addr,
+static int read_iframe(const struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr addr,
                        struct raw *raw)
 {
+    const struct gsp_py_layout *lay = &walker->run->layout;
     const unsigned char *bytes;
     int rc = gsp_snap_view(snap, addr, lay->iframe_localsplus, &bytes);
     if (rc != GSP_OK)
@@ -113,7 +119,8 @@ static int read_iframe(const struct gsp_py_layout *lay, struct gsp_snap *snap, g
     raw->code = word_at(bytes, lay->iframe_executable) & REF_MASK;
     raw->func = word_at(bytes, lay->iframe_funcobj) & REF_MASK;
     raw->instr = word_at(bytes, lay->iframe_instr_ptr);
-    raw->is_shim = owner >= OWNER_SHIM;
+    raw->is_init_cleanup = raw->code != 0 && raw->code == walker->codes.init_cleanup;
+    raw->is_shim = owner >= OWNER_SHIM || raw->is_init_cleanup;
     raw->on_data_stack = owner == 0;
     raw->in_generator = owner == 1;
     raw->is_entry = lay->iframe_is_entry != GSP_NO_OFFSET && bytes[lay->iframe_is_entry] != 0;
@@ -158,13 +165,14 @@ static int read_frame_object(const struct gsp_py_layout *lay, struct gsp_snap *s
     return GSP_OK;
 }
 
-static int read_frame(const struct gsp_py_layout *lay, struct gsp_snap *snap, gsp_raddr addr,
+static int read_frame(const struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr addr,
                       struct raw *raw)
 {
+    const struct gsp_py_layout *lay = &walker->run->layout;
     if (addr & 7)
         return GSP_E_FORMAT;
     return lay->frames == GSP_PY_FRAMES_OBJECTS ? read_frame_object(lay, snap, addr, raw)
-                                                : read_iframe(lay, snap, addr, raw);
+                                                : read_iframe(walker, snap, addr, raw);
 }
 
 /* Where the thread's pointer to its innermost frame is, and what it says. */
@@ -200,38 +208,6 @@ static gsp_raddr next_frame(const struct gsp_py_walker *walker, const struct raw
     const struct gsp_py_code *code = &walker->codes.codes[*index];
     return raw->addr + walker->run->layout.iframe_localsplus +
            8ULL * (code->locals_count + code->stack_words);
-}
-
-/* The pointer was read before the frames.  If the frame it names is not executing, then
- * either it has called on (the executing one lies above) or it has returned (it lies below). */
-static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, struct raw *top)
-{
-    const struct gsp_py_layout *lay = &walker->run->layout;
-    if (top->executing || top->is_shim)
-        return GSP_OK;
-    struct raw up = *top;
-    for (unsigned i = 0; i < TOP_STEPS; i++) {
-        gsp_raddr addr = next_frame(walker, &up);
-        gsp_raddr caller = up.addr;
-        if (addr == 0 || read_iframe(lay, snap, addr, &up) != GSP_OK || up.back != caller ||
-            up.is_shim)
-            break;
-        /* One that has not begun is being made: its caller is still the one that runs. */
-        if (up.executing && up.sp == 0) {
-            *top = up;
-            return GSP_OK;
-        }
-    }
-    struct raw down = *top;
-    for (unsigned i = 0; i < TOP_STEPS && down.back; i++) {
-        if (read_iframe(lay, snap, down.back, &down) != GSP_OK)
-            break;
-        if (down.executing) {
-            *top = down;
-            return GSP_OK;
-        }
-    }
-    return GSP_OK; /* nobody claims to execute: the thread is in a C function */
 }
 
 /* A frame object that is not executing has returned: its caller is the top. */
@@ -273,6 +249,68 @@ static int look_up(struct gsp_py_walker *walker, const struct raw *raw, int64_t 
                                    .loc = loc,
                                    .caller_loc = GSP_PY_NO_LOC};
     return GSP_OK;
+}
+
+/* The frame above caller was called, and has ended while the frames were read: caller was read
+ * first.  Who it was is known by what caller, where it stands, is proven to call.  From 3.14 on
+ * such a frame has lost its code; then it is the only callee, about to return. */
+static bool has_ended(struct gsp_py_walker *walker, const struct raw *caller, struct raw *callee,
+                      int64_t now_ns)
+{
+    struct gsp_py_known known;
+    if (callee->unstarted || !callee->on_data_stack ||
+        look_up(walker, caller, now_ns, &known) != GSP_OK)
+        return false;
+    if (GSP_PY_MINOR(walker->run->layout.version) < CODE_CLEARED) {
+        const uint32_t *code = gsp_hmap_get(&walker->codes.by_addr, callee->code, 0);
+        return code && gsp_hmap_get(&walker->edges, known.loc, *code) != NULL;
+    }
+    const struct gsp_py_loc *site = &walker->codes.locs[known.loc];
+    if (callee->code || site->callee == GSP_PY_NO_LOC || site->is_many)
+        return false;
+    const struct gsp_py_code *code = &walker->codes.codes[site->callee];
+    callee->code = code->addr;
+    callee->instr = code->left_at;
+    return code->left_at && code->is_live;
+}
+
+/* The pointer was read before the frames.  If the frame it names is not executing, then
+ * either it has called on (the executing one lies above) or it has returned (it lies below). */
+static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns,
+                      struct raw *top)
+{
+    if (top->executing || top->is_shim)
+        return GSP_OK;
+    struct raw ended = {0}; /* was called, and has returned while the frames were read */
+    struct raw up = *top;
+    for (unsigned i = 0; i < TOP_STEPS; i++) {
+        gsp_raddr addr = next_frame(walker, &up);
+        struct raw caller = up;
+        if (addr == 0 || read_iframe(walker, snap, addr, &up) != GSP_OK || up.back != caller.addr ||
+            up.is_shim)
+            break;
+        /* One that has not begun is being made: its caller is still the one that runs. */
+        if (up.executing && up.sp == 0) {
+            *top = up;
+            return GSP_OK;
+        }
+        if (i == 0 && has_ended(walker, &caller, &up, now_ns))
+            ended = up;
+    }
+    if (ended.addr) {
+        *top = ended;
+        return GSP_OK;
+    }
+    struct raw down = *top;
+    for (unsigned i = 0; i < TOP_STEPS && down.back; i++) {
+        if (read_iframe(walker, snap, down.back, &down) != GSP_OK)
+            break;
+        if (down.executing) {
+            *top = down;
+            return GSP_OK;
+        }
+    }
+    return GSP_OK; /* none claims to execute: the thread is in a C function */
 }
 
 static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_t now_ns)
@@ -342,16 +380,34 @@ static bool bites_its_tail(const struct gsp_py_chain *chain)
     return chain->depth == 0; /* nothing but shims */
 }
 
+/* Does the outermost frame so far return or yield?  Then it has no callee. */
+static bool is_left(const struct gsp_py_walker *walker)
+{
+    const struct gsp_py_chain *chain = &walker->chain;
+    return walker->codes.locs[chain->frames[chain->depth - 1].loc].is_leaving;
+}
+
+static void keep_last(struct gsp_py_chain *chain)
+{
+    chain->frames[0] = chain->frames[chain->depth - 1];
+    chain->codes[0] = chain->codes[chain->depth - 1];
+    chain->depth = 1;
+}
+
 /* The innermost frame, once it is one that runs. */
 static int read_top(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr addr,
-                    struct raw *raw)
+                    int64_t now_ns, struct raw *raw)
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
-    const int rc = read_frame(lay, snap, addr, raw);
+    int rc = read_frame(walker, snap, addr, raw);
     if (rc != GSP_OK || walker->still)
         return rc;
+    if (raw->code == 0 && raw->on_data_stack && raw->back) /* has ended meanwhile */
+        rc = read_frame(walker, snap, raw->back, raw);
+    if (rc != GSP_OK)
+        return rc;
     return lay->frames == GSP_PY_FRAMES_OBJECTS ? settle_top_object(lay, snap, raw)
-                                                : settle_top(walker, snap, raw);
+                                                : settle_top(walker, snap, now_ns, raw);
 }
 
 static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
@@ -366,13 +422,16 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
     if (rc != GSP_OK || addr == 0)
         return rc;
     struct raw raw = {0};
-    rc = read_top(walker, snap, addr, &raw);
+    rc = read_top(walker, snap, addr, now_ns, &raw);
+    bool by_bytecode = false; /* raw has called the frame before it */
     for (size_t hops = 0; rc == GSP_OK; hops++) {
         if (!raw.is_shim) {
             rc = add_frame(walker, &raw, now_ns);
+            if (rc == GSP_OK && by_bytecode && !walker->still && is_left(walker))
+                keep_last(chain);
         } else if (chain->depth) {
             chain->frames[chain->depth - 1].direct = false;
-            chain->frames[chain->depth - 1].is_entry = true;
+            chain->frames[chain->depth - 1].is_entry |= !raw.is_init_cleanup;
         }
         if (rc == GSP_OK && raw.back == 0 && !may_be_last(lay, snap, &raw))
             rc = GSP_E_TORN;
@@ -382,10 +441,14 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
             chain->cut = true;
             return bites_its_tail(chain) && !walker->still ? GSP_E_TORN : GSP_OK;
         }
-        bool by_bytecode = !raw.is_shim && !raw.is_entry;
-        rc = read_frame(lay, snap, raw.back, &raw);
-        if (rc == GSP_OK && by_bytecode && !walker->still && !may_have_called(lay, &raw))
-            rc = GSP_E_TORN;
+        by_bytecode = !raw.is_shim && !raw.is_entry;
+        rc = read_frame(walker, snap, raw.back, &raw);
+        if (rc == GSP_OK && by_bytecode && !walker->still && !may_have_called(lay, &raw)) {
+            if (lay->frames == GSP_PY_FRAMES_OBJECTS)
+                rc = GSP_E_TORN;
+            /* It was read first, and was the innermost one then. */
+            chain->depth = 0;
+        }
     }
     return rc;
 }
@@ -402,7 +465,7 @@ int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr t
     for (unsigned try = first; try < first + TRIES_MAX; try++) {
         walker->last_try = try;
         if (try > first) {
-            gsp_snap_refresh(snap);
+            gsp_snap_refresh_twice(snap);
             walker->retries++;
         }
         rc = read_chain(walker, snap, tstate, now_ns);

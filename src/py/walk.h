@@ -12,18 +12,21 @@
  * Each call edge (location in the caller, code of the callee) is proven before a stack with it is
  * believed (prove.c):
  *   - by the caller's bytecode, if it is specialised for the function that was called;
+ *   - or by two copies, one right after the other, that show the same call, with the function in
+ * the caller's value stack;
  *   - or by a look: one system call reads both frames three times, in an uneven order, and finds
  * the same each time;
  *   - or, for calls of functions that are too short for a look, by several sights at intervals, if
  * they are a fair share of the callee's sights.  A direct call also needs the function in the
- * caller's value stack;
+ * caller's value stack, and a place for which the bytecode does not name another one;
  *   - an outermost frame by being there in eight reads running.
- * Proven edges are remembered, so in the steady state a stack costs one read and a lookup
- * per frame.  A stack with an unproven edge is read again, some tens of times at most, and
- * given up as torn after that.
+ * Proven edges are remembered, those of copies and looks after three times, so in the steady state
+ * a stack costs one read and a lookup per frame.  A stack with an unproven edge is read again, some
+ * tens of times at most, and given up as torn after that.
  *
  * Which frame is on top is not taken from the thread's pointer alone (it is read at another
- * moment than the frames) but from the frames' own marks of who is executing.
+ * moment than the frames) but from the frames' own marks of who is executing.  Frames are copied
+ * from the outermost on, so one that executes was on top when it was copied.
  *
  * Used by: py/target.c.
  * Threads: one owner.
@@ -93,6 +96,7 @@ struct gsp_py_walker {
     struct gsp_py_codes codes;
     struct gsp_hmap edges;  /* (location of the caller, code of the callee) proven */
     struct gsp_hmap sights; /* the same unproven: how often, and in which walk last */
+    struct gsp_hmap shown;  /* the same: how many looks have shown it */
     gsp_raddr top_at;       /* the thread's pointer to its innermost frame */
     struct gsp_py_chain chain;
     struct gsp_py_known known[GSP_PY_KNOWN_MAX];

@@ -43,7 +43,7 @@ def check_station(target: Target) -> None:
     assert seen == truth, target.facts["case"]
 
 
-@pytest.mark.parametrize("name", ["linenos.py", "generators.py"])
+@pytest.mark.parametrize("name", ["linenos.py", "generators.py", "warmed.py"])
 def test_lines(name: str, python: Python, start: StartTarget) -> None:
     """Names, files and exact lines at every station."""
     target = start(name, python=python)

@@ -62,6 +62,55 @@ TAP_TEST(a_refresh_sees_new_bytes)
     gsp_mem_free(mem);
 }
 
+/* Memory that is another one at every read. */
+static int gather_counting(void *self, const struct gsp_mem_span *spans, size_t count, size_t *done)
+{
+    unsigned char *number = self;
+    for (*done = 0; *done < count; ++*done) {
+        if (spans[*done].addr >= BASE + sizeof(memory))
+            return GSP_E_FAULT;
+        memset(spans[*done].to, ++*number, spans[*done].len);
+    }
+    return GSP_OK;
+}
+
+static void keep(void *self)
+{
+    (void)self;
+}
+
+TAP_TEST(a_second_copy_follows_the_first)
+{
+    static const struct gsp_mem_ops OPS = {gather_counting, keep};
+    unsigned char number = 0;
+    struct gsp_mem *mem;
+    struct gsp_snap snap;
+    const unsigned char *first;
+    tap_eq_int(gsp_mem_open_ops(&OPS, &number, &mem, NULL), GSP_OK);
+    gsp_snap_init(&snap, mem);
+    tap_eq_int(gsp_snap_view(&snap, BASE, 64, &first), GSP_OK);
+    tap_eq_int(gsp_snap_view(&snap, BASE + 16384, 64, &first), GSP_OK);
+    tap_check(gsp_snap_twin(&snap, BASE, 64) == NULL);
+    for (unsigned i = 0; i < 3; i++) {
+        number = 10;
+        gsp_snap_refresh_twice(&snap);
+        tap_eq_int(number, 14);
+        for (unsigned k = 0; k < 2; k++) {
+            const gsp_raddr at = BASE + 16384 * (gsp_raddr)k + 8;
+            tap_eq_int(gsp_snap_view(&snap, at, 8, &first), GSP_OK);
+            const unsigned char *second = gsp_snap_twin(&snap, at, 8);
+            tap_require(second != NULL);
+            tap_eq_int(first[7], 11 + 2 * k);
+            tap_eq_int(second[7], 12 + 2 * k);
+        }
+        tap_check(gsp_snap_twin(&snap, BASE + 4096, 8) == NULL);
+    }
+    gsp_snap_refresh(&snap);
+    tap_check(gsp_snap_twin(&snap, BASE, 8) == NULL);
+    gsp_snap_free(&snap);
+    gsp_mem_free(mem);
+}
+
 TAP_TEST(what_nobody_asks_for_is_dropped)
 {
     struct gsp_mem *mem = open_memory();

@@ -306,7 +306,16 @@ TAP_TEST(an_end_is_proven_too)
     finish(walker, &snap);
 }
 
-/* One that executes, one that has not begun, one that does not lie below: none has called. */
+static void expect_a_on_top(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns)
+{
+    tap_eq_int(walk(walker, snap, now_ns), GSP_OK);
+    tap_eq_int(walker->chain.depth, 2);
+    tap_eq_str(name_at(walker, 0), "a");
+    tap_eq_str(name_at(walker, 1), "main");
+}
+
+/* One that executes, one that has not begun, one that returns: none has called, and what lies above
+ * is of another moment. */
 TAP_TEST(a_frame_that_has_not_called)
 {
     struct gsp_snap snap;
@@ -314,14 +323,66 @@ TAP_TEST(a_frame_that_has_not_called)
     put_stack((const int[]){MAIN, A, B}, 3);
     tap_eq_int(walk(walker, &snap, 1), GSP_OK);
     put_frame(1, A, true);
-    tap_eq_int(walk(walker, &snap, 2), GSP_E_TORN);
+    expect_a_on_top(walker, &snap, 2);
     put_frame(1, A, false);
     put64(FRAMES + 0x100 + lay->iframe_instr_ptr, code_addr(A) + lay->code_code_adaptive - 2);
-    tap_eq_int(walk(walker, &snap, 3), GSP_E_TORN);
+    expect_a_on_top(walker, &snap, 3);
     put_frame(1, A, false);
-    tap_eq_int(walk(walker, &snap, 4), GSP_OK);
+    put64(FRAMES + 0x100 + lay->iframe_instr_ptr, code_addr(A) + lay->code_code_adaptive + 8);
+    put32(code_addr(A) + lay->code_code_adaptive + 8, 83); /* RETURN_VALUE */
+    expect_a_on_top(walker, &snap, 4);
+    put_frame(1, A, false);
+    tap_eq_int(walk(walker, &snap, 5), GSP_OK);
+    tap_eq_int(walker->chain.depth, 3);
+    finish(walker, &snap);
+}
+
+/* One that does not lie where its caller's frame ends. */
+TAP_TEST(a_frame_that_lies_elsewhere)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A, B}, 3);
+    tap_eq_int(walk(walker, &snap, 1), GSP_OK);
     put32(code_addr(A) + lay->code_stacksize, STACK_WORDS - 1);
-    tap_eq_int(walk(walker, &snap, 5), GSP_E_TORN);
+    tap_eq_int(walk(walker, &snap, 2), GSP_E_TORN);
+    finish(walker, &snap);
+}
+
+/* A callee that has returned while the frames were read, its caller having been read before. */
+TAP_TEST(a_callee_that_has_just_ended)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_stack((const int[]){MAIN, A, B}, 3);
+    for (int i = 0; i < 8; i++)
+        tap_eq_int(walk(walker, &snap, 1 + i), GSP_OK);
+    put_frame(2, B, false);
+    put64(CFRAME + lay->cframe_current_frame, FRAMES + 0x100ULL); /* the pointer names a */
+    tap_eq_int(walk(walker, &snap, 10), GSP_OK);
+    tap_eq_int(walker->chain.depth, 3);
+    tap_eq_str(name_at(walker, 0), "b");
+    put_frame(2, D, false); /* which a does not call */
+    tap_eq_int(walk(walker, &snap, 11), GSP_OK);
+    tap_eq_str(name_at(walker, 0), "a");
+    finish(walker, &snap);
+}
+
+/* The interpreter's own frame between a call of a class and its __init__ (here with the offsets of
+ * 3.11). */
+TAP_TEST(the_frame_below_an_init_is_passed_over)
+{
+    struct gsp_snap snap;
+    struct gsp_py_walker *walker = start(&snap);
+    put_code(A, "__init__", 0);
+    put_str(code_addr(A) + 0x280, "__init__");
+    put_stack((const int[]){MAIN, A, B}, 3);
+    put64(FRAMES + 0x100 + lay->iframe_instr_ptr, code_addr(A) + lay->code_code_adaptive);
+    tap_eq_int(walk(walker, &snap, 1), GSP_OK);
+    tap_eq_int(walker->chain.depth, 2);
+    tap_eq_str(name_at(walker, 0), "b");
+    tap_eq_str(name_at(walker, 1), "main");
+    tap_check(!walker->chain.frames[0].is_entry);
     finish(walker, &snap);
 }
 

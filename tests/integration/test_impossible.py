@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that call and return every few tens of nanoseconds, in every way that Python has: a
+recording has no stack that the program cannot have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conftest import PYTHONS, StartTarget
+from impossible import KINDS, Legal
+from support import (
+    Profile,
+    Python,
+    check_rare,
+    has_samples,
+    has_weight,
+    most_by_chance,
+    observations,
+    record_until,
+    weight_of,
+)
+
+IMPOSSIBLE_SHARE = 1e-5
+# Of the stacks: calls are learnt at the beginning of a recording, so some are lost then.
+TORN_SHARE = 0.05
+# What the collector of garbage does has a mark of its own.
+GARBAGE = "(garbage collection)"
+# One of each version: this is about how it calls, not about how it was built.
+VERSIONS = {python.version[:2]: python for python in PYTHONS}.values()
+
+
+def check_torn(profile: Profile) -> None:
+    """A stack that is torn while its thread waits for a CPU is so at every look: the losses are
+    worth no more than the samples are.  False alarms: FALSE_ALARM."""
+    torn = profile.losses["torn"]
+    count = int(weight_of(profile.samples))
+    allowed = most_by_chance(count, TORN_SHARE) / count
+    assert torn / (len(profile.samples) + torn) <= allowed, (allowed, count, profile.losses)
+
+
+def is_enough(profile: Profile) -> bool:
+    return has_samples(200)(profile) and has_weight(100)(profile)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+def test_impossible(version: Python, kind: str, start: StartTarget, tmp_path: Path) -> None:
+    target = start("adversary.py", kind, python=version)
+    if "missing" in target.facts:
+        pytest.skip(f"{version} has no {target.facts['missing']}")
+    profile = record_until(is_enough, target.pid, tmp_path / "p.json", rate_hz=20000)
+    legal = Legal(target.facts)
+    seen = observations(profile.samples)
+    stacks = [[name for name in sample.names if name != GARBAGE] for sample in seen]
+    # A wrong call that a recording takes for proven comes again: each stack counts once.
+    wrong = {tuple(names) for names in stacks if not legal.has(names)}
+    check_rare(sorted(wrong), len(seen), IMPOSSIBLE_SHARE)
+    check_torn(profile)
+    assert target.alive()
