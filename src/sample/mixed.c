@@ -21,6 +21,8 @@
 /* An instruction and, from 3.13 on, the data that follows it at most. */
 #define INSTR_BYTES    2U
 #define INSTR_DATA_MAX 18U
+/* 3.11: what calls a builtin has skipped the instruction CALL, and the data of both, before. */
+#define PRECALL_SKIP   12U
 /* Events after which an eval loop that never kept what is looked for is taken for one that never
  * does. */
 #define UNSHOWN_MAX    16U
@@ -266,6 +268,10 @@ static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
         next = (struct gsp_native_range){at->frame, at->frame + 1};
     struct gsp_places places = {0};
     size_t loop = at->frame ? find_places(mixed, copy, next, &places) : mixed->frame_count;
+    if (at->frame && GSP_PY_MINOR(layout->version) == 11) {
+        next = (struct gsp_native_range){next.start + PRECALL_SKIP, next.end + PRECALL_SKIP};
+        loop = find_places(mixed, copy, next, &places);
+    }
     if (loop == mixed->frame_count || places.count == 0)
         return false;
     mixed->can_show = true;

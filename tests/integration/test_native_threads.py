@@ -117,6 +117,26 @@ def test_native_frames_are_below_their_own_caller(
     assert 0.1 < share < 0.9
 
 
+def test_builtins_that_work_in_a_library_are_merged(
+    start: StartTarget, pools: Path, tmp_path: Path
+) -> None:
+    """Python 3.11 calls them by an instruction that has skipped another one before."""
+    need_events()
+    target = start("pools.py", pools, "sums")
+
+    def summed(profile: Profile) -> List[List[str]]:
+        return [s.names for s in profile.samples if "checksum" in s.names]
+
+    # The instruction is specialised after some calls.
+    profile = record_until(
+        lambda so_far: len(summed(so_far)) >= 120,
+        *(target.pid, tmp_path / "p.json", "--native"),
+    )
+    stacks = summed(profile)
+    check_rare(range(profile.losses["unmerged"]), len(stacks), ODD_SHARE)
+    check_rare([s for s in stacks if s[-1] == "checksum"], len(stacks), ODD_SHARE)
+
+
 @pytest.mark.parametrize("exe", [DEBIAN, BENCH], ids=["debian", "newest"])
 def test_pytorch(exe: str, start: StartTarget, tmp_path: Path) -> None:
     need_events()
