@@ -15,7 +15,7 @@
 /* Maps are read again at most this often, when an address is in none of them. */
 #define REFRESH_NS     (100 * GSP_NS_PER_MS)
 /* Events that are taken for one stack: the Python frames may have moved on. */
-#define EVENT_TRIES    4U
+#define EVENT_TRIES    8U
 /* The top of a frame, with the return address and the registers that the function has saved. */
 #define SAVED_BYTES    64U
 /* An instruction and, from 3.13 on, the data that follows it at most. */
