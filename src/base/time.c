@@ -28,6 +28,11 @@ int64_t gsp_cputime_ns(void)
     return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
+int64_t gsp_thread_cputime_ns(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 char *gsp_fmt_duration(int64_t ns, char *out, size_t cap)
 {
     static const struct {

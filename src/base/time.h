@@ -13,9 +13,10 @@
 #define GSP_NS_PER_MS 1000000LL
 #define GSP_NS_PER_US 1000LL
 
-int64_t gsp_now_ns(void);      /* CLOCK_MONOTONIC */
-int64_t gsp_realtime_ns(void); /* CLOCK_REALTIME */
-int64_t gsp_cputime_ns(void);  /* of this process */
+int64_t gsp_now_ns(void);            /* CLOCK_MONOTONIC */
+int64_t gsp_realtime_ns(void);       /* CLOCK_REALTIME */
+int64_t gsp_cputime_ns(void);        /* of this process */
+int64_t gsp_thread_cputime_ns(void); /* of this thread */
 
 /* "1.50 s", "12.0 ms": three significant figures for people. Returns out. */
 char *gsp_fmt_duration(int64_t ns, char *out, size_t cap);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/time.h"
 #include "cli/await_python.h"
 #include "cli/common.h"
@@ -555,6 +556,10 @@ static void tell_native(struct session *session)
                   100.0 * (double)native->whole / (double)native->stacks,
                   native->by_way[GSP_CAPTURE_ASLEEP], native->by_way[GSP_CAPTURE_EVENT],
                   native->by_way[GSP_CAPTURE_STOP]);
+    gsp_log_info("record",
+                 "a tick took at most %.1f ms of CPU; %" PRIu64 " of %" PRIu64
+                 " more than their period",
+                 (double)native->tick_max_ns / 1e6, native->long_ticks, session->stats.ticks);
     if (native->by_way[GSP_CAPTURE_STOP])
         gsp_term_line(&session->term,
                       "Stopped for at most %.0f us (median), %.0f us (p99), %.0f us (longest).",

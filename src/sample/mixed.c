@@ -8,25 +8,33 @@
 #include "base/map.h"
 #include "base/time.h"
 #include "sample/intern.h"
+#include "sample/places.h"
 
 #define FRAMES_MAX     512U
 #define MIXED_MAX      (FRAMES_MAX + GSP_STACK_DEPTH_MAX)
 /* Maps are read again at most this often, when an address is in none of them. */
 #define REFRESH_NS     (100 * GSP_NS_PER_MS)
 /* Events that are taken for one stack: the Python frames may have moved on. */
-#define EVENT_TRIES    4U
+#define EVENT_TRIES    8U
 /* The top of a frame, with the return address and the registers that the function has saved. */
 #define SAVED_BYTES    64U
 /* An instruction and, from 3.13 on, the data that follows it at most. */
 #define INSTR_BYTES    2U
 #define INSTR_DATA_MAX 18U
+/* 3.11: what calls a builtin has skipped the instruction CALL, and the data of both, before. */
+#define PRECALL_SKIP   12U
+/* Events after which an eval loop that never kept what is looked for is taken for one that never
+ * does. */
+#define UNSHOWN_MAX    16U
 
 struct gsp_mixed {
     struct gsp_native *native;
     struct gsp_capture *capture;   /* NULL when stacks come from elsewhere */
     struct gsp_native_ranges eval; /* of the interpreter's eval loop */
     const char *interp_path;       /* of the file that has it; NULL when there is none */
-    bool can_show; /* eval loops of this interpreter show what they run: see shows() */
+    bool can_show;    /* eval loops of this interpreter show what they run: see shows() */
+    unsigned unshown; /* events that did not, before that */
+    struct gsp_places_known places; /* where they do */
     int64_t refreshed_ns;
     struct gsp_hmap by_pc; /* address → ticket */
     struct gsp_native_frame frames[FRAMES_MAX];
@@ -98,6 +106,12 @@ static bool in_eval(const struct gsp_mixed *mixed, uint64_t pc)
     }
     return false;
 }
+
+/* Where Python stands: its innermost frame, and its instruction. */
+struct python_at {
+    gsp_raddr frame;
+    uint64_t instr;
+};
 
 struct merging {
     struct gsp_mixed *mixed;
@@ -201,9 +215,10 @@ static void refresh(struct gsp_mixed *mixed, int64_t now_ns)
         find_eval(mixed);
 }
 
-/* Is a word of the stack between two addresses within two values? */
-static bool has_word(const struct gsp_native_copy *copy, uint64_t from, uint64_t to,
-                     struct gsp_native_range values)
+/* Adds the places of the words between two addresses of the stack that are within two values.
+ * is_loop: the frame is the loop's own. */
+static void find_words(const struct gsp_native_copy *copy, uint64_t from, uint64_t to,
+                       struct gsp_native_range values, bool is_loop, struct gsp_places *out)
 {
     uint64_t low = copy->regs.sp;
     for (uint64_t at = from > low ? from - low : 0; low + at + 8 <= to && at + 8 <= copy->stack_len;
@@ -211,50 +226,57 @@ static bool has_word(const struct gsp_native_copy *copy, uint64_t from, uint64_t
         uint64_t word;
         memcpy(&word, (const unsigned char *)copy->stack + at, sizeof(word));
         if (word >= values.start && word < values.end)
-            return true;
+            gsp_places_add(out, is_loop ? (uint32_t)(to - low - at) : GSP_PLACE_REGISTER);
     }
-    return false;
 }
 
-/* Has the innermost eval loop such a value: in its own frame, in a register, or where those that it
- * called have saved their registers? */
-static bool loop_has(const struct gsp_mixed *mixed, const struct gsp_native_copy *copy,
-                     struct gsp_native_range values)
+/* Where the innermost eval loop has such a value: in its own frame, in a register, or where those
+ * that it called have saved their registers.  Returns which frame it is. */
+static size_t find_places(const struct gsp_mixed *mixed, const struct gsp_native_copy *copy,
+                          struct gsp_native_range values, struct gsp_places *out)
 {
     for (size_t i = 0; i < GSP_COUNT(copy->regs.kept); i++) {
         if (copy->regs.kept[i] >= values.start && copy->regs.kept[i] < values.end)
-            return true;
+            gsp_places_add(out, GSP_PLACE_REGISTER);
     }
     if (copy->regs.fp >= values.start && copy->regs.fp < values.end)
-        return true;
+        gsp_places_add(out, GSP_PLACE_REGISTER);
     for (size_t i = 0; i + 1 < mixed->frame_count; i++) {
         uint64_t end = mixed->frames[i + 1].sp;
         bool is_loop = in_eval(mixed, mixed->frames[i].pc);
         uint64_t from = is_loop || end - mixed->frames[i].sp < SAVED_BYTES ? mixed->frames[i].sp
                                                                            : end - SAVED_BYTES;
-        if (has_word(copy, from, end, values))
-            return true;
+        find_words(copy, from, end, values, is_loop, out);
         if (is_loop)
-            break;
+            return i;
     }
-    return false;
+    return mixed->frame_count;
 }
 
 /* Does the copy show that its moment had this innermost Python frame?  While it calls others, an
  * eval loop keeps the address of its next instruction in its frame or in a register: just behind
  * the one that it executes, and its data from 3.13 on.  Before 3.11 it is its frame that it keeps.
+ * same: Python was there before and after the moment.
  */
 static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
-                  const struct gsp_native_copy *copy, gsp_raddr frame, uint64_t instr)
+                  const struct gsp_native_copy *copy, const struct python_at *at, bool same)
 {
     const struct gsp_py_layout *layout = &gsp_py_target_runtime(who->target)->layout;
     uint64_t data = GSP_PY_MINOR(layout->version) >= 13 ? INSTR_DATA_MAX : 0;
-    struct gsp_native_range next = {instr + INSTR_BYTES, instr + INSTR_BYTES + data + 1};
+    struct gsp_native_range next = {at->instr + INSTR_BYTES, at->instr + INSTR_BYTES + data + 1};
     if (layout->frames == GSP_PY_FRAMES_OBJECTS)
-        next = (struct gsp_native_range){frame, frame + 1};
-    bool is_shown = frame != 0 && loop_has(mixed, copy, next);
-    mixed->can_show = mixed->can_show || is_shown;
-    return is_shown;
+        next = (struct gsp_native_range){at->frame, at->frame + 1};
+    struct gsp_places places = {0};
+    size_t loop = at->frame ? find_places(mixed, copy, next, &places) : mixed->frame_count;
+    if (at->frame && GSP_PY_MINOR(layout->version) == 11) {
+        next = (struct gsp_native_range){next.start + PRECALL_SKIP, next.end + PRECALL_SKIP};
+        loop = find_places(mixed, copy, next, &places);
+    }
+    if (loop == mixed->frame_count || places.count == 0)
+        return false;
+    mixed->can_show = true;
+    /* A loop that has called nobody: there is no native frame that could be another's. */
+    return loop == 0 || gsp_places_prove(&mixed->places, mixed->frames[loop].pc, &places, same);
 }
 
 static bool same_python(const struct gsp_py_thread *thread, const struct gsp_python_stack *before)
@@ -299,26 +321,34 @@ static bool choose(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
 {
     const struct gsp_python_stack *before = gsp_capture_before(mixed->capture);
     struct gsp_py_thread *thread = who->thread;
-    bool is_foreign = has_foreign_leaf(mixed);
-    if (count_surplus(m) == 0 && shows(mixed, who, copy, gsp_py_target_frame_addr(who->target, 0),
-                                       gsp_py_target_frame_instr(who->target, 0)))
+    const struct python_at now = {gsp_py_target_frame_addr(who->target, 0),
+                                  gsp_py_target_frame_instr(who->target, 0)};
+    const struct python_at was = {before->frame, before->instr};
+    bool all_same = before->depth > 0 && same_python(thread, before);
+    bool is_same = before->depth > 0 && now.frame == was.frame && now.instr == was.instr;
+    /* The same instruction, with other callers: it may be either. */
+    bool is_open = is_same && !all_same;
+    is_same = is_same && all_same;
+    if (!is_open && count_surplus(m) == 0 && shows(mixed, who, copy, &now, is_same))
         return true;
     struct merging then = {.mixed = mixed, .before = before, .depth = before->depth};
-    if (who->locs_only && before->depth > 0 && before->depth <= thread->locs_cap &&
-        count_surplus(&then) == 0 && shows(mixed, who, copy, before->frame, before->instr)) {
+    if (!is_open && !is_same && who->locs_only && before->depth > 0 &&
+        before->depth <= thread->locs_cap && count_surplus(&then) == 0 &&
+        shows(mixed, who, copy, &was, false)) {
         memcpy(thread->locs, before->locs, before->depth * sizeof(*before->locs));
         thread->depth = before->depth;
         *m = then;
         return true;
     }
+    bool is_foreign = has_foreign_leaf(mixed);
     /* The same before and after is no proof: a loop may have come round.  It has to do where loops
      * keep nothing in their frames. */
-    if (before->depth > 0 && same_python(thread, before) && (!is_foreign || !mixed->can_show))
+    if (all_same && !mixed->can_show && mixed->unshown++ >= UNSHOWN_MAX)
         return true;
     /* A loop that runs Python alone was here and is there some microseconds later: a sample of
      * then, without what the interpreter did for it just before. */
     m->no_leaf = true;
-    return count_surplus(m) == 0 && !is_foreign && same_callers(mixed, who, before);
+    return !is_foreign && (all_same || (count_surplus(m) == 0 && same_callers(mixed, who, before)));
 }
 
 /* Unwinds a copy and puts the Python frames of that moment, which are walked, in their places.

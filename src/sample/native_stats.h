@@ -34,6 +34,8 @@ struct gsp_native_stats {
     uint64_t whole;   /* reached the thread's entry point */
     uint64_t bridged; /* had code without rules */
     uint64_t by_way[GSP_CAPTURE_WAYS];
+    int64_t tick_max_ns; /* the most CPU time that a tick took of the profiler */
+    uint64_t long_ticks; /* that took more of it than a period */
     int64_t stop_max_ns;
     uint64_t stops[GSP_STOP_BUCKETS];
 };

@@ -20,6 +20,8 @@ BENCH = str(Path.home() / ".cache" / "gsprof" / "bench-torch" / "bin" / "python"
 WORKERS = ("pool-0", "pool-1", "pool-2", "late-0")
 # Stacks that did not reach the thread's entry or did not fit: 0 in 2,300, under load.
 ODD_SHARE = 0.005
+# Ticks that take us longer than their period: 2 in 1,760 at 100 Hz, on a busy machine.
+LONG_SHARE = 0.01
 
 
 def need_events() -> None:
@@ -117,30 +119,73 @@ def test_native_frames_are_below_their_own_caller(
     assert 0.1 < share < 0.9
 
 
-@pytest.mark.parametrize("exe", [DEBIAN, BENCH], ids=["debian", "newest"])
-def test_pytorch(exe: str, start: StartTarget, tmp_path: Path) -> None:
+def test_builtins_that_work_in_a_library_are_merged(
+    start: StartTarget, pools: Path, tmp_path: Path
+) -> None:
+    """Python 3.11 calls them by an instruction that has skipped another one before."""
     need_events()
+    target = start("pools.py", pools, "sums")
+
+    def summed(profile: Profile) -> List[List[str]]:
+        return [s.names for s in profile.samples if "checksum" in s.names]
+
+    # The instruction is specialised after some calls.
+    profile = record_until(
+        lambda so_far: len(summed(so_far)) >= 120,
+        *(target.pid, tmp_path / "p.json", "--native"),
+    )
+    stacks = summed(profile)
+    check_rare(range(profile.losses["unmerged"]), len(stacks), ODD_SHARE)
+    check_rare([s for s in stacks if s[-1] == "checksum"], len(stacks), ODD_SHARE)
+
+
+def need_torch(exe: str) -> None:
     has_torch = "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"
     probe = [exe, "-c", has_torch]
     if not Path(exe).exists() or subprocess.run(probe, capture_output=True).returncode:
         pytest.skip(f"{exe} has no PyTorch")
+
+
+class Counts:
+    """How the stacks of some recordings were had."""
+
+    def __init__(self) -> None:
+        self.stacks = self.whole = self.stops = self.odd = self.ticks = self.long_ticks = 0
+
+    def add(self, said: str, path: Path) -> None:
+        found = re.search(r"Native: ([0-9.]+) %.* (\d+) by perf events, (\d+) by stops", said)
+        work = re.search(r"of CPU; (\d+) of (\d+) more than their period", said)
+        if not found:
+            return
+        assert work, said
+        taken = int(found.group(2)) + int(found.group(3))
+        self.stacks += taken
+        self.whole += round(taken * float(found.group(1)) / 100)
+        self.stops += int(found.group(3))
+        self.odd += Profile.load(path).losses.get("unmerged", 0)
+        self.long_ticks += int(work.group(1))
+        self.ticks += int(work.group(2))
+
+    def check(self) -> None:
+        assert self.stops == 0
+        check_rare(range(self.stacks - self.whole), self.stacks, ODD_SHARE)
+        check_rare(range(self.odd), self.stacks, ODD_SHARE)
+        # By our own CPU time: a busy machine makes ticks late, too.
+        check_rare(range(self.long_ticks), self.ticks, LONG_SHARE)
+
+
+@pytest.mark.parametrize("exe", [DEBIAN, BENCH], ids=["debian", "newest"])
+def test_pytorch(exe: str, start: StartTarget, tmp_path: Path) -> None:
+    need_events()
+    need_torch(exe)
     target = start("torch_small.py", exe=exe)
-    counts = {"all": 0, "whole": 0, "stops": 0, "odd": 0}
+    counts = Counts()
 
     def enough() -> bool:
         path = tmp_path / "p.json"
-        flags = ["--native", "-r", "300", "-d", "1", "-o", path, "--force"]
-        done = gsprof("record", "-p", target.pid, *flags)
-        said = re.search(r"Native: ([0-9.]+) %.* (\d+) by perf events, (\d+) by stops", done.err)
-        if said:
-            taken = int(said.group(2)) + int(said.group(3))
-            counts["all"] += taken
-            counts["whole"] += round(taken * float(said.group(1)) / 100)
-            counts["stops"] += int(said.group(3))
-            counts["odd"] += Profile.load(path).losses.get("unmerged", 0)
-        return counts["all"] >= 120
+        flags = ["-v", "--native", "-r", "300", "-d", "1", "-o", path, "--force"]
+        counts.add(gsprof("record", "-p", target.pid, *flags).err, path)
+        return counts.stacks >= 120
 
     wait_for(enough, "too few native stacks")
-    assert counts["stops"] == 0
-    check_rare(range(counts["all"] - counts["whole"]), counts["all"], ODD_SHARE)
-    check_rare(range(counts["odd"]), counts["all"], ODD_SHARE)
+    counts.check()
