@@ -86,6 +86,8 @@ struct gsp_source {
     _Atomic uint64_t texts_lost;               /* overwritten before they were read */
     _Atomic uint64_t rows_missed;              /* amid others that were read; of all queries */
     uint64_t rows_told;                        /* of them, by a warning */
+    _Atomic bool names_read;                   /* values of the dictionary, by the query */
+    uint64_t strings_told;                     /* that found no room in it, by a warning */
 };
 
 /* A value that a source has once, for all rows. */

@@ -278,6 +278,8 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
     drain->has_unnamed = drain->has_unnamed || !cursor;
     rc = gsp_taker_new(view, cursor, info->created_ns >= drain->begun_ns, &more[drain->taker_count],
                        err);
+    if (rc == GSP_OK && cursor)
+        gsp_taker_resume(more[drain->taker_count], &drain->manifest);
     if (rc == GSP_OK)
         drain->taker_count++;
     return rc;

@@ -129,16 +129,31 @@ int gsp_manifest_advance(struct gsp_manifest *manifest, const struct gsp_ring_cu
     return GSP_OK;
 }
 
-int gsp_manifest_lose(struct gsp_manifest *manifest, const struct gsp_segment_loss *loss,
-                      struct gsp_err *err)
+static struct gsp_segment_loss *find_loss(const struct gsp_manifest *manifest,
+                                          const struct gsp_segment_loss *loss)
 {
     for (size_t i = 0; i < manifest->loss_count; i++) {
         struct gsp_segment_loss *old = &manifest->losses[i];
         if (old->pid == loss->pid && strcmp(old->schema, loss->schema) == 0 &&
-            strcmp(old->table, loss->table) == 0 && strcmp(old->cause, loss->cause) == 0) {
-            old->count += loss->count;
-            return GSP_OK;
-        }
+            strcmp(old->table, loss->table) == 0 && strcmp(old->cause, loss->cause) == 0)
+            return old;
+    }
+    return NULL;
+}
+
+uint64_t gsp_manifest_lost(const struct gsp_manifest *manifest, const struct gsp_segment_loss *loss)
+{
+    const struct gsp_segment_loss *found = find_loss(manifest, loss);
+    return found ? found->count : 0;
+}
+
+int gsp_manifest_lose(struct gsp_manifest *manifest, const struct gsp_segment_loss *loss,
+                      struct gsp_err *err)
+{
+    struct gsp_segment_loss *old = find_loss(manifest, loss);
+    if (old) {
+        old->count += loss->count;
+        return GSP_OK;
     }
     struct gsp_segment_loss *added =
         grow(&manifest->losses, manifest->loss_count, sizeof(*manifest->losses));

@@ -50,6 +50,11 @@ struct gsp_ring_cursor {
     struct gsp_cursor_lane *lanes; /* sorted */
 };
 
+/* Causes that a ring counts itself, from its beginning on. */
+#define GSP_LOSS_NO_LANE "no lane"
+#define GSP_LOSS_NO_FILE "file not opened"
+#define GSP_LOSS_STRINGS "dictionary full"
+
 struct gsp_segment_loss {
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
@@ -100,6 +105,10 @@ uint64_t gsp_ring_cursor_row(const struct gsp_ring_cursor *cursor, uint32_t lane
 /* Adds to the count of (table, cause, pid). */
 GSP_MUST_CHECK int gsp_manifest_lose(struct gsp_manifest *manifest,
                                      const struct gsp_segment_loss *loss, struct gsp_err *err);
+
+/* The count of (table, cause, pid); 0 when there is none. */
+uint64_t gsp_manifest_lost(const struct gsp_manifest *manifest,
+                           const struct gsp_segment_loss *loss);
 
 /* Whether a name is <schema>.<table>[.<number>].parquet; fills schema and table (may be NULL). */
 bool gsp_segment_name_ok(const char *file, char schema[GSP_NAME_MAX], char table[GSP_NAME_MAX]);

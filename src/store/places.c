@@ -12,6 +12,7 @@
 #include "base/attr.h"
 #include "base/file.h"
 #include "base/time.h"
+#include "store/manifest.h"
 
 #define PLACES_MAX    4096U
 /* A folder that changed so recently may change again without its time showing it. */
@@ -182,9 +183,9 @@ static int put_losses(struct gsp_batch *batch, const struct gsp_view *view,
         const char *cause;
         uint64_t count;
     } causes[] = {
-        {"overwritten", loss.overwritten},      {"no lane", loss.rows_lost},
-        {"file not opened", loss.rows_no_file}, {"dictionary full", loss.strings_lost},
-        {"text overwritten", loss.texts_lost},  {"overwritten while read", loss.missed},
+        {"overwritten", loss.overwritten},     {GSP_LOSS_NO_LANE, loss.rows_lost},
+        {GSP_LOSS_NO_FILE, loss.rows_no_file}, {GSP_LOSS_STRINGS, loss.strings_lost},
+        {"text overwritten", loss.texts_lost}, {"overwritten while read", loss.missed},
         {"file cut", loss.damaged ? 1 : 0},
     };
     for (size_t i = 0; i < GSP_COUNT(causes); i++) {

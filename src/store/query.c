@@ -9,6 +9,7 @@
 #include "store/macros.h"
 #include "store/places.h"
 #include "store/result.h"
+#include "store/source_ring.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
 
@@ -295,9 +296,31 @@ static void tell_missed(struct gsp_store *store)
     }
 }
 
+/* So does one that lacks names. */
+static void tell_nameless(struct gsp_store *store)
+{
+    for (size_t i = 0; i < store->catalog.view_count; i++) {
+        const struct gsp_view *view = store->catalog.views[i];
+        uint64_t nameless = 0;
+        for (size_t k = 0; k < view->source_count; k++) {
+            struct gsp_source *source = view->sources[k];
+            struct gsp_ring_loss loss;
+            if (atomic_exchange(&source->names_read, false) &&
+                gsp_store__ring_loss(source, &loss)) {
+                nameless += loss.strings_lost > source->strings_told
+                                ? loss.strings_lost - source->strings_told
+                                : 0;
+                source->strings_told = loss.strings_lost;
+            }
+        }
+        gsp_store__warn_nameless(store, view->schema, view->name, nameless);
+    }
+}
+
 void gsp_store__query_end(struct gsp_store *store)
 {
     tell_missed(store);
+    tell_nameless(store);
     /* A transaction that failed is over already. */
     gsp_ignore(gsp_store__run(store, "ROLLBACK", NULL));
 }

@@ -259,9 +259,18 @@ static uint64_t row_of(const void *ctx, const struct gsp_ring_info *info, uint32
     return gsp_ring_cursor_row(gsp_manifest_cursor(ctx, &key), lane);
 }
 
+static uint64_t lost_of(const void *ctx, const struct gsp_ring_info *info, const char *cause)
+{
+    struct gsp_segment_loss loss = {.pid = info->pid};
+    snprintf(loss.schema, sizeof(loss.schema), "%s", info->schema);
+    snprintf(loss.table, sizeof(loss.table), "%s", info->table);
+    snprintf(loss.cause, sizeof(loss.cause), "%s", cause);
+    return gsp_manifest_lost(ctx, &loss);
+}
+
 static int add_place(struct reader *reader, const struct gsp_place *place, struct gsp_err *err)
 {
-    const struct gsp_first_rows first = {.row_of = row_of, .ctx = &reader->manifest};
+    const struct gsp_first_rows first = {row_of, lost_of, &reader->manifest};
     struct gsp_err cause = {0};
     const int rc = gsp_store_add_place_after(reader->store, place, &first, &cause);
     if (rc == GSP_E_NOMEM)
@@ -309,6 +318,8 @@ static int add_losses(struct reader *reader, struct gsp_err *err)
             .cause = gsp_batch_intern(batch, gsp_sv_of(loss->cause)),
             .count = (int64_t)(loss->count & INT64_MAX)};
         rc = gsp_batch_append(batch, &row, err);
+        if (strcmp(loss->cause, GSP_LOSS_STRINGS) == 0)
+            gsp_store__warn_nameless(reader->store, loss->schema, loss->table, loss->count);
     }
     if (rc < 0) {
         gsp_batch_free(batch);

@@ -212,6 +212,21 @@ static int plan(struct scan *scan, struct gsp_err *err)
     return rc;
 }
 
+/* A result with names of a ring whose dictionary is full lacks some of them. */
+static void note_names(const struct scan *scan)
+{
+    const struct gsp_view *view = scan->bound->view;
+    bool reads = false;
+    for (uint64_t i = 0; i < scan->column_count && !reads; i++) {
+        const uint32_t column = scan->columns[i];
+        reads = column != UINT32_MAX && view->columns[column].type == GSP_STR &&
+                view->columns[column].constant == GSP_CONST_NONE;
+    }
+    for (size_t i = 0; i < scan->piece_count && reads; i++) {
+        atomic_store_explicit(&scan->pieces[i].source->names_read, true, memory_order_relaxed);
+    }
+}
+
 static int prepare(struct scan *scan, struct gsp_err *err)
 {
     struct gsp_store *store = scan->bound->store;
@@ -252,6 +267,7 @@ static void init(duckdb_init_info info)
         duck->init_set_error(info, err.msg);
         return;
     }
+    note_names(scan);
     const uint64_t threads = bound->store->threads;
     duck->init_set_max_threads(info, scan->chunk_count < threads ? scan->chunk_count + 1 : threads);
 }

@@ -6,6 +6,7 @@
 
 #include "base/attr.h"
 #include "ring/reader.h"
+#include "store/manifest.h"
 
 struct ring {
     struct gsp_ring_view *view;
@@ -14,9 +15,10 @@ struct ring {
     uint64_t *first_rows; /* of each lane: rows before are shown by somebody else */
     size_t first_count;
     struct gsp_ring_dict dict;
-    uint64_t published;    /* rows ever, when the dictionary was read */
-    uint64_t overwritten;  /* rows that nobody shows any more */
-    uint32_t string_count; /* of dict, those that are there */
+    uint64_t published;             /* rows ever, when the dictionary was read */
+    uint64_t overwritten;           /* rows that nobody shows any more */
+    struct gsp_ring_loss elsewhere; /* what of the ring's own counts somebody else shows */
+    uint32_t string_count;          /* of dict, those that are there */
 };
 
 static uint64_t first_row(const struct ring *ring, uint32_t lane)
@@ -153,11 +155,20 @@ static const struct gsp_source_ops ops = {
     .free = free_ring,
 };
 
+static uint64_t lost_elsewhere(const struct ring *ring, const struct gsp_first_rows *first,
+                               const char *cause)
+{
+    return first->lost_of ? first->lost_of(first->ctx, gsp_ring_info(ring->view), cause) : 0;
+}
+
 static bool set_first_rows(struct ring *ring, const struct gsp_first_rows *first)
 {
     if (!first) {
         return true;
     }
+    ring->elsewhere.rows_lost = lost_elsewhere(ring, first, GSP_LOSS_NO_LANE);
+    ring->elsewhere.rows_no_file = lost_elsewhere(ring, first, GSP_LOSS_NO_FILE);
+    ring->elsewhere.strings_lost = lost_elsewhere(ring, first, GSP_LOSS_STRINGS);
     ring->first_rows = calloc(GSP_RING_LANES_MAX, sizeof(*ring->first_rows));
     if (!ring->first_rows) {
         return false;
@@ -199,6 +210,11 @@ int gsp_store__ring_source(struct gsp_ring_view *view, const struct gsp_first_ro
     return GSP_OK;
 }
 
+static uint64_t less(uint64_t all, uint64_t elsewhere)
+{
+    return all > elsewhere ? all - elsewhere : 0;
+}
+
 bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_ring_loss *out)
 {
     if (source->ops != &ops) {
@@ -207,12 +223,13 @@ bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_ring_loss 
     const struct ring *ring = source->impl;
     struct gsp_ring_state state;
     gsp_ring_state(ring->view, &state);
-    *out = (struct gsp_ring_loss){.overwritten = ring->overwritten,
-                                  .rows_lost = state.rows_lost,
-                                  .rows_no_file = state.rows_no_file,
-                                  .strings_lost = state.strings_lost,
-                                  .texts_lost = atomic_load(&source->texts_lost),
-                                  .missed = atomic_load(&source->rows_missed),
-                                  .damaged = state.damaged};
+    *out = (struct gsp_ring_loss){
+        .overwritten = ring->overwritten,
+        .rows_lost = less(state.rows_lost, ring->elsewhere.rows_lost),
+        .rows_no_file = less(state.rows_no_file, ring->elsewhere.rows_no_file),
+        .strings_lost = less(state.strings_lost, ring->elsewhere.strings_lost),
+        .texts_lost = atomic_load(&source->texts_lost),
+        .missed = atomic_load(&source->rows_missed),
+        .damaged = state.damaged};
     return true;
 }

@@ -40,6 +40,16 @@ void gsp_store__warn(struct gsp_store *store, const char *fmt, ...)
     }
 }
 
+void gsp_store__warn_nameless(struct gsp_store *store, const char *schema, const char *table,
+                              uint64_t count)
+{
+    if (count > 0) {
+        gsp_store__warn(store, "%llu value%s of %s.%s %s NULL: its dictionary of names is full",
+                        (unsigned long long)count, count == 1 ? "" : "s", schema, table,
+                        count == 1 ? "is" : "are");
+    }
+}
+
 int gsp_store__run(struct gsp_store *store, const char *sql, struct gsp_err *err)
 {
     duckdb_result result;

@@ -49,6 +49,9 @@ struct gsp_store {
 };
 
 void gsp_store__warn(struct gsp_store *store, const char *fmt, ...) GSP_PRINTF(2, 3);
+/* That so many values of a table found no room in the dictionary of a ring; 0 does nothing. */
+void gsp_store__warn_nameless(struct gsp_store *store, const char *schema, const char *table,
+                              uint64_t count);
 
 /* Runs statements of our own and forgets their result. */
 GSP_MUST_CHECK int gsp_store__run(struct gsp_store *store, const char *sql, struct gsp_err *err);

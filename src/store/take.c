@@ -19,9 +19,17 @@ struct lane_state {
     bool known;
 };
 
+/* The ring's own counts. */
+struct counted {
+    uint64_t rows_lost;
+    uint64_t rows_no_file;
+    uint64_t strings_lost;
+};
+
 struct lost {
     uint64_t rows;
     uint64_t texts;
+    struct counted counted;
 };
 
 struct gsp_taker {
@@ -31,6 +39,7 @@ struct gsp_taker {
     struct lane_state *lanes; /* GSP_RING_LANES_MAX */
     bool is_new;              /* lanes not known yet have begun under our eyes */
     struct lost lost;
+    struct counted noted; /* in the manifest */
     int64_t since_ns;
     uint32_t *ids; /* by the ring's ids: the batch's; 0 not yet */
     size_t id_count;
@@ -272,8 +281,25 @@ static int prepare(struct gsp_taker *taker, const struct gsp_ring_dict *dict, st
     return GSP_OK;
 }
 
+static uint64_t more(uint64_t all, uint64_t noted)
+{
+    return all > noted ? all - noted : 0;
+}
+
+/* What the ring counts by itself goes into the manifest too: the ring may go. */
+static void count_losses(struct gsp_taker *taker)
+{
+    struct gsp_ring_state state;
+    gsp_ring_state(taker->view, &state);
+    taker->lost.counted =
+        (struct counted){.rows_lost = more(state.rows_lost, taker->noted.rows_lost),
+                         .rows_no_file = more(state.rows_no_file, taker->noted.rows_no_file),
+                         .strings_lost = more(state.strings_lost, taker->noted.strings_lost)};
+}
+
 int gsp_taker_take(struct gsp_taker *taker, size_t rows_max, struct gsp_err *err)
 {
+    count_losses(taker);
     const size_t count = gsp_ring_spans(taker->view, taker->spans, GSP_RING_LANES_MAX, NULL);
     bool any = false;
     for (size_t i = 0; i < count; i++) {
@@ -306,16 +332,45 @@ struct gsp_batch *gsp_taker_batch(struct gsp_taker *taker)
     return batch;
 }
 
-static int note_loss(const struct gsp_taker *taker, const char *cause, uint64_t count,
-                     struct gsp_manifest *manifest, struct gsp_err *err)
+static struct gsp_segment_loss loss_of(const struct gsp_taker *taker, const char *cause,
+                                       uint64_t count)
 {
     struct gsp_segment_loss loss = {.pid = taker->info->pid, .count = count};
-    if (count == 0)
-        return GSP_OK;
     snprintf(loss.schema, sizeof(loss.schema), "%s", taker->info->schema);
     snprintf(loss.table, sizeof(loss.table), "%s", taker->info->table);
     snprintf(loss.cause, sizeof(loss.cause), "%s", cause);
-    return gsp_manifest_lose(manifest, &loss, err);
+    return loss;
+}
+
+void gsp_taker_resume(struct gsp_taker *taker, const struct gsp_manifest *manifest)
+{
+    const struct gsp_segment_loss lane = loss_of(taker, GSP_LOSS_NO_LANE, 0);
+    const struct gsp_segment_loss file = loss_of(taker, GSP_LOSS_NO_FILE, 0);
+    const struct gsp_segment_loss strings = loss_of(taker, GSP_LOSS_STRINGS, 0);
+    taker->noted = (struct counted){.rows_lost = gsp_manifest_lost(manifest, &lane),
+                                    .rows_no_file = gsp_manifest_lost(manifest, &file),
+                                    .strings_lost = gsp_manifest_lost(manifest, &strings)};
+}
+
+static int note_losses(const struct gsp_taker *taker, struct gsp_manifest *manifest,
+                       struct gsp_err *err)
+{
+    const struct lost *lost = &taker->lost;
+    const struct {
+        const char *cause;
+        uint64_t count;
+    } causes[] = {{"overwritten", lost->rows},
+                  {"text overwritten", lost->texts},
+                  {GSP_LOSS_NO_LANE, lost->counted.rows_lost},
+                  {GSP_LOSS_NO_FILE, lost->counted.rows_no_file},
+                  {GSP_LOSS_STRINGS, lost->counted.strings_lost}};
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(causes); i++) {
+        const struct gsp_segment_loss loss = loss_of(taker, causes[i].cause, causes[i].count);
+        if (loss.count > 0)
+            rc = gsp_manifest_lose(manifest, &loss, err);
+    }
+    return rc;
 }
 
 int gsp_taker_note(const struct gsp_taker *taker, struct gsp_manifest *manifest,
@@ -331,11 +386,7 @@ int gsp_taker_note(const struct gsp_taker *taker, struct gsp_manifest *manifest,
         if (taker->lanes[i].known)
             rc = gsp_manifest_advance(manifest, &key, i, taker->lanes[i].taken, err);
     }
-    if (rc == GSP_OK)
-        rc = note_loss(taker, "overwritten", taker->lost.rows, manifest, err);
-    if (rc == GSP_OK)
-        rc = note_loss(taker, "text overwritten", taker->lost.texts, manifest, err);
-    return rc;
+    return rc == GSP_OK ? note_losses(taker, manifest, err) : rc;
 }
 
 void gsp_taker_settle(struct gsp_taker *taker, bool kept)
@@ -346,6 +397,11 @@ void gsp_taker_settle(struct gsp_taker *taker, bool kept)
             lane->kept = lane->taken;
         else
             lane->taken = lane->kept;
+    }
+    if (kept) {
+        taker->noted.rows_lost += taker->lost.counted.rows_lost;
+        taker->noted.rows_no_file += taker->lost.counted.rows_no_file;
+        taker->noted.strings_lost += taker->lost.counted.strings_lost;
     }
     taker->lost = (struct lost){0};
     gsp_batch_free(taker->batch);

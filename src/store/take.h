@@ -39,6 +39,8 @@ uint64_t gsp_taker_lost(const struct gsp_taker *taker);      /* since the last s
 
 /* The rows that wait; the caller's.  NULL when there are none. */
 struct gsp_batch *gsp_taker_batch(struct gsp_taker *taker);
+/* A ring that another drainer has begun: what the manifest has of its losses is not new. */
+void gsp_taker_resume(struct gsp_taker *taker, const struct gsp_manifest *manifest);
 /* Writes into a manifest how far it came, and what was lost on the way. */
 GSP_MUST_CHECK int gsp_taker_note(const struct gsp_taker *taker, struct gsp_manifest *manifest,
                                   struct gsp_err *err);

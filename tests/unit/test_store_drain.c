@@ -2,12 +2,14 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/time.h"
 #include "ring/place.h"
 #include "ring/writer.h"
@@ -16,6 +18,7 @@
 #include "store/segment.h"
 #include "store/store.h"
 #include "tap.h"
+#include "wire/ring.h"
 
 #define CAPACITY INT64_C(1000)
 
@@ -268,6 +271,41 @@ TAP_TEST(rows_that_came_too_fast_are_counted)
     tap_check(stats.lost >= 2 * CAPACITY - 10 && stats.lost <= 2 * CAPACITY + 10);
     tap_eq_int(lost(&scene, "overwritten"), stats.lost);
     gsp_drain_close(drain);
+    scene_end(&scene);
+}
+
+TAP_TEST(names_that_found_no_room_are_counted_once)
+{
+    struct scene scene;
+    scene_begin(&scene);
+    /* The head of the ring says so, as its writer would. */
+    gsp_auto_fd file = openat(scene.place_fd, "python.torch_trace.ring", O_RDWR | O_CLOEXEC);
+    uint64_t strings = 7;
+    const off_t at = offsetof(struct gsp_ring_head, strings_lost);
+    tap_require(pwrite(file, &strings, sizeof(strings), at) == (ssize_t)sizeof(strings));
+    struct gsp_drain *drain = drain_open(&scene, NULL);
+    write_rows(&scene, 0, 10);
+    tick(drain, true);
+    tap_eq_int(lost(&scene, "dictionary full"), 7);
+    strings = 9;
+    tap_require(pwrite(file, &strings, sizeof(strings), at) == (ssize_t)sizeof(strings));
+    tap_eq_int(lost(&scene, "dictionary full"), 9);
+    gsp_drain_close(drain);
+    /* Another drainer does not count them again. */
+    drain = drain_open(&scene, NULL);
+    write_rows(&scene, 10, 10);
+    tick(drain, true);
+    write_rows(&scene, 20, 10);
+    tick(drain, true);
+    gsp_drain_close(drain);
+    tap_eq_int(lost(&scene, "dictionary full"), 9);
+    /* And without the rings. */
+    tap_require(unlinkat(scene.place_fd, "python.torch_trace.ring", 0) == 0);
+    tap_eq_int(lost(&scene, "dictionary full"), 9);
+    struct gsp_store *store = run_store(&scene);
+    tap_eq_str(gsp_store_warning(store, 0),
+               "9 values of python.torch_trace are NULL: its dictionary of names is full");
+    gsp_store_close(store);
     scene_end(&scene);
 }
 

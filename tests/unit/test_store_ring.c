@@ -204,6 +204,40 @@ TAP_TEST(text_that_was_overwritten_is_null_and_counted)
     end_folder(&f);
 }
 
+TAP_TEST(names_that_find_no_room_are_null_and_told)
+{
+    struct fixture f = new_folder();
+    struct gsp_ring *ring = NULL;
+    const struct gsp_ring_spec spec = {
+        .table = TRACE, .row_capacity = 100, .rank = 2, .host = "box", .string_max = 20};
+    tap_require(gsp_ring_create(f.fd, &spec, &ring, NULL) == GSP_OK);
+    for (int i = 0; i < 50; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof(name), "m%03d", i);
+        append(ring, i, name);
+    }
+    struct gsp_store *store = store_over(&f);
+    gsp_auto_buf out = {0};
+    /* Nothing is said where no name is read. */
+    tap_eq_str(ask(store, "SELECT max(step) FROM python.torch_trace", &out), "49");
+    tap_check(gsp_store_warning(store, 0) == NULL);
+    tap_eq_str(ask(store, "SELECT count(*), count(module) FROM python.torch_trace", &out), "50,20");
+    tap_eq_str(gsp_store_warning(store, 0),
+               "30 values of python.torch_trace are NULL: its dictionary of names is full");
+    tap_eq_str(ask(store, "SELECT source, cause, count FROM gsprof.loss", &out),
+               "python.torch_trace,dictionary full,30");
+    /* Once, and again when there are more. */
+    ask(store, "SELECT count(module) FROM python.torch_trace", &out);
+    tap_check(gsp_store_warning(store, 1) == NULL);
+    append(ring, 50, "one more");
+    ask(store, "SELECT count(module) FROM python.torch_trace", &out);
+    tap_eq_str(gsp_store_warning(store, 1),
+               "1 value of python.torch_trace is NULL: its dictionary of names is full");
+    gsp_ring_close(ring);
+    gsp_store_close(store);
+    end_folder(&f);
+}
+
 /* All rows of a result, from the one that is read on. */
 static uint64_t count_rest(struct gsp_rows *rows)
 {
@@ -286,8 +320,9 @@ TAP_TEST(rows_that_somebody_else_shows_are_left_out)
         append(ring, i, "m");
     struct gsp_store *store = open_store(NULL);
     const uint64_t seven = 7;
-    tap_require(gsp_store_add_place_after(
-                    store, &f.place, &(struct gsp_first_rows){from_seven, &seven}, NULL) == GSP_OK);
+    tap_require(gsp_store_add_place_after(store, &f.place,
+                                          &(struct gsp_first_rows){from_seven, NULL, &seven},
+                                          NULL) == GSP_OK);
     lock_store(store);
     gsp_auto_buf out = {0};
     tap_eq_str(ask(store, "SELECT step FROM python.torch_trace", &out), "7;8;9");
