@@ -192,6 +192,22 @@ static size_t add_ring_rows(pid_t pid, struct gsp_control_change *settings, size
     return count + 1;
 }
 
+/* What cannot be used of all that says how many rows rings have: the agent itself is silent. */
+static void check_ring_rows(const struct gsp_parsed *parsed, const struct gsp_visit *visit)
+{
+    struct gsp_control_change settings[GSP_OPT_LIST_MAX];
+    char version[32];
+    if (gsp_visit_is_there(visit->pid, version))
+        return; /* it has its rows already: config tells of them */
+    memcpy(settings, visit->settings, visit->setting_count * sizeof(*settings));
+    const size_t count = add_ring_rows(visit->pid, settings, visit->setting_count);
+    const char *used = "0";
+    for (size_t i = 0; i < count; i++)
+        used = settings[i].id == GSP_SET_ring_rows ? settings[i].value : used;
+    gsp_cli_ring_check(parsed);
+    gsp_cli_ring_check_process(parsed, visit->pid, used);
+}
+
 /* --------------------------------------------------------------------------------------- told */
 
 /* "process 4242 (python3 train.py)" */
@@ -434,6 +450,8 @@ static int run_inject(const struct gsp_parsed *parsed)
         status = find_target(parsed, &visit.pid);
     if (status == 0)
         gsp_await_python(visit.pid, opts->subprocesses, parsed);
+    if (status == 0)
+        check_ring_rows(parsed, &visit);
     return status ? status : visit_one(parsed, &visit, inject);
 }
 

@@ -122,10 +122,10 @@ static int apply_flags(const struct serve_opts *opts, struct gsp_settings *setti
 }
 
 /* Paths are told to other processes, and the daemon may go on elsewhere. */
-static int make_absolute(char path[GSP_SETTING_TEXT], struct gsp_err *err)
+static int make_absolute(char path[GSP_SETTING_CHARS], struct gsp_err *err)
 {
-    char here[GSP_SETTING_TEXT];
-    char whole[2 * GSP_SETTING_TEXT];
+    char here[GSP_SETTING_CHARS];
+    char whole[2 * GSP_SETTING_CHARS];
     if (path[0] == '/' || !path[0])
         return GSP_OK;
     if (!getcwd(here, sizeof(here)))
@@ -134,7 +134,7 @@ static int make_absolute(char path[GSP_SETTING_TEXT], struct gsp_err *err)
         snprintf(whole, sizeof(whole), "%s", here);
     else
         snprintf(whole, sizeof(whole), "%s/%s", here, path);
-    if (strlen(whole) >= GSP_SETTING_TEXT)
+    if (strlen(whole) >= GSP_SETTING_CHARS)
         return gsp_err_set(err, GSP_E_USAGE, 0, "a path is too long");
     memcpy(path, whole, strlen(whole) + 1);
     return GSP_OK;

@@ -13,6 +13,7 @@
 #include "cli/endpoint.h"
 #include "cli/hint.h"
 #include "cli/made_rows.h"
+#include "cli/ring_settings.h"
 #include "cli/rows_out.h"
 #include "cli/term.h"
 #include "wire/control_file.h"
@@ -256,13 +257,16 @@ static int show_table(const struct target *target, const char *prefix, struct gs
 }
 
 /* What someone must know who wonders why nothing happens. */
-static void tell(const struct target *target)
+static void tell(const struct target *target, const char *prefix)
 {
     struct gsp_term term;
     const uint32_t state = atomic_load(&target->page.state);
     gsp_term_init(&term, STDERR_FILENO, target->parsed->globals.color);
     if (target->parsed->globals.quiet)
         return;
+    if (is_wanted(target, GSP_SET_ring_rows, prefix))
+        gsp_cli_ring_check_process(target->parsed, target->pid,
+                                   target->page.value[GSP_SET_ring_rows]);
     if (state & GSP_CONTROL_QUIET)
         gsp_term_line(&term, "gsprof: process %d has no room for its tables: nothing is recorded",
                       (int)target->pid);
@@ -298,7 +302,7 @@ static int change_and_show(struct target *target, const char *prefix)
         rc = target->json ? show_json(target, prefix, &err) : show_table(target, prefix, &err);
     if (rc < 0)
         return fail(target, &err);
-    tell(target);
+    tell(target, prefix);
     return 0;
 }
 

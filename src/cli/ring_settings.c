@@ -11,6 +11,8 @@
 #include "cli/term.h"
 #include "daemon/settings.h"
 #include "proc/task.h"
+#include "wire/control.h"
+#include "wire/ring.h"
 
 #define ROWS_ENV "GSPROF_RING_ROWS"
 
@@ -51,10 +53,47 @@ void gsp_cli_ring_hand_over(int64_t rows)
         gsp_ignore(setenv(ROWS_ENV, text, 1) < 0);
 }
 
+/* Whether the process's environment has a value: as the agent sees it, *err has why it is bad. */
+static bool has_own_rows(pid_t pid, struct gsp_err *err)
+{
+    char value[GSP_CONTROL_VALUE];
+    gsp_auto_buf own = {0};
+    if (!gsp_proc_env(pid, ROWS_ENV, &own))
+        return false;
+    return gsp_setting_row_check(GSP_SET_ring_rows, gsp_buf_sv(&own), value, err) == GSP_OK;
+}
+
 int64_t gsp_cli_ring_rows_for(pid_t pid)
 {
-    gsp_auto_buf own = {0};
-    return gsp_proc_env(pid, ROWS_ENV, &own) ? 0 : rows_said();
+    return has_own_rows(pid, NULL) ? 0 : rows_said();
+}
+
+void gsp_cli_ring_check(const struct gsp_parsed *parsed)
+{
+    struct gsp_settings settings;
+    gsp_ignore(!load(parsed, &settings));
+}
+
+void gsp_cli_ring_check_process(const struct gsp_parsed *parsed, pid_t pid, const char *used)
+{
+    struct gsp_err err = {0};
+    struct gsp_term term;
+    if (parsed->globals.quiet || has_own_rows(pid, &err) || err.code == GSP_OK)
+        return;
+    gsp_auto_buf safe = {0};
+    gsp_buf_term(&safe, gsp_sv_of(err.msg));
+    const char *why = gsp_buf_cstr(&safe);
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    if (strcmp(used, "0") == 0)
+        gsp_term_line(&term,
+                      "gsprof: process %d does not use " ROWS_ENV
+                      " of its environment: %s; it keeps the usual %u rows",
+                      (int)pid, why ? why : "", GSP_RING_ROWS_DEFAULT);
+    else
+        gsp_term_line(&term,
+                      "gsprof: process %d does not use " ROWS_ENV
+                      " of its environment: %s; it keeps %s rows",
+                      (int)pid, why ? why : "", used);
 }
 
 static const char *processes(size_t count)

@@ -23,8 +23,14 @@ struct gsp_place_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed);
 void gsp_cli_ring_hand_over(int64_t rows);
 
 /* The rows of the rings of a process that the agent enters, by our environment or config.toml; 0 if
- * they say nothing, or the process's own environment does. */
+ * they say nothing, or the process's own environment does with a value that can be used. */
 int64_t gsp_cli_ring_rows_for(pid_t pid);
+
+/* Reports what cannot be used of config.toml and our environment. */
+void gsp_cli_ring_check(const struct gsp_parsed *parsed);
+/* Reports a value in the environment of a process that its agent cannot use and says nothing of:
+ * used is the setting's value (ring.rows) that holds instead. */
+void gsp_cli_ring_check_process(const struct gsp_parsed *parsed, pid_t pid, const char *used);
 
 /* A line for each unusual thing about where tables are: in another folder than the first, and why;
  * smaller than usual.  Nothing is put when all is as usual. */

@@ -23,7 +23,7 @@
 /* Makes a folder and what it lies in. */
 static int make_folder(const char *path, mode_t mode, struct gsp_err *err)
 {
-    char part[GSP_SETTING_TEXT];
+    char part[GSP_SETTING_CHARS];
     const size_t len = strlen(path);
     if (len >= sizeof(part))
         return gsp_err_set(err, GSP_E_USAGE, 0, "the path of a folder is too long");
@@ -58,7 +58,7 @@ static int check_output(const char *path, struct gsp_err *err)
 /* One daemon a state folder: two would write the same log. */
 static int lock_state(struct gsp_daemon *daemon, struct gsp_err *err)
 {
-    char path[GSP_SETTING_TEXT + 16];
+    char path[GSP_SETTING_CHARS + 16];
     int rc = make_folder(daemon->settings.state_dir, 0700, err);
     if (rc < 0)
         return rc;

@@ -181,7 +181,7 @@ static int refuse(const struct row *row, struct gsp_sv value, struct gsp_err *er
     if (row->kind == BOOLEAN)
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be true or false, not %s", row->shown.name,
                            shown);
-    return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be a %s from %g to %g, not %s",
+    return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be a %s from %.10g to %.10g, not %s",
                        row->shown.name, row->kind == SECONDS ? "time" : row->shown.type, row->min,
                        row->max, shown);
 }
@@ -234,7 +234,7 @@ int gsp_setting_set(struct gsp_settings *settings, size_t i, struct gsp_sv value
                     enum gsp_setting_origin origin, struct gsp_err *err)
 {
     const struct row *row = row_at(i);
-    char text[GSP_SETTING_TEXT];
+    char text[GSP_SETTING_CHARS];
     if (!row)
         return gsp_err_set(err, GSP_E_USAGE, 0, "no such setting");
     const size_t max = row->kind == TEXT ? (size_t)row->max : 64;
@@ -347,7 +347,7 @@ static bool usual_path(char *out, size_t cap)
 
 static int load_file(struct gsp_settings *settings, const char *path, struct gsp_err *err)
 {
-    char usual[GSP_SETTING_TEXT];
+    char usual[GSP_SETTING_CHARS];
     gsp_auto_buf text = {0};
     struct gsp_err why = {0};
     if (!path && !usual_path(usual, sizeof(usual)))

@@ -27,7 +27,7 @@
 /* The prefix that names may have: gsprof.sample_rate is sample_rate. */
 #define GSP_SETTING_PREFIX "gsprof."
 #define GSP_PERIOD_MIN_NS  (10 * 1000000LL)
-#define GSP_SETTING_TEXT   PATH_MAX
+#define GSP_SETTING_CHARS  PATH_MAX
 
 /* Where a value came from, by rank. */
 enum gsp_setting_origin {
@@ -57,10 +57,10 @@ struct gsp_settings {
     bool allow_control;
     bool pss;
     char bind[64];
-    char output_dir[GSP_SETTING_TEXT];
-    char state_dir[GSP_SETTING_TEXT];
-    char token_file[GSP_SETTING_TEXT];
-    char socket_path[GSP_SETTING_TEXT];      /* "": none */
+    char output_dir[GSP_SETTING_CHARS];
+    char state_dir[GSP_SETTING_CHARS];
+    char token_file[GSP_SETTING_CHARS];
+    char socket_path[GSP_SETTING_CHARS];     /* "": none */
     unsigned char origin[GSP_SETTING_COUNT]; /* enum gsp_setting_origin, by table row */
 };
 

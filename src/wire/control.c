@@ -114,15 +114,13 @@ static int check_number(size_t i, struct gsp_sv value, char *out, struct gsp_err
 {
     struct gsp_sv before;
     struct gsp_sv after;
-    if (!split_number(value, &before, &after)) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is a number such as 0.5, not '%.*s'",
-                           ROWS[i].name, (int)(value.len < 60 ? value.len : 60), value.p);
+    const bool is_whole = i == GSP_SET_ring_rows;
+    if (!split_number(value, &before, &after) || (is_whole && after.len > 0)) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is a %s, not '%.*s'", ROWS[i].name,
+                           is_whole ? "whole number" : "number such as 0.5",
+                           (int)(value.len < 60 ? value.len : 60), value.p);
     }
     const int64_t units = whole(before);
-    if (i == GSP_SET_ring_rows && after.len > 0) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is a whole number, not '%.*s'",
-                           ROWS[i].name, (int)(value.len < 60 ? value.len : 60), value.p);
-    }
     if ((double)units > max_of(i) || ((double)units == max_of(i) && after.len > 0)) {
         return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s is between 0 and %.0f", ROWS[i].name,
                            max_of(i));

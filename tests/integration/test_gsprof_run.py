@@ -454,7 +454,7 @@ def test_the_size_of_rings(runtime: Dict[str, str], tmp_path: Path) -> None:
     # The program runs all the same, and the fault is named.
     wrong = rows_of(GSPROF_RING_ROWS="many")
     assert wrong.out == "0 300\n"
-    assert "ring.rows must be a whole number from 0 to 1e+07, not many" in wrong.err
+    assert "ring.rows must be a whole number from 0 to 10000000, not many" in wrong.err
     gsprof("run", "--ring-rows", "0", "--", "true", status=EXIT_USAGE)
 
 

@@ -483,6 +483,23 @@ def test_a_tree_of_processes(start: StartTarget, some_python: Python, tmp_path: 
     gsprof("eject", "-s", target.pid, status=EXIT_NOFILE)
 
 
+def test_a_size_of_rings_that_cannot_be_used(start: StartTarget, some_python: Python) -> None:
+    """Of the process's environment, and of the command's own."""
+    target = start(
+        "inject_states.py", "sleep", python=some_python, env={**ALONE, "GSPROF_RING_ROWS": "1e6"}
+    )
+    said = gsprof("inject", target.pid, env={"GSPROF_RING_ROWS": "-3"})
+    own = "gsprof: GSPROF_RING_ROWS: ring.rows must be a whole number from 0 to 10000000, not -3"
+    assert f"{own}; the defaults are used\n" in said.err
+    why = "gsprof.ring.rows is a whole number, not '1e6'"
+    begin = f"gsprof: process {target.pid} does not use GSPROF_RING_ROWS of its environment: {why}"
+    assert f"{begin}; it keeps the usual 10000 rows\n" in said.err
+    gsprof("eject", target.pid)
+    said = gsprof("inject", target.pid, env={"GSPROF_RING_ROWS": "60"})
+    assert f"{begin}; it keeps 60 rows\n" in said.err
+    assert " 60 " in gsprof("config", target.pid, "ring").out
+
+
 def test_settings_are_looked_at_first(some_python: Python) -> None:
     err = gsprof("inject", os.getpid(), "-D", "torch.rat=1", status=EXIT_USAGE).err
     assert "no setting 'torch.rat'" in err and "torch.rate=VALUE" in err
