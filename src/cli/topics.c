@@ -60,7 +60,7 @@ static const char SAMPLING[] =
     "  torn     the stack changed each time it was read\n"
     "  late     ticks whose time had passed before we got the processor\n"
     "  failed   memory that could not be read or made no sense\n"
-    "  gone     processes that ended while being read\n"
+    "  gone     processes that ended before or while they were read\n"
     "  skipped  children that are not Python\n";
 
 static void put_formats(struct gsp_buf *out)

@@ -43,6 +43,7 @@ int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out, struct gsp_err 
     slot->ns_pid = info.ns_pid != pid ? info.ns_pid : 0;
     slot->start_ticks = info.start_ticks;
     slot->is_root = is_root;
+    slot->is_forked = info.is_forked;
     slot->process = GSP_NO_INDEX;
     *out = slot;
     return GSP_OK;
@@ -69,6 +70,15 @@ void gsp_slot_free(struct gsp_slot *slot)
     free(slot);
 }
 
+/* What has ended stays as it was seen last. */
+static void look_for_exec(struct gsp_slot *slot)
+{
+    struct gsp_procinfo info;
+    if (slot->is_forked && gsp_proc_info(slot->pid, &info, NULL) == GSP_OK &&
+        info.start_ticks == slot->start_ticks)
+        slot->is_forked = info.is_forked;
+}
+
 int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t now_ns)
 {
     struct gsp_err here = {0};
@@ -89,10 +99,16 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
         slot->bad_looks = 0;
         return GSP_OK;
     }
+    look_for_exec(slot);
     int64_t wait_ns = TRY_FIRST_NS << (slot->tries / 8 < 9 ? slot->tries / 8 : 9);
     slot->tries++;
     slot->next_try_ns = now_ns + (wait_ns < TRY_MAX_NS ? wait_ns : TRY_MAX_NS);
     return rc;
+}
+
+bool gsp_slot_is_python(const struct gsp_slot *slot)
+{
+    return slot->was_python || (slot->is_forked && slot->is_from_python);
 }
 
 void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
@@ -107,6 +123,7 @@ void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
     slot->state = GSP_SLOT_TRYING;
     /* Between fork and exec it only looked like its parent. */
     slot->was_python = slot->was_sampled;
+    look_for_exec(slot);
     slot->tries = 0;
     slot->next_try_ns = now_ns + TRY_FIRST_NS;
 }

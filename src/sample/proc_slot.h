@@ -47,6 +47,8 @@ struct gsp_slot {
     uint64_t start_ticks;
     enum gsp_slot_state state;
     bool is_root;
+    bool is_forked;      /* at the last look there was no exec since the fork */
+    bool is_from_python; /* the process that made it was Python */
     bool was_python;
     bool was_sampled;
     unsigned tries;
@@ -78,6 +80,9 @@ void gsp_slot_free(struct gsp_slot *slot); /* NULL does nothing */
  * time.  parent: the target of the process that made this one, which saves a search; NULL. */
 GSP_MUST_CHECK int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent,
                                    int64_t now_ns);
+/* Whether it is Python: by a look inside, or as a fork of a Python process that has ended before
+ * there could be one. */
+bool gsp_slot_is_python(const struct gsp_slot *slot);
 /* Lets go of the target, to be tried again: after exec, or when it makes no sense any more. */
 void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns);
 /* Is it still the same living process? */

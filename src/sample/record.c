@@ -105,6 +105,9 @@ static int add_slot(struct gsp_record *rec, pid_t pid, bool is_root, struct gsp_
     int rc = gsp_slot_new(pid, is_root, &slot, err);
     if (rc != GSP_OK)
         return rc;
+    for (size_t i = 0; i < rec->slot_count && !slot->is_from_python; i++)
+        slot->is_from_python =
+            rec->slots[i]->pid == slot->ppid && gsp_slot_is_python(rec->slots[i]);
     rec->slots[rec->slot_count++] = slot;
     return GSP_OK;
 }
@@ -208,7 +211,7 @@ static void end_slot(struct gsp_record *rec, struct gsp_slot *slot)
 {
     if (slot->state == GSP_SLOT_ENDED)
         return;
-    if (!slot->was_python)
+    if (!gsp_slot_is_python(slot))
         rec->stats.losses.skipped++;
     else if (!slot->was_sampled)
         rec->stats.losses.gone++;
@@ -724,7 +727,8 @@ int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
     rec->stats.elapsed_ns = gsp_now_ns() - rec->start_ns;
     count_cpu(rec, gsp_now_ns());
     for (size_t i = 0; i < rec->slot_count; i++) {
-        if (!rec->slots[i]->was_python && !rec->slots[i]->is_root)
+        const struct gsp_slot *slot = rec->slots[i];
+        if (!slot->is_root && slot->state != GSP_SLOT_ENDED && !gsp_slot_is_python(slot))
             rec->stats.losses.skipped++;
     }
     update_meta(rec);

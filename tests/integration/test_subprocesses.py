@@ -165,7 +165,10 @@ def test_fork_storm(
     done = one.finish()
     assert done.status == 0, done
     assert target.hear()["forks"] >= 50
-    assert any("storm" in sample.names for sample in Profile.load(path).samples)
+    profile = Profile.load(path)
+    assert any("storm" in sample.names for sample in profile.samples)
+    # A fork of Python is Python, also one that ended before it could be looked at.
+    assert profile.losses["skipped"] == 0
 
 
 def test_exec_of_another_program(running: StartRunning, tmp_path: Path) -> None:
