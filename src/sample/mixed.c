@@ -15,7 +15,10 @@
 /* Maps are read again at most this often, when an address is in none of them. */
 #define REFRESH_NS     (100 * GSP_NS_PER_MS)
 /* Events that are taken for one stack: the Python frames may have moved on. */
-#define EVENT_TRIES    8U
+#define EVENT_TRIES    16U
+/* Events running with the same Python frames before and after each, after which these are believed
+ * to have been there throughout. */
+#define STEADY_TRIES   8U
 /* The top of a frame, with the return address and the registers that the function has saved. */
 #define SAVED_BYTES    64U
 /* An instruction and, from 3.13 on, the data that follows it at most. */
@@ -27,6 +30,12 @@
  * does. */
 #define UNSHOWN_MAX    16U
 
+/* Where Python stands: its innermost frame, and its instruction. */
+struct python_at {
+    gsp_raddr frame;
+    uint64_t instr;
+};
+
 struct gsp_mixed {
     struct gsp_native *native;
     struct gsp_capture *capture;   /* NULL when stacks come from elsewhere */
@@ -35,6 +44,8 @@ struct gsp_mixed {
     bool can_show;    /* eval loops of this interpreter show what they run: see shows() */
     unsigned unshown; /* events that did not, before that */
     struct gsp_places_known places; /* where they do */
+    struct python_at steady_at;     /* where Python stood in the last events, */
+    unsigned steady;                /* and in how many running */
     int64_t refreshed_ns;
     struct gsp_hmap by_pc; /* address → ticket */
     struct gsp_native_frame frames[FRAMES_MAX];
@@ -106,12 +117,6 @@ static bool in_eval(const struct gsp_mixed *mixed, uint64_t pc)
     }
     return false;
 }
-
-/* Where Python stands: its innermost frame, and its instruction. */
-struct python_at {
-    gsp_raddr frame;
-    uint64_t instr;
-};
 
 struct merging {
     struct gsp_mixed *mixed;
@@ -314,6 +319,17 @@ static bool has_foreign_leaf(const struct gsp_mixed *mixed)
     return true;
 }
 
+/* Counts the events of one stack that had the same Python frames before and after them.  Once is no
+ * proof: a loop may have come round.  Again and again, a call of C code is what takes so long: a
+ * library that is loaded, for example. */
+static bool is_steady(struct gsp_mixed *mixed, const struct python_at *at, bool all_same)
+{
+    bool again = mixed->steady_at.frame == at->frame && mixed->steady_at.instr == at->instr;
+    mixed->steady = all_same ? (again ? mixed->steady : 0) + 1 : 0;
+    mixed->steady_at = *at;
+    return mixed->steady >= STEADY_TRIES;
+}
+
 /* The Python frames before and after an event: which are those of its moment?  False when neither
  * can be proven to be. */
 static bool choose(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
@@ -324,6 +340,9 @@ static bool choose(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
     const struct python_at now = {gsp_py_target_frame_addr(who->target, 0),
                                   gsp_py_target_frame_instr(who->target, 0)};
     const struct python_at was = {before->frame, before->instr};
+    /* An interpreter that begins or ends has neither frames nor loops. */
+    if (m->depth == 0 && count_surplus(m) == 0)
+        return true;
     bool all_same = before->depth > 0 && same_python(thread, before);
     bool is_same = before->depth > 0 && now.frame == was.frame && now.instr == was.instr;
     /* The same instruction, with other callers: it may be either. */
@@ -340,6 +359,8 @@ static bool choose(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
         *m = then;
         return true;
     }
+    if (is_steady(mixed, &now, all_same && count_surplus(m) == 0))
+        return true;
     bool is_foreign = has_foreign_leaf(mixed);
     /* The same before and after is no proof: a loop may have come round.  It has to do where loops
      * keep nothing in their frames. */
@@ -390,6 +411,7 @@ static int take_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
     unsigned tries = way == GSP_CAPTURE_EVENT ? EVENT_TRIES : 1;
     bool again = true;
     bool good = false;
+    mixed->steady = 0;
     while (again || (!good && tries > 0)) {
         struct gsp_moment moment;
         int rc = gsp_capture_take(mixed->capture, way, who, &moment, err);

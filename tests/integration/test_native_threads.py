@@ -189,3 +189,20 @@ def test_pytorch(exe: str, start: StartTarget, tmp_path: Path) -> None:
 
     wait_for(enough, "too few native stacks")
     counts.check()
+
+
+@pytest.mark.parametrize("exe", [DEBIAN, BENCH], ids=["debian", "newest"])
+def test_pytorch_while_it_is_imported(exe: str, tmp_path: Path) -> None:
+    """From its first moment on: libraries are mapped, and modules loaded, as we look."""
+    need_events()
+    need_torch(exe)
+    counts = Counts()
+
+    def enough() -> bool:
+        path = tmp_path / "p.json"
+        flags = ["-v", "--native", "-o", path, "--force"]
+        counts.add(gsprof("record", *flags, "--", exe, "-c", "import torch").err, path)
+        return counts.stacks >= 240
+
+    wait_for(enough, "too few native stacks")
+    counts.check()
