@@ -446,6 +446,25 @@ static void add_again(const struct session *session, const char *command, const 
                      text && program.len < 160 ? text : " COMMAND");
 }
 
+/* Whether threads that samples of Python do not show were at work: those of a library. */
+static bool has_native_cpu(const struct session *session)
+{
+    return !session->opts->sampling.native && !session->opts->sampling.gil &&
+           session->stats.native_cpu.cpu_ns >= session->stats.elapsed_ns / NATIVE_CPU_PART;
+}
+
+static void tell_native_cpu(struct session *session)
+{
+    gsp_auto_buf words = {0};
+    if (!has_native_cpu(session))
+        return;
+    gsp_native_cpu_words(&session->stats.native_cpu, &words);
+    gsp_auto_buf shown = {0};
+    gsp_buf_term(&shown, gsp_buf_sv(&words));
+    gsp_term_line(&session->term, "Threads without Python used %s; --native shows their stacks.",
+                  gsp_buf_cstr(&shown) ? gsp_buf_cstr(&shown) : "some CPU");
+}
+
 /* Why there is not one sample, and what to do about it. */
 static const char *judge_empty(const struct session *session, struct gsp_hint *hint)
 {
@@ -462,6 +481,11 @@ static const char *judge_empty(const struct session *session, struct gsp_hint *h
         return "no thread was seen with the GIL";
     }
     if (!opts->sampling.idle && !opts->sampling.wall && stats->idle_left) {
+        if (has_native_cpu(session)) {
+            add_again(session, "record --native", "threads without Python too", hint);
+            add_again(session, "record --idle", "waiting threads too", hint);
+            return "every thread with Python was waiting; waiting threads are left out";
+        }
         add_again(session, "record --idle", "waiting threads too", hint);
         if (!session->parsed->args[0])
             add_again(session, "dump", "what it waits for", hint);
@@ -501,6 +525,7 @@ static int tell_empty(struct session *session)
     snprintf(hint.what, sizeof(hint.what), "nothing was recorded of %s", session->title);
     gsp_hint_print(&hint, &session->term, &text);
     gsp_term_write(&session->term, &text);
+    tell_native_cpu(session);
     tell_others(session);
     return gsp_err_exit_status(GSP_E_EMPTY);
 }
@@ -566,21 +591,6 @@ static void tell_native(struct session *session)
                       (double)gsp_native_stats_stop_ns(native, 0.5) / 1000,
                       (double)gsp_native_stats_stop_ns(native, 0.99) / 1000,
                       (double)native->stop_max_ns / 1000);
-}
-
-/* Samples of Python alone do not show the workers of a library. */
-static void tell_native_cpu(struct session *session)
-{
-    const struct gsp_native_cpu *native = &session->stats.native_cpu;
-    gsp_auto_buf words = {0};
-    if (session->opts->sampling.native || session->opts->sampling.gil ||
-        native->cpu_ns < session->stats.elapsed_ns / NATIVE_CPU_PART)
-        return;
-    gsp_native_cpu_words(native, &words);
-    gsp_auto_buf shown = {0};
-    gsp_buf_term(&shown, gsp_buf_sv(&words));
-    gsp_term_line(&session->term, "Threads without Python used %s; --native shows their stacks.",
-                  gsp_buf_cstr(&shown) ? gsp_buf_cstr(&shown) : "some CPU");
 }
 
 static void tell_summary(struct session *session)

@@ -384,6 +384,23 @@ static void tell_rings(struct session *session, const struct gsp_run_told *told)
     tell_next(session, first);
 }
 
+/* Where the verdict's own command begins; its end if it has none. */
+static size_t command_at(struct gsp_buf *verdict)
+{
+    const char *text = gsp_buf_cstr(verdict);
+    const char *next = text ? strstr(text, "\nNext: ") : NULL;
+    return next ? (size_t)(next - text) + 1 : verdict->len;
+}
+
+/* A part of the verdict. */
+static void tell_part(struct session *session, struct gsp_sv text)
+{
+    gsp_auto_buf part = {0};
+    gsp_buf_putsv(&part, text);
+    if (part.len > 0)
+        gsp_term_write(&session->term, &part);
+}
+
 /* What was made of the run, and the commands to type next. */
 static void tell_made(struct session *session, const struct gsp_run_told *told,
                       struct gsp_run_made *made)
@@ -394,16 +411,17 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
     gsp_hint_word(&former, gsp_sv_of(made->former));
     const char *folder = gsp_buf_cstr(&word);
     const char *other = gsp_buf_cstr(&former);
-    /* The verdict may end with a command of its own. */
-    const char *verdict = gsp_buf_cstr(&made->verdict);
-    const char *next = verdict && strstr(verdict, "\nNext: ") ? "      " : "Next: ";
-    if (made->verdict.len > 0)
-        gsp_term_write(&session->term, &made->verdict);
-    if (made->notes.len > 0)
-        gsp_term_write(&session->term, &made->notes);
+    /* The verdict may end with a command of its own: commands come last. */
+    const size_t command = command_at(&made->verdict);
+    const struct gsp_sv verdict = gsp_buf_sv(&made->verdict);
+    const char *next = command < verdict.len ? "      " : "Next: ";
+    tell_part(session, (struct gsp_sv){verdict.p, command});
+    tell_part(session, gsp_buf_sv(&made->notes));
     tell_fault(session, told);
     if (made->err.code)
         gsp_term_line(&session->term, "gsprof: the run is not complete: %s", made->err.msg);
+    if (command < verdict.len)
+        tell_part(session, (struct gsp_sv){verdict.p + command, verdict.len - command});
     if (!folder || !other)
         return;
     if (made->failed_early) {

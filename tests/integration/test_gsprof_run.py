@@ -409,6 +409,9 @@ def test_little_shared_memory(room: str, tmp_path: Path) -> None:
     done = in_room(room, tmp_path, *run, main_python(), "job.py", each)
     assert (done.status, done.out) == (0, "ran 0\n"), str(done)
     assert ROOMS[room][1].format(uid=os.getuid()) in done.err, str(done)
+    # Commands to type next come last, together.
+    after = done.err[done.err.index("Next: ") :].splitlines()
+    assert all(line.startswith("      ") for line in after[1:]), str(done)
     spans = "SELECT count(DISTINCT pid), count(*) FROM python.span"
     assert ask(tmp_path / "run", spans, {}) == [[8, 160]]
     assert ask(tmp_path / "run", "SELECT count(*) FROM python.stack_sample", {})[0][0] > 0

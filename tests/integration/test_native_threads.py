@@ -86,6 +86,23 @@ def test_their_cpu_time_is_told_by_name(start: StartTarget, pools: Path, tmp_pat
     assert "--native" in wait_for(summary, "no word of the workers")
 
 
+def test_a_recording_without_samples_tells_of_them(
+    start: StartTarget, pools: Path, tmp_path: Path
+) -> None:
+    """The only thread with Python waits: that is not all that the process does."""
+    target = start("pools.py", pools, "wait")
+
+    def said() -> str:
+        flags = ["-d", "1", "-o", tmp_path / "p.json", "--force"]
+        done = gsprof("record", "-p", target.pid, *flags, status=None)
+        return done.err if done.status and "pool-0" in done.err else ""
+
+    text = wait_for(said, "no word of the workers")
+    assert "every thread with Python was waiting" in text, text
+    assert f"gsprof record --native --pid {target.pid}" in text, text
+    assert "Threads without Python used" in text, text
+
+
 def test_run_tells_of_threads_without_python(pools: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     program = [main_python(), PROGRAMS / "pools.py", pools, "wait", "2.5"]
