@@ -13,20 +13,32 @@
 #define IDLE_PERCENT 5.0
 
 /* What a frame, or one around it, is there for; what is imported does not load data. */
-enum work { WORK_OTHER, WORK_LOADING, WORK_IMPORT };
+enum work { WORK_OTHER, WORK_LOADING, WORK_IMPORT, WORK_HELP };
 
 struct counter {
     const struct gsp_digest *digest;
     const struct gsp_digest_stacks *stacks;
     struct gsp_shares *shares;
     enum work *work;  /* of each node */
+    bool *helps;      /* of each thread: it cleans up after the program */
     double *idle_own; /* of each frame: while the GPU idled */
     size_t gpu_at;    /* the look at the GPU that a sample's time lies before */
 };
 
-static bool is_main(const struct gsp_digest_thread *thread)
+/* A main thread of the program's own.  Helpers of multiprocessing and joblib wait all the time. */
+static bool is_main(const struct counter *c, size_t thread)
 {
-    return thread->pid != GSP_NULL_I64 && thread->pid == thread->tid;
+    const struct gsp_digest_thread *at = &c->stacks->threads[thread];
+    return at->pid != GSP_NULL_I64 && at->pid == at->tid && !c->helps[thread];
+}
+
+/* The process that cleans up after others: the trackers of multiprocessing and loky. */
+static bool is_tracker(const struct gsp_digest_frame *frame)
+{
+    return gsp_sv_eq(frame->func, gsp_sv_of("main")) &&
+           (gsp_sv_ends(frame->file, "/multiprocessing/resource_tracker.py") ||
+            gsp_sv_ends(frame->file, "/loky/backend/resource_tracker.py") ||
+            gsp_sv_ends(frame->file, "/multiprocessing/semaphore_tracker.py"));
 }
 
 static bool loads_data(const struct gsp_digest_frame *frame)
@@ -90,7 +102,7 @@ static bool gpu_idles_at(struct counter *c, const struct gsp_digest_chart *gpu,
 /* Whether it is the program that works, and not Python that starts it. */
 static bool is_work(const struct counter *c, const struct gsp_digest_sample *sample)
 {
-    return sample->node >= 0 && c->work[sample->node] != WORK_IMPORT &&
+    return sample->node >= 0 && c->work[sample->node] < WORK_IMPORT &&
            !gsp_sv_starts(c->stacks->frames[c->stacks->nodes[sample->node].frame].file, "<frozen ");
 }
 
@@ -129,7 +141,7 @@ static void count_all(struct counter *c)
     for (size_t i = 0; i < c->stacks->sample_count; i++) {
         const struct gsp_digest_sample *sample = &c->stacks->samples[i];
         c->shares->worked += is_work(c, sample) ? sample->weight : 0;
-        if (c->shares->mains && !is_main(&c->stacks->threads[sample->thread]))
+        if (c->shares->mains && !is_main(c, sample->thread))
             continue;
         count_sample(c, sample, has_gpu && gpu_idles_at(c, gpu, sample));
     }
@@ -164,8 +176,21 @@ static void mark_work(struct counter *c)
         if (c->work[i] == WORK_OTHER)
             c->work[i] = imports(frame)      ? WORK_IMPORT
                          : loads_data(frame) ? WORK_LOADING
+                         : is_tracker(frame) ? WORK_HELP
                                              : WORK_OTHER;
     }
+}
+
+/* After mark_work(). */
+static void mark_helpers(struct counter *c)
+{
+    for (size_t i = 0; i < c->stacks->sample_count; i++) {
+        const struct gsp_digest_sample *sample = &c->stacks->samples[i];
+        if (sample->node >= 0 && c->work[sample->node] == WORK_HELP)
+            c->helps[sample->thread] = true;
+    }
+    for (size_t i = 0; i < c->stacks->thread_count; i++)
+        c->shares->mains += is_main(c, i);
 }
 
 int gsp_digest__shares(const struct gsp_digest *digest, struct gsp_shares *out, struct gsp_err *err)
@@ -174,19 +199,20 @@ int gsp_digest__shares(const struct gsp_digest *digest, struct gsp_shares *out, 
     struct counter c = {.digest = digest, .stacks = stacks, .shares = out};
     *out = (struct gsp_shares){.knows_waiting = !isnan(stacks->total_cpu),
                                .gpu_idle = gsp_digest_gpu_idle(digest)};
-    for (size_t i = 0; i < stacks->thread_count; i++)
-        out->mains += is_main(&stacks->threads[i]);
     for (size_t i = 0; i < stacks->frame_count && !out->has_native; i++)
         out->has_native = stacks->frames[i].kind == GSP_FRAME_NATIVE;
     c.work = calloc(stacks->node_count + 1, sizeof(*c.work));
     c.idle_own = calloc(stacks->frame_count + 1, sizeof(*c.idle_own));
-    const bool ok = c.work && c.idle_own;
+    c.helps = calloc(stacks->thread_count + 1, sizeof(*c.helps));
+    const bool ok = c.work && c.idle_own && c.helps;
     if (ok) {
         mark_work(&c);
+        mark_helpers(&c);
         count_all(&c);
         infer_waiting(&c);
     }
     free(c.work);
     free(c.idle_own);
+    free(c.helps);
     return ok ? GSP_OK : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a verdict");
 }

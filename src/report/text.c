@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/time.h"
 #include "model/words.h"
 #include "report/report.h"
@@ -326,8 +327,24 @@ static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, uns
     out->failed = out->failed || words.failed;
 }
 
+/* Threads that have samples: others waited, or were not asked for.  0 without memory. */
+static size_t sampled_threads(const struct gsp_profile *profile)
+{
+    gsp_auto_free bool *seen = calloc(gsp_profile_thread_count(profile) + 1, sizeof(*seen));
+    size_t count = 0;
+    for (size_t i = 0; seen && i < gsp_profile_total_count(profile); i++) {
+        const struct gsp_total *total = gsp_profile_total_at(profile, i);
+        if (total->thread < gsp_profile_thread_count(profile) && !seen[total->thread]) {
+            seen[total->thread] = true;
+            count++;
+        }
+    }
+    return count;
+}
+
 static void put_threads(const struct gsp_profile *profile, struct gsp_buf *cell)
 {
+    const size_t sampled = sampled_threads(profile);
     size_t threads = gsp_profile_thread_count(profile);
     size_t processes = gsp_profile_process_count(profile);
     gsp_words_count(threads, cell);
@@ -336,6 +353,10 @@ static void put_threads(const struct gsp_profile *profile, struct gsp_buf *cell)
         gsp_buf_puts(cell, " in ");
         gsp_words_count(processes, cell);
         gsp_buf_puts(cell, processes == 1 ? " process" : " processes");
+    }
+    if (sampled > 0 && sampled < threads) {
+        gsp_buf_puts(cell, ", samples of ");
+        gsp_words_count(sampled, cell);
     }
 }
 

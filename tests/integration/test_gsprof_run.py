@@ -171,6 +171,33 @@ def test_a_program_that_fails_at_once(runtime: Dict[str, str], tmp_path: Path) -
     assert "the program of the first failed with status 2" in both.out, str(both)
 
 
+SPAWNS = """
+import multiprocessing, time
+
+def work():
+    end = time.monotonic() + 3
+    while time.monotonic() < end:
+        sum(range(1000))
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=work)
+    child.start()
+    while child.is_alive():
+        sum(range(1000))
+"""
+
+
+def test_a_tracker_is_no_part_of_the_program(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """multiprocessing starts a process that waits for the end: the other two work all the time."""
+    (tmp_path / "job.py").write_text(SPAWNS)
+    run = ("run", "--no-torch", "--no-memory", "-o", tmp_path / "run", "--")
+    done = gsprof(*run, main_python(), tmp_path / "job.py", env=runtime)
+    found = re.search(r"Main threads: .* ([\d.]+) % waiting", done.err)
+    assert found and float(found.group(1)) < 20, done.err  # with the tracker: 33
+    sql = "SELECT count(DISTINCT pid) FROM python.stack_sample"
+    assert ask(tmp_path / "run", sql, {}) == [[3]]
+
+
 def test_misuse(runtime: Dict[str, str], tmp_path: Path) -> None:
     gsprof("run", status=EXIT_USAGE, env=runtime)
     gsprof("run", "--name", "../x", "--", "true", status=EXIT_USAGE, env=runtime, cwd=tmp_path)

@@ -629,6 +629,7 @@ def check_magic(tally: Tally, job: Job, python: str, folder: Path) -> None:
     with tally.check(f"{job.name}: %%gsprof: the cell's function leads"):
         shares = dict(re.findall(r"(\w+) \(\w+\.py[^)]*\) +([\d.]+) ?%", long))
         assert "clean_rows" in long, long
+        assert re.search(r"threads +\d+ threads in 1 process, samples of 1\n", long), long
         for idle in ("select", "_watch_pipe_fd", "Condition.wait", "Thread."):
             assert idle not in long, (idle, shares, long)
     with tally.check(f"{job.name}: %%gsprof: a short cell gets the true reason"):

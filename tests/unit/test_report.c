@@ -216,6 +216,22 @@ TAP_TEST(tables_for_other_programs_are_harmless)
     gsp_profile_free(p);
 }
 
+/* %%gsprof knows all threads of the kernel and takes those of the cell. */
+TAP_TEST(threads_without_samples_are_told_apart)
+{
+    struct gsp_profile *p = fix_small();
+    struct gsp_report_opts opts = {0};
+    struct gsp_buf out = {0};
+    tap_require(gsp_report_summary(p, &opts, &out, NULL) == GSP_OK);
+    tap_check(strstr(gsp_buf_cstr(&out), " 3 threads in 2 processes\n") != NULL);
+    fix_thread(p, 0, 106, "idle");
+    gsp_buf_clear(&out);
+    tap_require(gsp_report_summary(p, &opts, &out, NULL) == GSP_OK);
+    tap_check(strstr(gsp_buf_cstr(&out), " 4 threads in 2 processes, samples of 3\n") != NULL);
+    gsp_buf_free(&out);
+    gsp_profile_free(p);
+}
+
 TAP_TEST(an_empty_profile_has_reports)
 {
     struct gsp_profile *p = NULL;
