@@ -567,7 +567,8 @@ static void tell_next(const struct gsp_judge *judge)
         return;
     gsp_buf_puts(&text, "Next: gsprof ");
     if (digest->memory.growth_bytes_per_s > 0) {
-        gsp_buf_puts(&text, "mem record -- ");
+        gsp_buf_puts(&text,
+                     digest->stacks.process_count > 1 ? "mem record -s -- " : "mem record -- ");
         gsp_buf_putsv(&text,
                       is_plain(digest->command, true) ? digest->command : gsp_sv_of("PROGRAM"));
     } else {

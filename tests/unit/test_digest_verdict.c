@@ -336,6 +336,13 @@ TAP_TEST(memory)
     const char *text = said(digest);
     tap_check(says(text, "/s to the end"));
     tap_check(says(text, "Next: gsprof mem record -- python3 train.py --rate 3\n"));
+    /* What grows may be a child. */
+    digest = made(GSP_DIGEST_RUN);
+    digest->memory.growth_bytes_per_s = 2e6;
+    digest->path = gsp_sv_of("run");
+    digest->command = gsp_sv_of("gunicorn app");
+    digest->stacks.process_count = 2;
+    tap_check(says(said(digest), "Next: gsprof mem record -s -- gunicorn app\n"));
     digest = made(GSP_DIGEST_RUN);
     digest->memory.peak_rss_bytes = 3e9;
     digest->memory.growth_bytes_per_s = 0;
