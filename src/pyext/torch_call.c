@@ -15,6 +15,8 @@
 #define CLOSE_LOOK        16
 /* More than a hook takes: the kernel had the thread stopped, or a module was new. */
 #define COST_MAX_NS       40000
+/* And so many times the mean is the most that one of them counts. */
+#define COST_TIMES_MAX    4
 
 #define T                 gsp_pyext__torch
 
@@ -149,10 +151,16 @@ static void note_cost(int64_t between_ns)
 {
     const int64_t own_ns = 2 * between_ns;
     const int64_t mean_ns = atomic_load_explicit(&T.hook_ns, memory_order_relaxed);
-    if (own_ns < COST_MAX_NS) {
-        const int64_t next_ns = mean_ns ? mean_ns + (own_ns - mean_ns) / 8 : own_ns;
-        atomic_store_explicit(&T.hook_ns, next_ns, memory_order_relaxed);
+    if (own_ns >= COST_MAX_NS) {
+        return;
     }
+    /* The first ones touch new pages and cold code.  They must not make every step look dear: it is
+     * decided after 16 of them whether all are traced. */
+    const int64_t most_ns = COST_TIMES_MAX * mean_ns;
+    const int64_t seen_ns = mean_ns && own_ns > most_ns ? most_ns : own_ns;
+    const int64_t part = seen_ns < mean_ns / 2 ? 2 : 8;
+    const int64_t next_ns = mean_ns ? mean_ns + (seen_ns - mean_ns) / part : own_ns;
+    atomic_store_explicit(&T.hook_ns, next_ns, memory_order_relaxed);
 }
 
 static PyObject *timed(const struct call *call, struct gsp_torch_thread *thread,

@@ -161,6 +161,13 @@ def test_the_wrapper_in_every_interpreter(python: Python, tmp_path: Path) -> Non
     assert counts["b.c"] > 3000, counts
 
 
+@pytest.mark.parametrize("which", PYTHONS)
+def test_every_step_is_traced_where_that_is_cheap(which: str, tmp_path: Path) -> None:
+    """The first calls, into cold code and new pages, do not stand for all of them."""
+    said = run_program(find_python(which), tmp_path, "torch_every_step.py")
+    assert said == [{"thin": 1, "steps": 60}]
+
+
 def test_the_environment_switches_it_on(tmp_path: Path) -> None:
     """Hooks are in place when the import of torch is over, before the program's next line."""
     env = {"GSPROF_TORCH_PROFILING": "rate=0.25,modules=leaf"}
