@@ -3,7 +3,7 @@
 """Stacks that a program cannot have: programs that call and return as fast as Python can
 (tests/integration/programs/adversary.py), every interpreter, three rates.
 
-  bench/impossible_stacks.py                          every interpreter at hand, 300,000 samples each
+  bench/impossible_stacks.py               every interpreter at hand, 300,000 samples each
   bench/impossible_stacks.py --samples 30000 3.11 3.15
 """
 

@@ -410,10 +410,41 @@ static int read_top(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_rad
                                                 : settle_top(walker, snap, now_ns, raw);
 }
 
+/* Adds a frame to the chain, or passes over one of the interpreter's own. */
+static int take_frame(struct gsp_py_walker *walker, const struct raw *raw, bool has_called,
+                      int64_t now_ns)
+{
+    struct gsp_py_chain *chain = &walker->chain;
+    if (raw->is_shim) {
+        if (chain->depth) {
+            chain->frames[chain->depth - 1].direct = false;
+            chain->frames[chain->depth - 1].is_entry |= !raw->is_init_cleanup;
+        }
+        return GSP_OK;
+    }
+    int rc = add_frame(walker, raw, now_ns);
+    if (rc == GSP_OK && has_called && !walker->still && is_left(walker))
+        keep_last(chain);
+    return rc;
+}
+
+/* Reads the caller of raw into raw.  *has_called: its bytecode called, no C code between. */
+static int read_caller(struct gsp_py_walker *walker, struct gsp_snap *snap, struct raw *raw,
+                       bool *has_called)
+{
+    const struct gsp_py_layout *lay = &walker->run->layout;
+    *has_called = !raw->is_shim && !raw->is_entry;
+    int rc = read_frame(walker, snap, raw->back, raw);
+    if (rc != GSP_OK || !*has_called || walker->still || may_have_called(lay, raw))
+        return rc;
+    /* It was copied first, and was the innermost one then. */
+    walker->chain.depth = 0;
+    return lay->frames == GSP_PY_FRAMES_OBJECTS ? GSP_E_TORN : GSP_OK;
+}
+
 static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
                       int64_t now_ns)
 {
-    const struct gsp_py_layout *lay = &walker->run->layout;
     struct gsp_py_chain *chain = &walker->chain;
     chain->depth = 0;
     chain->cut = false;
@@ -422,18 +453,11 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
     if (rc != GSP_OK || addr == 0)
         return rc;
     struct raw raw = {0};
+    bool has_called = false;
     rc = read_top(walker, snap, addr, now_ns, &raw);
-    bool by_bytecode = false; /* raw has called the frame before it */
     for (size_t hops = 0; rc == GSP_OK; hops++) {
-        if (!raw.is_shim) {
-            rc = add_frame(walker, &raw, now_ns);
-            if (rc == GSP_OK && by_bytecode && !walker->still && is_left(walker))
-                keep_last(chain);
-        } else if (chain->depth) {
-            chain->frames[chain->depth - 1].direct = false;
-            chain->frames[chain->depth - 1].is_entry |= !raw.is_init_cleanup;
-        }
-        if (rc == GSP_OK && raw.back == 0 && !may_be_last(lay, snap, &raw))
+        rc = take_frame(walker, &raw, has_called, now_ns);
+        if (rc == GSP_OK && raw.back == 0 && !may_be_last(&walker->run->layout, snap, &raw))
             rc = GSP_E_TORN;
         if (rc != GSP_OK || raw.back == 0)
             break;
@@ -441,14 +465,7 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
             chain->cut = true;
             return bites_its_tail(chain) && !walker->still ? GSP_E_TORN : GSP_OK;
         }
-        by_bytecode = !raw.is_shim && !raw.is_entry;
-        rc = read_frame(walker, snap, raw.back, &raw);
-        if (rc == GSP_OK && by_bytecode && !walker->still && !may_have_called(lay, &raw)) {
-            if (lay->frames == GSP_PY_FRAMES_OBJECTS)
-                rc = GSP_E_TORN;
-            /* It was read first, and was the innermost one then. */
-            chain->depth = 0;
-        }
+        rc = read_caller(walker, snap, &raw, &has_called);
     }
     return rc;
 }
