@@ -330,7 +330,7 @@ static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, uns
 /* Threads that have samples: others waited, or were not asked for.  0 without memory. */
 static size_t sampled_threads(const struct gsp_profile *profile)
 {
-    gsp_auto_free bool *seen = calloc(gsp_profile_thread_count(profile) + 1, sizeof(*seen));
+    bool *seen = calloc(gsp_profile_thread_count(profile) + 1, sizeof(*seen));
     size_t count = 0;
     for (size_t i = 0; seen && i < gsp_profile_total_count(profile); i++) {
         const struct gsp_total *total = gsp_profile_total_at(profile, i);
@@ -339,6 +339,7 @@ static size_t sampled_threads(const struct gsp_profile *profile)
             count++;
         }
     }
+    free(seen);
     return count;
 }
 
