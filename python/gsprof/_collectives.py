@@ -108,7 +108,7 @@ def _group(group: Any) -> Tuple[str, Optional[int]]:
     """Its name and its size."""
     distributed = _State.distributed
     if isinstance(group, str):
-        # Functional ones may be told its name.
+        # Functional ones may get its name.
         names = getattr(distributed.distributed_c10d, "_pg_names", {})
         group = next((one for one, name in names.items() if name == group), None)
     elif isinstance(group, tuple) and len(group) == 2 and hasattr(group[0], "get_group"):

@@ -210,7 +210,7 @@ static void write_interim(struct session *session)
         gsp_record_set_helper(session->record, session->interim.writer);
 }
 
-/* Whom this recording leaves out; from time to time, until somebody was found. */
+/* Whom this recording leaves out; from time to time, until it finds one. */
 static void look_for_others(struct session *session, int64_t elapsed_ns)
 {
     if (session->opts->sampling.subprocesses || session->others.len ||

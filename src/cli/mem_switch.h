@@ -33,7 +33,7 @@ GSP_MUST_CHECK int gsp_memswitch_check(struct gsp_memswitch *self, struct gsp_er
 GSP_MUST_CHECK int gsp_memswitch_environment(const struct gsp_memswitch *self, struct gsp_err *err);
 /* Fails like gsp_visit(), and with NOTSUP when the process cannot count. */
 GSP_MUST_CHECK int gsp_memswitch_on(struct gsp_memswitch *self, struct gsp_err *err);
-/* Whether a process counts, whoever switched that on. */
+/* Whether a process counts, no matter who switched that on. */
 bool gsp_memswitch_is_on(pid_t pid);
 /* As it was before; nothing when the process has ended. */
 GSP_MUST_CHECK int gsp_memswitch_off(struct gsp_memswitch *self, struct gsp_err *err);

@@ -27,7 +27,7 @@ struct gsp_memtree_child {
     uint64_t start_ticks;
     struct gsp_apart apart; /* who is in it at the moment */
     bool is_early;          /* was there before anything counted */
-    bool is_on;             /* it counts, whoever switched that on */
+    bool is_on;             /* it counts, no matter who switched that on */
     int64_t due_ns;         /* when it is entered; INT64_MAX: not again */
     int64_t pause_ns;       /* until the next try */
     struct gsp_err why;     /* the last try failed */

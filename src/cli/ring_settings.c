@@ -37,7 +37,7 @@ struct gsp_place_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed)
     return gsp_settings_ring_limits(&settings);
 }
 
-/* Faults were told when the limits were asked for. */
+/* Faults were reported when the limits were read. */
 static int64_t rows_said(void)
 {
     struct gsp_settings settings;

@@ -280,7 +280,7 @@ static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
     if (loop == mixed->frame_count || places.count == 0)
         return false;
     mixed->can_show = true;
-    /* A loop that has called nobody: there is no native frame that could be another's. */
+    /* A loop that has called nothing: no native frame can belong to another loop. */
     return loop == 0 || gsp_places_prove(&mixed->places, mixed->frames[loop].pc, &places, same);
 }
 

@@ -16,8 +16,8 @@ struct ring {
     size_t first_count;
     struct gsp_ring_dict dict;
     uint64_t published;             /* rows ever, when the dictionary was read */
-    uint64_t overwritten;           /* rows that nobody shows any more */
-    struct gsp_ring_loss elsewhere; /* what of the ring's own counts somebody else shows */
+    uint64_t overwritten;           /* rows that no reader shows any more */
+    struct gsp_ring_loss elsewhere; /* what another reader shows of the ring's own counts */
     uint32_t string_count;          /* of dict, those that are there */
 };
 

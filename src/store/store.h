@@ -53,7 +53,7 @@ GSP_MUST_CHECK int gsp_store_add_place(struct gsp_store *store, const struct gsp
  * (segments).  Asked for every lane during the call that gets it. */
 struct gsp_first_rows {
     uint64_t (*row_of)(const void *ctx, const struct gsp_ring_info *info, uint32_t lane);
-    /* What somebody else shows of that which the ring lost by a cause (GSP_LOSS_*); NULL: none. */
+    /* What another reader shows of the ring's losses by cause (GSP_LOSS_*); NULL: none. */
     uint64_t (*lost_of)(const void *ctx, const struct gsp_ring_info *info, const char *cause);
     const void *ctx;
 };

@@ -4,8 +4,8 @@ two moments.  Eight families of functions run one after the other, and within a 
 with frames of one size, each with callees of its own; helpers that all of them share are handed
 what to call.  The argument says by which means they call.
 
-Says every stack there is, as the interpreter told them in rounds that were watched, and who makes
-which generator: from 3.11 on its function has a frame for a moment, of which nothing is told.
+Reports every stack that the interpreter showed in observed rounds, and which function makes
+which generator: from 3.11 on that function has a frame for a moment, which profile hooks miss.
 """
 
 import functools
