@@ -68,8 +68,10 @@ struct gsp_py_loc {
     /* 3.11+: the instruction returns or yields.  A frame puts its value stack away there as it does
      * to call, but what lies above it then has ended. */
     bool is_leaving;
-    bool is_many;    /* for prove.c: its bytecode has named several callees, */
-    uint32_t callee; /* or this one, index of its code; GSP_PY_NO_LOC none yet */
+    bool is_many;      /* for prove.c: it has several callees, */
+    bool is_named;     /* or one, and the bytecode names it */
+    uint32_t callee;   /* index of its code; GSP_PY_NO_LOC none yet */
+    int64_t callee_ns; /* since when */
 };
 
 struct gsp_py_codes {

@@ -248,10 +248,14 @@ static bool stands(const struct gsp_py_walker *walker, const struct looks *looks
 }
 
 /* The callee of a place, as long as it has but one. */
-static void note_callee(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee)
+static void note_callee(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee, bool is_named,
+                        int64_t now_ns)
 {
     struct gsp_py_loc *site = &walker->codes.locs[loc];
+    if (site->callee == GSP_PY_NO_LOC)
+        site->callee_ns = now_ns;
     site->is_many |= site->callee != GSP_PY_NO_LOC && site->callee != callee;
+    site->is_named |= is_named;
     site->callee = callee;
 }
 
@@ -261,18 +265,19 @@ static bool learn(struct gsp_py_walker *walker, uint64_t caller_loc, uint64_t ca
 }
 
 /* A look has shown the call: once may be an accident, which must not be believed for ever. */
-static void learn_shown(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee)
+static void learn_shown(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee, int64_t now_ns)
 {
     const uint32_t *known = gsp_hmap_get(&walker->shown, loc, callee);
     const uint32_t count = known ? *known + 1 : 1;
-    note_callee(walker, loc, callee);
+    note_callee(walker, loc, callee, false, now_ns);
     if (gsp_hmap_put(&walker->shown, loc, callee, count) && count >= SHOWN_LOOKS)
         gsp_ignore(learn(walker, loc, callee));
 }
 
 /* Looks at a call alone.  Another place from which the caller makes it is learnt on the way. */
 static bool call_shows(struct gsp_py_walker *walker, struct gsp_snap *snap,
-                       const struct gsp_py_frame *caller, const struct gsp_py_frame *callee)
+                       const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
+                       int64_t now_ns)
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
     struct looks looks;
@@ -280,7 +285,7 @@ static bool call_shows(struct gsp_py_walker *walker, struct gsp_snap *snap,
     if (!look(walker, snap->mem, caller, callee, &looks))
         return false;
     if (site_names(walker, &looks, callee)) {
-        note_callee(walker, caller->loc, callee->code);
+        note_callee(walker, caller->loc, callee->code, true, now_ns);
         return learn(walker, caller->loc, callee->code);
     }
     if (!stands(walker, &looks, caller, callee, &instr))
@@ -293,29 +298,25 @@ static bool call_shows(struct gsp_py_walker *walker, struct gsp_snap *snap,
         if (gsp_py_codes_loc(&walker->codes, caller->code, instr, tlbc_index, &loc) != GSP_OK)
             return false;
     }
-    learn_shown(walker, loc, callee->code);
+    learn_shown(walker, loc, callee->code, now_ns);
     return loc == caller->loc;
 }
 
-/* Does the caller's value stack still hold the function that the callee runs? */
-static bool caller_holds(struct gsp_snap *snap, const struct gsp_py_frame *caller,
-                         const struct gsp_py_frame *callee)
+bool gsp_py__holds(struct gsp_snap *snap, gsp_raddr sp, gsp_raddr callee, gsp_raddr func)
 {
-    if (!callee->direct || callee->caller != caller->addr || !callee->func || !caller->sp)
-        return false;
     /* A stack that ends within the callee's frame is that of another frame which lay here; and the
      * function that is found there is the callee's own word, no proof. */
-    if (caller->sp >= callee->addr && caller->sp - callee->addr < HEADER_MAX)
+    if (!sp || !func || (sp >= callee && sp - callee < HEADER_MAX))
         return false;
     uint64_t words[HELD_WORDS];
     size_t count = HELD_WORDS;
     /* The stack of the caller ends where the callee begins. */
-    if (caller->sp + sizeof(words) > callee->addr && caller->sp < callee->addr)
-        count = (callee->addr - caller->sp) / 8;
-    if (count == 0 || gsp_snap_read(snap, caller->sp, words, count * 8) != GSP_OK)
+    if (sp + sizeof(words) > callee && sp < callee)
+        count = (callee - sp) / 8;
+    if (count == 0 || gsp_snap_read(snap, sp, words, count * 8) != GSP_OK)
         return false;
     for (size_t i = 0; i < count; i++) {
-        if ((words[i] & REF_MASK) == callee->func)
+        if ((words[i] & REF_MASK) == func)
             return true;
     }
     return false;
@@ -344,7 +345,8 @@ static bool seen_often(struct gsp_py_walker *walker, struct gsp_snap *snap,
     bool is_object = walker->run->layout.frames == GSP_PY_FRAMES_OBJECTS;
     if (known && !is_object && (*known & ~((1U << SIGHTS_BITS) - 1)) == mark)
         return false;
-    bool held = caller_holds(snap, caller, callee);
+    bool held = callee->direct && callee->caller == caller->addr &&
+                gsp_py__holds(snap, caller->sp, callee->addr, callee->func);
     if (callee->direct && !held && !is_object)
         return false;
     if (count < (1U << SIGHTS_BITS) - 1)
@@ -373,12 +375,15 @@ static bool is_call(struct gsp_py_walker *walker, struct gsp_snap *snap,
                     int64_t now_ns)
 {
     if (held_twice(walker, snap, caller, callee)) {
-        learn_shown(walker, caller->loc, callee->code);
+        learn_shown(walker, caller->loc, callee->code, now_ns);
         return true;
     }
-    return call_shows(walker, snap, caller, callee) ||
-           (seen_often(walker, snap, caller, callee, now_ns) &&
-            learn(walker, caller->loc, callee->code));
+    if (call_shows(walker, snap, caller, callee, now_ns))
+        return true;
+    if (!seen_often(walker, snap, caller, callee, now_ns))
+        return false;
+    note_callee(walker, caller->loc, callee->code, false, now_ns);
+    return learn(walker, caller->loc, callee->code);
 }
 
 bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns,

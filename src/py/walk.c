@@ -7,19 +7,21 @@
 #include "py/prove.h"
 
 /* Reads of a stack before it is given up. */
-#define TRIES_MAX    48U
+#define TRIES_MAX      48U
 /* Bytes of a frame before its local variables; some 80 to 120. */
-#define HEADER_MAX   256U
+#define HEADER_MAX     256U
 /* References of 3.14 and later carry marks in their low bits. */
-#define REF_MASK     (~7ULL)
+#define REF_MASK       (~7ULL)
 /* Frames the real top may be away from where the thread's pointer was. */
-#define TOP_STEPS    8U
+#define TOP_STEPS      8U
 /* Frames and shims of one stack. */
-#define HOPS_MAX     (2UL * GSP_PY_DEPTH_MAX)
+#define HOPS_MAX       (2UL * GSP_PY_DEPTH_MAX)
 /* Since 3.14 a frame that ends forgets its code. */
-#define CODE_CLEARED 14U
+#define CODE_CLEARED   14U
+/* A place that was seen with one callee for so long has no other. */
+#define ONLY_CALLEE_NS (500 * GSP_NS_PER_MS)
 /* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
-#define OWNER_SHIM   3U
+#define OWNER_SHIM     3U
 
 /* A frame as it was read. */
 struct raw {
@@ -253,9 +255,10 @@ static int look_up(struct gsp_py_walker *walker, const struct raw *raw, int64_t 
 
 /* The frame above caller was called, and has ended while the frames were read: caller was read
  * first.  Who it was is known by what caller, where it stands, is proven to call.  From 3.14 on
- * such a frame has lost its code; then it is the only callee, about to return. */
-static bool has_ended(struct gsp_py_walker *walker, const struct raw *caller, struct raw *callee,
-                      int64_t now_ns)
+ * such a frame has lost its code; then it is the only callee, which the bytecode names, about to
+ * return: if there were others, they would have been seen by now. */
+static bool has_ended(struct gsp_py_walker *walker, struct gsp_snap *snap, const struct raw *caller,
+                      struct raw *callee, int64_t now_ns)
 {
     struct gsp_py_known known;
     if (callee->unstarted || !callee->on_data_stack ||
@@ -263,10 +266,12 @@ static bool has_ended(struct gsp_py_walker *walker, const struct raw *caller, st
         return false;
     if (GSP_PY_MINOR(walker->run->layout.version) < CODE_CLEARED) {
         const uint32_t *code = gsp_hmap_get(&walker->codes.by_addr, callee->code, 0);
-        return code && gsp_hmap_get(&walker->edges, known.loc, *code) != NULL;
+        return code && gsp_hmap_get(&walker->edges, known.loc, *code) != NULL &&
+               gsp_py__holds(snap, caller->sp, callee->addr, callee->func);
     }
     const struct gsp_py_loc *site = &walker->codes.locs[known.loc];
-    if (callee->code || site->callee == GSP_PY_NO_LOC || site->is_many)
+    if (callee->code || !site->is_named || site->is_many ||
+        now_ns - site->callee_ns < ONLY_CALLEE_NS)
         return false;
     const struct gsp_py_code *code = &walker->codes.codes[site->callee];
     callee->code = code->addr;
@@ -294,7 +299,7 @@ static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, int64
             *top = up;
             return GSP_OK;
         }
-        if (i == 0 && has_ended(walker, &caller, &up, now_ns))
+        if (i == 0 && has_ended(walker, snap, &caller, &up, now_ns))
             ended = up;
     }
     if (ended.addr) {

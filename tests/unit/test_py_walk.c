@@ -359,6 +359,9 @@ TAP_TEST(a_callee_that_has_just_ended)
         tap_eq_int(walk(walker, &snap, 1 + i), GSP_OK);
     put_frame(2, B, false);
     put64(CFRAME + lay->cframe_current_frame, FRAMES + 0x100ULL); /* the pointer names a */
+    tap_eq_int(walk(walker, &snap, 9), GSP_OK);
+    tap_eq_str(name_at(walker, 0), "a");
+    put_called(1, B);
     tap_eq_int(walk(walker, &snap, 10), GSP_OK);
     tap_eq_int(walker->chain.depth, 3);
     tap_eq_str(name_at(walker, 0), "b");

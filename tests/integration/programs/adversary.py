@@ -132,7 +132,7 @@ def family_{f}():
     except StopIteration:
         pass
 """,
-    # Decorators, closures, partial objects, bound methods.
+    # Decorators, closures, partial objects, bound methods, objects that call objects.
     "wrappers": """
 def wrap_{f}_{s}(one):
     @functools.wraps(one)
@@ -162,7 +162,14 @@ class Klass_{f}_{s}:
 --
 OBJECT_{f}_{s} = Klass_{f}_{s}()
 --
+class Nest_{f}:
+    def __init__(self, one): self.one = one
+    def __call__(self, *rest): return self.one(*rest)
+--
+NESTED_{f}_{s} = Nest_{f}(Nest_{f}(leaf_{f}_{s}))
+--
 def caller_{f}_{s}():
+    NESTED_{f}_{s}()
     wrapped_{f}_{s}(1)
     CLOSED_{f}_{s}()
     PARTIAL_{f}_{s}(2)
