@@ -233,7 +233,7 @@ def step_took(took_s: float) -> None:
 def _on_span(name: str, took_ns: int, error: object, trace: "Optional[TracebackType]") -> None:
     if _State.span is not None and _State.span.search(name):
         take("span", sys._getframe(1))
-    elif trace is not None:
+    if trace is not None:
         take_error(error, trace, took_ns)
 
 

@@ -216,6 +216,9 @@ static void look_for_others(struct session *session, int64_t elapsed_ns)
     if (session->opts->sampling.subprocesses || session->others.len ||
         elapsed_ns < session->others_due_ns)
         return;
+    /* A launcher that will become Python has children of its own kind. */
+    if (session->record && gsp_record_stats(session->record)->processes == 0)
+        return;
     gsp_ignore(gsp_other_processes(session->pid, &session->others) == 0);
     session->others_due_ns = elapsed_ns ? 2 * elapsed_ns : GSP_NS_PER_S;
 }

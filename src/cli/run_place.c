@@ -120,7 +120,18 @@ static int make_runs_folder(struct gsp_err *err)
     return GSP_OK;
 }
 
-/* The first of its names that nobody has. */
+/* The folders above an output that was asked for.  What fails here fails again at the folder itself,
+ * which says why. */
+static void make_parents(char *path)
+{
+    for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        gsp_ignore(mkdir(path, 0777) < 0);
+        *at = '/';
+    }
+}
+
+/* The first of its names that is free. */
 static int make_unnamed(struct gsp_run_place *place, char *const *argv, struct gsp_err *err)
 {
     gsp_auto_buf name = {0};
@@ -169,7 +180,9 @@ static int make_named(struct gsp_run_place *place, const struct gsp_run_place_op
         snprintf(place->path, sizeof(place->path), "%s", opts->output);
     else
         snprintf(place->path, sizeof(place->path), RUNS "%s", name);
-    if (!opts->output)
+    if (opts->output)
+        make_parents(place->path);
+    else
         rc = make_runs_folder(err);
     place->was_made = access(place->path, F_OK) != 0;
     if (rc == GSP_OK)

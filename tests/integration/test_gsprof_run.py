@@ -64,6 +64,13 @@ def ask(where: object, sql: str, env: Dict[str, str]) -> List[List[Any]]:
     return [list(row.values()) for row in json.loads(text)]
 
 
+def test_output_below_folders_that_are_missing(runtime: Dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b" / "run"
+    argv = ["--output", folder, "--", main_python(), "-c", "print(sum(range(10**7)))"]
+    gsprof("run", *argv, env=runtime)
+    assert files(folder) >= {"meta.json", "manifest.json"}
+
+
 def test_a_tree_of_processes(runtime: Dict[str, str], tmp_path: Path) -> None:
     """A shell, a program, its child of a moment: rows of all, the status, the whole folder."""
     script = tmp_path / "busy.py"
