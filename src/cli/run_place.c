@@ -120,8 +120,8 @@ static int make_runs_folder(struct gsp_err *err)
     return GSP_OK;
 }
 
-/* The folders above an output that was asked for.  What fails here fails again at the folder itself,
- * which says why. */
+/* The folders above an output that was asked for.  What fails here fails again at the folder
+ * itself, which says why. */
 static void make_parents(char *path)
 {
     for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
