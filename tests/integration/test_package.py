@@ -237,7 +237,7 @@ burst(50)
 
 
 def test_stacks_that_are_left_out_are_counted(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """Each trigger has its own limit, also for events that come at once; stacks taken and those left
+    """Each trigger has its own limit, also for events that come at once; stacks taken and left
     out are all that there were."""
     script = tmp_path / "limited.py"
     script.write_text(LIMITED)
