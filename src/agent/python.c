@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/types.h>
 
+#include "agent/memory.h"
 #include "base/attr.h"
 #include "base/file.h"
 
@@ -70,11 +71,12 @@ static const struct {
     FUNCTION(_Py_IsFinalizing, true),
 };
 
-/* Nothing of the script reaches the program: no traceback on its stderr, no SystemExit. */
+/* Nothing of the script reaches the program: no traceback on its stderr, no SystemExit.  By their
+ * file its functions are known as ours. */
 static const char DRIVER[] = "name = text = b''\n"
                              "space = {'__name__': '__gsprof__', '__file__': path}\n"
                              "try:\n"
-                             "    exec(compile(script, path, 'exec'), space)\n"
+                             "    exec(compile(script, '<gsprof visit>', 'exec'), space)\n"
                              "    name, text = space.get('ANSWER') or (b'', b'')\n"
                              "    said = 'ok'\n"
                              "except BaseException as error:\n"
@@ -226,6 +228,8 @@ void gsp_agent__python_run(const char *path, struct gsp_agent__said *out)
     say(out, "error the interpreter is shutting down");
     const int state = py.PyGILState_Ensure();
     say(out, "error the interpreter could not run the script");
+    gsp_agent_memory_pause(true); /* it is not the program that allocates here */
     run(&py, path, &script, out);
+    gsp_agent_memory_pause(false);
     py.PyGILState_Release(state);
 }

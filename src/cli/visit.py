@@ -20,19 +20,23 @@ HASTE_S = 5e-4
 # Where the agent runs these lines it writes the answer itself, when it has given the lock back: the
 # name of the file, and what is to be in it.
 ANSWER: "List[bytes]" = []
+# The file of the user's code: not one of ours, which have "gsprof" there.
+EVAL = "<eval>"
+# The extension module, from pause() on.
+PAUSED: "List[Any]" = []
+
+
+def pause() -> None:
+    """What this thread allocates from here on is not the program's; nothing counts it.  Where the
+    agent runs these lines it sees to that itself."""
+    module = sys.modules.get("gsprof._gsprof")
+    if module is not None and not PAUSED and __name__ != "__gsprof__":
+        PAUSED.append(module)
+        module.memory_pause(True)
 
 
 def visit(request: "Dict[str, Any]") -> None:
     import os
-
-    paused: List[Any] = []
-
-    def pause() -> None:
-        """What this thread allocates from here on is not the program's; nothing counts it."""
-        module = sys.modules.get("gsprof._gsprof")
-        if module is not None and not paused and request["what"] != "eval":
-            paused.append(module)
-            module.memory_pause(True)
 
     def claim() -> bool:
         """Only one of two ways in may run this, and nobody once it was given up."""
@@ -131,16 +135,21 @@ def visit(request: "Dict[str, Any]") -> None:
                 return getattr(before, name)
 
         space = sys.modules["__main__"].__dict__
-        tree = ast.parse(request["code"], "<gsprof eval>", "exec")
+        tree = ast.parse(request["code"], EVAL, "exec")
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        codes = [compile(tree, EVAL, "exec")]
+        if isinstance(last, ast.Expr):
+            codes.append(compile(ast.Expression(last.value), EVAL, "eval"))
+        module = sys.modules.get("gsprof._gsprof")
         sys.stdout = Printed()  # type: ignore[assignment]
+        if module is not None:
+            module.memory_pause(False)  # what the user's code allocates counts
         try:
-            exec(compile(tree, "<gsprof eval>", "exec"), space)
-            if not isinstance(last, ast.Expr):
-                return ""
-            value = eval(compile(ast.Expression(last.value), "<gsprof eval>", "eval"), space)
-            return "" if value is None else repr(value)
+            values = [eval(code, space) for code in codes]
+            return "" if values[-1] is None else repr(values[-1])
         finally:
+            if module is not None:
+                module.memory_pause(True)
             if isinstance(sys.stdout, Printed):
                 sys.stdout = before
 
@@ -157,7 +166,7 @@ def visit(request: "Dict[str, Any]") -> None:
 
             # Frames of this file are of no use to anybody.
             at = error.__traceback__
-            while at is not None and at.tb_frame.f_code.co_filename != "<gsprof eval>":
+            while at is not None and at.tb_frame.f_code.co_filename != EVAL:
                 at = at.tb_next
             kept = at or (None if request["what"] == "eval" else error.__traceback__)
             trace = "".join(traceback.format_exception(type(error), error, kept))
@@ -181,13 +190,16 @@ def visit(request: "Dict[str, Any]") -> None:
     haste = sys.getswitchinterval()
     try:
         if claim():
-            pause()
             answer()
     finally:
-        for module in paused:
-            module.memory_pause(False)
         if sys.getswitchinterval() == haste:
             sys.setswitchinterval(before)
 
 
-visit(REQUEST)
+pause()
+try:
+    visit(REQUEST)
+finally:
+    # Last of all: what comes after this is counted.
+    while PAUSED:
+        PAUSED.pop().memory_pause(False)

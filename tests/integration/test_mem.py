@@ -300,18 +300,29 @@ def test_attach_record_and_leave(waiting: "subprocess.Popen[bytes]", tmp_path: P
 
 
 def test_what_the_visit_allocates_is_not_the_programs(tmp_path: Path) -> None:
-    """Modules of ours that are imported because the program has torch."""
+    """Modules of ours that are imported because the program has torch, and visits during the
+    recording; what code of the user does in one of these is the program's."""
     code = "import sys, time, types; sys.modules['torch'] = types.ModuleType('torch')\n"
     code += "print(flush=True)\nwhile True: kept = bytearray(1 << 16); time.sleep(0.01)"
     output = tmp_path / "own.gspm"
     with subprocess.Popen([main_python(), "-c", code], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None and process.stdout.readline() == b"\n"
-            gsprof("mem", "record", process.pid, "--exact", "-d", "0.5", "-o", output)
+            recorder = Running(
+                "mem", "record", process.pid, "--exact", "--interval", "50ms", "-o", output
+            )
+            wait_for(lambda: output.exists() and output.stat().st_size > 300, "no recording")
+            gsprof("eval", process.pid, "gift = bytearray(1 << 20)", "--yes")
+            gsprof("inject", process.pid)
+            recorder.signal(signal.SIGINT)
+            recorder.finish()
         finally:
             process.kill()
     names = [one["name"] for one in report(output, "--by", "module")["rows"]]
-    assert names and not [name for name in names if "visit-" in name or "gsprof" in name], names
+    assert not [name for name in names if "visit-" in name or "gsprof/" in name], names
+    rows = report(output, "--by", "line")["rows"]
+    gifts = [one for one in rows if "<eval>" in one["name"]]
+    assert [one["bytes"] >= MIB for one in gifts] == [True], rows
 
 
 def test_killed_recorder_leaves_what_it_wrote(

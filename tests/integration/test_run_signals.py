@@ -354,9 +354,12 @@ def test_an_interrupt_at_the_start(runtime: Dict[str, str], tmp_path: Path) -> N
 def test_an_interrupt_of_a_program_with_a_group_of_its_own(
     runtime: Dict[str, str], tmp_path: Path
 ) -> None:
-    """As the leader of its group, which it is alone, setpgrp() changes nothing."""
+    """As the leader of its group, which it is alone, setpgrp() changes nothing.
+
+    The program sleeps in short pieces: a signal just before signal.pause() would be noticed after
+    the next one only."""
     sign = tmp_path / "sign"
-    code = f"import os, signal; os.setpgrp(); open({str(sign)!r}, 'w'); signal.pause()"
+    code = f"import os, time; os.setpgrp(); open({str(sign)!r}, 'w')\nwhile True: time.sleep(0.01)"
     program = [main_python(), "-c", f"import sys; sys.excepthook = lambda *_: None; {code}"]
     run = [str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--"]
     ways = []
