@@ -26,10 +26,12 @@ LIMIT_PCT = 0.001
 RATES_HZ = (1000, 10000, FULL_SPEED_HZ)
 # Of the samples of one kind: a slow rate takes long, and the fast one is the hardest.
 SHARES = {1000: 0.1, 10000: 0.3, FULL_SPEED_HZ: 0.6}
-# Samples a second that a recording takes at least.
+# Samples a second that a recording of a quiet machine takes; a busy one needs several of them.
 SPEED = {1000: 900, 10000: 8000, FULL_SPEED_HZ: 40000}
 # The mark of the garbage collector, as a folded stack has it: no function of the program.
 GARBAGE = "(garbage"
+RECORDINGS_MAX = 12
+LEAST_S = 0.2
 
 
 class Count:
@@ -61,7 +63,12 @@ def one_kind(bench: Bench, kind: str, samples: int, count: Count) -> None:
         legal = Legal(target.facts)
         before = count.total, sum(count.bad.values()), count.torn
         for rate_hz in RATES_HZ:
-            count.add(bench, target.pid, legal, rate_hz, samples * SHARES[rate_hz] / SPEED[rate_hz])
+            enough = count.total + samples * SHARES[rate_hz]
+            for _ in range(RECORDINGS_MAX):
+                seconds = max(LEAST_S, (enough - count.total) / SPEED[rate_hz])
+                count.add(bench, target.pid, legal, rate_hz, seconds)
+                if count.total >= enough:
+                    break
         total = count.total - before[0]
         bad = sum(count.bad.values()) - before[1]
         torn = count.torn - before[2]
