@@ -15,7 +15,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "integration"))
@@ -91,9 +91,9 @@ class Bench:
     def rounds(self, full: int) -> int:
         return max(1, full // 3) if self.quick else full
 
-    def target(self, name: str, *args: object) -> Target:
-        env = {"TARGET_LIFE_S": "3600"}
-        return Target([self.python, program(name), *map(str, args)], env=env)
+    def target(self, name: str, *args: object, env: Optional[Mapping[str, str]] = None) -> Target:
+        more = {"TARGET_LIFE_S": "3600", **(env or {})}
+        return Target([self.python, program(name), *map(str, args)], env=more)
 
     def fresh(self, suffix: str) -> Path:
         handle, name = tempfile.mkstemp(suffix, dir=self.folder)

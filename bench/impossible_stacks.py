@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import List
 
 from common import FULL_SPEED_HZ, Bench, Row, gsprof_argv, need, report_of, run, shown
+from greenlets import environment
 from impossible import KINDS, Legal, Stack
 from support import Python, find_pythons, probe
 from torn import gsprof_stacks
@@ -31,7 +32,7 @@ SPEED = {1000: 900, 10000: 8000, FULL_SPEED_HZ: 40000}
 # The mark of the garbage collector, as a folded stack has it: no function of the program.
 GARBAGE = "(garbage"
 RECORDINGS_MAX = 12
-LEAST_S = 0.2
+LEAST_S = 1.0
 
 
 class Count:
@@ -54,12 +55,14 @@ class Count:
         self.torn += int(losses["torn"]) + int(losses["failed"])
 
 
-def one_kind(bench: Bench, kind: str, samples: int, count: Count) -> None:
-    target = bench.target("adversary.py", kind)
+def one_kind(bench: Bench, python: Python, kind: str, samples: int, count: Count) -> None:
     try:
-        if target.facts.get("missing"):
-            print(f"      {kind}: no {target.facts['missing']} in this interpreter")
-            return
+        env = environment(python) if kind == "greenlets" else {}
+    except LookupError as error:
+        print(f"      {kind}: {error}")
+        return
+    target = bench.target("adversary.py", kind, env=env)
+    try:
         legal = Legal(target.facts)
         before = count.total, sum(count.bad.values()), count.torn
         for rate_hz in RATES_HZ:
@@ -81,7 +84,7 @@ def one_python(bench: Bench, python: Python, samples: int, kinds: List[str]) -> 
     bench.python = python.path
     count = Count()
     for kind in kinds:
-        one_kind(bench, kind, samples // len(kinds), count)
+        one_kind(bench, python, kind, samples // len(kinds), count)
     bad = sum(count.bad.values())
     value = 100.0 * bad / max(1, count.total)
     bench.add(

@@ -70,10 +70,12 @@ static const struct gsp_example EXAMPLES[] = {
      "All ranks, only code that is not installed"},
 };
 
-/* One recording, from the first check to the last line. */
 /* Threads without Python are reported when they have used this part of a core, one in a hundred. */
 #define NATIVE_CPU_PART 100
+/* From here on a recording without a sample was too short, not too slow. */
+#define OFTEN_HZ        1000
 
+/* One recording, from the first check to the last line. */
 struct session {
     const struct gsp_parsed *parsed;
     const struct record_opts *opts;
@@ -507,12 +509,14 @@ static const char *judge_empty(const struct session *session, struct gsp_hint *h
             add_again(session, "record --subprocesses", "if it starts Python", hint);
         return "it ended, and was not seen to run Python";
     }
-    if (session->end == GSP_RECORD_EXITED) {
+    const bool is_seldom = opts->sampling.rate_hz < OFTEN_HZ;
+    if (is_seldom && (session->end == GSP_RECORD_EXITED || stats->ticks == 0))
         add_again(session, "record --rate 1000", "more samples a second", hint);
+    if (session->end == GSP_RECORD_EXITED)
         return "it ended before the first sample";
-    }
     if (stats->ticks == 0) {
-        add_again(session, "record --rate 1000", "more samples a second", hint);
+        if (!is_seldom)
+            add_again(session, "record --duration 10", "more time", hint);
         return "it was stopped before the first sample";
     }
     if (stats->processes == 0)

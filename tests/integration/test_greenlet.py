@@ -5,10 +5,6 @@ its parents, and a recording never mixes two of them."""
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import Dict, List, Optional, Set, Tuple
@@ -16,6 +12,7 @@ from typing import Dict, List, Optional, Set, Tuple
 import pytest
 
 from conftest import StartTarget
+from greenlets import SYSTEM, environment, has_module
 from support import (
     PATIENCE_S,
     Json,
@@ -28,64 +25,15 @@ from support import (
     record_until,
 )
 
-SYSTEM = "/usr/bin/python3"
-
-
-def has_module(python: str, name: str, folder: Optional[Path] = None) -> bool:
-    env = {**os.environ, **({"PYTHONPATH": str(folder)} if folder else {})}
-    done = subprocess.run(
-        [python, "-c", f"import {name}"],
-        stderr=subprocess.DEVNULL,
-        env=env,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    return done.returncode == 0
-
-
-def fetch(python: Python) -> Path:
-    """A folder with greenlet for an interpreter that has none, from the package index."""
-    minor = f"3.{python.version[1]}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "gsprof" / "greenlet" / minor
-    if not folder.is_dir():
-        pip = shutil.which("pip3") or shutil.which("pip")
-        if os.environ.get("GSPROF_TEST_NO_DOWNLOAD") or pip is None:
-            pytest.skip(f"no greenlet for {minor}: no pip, or downloads are switched off")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-            done = subprocess.run(
-                [
-                    *(pip, "install", "-q", "--no-deps", "--only-binary", ":all:"),
-                    *("--python-version", minor, "--target", f"{work}/new", "greenlet"),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                timeout=300,
-                check=False,
-            )
-            if done.returncode:
-                last = (done.stdout.strip().splitlines() or ["no reason given"])[-1]
-                pytest.skip(f"no greenlet for {minor}: {last}")
-            try:
-                os.rename(f"{work}/new", folder)
-            except OSError:
-                assert folder.is_dir()  # another run was first
-    if not has_module(python.path, "greenlet", folder):
-        pytest.skip(f"greenlet does not load into {python}")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def greenlet_env(python: Python) -> Dict[str, str]:
     """What has to be in the environment of an interpreter for it to have greenlet."""
     if python.label.split("-")[0].endswith("t"):
         pytest.skip("the collector of free-threaded builds keeps no lists")
-    if has_module(python.path, "greenlet"):
-        return {}
-    assert python.path != SYSTEM, "python3-greenlet is one of the packages that tests need"
-    return {"PYTHONPATH": str(fetch(python))}
+    try:
+        return environment(python)
+    except LookupError as error:
+        pytest.skip(str(error))
 
 
 def threads_of(pid: int, *args: object) -> Dict[str, Json]:

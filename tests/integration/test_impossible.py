@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that call and return every few tens of nanoseconds, in every way that Python has: a
-recording has no stack that the program cannot have."""
+recording has no stack that the program cannot have.
+
+Every way on one interpreter for each form of frames, some on the others; GSPROF_TEST_FULL=1 tries
+all, and bench/impossible_stacks.py counts them in many more samples."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Iterator
 
 import pytest
 
 from conftest import PYTHONS, StartTarget
+from greenlets import environment
 from impossible import KINDS, Legal
 from support import (
     Profile,
@@ -28,7 +34,17 @@ TORN_SHARE = 0.05
 # What the collector of garbage does has a mark of its own.
 GARBAGE = "(garbage collection)"
 # One of each version: this is about how it calls, not about how it was built.
-VERSIONS = {python.version[:2]: python for python in PYTHONS}.values()
+VERSIONS = {python.version[:2]: python for python in PYTHONS}
+# The versions in which frames became what they are in those after them.
+FORMS = ((3, 8), (3, 11), (3, 13), (3, 15))
+ELSEWHERE = ("siblings", "generators")
+
+
+def cases() -> Iterator[object]:
+    for version, python in VERSIONS.items():
+        is_full = version in FORMS or os.environ.get("GSPROF_TEST_FULL")
+        for kind in KINDS if is_full else ELSEWHERE:
+            yield pytest.param(python, kind, id=f"{python}-{kind}")
 
 
 def check_torn(profile: Profile) -> None:
@@ -44,12 +60,13 @@ def is_enough(profile: Profile) -> bool:
     return has_samples(200)(profile) and has_weight(100)(profile)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("version", VERSIONS, ids=str)
+@pytest.mark.parametrize(("version", "kind"), cases())
 def test_impossible(version: Python, kind: str, start: StartTarget, tmp_path: Path) -> None:
-    target = start("adversary.py", kind, python=version)
-    if "missing" in target.facts:
-        pytest.skip(f"{version} has no {target.facts['missing']}")
+    try:
+        env = environment(version) if kind == "greenlets" else {}
+    except LookupError as error:
+        pytest.skip(str(error))
+    target = start("adversary.py", kind, python=version, env=env)
     profile = record_until(is_enough, target.pid, tmp_path / "p.json", rate_hz=20000)
     legal = Legal(target.facts)
     seen = observations(profile.samples)

@@ -20,10 +20,8 @@ SIBLINGS = range(4)
 # Families from here on have frames of several sizes.
 UNEVEN = 4
 
-try:
+if KIND == "greenlets":
     import greenlet
-except ImportError:
-    greenlet = None
 
 
 class Stop(Exception):
@@ -390,9 +388,6 @@ def makes():
 
 def main():
     if KIND == "greenlets":
-        if greenlet is None:
-            target.say(ready=True, missing="greenlet")
-            return
         switch = define_greenlets()
         target.ready(stacks=greenlet_stacks(), makes=[])
         switch()
