@@ -470,6 +470,18 @@ static void tell_native_cpu(struct session *session)
                   gsp_buf_cstr(&shown) ? gsp_buf_cstr(&shown) : "some CPU");
 }
 
+/* It was over before the first sample. */
+static const char *judge_short(const struct session *session, struct gsp_hint *hint)
+{
+    const bool has_ended = session->end == GSP_RECORD_EXITED;
+    if (session->opts->sampling.rate_hz < OFTEN_HZ)
+        add_again(session, "record --rate 1000", "more samples a second", hint);
+    else if (!has_ended)
+        add_again(session, "record --duration 10", "more time", hint);
+    return has_ended ? "it ended before the first sample"
+                     : "it was stopped before the first sample";
+}
+
 /* Why there is not one sample, and what to do about it. */
 static const char *judge_empty(const struct session *session, struct gsp_hint *hint)
 {
@@ -509,16 +521,8 @@ static const char *judge_empty(const struct session *session, struct gsp_hint *h
             add_again(session, "record --subprocesses", "if it starts Python", hint);
         return "it ended, and was not seen to run Python";
     }
-    const bool is_seldom = opts->sampling.rate_hz < OFTEN_HZ;
-    if (is_seldom && (session->end == GSP_RECORD_EXITED || stats->ticks == 0))
-        add_again(session, "record --rate 1000", "more samples a second", hint);
-    if (session->end == GSP_RECORD_EXITED)
-        return "it ended before the first sample";
-    if (stats->ticks == 0) {
-        if (!is_seldom)
-            add_again(session, "record --duration 10", "more time", hint);
-        return "it was stopped before the first sample";
-    }
+    if (session->end == GSP_RECORD_EXITED || stats->ticks == 0)
+        return judge_short(session, hint);
     if (stats->processes == 0)
         return "no Python interpreter had started by then";
     return "the interpreter ran no Python code";

@@ -48,8 +48,8 @@ static int parse_stat(const char *text, struct gsp_procinfo *out)
     out->state = close[2];
     const char *p = close + 3;
     uint64_t field = 0;
-    /* Fields after the state: 4 is ppid, 9 has flags, 22 is starttime (proc(5)). */
-    for (int i = 4; i <= 22; i++) {
+    /* Fields after the state: 4 is ppid, 9 has flags, 22 is starttime, 28 startstack (proc(5)). */
+    for (int i = 4; i <= 28; i++) {
         char *end;
         field = strtoull(p, &end, 10);
         if (end == p)
@@ -58,9 +58,11 @@ static int parse_stat(const char *text, struct gsp_procinfo *out)
             out->ppid = (pid_t)field;
         if (i == 9)
             out->is_forked = (field & FORKED_NO_EXEC) != 0;
+        if (i == 22)
+            out->start_ticks = field;
         p = end;
     }
-    out->start_ticks = field;
+    out->stack_start = field;
     return GSP_OK;
 }
 

@@ -22,6 +22,8 @@ struct gsp_procinfo {
     pid_t ppid;
     pid_t ns_pid;         /* as the process itself sees it; 0 when unknown */
     uint64_t start_ticks; /* since boot; tells a reused pid from the old process */
+    uint64_t stack_start; /* where its program's stack begins: another place after each exec; 0 when
+                           * that may not be read */
     bool is_forked;       /* runs its parent's program: there was no exec since the fork */
     char state;           /* 'R', 'S', 'D', 'T', 't', 'Z', 'X' */
     char comm[64];

@@ -325,12 +325,9 @@ int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t i
     uint32_t index = (uint32_t)codes->loc_count;
     if (!gsp_hmap_put(&codes->by_loc, code_index, instr, index))
         return GSP_E_NOMEM;
-    bool is_left = is_leaving(codes, instr);
-    if (is_left)
-        code->left_at = instr;
     codes->locs[codes->loc_count++] = (struct gsp_py_loc){.code = code_index,
                                                           .line = line > 0 ? (uint32_t)line : 0,
-                                                          .is_leaving = is_left,
+                                                          .is_leaving = is_leaving(codes, instr),
                                                           .callee = GSP_PY_NO_LOC};
     *out = index;
     return GSP_OK;

@@ -45,7 +45,6 @@ struct gsp_py_code {
     uint64_t sights;       /* for the user: reads of stacks in which it was */
     bool is_live;          /* false: another code object is at addr now */
     gsp_raddr instr_start; /* 3.11+: first instruction in the target */
-    uint64_t left_at;      /* 3.11+: an instruction at which it was seen to be left; 0 none */
     uint32_t instr_bytes;
     uint32_t first_line;
     uint32_t locals_count; /* 3.11+: words of localsplus before the value stack */
@@ -68,10 +67,8 @@ struct gsp_py_loc {
     /* 3.11+: the instruction returns or yields.  A frame puts its value stack away there as it does
      * to call, but what lies above it then has ended. */
     bool is_leaving;
-    bool is_many;      /* for prove.c: it has several callees, */
-    bool is_named;     /* or one, and the bytecode names it */
-    uint32_t callee;   /* index of its code; GSP_PY_NO_LOC none yet */
-    int64_t callee_ns; /* since when */
+    bool is_many;    /* for prove.c: it has several callees */
+    uint32_t callee; /* index of the code of one; GSP_PY_NO_LOC none yet */
 };
 
 struct gsp_py_codes {

@@ -248,14 +248,10 @@ static bool stands(const struct gsp_py_walker *walker, const struct looks *looks
 }
 
 /* The callee of a place, as long as it has but one. */
-static void note_callee(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee, bool is_named,
-                        int64_t now_ns)
+static void note_callee(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee)
 {
     struct gsp_py_loc *site = &walker->codes.locs[loc];
-    if (site->callee == GSP_PY_NO_LOC)
-        site->callee_ns = now_ns;
     site->is_many |= site->callee != GSP_PY_NO_LOC && site->callee != callee;
-    site->is_named |= is_named;
     site->callee = callee;
 }
 
@@ -265,19 +261,18 @@ static bool learn(struct gsp_py_walker *walker, uint64_t caller_loc, uint64_t ca
 }
 
 /* A look has shown the call: once may be an accident, which must not be believed for ever. */
-static void learn_shown(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee, int64_t now_ns)
+static void learn_shown(struct gsp_py_walker *walker, uint32_t loc, uint32_t callee)
 {
     const uint32_t *known = gsp_hmap_get(&walker->shown, loc, callee);
     const uint32_t count = known ? *known + 1 : 1;
-    note_callee(walker, loc, callee, false, now_ns);
+    note_callee(walker, loc, callee);
     if (gsp_hmap_put(&walker->shown, loc, callee, count) && count >= SHOWN_LOOKS)
         gsp_ignore(learn(walker, loc, callee));
 }
 
 /* Looks at a call alone.  Another place from which the caller makes it is learnt on the way. */
 static bool call_shows(struct gsp_py_walker *walker, struct gsp_snap *snap,
-                       const struct gsp_py_frame *caller, const struct gsp_py_frame *callee,
-                       int64_t now_ns)
+                       const struct gsp_py_frame *caller, const struct gsp_py_frame *callee)
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
     struct looks looks;
@@ -285,7 +280,7 @@ static bool call_shows(struct gsp_py_walker *walker, struct gsp_snap *snap,
     if (!look(walker, snap->mem, caller, callee, &looks))
         return false;
     if (site_names(walker, &looks, callee)) {
-        note_callee(walker, caller->loc, callee->code, true, now_ns);
+        note_callee(walker, caller->loc, callee->code);
         return learn(walker, caller->loc, callee->code);
     }
     if (!stands(walker, &looks, caller, callee, &instr))
@@ -298,11 +293,13 @@ static bool call_shows(struct gsp_py_walker *walker, struct gsp_snap *snap,
         if (gsp_py_codes_loc(&walker->codes, caller->code, instr, tlbc_index, &loc) != GSP_OK)
             return false;
     }
-    learn_shown(walker, loc, callee->code, now_ns);
+    learn_shown(walker, loc, callee->code);
     return loc == caller->loc;
 }
 
-bool gsp_py__holds(struct gsp_snap *snap, gsp_raddr sp, gsp_raddr callee, gsp_raddr func)
+/* Does the value stack of a frame, which ended at sp when the frame called, still hold the function
+ * that the frame at callee runs? */
+static bool holds(struct gsp_snap *snap, gsp_raddr sp, gsp_raddr callee, gsp_raddr func)
 {
     /* A stack that ends within the callee's frame is that of another frame which lay here; and the
      * function that is found there is the callee's own word, no proof. */
@@ -339,14 +336,13 @@ static bool seen_often(struct gsp_py_walker *walker, struct gsp_snap *snap,
     const uint32_t mark = (uint32_t)(now_ns / SIGHT_NS) << SIGHTS_BITS;
     const uint32_t *known = gsp_hmap_get(&walker->sights, caller->loc, callee->code);
     uint32_t count = known ? *known & ((1U << SIGHTS_BITS) - 1) : 0;
-    /* Reads that follow each other at once show the same again and again.  Frame objects are
-     * another matter: each says whether it executes, and few places are used by several functions.
-     */
-    bool is_object = walker->run->layout.frames == GSP_PY_FRAMES_OBJECTS;
-    if (known && !is_object && (*known & ~((1U << SIGHTS_BITS) - 1)) == mark)
+    /* Reads that follow each other at once show the same again and again. */
+    if (known && (*known & ~((1U << SIGHTS_BITS) - 1)) == mark)
         return false;
+    /* Each frame object says whether it executes, and few places are used by several functions. */
+    bool is_object = walker->run->layout.frames == GSP_PY_FRAMES_OBJECTS;
     bool held = callee->direct && callee->caller == caller->addr &&
-                gsp_py__holds(snap, caller->sp, callee->addr, callee->func);
+                holds(snap, caller->sp, callee->addr, callee->func);
     if (callee->direct && !held && !is_object)
         return false;
     if (count < (1U << SIGHTS_BITS) - 1)
@@ -375,14 +371,14 @@ static bool is_call(struct gsp_py_walker *walker, struct gsp_snap *snap,
                     int64_t now_ns)
 {
     if (held_twice(walker, snap, caller, callee)) {
-        learn_shown(walker, caller->loc, callee->code, now_ns);
+        learn_shown(walker, caller->loc, callee->code);
         return true;
     }
-    if (call_shows(walker, snap, caller, callee, now_ns))
+    if (call_shows(walker, snap, caller, callee))
         return true;
     if (!seen_often(walker, snap, caller, callee, now_ns))
         return false;
-    note_callee(walker, caller->loc, callee->code, false, now_ns);
+    note_callee(walker, caller->loc, callee->code);
     return learn(walker, caller->loc, callee->code);
 }
 

@@ -17,7 +17,3 @@
  * from; try numbers the reads. */
 bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns,
                    unsigned try);
-
-/* Does the value stack of a frame, which ended at sp when the frame called, still hold the function
- * that the frame at callee runs? */
-bool gsp_py__holds(struct gsp_snap *snap, gsp_raddr sp, gsp_raddr callee, gsp_raddr func);

@@ -7,21 +7,17 @@
 #include "py/prove.h"
 
 /* Reads of a stack before it is given up. */
-#define TRIES_MAX      48U
+#define TRIES_MAX  48U
 /* Bytes of a frame before its local variables; some 80 to 120. */
-#define HEADER_MAX     256U
+#define HEADER_MAX 256U
 /* References of 3.14 and later carry marks in their low bits. */
-#define REF_MASK       (~7ULL)
+#define REF_MASK   (~7ULL)
 /* Frames the real top may be away from where the thread's pointer was. */
-#define TOP_STEPS      8U
+#define TOP_STEPS  8U
 /* Frames and shims of one stack. */
-#define HOPS_MAX       (2UL * GSP_PY_DEPTH_MAX)
-/* Since 3.14 a frame that ends forgets its code. */
-#define CODE_CLEARED   14U
-/* A place that was seen with one callee for so long has no other. */
-#define ONLY_CALLEE_NS (500 * GSP_NS_PER_MS)
+#define HOPS_MAX   (2UL * GSP_PY_DEPTH_MAX)
 /* Frames from this owner on belong to the interpreter, not to a function (3.12+). */
-#define OWNER_SHIM     3U
+#define OWNER_SHIM 3U
 
 /* A frame as it was read. */
 struct raw {
@@ -253,40 +249,12 @@ static int look_up(struct gsp_py_walker *walker, const struct raw *raw, int64_t 
     return GSP_OK;
 }
 
-/* The frame above caller was called, and has ended while the frames were read: caller was read
- * first.  Who it was is known by what caller, where it stands, is proven to call.  From 3.14 on
- * such a frame has lost its code; then it is the only callee, which the bytecode names, about to
- * return: if there were others, they would have been seen by now. */
-static bool has_ended(struct gsp_py_walker *walker, struct gsp_snap *snap, const struct raw *caller,
-                      struct raw *callee, int64_t now_ns)
-{
-    struct gsp_py_known known;
-    if (callee->unstarted || !callee->on_data_stack ||
-        look_up(walker, caller, now_ns, &known) != GSP_OK)
-        return false;
-    if (GSP_PY_MINOR(walker->run->layout.version) < CODE_CLEARED) {
-        const uint32_t *code = gsp_hmap_get(&walker->codes.by_addr, callee->code, 0);
-        return code && gsp_hmap_get(&walker->edges, known.loc, *code) != NULL &&
-               gsp_py__holds(snap, caller->sp, callee->addr, callee->func);
-    }
-    const struct gsp_py_loc *site = &walker->codes.locs[known.loc];
-    if (callee->code || !site->is_named || site->is_many ||
-        now_ns - site->callee_ns < ONLY_CALLEE_NS)
-        return false;
-    const struct gsp_py_code *code = &walker->codes.codes[site->callee];
-    callee->code = code->addr;
-    callee->instr = code->left_at;
-    return code->left_at && code->is_live;
-}
-
 /* The pointer was read before the frames.  If the frame it names is not executing, then
  * either it has called on (the executing one lies above) or it has returned (it lies below). */
-static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns,
-                      struct raw *top)
+static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, struct raw *top)
 {
     if (top->executing || top->is_shim)
         return GSP_OK;
-    struct raw ended = {0}; /* was called, and has returned while the frames were read */
     struct raw up = *top;
     for (unsigned i = 0; i < TOP_STEPS; i++) {
         gsp_raddr addr = next_frame(walker, &up);
@@ -299,12 +267,6 @@ static int settle_top(struct gsp_py_walker *walker, struct gsp_snap *snap, int64
             *top = up;
             return GSP_OK;
         }
-        if (i == 0 && has_ended(walker, snap, &caller, &up, now_ns))
-            ended = up;
-    }
-    if (ended.addr) {
-        *top = ended;
-        return GSP_OK;
     }
     struct raw down = *top;
     for (unsigned i = 0; i < TOP_STEPS && down.back; i++) {
@@ -401,7 +363,7 @@ static void keep_last(struct gsp_py_chain *chain)
 
 /* The innermost frame, once it is one that runs. */
 static int read_top(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr addr,
-                    int64_t now_ns, struct raw *raw)
+                    struct raw *raw)
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
     int rc = read_frame(walker, snap, addr, raw);
@@ -412,7 +374,7 @@ static int read_top(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_rad
     if (rc != GSP_OK)
         return rc;
     return lay->frames == GSP_PY_FRAMES_OBJECTS ? settle_top_object(lay, snap, raw)
-                                                : settle_top(walker, snap, now_ns, raw);
+                                                : settle_top(walker, snap, raw);
 }
 
 /* Adds a frame to the chain, or passes over one of the interpreter's own. */
@@ -459,7 +421,7 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
         return rc;
     struct raw raw = {0};
     bool has_called = false;
-    rc = read_top(walker, snap, addr, now_ns, &raw);
+    rc = read_top(walker, snap, addr, &raw);
     for (size_t hops = 0; rc == GSP_OK; hops++) {
         rc = take_frame(walker, &raw, has_called, now_ns);
         if (rc == GSP_OK && raw.back == 0 && !may_be_last(&walker->run->layout, snap, &raw))

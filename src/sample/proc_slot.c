@@ -70,6 +70,13 @@ void gsp_slot_free(struct gsp_slot *slot)
     free(slot);
 }
 
+/* Where the stack of its program begins now; 0 unknown. */
+static uint64_t stack_start(const struct gsp_slot *slot)
+{
+    struct gsp_procinfo info;
+    return gsp_proc_info(slot->pid, &info, NULL) == GSP_OK ? info.stack_start : 0;
+}
+
 /* What has ended stays as it was seen last. */
 static void look_for_exec(struct gsp_slot *slot)
 {
@@ -92,11 +99,13 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
             gsp_slot_native_close(slot);
             free_threads(slot);
             slot->process = GSP_NO_INDEX;
+            slot->is_back = false;
         }
         slot->state = GSP_SLOT_PYTHON;
         slot->was_python = true;
         slot->tries = 0;
         slot->bad_looks = 0;
+        slot->stack_start = stack_start(slot);
         return GSP_OK;
     }
     look_for_exec(slot);
@@ -119,7 +128,10 @@ void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
     gsp_py_target_close(slot->target);
     slot->target = NULL;
     free_threads(slot);
-    slot->process = GSP_NO_INDEX; /* what comes after exec is another program */
+    /* What comes after exec is another program. */
+    slot->is_back = slot->stack_start != 0 && slot->stack_start == stack_start(slot);
+    if (!slot->is_back)
+        slot->process = GSP_NO_INDEX;
     slot->state = GSP_SLOT_TRYING;
     /* Between fork and exec it only looked like its parent. */
     slot->was_python = slot->was_sampled;
@@ -190,6 +202,21 @@ void gsp_slot_name_process(struct gsp_slot *slot, struct gsp_profile *profile,
     changed(user, slot->process);
 }
 
+/* The thread of a process that was let go, and is back. */
+static bool find_thread(const struct gsp_profile *profile, const struct gsp_thread *like,
+                        uint32_t *out)
+{
+    for (size_t i = gsp_profile_thread_count(profile); i-- > 0;) {
+        const struct gsp_thread *known = gsp_profile_thread_at(profile, (uint32_t)i);
+        if (known->process == like->process && known->os_id == like->os_id &&
+            known->python_id == like->python_id) {
+            *out = (uint32_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static int add_thread(struct gsp_slot *slot, struct gsp_py_thread *thread,
                       struct gsp_profile *profile, struct gsp_err *err)
 {
@@ -210,7 +237,8 @@ static int add_thread(struct gsp_slot *slot, struct gsp_py_thread *thread,
         gsp_task_comm(slot->pid, thread->tid, &name);
     int rc = gsp_profile_string(profile, gsp_buf_sv(&name), &entry.name, err);
     struct gsp_slot_thread note = {0};
-    if (rc == GSP_OK)
+    const bool is_known = slot->is_back && find_thread(profile, &entry, &note.index);
+    if (rc == GSP_OK && !is_known)
         rc = gsp_profile_thread(profile, &entry, &note.index, err);
     if (rc != GSP_OK)
         return rc;

@@ -45,6 +45,7 @@ struct gsp_slot {
     pid_t ns_pid; /* as it sees itself; 0 when that is the same or unknown */
     int pidfd;    /* -1: the kernel has none */
     uint64_t start_ticks;
+    uint64_t stack_start; /* of the program that was attached to; tells exec */
     enum gsp_slot_state state;
     bool is_root;
     bool is_forked;      /* at the last look there was no exec since the fork */
@@ -52,7 +53,8 @@ struct gsp_slot {
     bool was_python;
     bool was_sampled;
     unsigned tries;
-    unsigned bad_looks; /* running, without one good stack */
+    unsigned bad_looks;   /* running, without one good stack */
+    int64_t bad_since_ns; /* the first of them */
     int64_t next_try_ns;
     struct gsp_err last_err; /* of the last try to attach */
     struct gsp_py_target *target;
@@ -65,6 +67,7 @@ struct gsp_slot {
     size_t native_count;
     int64_t native_listed_ns;
     uint32_t process; /* in the profile; GSP_NO_INDEX before the first sample */
+    bool is_back;     /* attached to for the second time: its threads are in the profile */
     unsigned title_tries;
     struct gsp_slot_thread *threads;
     size_t thread_count;

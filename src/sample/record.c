@@ -27,8 +27,10 @@
 #define CPU_INTERVAL_NS    GSP_NS_PER_S
 /* A stop of the target's threads for one look, at most. */
 #define HOLD_LIMIT_NS      (20 * GSP_NS_PER_MS)
-/* Looks running without one good stack after which the interpreter is searched anew. */
+/* Looks running without one good stack, and their time, after which the interpreter is searched
+ * for again. */
 #define BAD_LOOKS_MAX      64U
+#define BAD_TIME_NS        (250 * GSP_NS_PER_MS)
 /* A thread that has got no CPU for this long is taken as it is. */
 #define OWED_MAX_NS        GSP_NS_PER_S
 /* Processes whose end is asked for by one system call. */
@@ -562,6 +564,7 @@ static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
         return GSP_OK;
     open_mixed(rec, slot);
     int rc = look(rec, slot, now_ns);
+    bool is_lost = false;
     if (rc == GSP_OK) {
         rc = give_samples(rec, slot, sample, err);
         if (rc == GSP_OK && slot->mixed && !rec->opts.gil_only &&
@@ -574,8 +577,11 @@ static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
     else if (rc == GSP_E_TIMEOUT)
         rec->stats.losses.failed++;
     else
-        slot->bad_looks = BAD_LOOKS_MAX; /* gone, or another program by exec */
-    if (slot->bad_looks >= BAD_LOOKS_MAX) {
+        is_lost = true; /* gone, or another program by exec */
+    if (slot->bad_looks == 1)
+        slot->bad_since_ns = now_ns;
+    is_lost |= slot->bad_looks >= BAD_LOOKS_MAX && now_ns - slot->bad_since_ns >= BAD_TIME_NS;
+    if (is_lost) {
         if (gsp_slot_is_alive(slot))
             gsp_slot_detach(slot, now_ns);
         else

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, List, Set, Tuple
 
 import pytest
 
@@ -24,6 +24,7 @@ from support import (
     main_python,
     record_until,
 )
+
 
 @pytest.fixture(scope="module")
 def greenlet_env(python: Python) -> Dict[str, str]:

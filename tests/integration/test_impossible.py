@@ -29,6 +29,8 @@ from support import (
 )
 
 IMPOSSIBLE_SHARE = 1e-5
+# Of the lines: the callers of a function that is called without end may take turns in between.
+LINE_SHARE = 0.02
 # Of the stacks: calls are learnt at the beginning of a recording, so some are lost then.
 TORN_SHARE = 0.05
 # What the collector of garbage does has a mark of its own.
@@ -76,3 +78,16 @@ def test_impossible(version: Python, kind: str, start: StartTarget, tmp_path: Pa
     check_rare(sorted(wrong), len(seen), IMPOSSIBLE_SHARE)
     check_torn(profile)
     assert target.alive()
+
+
+@pytest.mark.parametrize("version", VERSIONS.values(), ids=str)
+def test_lines_of_returns(version: Python, start: StartTarget, tmp_path: Path) -> None:
+    target = start("returns.py", python=version)
+    path = tmp_path / "p.json"
+    profile = record_until(is_enough, target.pid, path, duration_s=1.5, rate_hz=1000)
+    pairs = [
+        [sample.names[-2], sample.leaf.line]
+        for sample in observations(profile.samples)
+        if sample.names[-1] == "choose"
+    ]
+    check_rare([pair for pair in pairs if pair in target.facts["wrong"]], len(pairs), LINE_SHARE)
