@@ -75,7 +75,7 @@ def stacks(rng: random.Random, seconds: float, rate: float = 100.0) -> Json:
     cycle = [stack for stack, times in WORK for _ in range(times)]
     idle = [("_bootstrap", "threading.py"), ("run", "loader.py"), ("wait", "threading.py")]
     for i in range(int(seconds * rate)):
-        t = i / rate
+        t = (i + 1) / rate
         for thread, stack in ((0, cycle[i % len(cycle)]), (1, idle)):
             samples["t"].append(t + thread * 1e-4)
             samples["thread"].append(thread)
@@ -421,11 +421,11 @@ def bars(seed: int) -> Json:
     for _ in range(1500):
         node, weight = rng.choice(stacks_seen)
         thread = rng.randrange(len(threads))
+        t[thread] += weight
         samples["t"].append(t[thread])
         samples["thread"].append(thread)
         samples["node"].append(node)
         samples["weight"].append(weight)
-        t[thread] += weight
     lines = [rng.randrange(1, 400) for _ in tree.parent]
     for frame in tree.frames:
         frame["hot_line"] = frame["line"] + 1
@@ -459,6 +459,36 @@ def bars(seed: int) -> Json:
             "frames": tree.frames,
             "nodes": {**tree.nodes(), "line": lines},
             "samples": samples,
+        },
+    }
+
+
+def late() -> Json:
+    """A busy machine: one sample comes three seconds late and stands for them, and the next has
+    waited too.  Then no sample for 2.5 s."""
+    tree = Tree()
+    main = ("main", "late.py")
+    quarters = [(k / 4, "before", 0.25) for k in range(1, 9)]
+    # Not quite in time, which is neither a gap nor an overlap.
+    after = [(8.0, "after", 0.25), (8.3, "after", 0.25), (8.5, "after", 0.25)]
+    taken = [*quarters, (5.0, "busy", 3.0), (5.25, "waited", 1.0), *after]
+    return {
+        "format": "gsprof-report",
+        "version": 1,
+        "kind": "run",
+        "title": "late",
+        "duration_s": 10.0,
+        "stacks": {
+            "unit": "s",
+            "threads": [{"pid": 1, "tid": 1, "name": "MainThread"}],
+            "frames": tree.frames,
+            "samples": {
+                "t": [t for t, _, _ in taken],
+                "thread": [0] * len(taken),
+                "node": [tree.node([main, (func, "late.py")]) for _, func, _ in taken],
+                "weight": [weight for _, _, weight in taken],
+            },
+            "nodes": tree.nodes(),
         },
     }
 
@@ -506,7 +536,7 @@ def large() -> Json:
             "frames": tree.frames,
             "nodes": tree.nodes(),
             "samples": {
-                "t": [round(i * period, 4) for i in range(LARGE_SAMPLES)],
+                "t": [round((i + 1) * period, 4) for i in range(LARGE_SAMPLES)],
                 "thread": [0] * LARGE_SAMPLES,
                 "node": node,
                 "weight": [period] * LARGE_SAMPLES,

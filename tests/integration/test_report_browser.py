@@ -26,6 +26,7 @@ DOCUMENTS: Dict[str, Callable[[], report_documents.Json]] = {
     "ordinary": report_documents.ordinary,
     "comparison": report_documents.comparison,
     "hostile": report_documents.hostile,
+    "late": report_documents.late,
     "large": report_documents.large,
     "empty": report_documents.empty,
     "bare": report_documents.bare,

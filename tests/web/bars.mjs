@@ -97,23 +97,27 @@ function layOut(root) {
     return rows;
 }
 
-/** Rows of one thread in the order of time; its samples follow each other without a gap. */
+/** Rows of one thread in the order of time.  A sample stands for the time before it, as far as the
+ * one before it does not; those that follow each other without a gap are joined. */
 export function inTime(stacks, thread) {
     const rows = [];
     let before = [];
+    let until = -1;
     const { t, node, weight } = stacks.samples;
     for (let i = 0; i < node.length; i++) {
         if (stacks.samples.thread[i] !== thread) continue;
         const path = pathOf(stacks, node[i]);
-        let same = true;
+        const start = Math.max(t[i] - weight[i], until);
+        let same = start === until;
         path.forEach((at, depth) => {
             same &&= before[depth] === at;
             const row = (rows[depth] ??= []);
             const name = stacks.frames[stacks.nodes.frame[at]].func || "(no name)";
-            if (same) row[row.length - 1].end = t[i] + weight[i];
-            else row.push({ start: t[i], end: t[i] + weight[i], name });
+            if (same) row[row.length - 1].end = t[i];
+            else row.push({ start, end: t[i], name });
         });
         before = path;
+        until = t[i];
     }
     return rows;
 }

@@ -306,6 +306,24 @@ check("time order stands on the axis of the charts", async () => {
     assert.equal(await drawn(page, "#stacks .panes canvas"), whole);
 });
 
+check("a late sample stands for the time before it", async () => {
+    const page = await open("late");
+    await page.click("#stacks [data-value=time]");
+    const rows = [
+        [
+            { name: "main", start: 0, end: 5.25 },
+            { name: "main", start: 7.75, end: 8.5 },
+        ],
+        [
+            { name: "before", start: 0, end: 2 },
+            { name: "busy", start: 2, end: 5 },
+            { name: "waited", start: 5, end: 5.25 },
+            { name: "after", start: 7.75, end: 8.5 },
+        ],
+    ];
+    assert.equal(await checkInTime(page, rows, "late", 10), 6);
+});
+
 check("the sandwich of a function that is picked in the table", async () => {
     const page = await open("ordinary");
     await page.getByRole("button", { name: "attention", exact: true }).click();

@@ -53,6 +53,7 @@ export interface Frame {
 }
 
 export interface Samples {
+    /** When each was taken: it stands for the time before that. */
     t?: number[];
     thread: number[];
     node: number[];
@@ -215,7 +216,7 @@ export function endOfTime(report: Report): number {
     for (const chart of [...(report.charts ?? []), ...(report.compare?.charts ?? [])]) {
         for (const one of chart.series) end = Math.max(end, one.t[one.t.length - 1] ?? 0);
     }
-    see(report.stacks?.samples.t, report.stacks?.samples.weight);
+    see(report.stacks?.samples.t);
     see(report.steps?.t, report.steps?.duration_s);
     see(report.spans?.t, report.spans?.duration_s);
     return end > 0 && Number.isFinite(end) ? end : 1;

@@ -167,9 +167,12 @@ export interface Choice {
 
 function isWanted(samples: Samples, i: number, choice: Choice): boolean {
     if (choice.thread >= 0 && samples.thread[i] !== choice.thread) return false;
-    if (choice.onCpuOnly && samples.on_cpu && !samples.on_cpu[i]) return false;
+    return !choice.onCpuOnly || !samples.on_cpu || Boolean(samples.on_cpu[i]);
+}
+
+function isInPart(samples: Samples, i: number, choice: Choice): boolean {
     if (!choice.part || !samples.t) return true;
-    return samples.t[i] + samples.weight[i] > choice.start && samples.t[i] < choice.end;
+    return samples.t[i] > choice.start && samples.t[i] - samples.weight[i] < choice.end;
 }
 
 /** A tree, and which of its nodes each sample has; -1 for none. */
@@ -263,24 +266,27 @@ export function weigh(
     for (let i = 0; i < nodeOf.length; i++) {
         const node = nodeOf[i];
         if (node < 0 || node >= tree.own.length || !isWanted(samples, i, choice)) continue;
+        if (!isInPart(samples, i, choice)) continue;
         tree.own[node] += samples.weight[i];
         n++;
     }
     return { weight: sumUp(tree), samples: n };
 }
 
-/** The samples of one thread as they came.  Calls that go on from one sample to the next are one
- * bar; a gap of more than half a sample stays a gap. */
+/** The samples of one thread as they came.  A sample stands for the time before it: its bar ends when
+ * it was taken, and begins where the one before it ends at the earliest.  Calls that go on from one
+ * sample to the next are one bar; a gap of more than half a sample stays a gap. */
 export function timeOrder(tree: CallTree, samples: Samples, choice: Choice, end: number): Layout {
     const makers: LevelMaker[] = [];
     const t = samples.t ?? [];
     let before: number[] = [];
     let until = -Infinity;
     for (let i = 0; i < samples.node.length; i++) {
-        if (!isWanted(samples, i, { ...choice, part: false })) continue;
+        if (!isWanted(samples, i, choice)) continue;
         const weight = samples.weight[i];
-        const joins = Math.abs(t[i] - until) <= weight / 2 || t[i] < until;
-        const start = joins ? until : t[i];
+        const joins = t[i] - weight - until <= weight / 2;
+        const start = joins ? until : Math.max(t[i] - weight, 0);
+        if (!(start < t[i])) continue;
         const path: number[] = [];
         for (let node = samples.node[i]; node >= 0; node = tree.parent[node]) path.push(node);
         path.reverse();
@@ -289,11 +295,11 @@ export function timeOrder(tree: CallTree, samples: Samples, choice: Choice, end:
             while (makers.length <= depth) makers.push(new LevelMaker());
             const maker = makers[depth];
             same = same && before[depth] === path[depth];
-            if (same) maker.setEnd(maker.length - 1, start + weight);
-            else maker.add(path[depth], start, start + weight);
+            if (same) maker.setEnd(maker.length - 1, t[i]);
+            else maker.add(path[depth], start, t[i]);
         }
         before = path;
-        until = start + weight;
+        until = t[i];
     }
     return { levels: makers.map((maker) => maker.make()), start: 0, end: Math.max(end, until) };
 }
