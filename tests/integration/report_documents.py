@@ -478,6 +478,7 @@ def late() -> Json:
         "kind": "run",
         "title": "late",
         "duration_s": 10.0,
+        "steps": {"step": [0], "t": [1.9], "duration_s": [0.5], "rank": None},
         "stacks": {
             "unit": "s",
             "threads": [{"pid": 1, "tid": 1, "name": "MainThread"}],

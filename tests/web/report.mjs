@@ -80,6 +80,18 @@ const painted = (page, selector) =>
         return n;
     });
 
+/** Clicks on the i-th step, which zooms to it. */
+async function clickStep(page, { steps, duration_s }, i) {
+    const canvas = page.locator("#timeline .lanes canvas");
+    await canvas.scrollIntoViewIfNeeded();
+    const box = await canvas.boundingBox();
+    const { stage } = await paintedBars(page, "#timeline .lanes canvas");
+    const middle = (steps.t[i] + steps.duration_s[i] / 2) / duration_s;
+    // Below the axis and the name of the row.
+    await page.mouse.click(box.x + 74 + (stage.outer - 74 - 14) * middle, box.y + 24 + 22 + 9);
+    await settle(page);
+}
+
 check("every part of a run is shown", async () => {
     const page = await open("ordinary");
     assert.equal(await page.title(), "train.py \u2013 gsprof");
@@ -324,6 +336,36 @@ check("a late sample stands for the time before it", async () => {
     assert.equal(await checkInTime(page, rows, "late", 10), 6);
 });
 
+check("of a sample that reaches into the chosen stretch only that part counts", async () => {
+    const page = await open("late");
+    await clickStep(page, documentOf("late"), 0);
+    const note = () => page.locator("#stacks .note").first().innerText();
+    assert.match(await note(), /^500 ms in 2 samples \u00b7 of the chosen stretch only/);
+    const cells = async () => [await column(page, "#stacks", 1), await column(page, "#stacks", 3)];
+    assert.deepEqual(await cells(), [
+        ["busy", "before", "main"],
+        ["400 ms", "100 ms", "0 s"],
+    ]);
+    /** What is told of the bar of `busy`, and of its caller. */
+    const bars = async () => {
+        await page.locator("#stacks .panes canvas").focus();
+        await page.keyboard.press("ArrowDown");
+        const busy = await told(page, "#stacks");
+        await page.keyboard.press("ArrowUp");
+        return `${busy}\n${await told(page, "#stacks")}`;
+    };
+    for (const mode of ["left", "time"]) {
+        await page.click(`#stacks [data-value=${mode}]`);
+        await settle(page);
+        const found = /^busy[^]*total: 400 ms, 80\.0 %[^]*main[^]*total: 500 ms, 100 %/;
+        assert.match(await bars(), found, mode);
+    }
+    await page.keyboard.press("0");
+    await settle(page);
+    assert.match(await note(), /^6\.75 s in 13 samples/);
+    assert.match(await bars(), /^busy[^]*total: 3 s, 44\.4 %[^]*main[^]*total: 6\.75 s, 100 %/);
+});
+
 check("the sandwich of a function that is picked in the table", async () => {
     const page = await open("ordinary");
     await page.getByRole("button", { name: "attention", exact: true }).click();
@@ -510,15 +552,8 @@ check("a click on a step zooms to it, and tables follow or say that they do not"
     const rows = () => column(page, "#timeline .table >> nth=0 >> css=", 2);
     assert.deepEqual(await rows(), [String(steps.t.length)]);
     assert.equal(await page.locator(".note.whole:visible").count(), 0);
-    const canvas = page.locator("#timeline .lanes canvas");
-    await canvas.scrollIntoViewIfNeeded();
-    const box = await canvas.boundingBox();
-    const { stage } = await paintedBars(page, "#timeline .lanes canvas");
     const i = 40;
-    const middle = (steps.t[i] + steps.duration_s[i] / 2) / 30;
-    // Below the axis and the name of the row.
-    await page.mouse.click(box.x + 74 + (stage.outer - 74 - 14) * middle, box.y + 24 + 22 + 9);
-    await settle(page);
+    await clickStep(page, documentOf("ordinary"), i);
     const shown = (await range(page))
         .match(/([\d.]+) s \u2013 ([\d.]+) s/)
         .slice(1)

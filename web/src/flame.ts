@@ -32,7 +32,7 @@ const EXPLANATION = [
     "Each bar is a function; the bars below it are what it called. Width is time (or whatever the recording counted): a wide bar at the bottom edge, with nothing below it, is where the program was. Where there are several processes or threads, each stands on its own below a bar with its name.",
     "Point at a bar to see its file and line: of the lines that ran, the one that took the most time, by itself or in what it called.",
     "Heaviest first puts all calls with the same callers together, the widest to the left: best to see where the time goes. Time order shows one thread as it ran, on the same axis as the charts: best to see what happened when. Sandwich takes one function, its callers above and its callees below, wherever it was called: pick it in the table.",
-    "Colours tell files apart and mean nothing else. A stretch of time that is chosen in any chart limits this view too. Search marks the functions whose name or file has the text, and says how much of the time has one of them on its stack.",
+    "Colours tell files apart and mean nothing else. A stretch of time that is chosen in any chart limits this view too; of a sample that reaches beyond it, the part inside counts. Search marks the functions whose name or file has the text, and says how much of the time has one of them on its stack.",
 ];
 
 /** Whether a bar stands for a process or a thread. */
@@ -119,6 +119,8 @@ export class FlameSection {
     private chosen = -1;
     private all = 0;
     private samples = 0;
+    /** Where the bars of the time order stand, as last drawn. */
+    private order: Layout | null = null;
 
     constructor(
         private readonly stacks: Stacks,
@@ -144,7 +146,7 @@ export class FlameSection {
         ];
         this.mode = new Choice<Mode>(
             "View of the flame graph",
-            modes.filter(([mode]) => mode !== "time" || stacks.samples.t),
+            modes.filter(([mode]) => mode !== "time" || (stacks.samples.t && stacks.unit === "s")),
             "left",
             () => this.update(),
         );
@@ -178,6 +180,7 @@ export class FlameSection {
                 else {
                     this.weigh();
                     this.say();
+                    this.showTime(true);
                 }
             }),
         );
@@ -327,6 +330,7 @@ export class FlameSection {
             start: this.range.start,
             end: this.range.end,
             part: !this.range.isWhole,
+            timed: this.stacks.unit === "s",
         };
     }
 
@@ -368,8 +372,13 @@ export class FlameSection {
 
     private drawTime(keep: boolean): void {
         this.put(this.timed.root);
-        const layout = timeOrder(this.tree, this.stacks.samples, this.choice, this.range.max);
-        this.timed.show(this.lanes.of(this.tree, layout, this.all, true), keep);
+        this.order = timeOrder(this.tree, this.stacks.samples, this.choice, this.range.max);
+        this.showTime(keep);
+    }
+
+    /** The bars stay where they are; what is told of them is of the chosen stretch. */
+    private showTime(keep: boolean): void {
+        if (this.order) this.timed.show(this.lanes.of(this.tree, this.order, this.all, true), keep);
     }
 
     private chooseBusiest(): void {

@@ -163,6 +163,8 @@ export interface Choice {
     end: number;
     /** Whether start and end choose anything. */
     part: boolean;
+    /** Whether weights are seconds. */
+    timed: boolean;
 }
 
 function isWanted(samples: Samples, i: number, choice: Choice): boolean {
@@ -170,9 +172,15 @@ function isWanted(samples: Samples, i: number, choice: Choice): boolean {
     return !choice.onCpuOnly || !samples.on_cpu || Boolean(samples.on_cpu[i]);
 }
 
-function isInPart(samples: Samples, i: number, choice: Choice): boolean {
-    if (!choice.part || !samples.t) return true;
-    return samples.t[i] > choice.start && samples.t[i] - samples.weight[i] < choice.end;
+/** How much of a sample's weight lies in the chosen stretch.  A weight that is no time belongs to the
+ * moment of its sample. */
+function weightInside(samples: Samples, i: number, choice: Choice): number {
+    const weight = samples.weight[i];
+    if (!choice.part || !samples.t) return weight;
+    const t = samples.t[i];
+    const { start, end } = choice;
+    if (!choice.timed) return t >= start && t < end ? weight : 0;
+    return Math.max(0, Math.min(t, end) - Math.max(t - weight, start));
 }
 
 /** A tree, and which of its nodes each sample has; -1 for none. */
@@ -255,7 +263,8 @@ export function towers(stacks: Stacks, base: CallTree, frames: Frame[]): Shape |
     return { tree: newTree(parent, frame, line), nodeOf };
 }
 
-/** Weighs the tree by the samples that are wanted; gives their sum and number. */
+/** Weighs the tree by what the stretch has of the samples that are wanted; gives the sum, and how many
+ * samples it is of. */
 export function weigh(
     { tree, nodeOf }: Shape,
     samples: Samples,
@@ -266,8 +275,9 @@ export function weigh(
     for (let i = 0; i < nodeOf.length; i++) {
         const node = nodeOf[i];
         if (node < 0 || node >= tree.own.length || !isWanted(samples, i, choice)) continue;
-        if (!isInPart(samples, i, choice)) continue;
-        tree.own[node] += samples.weight[i];
+        const weight = weightInside(samples, i, choice);
+        if (choice.part && weight === 0) continue;
+        tree.own[node] += weight;
         n++;
     }
     return { weight: sumUp(tree), samples: n };
