@@ -195,8 +195,9 @@ def steps_and_spans(rng: random.Random, seconds: float) -> Tuple[Json, Json]:
     return steps, spans
 
 
-# A frame that has no name of its own goes by its library's.
+# A frame that has no name of its own goes by its library's, whose path may not be known.
 LIBRARY = {"func": "libc10.so", "file": "/opt/torch/lib/libc10.so", "line": None}
+BARE_LIBRARY = {"func": "libstdc++.so.6", "file": "libstdc++.so.6", "line": None}
 
 
 def ordinary(seconds: float = 30.0) -> Json:
@@ -278,6 +279,7 @@ def ordinary(seconds: float = 30.0) -> Json:
                 {"stack": site, "bytes": 300 << 20, "count": 1200},
                 {"stack": site[:4], "bytes": 40 << 20, "count": 12},
                 {"stack": site[:2] + [dict(LIBRARY)], "bytes": 5 << 20, "count": 70000},
+                {"stack": [dict(BARE_LIBRARY)], "bytes": 1 << 20, "count": 3},
             ],
         },
         "losses": [

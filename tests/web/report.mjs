@@ -413,9 +413,14 @@ check("tables are sorted, filtered and copied", async () => {
 check("a library without names of functions is named once", async () => {
     const page = await open("ordinary");
     const sites = await column(page, "#memory .table >> nth=0 >> css=", 1);
-    assert.equal(sites.length, 3);
+    assert.equal(sites.length, 4);
     assert.equal(sites[2].trim(), "libc10.so");
+    assert.equal(sites[3].trim(), "libstdc++.so.6");
     assert.equal(sites[0].trim(), "imread codec.so:3");
+    // Nor twice of its bar: the last of the first row.
+    await page.locator("#memory .lanes canvas").focus();
+    await page.keyboard.press("ArrowRight");
+    assert.match(await told(page, "#memory"), /^libstdc\+\+\.so\.6\s*total: 1 MiB/);
 });
 
 check("theme, help and the keys for them", async () => {

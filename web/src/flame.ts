@@ -6,7 +6,7 @@ import { count, percent, value } from "./format";
 import { LanesView } from "./lanes";
 import type { Lanes } from "./lanes";
 import type { TimeRange } from "./range";
-import { fileCell, functionCell, nameOf, place, section } from "./section";
+import { fileCell, functionCell, nameOf, place, placeBeside, section } from "./section";
 import type { Section } from "./section";
 import { Table } from "./table";
 import { cssColor, shade, shadeOf } from "./theme";
@@ -72,7 +72,7 @@ export class TreeLanes {
                 return {
                     title: nameOf(frame),
                     lines: [
-                        place(frame, tree.line[item]),
+                        placeBeside(frame, tree.line[item]),
                         parts ? `this call: ${value(length, unit)}` : "",
                         `total: ${share(tree.total[item])}`,
                         `self: ${share(tree.own[item])}`,

@@ -51,6 +51,17 @@ export function place(frame: Frame | undefined, line?: number): string {
     return shown ? `${frame.file}:${shown}` : frame.file;
 }
 
+/** Whether the function's name is only that of its library, which has no names for its functions. */
+function isLibrary(frame: Frame): boolean {
+    if (!frame.file || frame.line || frame.hot_line) return false;
+    return frame.file.slice(frame.file.lastIndexOf("/") + 1) === frame.func;
+}
+
+/** The same beside the function's name; empty if it says nothing more. */
+export function placeBeside(frame: Frame | undefined, line?: number): string {
+    return frame && isLibrary(frame) && frame.file === frame.func ? "" : place(frame, line);
+}
+
 /** A place for a cell: its end, and all of it for whoever points at it. */
 export function fileCell(file: string | null | undefined): HTMLElement {
     return foreign(shortFile(file), { class: "file", title: file ?? "" });
@@ -69,8 +80,6 @@ export function functionCell(
         link.addEventListener("click", act);
         made.append(link);
     } else made.append(name);
-    // A library whose functions have no names goes by its own.
-    if (frame?.file && withFile && !frame.file.endsWith(`/${frame.func}`))
-        made.append(" ", fileCell(place(frame)));
+    if (frame?.file && withFile && !isLibrary(frame)) made.append(" ", fileCell(place(frame)));
     return made;
 }
