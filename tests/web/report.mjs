@@ -445,30 +445,38 @@ check("theme, help and the keys for them", async () => {
 check("keys work wherever the focus is, unless a text is typed", async () => {
     const page = await open("ordinary");
     const active = () => page.evaluate(() => document.activeElement.textContent);
-    const isDark = () => page.evaluate(() => document.documentElement.dataset.theme);
+    const theme = () => page.evaluate(() => document.documentElement.dataset.theme);
+    const chosen = () => page.locator("#stacks select option:checked").innerText();
+    const before = await theme();
     for (const control of ["#stacks input[type=checkbox]", "#stacks select"]) {
         const key = async (name) => {
             await page.locator(control).first().focus();
             await page.keyboard.press(name);
         };
+        const isList = control.endsWith("select");
+        // A list goes to the entry that is typed, and no other key waits for the next letter.
+        if (isList) {
+            await key("l");
+            await key("o");
+            assert.match(await chosen(), /^loader-0/);
+        }
         await key("?");
         assert.ok(await page.locator("dialog").isVisible(), `${control}: ?`);
         await page.keyboard.press("Escape");
-        const before = await isDark();
+        await key("+");
+        assert.ok(await page.locator("#range").isVisible(), `${control}: +`);
+        await key("-");
+        assert.ok(await page.locator("#range").isHidden(), `${control}: -`);
         await key("t");
-        assert.notEqual(await isDark(), before, `${control}: t`);
-        await key("t");
+        assert.equal((await theme()) === before, isList, `${control}: t`);
+        if (!isList) await key("t");
         await key("5");
         assert.equal(await active(), "Modules", `${control}: 5`);
         await key("/");
         assert.equal(await page.evaluate(() => document.activeElement.type), "search", control);
     }
-    // A list still goes to the entry that is typed, a box for text takes every key.
-    await page.locator("#stacks select").focus();
-    await page.keyboard.press("l");
-    await page.keyboard.press("o");
-    assert.match(await page.locator("#stacks select option:checked").innerText(), /^loader-0/);
     await page.selectOption("#stacks select", "-1");
+    // A box for text takes every key.
     const filter = page.locator("#modules input[type=search]");
     await filter.focus();
     await page.keyboard.type("t5/?");

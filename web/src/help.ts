@@ -5,7 +5,7 @@ import type { Section } from "./section";
 
 const KEYS: [string, string][] = [
     ["?", "this help"],
-    ["t", "light or dark"],
+    ["t", "light or dark; a list with the focus takes letters itself"],
     ["1 \u2013 9", "to a part of the report"],
     ["0", "all of the time again"],
     ["+  \u2212", "nearer and farther in time"],

@@ -114,23 +114,11 @@ function navigation(sections: Section[]): HTMLElement {
     return el("nav", { "aria-label": "Parts of the report" }, list);
 }
 
-/** How long a list waits for the next letter of the entry that is typed. */
-const TYPE_AHEAD_MS = 1000;
-let typedAt = -Infinity;
-
-/** Whether a list takes the key: it goes to the entry that begins with what is typed. */
-function isTypedAhead(list: HTMLSelectElement, event: KeyboardEvent): boolean {
-    const key = event.key.toLowerCase();
-    const goesOn = event.timeStamp - typedAt < TYPE_AHEAD_MS;
-    const is = goesOn || Array.from(list.options).some((o) => o.text.toLowerCase().startsWith(key));
-    if (is && key.length === 1) typedAt = event.timeStamp;
-    return is;
-}
-
-/** Whether what has the focus takes the key for itself.  A box that is ticked takes none. */
+/** Whether what has the focus takes the key for itself.  A list takes letters, for the entry that
+ * begins with them; a box that is ticked takes none. */
 function isTyping(event: KeyboardEvent): boolean {
     const { target } = event;
-    if (target instanceof HTMLSelectElement) return isTypedAhead(target, event);
+    if (target instanceof HTMLSelectElement) return /^\p{L}$/u.test(event.key);
     if (target instanceof HTMLInputElement) return target.type !== "checkbox";
     return target instanceof HTMLTextAreaElement;
 }

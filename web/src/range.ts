@@ -58,7 +58,8 @@ export class TimeRange {
     zoom(factor: number, around = (this.start + this.end) / 2): void {
         const start = around - (around - this.start) * factor;
         const end = around + (this.end - around) * factor;
-        if (end - start >= this.max - this.min) this.reset();
+        // Nearer and farther again is all of it, however that is rounded.
+        if (end - start >= (this.max - this.min) * (1 - 1e-9)) this.reset();
         else this.set(start, end);
     }
 
