@@ -480,6 +480,17 @@ def late() -> Json:
         "kind": "run",
         "title": "late",
         "duration_s": 10.0,
+        "charts": [
+            {
+                "id": "memory",
+                "title": "Memory of the processes",
+                "unit": "bytes",
+                "series": [
+                    {"name": "late.py (1)", "t": [0.0, 5.0, 10.0], "v": [1 << 20] * 3},
+                    {"name": "worker (2)", "t": [4.0, 5.0, 6.0], "v": [1 << 30] * 3},
+                ],
+            }
+        ],
         "steps": {"step": [0], "t": [1.9], "duration_s": [0.5], "rank": None},
         "stacks": {
             "unit": "s",

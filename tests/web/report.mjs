@@ -147,6 +147,26 @@ check("charts follow a drag, and come back", async () => {
     assert.equal(await page.locator("#stacks .note").first().innerText(), whole);
 });
 
+check("a legend has no value where its line has none", async () => {
+    const page = await open("late");
+    const over = page.locator("#charts .u-over");
+    await over.scrollIntoViewIfNeeded();
+    const box = await over.boundingBox();
+    // At seconds of ten: two processes, and the time of the only step.
+    for (const [t, worker, step] of [
+        [1, "\u2013", "\u2013"],
+        [1.9, "\u2013", "500 ms"],
+        [5, "1 GiB", "\u2013"],
+        [8, "\u2013", "\u2013"],
+    ]) {
+        await page.mouse.move(box.x + (box.width * t) / 10, box.y + box.height / 2);
+        await settle(page);
+        const values = await texts(page, ".legend .at");
+        assert.deepEqual(values, ["1 MiB", worker, step], `${t} s`);
+    }
+    await page.mouse.move(0, 0);
+});
+
 check("the flame graph: views, search, zoom and keys", async () => {
     const page = await open("ordinary");
     const canvas = page.locator("#stacks .panes canvas").first();

@@ -12,6 +12,8 @@ import { cssColor, lineColor, onTheme } from "./theme";
 export const GUTTER = 74;
 export const RIGHT = 14;
 const HEIGHT = 150;
+/** How many pixels beside the end of a line still point at it. */
+const POINTED = 3;
 /** More lines than these are switched off at first: they can be switched on. */
 const LINES_AT_FIRST = 8;
 
@@ -317,8 +319,13 @@ export class ChartView {
         return text;
     }
 
+    /** The value nearest to a moment.  Before a line begins and after it ends there is none: a process
+     * was not there yet, or no longer. */
     private valueAt(one: Series, at: number): string {
-        const after = Math.min(lowerBound(one.t, at), one.t.length - 1);
+        const last = one.t.length - 1;
+        const slack = (POINTED * this.range.length) / (this.width - GUTTER - RIGHT);
+        if (at < one.t[0] - slack || at > one.t[last] + slack) return value(null, this.chart.unit);
+        const after = Math.min(lowerBound(one.t, at), last);
         const before = Math.max(0, after - 1);
         const nearest = at - one.t[before] < one.t[after] - at ? before : after;
         return value(one.v[nearest], this.chart.unit);
