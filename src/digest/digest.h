@@ -111,7 +111,7 @@ struct gsp_digest_node {
 };
 
 struct gsp_digest_sample {
-    double t; /* seconds since start_ns */
+    double t; /* seconds since start_ns; the end of the time that it stands for */
     double weight;
     uint32_t thread; /* index */
     int32_t node;    /* -1: no frame was there */

@@ -166,14 +166,18 @@ static bool append(struct builder *b, const struct gsp_digest_sample *sample)
     return true;
 }
 
+/* A sample of our recorder stands for the time before it, and so does one of a report.  Those of
+ * other tools begin at their time. */
 static struct gsp_digest_sample made_of(const struct builder *b, const struct gsp_sample *sample)
 {
-    return (struct gsp_digest_sample){.t = b->shift_s +
-                                           (double)sample->time_ns / (double)GSP_NS_PER_S,
-                                      .weight = (double)sample->weight * b->scale,
-                                      .thread = sample->thread,
-                                      .node = b->node_of[sample->stack],
-                                      .on_cpu = (sample->flags & GSP_SAMPLE_ON_CPU) != 0};
+    const double weight = (double)sample->weight * b->scale;
+    const bool begins = b->meta->ticks == 0 && b->meta->unit == GSP_UNIT_NS;
+    return (struct gsp_digest_sample){
+        .t = b->shift_s + (double)sample->time_ns / (double)GSP_NS_PER_S + (begins ? weight : 0),
+        .weight = weight,
+        .thread = sample->thread,
+        .node = b->node_of[sample->stack],
+        .on_cpu = (sample->flags & GSP_SAMPLE_ON_CPU) != 0};
 }
 
 /* One pass that merges what is of one thread, node and stretch of time.  1: there would still be
@@ -191,7 +195,9 @@ static int merge(struct builder *b, int64_t width_ns, bool must_fit, struct gsp_
         const uint64_t where = (uint64_t)sample.thread << 32 | (uint32_t)made.node;
         const uint32_t *known = gsp_hmap_get(&b->map, when, where);
         if (known) {
-            b->stacks->samples[*known].weight += made.weight;
+            struct gsp_digest_sample *sum = &b->stacks->samples[*known];
+            sum->weight += made.weight;
+            sum->t = fmax(sum->t, made.t);
             continue;
         }
         if (must_fit && b->stacks->sample_count == GSP_DIGEST_SAMPLES_MAX)

@@ -147,6 +147,24 @@ TAP_TEST(the_heaviest_line_stands_for_a_function)
     gsp_digest_free(digest);
 }
 
+TAP_TEST(a_sample_ends_at_its_time)
+{
+    /* With ticks it is of our recorder, and stands for the time before it; else it begins there. */
+    for (unsigned ticks = 0; ticks < 2; ticks++) {
+        struct gsp_profile *p = NULL;
+        tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+        gsp_profile_meta(p)->ticks = ticks;
+        const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
+        const uint32_t stack = fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 1));
+        fix_add(p, thread, stack, 20000, GSP_SAMPLE_ON_CPU);
+        struct gsp_digest *digest = digest_of(p, NULL);
+        tap_require(digest->stacks.sample_count == 1);
+        tap_check(fabs(digest->stacks.samples[0].t - (ticks ? 0.02 : 0.03)) < 1e-9);
+        tap_check(fabs(digest->stacks.samples[0].weight - 0.01) < 1e-9);
+        gsp_digest_free(digest);
+    }
+}
+
 TAP_TEST(many_samples_are_merged_and_none_is_lost)
 {
     struct gsp_profile *p = NULL;
@@ -163,6 +181,13 @@ TAP_TEST(many_samples_are_merged_and_none_is_lost)
     tap_check(digest->stacks.sample_count <= GSP_DIGEST_SAMPLES_MAX);
     tap_check(digest->stacks.sample_count > GSP_DIGEST_SAMPLES_MAX / 8);
     tap_check(fabs(digest->stacks.total - count * 0.01) < 1e-3);
+    /* They end with the last of those that they are made of. */
+    size_t early = 0;
+    for (size_t i = 0; i < digest->stacks.sample_count; i++)
+        early += digest->stacks.samples[i].t - digest->stacks.samples[i].weight < -1e-6;
+    tap_eq_int(early, 0);
+    tap_check(fabs(digest->stacks.samples[digest->stacks.sample_count - 1].t - count * 0.01) <
+              1e-6);
     tap_check(fabs(digest->stacks.total_cpu / digest->stacks.total - 2.0 / 3) < 1e-3);
     gsp_digest_free(digest);
 }
