@@ -101,8 +101,8 @@ class Tracer:
         one."""
         return _gsprof.memory_events(EVENT_BYTES) if self._has_events else None
 
-    def events(self, number: int) -> List[Tuple[int, int]]:
-        """When, and how many bytes, of allocations and (below 0) of frees since then."""
+    def events(self, number: int) -> List[Tuple[int, int, int]]:
+        """When, how many bytes and where, of allocations and (below 0) of frees since then."""
         with _Uncounted():
             return _gsprof.memory_events_since(number)
 

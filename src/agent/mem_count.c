@@ -322,7 +322,7 @@ static void gave(const struct gsp_agent__block *block)
         gsp_agent__weigh(block->address, block->size, mean_bytes);
     count_free(block->site, &weight);
     if (gsp_unlikely(block->size >= gsp_agent__mem_events_from) && mean_bytes == 0) {
-        gsp_agent__mem_event(-(int64_t)block->size);
+        gsp_agent__mem_event(block->address, -(int64_t)block->size);
     }
 }
 
@@ -352,7 +352,7 @@ void gsp_agent__mem_took(const void *block, size_t bytes, enum gsp_memory_alloca
         const uint32_t site = find_site(allocator, caller);
         count_alloc(site, &weight);
         if (gsp_unlikely(bytes >= gsp_agent__mem_events_from) && mean_bytes == 0) {
-            gsp_agent__mem_event((int64_t)bytes);
+            gsp_agent__mem_event(block, (int64_t)bytes);
         }
         const struct gsp_agent__block now = {.address = block, .size = bytes, .site = site};
         follow(&now);
@@ -411,7 +411,7 @@ void gsp_agent__mem_gave_part(const struct gsp_agent__block *block, size_t bytes
         };
         count_free(block->site, &weight);
         if (gsp_unlikely(bytes >= gsp_agent__mem_events_from)) {
-            gsp_agent__mem_event(-(int64_t)bytes);
+            gsp_agent__mem_event(block->address, -(int64_t)bytes);
         }
         follow(&rest);
     }

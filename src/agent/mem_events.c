@@ -13,10 +13,11 @@ size_t gsp_agent__mem_events_from = SIZE_MAX;
 static struct gsp_agent_memory_event *events;
 static uint64_t count; /* so far; the newest EVENTS_MAX are kept */
 
-void gsp_agent__mem_event(int64_t bytes)
+void gsp_agent__mem_event(const void *block, int64_t bytes)
 {
     if (events) {
-        events[count++ % EVENTS_MAX] = (struct gsp_agent_memory_event){gsp_now_ns(), bytes};
+        events[count++ % EVENTS_MAX] =
+            (struct gsp_agent_memory_event){gsp_now_ns(), bytes, (uintptr_t)block};
     }
 }
 

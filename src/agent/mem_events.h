@@ -12,6 +12,6 @@
 #include <stdint.h>
 
 /* A block of so many bytes was given out, or (below 0) given back. */
-void gsp_agent__mem_event(int64_t bytes);
+void gsp_agent__mem_event(const void *block, int64_t bytes);
 /* From how many bytes on; SIZE_MAX: none are kept. */
 extern size_t gsp_agent__mem_events_from;

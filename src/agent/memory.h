@@ -127,6 +127,7 @@ GSP_AGENT_API void gsp_agent_memory_pause(bool pause);
 struct gsp_agent_memory_event {
     int64_t at_ns;
     int64_t bytes;
+    uintptr_t address;
 };
 
 /* From now on allocations of at least so many bytes are kept one by one, with their frees, in exact

@@ -10,8 +10,8 @@
 
 #include "base/attr.h"
 #include "base/file.h"
+#include "pyext/memwatch.h"
 
-#define STATUS_MAX  4096
 /* Marks that are kept.  With more, the two oldest become one. */
 #define KEPT_MAX    1024U
 /* The kernel counts pages by processor and is a little late: less above is not worth a reset. */
@@ -51,25 +51,17 @@ static void unlock(void)
     pthread_mutex_unlock(&H.mutex);
 }
 
-static int64_t field_of(const char *status, const char *name)
-{
-    const char *at = strstr(status, name);
-    return at ? strtoll(at + strlen(name), NULL, 10) * 1024 : -1;
-}
-
 /* The mark, and what is resident now. */
 static bool read_marks(int64_t *peak_bytes, int64_t *now_bytes)
 {
-    gsp_auto_fd fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    char text[STATUS_MAX];
-    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0) {
+    static const char *const names[] = {"\nVmHWM:", "\nVmRSS:"};
+    int64_t bytes[GSP_COUNT(names)];
+    if (!gsp_pyext__status_bytes(names, bytes, GSP_COUNT(names))) {
         return false;
     }
-    text[n] = '\0';
-    *peak_bytes = field_of(text, "\nVmHWM:");
-    *now_bytes = field_of(text, "\nVmRSS:");
-    return *peak_bytes >= 0 && *now_bytes >= 0;
+    *peak_bytes = bytes[0];
+    *now_bytes = bytes[1];
+    return true;
 }
 
 static bool set_back(void)

@@ -474,13 +474,14 @@ static PyObject *memory_events(PyObject *module, PyObject *from)
 
 static bool add_event(PyObject *list, const struct gsp_agent_memory_event *event)
 {
-    PyObject *pair = Py_BuildValue("(LL)", (long long)event->at_ns, (long long)event->bytes);
-    const bool is_added = pair && PyList_Append(list, pair) == 0;
-    Py_XDECREF(pair);
+    PyObject *triple = Py_BuildValue("(LLK)", (long long)event->at_ns, (long long)event->bytes,
+                                     (unsigned long long)event->address);
+    const bool is_added = triple && PyList_Append(list, triple) == 0;
+    Py_XDECREF(triple);
     return is_added;
 }
 
-/* memory_events_since(number) -> [(ns, bytes), ...] */
+/* memory_events_since(number) -> [(ns, bytes, address), ...] */
 static PyObject *memory_events_since(PyObject *module, PyObject *number)
 {
     (void)module;
@@ -505,7 +506,7 @@ static PyMethodDef functions[] = {
      "memory_events(from_bytes or None) -> int\n\nGreat allocations are kept one by one from now "
      "on, or no more.  How many there were so far."},
     {"memory_events_since", memory_events_since, METH_O,
-     "memory_events_since(number) -> [(ns, bytes), ...]\n\nBelow 0: given back."},
+     "memory_events_since(number) -> [(ns, bytes, address), ...]\n\nBelow 0: given back."},
     {"memory_start", memory_start, METH_VARARGS,
      "memory_start(exact, interval_bytes, notice_bytes, code) -> int\n\n"
      "Begins to count allocations; 0: ok.  code is that of the calling function."},

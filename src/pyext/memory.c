@@ -18,7 +18,8 @@ static struct gsp_memwatch *watch_of(PyObject *self)
 /* -1, not known, is None. */
 static PyObject *tuple_of(const struct gsp_memory *memory)
 {
-    const int64_t bytes[] = {memory->resident_bytes, memory->reserved_bytes, memory->device_bytes};
+    const int64_t bytes[] = {memory->resident_bytes, memory->reserved_bytes, memory->device_bytes,
+                             memory->unfiled_bytes};
     PyObject *tuple = PyTuple_New((Py_ssize_t)GSP_COUNT(bytes) + 1);
     PyObject *at = tuple ? PyLong_FromLongLong(memory->at_ns) : NULL;
     if (!at || PyTuple_SetItem(tuple, 0, at) != 0) {
@@ -45,7 +46,7 @@ static PyObject *memory_now(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     struct gsp_memory now;
-    gsp_pyext__memory_now(NULL, &now);
+    gsp_pyext__memory_sample(NULL, &now);
     return tuple_of(&now);
 }
 
@@ -158,9 +159,9 @@ static PyMethodDef sampler_methods[] = {
     {"start", sampler_start, METH_O, "start(with_thread) -> bool\n\nFalse: there is no thread."},
     {"stop", sampler_stop, METH_NOARGS, "stop()\n\nTakes the last sample."},
     {"is_on", sampler_is_on, METH_NOARGS, "is_on() -> bool"},
-    {"peak", sampler_peak, METH_NOARGS, "peak() -> (0, resident, reserved, device)"},
+    {"peak", sampler_peak, METH_NOARGS, "peak() -> (0, resident, reserved, device, None)"},
     {"samples", sampler_samples, METH_NOARGS,
-     "samples() -> [(ns, resident, reserved, device), ...]\n\nBytes; None: not known."},
+     "samples() -> [(ns, resident, reserved, device, unfiled), ...]\n\nBytes; None: not known."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -181,7 +182,8 @@ static PyType_Spec sampler_spec = {
 };
 
 static PyMethodDef functions[] = {
-    {"memory_now", memory_now, METH_NOARGS, "memory_now() -> (ns, resident, reserved, None)"},
+    {"memory_now", memory_now, METH_NOARGS,
+     "memory_now() -> (ns, resident, reserved, None, unfiled)"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -14,6 +14,7 @@
 
 #define STATM_MAX    256
 #define STATM_FIELDS 7
+#define STATUS_MAX   4096
 #define FIRST_CAP    64
 
 struct gsp_memwatch {
@@ -55,6 +56,25 @@ static bool read_statm(int64_t pages[STATM_FIELDS])
     return true;
 }
 
+bool gsp_pyext__status_bytes(const char *const *names, int64_t *bytes, size_t count)
+{
+    gsp_auto_fd fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    char text[STATUS_MAX];
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0) {
+        return false;
+    }
+    text[n] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        const char *at = strstr(text, names[i]);
+        if (!at) {
+            return false;
+        }
+        bytes[i] = strtoll(at + strlen(names[i]), NULL, 10) * 1024;
+    }
+    return true;
+}
+
 static int64_t greater(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -62,7 +82,7 @@ static int64_t greater(int64_t a, int64_t b)
 
 void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_memory *out)
 {
-    *out = (struct gsp_memory){gsp_now_ns(), -1, -1, -1, -1};
+    *out = (struct gsp_memory){gsp_now_ns(), -1, -1, -1, -1, -1};
     int64_t pages[STATM_FIELDS];
     if (read_statm(pages)) {
         const int64_t page_bytes = sysconf(_SC_PAGESIZE);
@@ -77,6 +97,17 @@ void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_
     if (device && device->get_info && device->get_info(&free_bytes, &total_bytes) == 0 &&
         free_bytes <= total_bytes) {
         out->device_bytes = (int64_t)(total_bytes - free_bytes);
+    }
+}
+
+void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device, struct gsp_memory *out)
+{
+    static const char *const names[] = {"\nRssAnon:", "\nRssShmem:"};
+    int64_t bytes[GSP_COUNT(names)];
+    gsp_pyext__memory_now(device, out);
+    /* Linux 4.5 and later. */
+    if (gsp_pyext__status_bytes(names, bytes, GSP_COUNT(names))) {
+        out->unfiled_bytes = bytes[0] + bytes[1];
     }
 }
 
@@ -133,7 +164,7 @@ static void *run(void *arg)
         }
         pthread_mutex_unlock(&watch->mutex);
         struct gsp_memory now;
-        gsp_pyext__memory_now(&watch->device, &now);
+        gsp_pyext__memory_sample(&watch->device, &now);
         pthread_mutex_lock(&watch->mutex);
         if (watch->is_on) {
             add_sample(watch, &now);
@@ -197,13 +228,15 @@ bool gsp_pyext__memwatch_start(struct gsp_memwatch *watch, bool with_thread)
 {
     gsp_pyext__memwatch_stop(watch);
     struct gsp_memory now;
-    gsp_pyext__memory_now(&watch->device, &now);
+    gsp_pyext__memory_sample(&watch->device, &now);
+    /* Nothing that is allocated later is in the first sample. */
+    now.at_ns = gsp_now_ns();
     bool ok = true;
     pthread_mutex_lock(&watch->mutex);
     /* Another thread may have been faster. */
     if (!watch->is_on) {
         watch->count = 0;
-        watch->peak = (struct gsp_memory){0, -1, -1, -1, -1};
+        watch->peak = (struct gsp_memory){0, -1, -1, -1, -1, -1};
         watch->step_ns = watch->interval_ns;
         add_sample(watch, &now);
         watch->is_on = true;
@@ -221,7 +254,7 @@ void gsp_pyext__memwatch_stop(struct gsp_memwatch *watch)
     const bool has_thread = watch->has_thread;
     if (was_on) {
         struct gsp_memory now;
-        gsp_pyext__memory_now(&watch->device, &now);
+        gsp_pyext__memory_sample(&watch->device, &now);
         add_sample(watch, &now);
     }
     watch->is_on = false;

@@ -2,7 +2,7 @@
 /*
  * memwatch.h -- the memory of this process, now or as a thread of ours sees it at intervals.
  *
- * Reads:   /proc/self/statm; of a GPU, what cuMemGetInfo says, if its address was given.
+ * Reads:   /proc/self/statm and status; of a GPU, what cuMemGetInfo says, if its address was given.
  * Gives:   samples and the greatest of all of them, also of those that were thinned out.
  * Used by: memory.c.  No Python here: the thread never needs the interpreter.
  * Threads: every function from any thread.  After fork() the child's copy is not running; it may
@@ -24,7 +24,8 @@ struct gsp_memory {
     int64_t resident_bytes;  /* -1: not known, as of all of them */
     int64_t reserved_bytes;  /* with writable memory that was asked for and not touched */
     int64_t device_bytes;    /* in use on the GPU, by whomever */
-    int64_t anonymous_bytes; /* resident, without pages of files */
+    int64_t anonymous_bytes; /* resident, without pages of files and shared ones */
+    int64_t unfiled_bytes;   /* resident, without pages of files; -1 but of a memwatch's samples */
 };
 
 /* How a thread asks the driver of a GPU; all 0 without one. */
@@ -38,6 +39,11 @@ struct gsp_memwatch; /* opaque */
 
 /* Never fails: what cannot be read is -1. */
 void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_memory *out);
+/* The same with unfiled_bytes, which takes longer. */
+void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device, struct gsp_memory *out);
+/* Fields of /proc/self/status in bytes, by their names with newline and colon; all of one moment.
+ * False when one is missing. */
+GSP_MUST_CHECK bool gsp_pyext__status_bytes(const char *const *names, int64_t *bytes, size_t count);
 
 /* NULL when there is no memory. */
 struct gsp_memwatch *gsp_pyext__memwatch_new(int64_t interval_ns,

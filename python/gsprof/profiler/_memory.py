@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections import deque
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from bisect import bisect_left
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from .. import _gsprof, _sites
-from . import _device, _text
+from . import _device, _residence, _text
 
 PROCESS = "process"
 # Changes of resident memory below this are those of small blocks.
@@ -23,6 +23,7 @@ class _Sample(NamedTuple):
     resident: Optional[int]
     reserved: Optional[int]
     device: Optional[int]
+    unfiled: Optional[int]  # resident, without pages of files
 
 
 def _greatest(*numbers: Optional[int]) -> Optional[int]:
@@ -136,7 +137,7 @@ class MemoryTracker:
         self._before: _sites.Look = {}
         self._changes: List[_sites.Change] = []
         self._first_event: Optional[int] = None
-        self._seen: Optional[List[Tuple[int, int]]] = None
+        self._seen: Optional[List[_residence.Event]] = None
 
     def _new_sampler(self) -> _gsprof.MemorySampler:
         if self._driver is None:
@@ -200,9 +201,9 @@ class MemoryTracker:
             raise RuntimeError("nothing was tracked yet: use `with tracker:` around the code")
         samples = [_Sample(*sample) for sample in self._sampler.samples()]
         if self._depth > 0:
-            at_ns, resident, reserved, _ = _gsprof.memory_now()
+            at_ns, resident, reserved, _, unfiled = _gsprof.memory_now()
             device = self._driver.memory()[0] if self._driver is not None else None
-            samples.append(_Sample(at_ns, resident, reserved, device))
+            samples.append(_Sample(at_ns, resident, reserved, device, unfiled))
         return samples
 
     def _allocated(self, sample: _Sample) -> Optional[int]:
@@ -265,13 +266,13 @@ class MemoryTracker:
             for sample in samples
         ]
 
-    def _events_seen(self) -> Optional[List[Tuple[int, int]]]:
+    def _events_seen(self) -> Optional[List[_residence.Event]]:
         """Allocations one by one; None where only samples are known."""
         if self.source != PROCESS or self._first_event is None:
             return None
         if self._seen is not None:
             return self._seen
-        return _sites.TRACER.events(self._first_event)
+        return [_residence.Event(*event) for event in _sites.TRACER.events(self._first_event)]
 
     def _events(self, timeline: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
         """As samples show them."""
@@ -296,34 +297,33 @@ class MemoryTracker:
                 events.append({**sample, "action": action, "size": size, "exact": False})
         return events
 
-    def _merged(self, samples: List[_Sample], seen: List[Tuple[int, int]]) -> List[Dict[str, Any]]:
+    def _merged(self, samples: List[_Sample], seen: List[_residence.Event]) -> List[Dict[str, Any]]:
         """Allocations one by one, and of the changes that samples show those that no allocation
-        explains: memory that is mapped from files, or by the interpreter itself."""
+        explains: memory that the interpreter itself maps, and that of small blocks.  Pages of files
+        are none's: the kernel reads the code of libraries, and drops it, as it likes."""
         timeline = self._timeline(samples)
-        first_ns, last_ns = samples[0].at_ns, samples[-1].at_ns
+        times = [sample.at_ns for sample in samples]
+        resident = [
+            sample.resident if sample.unfiled is None else sample.unfiled for sample in samples
+        ]
+        unseen = _residence.unexplained(times, resident, seen)
         events = [{**timeline[0], "action": "start", "size": 0, "exact": True}]
-        rest = deque((ns, size) for ns, size in seen if first_ns <= ns <= last_ns)
-        # Allocated and not yet resident; given back and still resident.
-        owed = kept = 0
-        for before, sample, then in zip(samples, samples[1:], timeline):
-            while rest and rest[0][0] <= sample.at_ns:
-                at_ns, size = rest.popleft()
-                owed, kept = (owed + size, kept) if size > 0 else (owed, kept - size)
-                action = "alloc" if size > 0 else "free"
-                time_ms = (at_ns - first_ns) / 1e6
-                event = {"time_ms": time_ms, "action": action, "size": abs(size), "exact": True}
-                events.append({**then, **event})
-            change = _change(before.resident, sample.resident) or 0
-            explained = min(owed, max(0, change)) - min(kept, max(0, -change))
-            owed, kept = owed - max(0, explained), kept - max(0, -explained)
-            reused = min(owed, kept)
-            owed, kept = owed - reused, kept - reused
-            change -= explained
-            if abs(change) >= _UNSEEN_BYTES:
-                time_ms = (sample.at_ns - first_ns) / 1e6
-                action = "alloc" if change > 0 else "free"
-                event = {"time_ms": time_ms, "action": action, "size": abs(change), "exact": False}
-                events.append({**then, **event})
+        told = [(event.at_ns, event.size, True) for event in seen]
+        told += [(ns, size, False) for ns, size in zip(times, unseen) if abs(size) >= _UNSEEN_BYTES]
+        # Those of samples after allocations of the same time.
+        told.sort(key=lambda event: (event[0], not event[2]))
+        for at_ns, size, is_exact in told:
+            if not times[0] <= at_ns <= times[-1]:
+                continue
+            # What is allocated is as of the sample before.
+            then = timeline[max(0, bisect_left(times, at_ns) - 1)]
+            event = {
+                "time_ms": (at_ns - times[0]) / 1e6,
+                "action": "alloc" if size > 0 else "free",
+                "size": abs(size),
+                "exact": is_exact,
+            }
+            events.append({**then, **event})
         return events
 
     def get_timeline(self) -> List[Dict[str, Any]]:
@@ -333,11 +333,11 @@ class MemoryTracker:
     def get_allocation_timeline(self) -> List[Dict[str, Any]]:
         """What was taken and given back: each with time_ms, action ("start", "alloc", "free"),
         size, what was allocated and reserved then by the last sample, and exact.  Of a process,
-        every allocation of 64 KiB or more and its end is one event; changes of resident memory that
-        none of them explains are events by the samples, which are not exact.  So are all events of
-        a device, and those of an interpreter whose allocations cannot be seen one by one; there, a
-        rise that goes on over several samples is one.  Without track_allocations the samples as
-        they are."""
+        every allocation of 64 KiB or more and its end is one event; changes of resident memory
+        (without pages of files) that none of them explains are events by the samples, which are
+        not exact.  So are all events of a device, and those of an interpreter whose allocations
+        cannot be seen one by one; there, a rise that goes on over several samples is one.  Without
+        track_allocations the samples as they are."""
         samples = self._samples()
         if not self.track_allocations:
             return self._timeline(samples)

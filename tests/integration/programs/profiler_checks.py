@@ -13,6 +13,7 @@ import math
 import mmap
 import os
 import pickle
+import random
 import sys
 import tempfile
 import threading
@@ -31,6 +32,7 @@ from gsprof.profiler import (
     StreamProfiler,
     compare_runs,
 )
+from gsprof.profiler import _residence
 
 VOID = {"meta"}
 
@@ -487,6 +489,91 @@ def check_timeline():
     assert found == [(0, "start", 0), (1, "alloc", 8), (3, "alloc", 40), (5, "free", 8)], found
 
 
+def check_timeline_of_churn():
+    """Pages are touched after the allocation and given back after the free, which samples see."""
+    tracker = MemoryTracker(interval=1)
+    kept = []
+    with tracker:
+        for _ in range(50):
+            kept.append(b"x" * (30 << 20))
+            if len(kept) > 2:
+                kept.pop(0)
+    events = tracker.get_allocation_timeline()[1:]
+    assert all(event["exact"] for event in events), [e for e in events if not e["exact"]]
+    assert [e["action"] for e in events if e["size"] >= 30 << 20].count("alloc") == 50
+
+
+MB = 1 << 20
+
+
+def unseen(resident, events):
+    """What samples at 0, 10, 20, … show that these events, (time, MB, address), do not explain."""
+    found = _residence.unexplained(
+        range(0, 10 * len(resident), 10),
+        [size if size is None else 500 * MB + size * MB for size in resident],
+        [_residence.Event(at, size * MB, address) for at, size, address in events],
+    )
+    return [round(size / MB, 1) for size in found]
+
+
+def check_residence():
+    """Of changes of resident memory, what allocations do not explain: made-up series."""
+    # The oldest of three is freed, and the next takes its place: seen amid that, before and after.
+    blocks = [(12, 30, 1), (14, 30, 2), (22, 30, 3), (23, -30, 1), (32, 30, 4), (33, -30, 2)]
+    for level in (60, 48, 71, 90):
+        for later in (60, 55, 77, 120):
+            assert unseen([0, 0, level, later, 60], blocks) == [0] * 5, (level, later)
+    # Touched late, kept after the free, given back with what was freed before.
+    late = [(5, 30, 1), (55, -30, 1), (56, 30, 2), (75, -30, 2)]
+    assert unseen([0, 0, 10, 10, 30, 30, 60, 60, 60, 0], late) == [0] * 10
+    # A sample may see what events do up to the next one.
+    assert unseen([0, 30, 30, 0, 0], [(12, 30, 1), (33, -30, 1)]) == [0] * 5
+    # Blocks that are older than the first sample, or in it already; a munmap() of a part.
+    assert unseen([0, 0, 0, -30, 0], [(5, -30, 7), (35, 30, 1)]) == [0] * 5
+    assert unseen([0, 0, 0, -30], [(-1, 30, 1), (15, -30, 1)]) == [0] * 4
+    parts = [(5, 30, 8 * MB), (15, -10, 8 * MB), (25, -20, 18 * MB), (35, 30, 8 * MB)]
+    assert unseen([0, 30, 20, 0, 0, 30, 33], parts) == [0] * 6 + [3]
+    # Memory that no allocation explains, beside such as it does and after it.
+    assert unseen([0, 40, 40, 0], []) == [0, 40, 0, -40]
+    assert unseen([0, 70, None, 70, 30], [(5, 30, 1)]) == [0, 40, 0, 0, -40]
+    churn = [
+        (at + more, size, at) for at in range(1, 200, 10) for more, size in ((0, 30), (5, -30))
+    ]
+    assert unseen([0] * 25 + [20, 0], churn) == [0] * 25 + [20, -20]
+    simulate_memory(random.Random(3))
+
+
+def simulate_memory(chance):
+    """Blocks that are touched bit by bit, freed, kept, used again or given back, in any order: all
+    that is resident is theirs."""
+    for _ in range(300):
+        events, resident, live, kept, read_at = [], [0], {}, 0, 0
+        for now in range(1, 400):
+            what = chance.random()
+            if what < 0.2:
+                size = chance.randint(1, 40)
+                reused = chance.choice((0, min(kept, size)))
+                kept -= reused
+                live[now] = [size, reused]
+                events.append((now, size, now))
+            elif what < 0.7 and live:
+                block = live[chance.choice(list(live))]
+                block[1] = chance.randint(block[1], block[0])
+            elif what < 0.9 and live:
+                address = chance.choice(list(live))
+                size, touched = live.pop(address)
+                kept += touched
+                events.append((now, -size, address))
+            else:
+                kept = chance.randint(0, kept)
+            # A sample's time is taken first; it may be read late.
+            if now % 10 == 0:
+                read_at = now + chance.randint(0, 9)
+            if now == read_at:
+                resident.append(kept + sum(touched for _, touched in live.values()))
+        assert not any(unseen(resident, events)), (events, resident)
+
+
 def held_and_dropped():
     kept = [bytearray(1 << 20) for _ in range(8)]  # the line that holds
     for _ in range(32):
@@ -573,6 +660,7 @@ def check_engine():
 
     found()
     check_timeline()
+    check_timeline_of_churn()
     assert not _memory.is_on() and not _gsprof.is_on()
     _memory.start("exact")
     found()
@@ -851,6 +939,7 @@ HOST = [
     check_reports,
     check_compare,
     check_memory,
+    check_residence,
     check_sites,
     check_streams,
     check_examples,
