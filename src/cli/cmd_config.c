@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "cli/common.h"
 #include "cli/config_target.h"
 #include "cli/remote.h"
+#include "daemon/settings.h"
+#include "wire/control.h"
 
 #define SETTINGS_MAX 32U
 
@@ -77,6 +81,23 @@ static const char *key_of(char *const *words, struct gsp_buf *key)
     return gsp_buf_cstr(key);
 }
 
+/* A setting where a process or a server belongs.  Some are of both. */
+static int whose(const struct gsp_parsed *parsed, const char *key)
+{
+    const struct gsp_sv name = gsp_sv_of(key);
+    const bool is_of_process = gsp_setting_row_find(name) >= 0;
+    const bool is_of_server = gsp_setting_find(name) >= 0;
+    if (!is_of_process && !is_of_server)
+        return 0;
+    struct gsp_parsed copy = *parsed;
+    snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof config %s %.100s",
+             is_of_process ? "PID" : "localhost:8091", key);
+    return gsp_cli_misuse(&copy, "%.100s is a setting: of which %s?", key,
+                          !is_of_server   ? "process"
+                          : is_of_process ? "process or server"
+                                          : "server");
+}
+
 static int run(const struct gsp_parsed *parsed)
 {
     const struct config_opts *opts = parsed->opts;
@@ -93,7 +114,9 @@ static int run(const struct gsp_parsed *parsed)
     const char *prefix = words[0] && !strchr(words[0], '=') ? words[0] : NULL;
     if (prefix && words[1])
         return gsp_cli_misuse(parsed, "one KEY to look at, or KEY=VALUE to change");
-    int status = gsp_remote_open(&remote, parsed, address, &opts->remote);
+    int status = address ? whose(parsed, address) : 0;
+    if (status == 0)
+        status = gsp_remote_open(&remote, parsed, address, &opts->remote);
     if (status == 0 && (prefix || !words[0]))
         status = gsp_remote_ask_object(&remote, "GET", "/config", (struct gsp_sv){0}, &answer);
     else if (status == 0)

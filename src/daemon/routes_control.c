@@ -83,7 +83,10 @@ static bool change(struct gsp_settings *settings, struct gsp_sv name, struct gsp
     if (!gsp_setting_at((size_t)i)->live) {
         gsp_err_fill(&err, GSP_E_PERM, 0, "%s cannot change while the daemon runs",
                      gsp_setting_at((size_t)i)->name);
-        gsp_routes__fail(answer, &err, "set it in config.toml, or by a flag of serve");
+        char variable[GSP_SETTING_VARIABLE_MAX];
+        gsp_setting_variable((size_t)i, variable);
+        gsp_buf_printf(&hint, "set it in config.toml or as %s, and start serve again", variable);
+        gsp_routes__fail(answer, &err, gsp_buf_cstr(&hint));
         return false;
     }
     if (gsp_setting_set(settings, (size_t)i, value, GSP_FROM_REQUEST, &err) < 0) {

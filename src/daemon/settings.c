@@ -364,14 +364,21 @@ static int load_file(struct gsp_settings *settings, const char *path, struct gsp
     return GSP_OK;
 }
 
+void gsp_setting_variable(size_t i, char out[GSP_SETTING_VARIABLE_MAX])
+{
+    static const char prefix[] = "GSPROF_";
+    size_t len = sizeof(prefix) - 1;
+    memcpy(out, prefix, len);
+    for (const char *p = ROWS[i].shown.name; *p && len < GSP_SETTING_VARIABLE_MAX - 1; p++)
+        out[len++] = (char)(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p == '.' ? '_' : *p);
+    out[len] = '\0';
+}
+
 static int load_environment(struct gsp_settings *settings, struct gsp_err *err)
 {
     for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
-        char name[64] = "GSPROF_";
-        size_t len = strlen(name);
-        for (const char *p = ROWS[i].shown.name; *p && len < sizeof(name) - 1; p++)
-            name[len++] = (char)(*p >= 'a' && *p <= 'z' ? *p - 'a' + 'A' : *p == '.' ? '_' : *p);
-        name[len] = '\0';
+        char name[GSP_SETTING_VARIABLE_MAX];
+        gsp_setting_variable(i, name);
         const char *value = getenv(name); /* NOLINT(concurrency-mt-unsafe) */
         struct gsp_err why = {0};
         if (value && gsp_setting_set(settings, i, gsp_sv_of(value), GSP_FROM_ENVIRONMENT, &why) < 0)

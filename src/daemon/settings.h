@@ -25,9 +25,10 @@
 #include "ring/place.h"
 
 /* The prefix that names may have: gsprof.sample_rate is sample_rate. */
-#define GSP_SETTING_PREFIX "gsprof."
-#define GSP_PERIOD_MIN_NS  (10 * 1000000LL)
-#define GSP_SETTING_CHARS  PATH_MAX
+#define GSP_SETTING_PREFIX       "gsprof."
+#define GSP_SETTING_VARIABLE_MAX 64
+#define GSP_PERIOD_MIN_NS        (10 * 1000000LL)
+#define GSP_SETTING_CHARS        PATH_MAX
 
 /* Where a value came from, by rank. */
 enum gsp_setting_origin {
@@ -76,6 +77,8 @@ struct gsp_setting {
 const struct gsp_setting *gsp_setting_at(size_t i);
 /* The row of a name, with or without the prefix; negative when there is none. */
 int gsp_setting_find(struct gsp_sv name);
+/* Its variable in the environment: "GSPROF_SAMPLE_RATE". */
+void gsp_setting_variable(size_t i, char out[GSP_SETTING_VARIABLE_MAX]);
 /* The name nearest to a wrong one, or NULL. */
 const char *gsp_setting_nearest(struct gsp_sv name);
 

@@ -83,6 +83,15 @@ def test_what_cannot_be_set(target: Target) -> None:
         gsprof("config", target.pid, word, status=EXIT_USAGE)
     gsprof("config", target.pid, "torch", "spans=off", status=EXIT_USAGE)
     gsprof("config", target.pid, "nosuch", status=EXIT_USAGE)
+    # A key alone: whose it is.
+    for key, whose, place in (
+        ("ring.rows", "process or server", "PID"),
+        ("gsprof.torch.rate", "process", "PID"),
+        ("query_rows", "server", "localhost:8091"),
+    ):
+        alone = gsprof("config", key, status=EXIT_USAGE).err
+        assert f"{key} is a setting: of which {whose}?" in alone, alone
+        assert f"gsprof config {place} {key}\n" in alone, alone
     # Of several, none is set when one is wrong.
     rows = settings_of(json.loads(gsprof("config", target.pid, "--json").out))
     assert rows["gsprof.spans"]["value"] == "on"
