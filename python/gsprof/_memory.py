@@ -37,6 +37,11 @@ class Frame:
         self.kind = kind
 
 
+def _in_brackets(name: str) -> str:
+    """In the place of a file; "<listcomp>" has them already."""
+    return name if name.endswith(">") else f"<{name}>"
+
+
 class Site:
     """What one stack asked one allocator for.  Bytes and counts; estimates in sampled mode, with
     the standard error of the live bytes."""
@@ -69,7 +74,7 @@ class Site:
         that asked for the memory, or the thread; the line is 0 then."""
         for frame in self.frames:
             if frame.kind == "python":
-                return frame.file or f"<{frame.name or 'no file'}>", frame.line
+                return frame.file or _in_brackets(frame.name or "no file"), frame.line
         for frame in self.frames:
             if frame.kind == "native" and frame.name:
                 return frame.name, 0

@@ -636,6 +636,8 @@ def check_names_of_sites():
     frame, row = _memory.Frame, ("malloc", 1, 1, 0, 0, 1, 0, 0)
     bare = _memory.Site((frame("worker", "", 7, "thread"),), row)
     native = _memory.Site((frame("libc10.so", "libc10.so", 0, "native"), *bare.frames), row)
+    for name, shown in (("<listcomp>", "<listcomp>"), ("make", "<make>"), ("", "<no file>")):
+        assert _memory.Site((frame(name, "", 1, "python"),), row).line == (shown, 1), name
     assert bare.line == ("<thread worker>", 0) and native.line == ("libc10.so", 0)
     assert _memory.Site((), row).line == ("<stack not known>", 0)
     shown = profiler._memory._rows({"sites": [dict(file="libc10.so", line=0, **NOTHING)]})
