@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "base/time.h"
+#include "base/title.h"
 #include "store/each.h"
 #include "store/profile_tables.h"
 #include "wire/table.h"
@@ -176,6 +177,22 @@ static const struct gsp_run_process *known_process(const struct reader *reader, 
     return NULL;
 }
 
+/* The name that the process has by its end, as all that looks at living ones calls it. */
+static void put_title(const struct reader *reader, const struct gsp_run_process *about, int64_t pid,
+                      struct gsp_buf *out)
+{
+    const uint32_t *named = gsp_hmap_get(&reader->names, (uint64_t)pid, 0);
+    const struct gsp_sv name =
+        named ? gsp_profile_string_at(reader->profile, *named) : (struct gsp_sv){0};
+    if (about && about->cmdline) {
+        const struct gsp_sv cmdline = gsp_sv_of(about->cmdline);
+        gsp_title_put_own(name, (struct gsp_sv){0}, cmdline, out);
+        gsp_title_put_command(cmdline, out);
+    } else {
+        gsp_buf_putsv(out, named ? name : gsp_sv_of("process"));
+    }
+}
+
 static int find_process(struct reader *reader, int64_t pid, int64_t rank, uint32_t *out,
                         struct gsp_err *err)
 {
@@ -185,7 +202,6 @@ static int find_process(struct reader *reader, int64_t pid, int64_t rank, uint32
         return GSP_OK;
     }
     const struct gsp_run_process *about = known_process(reader, pid);
-    const uint32_t *named = gsp_hmap_get(&reader->names, (uint64_t)pid, 0);
     struct gsp_process process = {.pid = pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0,
                                   .ppid = -1};
     gsp_auto_buf name = {0};
@@ -193,11 +209,7 @@ static int find_process(struct reader *reader, int64_t pid, int64_t rank, uint32
     /* As a recording of ranks calls them. */
     if (rank != GSP_NULL_I64)
         gsp_buf_printf(&name, "rank %lld: ", (long long)rank);
-    if (about && about->cmdline)
-        gsp_buf_puts(&name, about->cmdline);
-    else
-        gsp_buf_putsv(&name, named ? gsp_profile_string_at(reader->profile, *named)
-                                   : gsp_sv_of("process"));
+    put_title(reader, about, pid, &name);
     rc = gsp_profile_string(reader->profile, gsp_buf_sv(&name), &process.name, err);
     if (rc == GSP_OK && about)
         rc = gsp_profile_string(reader->profile, gsp_sv_of(about->cmdline), &process.cmdline, err);

@@ -115,6 +115,52 @@ TAP_TEST(a_thread_has_its_last_name)
     gsp_profile_free(b);
 }
 
+/* What process.metrics calls a process, at a time. */
+static void add_metrics(struct gsp_store *store, int64_t pid, const char *name, int64_t ts_ns)
+{
+    struct gsp_batch *batch = NULL;
+    struct gsp_row_process_metrics row;
+    tap_require(gsp_batch_new(gsp_table_at(GSP_TABLE_process_metrics), "node1", pid, GSP_NULL_I64,
+                              &batch, NULL) == GSP_OK);
+    memset(&row, 0, sizeof(row));
+    row.ts_ns = ts_ns;
+    row.pid = pid;
+    row.rank = GSP_NULL_I64;
+    row.name = gsp_batch_intern(batch, gsp_sv_of(name));
+    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
+}
+
+static void check_name(const struct gsp_profile *profile, uint32_t process, const char *want)
+{
+    gsp_auto_buf name = {0};
+    const struct gsp_process *at = gsp_profile_process_at(profile, process);
+    tap_require(at);
+    gsp_buf_putsv(&name, gsp_profile_string_at(profile, at->name));
+    tap_eq_str(gsp_buf_cstr(&name), want);
+}
+
+TAP_TEST(a_worker_has_the_name_it_took)
+{
+    struct gsp_profile *a = fix_small();
+    struct gsp_store *store = open_store(&(struct gsp_store_options){0});
+    static const struct gsp_run_process known[] = {
+        {.pid = 100, .rank = GSP_NULL_I64, .cmdline = "venv/bin/python3 w.py"},
+        {.pid = 101, .rank = GSP_NULL_I64, .cmdline = "venv/bin/python3 w.py"}};
+    tap_require(gsp_store_add_profile(store, a, NULL) == GSP_OK);
+    add_metrics(store, 100, "python3", 1700000000000000000);
+    add_metrics(store, 101, "python3", 1700000000000000000);
+    add_metrics(store, 101, "pt_data_worker", 1700000001000000000);
+    lock_store(store);
+    struct gsp_profile *b =
+        read_back(store, &(struct gsp_profile_from){.processes = known, .process_count = 2});
+    check_name(b, 0, "python3 w.py");
+    check_name(b, 1, "pt_data_worker: python3 w.py");
+    gsp_store_close(store);
+    gsp_profile_free(a);
+    gsp_profile_free(b);
+}
+
 TAP_TEST(nothing_gives_no_samples)
 {
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
