@@ -61,7 +61,7 @@ static const char SAMPLING[] =
     "  late     ticks whose time had passed before we got the processor\n"
     "  failed   memory that could not be read or made no sense\n"
     "  gone     processes that ended before or while they were read\n"
-    "  skipped  children that are not Python\n";
+    "  skipped  children that were something else than Python for a tenth of a second or more\n";
 
 static void put_formats(struct gsp_buf *out)
 {

@@ -100,7 +100,7 @@ struct gsp_losses {
     uint64_t late;    /* ticks whose time had passed */
     uint64_t failed;  /* memory that could not be read or made no sense */
     uint64_t gone;    /* processes that ended under our hands */
-    uint64_t skipped; /* processes that are not Python */
+    uint64_t skipped; /* processes that were seen not to be Python */
     /* Not lost, but not in order: native and Python frames that did not fit together. */
     uint64_t unmerged;
 };

@@ -19,6 +19,8 @@
  * an old one perhaps by exec. */
 #define TRY_FIRST_NS   GSP_NS_PER_MS
 #define TRY_MAX_NS     (500 * GSP_NS_PER_MS)
+/* For so long what starts an interpreter may look like something else. */
+#define SETTLE_NS      (100 * GSP_NS_PER_MS)
 /* Times a thread's name is asked for: it costs a walk over sys.modules, and threads that
  * threading does not know never get one. */
 #define NAME_TRIES_MAX 4U
@@ -86,6 +88,19 @@ static void look_for_exec(struct gsp_slot *slot)
         slot->is_forked = info.is_forked;
 }
 
+static void note_other(struct gsp_slot *slot, int rc, int64_t now_ns)
+{
+    if (rc == GSP_E_NOPROC)
+        return;
+    if (rc == GSP_E_STARTING) {
+        slot->other_since_ns = 0;
+        return;
+    }
+    if (slot->other_since_ns == 0)
+        slot->other_since_ns = now_ns;
+    slot->other_seen_ns = now_ns;
+}
+
 int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t now_ns)
 {
     struct gsp_err here = {0};
@@ -109,6 +124,7 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
         return GSP_OK;
     }
     look_for_exec(slot);
+    note_other(slot, rc, now_ns);
     int64_t wait_ns = TRY_FIRST_NS << (slot->tries / 8 < 9 ? slot->tries / 8 : 9);
     slot->tries++;
     slot->next_try_ns = now_ns + (wait_ns < TRY_MAX_NS ? wait_ns : TRY_MAX_NS);
@@ -118,6 +134,17 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
 bool gsp_slot_is_python(const struct gsp_slot *slot)
 {
     return slot->was_python || (slot->is_forked && slot->is_from_python);
+}
+
+bool gsp_slot_is_other(const struct gsp_slot *slot)
+{
+    return !gsp_slot_is_python(slot) && slot->other_since_ns > 0 &&
+           slot->other_seen_ns - slot->other_since_ns >= SETTLE_NS;
+}
+
+bool gsp_slot_is_early(const struct gsp_slot *slot)
+{
+    return gsp_slot_is_python(slot) || slot->last_err.code == GSP_E_STARTING;
 }
 
 void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
@@ -136,6 +163,7 @@ void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
     /* Between fork and exec it only looked like its parent. */
     slot->was_python = slot->was_sampled;
     look_for_exec(slot);
+    slot->other_since_ns = 0;
     slot->tries = 0;
     slot->next_try_ns = now_ns + TRY_FIRST_NS;
 }

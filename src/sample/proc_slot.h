@@ -52,6 +52,8 @@ struct gsp_slot {
     bool is_from_python; /* the process that made it was Python */
     bool was_python;
     bool was_sampled;
+    int64_t other_since_ns; /* tries found something else than Python from then on; 0: none did */
+    int64_t other_seen_ns;  /* and the last of them */
     unsigned tries;
     unsigned bad_looks;   /* running, without one good stack */
     int64_t bad_since_ns; /* the first of them */
@@ -86,6 +88,11 @@ GSP_MUST_CHECK int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *
 /* Whether it is Python: by a look inside, or as a fork of a Python process that has ended before
  * there could be one. */
 bool gsp_slot_is_python(const struct gsp_slot *slot);
+/* Whether it was seen to live as something else for long enough to say so: an interpreter that
+ * starts, or a child on its way to exec, looks like that for a moment. */
+bool gsp_slot_is_other(const struct gsp_slot *slot);
+/* Whether it is Python, as far as could be seen: also one whose interpreter has only begun. */
+bool gsp_slot_is_early(const struct gsp_slot *slot);
 /* Lets go of the target, to be tried again: after exec, or when it makes no sense any more. */
 void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns);
 /* Is it still the same living process? */

@@ -107,6 +107,11 @@ static int add_slot(struct gsp_record *rec, pid_t pid, bool is_root, struct gsp_
     int rc = gsp_slot_new(pid, is_root, &slot, err);
     if (rc != GSP_OK)
         return rc;
+    /* A child may have ended, and been counted, long before its parent asks for its status. */
+    if (!is_root && !gsp_slot_is_alive(slot)) {
+        gsp_slot_free(slot);
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)pid);
+    }
     for (size_t i = 0; i < rec->slot_count && !slot->is_from_python; i++)
         slot->is_from_python =
             rec->slots[i]->pid == slot->ppid && gsp_slot_is_python(rec->slots[i]);
@@ -213,9 +218,9 @@ static void end_slot(struct gsp_record *rec, struct gsp_slot *slot)
 {
     if (slot->state == GSP_SLOT_ENDED)
         return;
-    if (!gsp_slot_is_python(slot))
+    if (gsp_slot_is_other(slot))
         rec->stats.losses.skipped++;
-    else if (!slot->was_sampled)
+    else if (!slot->was_sampled && gsp_slot_is_early(slot))
         rec->stats.losses.gone++;
     if (slot->is_root) {
         rec->root_ended = true;
@@ -734,7 +739,7 @@ int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
     count_cpu(rec, gsp_now_ns());
     for (size_t i = 0; i < rec->slot_count; i++) {
         const struct gsp_slot *slot = rec->slots[i];
-        if (!slot->is_root && slot->state != GSP_SLOT_ENDED && !gsp_slot_is_python(slot))
+        if (!slot->is_root && slot->state != GSP_SLOT_ENDED && gsp_slot_is_other(slot))
             rec->stats.losses.skipped++;
     }
     update_meta(rec);

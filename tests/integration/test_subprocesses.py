@@ -171,6 +171,24 @@ def test_fork_storm(
     assert profile.losses["skipped"] == 0
 
 
+def test_children_that_nobody_waits_for(running: StartRunning, tmp_path: Path) -> None:
+    """They have ended as what they were, and are not met again as something that is not Python."""
+    stop = tmp_path / "stop"
+    code = "import os, subprocess, sys\n"
+    code += "children = [subprocess.Popen([sys.executable, '-c', 'pass']) for _ in range(3)]\n"
+    code += "for child in children: os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)\n"
+    code += "def unburied():\n    while not os.path.exists(sys.argv[1]): pass\n"
+    code += "unburied()\n"
+    path = tmp_path / "p.json"
+    one = running("record", "-o", path, "-s", "--", main_python(), "-c", code, stop)
+    one.sampling()
+    # The whole tree is looked through once a second.
+    one.until_seen(lambda so_far: sum("unburied" in look.names for look in so_far.samples) >= 250)
+    stop.touch()
+    assert one.finish().status == 0
+    assert Profile.load(path).losses["skipped"] == 0
+
+
 def test_exec_of_another_program(running: StartRunning, tmp_path: Path) -> None:
     """The target becomes another interpreter under our eyes: no nonsense, no crash."""
     path = tmp_path / "p.json"
