@@ -121,6 +121,7 @@ struct session {
     struct gsp_rec_rings *rings;
     struct gsp_run_followers *followers; /* NULL: other processes than the program have none */
     struct gsp_follow_result followed;
+    size_t no_room;                 /* processes below the program whose stacks had no place */
     struct gsp_place_limits limits; /* of what ended processes keep */
     int status;                     /* of the program */
     char **environment;             /* the program's, before we changed it */
@@ -363,6 +364,31 @@ static void tell_fault(struct session *session, const struct gsp_run_told *told)
         gsp_term_line(&session->term, "%s", text);
 }
 
+/* What there was no place for, why, and what helps. */
+static void tell_room(struct session *session)
+{
+    const struct gsp_follow_result *followed = &session->followed;
+    const bool stacks = followed->no_room_for_stacks && !session->opts->no_stacks;
+    const bool metrics = followed->no_room_for_metrics && !session->opts->no_metrics;
+    const size_t below = session->opts->no_stacks ? 0 : session->no_room;
+    if (!stacks && !metrics && below == 0)
+        return;
+    if (stacks || metrics)
+        gsp_term_line(&session->term, "gsprof: %s%s%s could not be kept: %s",
+                      stacks ? "stacks" : "", stacks && metrics ? " and " : "",
+                      metrics ? "metrics" : "", followed->room_err.msg);
+    if (below > 0)
+        gsp_term_line(
+            &session->term,
+            "gsprof: stacks of %zu process%s below it could not be kept: there is no room "
+            "for tables",
+            below, below == 1 ? "" : "es");
+    gsp_term_line(
+        &session->term,
+        "    try   a larger /dev/shm (docker run --shm-size 1g), or XDG_RUNTIME_DIR=FOLDER "
+        "with room");
+}
+
 /* Without a folder: what the rings have. */
 static void tell_rings(struct session *session, const struct gsp_run_told *told)
 {
@@ -381,6 +407,7 @@ static void tell_rings(struct session *session, const struct gsp_run_told *told)
     else if (functions == 0)
         gsp_term_line(&session->term, "gsprof: no stack was seen running.");
     tell_fault(session, told);
+    tell_room(session);
     tell_next(session, first);
 }
 
@@ -418,6 +445,7 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
     tell_part(session, (struct gsp_sv){verdict.p, command});
     tell_part(session, gsp_buf_sv(&made->notes));
     tell_fault(session, told);
+    tell_room(session);
     if (made->err.code)
         gsp_term_line(&session->term, "gsprof: the run is not complete: %s", made->err.msg);
     if (command < verdict.len)
@@ -504,8 +532,12 @@ static void follow(struct session *session)
                                         .row = on_row,
                                         .user = session,
                                         .stop = &is_cpu_short};
-    if (gsp_follow_run(&how, &session->followed, &err) < 0)
+    if (gsp_follow_run(&how, &session->followed, &err) < 0) {
         session->followed.stacks_err = err;
+        session->followed.room_err = err;
+        session->followed.no_room_for_stacks = session->followed.no_room_for_metrics =
+            err.code == GSP_E_NOWRITE || err.code == GSP_E_PERM;
+    }
     if (is_cpu_short)
         stop_recording(session);
     /* It goes on though it could not be followed. */
@@ -537,7 +569,7 @@ static int run(const struct gsp_parsed *parsed)
     int rc = start(&session, &err);
     if (rc == GSP_OK) {
         follow(&session);
-        gsp_run_followers_stop(session.followers);
+        session.no_room = gsp_run_followers_stop(session.followers);
         finish(&session, gsp_now_ns() - began_ns);
     }
     gsp_launch_abort(&session.launch);

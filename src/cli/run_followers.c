@@ -48,6 +48,7 @@ struct gsp_run_followers {
     struct follower *at;
     size_t count;
     size_t room;
+    size_t no_room; /* that had no place for tables */
 };
 
 /* Takes out those that have ended. */
@@ -55,8 +56,13 @@ static void reap(struct gsp_run_followers *all)
 {
     size_t left = 0;
     for (size_t i = 0; i < all->count; i++) {
-        if (waitpid(all->at[i].pid, NULL, WNOHANG) == 0)
+        int status = 0;
+        const pid_t ended = waitpid(all->at[i].pid, &status, WNOHANG);
+        if (ended == 0)
             all->at[left++] = all->at[i];
+        else if (ended > 0 && WIFEXITED(status) &&
+                 WEXITSTATUS(status) == gsp_err_exit_status(GSP_E_NOWRITE))
+            all->no_room++;
     }
     all->count = left;
 }
@@ -216,12 +222,12 @@ static void end_others(const struct gsp_run_followers *all)
     }
 }
 
-void gsp_run_followers_stop(struct gsp_run_followers *followers)
+size_t gsp_run_followers_stop(struct gsp_run_followers *followers)
 {
     const struct timespec pause = {.tv_nsec = LOOK_NS};
     const int64_t until_ns = gsp_now_ns() + END_NS;
     if (!followers)
-        return;
+        return 0;
     gsp_fd_close(&followers->wake[1]);
     followers->wake[1] = -1;
     pthread_join(followers->thread, NULL);
@@ -235,5 +241,7 @@ void gsp_run_followers_stop(struct gsp_run_followers *followers)
         kill(followers->at[i].pid, SIGKILL);
         waitpid(followers->at[i].pid, NULL, 0);
     }
+    const size_t no_room = followers->no_room;
     free_all(followers);
+    return no_room;
 }

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "base/attr.h"
@@ -22,5 +23,6 @@ struct gsp_run_followers; /* opaque */
 GSP_MUST_CHECK int gsp_run_followers_start(const char *told_path, pid_t program,
                                            struct gsp_run_followers **out, struct gsp_err *err);
 /* Waits for the followers of processes that have ended, whose last rows are under way, and ends
- * the others: two seconds at most.  Frees; NULL does nothing. */
-void gsp_run_followers_stop(struct gsp_run_followers *followers);
+ * the others: two seconds at most.  Returns how many found no place for their tables.  Frees; NULL
+ * does nothing. */
+size_t gsp_run_followers_stop(struct gsp_run_followers *followers);

@@ -497,7 +497,8 @@ static void tell_losses(const struct gsp_judge *judge)
     }
     if (kinds > NAMES_MAX)
         gsp_buf_printf(&text, " and %zu more", kinds - NAMES_MAX);
-    if (kinds == 0)
+    /* Without stacks it is not known what else there would have been. */
+    if (kinds == 0 && digest->stacks.seen > 0)
         gsp_buf_puts(&text, "Nothing was lost");
     add_line(judge, &text);
 }
@@ -563,10 +564,15 @@ static void tell_next(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
     gsp_auto_buf text = {0};
-    if (digest->kind != GSP_DIGEST_RUN || digest->path.len == 0)
+    const bool has_stacks = digest->stacks.seen > 0;
+    const bool of_steps = judge->steps.max_s > STRAGGLE_MIN * judge->steps.p50_s ||
+                          (!has_stacks && digest->step_count > 0);
+    const bool grows = digest->memory.growth_bytes_per_s > 0;
+    if (digest->kind != GSP_DIGEST_RUN || digest->path.len == 0 ||
+        (!has_stacks && !of_steps && !grows))
         return;
     gsp_buf_puts(&text, "Next: gsprof ");
-    if (digest->memory.growth_bytes_per_s > 0) {
+    if (grows) {
         gsp_buf_puts(&text,
                      digest->stacks.process_count > 1 ? "mem record -s -- " : "mem record -- ");
         gsp_buf_putsv(&text,
@@ -574,9 +580,8 @@ static void tell_next(const struct gsp_judge *judge)
     } else {
         gsp_buf_puts(&text, "query ");
         gsp_buf_putsv(&text, is_plain(digest->path, false) ? digest->path : gsp_sv_of("RUN"));
-        gsp_buf_puts(&text, judge->steps.max_s > STRAGGLE_MIN * judge->steps.p50_s
-                                ? " 'FROM gsprof.slow_steps() LIMIT 10'"
-                                : " 'FROM gsprof.hot_lines() LIMIT 10'");
+        gsp_buf_puts(&text, of_steps ? " 'FROM gsprof.slow_steps() LIMIT 10'"
+                                     : " 'FROM gsprof.hot_lines() LIMIT 10'");
     }
     add_line(judge, &text);
 }

@@ -301,7 +301,7 @@ static void go_on(struct follow *follow)
     beat(follow);
     if (follow->halt)
         return;
-    if (follow->period_s > 0 && gsp_now_ns() >= follow->next_try_ns) {
+    if (follow->rows && follow->period_s > 0 && gsp_now_ns() >= follow->next_try_ns) {
         if (record(follow, &err) < 0) {
             put_off(follow, &err);
         } else {
@@ -344,6 +344,13 @@ static int open_all(struct follow *follow, struct gsp_err *err)
                                              .start_time = info.start_ticks,
                                              .rank = about.rank};
     rc = gsp_stack_rows_open(&spec, &follow->rows, err);
+    if (rc == GSP_E_NOWRITE && err && !follow->opts->no_metrics) {
+        /* Metrics are smaller. */
+        follow->result.stacks_err = follow->result.room_err = *err;
+        follow->result.no_room_for_stacks = true;
+        *err = (struct gsp_err){0};
+        rc = GSP_OK;
+    }
     if (rc < 0 || follow->opts->no_metrics)
         return rc;
     follow->seen = (struct seen_sink){{seen_intern, seen_row}, follow};
@@ -362,6 +369,14 @@ static void close_all(struct follow *follow)
     gsp_fd_close(&follow->folder_fd);
 }
 
+static void note_room(struct follow *follow)
+{
+    struct gsp_follow_result *result = &follow->result;
+    result->no_room_for_metrics = !follow->opts->no_metrics && follow->sink.err.code != GSP_OK;
+    if (result->no_room_for_metrics && result->room_err.code == GSP_OK)
+        result->room_err = follow->sink.err;
+}
+
 static void follow_on(struct follow *follow)
 {
     const struct gsp_ending begin = {
@@ -372,6 +387,7 @@ static void follow_on(struct follow *follow)
     while (!gsp_watch_has_ended(follow->watch) && !*follow->opts->stop)
         go_on(follow);
     follow->result.has_ended = gsp_watch_has_ended(follow->watch);
+    note_room(follow);
     put_cost(follow, gsp_now_ns());
     if (follow->result.has_ended) {
         gsp_watch_tell(follow->watch, &follow->result.ending);

@@ -49,11 +49,14 @@ struct gsp_follow_result {
     uint64_t ticks;            /* looks */
     int64_t cpu_ns;            /* that this cost */
     struct gsp_err stacks_err; /* why there were no stacks, last; code 0: there were */
+    struct gsp_err room_err;   /* why rows had no place; code 0: all had one */
+    bool no_room_for_stacks;
+    bool no_room_for_metrics; /* or for some tables of them */
 };
 
 /* Follows until the process ends or *stop is set; result may be NULL.  That its stacks cannot be
- * read is no failure.  Fails with NOPROC, EXISTS (another one follows it already), NOWRITE (no
- * rings can be made), PERM, NOTSUP, NOMEM. */
+ * read, or have no place, is no failure.  Fails with NOPROC, EXISTS (another one follows it
+ * already), NOWRITE (no rings can be made), PERM, NOTSUP, NOMEM. */
 GSP_MUST_CHECK int gsp_follow_run(const struct gsp_follow_opts *opts,
                                   struct gsp_follow_result *result, struct gsp_err *err);
 

@@ -19,8 +19,8 @@ static struct gsp_ring *ring_of(struct gsp_ring_sink *sink, enum gsp_table_id ta
                                        .rank = sink->rank,
                                        /* The agent of the process has one beside it. */
                                        .keeps_old = table == GSP_TABLE_gsprof_loss};
-    sink->no_ring[table] =
-        gsp_ring_create(sink->folder_fd, &spec, &sink->rings[table], NULL) != GSP_OK;
+    sink->no_ring[table] = gsp_ring_create(sink->folder_fd, &spec, &sink->rings[table],
+                                           sink->err.code ? NULL : &sink->err) != GSP_OK;
     return sink->rings[table];
 }
 

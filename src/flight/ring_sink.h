@@ -25,6 +25,7 @@ struct gsp_ring_sink {
     struct gsp_ring *rings[GSP_TABLE_COUNT];
     bool no_ring[GSP_TABLE_COUNT]; /* could not be made */
     uint64_t rows_lost;
+    struct gsp_err err; /* of the first ring that could not be made; code 0: all could */
 };
 
 /* Fills the functions; the caller fills the rest. */

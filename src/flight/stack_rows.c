@@ -17,8 +17,9 @@
 #define USED_SHARE   4U
 #define STRINGS_MAX  32768U
 #define STRING_BYTES (2U << 20)
-/* Where there is little room: a minute of one busy thread at least. */
-#define HALVED_MAX   4U
+/* Where there is little room: a second of one busy thread at least, which is how often a run reads
+ * its rings.  They fit into a quarter of 16 MB. */
+#define HALVED_MAX   6U
 
 /* A row of python.stack, and whose it is. */
 struct frame_row {

@@ -451,6 +451,31 @@ def test_little_shared_memory(room: str, tmp_path: Path) -> None:
     assert ask(tmp_path / "run", "SELECT count(*) FROM python.stack_sample", {})[0][0] > 0
 
 
+EVERYWHERE = "for d in /dev/shm /tmp /var/tmp; do mount -t tmpfs -o {} none $d; done"
+TINY = {
+    "16 MB": (EVERYWHERE.format("size=16m"), ""),
+    "2 MB": (EVERYWHERE.format("size=2m"), "gsprof: stacks could not be kept: no room"),
+    "read-only": (EVERYWHERE.format("ro"), "gsprof: stacks and metrics could not be kept: /"),
+}
+
+
+@pytest.mark.needs_root
+@pytest.mark.parametrize("room", TINY)
+def test_hardly_any_shared_memory(
+    room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stacks are kept, or it is told why not and what helps."""
+    monkeypatch.setitem(ROOMS, room, TINY[room])
+    told = TINY[room][1]
+    code = "import time; end = time.time() + 1\nwhile time.time() < end: pass\nprint('ran')"
+    done = in_room(room, tmp_path, GSPROF, "run", "-o", "run", "--", main_python(), "-c", code)
+    assert (done.status, done.out) == (0, "ran\n"), str(done)
+    for what in (told, "--shm-size") if told else ("Main thread", "hot_lines()"):
+        assert what in done.err, str(done)
+    for what in ("Nothing was lost", "hot_lines()") if told else ("could not be kept",):
+        assert what not in done.err, str(done)
+
+
 @pytest.mark.needs_root
 def test_the_place_of_tables_is_told(tmp_path: Path) -> None:
     """By doctor before, and by list while they are there."""

@@ -150,7 +150,7 @@ TAP_TEST(nothing_is_known_of_nothing)
     const char *text = said(made(GSP_DIGEST_RUN));
     tap_check(
         says(text, "No data: stacks, memory, steps (gsprof.step() marks them), modules, GPU\n"));
-    tap_check(says(text, "Nothing was lost"));
+    tap_check(!strstr(text, "Nothing was lost") && !strstr(text, "Next: "));
     tap_check(!strstr(text, "Main thread"));
     tap_check(!strstr(text, "0 %"));
 }
@@ -322,6 +322,7 @@ TAP_TEST(data_within_steps_is_compared_with_them)
 TAP_TEST(a_path_that_a_shell_would_read_otherwise_is_not_told)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, false);
     digest->path = gsp_sv_of("a b;rm -rf x");
     tap_check(says(said(digest), "gsprof query RUN"));
 }
