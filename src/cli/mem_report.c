@@ -142,12 +142,24 @@ static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
         gsp_buf_puts(out, "The file ends early: this is what was written until then.\n");
 }
 
+/* Sums of several processes are of several moments. */
+static void put_peaks(const struct gsp_memreport *report, struct gsp_buf *out)
+{
+    size_t count = 0;
+    while (gsp_memlog_process(report->log, count))
+        count++;
+    if (count > 1)
+        gsp_buf_printf(out, "Held at the peaks of %zu processes, each at its own: ", count);
+    else
+        gsp_buf_puts(out, "Held at the peak: ");
+}
+
 static void put_question(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memquestion *question = &report->question;
     switch (question->view) {
     case GSP_MEMVIEW_PEAK:
-        gsp_buf_puts(out, "Held at the peak: ");
+        put_peaks(report, out);
         break;
     case GSP_MEMVIEW_AT:
         gsp_buf_puts(out, "Held at ");

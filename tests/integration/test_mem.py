@@ -461,3 +461,5 @@ def test_children_are_recorded(tmp_path: Path) -> None:
     document = report(output, "--by", "process")
     assert len(document["processes"]) == 2
     assert sorted(one["bytes"] // MIB for one in document["rows"]) == [28, 28]
+    said = gsprof("mem", "report", output).out
+    assert "Held at the peaks of 2 processes, each at its own: " in said, said
