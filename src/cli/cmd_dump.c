@@ -8,6 +8,7 @@
 #include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "model/words.h"
 #include "sample/dump.h"
 
 struct dump_opts {
@@ -365,9 +366,8 @@ static void put_losses(const struct gsp_dump *dump, struct gsp_buf *out)
         gsp_buf_putc(out, '\n');
     }
     if (dump->missing_bytes)
-        gsp_buf_printf(out,
-                       "gsprof: the core file is cut: %" PRIu64 " bytes of memory are missing\n",
-                       dump->missing_bytes);
+        gsp_buf_printf(out, "gsprof: the core file is cut: %" PRIu64 " byte%s of memory missing\n",
+                       dump->missing_bytes, gsp_words_s(dump->missing_bytes));
     for (size_t i = 0; i < dump->lacking_count; i++) {
         gsp_buf_puts(out, "gsprof: ");
         gsp_buf_term(out, gsp_sv_of(dump->lacking[i]));
@@ -431,8 +431,8 @@ static void tell_losses(const struct gsp_parsed *parsed, const struct sink *sink
         return;
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     if (skipped)
-        gsp_term_line(&term, "gsprof: %zu processes of the tree were skipped: not Python, or gone",
-                      skipped);
+        gsp_term_line(&term, "gsprof: %zu process%s of the tree %s skipped: not Python, or gone",
+                      skipped, skipped == 1 ? "" : "es", skipped == 1 ? "was" : "were");
     for (size_t at = 0; at < sink->losses.len;) {
         const char *line = sink->losses.p + at;
         const char *end = memchr(line, '\n', sink->losses.len - at);

@@ -246,8 +246,8 @@ static void show(struct session *session, int64_t now_ns)
     gsp_fmt_duration(now_ns - session->start_ns, elapsed, sizeof(elapsed));
     gsp_words_amount(GSP_UNIT_BYTES, (int64_t)gsp_memwriter_bytes(session->writer), &bytes);
     const char *text = gsp_buf_cstr(&bytes);
-    gsp_term_status(&session->term, "%s, %zu processes, %s written", elapsed, session->take.live,
-                    text ? text : "");
+    gsp_term_status(&session->term, "%s, %zu process%s, %s written", elapsed, session->take.live,
+                    session->take.live == 1 ? "" : "es", text ? text : "");
 }
 
 static int record(struct session *session, struct gsp_err *err)
@@ -297,9 +297,9 @@ static void tell(struct session *session)
     const char *text = gsp_buf_cstr(&bytes);
     const char *output = gsp_buf_cstr(&word);
     gsp_term_line(&session->term,
-                  "%" PRIu64 " looks at %zu process%s in %s; wrote %s (%s):", session->rounds,
-                  session->take.taken, session->take.taken == 1 ? "" : "es", elapsed,
-                  session->output, text ? text : "");
+                  "%" PRIu64 " look%s at %zu process%s in %s; wrote %s (%s):", session->rounds,
+                  gsp_words_s(session->rounds), session->take.taken,
+                  session->take.taken == 1 ? "" : "es", elapsed, session->output, text ? text : "");
     gsp_term_line(&session->term, "    gsprof mem report %s", output ? output : "");
     gsp_term_line(&session->term, "    gsprof mem report --leaks %s", output ? output : "");
 }

@@ -242,10 +242,11 @@ static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_
     if (!session->parsed->globals.quiet) {
         const struct gsp_losses *lost = &stats->losses;
         gsp_term_status(&session->term,
-                        "%.1f s  %" PRIu64 " samples  %.0f Hz  torn %" PRIu64 "  late %" PRIu64
+                        "%.1f s  %" PRIu64 " sample%s  %.0f Hz  torn %" PRIu64 "  late %" PRIu64
                         "  failed %" PRIu64,
                         (double)stats->elapsed_ns / (double)GSP_NS_PER_S, stats->samples,
-                        rate_of(stats), lost->torn, lost->late, lost->failed);
+                        gsp_words_s(stats->samples), rate_of(stats), lost->torn, lost->late,
+                        lost->failed);
     }
     session->stats = *stats;
     look_for_others(session, stats->elapsed_ns);
@@ -611,26 +612,27 @@ static void tell_summary(struct session *session)
     char elapsed[32];
     gsp_words_losses(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
-    gsp_term_line(&session->term, "%" PRIu64 " samples in %s (%.1f Hz); stopped because %s.",
-                  stats->samples, gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
-                  rate_of(stats), end_text(session));
+    gsp_term_line(&session->term, "%" PRIu64 " sample%s in %s (%.1f Hz); stopped because %s.",
+                  stats->samples, gsp_words_s(stats->samples),
+                  gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)), rate_of(stats),
+                  end_text(session));
     gsp_term_line(&session->term, "Lost: %s.", losses ? losses : "unknown");
     tell_native(session);
     tell_native_cpu(session);
     if (stats->frames_left + stats->threads_left)
         gsp_term_line(&session->term,
-                      "Left out: %" PRIu64 " stacks without a frame that was asked for, %" PRIu64
+                      "Left out: %" PRIu64 " stack%s without a frame that was asked for, %" PRIu64
                       " of other threads.",
-                      stats->frames_left, stats->threads_left);
+                      stats->frames_left, gsp_words_s(stats->frames_left), stats->threads_left);
     tell_others(session);
     if (strcmp(session->file.output, "-") == 0)
         return;
     struct stat info;
     const bool is_run = session->file.format == &gsp_format_run;
     if (session->drained.rows + session->drained.lost)
-        gsp_term_line(&session->term,
-                      "Tables of the target: %" PRIu64 " rows; %" PRIu64 " came too fast.",
-                      session->drained.rows, session->drained.lost);
+        gsp_term_line(
+            &session->term, "Tables of the target: %" PRIu64 " row%s; %" PRIu64 " came too fast.",
+            session->drained.rows, gsp_words_s(session->drained.rows), session->drained.lost);
     if (stat(session->file.output, &info) == 0)
         gsp_term_line(
             &session->term, "Wrote %s (%s, %.3g KB):", session->file.output,

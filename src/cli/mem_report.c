@@ -191,7 +191,7 @@ static void put_question(const struct gsp_memreport *report, struct gsp_buf *out
     const int64_t count = report->rows.all.count;
     gsp_buf_puts(out, count < 0 ? "-" : "");
     gsp_words_count((uint64_t)(count < 0 ? -count : count), out);
-    gsp_buf_puts(out, " blocks\n\n");
+    gsp_buf_puts(out, count == 1 ? " block\n\n" : " blocks\n\n");
 }
 
 /* A name, cut to what is left of the line. */
@@ -280,8 +280,8 @@ static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memleaks *leaks = &report->values.leaks;
     if (leaks->stretches < GSP_MEMLEAK_STRETCHES_MIN) {
-        gsp_buf_printf(out, "Too short to tell: %zu looks, and a trend needs %u.\n",
-                       leaks->stretches, GSP_MEMLEAK_STRETCHES_MIN);
+        gsp_buf_printf(out, "Too short to tell: %zu look%s, and a trend needs %u.\n",
+                       leaks->stretches, gsp_words_s(leaks->stretches), GSP_MEMLEAK_STRETCHES_MIN);
         return;
     }
     if (leaks->count == 0) {

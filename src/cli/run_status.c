@@ -100,9 +100,9 @@ void gsp_run_status_text(const struct gsp_run_status *status, int64_t now_ns, st
         const struct gsp_rec_rings_seen *seen = look_at(status, status->look_count - 1);
         gsp_buf_puts(out, "  ");
         gsp_words_count(seen->samples, out);
-        gsp_buf_puts(out, " samples");
+        gsp_buf_printf(out, " sample%s", gsp_words_s(seen->samples));
         if (seen->lost > 0)
-            gsp_buf_printf(out, "  %" PRIu64 " rows lost", seen->lost);
+            gsp_buf_printf(out, "  %" PRIu64 " row%s lost", seen->lost, gsp_words_s(seen->lost));
         if (seen->failing)
             gsp_buf_puts(out, "  CANNOT WRITE");
     }

@@ -12,6 +12,7 @@
 #include "cli/rows_out.h"
 #include "export/plot.h"
 #include "http/body.h"
+#include "model/words.h"
 
 #define NUMBERS   8U
 #define CELL_SIZE 16U
@@ -62,7 +63,8 @@ void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out)
     double seconds = data->duration_s;
     if (!isfinite(seconds) && data->last_ns > data->first_ns)
         seconds = (double)(data->last_ns - data->first_ns) / (double)GSP_NS_PER_S;
-    gsp_buf_printf(out, "\n%llu frames", (unsigned long long)data->frames);
+    gsp_buf_printf(out, "\n%llu frame%s", (unsigned long long)data->frames,
+                   gsp_words_s(data->frames));
     if (isfinite(seconds) && seconds >= 0 && seconds < 1e9)
         gsp_buf_printf(
             out, " in %s",
@@ -71,10 +73,11 @@ void gsp_stat_head(const struct gsp_session_data *data, struct gsp_buf *out)
         gsp_buf_printf(out, ", one every %.6g ms", data->frequency_ms);
     put_losses(&data->losses, out);
     if (data->timeless)
-        gsp_buf_printf(out, "; %llu frames have no time", (unsigned long long)data->timeless);
+        gsp_buf_printf(out, "; %llu frame%s without a time", (unsigned long long)data->timeless,
+                       gsp_words_s(data->timeless));
     if (data->series_lost)
-        gsp_buf_printf(out, "; %llu values of further devices are left out",
-                       (unsigned long long)data->series_lost);
+        gsp_buf_printf(out, "; %llu value%s of further devices left out",
+                       (unsigned long long)data->series_lost, gsp_words_s(data->series_lost));
     gsp_buf_puts(out, "\n\n");
 }
 

@@ -294,8 +294,8 @@ static void tell_summary(struct gsp_top_session *session)
     char elapsed[32];
     gsp_words_losses(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
-    gsp_term_line(&session->term, "%s: %llu samples in %s; lost: %s.", session->title,
-                  (unsigned long long)stats->samples,
+    gsp_term_line(&session->term, "%s: %llu sample%s in %s; lost: %s.", session->title,
+                  (unsigned long long)stats->samples, gsp_words_s(stats->samples),
                   gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
                   losses ? losses : "unknown");
     if (stats->samples == 0 && stats->idle_left)

@@ -210,7 +210,7 @@ static void note_machines(struct gsp_compare *compare)
         if (compare->warmup[i] > 0)
             gsp_compare__note(
                 compare,
-                gsp_compare__printf(compare, "%zu of %zu steps of %.*s are left out as warm-up",
+                gsp_compare__printf(compare, "%zu of %zu steps of %.*s left out as warm-up",
                                     compare->warmup[i], compare->warmup[i] + compare->steps[i],
                                     (int)compare->name[i].len, compare->name[i].p));
     }

@@ -6,6 +6,7 @@
 
 #include "base/time.h"
 #include "daemon/routes_internal.h"
+#include "model/words.h"
 
 /* Active sessions that /status shows; it counts all, and /profiling/sessions lists all. */
 #define SESSIONS_SHOWN 100U
@@ -264,15 +265,16 @@ void gsp_route_root(struct gsp_route_call *call, struct gsp_http_answer *answer)
     struct gsp_buf *out = &answer->body;
     const char *token = gsp_http_query(call->request, "token");
     shown_fill(daemon->sessions, &shown);
+    const unsigned long long frames = gsp_frames_next_id(daemon->frames) - 1;
     gsp_buf_puts(out, "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">"
                       "<meta name=\"viewport\" content=\"width=device-width\">"
                       "<title>gsprof</title><style>body{font:16px/1.5 system-ui,sans-serif;"
                       "margin:2em auto;max-width:60em;padding:0 1em}td,th{text-align:left;"
                       "padding:.2em 1em .2em 0}</style>\n<h1>gsprof on ");
     gsp_buf_xml(out, gsp_sv_of(daemon->host));
-    gsp_buf_printf(out, "</h1>\n<p>%zu sessions, %zu of them active; %llu frames.</p>\n<p>",
-                   shown.counts.total, shown.counts.active,
-                   (unsigned long long)(gsp_frames_next_id(daemon->frames) - 1));
+    gsp_buf_printf(out, "</h1>\n<p>%zu session%s, %zu of them active; %llu frame%s.</p>\n<p>",
+                   shown.counts.total, gsp_words_s(shown.counts.total), shown.counts.active, frames,
+                   gsp_words_s(frames));
     static const char *const links[] = {
         "/status", "/profiling/sessions", "/metrics/latest", "/metrics", "/targets",
         "/config", "/openapi.json"};

@@ -74,8 +74,8 @@ static const struct {
     {"torn", "samples", "the stack changed while it was read"},
     {"late", "samples", "the sampler came too late"},
     {"failed", "samples", "memory could not be read"},
-    {"gone", "processes", "they ended under the sampler's hands"},
-    {"skipped", "processes", "they are not Python"},
+    {"gone", "processes", "ended under the sampler's hands"},
+    {"skipped", "processes", "not Python"},
     {"unmerged", "stacks", "native and Python frames did not fit together"},
 };
 

@@ -466,6 +466,25 @@ static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uin
     gsp_buf_puts(out, n ? ")" : "");
 }
 
+/* "samples", "rows of python.span": one of them is a sample, a row. */
+static void put_nouns(struct gsp_sv what, uint64_t count, struct gsp_buf *out)
+{
+    static const char *const NOUNS[][2] = {{"samples", "sample"},
+                                           {"processes", "process"},
+                                           {"stacks", "stack"},
+                                           {"rows", "row"},
+                                           {"files", "file"}};
+    for (size_t i = 0; count == 1 && i < GSP_COUNT(NOUNS); i++) {
+        const size_t len = strlen(NOUNS[i][0]);
+        if (!gsp_sv_starts(what, NOUNS[i][0]) || (what.len > len && what.p[len] != ' '))
+            continue;
+        gsp_buf_puts(out, NOUNS[i][1]);
+        what = (struct gsp_sv){what.p + len, what.len - len};
+        break;
+    }
+    gsp_buf_putsv(out, what);
+}
+
 /* All losses of one kind together. */
 static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_buf *out)
 {
@@ -477,7 +496,7 @@ static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_b
     }
     gsp_words_count(count, out);
     gsp_buf_putc(out, ' ');
-    gsp_buf_putsv(out, what);
+    put_nouns(what, count, out);
     put_reasons(digest, what, count, out);
 }
 

@@ -15,6 +15,11 @@
 
 /* All append to out. */
 void gsp_words_count(uint64_t n, struct gsp_buf *out); /* "12,345" */
+/* What a noun of so many ends in: "", or "s". */
+static inline const char *gsp_words_s(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
 void gsp_words_pct(double pct, struct gsp_buf *out); /* "12.3", "1.23", "0.12", "<0.01"; no sign */
 
 /* A weight in its unit: "1.50 s", "12,345 samples", "3.20 MiB". */

@@ -454,4 +454,20 @@ TAP_TEST(losses_for_several_reasons_name_each)
     tap_check(says(said(digest), "Missing: 79 samples (74: late; 5: torn), 2 processes (gone)\n"));
 }
 
+TAP_TEST(one_of_a_kind_is_no_plural)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    const struct gsp_digest_loss losses[] = {
+        {gsp_sv_of("samples"), gsp_sv_of("late"), 1},
+        {gsp_sv_of("processes"), gsp_sv_of("not Python"), 1},
+        {gsp_sv_of("rows of python.span"), gsp_sv_of("overwritten"), 1},
+    };
+    digest->losses = array(GSP_COUNT(losses), sizeof(*digest->losses));
+    digest->loss_count = GSP_COUNT(losses);
+    memcpy(digest->losses, losses, sizeof(losses));
+    tap_check(says(said(digest), "Missing: 1 sample (late), 1 process (not Python), "
+                                 "1 row of python.span (overwritten)\n"));
+}
+
 TAP_MAIN()
