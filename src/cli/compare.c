@@ -182,6 +182,19 @@ static int compare_all(struct comparing *c, struct gsp_err *err)
     return rc;
 }
 
+/* In a line, and what to keep in mind with it. */
+static void tell_verdict(const struct gsp_compare *compare, struct gsp_term *term)
+{
+    gsp_term_line(term, "%.*s", (int)compare->verdict.len, compare->verdict.p);
+    for (size_t i = 0; i < compare->note_count; i++) {
+        gsp_auto_buf safe = {0};
+        gsp_buf_term(&safe, compare->notes[i]);
+        const char *text = gsp_buf_cstr(&safe);
+        if (text)
+            gsp_term_line(term, "  %s", text);
+    }
+}
+
 /* What the output does not say where it is seen. */
 static void tell(const struct comparing *c)
 {
@@ -190,7 +203,7 @@ static void tell(const struct comparing *c)
     gsp_term_init(&term, STDERR_FILENO, c->parsed->globals.color);
     bool is_open = false;
     if (!is_seen && !c->parsed->globals.quiet)
-        gsp_term_line(&term, "%.*s", (int)c->compare->verdict.len, c->compare->verdict.p);
+        tell_verdict(c->compare, &term);
     for (size_t i = 0; i < c->result_count; i++) {
         const struct gsp_rule_result *result = &c->results[i];
         is_open = is_open || (result->is_over && !result->is_told &&
