@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/time.h"
+#include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/query_remote.h"
@@ -97,6 +98,12 @@ int gsp_asker_open(struct gsp_asker *asker, const char *word,
         return gsp_query_remote_open(&asker->remote, asker->parsed, word, &asker->remote_opts,
                                      options->timeout_ns);
     int rc = gsp_endpoint_find(word, &asker->endpoint, &err);
+    if (rc == GSP_OK && asker->endpoint.kind == GSP_ENDPOINT_PID && asker->endpoint.is_live &&
+        !asker->endpoint.has_rings) {
+        /* Its tables come with the interpreter. */
+        gsp_await_python(asker->endpoint.pid, false, asker->parsed);
+        rc = gsp_endpoint_find(word, &asker->endpoint, &err);
+    }
     if (rc == GSP_OK && asker->locals && asker->endpoint.kind != GSP_ENDPOINT_PID)
         return gsp_cli_misuse(asker->parsed, "--locals is for the pid of a running process");
     asker->endpoint.backtrace.locals = asker->locals;

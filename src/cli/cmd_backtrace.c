@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "base/time.h"
 #include "cli/asker.h"
+#include "cli/await_python.h"
 #include "cli/backtrace_source.h"
 #include "cli/common.h"
 #include "cli/hint.h"
@@ -173,6 +174,8 @@ static int run(const struct gsp_parsed *parsed)
         return show_remote(parsed, tid, &dest);
     if (!is_live)
         return show_last(parsed, tid, &dest);
+    if (!opts->native)
+        gsp_await_python(endpoint.pid, false, parsed);
     const int rc = show_live(parsed, endpoint.pid, tid, &dest, &err);
     if (rc == GSP_E_USAGE)
         return gsp_cli_misuse(parsed, "%s", err.msg);

@@ -188,7 +188,15 @@ def test_a_process_needs_no_option(start: StartTarget, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["dump", "record -i -d 0.2 -o p.svg", "top --once --delay 0.2", "inject", "mem record -d 0.2"],
+    [
+        "dump -p PID",
+        "record -i -d 0.2 -o p.svg -p PID",
+        "top --once --delay 0.2 -p PID",
+        "inject -p PID",
+        "mem record -d 0.2 -p PID",
+        "backtrace PID",
+        "query PID FROM@python.backtrace",
+    ],
 )
 def test_a_launcher_that_becomes_python(
     words: str, tmp_path: Path, runtime: Dict[str, str]
@@ -201,7 +209,8 @@ def test_a_launcher_that_becomes_python(
     env = {**os.environ, **runtime, "GSPROF_FOLLOW": "0"}
     with subprocess.Popen([str(shim), main_python(), "-c", code], env=env) as process:
         try:
-            gsprof(*words.split(), "-p", process.pid, env=runtime, cwd=tmp_path)
+            named = words.replace("PID", str(process.pid)).split()
+            gsprof(*(word.replace("@", " ") for word in named), env=runtime, cwd=tmp_path)
         finally:
             process.kill()
 
