@@ -50,10 +50,8 @@
                    "The default, for those who are used to ask for it.")
 /* short_name: 'n', or 0 where that letter means something else. */
 #define GSP_OPT_NATIVE_AT(type, member, short_name)                                                \
-    GSP_OPT_SWITCH(                                                                                \
-        type, member, "native", short_name, false,                                                 \
-        "Native frames too (C, C++, Rust). Where perf events are not permitted, threads "          \
-        "that do not sleep are stopped for a moment.")
+    GSP_OPT_SWITCH(type, member, "native", short_name, false,                                      \
+                   "Native frames too (C, C++, Rust); stops threads if perf events are refused.")
 #define GSP_OPT_NATIVE(type) GSP_OPT_NATIVE_AT(type, native, 'n')
 
 #define GSP_OPT_PID_ROW(type)                                                                      \
