@@ -34,8 +34,9 @@ struct taken {
 };
 
 /* What was taken from the kernel.  That is done at once, because a signal that comes while its like
- * is still pending is lost; but not before the sentry has taken it.  So of two signals to the group
- * that are one to the sentry, because they came close together, we do not get the second. */
+ * is still pending is lost; but not before the sentry has taken it, which it gets earlier, being
+ * the younger process.  So of two signals to the group that are one to the sentry, because they
+ * came close together, we do not get the second. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t filled;
@@ -156,11 +157,24 @@ static void take_after_end(int sig)
 
 /* ---------------------------------------------------------------------------------- the queue */
 
+/* Those that are pending before the sentry is asked, once each: of one that comes later the sentry
+ * may not have taken its own yet.  And SIGCONT, by which the sentry may be woken. */
+static void find_due(sigset_t *out)
+{
+    sigset_t pending;
+    sigemptyset(&pending);
+    gsp_ignore(sigpending(&pending) < 0);
+    sigandset(out, &the.held, &pending);
+    sigaddset(out, SIGCONT);
+}
+
 /* Whether there is room for more. */
 static bool collect(void)
 {
     const struct timespec now = {0};
     struct gsp_sentry_counts unused;
+    sigset_t due;
+    find_due(&due);
     gsp_ignore(gsp_sentry_ask(&the.sentry, &unused));
     pthread_mutex_lock(&queue.lock);
     const uint32_t left_behind = atomic_load(&the.sentry.left_behind);
@@ -168,10 +182,13 @@ static bool collect(void)
     queue.left_behind = left_behind;
     while (queue.count < QUEUE_MAX) {
         struct taken *one = &queue.at[(queue.first + queue.count) % QUEUE_MAX];
-        if (sigtimedwait(&the.held, &one->info, &now) <= 0)
+        const int sig = sigtimedwait(&due, &one->info, &now);
+        if (sig <= 0)
             break;
+        if (sig < SIGRTMIN && sig != SIGCONT)
+            sigdelset(&due, sig);
         one->at_ns = gsp_now_ns();
-        one->is_alone = one->info.si_signo == SIGCONT && is_left_behind;
+        one->is_alone = sig == SIGCONT && is_left_behind;
         if (one->is_alone)
             is_left_behind = false;
         queue.count++;
