@@ -155,7 +155,7 @@ def test_page(runs: Dict[str, Path], tmp_path: Path) -> None:
     page = tmp_path / "compare.html"
     done = gsprof("compare", runs["base"], runs["slow"], "-o", page)
     assert "slower per step" in done.err and "Wrote" in done.err
-    # What to keep in mind is told where it is seen, and not in the page alone.
+    # The terminal has the notes too, not the page alone.
     notes = document(runs["base"], runs["slow"])["facts"]
     told = [fact["value"] for fact in notes if fact["name"] == "Note"]
     assert told and all(note in done.err for note in told), done.err

@@ -392,9 +392,9 @@ export class FlameSection {
         const down = calleesOf(tree, functions, this.chosen);
         const name = nameOf(this.stacks.frames[functions.frame[this.chosen]]);
         this.put(
-            el("h4", {}, "Callers"),
+            el("h3", {}, "Callers"),
             this.callers.root,
-            el("h4", {}, "Callees"),
+            el("h3", {}, "Callees"),
             this.callees.root,
         );
         if (!up.parent.length) {
