@@ -309,7 +309,9 @@ class MemoryTracker:
         unseen = _residence.unexplained(times, resident, seen)
         events = [{**timeline[0], "action": "start", "size": 0, "exact": True}]
         changes = [(event.at_ns, event.size, True) for event in seen]
-        changes += [(ns, size, False) for ns, size in zip(times, unseen) if abs(size) >= _UNSEEN_BYTES]
+        changes += [
+            (ns, size, False) for ns, size in zip(times, unseen) if abs(size) >= _UNSEEN_BYTES
+        ]
         # Those of samples after allocations of the same time.
         changes.sort(key=lambda event: (event[0], not event[2]))
         for at_ns, size, is_exact in changes:
