@@ -33,17 +33,26 @@ struct gsp_memwatch {
     size_t cap;
 };
 
-/* Pages, as the kernel counts them: size, resident, shared, text, 0, data and stack, 0. */
-static bool read_statm(int64_t pages[STATM_FIELDS])
+/* A file of the kernel that one read() gives whole, as a string.  Allocates nothing. */
+static bool read_text(const char *path, char *text, size_t size)
 {
     /* Opened each time: a descriptor kept over fork would still be the parent's. */
-    gsp_auto_fd fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    char text[STATM_MAX];
-    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
     if (n <= 0) {
         return false;
     }
     text[n] = '\0';
+    return true;
+}
+
+/* Pages, as the kernel counts them: size, resident, shared, text, 0, data and stack, 0. */
+static bool read_statm(int64_t pages[STATM_FIELDS])
+{
+    char text[STATM_MAX];
+    if (!read_text("/proc/self/statm", text, sizeof(text))) {
+        return false;
+    }
     char *at = text;
     for (int i = 0; i < STATM_FIELDS; i++) {
         char *end = at;
@@ -58,13 +67,10 @@ static bool read_statm(int64_t pages[STATM_FIELDS])
 
 bool gsp_pyext__status_bytes(const char *const *names, int64_t *bytes, size_t count)
 {
-    gsp_auto_fd fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
     char text[STATUS_MAX];
-    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n <= 0) {
+    if (!read_text("/proc/self/status", text, sizeof(text))) {
         return false;
     }
-    text[n] = '\0';
     for (size_t i = 0; i < count; i++) {
         const char *at = strstr(text, names[i]);
         if (!at) {

@@ -18,17 +18,10 @@ import warnings
 from gsprof.measure import PerformanceProfiler, _trend
 
 import looks
+from raising import raised
 
 MB = 1 << 20
 PAGE_MB = b"x" * MB  # touched: what calloc gives is not resident
-
-
-def raised(kind, function, *args, **kwargs):
-    try:
-        function(*args, **kwargs)
-    except kind as error:
-        return str(error)
-    raise AssertionError(f"{function} did not raise {kind}")
 
 
 def burn(seconds):
