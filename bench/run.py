@@ -30,6 +30,7 @@ import package
 import ring
 import sessions
 import serving_http
+import share_bias
 import slowdown
 import small
 import sql
@@ -47,6 +48,7 @@ PARTS: Dict[str, Callable[[Bench], None]] = {
     "accuracy": accuracy.main,
     "torn": torn.main,
     "impossible": impossible_stacks.main,
+    "bias": share_bias.main,
     "cost": cost.main,
     "slowdown": slowdown.main,
     "tree": tree.main,
