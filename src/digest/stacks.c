@@ -15,7 +15,6 @@ struct builder {
     struct gsp_digest *digest;
     struct gsp_digest_stacks *stacks; /* of the digest */
     const struct gsp_profile *profile;
-    const struct gsp_profile_meta *meta;
     struct gsp_hmap map;
     uint32_t *frame_of; /* frame of the profile -> ours */
     int32_t *node_of;   /* stack of the profile -> ours; -1 for none */
@@ -166,18 +165,14 @@ static bool append(struct builder *b, const struct gsp_digest_sample *sample)
     return true;
 }
 
-/* A sample of our recorder stands for the time before it, and so does one of a report.  Those of
- * other tools begin at their time. */
 static struct gsp_digest_sample made_of(const struct builder *b, const struct gsp_sample *sample)
 {
-    const double weight = (double)sample->weight * b->scale;
-    const bool begins = b->meta->ticks == 0 && b->meta->unit == GSP_UNIT_NS;
-    return (struct gsp_digest_sample){
-        .t = b->shift_s + (double)sample->time_ns / (double)GSP_NS_PER_S + (begins ? weight : 0),
-        .weight = weight,
-        .thread = sample->thread,
-        .node = b->node_of[sample->stack],
-        .on_cpu = (sample->flags & GSP_SAMPLE_ON_CPU) != 0};
+    return (struct gsp_digest_sample){.t = b->shift_s +
+                                           (double)sample->time_ns / (double)GSP_NS_PER_S,
+                                      .weight = (double)sample->weight * b->scale,
+                                      .thread = sample->thread,
+                                      .node = b->node_of[sample->stack],
+                                      .on_cpu = (sample->flags & GSP_SAMPLE_ON_CPU) != 0};
 }
 
 /* One pass that merges what is of one thread, node and stretch of time.  1: there would still be
@@ -412,7 +407,6 @@ int gsp_digest__stacks(struct gsp_digest *digest, const struct gsp_digest_opts *
     struct builder b = {.digest = digest,
                         .stacks = &digest->stacks,
                         .profile = digest->profile,
-                        .meta = meta,
                         .scale = meta->unit == GSP_UNIT_NS ? 1.0 / (double)GSP_NS_PER_S : 1,
                         .knows_cpu = knows_cpu(digest->profile, meta)};
     if (meta->start_ns > 0 && digest->start_ns > 0)

@@ -384,7 +384,7 @@ static int stack_of(struct reader *r, const Gsp__Pprof__Sample *sample, uint32_t
 
 static int read_sample(struct reader *r, const Gsp__Pprof__Sample *in)
 {
-    struct gsp_sample sample = {.time_ns = r->time_ns};
+    struct gsp_sample sample = {0};
     int rc = thread_of(r, in, &sample.thread);
     if (rc == GSP_OK)
         rc = stack_of(r, in, &sample.stack);
@@ -397,9 +397,9 @@ static int read_sample(struct reader *r, const Gsp__Pprof__Sample *in)
     /* The weight is dealt out evenly, what is left over by division to the first. */
     for (int64_t i = 0; rc == GSP_OK && i < times; i++) {
         sample.weight = weight / times + (i == 0 ? weight % times : 0);
-        sample.time_ns = r->time_ns;
         if (gsp_profile_meta_get(r->profile)->unit == GSP_UNIT_NS)
             r->time_ns = gsp_sum_i64(r->time_ns, sample.weight);
+        sample.time_ns = r->time_ns;
         rc = gsp_profile_add(r->profile, &sample, r->err);
     }
     return rc;

@@ -343,9 +343,9 @@ static int stack_of_key(struct reader *r, uint32_t caller, uint32_t key, uint32_
 
 static int add_sample(struct reader *r, uint32_t stack, int64_t weight_ns)
 {
-    struct gsp_sample sample = {
-        .time_ns = r->time_ns, .weight = weight_ns, .thread = r->thread, .stack = stack};
     r->time_ns = gsp_sum_i64(r->time_ns, weight_ns);
+    const struct gsp_sample sample = {
+        .time_ns = r->time_ns, .weight = weight_ns, .thread = r->thread, .stack = stack};
     return gsp_profile_add(r->profile, &sample, r->err);
 }
 

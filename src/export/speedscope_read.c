@@ -142,7 +142,7 @@ static bool scaled(const struct reader *reader, double value, int64_t *out)
 static int add(struct reader *reader, uint32_t thread, uint32_t stack, double start, double len)
 {
     struct gsp_sample sample = {.thread = thread, .stack = stack};
-    if (!scaled(reader, start - reader->origin, &sample.time_ns) ||
+    if (!scaled(reader, start + len - reader->origin, &sample.time_ns) ||
         !scaled(reader, len, &sample.weight) || len < 0)
         return malformed(reader, "a value out of range");
     if (stack == GSP_NONE)

@@ -13,12 +13,12 @@ static int64_t clamp(int64_t v)
     return v < TIME_MAX ? v : TIME_MAX;
 }
 
-/* Puts a span at time, or right behind the last one when that is not much earlier. */
-static void lay(struct gsp_buf *spans, int64_t *end, const struct gsp_sample *sample,
+/* Puts a span that begins at start, or right behind the last one when that is not much earlier. */
+static void lay(struct gsp_buf *spans, int64_t *end, int64_t start, const struct gsp_sample *sample,
                 int64_t period_ns)
 {
     int64_t len = clamp(sample->weight);
-    int64_t gap = clamp(sample->time_ns) - *end;
+    int64_t gap = clamp(start) - *end;
     if (gap <= (period_ns > 0 ? period_ns : len) / 2)
         gap = 0;
     if (*end + gap + len > TIME_MAX)
@@ -29,15 +29,22 @@ static void lay(struct gsp_buf *spans, int64_t *end, const struct gsp_sample *sa
     *end += gap + len;
 }
 
+/* A weight of nanoseconds is the time up to the sample. */
+static int64_t start_of(const struct gsp_sample *sample, enum gsp_unit unit)
+{
+    return unit == GSP_UNIT_NS ? clamp(sample->time_ns) - clamp(sample->weight) : sample->time_ns;
+}
+
 static void lay_samples(const struct gsp_profile *profile, struct gsp_timeline *timeline,
                         int64_t *ends)
 {
-    int64_t period_ns = gsp_profile_meta_get(profile)->period_ns;
+    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
     gsp_sample_iter_init(&iter, profile);
     while (gsp_sample_iter_next(&iter, &sample))
-        lay(&timeline->threads[sample.thread], &ends[sample.thread], &sample, period_ns);
+        lay(&timeline->threads[sample.thread], &ends[sample.thread], start_of(&sample, meta->unit),
+            &sample, meta->period_ns);
 }
 
 static void lay_sums(const struct gsp_profile *profile, struct gsp_timeline *timeline,
@@ -46,7 +53,7 @@ static void lay_sums(const struct gsp_profile *profile, struct gsp_timeline *tim
     for (size_t i = 0; i < gsp_profile_total_count(profile); i++) {
         const struct gsp_total *total = gsp_profile_total_at(profile, i);
         struct gsp_sample sample = {.weight = total->weight, .stack = total->stack};
-        lay(&timeline->threads[total->thread], &ends[total->thread], &sample, 0);
+        lay(&timeline->threads[total->thread], &ends[total->thread], 0, &sample, 0);
     }
 }
 

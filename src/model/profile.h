@@ -79,7 +79,7 @@ enum gsp_unit {
 #define GSP_SAMPLE_HAS_GIL 2U
 
 struct gsp_sample {
-    int64_t time_ns; /* since meta.start_ns */
+    int64_t time_ns; /* since meta.start_ns; the end of the time that it stands for */
     int64_t weight;  /* in meta.unit */
     uint32_t thread; /* index */
     uint32_t stack;  /* id of the leaf's node; GSP_NONE: no Python frame */

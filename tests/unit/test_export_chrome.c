@@ -66,7 +66,7 @@ TAP_TEST(slices_nest_and_last)
      * load; then, after a gap, <module> and main again. */
     tap_eq_int(tracks[0].tid, 100);
     tap_eq_int(tracks[0].slices, 7);
-    tap_check(tracks[0].last_us == 80002.0);
+    tap_check(tracks[0].last_us == 70002.0);
     /* Thread 105: two samples of the same stack are one slice a function. */
     tap_eq_int(tracks[1].tid, 105);
     tap_eq_int(tracks[1].slices, 2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <yyjson.h>
 
+#include "base/time.h"
 #include "profile_fixture.h"
 
 #define SCHEMA "https://www.speedscope.app/file-format-schema.json"
@@ -112,21 +113,49 @@ TAP_TEST(threads_are_aligned_and_gaps_are_seen)
     yyjson_doc *doc = check_structure(&bytes);
     tap_eq_int(yyjson_arr_size(at(doc, "/profiles")), 3);
     tap_check(yyjson_equals_str(at(doc, "/profiles/0/name"), "MainThread (pid 100, tid 100)"));
-    /* Thread 0: four samples end to end, nothing for 30 ms, one more. */
+    /* Thread 0: four samples end to end, nothing for 20 ms, one more. */
     tap_eq_int(yyjson_arr_size(at(doc, "/profiles/0/samples")), 6);
     tap_eq_int(yyjson_get_uint(at(doc, "/profiles/0/weights/0")), 10000000);
     tap_eq_int(yyjson_arr_size(at(doc, "/profiles/0/samples/4")), 0);
-    tap_eq_int(yyjson_get_uint(at(doc, "/profiles/0/weights/4")), 30002000);
-    /* Thread 1 came 20 ms later than the others, and all begin at 0. */
+    tap_eq_int(yyjson_get_uint(at(doc, "/profiles/0/weights/4")), 20002000);
+    /* Thread 1 came 10 ms later than the others, and all begin at 0. */
     tap_eq_int(yyjson_arr_size(at(doc, "/profiles/1/samples/0")), 0);
-    tap_eq_int(yyjson_get_uint(at(doc, "/profiles/1/weights/0")), 20001000);
+    tap_eq_int(yyjson_get_uint(at(doc, "/profiles/1/weights/0")), 10001000);
     for (int i = 0; i < 3; i++) {
         char pointer[40];
         snprintf(pointer, sizeof(pointer), "/profiles/%d/startValue", i);
         tap_eq_int(yyjson_get_uint(at(doc, pointer)), 0);
         snprintf(pointer, sizeof(pointer), "/profiles/%d/endValue", i);
-        tap_eq_int(yyjson_get_uint(at(doc, pointer)), 90004000);
+        tap_eq_int(yyjson_get_uint(at(doc, pointer)), 80004000);
     }
+    yyjson_doc_free(doc);
+    gsp_profile_free(p);
+    gsp_buf_free(&bytes);
+}
+
+TAP_TEST(a_late_sample_lies_before_its_time)
+{
+    static const int64_t samples_ms[][2] = {{10, 10}, {20, 10}, {120, 100}, {130, 10}, {200, 10}};
+    static const int64_t spans_ms[] = {10, 10, 100, 10, 60, 10}; /* the fifth is a gap */
+    struct gsp_profile *p = NULL;
+    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
+    gsp_profile_meta(p)->period_ns = 10 * GSP_NS_PER_MS;
+    const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
+    const uint32_t stack = fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 1));
+    for (size_t i = 0; i < GSP_COUNT(samples_ms); i++) {
+        const struct gsp_sample sample = {.time_ns = samples_ms[i][0] * GSP_NS_PER_MS,
+                                          .weight = samples_ms[i][1] * GSP_NS_PER_MS,
+                                          .thread = thread,
+                                          .stack = stack};
+        tap_require(gsp_profile_add(p, &sample, NULL) == GSP_OK);
+    }
+    struct gsp_buf bytes = {0};
+    fix_write(p, "speedscope", NULL, &bytes);
+    yyjson_doc *doc = check_structure(&bytes);
+    yyjson_val *weights = at(doc, "/profiles/0/weights");
+    tap_require(yyjson_arr_size(weights) == GSP_COUNT(spans_ms));
+    for (size_t i = 0; i < GSP_COUNT(spans_ms); i++)
+        tap_eq_int(yyjson_get_int(yyjson_arr_get(weights, i)), spans_ms[i] * GSP_NS_PER_MS);
     yyjson_doc_free(doc);
     gsp_profile_free(p);
     gsp_buf_free(&bytes);
@@ -242,10 +271,10 @@ TAP_TEST(events_become_samples)
     struct gsp_err err = {0};
     tap_eq_int(fix_read(gsp_sv_of(text), "speedscope", &q, &err), GSP_OK);
     tap_eq_str(err.msg, "");
-    const int64_t want[][3] = {{2000000, 1000000, 1},
-                               {3000000, 4500000, 2},
-                               {7500000, 2500000, 1},
-                               {15000000, 5000000, 1}}; /* time, weight, depth */
+    const int64_t want[][3] = {{3000000, 1000000, 1},
+                               {7500000, 4500000, 2},
+                               {10000000, 2500000, 1},
+                               {20000000, 5000000, 1}}; /* end, weight, depth */
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
     gsp_sample_iter_init(&iter, q);
