@@ -212,16 +212,20 @@ static void write_interim(struct session *session)
         gsp_record_set_helper(session->record, session->interim.writer);
 }
 
-/* Whom this recording leaves out; from time to time, until it finds one. */
+/* Whom this recording leaves out.  From time to time; the last look that found some is told of. */
 static void look_for_others(struct session *session, int64_t elapsed_ns)
 {
-    if (session->opts->sampling.subprocesses || session->others.len ||
+    if (session->opts->sampling.subprocesses || session->is_told ||
         elapsed_ns < session->others_due_ns)
         return;
     /* A launcher that will become Python has children of its own kind. */
-    if (session->record && gsp_record_stats(session->record)->processes == 0)
+    if (elapsed_ns > 0 && session->stats.processes == 0)
         return;
-    gsp_ignore(gsp_other_processes(session->pid, &session->others) == 0);
+    struct gsp_buf found = {0};
+    if (gsp_other_processes(session->pid, &found) > 0) {
+        gsp_buf_free(&session->others);
+        session->others = found;
+    }
     session->others_due_ns = elapsed_ns ? 2 * elapsed_ns : GSP_NS_PER_S;
 }
 
@@ -234,6 +238,14 @@ static void tell_others(struct session *session)
     gsp_term_line(&session->term,
                   "Python processes below it are not recorded without --subprocesses: %s.",
                   text ? text : "");
+}
+
+static void tell_others_at_end(struct session *session)
+{
+    session->others_due_ns = 0;
+    if (session->end != GSP_RECORD_EXITED)
+        look_for_others(session, session->stats.elapsed_ns);
+    tell_others(session);
 }
 
 static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
@@ -538,7 +550,7 @@ static int tell_empty(struct session *session)
     gsp_hint_print(&hint, &session->term, &text);
     gsp_term_write(&session->term, &text);
     tell_native_cpu(session);
-    tell_others(session);
+    tell_others_at_end(session);
     return gsp_err_exit_status(GSP_E_EMPTY);
 }
 
@@ -624,7 +636,7 @@ static void tell_summary(struct session *session)
                       "Left out: %" PRIu64 " stack%s without a frame that was asked for, %" PRIu64
                       " of other threads.",
                       stats->frames_left, gsp_words_s(stats->frames_left), stats->threads_left);
-    tell_others(session);
+    tell_others_at_end(session);
     if (strcmp(session->file.output, "-") == 0)
         return;
     struct stat info;

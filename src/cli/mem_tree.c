@@ -15,7 +15,6 @@
 
 /* Visits at the same time. */
 #define AT_ONCE      8U
-#define SETTLE_NS    (100 * GSP_NS_PER_MS)
 #define PAUSE_MIN_NS (100 * GSP_NS_PER_MS)
 #define PAUSE_MAX_NS (30 * GSP_NS_PER_S)
 /* For what a visit does beside waiting for the process. */
@@ -44,12 +43,6 @@ static bool is_known(const struct gsp_memtree *tree, pid_t pid, uint64_t start_t
     return false;
 }
 
-/* A forked child may be about to run another program. */
-static bool is_settled(const struct gsp_procinfo *info)
-{
-    return !info->is_forked || gsp_proc_age_ns(info) >= SETTLE_NS;
-}
-
 static void add(struct gsp_memtree *tree, pid_t pid, bool is_early, int64_t now_ns)
 {
     struct gsp_procinfo info;
@@ -62,13 +55,14 @@ static void add(struct gsp_memtree *tree, pid_t pid, bool is_early, int64_t now_
         return; /* the next round tries again */
     tree->at = at;
     struct gsp_memtree_child *child = &at[tree->count++];
-    *child = (struct gsp_memtree_child){.memswitch = tree->root,
-                                        .ppid = info.ppid,
-                                        .start_ticks = info.start_ticks,
-                                        .apart = {.fd = -1},
-                                        .is_early = is_early,
-                                        .pause_ns = PAUSE_MIN_NS,
-                                        .due_ns = is_settled(&info) ? now_ns : now_ns + SETTLE_NS};
+    *child = (struct gsp_memtree_child){
+        .memswitch = tree->root,
+        .ppid = info.ppid,
+        .start_ticks = info.start_ticks,
+        .apart = {.fd = -1},
+        .is_early = is_early,
+        .pause_ns = PAUSE_MIN_NS,
+        .due_ns = gsp_proc_has_settled(&info) ? now_ns : now_ns + GSP_PROC_SETTLE_NS};
     child->memswitch.pid = pid;
     child->memswitch.is_ours = child->memswitch.was_there = false;
 }

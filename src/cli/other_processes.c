@@ -14,7 +14,10 @@
 
 static bool is_python(pid_t pid, struct gsp_sv parents_exe)
 {
+    struct gsp_procinfo info;
     gsp_auto_buf exe = {0};
+    if (gsp_proc_info(pid, &info, NULL) < 0 || !gsp_proc_has_settled(&info))
+        return false;
     gsp_proc_exe(pid, &exe);
     const struct gsp_sv path = gsp_buf_sv(&exe);
     return path.len > 0 &&

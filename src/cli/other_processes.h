@@ -14,5 +14,6 @@
 
 /* Appends "4243 (pt_data_worker: python3 train.py), 4244 (...) and 6 more", safe for a terminal;
  * how many there are.  Quick: who runs the same executable, or one that is called python, is taken
- * for Python.  What multiprocessing keeps for itself is not counted. */
+ * for Python.  What multiprocessing keeps for itself is not counted, nor who was forked a moment
+ * ago and may be about to run another program. */
 size_t gsp_other_processes(pid_t pid, struct gsp_buf *out);

@@ -111,6 +111,11 @@ int64_t gsp_proc_age_ns(const struct gsp_procinfo *info)
     return age_ns > 0 ? age_ns : 0;
 }
 
+bool gsp_proc_has_settled(const struct gsp_procinfo *info)
+{
+    return !info->is_forked || gsp_proc_age_ns(info) >= GSP_PROC_SETTLE_NS;
+}
+
 void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out)
 {
     gsp_auto_buf buf = {0};

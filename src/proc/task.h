@@ -34,6 +34,10 @@ GSP_MUST_CHECK int gsp_proc_info(pid_t pid, struct gsp_procinfo *out, struct gsp
 
 /* How long ago it began; 0 when that is not known. */
 int64_t gsp_proc_age_ns(const struct gsp_procinfo *info);
+/* False of a child that was forked a moment ago: it may be about to run another program. */
+bool gsp_proc_has_settled(const struct gsp_procinfo *info);
+/* After this time a forked child has settled. */
+#define GSP_PROC_SETTLE_NS (100 * 1000000LL)
 
 /* Appends the arguments joined by spaces (comm in brackets when there are none). */
 void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out);

@@ -83,24 +83,47 @@ def test_who_is_left_out_is_named(start: StartTarget, tmp_path: Path) -> None:
     assert gsprof(*args, "-q").err == ""
 
 
+# A child that is like its parent at first, and runs another program then.
+FORKS_AND_RUNS = """
+import os, sys, time
+started, go, *words = sys.argv[1:]
+pid = os.fork()
+if pid:
+    with open(started + ".part", "w") as file:
+        file.write(str(pid))
+    os.rename(started + ".part", started)
+    os.waitpid(pid, 0)
+else:
+    while not os.path.exists(go):
+        time.sleep(0.01)
+    os.execv(sys.executable, [sys.executable, *words])
+"""
+
+
 def test_who_is_left_out_of_a_program(tmp_path: Path, running: StartRunning) -> None:
-    """Children that a program starts while it is recorded are named at the end."""
-    code = "import subprocess, sys; one = subprocess.Popen([sys.executable, *sys.argv[2:]])\n"
-    code += "open(sys.argv[1], 'w').close(); one.wait()"
-    started, stop = tmp_path / "started", tmp_path / "stop"
-    words = [main_python(), "-c", code, started, program("exits.py"), stop, "0"]
+    """Children of a program that starts them later are named at the end, as they are then."""
+    started, go, stop = (tmp_path / name for name in ("started", "go", "stop"))
+    words = [main_python(), "-c", FORKS_AND_RUNS, started, go, program("exits.py"), stop, "0"]
     one = running("record", "-i", "-o", tmp_path / "p.json", "--", *words)
     one.sampling()
     wait_for(started.exists)
-    so_far: List[float] = []
 
-    def is_looked_for() -> bool:
-        """It is when the recording is twice as long as it was."""
-        profile = one.so_far()
-        so_far.append(profile.raw["duration"] if profile else 0)
-        return so_far[-1] > 2 * so_far[0] + 1
+    def others_are_looked_for() -> None:
+        """They are when the recording is twice as long as it was."""
+        so_far: List[float] = []
 
-    wait_for(is_looked_for)
+        def is_long() -> bool:
+            profile = one.so_far()
+            so_far.append(profile.raw["duration"] if profile else 0)
+            return so_far[-1] > 2 * so_far[0] + 1
+
+        wait_for(is_long)
+
+    others_are_looked_for()
+    go.touch()
+    child = Path("/proc") / started.read_text()
+    wait_for(lambda: b"exits.py" in (child / "cmdline").read_bytes())
+    others_are_looked_for()
     stop.touch()
     done = one.finish()
     assert done.status == 0 and "are not recorded without --subprocesses: " in done.err, done
