@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Set
+from typing import Callable, Iterator, List, Set
 
 import pytest
 
@@ -47,8 +47,12 @@ class Screen:
         Screen.count += 1
         self.name = f"gsprof-{os.getpid()}-{Screen.count}"
         command = " ".join(shlex.quote(str(arg)) for arg in (GSPROF, *args))
-        # The terminal outlives the profiler, so that what it leaves behind can be seen.
-        shell = f"trap : INT; {command}; echo left with $?; stty -a; echo settings end; exec cat"
+        # The terminal outlives the profiler, so that what it leaves behind can be seen.  It alone
+        # knows its size: readline, which pytest loads, may have put another into the environment.
+        shell = (
+            f"unset LINES COLUMNS; trap : INT; {command}; echo left with $?; "
+            "stty -a; echo settings end; exec cat"
+        )
         self.tmux(
             "-f",
             "/dev/null",
@@ -75,14 +79,15 @@ class Screen:
     def read(self) -> str:
         return self.tmux("capture-pane", "-p")
 
-    def wait(self, pattern: str) -> str:
-        """The screen, once there is what is waited for."""
+    def wait(self, pattern: str, *more: Callable[[str], object]) -> str:
+        """The screen, once there is what is waited for and all else is true of it too.  tmux also
+        shows screens that are drawn in part."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             text = self.read()
-            if re.search(pattern, text, re.MULTILINE):
+            if re.search(pattern, text, re.MULTILINE) and all(is_true(text) for is_true in more):
                 return text
-            assert time.monotonic() < deadline, f"no {pattern!r} in\n{text}"
+            assert time.monotonic() < deadline, f"no {pattern!r}, or not all else, in\n{text}"
 
     def press(self, *keys: str) -> None:
         self.tmux("send-keys", *keys)
@@ -118,6 +123,10 @@ def screen() -> Iterator[StartScreen]:
     yield begin
     for one in started:
         one.end()
+
+
+def has(pattern: str) -> Callable[[str], object]:
+    return lambda text: re.search(pattern, text)
 
 
 def table(text: str) -> List[str]:
@@ -342,10 +351,13 @@ def test_keys(screen: StartScreen, start: StartTarget) -> None:
     target = start("threads8.py")
     one = screen("top", "-p", target.pid, "--idle", "--delay", "0.2")
     one.wait(r"half .*work.py:12")
-    text = one.wait(r"machine: CPU \d+% of \d+ cores  memory \S+ .iB of")
-    assert re.search(rf"gsprof top .*pid {target.pid}", text)
-    assert re.search(r"GIL \d+%  active \d+%  threads 8  processes 1  samples", text)
-    assert "own %*" in text and "q:quit" in text
+    one.wait(
+        r"machine: CPU \d+% of \d+ cores  memory \S+ .iB of",
+        has(rf"gsprof top .*pid {target.pid}"),
+        has(r"GIL \d+%  active \d+%  threads 8  processes 1  samples"),
+        has(r"own %\*"),
+        has("q:quit"),
+    )
 
     one.press("2")
     one.wait(r"total %\*")
@@ -357,18 +369,16 @@ def test_keys(screen: StartScreen, start: StartTarget) -> None:
     one.press("/")
     one.wait("filter: _")
     one.press("f", "i", "f", "t")
-    assert set(table(one.wait("filter: fift_"))) <= {"fifth"}
+    one.wait("filter: fift_", lambda text: set(table(text)) <= {"fifth"})
     one.press("Enter")
     one.wait("list of functions by own  filter fift")
     one.press("Escape")
     one.wait("^list of functions by own *$")
 
     one.press("t")
-    text = one.wait("Show one thread")
-    assert text.index("MainThread") < text.index("wait_lock")
+    one.wait("Show one thread", has(r"MainThread(?s:.*)wait_lock"))
     one.press("Down", "Enter")
-    text = one.wait(r"thread MainThread \(")
-    assert "half" not in text
+    one.wait(r"thread MainThread \(", lambda text: "half" not in text)
     one.press("Escape", "l")
     one.wait("list of lines")
     one.press("l", "v", "a")
@@ -376,14 +386,11 @@ def test_keys(screen: StartScreen, start: StartTarget) -> None:
     one.press("-")
     one.wait(r"\+ thread runner")
     one.press("+", "?")
-    text = one.wait("any key goes back")
-    assert "pause" in text
+    one.wait("any key goes back", has("pause"))
     one.press("x", "q")
-    text = one.wait("left with 0")
-    assert re.search("samples in", text)
+    one.wait("left with 0", has("samples in"))
     # The terminal is as it was: lines, echo, no mouse, the normal screen.
-    text = one.wait("settings end")
-    assert re.search(r"(?<!-)icanon", text) and re.search(r"(?<!-)echo ", text)
+    one.wait("settings end", has(r"(?<!-)icanon"), has(r"(?<!-)echo "))
     flags = one.tmux("display-message", "-p", "#{alternate_on}#{mouse_any_flag}#{cursor_flag}")
     assert flags.strip() == "001"
 
@@ -393,12 +400,14 @@ def test_pause_and_reset(screen: StartScreen, start: StartTarget) -> None:
     one = screen("top", "-p", target.pid, "--delay", "0.1")
     one.wait(r"samples \d[\d,]{2,}")
     one.press("Space")
-    paused = one.wait("PAUSED")
-    # A key draws the screen anew: nothing was added meanwhile.
+    one.wait("PAUSED")
+    # Each key draws the whole screen, from the top: nothing is added between two of them.
     one.press("v")
-    again = one.wait("tree of functions")
-    samples = re.findall(r"samples ([\d,]+)", paused + again)
-    assert samples[0] == samples[1]
+    (samples,) = re.findall(r"samples ([\d,]+)", one.wait("tree of functions"))
+    one.press("v")
+    one.wait("list of functions", has(f"samples {samples}\\b"))
+    one.press("v")
+    one.wait("tree of functions")
     one.press("r")
     one.wait(r"PAUSED(?s:.*)samples 0 ")
     one.press("v", "Space")
@@ -409,11 +418,11 @@ def test_pause_and_reset(screen: StartScreen, start: StartTarget) -> None:
 def test_mouse_and_scrolling(screen: StartScreen, start: StartTarget) -> None:
     target = start("threads8.py")
     one = screen("top", "-p", target.pid, "-i", "--sort", "function", width=80, height=10)
-    text = one.wait(r"samples \d,\d+")  # every function was seen by then
-    assert len(text.splitlines()) == 10
+    # Every function was seen by then.
+    text = one.wait(r"samples \d,\d+", table, lambda text: len(text.splitlines()) == 10)
     first = table(text)[0]
     one.press("End")
-    assert first not in table(one.wait(r"wait_sleep"))
+    one.wait(r"wait_sleep", lambda text: first not in table(text))
     one.press("Home")
     one.wait(re.escape(first))
     for _ in range(4):
@@ -431,8 +440,7 @@ def test_sizes(screen: StartScreen, start: StartTarget) -> None:
         one.tmux("resize-window", "-x", str(width), "-y", str(height))
         one.wait(f"{width}x{height} is too small; 80x10 is needed")
     one.tmux("resize-window", "-x", "200", "-y", "50")
-    text = one.wait("spin .*spin.py")
-    assert max(map(len, text.splitlines())) > 100
+    one.wait("spin .*spin.py", lambda text: max(map(len, text.splitlines())) > 100)
     one.press("q")
     one.wait("left with 0")
 
@@ -443,8 +451,10 @@ def test_too_small_at_first(screen: StartScreen, start: StartTarget) -> None:
     one = screen("top", "-p", target.pid, width=40, height=6)
     one.wait("too small")
     one.tmux("resize-window", "-x", "80", "-y", "24")
-    text = one.wait("spin .*spin.py")
-    assert len(text.splitlines()) == 24 and max(map(len, text.splitlines())) <= 80
+    one.wait(
+        "spin .*spin.py",
+        lambda text: len(text.splitlines()) == 24 and max(map(len, text.splitlines())) <= 80,
+    )
     one.tmux("resize-window", "-x", "40", "-y", "6")
     one.wait("too small")
     one.press("q")
@@ -474,8 +484,7 @@ def test_signals_restore(screen: StartScreen, start: StartTarget, number: signal
         os.kill(one.pid(), number)
     status = 139 if number == signal.SIGSEGV else 0
     one.wait(f"left with {status}")
-    text = one.wait("settings end")
-    assert re.search(r"(?<!-)icanon", text)
+    one.wait("settings end", has(r"(?<!-)icanon"))
     flags = one.tmux("display-message", "-p", "#{alternate_on}#{mouse_any_flag}#{cursor_flag}")
     assert flags.strip() == "001"
     assert target.alive()
@@ -504,8 +513,7 @@ def test_program_keeps_off_the_screen(screen: StartScreen, tmp_path: Path) -> No
     text = one.wait("burn .*talks.py")
     assert "words of it" not in text
     one.press("q")
-    text = one.wait("left with 5")
-    assert "input ''" in text and "words of it" in text and "last words" in text
+    one.wait("left with 5", has("input ''"), has("words of it"), has("last words"))
 
 
 def test_replay(screen: StartScreen, recording: Path) -> None:
@@ -518,10 +526,8 @@ def test_replay(screen: StartScreen, recording: Path) -> None:
     one.press("Right")
     one.wait(r"0:05\.0 of 0:12.0  PAUSED")
     one.press("End")
-    text = one.wait("0:12.0 of 0:12.0  ENDED")
-    assert "spin" in text
     whole = json.loads(gsprof("top", "--input", recording, "--once", "--json").out)
-    assert f"samples {whole['samples']:,}" in text
+    one.wait("0:12.0 of 0:12.0  ENDED", has("spin"), has(f"samples {whole['samples']:,}"))
     one.press("Left")
     one.wait(r"0:07\.0 of 0:12.0  PAUSED")
     one.press("Home")
@@ -541,8 +547,6 @@ def test_process_tree(screen: StartScreen, start: StartTarget, tmp_path: Path) -
     one.wait(rf"- process {target.pid}: ")
     one.wait(r"^.*  - process \d+: .*named.py by_exec")
     one.press("p")
-    text = one.wait("Show one process")
-    children: List[Optional[str]] = re.findall(r"(\d+): \S+ .*named.py", text)
-    assert children
+    one.wait("Show one process", has(r"\d+: \S+ .*named.py"))
     one.press("End", "Enter")
     one.wait(r"tree of functions by total  process \d+")
