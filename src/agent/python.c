@@ -7,15 +7,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "agent/memory.h"
 #include "base/attr.h"
 #include "base/file.h"
 
 /* Python.h: Py_file_input */
-#define FILE_INPUT 257
-#define PATH_CAP   2048
-#define SCRIPT_MAX (8U << 20)
+#define FILE_INPUT      257
+#define PATH_CAP        2048
+#define SCRIPT_MAX      (8U << 20)
+/* Five seconds for an interpreter that starts. */
+#define STARTING_NAPS   1000
+#define STARTING_NAP_NS 5000000L
 
 struct object; /* PyObject */
 
@@ -203,6 +207,16 @@ static void run(const struct python *py, const char *path, const struct gsp_buf 
     }
 }
 
+/* A program that was started a moment ago initializes its interpreter yet. */
+static bool is_initialized(const struct python *py)
+{
+    const struct timespec nap = {.tv_nsec = STARTING_NAP_NS};
+    for (int i = 0; i < STARTING_NAPS && !py->Py_IsInitialized(); i++) {
+        nanosleep(&nap, NULL);
+    }
+    return py->Py_IsInitialized() != 0;
+}
+
 void gsp_agent__python_run(const char *path, struct gsp_agent__said *out)
 {
     struct python py;
@@ -211,7 +225,7 @@ void gsp_agent__python_run(const char *path, struct gsp_agent__said *out)
         say(out, "error no Python in this process");
         return;
     }
-    if (!py.Py_IsInitialized()) {
+    if (!is_initialized(&py)) {
         say(out, "error the interpreter has not started, or has ended");
         return;
     }

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import encodings
 import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Dict, List
 
 import pytest
 
-from conftest import StartTarget
+from conftest import StartRunning, StartTarget
 from support import (
     EXIT_USAGE,
     ROOT,
@@ -24,6 +26,7 @@ from support import (
     profile_of,
     record_longer,
     record_until,
+    wait_for,
 )
 
 COMMANDS = ["record", "top", "dump", "flamegraph", "convert", "report", "doctor", "completions"]
@@ -211,6 +214,44 @@ def test_a_launcher_that_becomes_python(
         try:
             named = words.replace("PID", str(process.pid)).split()
             gsprof(*(word.replace("@", " ") for word in named), env=runtime, cwd=tmp_path)
+        finally:
+            process.kill()
+
+
+# Until it may go on, the interpreter is there and not initialized.
+SLOW_ENCODINGS = """
+import _io, time, posix
+while True:
+    try:
+        posix.stat({go!r})
+        break
+    except OSError:
+        time.sleep(0.01)
+__path__ = [{real!r}]
+exec(compile(_io.open_code({real!r} + "/__init__.py").read(), {real!r} + "/__init__.py", "exec"))
+"""
+
+
+@pytest.mark.parametrize("words", ["inject -p PID", "mem record -d 0.2 -o OUT -p PID"])
+def test_an_interpreter_that_starts_is_waited_for(
+    words: str, tmp_path: Path, runtime: Dict[str, str], running: StartRunning
+) -> None:
+    """By the agent, which comes before the interpreter can run anything."""
+    folder, go = tmp_path / "encodings", tmp_path / "go"
+    folder.mkdir()
+    real = os.path.dirname(encodings.__file__)
+    (folder / "__init__.py").write_text(SLOW_ENCODINGS.format(go=str(go), real=real))
+    env = {**os.environ, **runtime, "GSPROF_FOLLOW": "0", "PYTHONPATH": str(tmp_path)}
+    argv = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(argv, env=env) as process:
+        try:
+            maps = Path(f"/proc/{process.pid}/maps")
+            named = words.replace("PID", str(process.pid)).replace("OUT", str(tmp_path / "p.gspm"))
+            one = running(*named.split(), env=runtime)
+            wait_for(lambda: "libgsprof_agent" in maps.read_text())
+            go.touch()
+            done = one.finish()
+            assert done.status == 0, done
         finally:
             process.kill()
 
