@@ -13,8 +13,25 @@
 #define gsp_likely(x)    __builtin_expect(!!(x), 1)
 #define gsp_unlikely(x)  __builtin_expect(!!(x), 0)
 
+/* Clang's thread-safety analysis; see base/lock.h. Before version 20 clang cannot name a member of
+ * the same struct in C: GSP_GUARDED_BY then only informs the reader. */
+#ifdef __clang__
+#define GSP_TSA(x) __attribute__((x))
+#else
+#define GSP_TSA(x)
+#endif
+#define GSP_CAPABILITY(name)     GSP_TSA(capability(name))
+#define GSP_ACQUIRE(...)         GSP_TSA(acquire_capability(__VA_ARGS__))
+#define GSP_TRY_ACQUIRE(ok, ...) GSP_TSA(try_acquire_capability(ok, __VA_ARGS__))
+#define GSP_RELEASE(...)         GSP_TSA(release_capability(__VA_ARGS__))
+#define GSP_REQUIRES(...)        GSP_TSA(requires_capability(__VA_ARGS__))
+#define GSP_EXCLUDES(...)        GSP_TSA(locks_excluded(__VA_ARGS__))
+#define GSP_ASSERT_HELD(...)     GSP_TSA(assert_capability(__VA_ARGS__))
+#define GSP_NO_ANALYSIS          GSP_TSA(no_thread_safety_analysis)
+#define GSP_GUARDED_BY(lock)
+
 /* The number of elements of an array (not of a pointer). */
-#define GSP_COUNT(a)     (sizeof(a) / sizeof((a)[0]))
+#define GSP_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* For a call whose failure changes nothing, with the reason beside it: compilers do not take
  * a cast to void for an answer. */

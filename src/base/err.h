@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * err.h -- the one list of what can go wrong, and the form in which it is told.
+ * err.h -- the list of all errors, and the struct that describes one.
  *
  * Gives:   GSP_E_* codes, their exit status, HTTP status and text.
- * Used by: everything.
  * Threads: a struct gsp_err belongs to its caller.
  *
  * A function that can fail returns 0 or a negative GSP_E_* and fills an optional
@@ -52,9 +51,12 @@ struct gsp_err {
 /* Fills *err (which may be NULL) and nothing else.  Preserves errno. */
 void gsp_err_fill(struct gsp_err *err, int code, int sys, const char *fmt, ...) GSP_PRINTF(4, 5);
 
-/* Worth code, so: return gsp_err_set(...).  A macro, so that compilers and
+/* Returns code, so: return gsp_err_set(...).  A macro, so that compilers and
  * analysers see at the call that the value is negative. */
 #define gsp_err_set(err, code, sys, ...) (gsp_err_fill((err), (code), (sys), __VA_ARGS__), (code))
+
+/* The one message for memory that runs out: return gsp_err_nomem(err). */
+#define gsp_err_nomem(err)               gsp_err_set((err), GSP_E_NOMEM, 0, "out of memory")
 
 /* Facts about a code: borrowed texts, never NULL. */
 const char *gsp_err_name(int code); /* "PERM" */

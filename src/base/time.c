@@ -49,3 +49,44 @@ char *gsp_fmt_duration(int64_t ns, char *out, size_t cap)
     snprintf(out, cap, "%.*f %s", digits, v, UNITS[i].unit);
     return out;
 }
+
+/* Splits a time into its local parts; rounds down to a second also before 1970. */
+static struct tm local_parts(int64_t unix_ns)
+{
+    const time_t seconds = (time_t)(unix_ns / GSP_NS_PER_S - (unix_ns % GSP_NS_PER_S < 0));
+    struct tm tm = {.tm_mday = 1, .tm_year = 70};
+    localtime_r(&seconds, &tm);
+    return tm;
+}
+
+static char *fitted(char *out, size_t written)
+{
+    if (written == 0)
+        out[0] = '\0';
+    return out;
+}
+
+char *gsp_fmt_file_time(int64_t unix_ns, char *out, size_t cap)
+{
+    const struct tm tm = local_parts(unix_ns);
+    return fitted(out, strftime(out, cap, "%Y%m%d-%H%M%S", &tm));
+}
+
+char *gsp_fmt_time(int64_t unix_ns, char *out, size_t cap)
+{
+    const struct tm tm = local_parts(unix_ns);
+    return fitted(out, strftime(out, cap, "%Y-%m-%d %H:%M:%S %z", &tm));
+}
+
+char *gsp_fmt_iso_time(int64_t unix_ns, char *out, size_t cap)
+{
+    const struct tm tm = local_parts(unix_ns);
+    const int64_t rest_ns = unix_ns % GSP_NS_PER_S;
+    const int ms = (int)((rest_ns < 0 ? rest_ns + GSP_NS_PER_S : rest_ns) / GSP_NS_PER_MS);
+    char day[32];
+    char zone[16];
+    strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
+    strftime(zone, sizeof(zone), "%z", &tm);
+    const int n = snprintf(out, cap, "%s.%03d%.3s:%.2s", day, ms, zone, zone + 3);
+    return fitted(out, n > 0 && (size_t)n < cap);
+}

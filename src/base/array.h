@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * array.h -- arrays that grow.
+ *
+ * A growable array is three members of its owner's struct: a pointer, a count and a capacity.
+ * Initialize all three to zero. The owner frees the pointer with free().
+ *
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/attr.h"
+
+/* Makes room for `need` elements in all: gsp_array_fit(&list->items, &list->capacity, n).
+ * Capacity at least doubles, so that appending one at a time costs constant time on average.
+ * Returns false if memory runs out or the size overflows; the array is then unchanged. */
+#define gsp_array_fit(items, capacity, need)                                                       \
+    gsp_array_fit_sized((items), (capacity), (need), sizeof(**(items)))
+
+/* The function behind gsp_array_fit(). `items` is the address of the pointer to the elements. */
+GSP_MUST_CHECK bool gsp_array_fit_sized(void *items, size_t *capacity, size_t need, size_t size);
