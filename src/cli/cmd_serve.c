@@ -13,10 +13,10 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/launch.h"
 #include "daemon/daemon.h"
 #include "daemon/query_worker.h"
 #include "daemon/settings.h"
+#include "record/launch.h"
 
 struct serve_opts {
     const char *bind;
