@@ -72,7 +72,7 @@ int gsp_backtrace_source_fill(void *source, struct gsp_batch *batch, struct gsp_
         row.rank = rank;
     int rc = gsp_dump_take(from->pid, &opts, &dump, err);
     if (rc < 0)
-        return rc;
+        return from->is_one_of_many ? GSP_OK : rc;
     row.trigger = gsp_batch_intern(batch, gsp_sv_of("query"));
     for (size_t i = 0; rc == GSP_OK && i < dump->thread_count; i++)
         rc = put_thread(from, &dump->threads[i], &row, batch, err);

@@ -19,8 +19,9 @@
 /* A process whose stacks are shown; its owner keeps it until the store is closed. */
 struct gsp_backtrace_source {
     pid_t pid;
-    bool locals; /* local variables too */
-    bool native; /* native frames too: each thread stops for a moment */
+    bool locals;         /* local variables too */
+    bool native;         /* native frames too: each thread stops for a moment */
+    bool is_one_of_many; /* a process that cannot be read has no rows; the query goes on */
 };
 
 /* A process that cannot be read is no failure here but one of the query that scans the table. */
