@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "cli/await_python.h"
 #include "cli/common.h"
+#include "cli/events.h"
 #include "cli/hint.h"
 #include "cli/sampling.h"
 #include "export/gsp_stream.h"
@@ -351,6 +352,7 @@ static void tell_begin(struct session *session)
 {
     char inside[48] = "";
     struct gsp_procinfo info;
+    gsp_events_ready_pid(session->pid);
     if (session->parsed->globals.quiet)
         return;
     if (gsp_proc_info(session->pid, &info, NULL) == GSP_OK && info.ns_pid &&
@@ -549,6 +551,7 @@ static int tell_empty(struct session *session)
     snprintf(hint.why, sizeof(hint.why), "%s", judge_empty(session, &hint));
     snprintf(hint.what, sizeof(hint.what), "nothing was recorded of %s", session->title);
     gsp_hint_print(&hint, &session->term, &text);
+    gsp_events_error(&(struct gsp_err){.code = GSP_E_EMPTY}, gsp_buf_sv(&text));
     gsp_term_write(&session->term, &text);
     tell_native_cpu(session);
     tell_others_at_end(session);
@@ -694,6 +697,7 @@ static int conclude(struct session *session, int rc, struct gsp_err *err)
     }
     if (rc < 0)
         return fail(session, err);
+    gsp_events_done(session->stats.samples, session->file.output);
     if (!session->parsed->globals.quiet)
         tell_summary(session);
     return 0;
