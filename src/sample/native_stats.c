@@ -6,7 +6,7 @@
 
 #define STEP (13.0 / 12)
 
-/* One past the longest stop of a bucket. */
+/* The upper bound of a bucket. */
 static int64_t edge_ns(size_t bucket)
 {
     double edge = (double)GSP_NS_PER_US;
