@@ -103,7 +103,7 @@ TAP_TEST(stacks_deeper_than_the_limit_are_rejected)
     gsp_profile_free(p);
 }
 
-/* Numbers that look like nothing: all widths, both signs, many blocks. */
+/* Arbitrary numbers: all widths, both signs, many blocks. */
 static struct gsp_sample odd_sample(uint64_t *seed)
 {
     uint64_t r[4];
@@ -172,7 +172,7 @@ TAP_TEST(sums_add_up)
     tap_check(!gsp_profile_has_samples(p));
     const struct gsp_total *last = gsp_profile_total_at(p, gsp_profile_total_count(p) - 1);
     tap_eq_int(last->count, 10);
-    tap_check(last->weight == INT64_MAX); /* no wrapping around */
+    tap_check(last->weight == INT64_MAX); /* saturated */
     gsp_profile_free(p);
 }
 

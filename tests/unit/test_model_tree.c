@@ -184,7 +184,7 @@ TAP_TEST(files_are_shown_relative_to_their_import_root)
     tap_eq_int(gsp_view_file(&view, gsp_sv_of("/a/b.py")).len, 7);
 }
 
-/* A million different stacks, forty thousand frames: what an hour of a busy program gives. */
+/* A million different stacks, forty thousand frames: an hour of a busy program. */
 TAP_TEST(a_million_stacks_take_less_than_a_second)
 {
     uint32_t thread = 0;
@@ -204,7 +204,7 @@ TAP_TEST(a_million_stacks_take_less_than_a_second)
             fix_add(p, thread, stack, 0, 0);
         }
     }
-    /* The best of three: others use the machine too. */
+    /* The best of three, because the machine may be busy. */
     struct gsp_tree *tree = NULL;
     int64_t took_ns = INT64_MAX;
     for (int i = 0; i < 3; i++) {
