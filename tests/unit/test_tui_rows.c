@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/time.h"
+#include "base/width.h"
 #include "top_fixture.h"
 #include "tui/lines.h"
 #include "tui/text.h"
@@ -267,7 +268,7 @@ TAP_TEST(no_line_exceeds_the_width)
         struct gsp_sv rest = gsp_buf_sv(&text);
         struct gsp_sv line;
         while (gsp_sv_split(&rest, '\n', &line)) {
-            tap_check(gsp_text_cells(line) <= 80);
+            tap_check(gsp_width(line) <= 80);
             tap_check(!memchr(line.p, '\033', line.len));
         }
     }
