@@ -97,9 +97,11 @@ static size_t copy_stack(struct gsp_capture *capture, uint64_t addr, size_t have
     return len;
 }
 
-static int walk_python(const struct gsp_mixed_who *who, unsigned flags)
+static int walk_python(const struct gsp_mixed_who *subject, unsigned flags)
 {
-    return who->target ? gsp_py_target_walk(who->target, who->thread, flags, gsp_now_ns()) : GSP_OK;
+    return subject->target
+               ? gsp_py_target_walk(subject->target, subject->thread, flags, gsp_now_ns())
+               : GSP_OK;
 }
 
 static void fill(struct gsp_moment *out, const struct gsp_stop_regs *regs, const void *stack,
@@ -114,16 +116,16 @@ static void fill(struct gsp_moment *out, const struct gsp_stop_regs *regs, const
 
 /* /proc does not give the frame pointer. A sleeping thread is inside a C library function that
  * does not need it, and a caller that does has saved it. */
-static int capture_asleep(struct gsp_capture *capture, const struct gsp_mixed_who *who,
+static int capture_asleep(struct gsp_capture *capture, const struct gsp_mixed_who *subject,
                           struct gsp_moment *out)
 {
     struct gsp_stop_regs regs = {0};
-    const struct gsp_taskfd *task = who->thread ? &who->thread->task : NULL;
+    const struct gsp_taskfd *task = subject->thread ? &subject->thread->task : NULL;
     uint64_t slices = task ? gsp_taskfd_slices(task) : 0;
     if (slices == 0 || !gsp_taskfd_asleep_at(task, &regs.sp, &regs.pc))
         return GSP_E_NOTSUP;
     size_t len = copy_stack(capture, regs.sp, 0);
-    int rc = walk_python(who, GSP_PY_LOOK_STILL);
+    int rc = walk_python(subject, GSP_PY_LOOK_STILL);
     uint64_t sp;
     uint64_t pc;
     if (rc != GSP_OK || !gsp_taskfd_asleep_at(task, &sp, &pc) || sp != regs.sp || pc != regs.pc ||
@@ -169,34 +171,35 @@ static struct event *get_event(struct gsp_capture *capture, pid_t tid)
     return event->perf && (event->has_arrived || event->misses < MISSES_MAX) ? event : NULL;
 }
 
-static void save_python(const struct gsp_mixed_who *who, struct gsp_python_stack *out)
+static void save_python(const struct gsp_mixed_who *subject, struct gsp_python_stack *out)
 {
     out->depth = 0;
-    if (!who->target || walk_python(who, 0) != GSP_OK || who->thread->depth > GSP_CAPTURE_DEPTH_MAX)
+    if (!subject->target || walk_python(subject, 0) != GSP_OK ||
+        subject->thread->depth > GSP_CAPTURE_DEPTH_MAX)
         return;
-    out->depth = who->thread->depth;
-    out->frame = gsp_py_target_frame_addr(who->target, 0);
-    out->instr = gsp_py_target_frame_instr(who->target, 0);
+    out->depth = subject->thread->depth;
+    out->frame = gsp_py_target_frame_addr(subject->target, 0);
+    out->instr = gsp_py_target_frame_instr(subject->target, 0);
     for (size_t i = 0; i < out->depth; i++) {
-        out->locs[i] = who->thread->locs[i];
-        out->entries[i] = (int8_t)gsp_py_target_frame_entry(who->target, i);
+        out->locs[i] = subject->thread->locs[i];
+        out->entries[i] = (int8_t)gsp_py_target_frame_entry(subject->target, i);
     }
 }
 
-static int capture_event(struct gsp_capture *capture, const struct gsp_mixed_who *who,
+static int capture_event(struct gsp_capture *capture, const struct gsp_mixed_who *subject,
                          struct gsp_moment *out)
 {
-    struct event *event = capture->no_events ? NULL : get_event(capture, who->tid);
+    struct event *event = capture->no_events ? NULL : get_event(capture, subject->tid);
     if (!event)
         return GSP_E_NOTSUP;
-    save_python(who, &capture->before);
+    save_python(subject, &capture->before);
     struct gsp_perf_moment moment;
     if (!gsp_perf_take(event->perf, EVENT_LIMIT_NS, &moment)) {
         event->misses++;
         return GSP_E_TIMEOUT;
     }
     event->has_arrived = true;
-    int rc = walk_python(who, 0);
+    int rc = walk_python(subject, 0);
     if (rc != GSP_OK)
         return GSP_E_TIMEOUT;
     size_t len = moment.stack_len < sizeof(capture->stack) ? moment.stack_len : 0;
@@ -206,38 +209,39 @@ static int capture_event(struct gsp_capture *capture, const struct gsp_mixed_who
     return GSP_OK;
 }
 
-static int capture_stopped(struct gsp_capture *capture, const struct gsp_mixed_who *who,
+static int capture_stopped(struct gsp_capture *capture, const struct gsp_mixed_who *subject,
                            struct gsp_moment *out, struct gsp_err *err)
 {
     struct gsp_stop_regs regs;
-    bool is_ready = who->thread && who->thread->on_cpu;
-    int rc = gsp_stop_hold_task(capture->stop, who->tid, is_ready ? HOLD_READY_NS : HOLD_LIMIT_NS,
-                                &regs, err);
+    bool is_ready = subject->thread && subject->thread->on_cpu;
+    int rc = gsp_stop_hold_task(capture->stop, subject->tid,
+                                is_ready ? HOLD_READY_NS : HOLD_LIMIT_NS, &regs, err);
     if (rc != GSP_OK)
         return rc;
     size_t len = copy_stack(capture, regs.sp, 0);
-    rc = walk_python(who, GSP_PY_LOOK_STILL);
+    rc = walk_python(subject, GSP_PY_LOOK_STILL);
     gsp_stop_release(capture->stop);
     out->stopped_ns = gsp_now_ns() - gsp_stop_running_ns(capture->stop);
     if (rc != GSP_OK)
-        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)who->tid,
+        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)subject->tid,
                            gsp_err_text(rc));
     fill(out, &regs, capture->stack, len);
     return GSP_OK;
 }
 
 int gsp_capture_take(struct gsp_capture *capture, enum gsp_capture_way way,
-                     const struct gsp_mixed_who *who, struct gsp_moment *out, struct gsp_err *err)
+                     const struct gsp_mixed_who *subject, struct gsp_moment *out,
+                     struct gsp_err *err)
 {
     *out = (struct gsp_moment){0};
     if (way == GSP_CAPTURE_STOP ? capture->choice == GSP_CAPTURE_NO_STOP
                                 : capture->choice == GSP_CAPTURE_ONLY_STOP)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "thread %d: this capture method is disabled",
-                           (int)who->tid);
+                           (int)subject->tid);
     if (way == GSP_CAPTURE_ASLEEP)
-        return capture_asleep(capture, who, out);
-    return way == GSP_CAPTURE_EVENT ? capture_event(capture, who, out)
-                                    : capture_stopped(capture, who, out, err);
+        return capture_asleep(capture, subject, out);
+    return way == GSP_CAPTURE_EVENT ? capture_event(capture, subject, out)
+                                    : capture_stopped(capture, subject, out, err);
 }
 
 void gsp_capture_sweep(struct gsp_capture *capture)

@@ -66,7 +66,7 @@ struct gsp_python_stack {
  * should be tried; TIMEOUT if the thread waits for a CPU. A stop also returns TIMEOUT, PERM,
  * NOPROC, and the errors of a walk. */
 GSP_MUST_CHECK int gsp_capture_take(struct gsp_capture *capture, enum gsp_capture_way way,
-                                    const struct gsp_mixed_who *who, struct gsp_moment *out,
+                                    const struct gsp_mixed_who *subject, struct gsp_moment *out,
                                     struct gsp_err *err);
 
 /* Calls gsp_stop_sweep(). */

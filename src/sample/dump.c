@@ -57,7 +57,7 @@ struct builder {
     struct gsp_buf stack; /* of one thread of the core */
     const char *lacking[LACKING_MAX];
     unsigned flags;
-    int64_t walks_end_ns; /* how long to wait for torn threads; 0: none was torn yet */
+    int64_t walks_end_ns; /* deadline for torn threads; 0: none was torn yet */
     bool failed;          /* an allocation failed */
 };
 
@@ -231,27 +231,27 @@ static size_t fill_native(struct builder *build, const struct gsp_mixed_frame *f
 }
 
 /* Retries while the thread waits for a CPU, or while its frames change too fast. */
-static int capture_live(struct builder *build, const struct gsp_mixed_who *who,
+static int capture_live(struct builder *build, const struct gsp_mixed_who *subject,
                         struct gsp_mixed_stack *out)
 {
     const struct timespec pause = {.tv_nsec = WALK_PAUSE_NS};
     const int64_t end_ns = gsp_now_ns() + WALK_WAIT_NS;
-    int rc = gsp_mixed_take(build->mixed, who, out, NULL);
+    int rc = gsp_mixed_take(build->mixed, subject, out, NULL);
     while ((rc == GSP_E_TIMEOUT || rc == GSP_E_TORN) && gsp_now_ns() < end_ns) {
         nanosleep(&pause, NULL);
-        rc = gsp_mixed_take(build->mixed, who, out, NULL);
+        rc = gsp_mixed_take(build->mixed, subject, out, NULL);
     }
     return rc;
 }
 
-static int capture_stack(struct builder *build, const struct gsp_mixed_who *who,
+static int capture_stack(struct builder *build, const struct gsp_mixed_who *subject,
                          struct gsp_mixed_stack *out)
 {
     if (!build->core)
-        return capture_live(build, who, out);
+        return capture_live(build, subject, out);
     struct gsp_native_copy copy;
-    int rc = gsp_core_copy(build->core, build->core_mem, who->tid, &build->stack, &copy);
-    return rc == GSP_OK ? gsp_mixed_take_copy(build->mixed, who, &copy, out, NULL) : rc;
+    int rc = gsp_core_copy(build->core, build->core_mem, subject->tid, &build->stack, &copy);
+    return rc == GSP_OK ? gsp_mixed_take_copy(build->mixed, subject, &copy, out, NULL) : rc;
 }
 
 /* Fills the native and Python frames of one moment; only native frames without a Python thread.
@@ -259,10 +259,10 @@ static int capture_stack(struct builder *build, const struct gsp_mixed_who *who,
 static bool fill_mixed(struct builder *build, pid_t tid, struct gsp_py_thread *thread,
                        struct gsp_dump_thread *out)
 {
-    struct gsp_mixed_who who = {
+    struct gsp_mixed_who subject = {
         .tid = tid, .target = thread && thread->tstate ? build->target : NULL, .thread = thread};
     struct gsp_mixed_stack stack;
-    if (!build->mixed || !tid || capture_stack(build, &who, &stack) != GSP_OK)
+    if (!build->mixed || !tid || capture_stack(build, &subject, &stack) != GSP_OK)
         return false;
     size_t cap = stack.count * (GSP_NATIVE_INLINED_MAX + 1) + 1;
     struct gsp_dump_frame *frames = calloc(cap, sizeof(*frames));
@@ -331,8 +331,8 @@ static void fill_thread(struct builder *build, struct gsp_py_thread *thread,
     if (!walked && before == GSP_OK)
         thread->status = GSP_OK;
     bool is_core = build->dump->pub.is_core;
-    if (is_core &&
-        !walked) /* as in a truncated core: show at least the callers of the interpreter */
+    /* A truncated core: show at least the callers of the interpreter. */
+    if (is_core && !walked)
         has_mixed = fill_mixed(build, thread->tid, NULL, &mixed);
     gsp_auto_buf comm = {0};
     if (thread->tid && !is_core)
@@ -484,7 +484,7 @@ static void read_names(struct builder *build)
     qsort(build->threads, dump->thread_count, sizeof(*build->threads), by_importance);
 }
 
-static bool is_taken(const struct builder *build, pid_t tid)
+static bool has_thread(const struct builder *build, pid_t tid)
 {
     for (size_t i = 0; i < build->dump->pub.thread_count; i++) {
         if (build->threads[i].os_id == (uint64_t)tid)
@@ -493,7 +493,7 @@ static bool is_taken(const struct builder *build, pid_t tid)
     return false;
 }
 
-static void take_native_thread(struct builder *build, pid_t tid, struct gsp_dump_thread *out)
+static void fill_native_thread(struct builder *build, pid_t tid, struct gsp_dump_thread *out)
 {
     const pid_t pid = build->dump->pub.pid;
     struct gsp_py_thread thread = {.tid = tid, .task = GSP_TASKFD_CLOSED};
@@ -503,7 +503,7 @@ static void take_native_thread(struct builder *build, pid_t tid, struct gsp_dump
         out->torn = !fill_mixed(build, tid, NULL, out);
         return;
     }
-    gsp_ignore(gsp_taskfd_open(&thread.task, pid, tid)); /* one that has ended has no stack */
+    gsp_ignore(gsp_taskfd_open(&thread.task, pid, tid)); /* a thread that has exited has no stack */
     gsp_task_comm(pid, tid, &comm);
     out->name = arena_text(build, gsp_buf_sv(&comm));
     out->state = gsp_taskfd_state(&thread.task);
@@ -513,7 +513,7 @@ static void take_native_thread(struct builder *build, pid_t tid, struct gsp_dump
     gsp_taskfd_close(&thread.task);
 }
 
-/* The threads that Python does not know: those of libraries, or all of them. */
+/* Adds the threads that are not Python's: those of libraries, or all of them. */
 static int add_native_threads(struct builder *build, const struct gsp_task *tasks, size_t count,
                               struct gsp_err *err)
 {
@@ -525,8 +525,8 @@ static int add_native_threads(struct builder *build, const struct gsp_task *task
     build->threads = threads;
     dump->threads = threads;
     for (size_t i = 0; threads && i < count; i++) {
-        if (!is_taken(build, tasks[i].tid))
-            take_native_thread(build, tasks[i].tid, &threads[dump->thread_count++]);
+        if (!has_thread(build, tasks[i].tid))
+            fill_native_thread(build, tasks[i].tid, &threads[dump->thread_count++]);
     }
     if (build->failed || !build->threads)
         return gsp_err_nomem(err);
@@ -645,16 +645,16 @@ static int explain_missing(const struct gsp_core *core, const char *path, int rc
                            path, what, (unsigned long long)info->missing_bytes);
     if (info->is_filtered)
         return gsp_err_set(err, rc, 0,
-                           "%.80s: %.60s: it does not contain the memory of the process "
+                           "%.80s: %.60s: the core file has no process memory "
                            "(/proc/PID/coredump_filter)",
                            path, what);
     if (!info->has_files)
         return gsp_err_set(
-            err, rc, 0, "%.80s: %.60s: it does not list the mapped files (no NT_FILE)", path, what);
+            err, rc, 0, "%.80s: %.60s: the core file does not list the mapped files (no NT_FILE)",
+            path, what);
     if (lacks)
-        return gsp_err_set(
-            err, rc, 0, "%.80s: %.60s: it needs %.60s, which is missing here or a different build",
-            path, what, lacks);
+        return gsp_err_set(err, rc, 0, "%.80s: %.60s: %.60s is missing here or a different build",
+                           path, what, lacks);
     return gsp_err_set(err, rc, 0, "%.100s: %.120s", path, what);
 }
 

@@ -263,10 +263,10 @@ static size_t find_places(const struct gsp_mixed *mixed, const struct gsp_native
  * calls other functions, an eval loop keeps the address of its next instruction in its frame or
  * in a register: just behind the current instruction and, since 3.13, its inline data. Before
  * 3.11 it keeps its frame. same: Python was there before and after the moment. */
-static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                   const struct gsp_native_copy *copy, const struct python_at *at, bool same)
 {
-    const struct gsp_py_layout *layout = &gsp_py_target_runtime(who->target)->layout;
+    const struct gsp_py_layout *layout = &gsp_py_target_runtime(subject->target)->layout;
     uint64_t data = GSP_PY_MINOR(layout->version) >= 13 ? INSTR_DATA_MAX : 0;
     struct gsp_native_range next = {at->instr + INSTR_BYTES, at->instr + INSTR_BYTES + data + 1};
     if (layout->frames == GSP_PY_FRAMES_OBJECTS)
@@ -291,10 +291,11 @@ static bool same_python(const struct gsp_py_thread *thread, const struct gsp_pyt
 }
 
 /* Returns whether only the frames run by the innermost eval loop differ. */
-static bool same_callers(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+static bool same_callers(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                          const struct gsp_python_stack *before)
 {
-    struct merging now = {.mixed = mixed, .target = who->target, .depth = who->thread->depth};
+    struct merging now = {
+        .mixed = mixed, .target = subject->target, .depth = subject->thread->depth};
     struct merging then = {.mixed = mixed, .before = before, .depth = before->depth};
     size_t i = 0;
     size_t k = 0;
@@ -303,7 +304,7 @@ static bool same_callers(struct gsp_mixed *mixed, const struct gsp_mixed_who *wh
     while (k < then.depth && !is_entry(&then, k))
         k++;
     return then.depth > 0 && now.depth - i == then.depth - k &&
-           (now.depth - i < 2 || memcmp(who->thread->locs + i + 1, before->locs + k + 1,
+           (now.depth - i < 2 || memcmp(subject->thread->locs + i + 1, before->locs + k + 1,
                                         (now.depth - i - 1) * sizeof(*before->locs)) == 0);
 }
 
@@ -332,13 +333,13 @@ static bool is_steady(struct gsp_mixed *mixed, const struct python_at *at, bool 
 
 /* Decides which Python frames belong to the moment of an event: those before it, or those after
  * it. Returns false if neither can be proven. */
-static bool choose_frames(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+static bool choose_frames(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                           const struct gsp_native_copy *copy, struct merging *m)
 {
     const struct gsp_python_stack *before = gsp_capture_before(mixed->capture);
-    struct gsp_py_thread *thread = who->thread;
-    const struct python_at now = {gsp_py_target_frame_addr(who->target, 0),
-                                  gsp_py_target_frame_instr(who->target, 0)};
+    struct gsp_py_thread *thread = subject->thread;
+    const struct python_at now = {gsp_py_target_frame_addr(subject->target, 0),
+                                  gsp_py_target_frame_instr(subject->target, 0)};
     const struct python_at was = {before->frame, before->instr};
     /* An interpreter that starts or exits has neither frames nor loops. */
     if (m->depth == 0 && count_surplus(m) == 0)
@@ -348,12 +349,12 @@ static bool choose_frames(struct gsp_mixed *mixed, const struct gsp_mixed_who *w
     /* The same instruction with other callers: ambiguous. */
     bool is_ambiguous = is_same && !all_same;
     is_same = is_same && all_same;
-    if (!is_ambiguous && count_surplus(m) == 0 && shows(mixed, who, copy, &now, is_same))
+    if (!is_ambiguous && count_surplus(m) == 0 && shows(mixed, subject, copy, &now, is_same))
         return true;
     struct merging then = {.mixed = mixed, .before = before, .depth = before->depth};
-    if (!is_ambiguous && !is_same && who->locs_only && before->depth > 0 &&
+    if (!is_ambiguous && !is_same && subject->locs_only && before->depth > 0 &&
         before->depth <= thread->locs_cap && count_surplus(&then) == 0 &&
-        shows(mixed, who, copy, &was, false)) {
+        shows(mixed, subject, copy, &was, false)) {
         memcpy(thread->locs, before->locs, before->depth * sizeof(*before->locs));
         thread->depth = before->depth;
         *m = then;
@@ -369,18 +370,21 @@ static bool choose_frames(struct gsp_mixed *mixed, const struct gsp_mixed_who *w
     /* The loop runs only Python code, and was at a nearby position microseconds later: use the
      * later frames, without what the interpreter did just before. */
     m->no_leaf = true;
-    return !is_foreign && (all_same || (count_surplus(m) == 0 && same_callers(mixed, who, before)));
+    return !is_foreign &&
+           (all_same || (count_surplus(m) == 0 && same_callers(mixed, subject, before)));
 }
 
 /* Merges the unwound frames with the Python frames of that moment, which are already walked.
  * Returns false if the Python frames belong to another moment. */
-static bool join(struct gsp_mixed *mixed, enum gsp_capture_way way, const struct gsp_mixed_who *who,
-                 const struct gsp_native_copy *copy, struct gsp_mixed_stack *out)
+static bool join(struct gsp_mixed *mixed, enum gsp_capture_way way,
+                 const struct gsp_mixed_who *subject, const struct gsp_native_copy *copy,
+                 struct gsp_mixed_stack *out)
 {
-    struct merging merging = {
-        .mixed = mixed, .target = who->target, .depth = who->target ? who->thread->depth : 0};
-    bool good =
-        way != GSP_CAPTURE_EVENT || !who->target || choose_frames(mixed, who, copy, &merging);
+    struct merging merging = {.mixed = mixed,
+                              .target = subject->target,
+                              .depth = subject->target ? subject->thread->depth : 0};
+    bool good = way != GSP_CAPTURE_EVENT || !subject->target ||
+                choose_frames(mixed, subject, copy, &merging);
     out->unmerged = !merge(&merging);
     out->count = merging.count;
     out->bridged = merging.bridged;
@@ -405,7 +409,7 @@ static void unwind(struct gsp_mixed *mixed, enum gsp_capture_way way, struct gsp
 
 /* Captures with one method. Returns NOTSUP if another should be tried. */
 static int capture_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
-                      const struct gsp_mixed_who *who, struct gsp_mixed_stack *out,
+                      const struct gsp_mixed_who *subject, struct gsp_mixed_stack *out,
                       struct gsp_err *err)
 {
     int64_t stopped_ns = 0;
@@ -415,32 +419,32 @@ static int capture_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
     mixed->steady = 0;
     while (again || (!good && tries > 0)) {
         struct gsp_moment moment;
-        int rc = gsp_capture_take(mixed->capture, way, who, &moment, err);
+        int rc = gsp_capture_take(mixed->capture, way, subject, &moment, err);
         if (rc != GSP_OK)
             return rc;
         stopped_ns = moment.stopped_ns > stopped_ns ? moment.stopped_ns : stopped_ns;
         unwind(mixed, way, &moment, out, &again);
         if (again)
             continue;
-        good = join(mixed, way, who, &moment.copy, out);
+        good = join(mixed, way, subject, &moment.copy, out);
         tries--;
     }
     out->stopped_ns = stopped_ns;
     if (!good)
         return gsp_err_set(err, GSP_E_TORN, 0, "the Python frames of thread %d kept changing",
-                           (int)who->tid);
+                           (int)subject->tid);
     if (way == GSP_CAPTURE_ASLEEP && (!out->whole || out->unmerged))
         return GSP_E_NOTSUP;
     return GSP_OK;
 }
 
-int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                    struct gsp_mixed_stack *out, struct gsp_err *err)
 {
     *out = (struct gsp_mixed_stack){.frames = mixed->out};
     int rc = GSP_E_NOTSUP;
     for (enum gsp_capture_way way = 0; rc == GSP_E_NOTSUP && way < GSP_CAPTURE_WAYS; way++)
-        rc = capture_by(mixed, way, who, out, err);
+        rc = capture_by(mixed, way, subject, out, err);
     if (rc == GSP_OK)
         refresh(mixed, gsp_now_ns());
     return rc;
@@ -456,21 +460,21 @@ void gsp_mixed_sweep(struct gsp_mixed *mixed)
     gsp_capture_sweep(mixed->capture);
 }
 
-int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                         const struct gsp_native_copy *copy, struct gsp_mixed_stack *out,
                         struct gsp_err *err)
 {
     *out = (struct gsp_mixed_stack){.frames = mixed->out};
     int rc = GSP_OK;
-    if (who->target)
-        rc = gsp_py_target_walk(who->target, who->thread, GSP_PY_LOOK_STILL, gsp_now_ns());
+    if (subject->target)
+        rc = gsp_py_target_walk(subject->target, subject->thread, GSP_PY_LOOK_STILL, gsp_now_ns());
     if (rc != GSP_OK)
-        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)who->tid,
+        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)subject->tid,
                            gsp_err_text(rc));
     enum gsp_native_end end;
     mixed->frame_count = gsp_native_unwind(mixed->native, copy, mixed->frames, FRAMES_MAX, &end);
     out->whole = end == GSP_NATIVE_REACHED_ENTRY;
-    join(mixed, GSP_CAPTURE_STOP, who, copy, out);
+    join(mixed, GSP_CAPTURE_STOP, subject, copy, out);
     return GSP_OK;
 }
 
@@ -494,7 +498,7 @@ static int ticket_of(struct gsp_mixed *mixed, struct gsp_later *later, uint64_t 
     return *out != GSP_NO_TICKET && gsp_hmap_put(&mixed->by_pc, pc, 0, *out) ? GSP_OK : GSP_E_NOMEM;
 }
 
-int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                   const struct gsp_mixed_stack *stack, struct gsp_mixed_sink *sink,
                   struct gsp_err *err)
 {
@@ -504,8 +508,9 @@ int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
         struct gsp_later_frame *to = &mixed->later[i];
         *to = (struct gsp_later_frame){.is_ticket = !frame->is_python, .bridged = frame->bridged};
         if (frame->is_python)
-            rc = gsp_frame_of_loc(gsp_py_target_codes(who->target),
-                                  who->thread->locs[frame->python], sink->profile, &to->id, err);
+            rc =
+                gsp_frame_of_loc(gsp_py_target_codes(subject->target),
+                                 subject->thread->locs[frame->python], sink->profile, &to->id, err);
         else
             rc = ticket_of(mixed, sink->later, frame->pc, &to->id);
     }

@@ -60,7 +60,7 @@ void gsp_mixed_choose(struct gsp_mixed *mixed, enum gsp_capture_choice choice);
 /* Captures the stack of one thread. Afterwards the thread's locs belong to this moment. Fails
  * with TIMEOUT while the thread waits for a CPU, TORN if its Python frames changed each time,
  * PERM, NOPROC, and with the errors of a walk if the Python frames are invalid. */
-GSP_MUST_CHECK int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+GSP_MUST_CHECK int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                                   struct gsp_mixed_stack *out, struct gsp_err *err);
 
 /* Does the work that would delay the first stacks. */
@@ -71,7 +71,7 @@ void gsp_mixed_sweep(struct gsp_mixed *mixed);
 
 /* Unwinds registers and a stack that were copied elsewhere from a thread that does not run.
  * Fails with the errors of a walk. */
-GSP_MUST_CHECK int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+GSP_MUST_CHECK int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                                        const struct gsp_native_copy *copy,
                                        struct gsp_mixed_stack *out, struct gsp_err *err);
 
@@ -87,6 +87,6 @@ struct gsp_mixed_sink {
 };
 
 /* Adds a sample with a stack of gsp_mixed_take(). */
-GSP_MUST_CHECK int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+GSP_MUST_CHECK int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                                  const struct gsp_mixed_stack *stack, struct gsp_mixed_sink *sink,
                                  struct gsp_err *err);

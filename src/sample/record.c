@@ -368,9 +368,9 @@ static int add_mixed_sample(struct gsp_record *rec, struct gsp_slot *slot,
                             struct gsp_sample *sample, struct gsp_err *err)
 {
     struct gsp_py_target *target = thread->tstate ? slot->target : NULL;
-    struct gsp_mixed_who who = {thread->tid, target, thread, .locs_only = true};
+    struct gsp_mixed_who subject = {thread->tid, target, thread, .locs_only = true};
     struct gsp_mixed_stack stack;
-    int rc = thread->tid ? gsp_mixed_take(slot->mixed, &who, &stack, err) : GSP_E_NOPROC;
+    int rc = thread->tid ? gsp_mixed_take(slot->mixed, &subject, &stack, err) : GSP_E_NOPROC;
     if (rc == GSP_E_PERM && slot->is_root) /* a child that refuses does not end the recording */
         return rc;
     note->owed_ns += sample->weight;
@@ -382,7 +382,7 @@ static int add_mixed_sample(struct gsp_record *rec, struct gsp_slot *slot,
         rec->stats.losses.unmerged += stack.unmerged;
         gsp_native_stats_add(&rec->stats.native, &stack);
         struct gsp_mixed_sink sink = {rec->profile, rec->later, sample, thread->in_gc};
-        return gsp_mixed_add(slot->mixed, &who, &stack, &sink, err);
+        return gsp_mixed_add(slot->mixed, &subject, &stack, &sink, err);
     }
     if (!target) {
         rec->stats.losses.failed++;

@@ -243,7 +243,7 @@ static inline void fix_check_golden(struct gsp_buf *bytes, const char *name)
     bool same = gsp_sv_eq(gsp_buf_sv(bytes), gsp_buf_sv(&golden));
     tap_check(same);
     if (!same)
-        printf("# differs from %s (GSP_GOLDEN_WRITE=1 writes it anew); now:\n# %.2000s\n", name,
+        printf("# differs from %s (GSP_GOLDEN_WRITE=1 rewrites it); now:\n# %.2000s\n", name,
                gsp_buf_cstr(bytes));
     gsp_buf_free(&golden);
 }
