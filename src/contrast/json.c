@@ -7,7 +7,7 @@
 #include "contrast/write_internal.h"
 #include "digest/words.h"
 #include "digest/write.h"
-#include "store/profile_tables.h"
+#include "model/ids.h"
 
 static const char *better_name(enum gsp_better better)
 {

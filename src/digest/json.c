@@ -7,7 +7,7 @@
 #include "base/map.h"
 #include "digest/thin.h"
 #include "digest/write_internal.h"
-#include "store/profile_tables.h"
+#include "model/ids.h"
 
 static void put_i64_or_null(struct gsp_json *json, int64_t v)
 {

@@ -4,8 +4,8 @@
 
 #include "digest/run.h"
 #include "model/frames.h"
+#include "model/ids.h"
 #include "stats/growth.h"
-#include "store/profile_tables.h"
 
 /* A look at one process, or (v NaN) its end. */
 struct look {

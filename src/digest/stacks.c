@@ -5,8 +5,8 @@
 #include "base/map.h"
 #include "base/time.h"
 #include "digest/digest_internal.h"
+#include "model/ids.h"
 #include "model/lines.h"
-#include "store/profile_tables.h"
 
 /* Stretches of time that samples are merged within, to begin with. */
 #define BUCKETS_FIRST 100000
