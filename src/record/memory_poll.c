@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "collect/huge.h"
 #include "proc/task.h"
@@ -30,7 +31,8 @@ int64_t gsp_memtake_rss(pid_t pid)
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
 
-/* The newest step that the process has told; lanes are few and rows are found at their ends. */
+/* Returns the newest training step in the rings of the process: the maximum of the last rows of all
+ * lanes. */
 static int64_t newest_step(int folder_fd)
 {
     struct gsp_ring_view *view = NULL;
@@ -64,9 +66,10 @@ static bool is_running(const struct gsp_memtake_process *process)
            state != 'Z' && state != 'X';
 }
 
-/* ------------------------------------------------------------------------------------ take up */
+/* -------------------------------------------------------------------------------- new processes */
 
-static int begin(struct gsp_memtake *take, struct gsp_memtake_process *process, struct gsp_err *err)
+static int begin_process(struct gsp_memtake *take, struct gsp_memtake_process *process,
+                         struct gsp_err *err)
 {
     gsp_auto_buf cmdline = {0};
     struct gsp_procinfo info = {.ppid = -1};
@@ -77,12 +80,12 @@ static int begin(struct gsp_memtake *take, struct gsp_memtake_process *process, 
     gsp_proc_cmdline(process->pid, &cmdline);
     if (gsp_proc_info(process->pid, &info, NULL) < 0)
         info.ppid = -1;
-    const struct gsp_memwriter_process about = {
+    const struct gsp_memwriter_process spec = {
         .pid = process->pid, .ppid = info.ppid, .cmdline = gsp_buf_sv(&cmdline)};
-    return gsp_memwriter_begin(take->writer, &about, process->table, &process->index, err);
+    return gsp_memwriter_begin(take->writer, &spec, process->table, &process->index, err);
 }
 
-/* Its table, if it has one by now. */
+/* Opens the counters of a process, if they exist. */
 static int open_table(struct gsp_memtake *take, struct gsp_memtake_process *process,
                       struct gsp_err *err)
 {
@@ -91,7 +94,7 @@ static int open_table(struct gsp_memtake *take, struct gsp_memtake_process *proc
     int rc = gsp_memtable_open(process->folder_fd, &table, &why);
     if (rc == GSP_OK && take->claims && !gsp_memtable_claim(table)) {
         take->is_claimed = true;
-        rc = gsp_err_set(&why, GSP_E_EXISTS, 0, "another recording of process %d is going on",
+        rc = gsp_err_set(&why, GSP_E_EXISTS, 0, "process %d is being recorded already",
                          (int)process->pid);
     }
     if (rc == GSP_OK)
@@ -103,7 +106,7 @@ static int open_table(struct gsp_memtake *take, struct gsp_memtake_process *proc
         return GSP_OK;
     }
     process->table = table;
-    return begin(take, process, err);
+    return begin_process(take, process, err);
 }
 
 static struct gsp_memtake_process *find(const struct gsp_memtake *take, pid_t pid, uint64_t start)
@@ -115,8 +118,8 @@ static struct gsp_memtake_process *find(const struct gsp_memtake *take, pid_t pi
     return NULL;
 }
 
-/* Knows the process from now on, if it has a folder. */
-static int add(struct gsp_memtake *take, pid_t pid, struct gsp_err *err)
+/* Adds a process if it has a ring directory. */
+static int add_process(struct gsp_memtake *take, pid_t pid, struct gsp_err *err)
 {
     struct gsp_place place;
     uint64_t ticks = 0;
@@ -126,11 +129,9 @@ static int add(struct gsp_memtake *take, pid_t pid, struct gsp_err *err)
     if (gsp_place_find(pid, &place, NULL) < 0 || find(take, pid, place.start_time) ||
         (!place.live && take->claims && pid != take->pid))
         return GSP_OK;
-    struct gsp_memtake_process *at = realloc(take->at, (take->count + 1) * sizeof(*at));
-    if (!at)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    take->at = at;
-    struct gsp_memtake_process *process = &at[take->count];
+    if (!gsp_array_fit(&take->at, &take->capacity, take->count + 1))
+        return gsp_err_nomem(err);
+    struct gsp_memtake_process *process = &take->at[take->count];
     *process =
         (struct gsp_memtake_process){.pid = pid, .start_time = place.start_time, .folder_fd = -1};
     if (gsp_place_open(&place, &process->folder_fd, &take->err) < 0)
@@ -139,22 +140,23 @@ static int add(struct gsp_memtake *take, pid_t pid, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int add_all(struct gsp_memtake *take, struct gsp_err *err)
+static int add_processes(struct gsp_memtake *take, struct gsp_err *err)
 {
     pid_t *pids = NULL;
     size_t count = 0;
-    int rc = add(take, take->pid, err);
+    int rc = add_process(take, take->pid, err);
     if (!take->subprocesses || gsp_tree_pids(take->pid, &pids, &count, NULL) < 0)
         return rc;
     for (size_t i = 0; rc == GSP_OK && i < count; i++)
-        rc = add(take, pids[i], err);
+        rc = add_process(take, pids[i], err);
     free(pids);
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------- look */
+/* ------------------------------------------------------------------------------------- polling */
 
-static void let_go(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns)
+static void end_process(struct gsp_memtake *take, struct gsp_memtake_process *process,
+                        int64_t now_ns)
 {
     if (process->table && take->writer)
         gsp_memwriter_gone(take->writer, process->index, now_ns);
@@ -162,8 +164,8 @@ static void let_go(struct gsp_memtake *take, struct gsp_memtake_process *process
     process->table = NULL;
 }
 
-/* It is expensive to know, so it is asked for at the end, and when resident memory has grown by a
- * quarter since: at a peak it is not much older than that. */
+/* Reading this is expensive: done only in the last pass, and when resident memory has grown by a
+ * quarter, so that the value at a peak is recent. */
 static int64_t huge_bytes(const struct gsp_memtake *take, struct gsp_memtake_process *process,
                           int64_t rss_bytes)
 {
@@ -190,22 +192,22 @@ static int put_tick(struct gsp_memtake *take, struct gsp_memtake_process *proces
     return gsp_memwriter_tick(take->writer, process->index, now_ns, process->table, totals, err);
 }
 
-static int look(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns,
-                struct gsp_err *err)
+static int read_counters(struct gsp_memtake *take, struct gsp_memtake_process *process,
+                         int64_t now_ns, struct gsp_err *err)
 {
-    /* Asked before the counters are read: these are the last ones then. */
+    /* Checked before the counters are read: if it has exited, they are final. */
     const bool runs = is_running(process);
     int rc = GSP_OK;
     process->is_fresh = false;
     if (!process->table)
         rc = open_table(take, process, err);
     if (rc == GSP_OK && process->table && gsp_memtable_take(process->table, &take->err) < 0)
-        let_go(take, process, now_ns);
+        end_process(take, process, now_ns);
     if (rc == GSP_OK && process->table) {
         take->live++;
         rc = put_tick(take, process, now_ns, err);
         if (rc == GSP_OK && (!runs || gsp_memtable_is_old(process->table, process->folder_fd)))
-            let_go(take, process, now_ns);
+            end_process(take, process, now_ns);
     }
     process->over = !runs;
     return rc;
@@ -213,11 +215,11 @@ static int look(struct gsp_memtake *take, struct gsp_memtake_process *process, i
 
 int gsp_memtake_round(struct gsp_memtake *take, int64_t now_ns, struct gsp_err *err)
 {
-    int rc = add_all(take, err);
+    int rc = add_processes(take, err);
     take->live = 0;
     for (size_t i = 0; rc == GSP_OK && i < take->count; i++) {
         if (!take->at[i].over)
-            rc = look(take, &take->at[i], now_ns, err);
+            rc = read_counters(take, &take->at[i], now_ns, err);
     }
     return rc;
 }

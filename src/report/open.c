@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_scan.h"
@@ -15,8 +14,8 @@
 #include "report/document_internal.h"
 #include "report/run.h"
 #include "report/verdict.h"
-#include "store/profile_read.h"
 #include "store/run.h"
+#include "store/run_profile.h"
 
 #define NO_MEMORY(err) gsp_err_set((err), GSP_E_NOMEM, 0, "no memory for a report")
 
@@ -151,45 +150,6 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
     return finish(digest, rc, out, err);
 }
 
-/* The samples that tables have; *out is NULL when there are none. */
-static int tables_profile(struct gsp_store *store, struct gsp_profile **out, struct gsp_err *err)
-{
-    static const struct gsp_profile_from FROM = {0};
-    int rc = gsp_profile_new(true, out, err);
-    if (rc == GSP_OK)
-        rc = gsp_store_read_profile(store, &FROM, *out, err);
-    if (rc == GSP_OK && gsp_profile_sample_count(*out) > 0)
-        return GSP_OK;
-    gsp_profile_free(*out);
-    *out = NULL;
-    return rc;
-}
-
-/* The samples of a run: its stream, which a killed recorder leaves too; else the tables, else what
- * was written for others.  A file that cannot be read is told by *bad, and is no failure. */
-static int run_profile(const char *folder, struct gsp_store *store, struct gsp_profile **out,
-                       struct gsp_err *bad, struct gsp_err *err)
-{
-    static const char *const NAMES[] = {GSP_RUN_PROFILE, NULL, GSP_RUN_JSON};
-    *out = NULL;
-    for (size_t i = 0; i < GSP_COUNT(NAMES) && !*out; i++) {
-        char path[GSP_RUN_PATH_MAX];
-        const int rc =
-            NAMES[i] ? gsp_run_file(path, folder, NAMES[i], err) : tables_profile(store, out, err);
-        if (rc < 0)
-            return rc;
-        if (NAMES[i] && access(path, F_OK) == 0 &&
-            gsp_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
-            return NO_MEMORY(err);
-        /* Cut before its first samples were whole. */
-        if (*out && gsp_profile_sample_count(*out) == 0) {
-            gsp_profile_free(*out);
-            *out = NULL;
-        }
-    }
-    return GSP_OK;
-}
-
 static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
                        const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
@@ -267,7 +227,7 @@ int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile, 
 {
     struct gsp_digest *digest = NULL;
     *out = NULL;
-    int rc = profile ? GSP_OK : tables_profile(store, &profile, err);
+    int rc = profile ? GSP_OK : gsp_store_run_profile_load_tables(store, &profile, err);
     if (rc == GSP_OK)
         rc = new_digest(GSP_DIGEST_RUN, name, &digest, err);
     if (rc != GSP_OK) {
@@ -299,7 +259,11 @@ static int open_run(const char *path, const struct gsp_digest_opts *opts, struct
     if (rc == GSP_OK)
         rc = gsp_store_lock(store, err);
     if (rc == GSP_OK)
-        rc = run_profile(path, store, &profile, &bad, err);
+        rc = gsp_store_run_profile_load(path, store, true, &profile, &bad, err);
+    if (profile && gsp_profile_sample_count(profile) == 0) {
+        gsp_profile_free(profile);
+        profile = NULL;
+    }
     if (rc == GSP_OK)
         rc = gsp_digest_open_store(store, profile, path, opts, out, err);
     if (rc == GSP_OK && bad.code < 0)

@@ -89,7 +89,7 @@ def test_killed(runtime: Dict[str, str], followed: Target) -> None:
     os.kill(followed.pid, signal.SIGKILL)
     followed.process.wait(PATIENCE_S)
     told = end_of(runtime, followed.pid)
-    # An older kernel may have told its parent alone.
+    # An older kernel reports the exit status only to the parent.
     assert told["events"][0]["signal"] in (9, None)
     text = gsprof("report", followed.pid, env=runtime).out
     assert "MainThread" in text and "wait_for_word (endings.py:" in text and "Next:" in text
@@ -148,7 +148,7 @@ def test_out_of_memory(runtime: Dict[str, str], start: StartTarget) -> None:
 
 def test_one_follower(runtime: Dict[str, str], followed: Target) -> None:
     again = gsprof("follow", followed.pid, env=runtime, status=EXIT_EXISTS)
-    assert "followed already" in again.err
+    assert "already has a follower" in again.err
     told = report(runtime, followed.pid)
     assert told["live"] and "wait_for_word" in functions(told, "listener")
     assert "It runs" in gsprof(followed.pid, "report", env=runtime).out

@@ -403,7 +403,7 @@ ROOMS = {
     # No other place can be written to: rings are smaller.
     "nowhere else": (
         f"{SMALL}; mount -t tmpfs -o ro none /tmp; mount -t tmpfs -o ro none /var/tmp",
-        "keep fewer rows than usual: there is little room",
+        "keep fewer rows than usual: little space is left",
     ),
 }
 
