@@ -117,8 +117,8 @@ static int make_runs_folder(struct gsp_err *err)
     return GSP_OK;
 }
 
-/* Creates the parents of --output. Ignores failures: creating the folder itself then fails, with the
- * reason. */
+/* Creates the parents of --output. Ignores failures: creating the folder itself then fails, with
+ * the reason. */
 static void make_parents(char *path)
 {
     for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {

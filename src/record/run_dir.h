@@ -2,8 +2,8 @@
 /*
  * run_dir.h -- the folder of a `gsprof run`: its name, its creation and its meta.json.
  *
- * Without --name a run is named after its program and the time, with a number if that folder exists.
- * The process that creates meta.json owns the folder, so that two runs never share one.
+ * Without --name a run is named after its program and the time, with a number if that folder
+ * exists. The process that creates meta.json owns the folder, so that two runs never share one.
  *
  * Threads: no state.
  */
@@ -40,8 +40,8 @@ struct gsp_run_place {
 void gsp_run_place_name(char *const *argv, int64_t now_ns, struct gsp_buf *out);
 
 /* Creates the folder and a meta.json with the state RUNNING. On failure path is "", but about is
- * filled. Fails with USAGE (the name is a path), EXISTS (the folder has a run, unless force; or that
- * run is being written), NOWRITE, NOMEM. */
+ * filled. Fails with USAGE (the name is a path), EXISTS (the folder has a run, unless force; or
+ * that run is being written), NOWRITE, NOMEM. */
 GSP_MUST_CHECK int gsp_run_place_make(struct gsp_run_place *place,
                                       const struct gsp_run_place_opts *opts, struct gsp_err *err);
 /* Removes what gsp_run_place_make() created: nothing was recorded. */

@@ -468,12 +468,12 @@ static bool is_ring_name(const char *name)
     return name[0] != '.' && gsp_sv_ends(gsp_sv_of(name), ".ring");
 }
 
-/* Questions and answers of inject, eval and mem record, which a killed command leaves behind. */
-static bool is_visit_name(const char *name)
+/* Requests and answers of inject, eval and mem record, left behind by a killed command. */
+static bool is_script_name(const char *name)
 {
     static const char *const ENDS[] = {".py", ".claim", ".answer", ".outcome"};
     for (size_t i = 0; i < GSP_COUNT(ENDS); i++) {
-        if (strncmp(name, "visit-", 6) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i])) {
+        if (strncmp(name, "script-", 7) == 0 && gsp_sv_ends(gsp_sv_of(name), ENDS[i])) {
             return true;
         }
     }
@@ -482,7 +482,7 @@ static bool is_visit_name(const char *name)
 
 bool gsp_place__is_ours(const char *name)
 {
-    return is_ring_name(name) || is_visit_name(name) || strcmp(name, META_NAME) == 0 ||
+    return is_ring_name(name) || is_script_name(name) || strcmp(name, META_NAME) == 0 ||
            strcmp(name, GSP_CONTROL_FILE) == 0 || strcmp(name, GSP_MEMORY_FILE) == 0 ||
            (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
 }

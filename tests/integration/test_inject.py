@@ -145,7 +145,7 @@ def test_in_asked_and_out_again(python: Python, start: StartTarget, tmp_path: Pa
     assert json.loads(gsprof("inject", target.pid, "--json", *LONG).out)["state"] == "in"
     assert target.go()["bad"] == []
     # Nothing of what was run is left behind.
-    assert [str(path) for path in tmp_path.rglob("visit-*")] == []
+    assert [str(path) for path in tmp_path.rglob("script-*")] == []
 
 
 MODULES = """
@@ -411,7 +411,7 @@ def test_eval_says_what_the_code_said(start: StartTarget, some_python: Python) -
     assert eval_in(target.pid, "STATES[0]") == "'sleep'\n"
     done = gsprof("eval", target.pid, "print('before'); 1 / 0", "--yes", status=EXIT_RAISED)
     assert done.out == "before\n" and "ZeroDivisionError" in done.err
-    assert "visit" not in done.err
+    assert "script" not in done.err
     assert "SyntaxError" in gsprof("eval", target.pid, "1 +", "-y", status=EXIT_RAISED).err
     assert "SystemExit" in gsprof("eval", target.pid, "exit(3)", "-y", status=EXIT_RAISED).err
     done = gsprof(target.pid, "eval", "-", "--yes", stdin=b"for i in range(3):\n  print(i)\n")

@@ -299,9 +299,9 @@ def test_attach_record_and_leave(waiting: "subprocess.Popen[bytes]", tmp_path: P
     assert rows == json.loads(gsprof("query", waiting.pid, sql, "-f", "json").out)
 
 
-def test_what_the_visit_allocates_is_not_the_programs(tmp_path: Path) -> None:
-    """Modules of ours that are imported because the program has torch, and visits during the
-    recording; what code of the user does in one of these is the program's."""
+def test_allocations_of_injected_code_are_not_counted(tmp_path: Path) -> None:
+    """Neither the modules that the agent imports because the program has torch, nor scripts that run
+    during the recording. Allocations of code that the user passes to eval are counted."""
     code = "import sys, time, types; sys.modules['torch'] = types.ModuleType('torch')\n"
     code += "print(flush=True)\nwhile True: kept = bytearray(1 << 16); time.sleep(0.01)"
     output = tmp_path / "own.gspm"
@@ -319,7 +319,7 @@ def test_what_the_visit_allocates_is_not_the_programs(tmp_path: Path) -> None:
         finally:
             process.kill()
     names = [one["name"] for one in report(output, "--by", "module")["rows"]]
-    assert not [name for name in names if "visit-" in name or "gsprof/" in name], names
+    assert not [name for name in names if "script-" in name or "gsprof/" in name], names
     rows = report(output, "--by", "line")["rows"]
     gifts = [one for one in rows if "<eval>" in one["name"]]
     assert [one["bytes"] >= MIB for one in gifts] == [True], rows

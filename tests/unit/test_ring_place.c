@@ -207,17 +207,17 @@ TAP_TEST(only_our_files_are_removed)
     tap_require(symlinkat(outside, folder, "python.link.ring") == 0);
     close(openat(folder, "notes.txt", O_CREAT | O_WRONLY, 0600));
     /* What inject leaves when it is killed. */
-    const char *const visits[] = {"visit-12.py", "visit-12.claim", "visit-12.answer",
-                                  "visit-12.outcome"};
-    for (size_t i = 0; i < GSP_COUNT(visits); i++)
-        close(openat(folder, visits[i], O_CREAT | O_WRONLY, 0600));
+    const char *const files[] = {"script-12.py", "script-12.claim", "script-12.answer",
+                                 "script-12.outcome"};
+    for (size_t i = 0; i < GSP_COUNT(files); i++)
+        close(openat(folder, files[i], O_CREAT | O_WRONLY, 0600));
     tap_eq_int(gsp_place_remove(&place, &err), GSP_E_NOWRITE);
     tap_eq_int(err.sys, ENOTEMPTY);
     tap_eq_int(faccessat(folder, "notes.txt", F_OK, 0), 0);
     tap_eq_int(access(outside, F_OK), 0);
     tap_check(faccessat(folder, RING_FILE, F_OK, 0) != 0);
-    for (size_t i = 0; i < GSP_COUNT(visits); i++)
-        tap_check(faccessat(folder, visits[i], F_OK, 0) != 0);
+    for (size_t i = 0; i < GSP_COUNT(files); i++)
+        tap_check(faccessat(folder, files[i], F_OK, 0) != 0);
     unlinkat(folder, "notes.txt", 0);
     close(folder);
     tap_eq_int(gsp_place_remove(&place, &err), 0);
