@@ -32,7 +32,7 @@
 #define VARIABLE     "REQUEST: \"Dict[str, Any]\""
 #define PLACEHOLDER  VARIABLE " = {}"
 
-extern const char gsp_inject__visit_py[];
+extern const char gsp_inject__target_script_py[];
 
 /* -------------------------------------------------------------------------------------- files */
 
@@ -96,10 +96,10 @@ static int write_script(const struct gsp_visit *script, const struct gsp_visit__
                         struct gsp_err *err)
 {
     gsp_auto_buf text = {0};
-    const char *at = strstr(gsp_inject__visit_py, PLACEHOLDER);
+    const char *at = strstr(gsp_inject__target_script_py, PLACEHOLDER);
     if (!at)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "target_script.py has no REQUEST");
-    gsp_buf_put(&text, gsp_inject__visit_py, (size_t)(at - gsp_inject__visit_py));
+    gsp_buf_put(&text, gsp_inject__target_script_py, (size_t)(at - gsp_inject__target_script_py));
     gsp_buf_puts(&text, VARIABLE " = ");
     gsp_visit__put_request(script, files, package, runtime, &text);
     gsp_buf_puts(&text, at + sizeof(PLACEHOLDER) - 1);

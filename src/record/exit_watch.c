@@ -43,7 +43,7 @@ struct pidfd_info_0 {
 #define PIDFD_INFO_EXIT_0 (1UL << 3)
 #define PIDFD_GET_INFO_0  _IOWR(0xFF, 11, struct pidfd_info_0)
 
-struct gsp_watch {
+struct gsp_exit_watch {
     pid_t pid;
     int pidfd;
     int stat_fd;
@@ -83,7 +83,7 @@ bool gsp_ending_is_oom_line(const char *line, size_t len, pid_t pid)
 
 /* Finds the file with the oom_kill counter of the process's cgroup: memory.events, or
  * memory.oom_control in cgroup v1. */
-static void find_events(struct gsp_watch *watch)
+static void find_events(struct gsp_exit_watch *watch)
 {
     char path[64];
     gsp_auto_buf text = {0};
@@ -107,7 +107,7 @@ static void find_events(struct gsp_watch *watch)
     }
 }
 
-static uint64_t read_kills(const struct gsp_watch *watch)
+static uint64_t read_kills(const struct gsp_exit_watch *watch)
 {
     gsp_auto_buf text = {0};
     if (!watch->events[0] || gsp_file_read(watch->events, CGROUP_BYTES_MAX, &text, NULL) < 0)
@@ -142,7 +142,7 @@ static bool parse_exit_code(const char *text, size_t len, int *out)
     return false;
 }
 
-static bool read_stat_status(struct gsp_watch *watch)
+static bool read_stat_status(struct gsp_exit_watch *watch)
 {
     char text[STAT_BYTES_MAX];
     const ssize_t n = watch->stat_fd >= 0 ? pread(watch->stat_fd, text, sizeof(text), 0) : -1;
@@ -152,7 +152,7 @@ static bool read_stat_status(struct gsp_watch *watch)
            parse_exit_code(text, (size_t)n, &watch->status);
 }
 
-static bool read_pidfd_status(struct gsp_watch *watch)
+static bool read_pidfd_status(struct gsp_exit_watch *watch)
 {
     struct pidfd_info_0 info = {.mask = PIDFD_INFO_EXIT_0};
     if (ioctl(watch->pidfd, PIDFD_GET_INFO_0, &info) != 0 || !(info.mask & PIDFD_INFO_EXIT_0))
@@ -161,7 +161,7 @@ static bool read_pidfd_status(struct gsp_watch *watch)
     return true;
 }
 
-bool gsp_watch_wait(const struct gsp_watch *watch, int64_t timeout_ns)
+bool gsp_watch_wait(const struct gsp_exit_watch *watch, int64_t timeout_ns)
 {
     struct pollfd end = {.fd = watch->pidfd, .events = POLLIN};
     const int64_t ms = timeout_ns / GSP_NS_PER_MS;
@@ -170,7 +170,7 @@ bool gsp_watch_wait(const struct gsp_watch *watch, int64_t timeout_ns)
 
 static void *wait_for_end(void *arg)
 {
-    struct gsp_watch *watch = arg;
+    struct gsp_exit_watch *watch = arg;
     struct pollfd end = {.fd = watch->pidfd, .events = POLLIN};
     int ready = 0;
     while (ready <= 0 && !atomic_load(&watch->is_closing))
@@ -182,13 +182,13 @@ static void *wait_for_end(void *arg)
     return NULL;
 }
 
-bool gsp_watch_has_ended(const struct gsp_watch *watch)
+bool gsp_watch_has_ended(const struct gsp_exit_watch *watch)
 {
     return atomic_load(&watch->has_ended);
 }
 
 /* The thread blocks all signals. */
-static int start_thread(struct gsp_watch *watch, struct gsp_err *err)
+static int start_thread(struct gsp_exit_watch *watch, struct gsp_err *err)
 {
     sigset_t all;
     sigset_t old;
@@ -202,11 +202,11 @@ static int start_thread(struct gsp_watch *watch, struct gsp_err *err)
                   : GSP_OK;
 }
 
-int gsp_watch_open(pid_t pid, struct gsp_watch **out, struct gsp_err *err)
+int gsp_watch_open(pid_t pid, struct gsp_exit_watch **out, struct gsp_err *err)
 {
     char path[64];
     *out = NULL;
-    struct gsp_watch *watch = calloc(1, sizeof(*watch));
+    struct gsp_exit_watch *watch = calloc(1, sizeof(*watch));
     if (!watch)
         return gsp_err_nomem(err);
     watch->pid = pid;
@@ -235,7 +235,7 @@ int gsp_watch_open(pid_t pid, struct gsp_watch **out, struct gsp_err *err)
     return GSP_OK;
 }
 
-void gsp_watch_close(struct gsp_watch *watch)
+void gsp_watch_close(struct gsp_exit_watch *watch)
 {
     if (!watch)
         return;
@@ -249,7 +249,7 @@ void gsp_watch_close(struct gsp_watch *watch)
     free(watch);
 }
 
-static bool is_in_kmsg(const struct gsp_watch *watch)
+static bool is_in_kmsg(const struct gsp_exit_watch *watch)
 {
     char line[8192];
     for (unsigned i = 0; watch->kmsg_fd >= 0 && i < KMSG_LINES_MAX; i++) {
@@ -281,7 +281,7 @@ void gsp_ending_of_status(int status, bool was_oom, struct gsp_ending *out)
     snprintf(out->detail, sizeof(out->detail), "ended with status %d", WEXITSTATUS(status));
 }
 
-void gsp_watch_tell(struct gsp_watch *watch, struct gsp_ending *out)
+void gsp_watch_tell(struct gsp_exit_watch *watch, struct gsp_ending *out)
 {
     if (watch->has_thread)
         pthread_join(watch->thread, NULL);

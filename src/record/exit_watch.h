@@ -17,15 +17,15 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-struct gsp_watch; /* opaque */
+struct gsp_exit_watch; /* opaque */
 
 /* Fails with NOPROC, NOTSUP (the kernel has no process descriptors), NOMEM. */
-GSP_MUST_CHECK int gsp_watch_open(pid_t pid, struct gsp_watch **out, struct gsp_err *err);
-void gsp_watch_close(struct gsp_watch *watch); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_watch_open(pid_t pid, struct gsp_exit_watch **out, struct gsp_err *err);
+void gsp_watch_close(struct gsp_exit_watch *watch); /* NULL does nothing */
 
-bool gsp_watch_has_ended(const struct gsp_watch *watch);
+bool gsp_watch_has_ended(const struct gsp_exit_watch *watch);
 /* Waits up to timeout_ns; returns whether the process has exited. */
-bool gsp_watch_wait(const struct gsp_watch *watch, int64_t timeout_ns);
+bool gsp_watch_wait(const struct gsp_exit_watch *watch, int64_t timeout_ns);
 
 struct gsp_ending {
     int64_t signal;      /* that ended the process; GSP_NULL_I64: none, or unknown */
@@ -34,7 +34,7 @@ struct gsp_ending {
     char detail[200];    /* as text: "was killed by signal 9 (SIGKILL)" */
 };
 /* Describes the exit; call it after the process has exited. */
-void gsp_watch_tell(struct gsp_watch *watch, struct gsp_ending *out);
+void gsp_watch_tell(struct gsp_exit_watch *watch, struct gsp_ending *out);
 
 /* Reads the exit from the newest row of process.event in a ring directory; returns false if it has
  * none. */

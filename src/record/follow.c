@@ -45,7 +45,7 @@ struct follow {
     const struct gsp_follow_opts *opts;
     int folder_fd;
     struct gsp_place_program program; /* that the process ran at the last check */
-    struct gsp_watch *watch;
+    struct gsp_exit_watch *watch;
     struct gsp_stack_rows *rows;
     struct gsp_collect *collect;
     struct gsp_ring_sink sink;

@@ -166,8 +166,8 @@ static void write_frame(struct gsp_stack_rows *rows, struct frame_row frame)
     gsp_ignore(gsp_ring_append(rows->frames, &row)); /* the ring has a lane: make_ring() */
 }
 
-/* Ensures that the next row overwrites one that is not needed: writes the oldest rows of stacks in use
- * again. */
+/* Ensures that the next row overwrites one that is not needed: writes the oldest rows of stacks in
+ * use again. */
 static void make_space(struct gsp_stack_rows *rows)
 {
     if (rows->frame_rows < rows->frame_max)

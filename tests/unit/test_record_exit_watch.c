@@ -32,7 +32,7 @@ static pid_t start(int *gate, int sig, int status)
 
 static void watch_exit(int sig, int status, bool reap_first, struct gsp_ending *out)
 {
-    struct gsp_watch *watch = NULL;
+    struct gsp_exit_watch *watch = NULL;
     int gate = -1;
     const pid_t child = start(&gate, sig, status);
     tap_require(gsp_watch_open(child, &watch, NULL) == GSP_OK);
@@ -74,7 +74,7 @@ TAP_TEST(status_of_a_reaped_process)
 
 TAP_TEST(process_that_does_not_exist)
 {
-    struct gsp_watch *watch = NULL;
+    struct gsp_exit_watch *watch = NULL;
     int gate = -1;
     const pid_t child = start(&gate, 0, 0);
     close(gate);
@@ -85,7 +85,7 @@ TAP_TEST(process_that_does_not_exist)
 
 TAP_TEST(closed_before_the_exit)
 {
-    struct gsp_watch *watch = NULL;
+    struct gsp_exit_watch *watch = NULL;
     int gate = -1;
     const pid_t child = start(&gate, 0, 0);
     tap_require(gsp_watch_open(child, &watch, NULL) == GSP_OK);
