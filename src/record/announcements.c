@@ -52,8 +52,8 @@ pid_t gsp_run_told_pid(struct gsp_sv line)
     return gsp_parse_i64(word, 1, INT32_MAX, &pid, NULL) < 0 ? 0 : (pid_t)pid;
 }
 
-/* Calls take for each complete line; sets *len to their bytes. */
-static int read_lines(const char *text, size_t *len, gsp_run_told_take *take, void *user,
+/* Calls fn for each complete line; sets *len to their bytes. */
+static int read_lines(const char *text, size_t *len, gsp_run_told_take *fn, void *user,
                       struct gsp_err *err)
 {
     struct gsp_sv rest = {text, *len};
@@ -62,28 +62,28 @@ static int read_lines(const char *text, size_t *len, gsp_run_told_take *take, vo
     while (rc == GSP_OK && rest.len > 0 && (end = memchr(rest.p, '\n', rest.len))) {
         const struct gsp_sv line = {rest.p, (size_t)(end - rest.p)};
         const pid_t pid = gsp_run_told_pid(line);
-        rc = pid ? take(user, pid, !memchr(line.p, ' ', line.len), err) : GSP_OK;
+        rc = pid ? fn(user, pid, !memchr(line.p, ' ', line.len), err) : GSP_OK;
         rest = (struct gsp_sv){end + 1, rest.len - line.len - 1};
     }
     *len -= rest.len;
     return rc;
 }
 
-int gsp_run_told_next(const char *path, size_t *taken, gsp_run_told_take *take, void *user,
+int gsp_run_told_next(const char *path, size_t *offset, gsp_run_told_take *fn, void *user,
                       struct gsp_err *err)
 {
     char text[4096];
     int rc = GSP_OK;
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : pread(fd, text, sizeof(text), (off_t)*taken);
+    ssize_t n = fd < 0 ? 0 : pread(fd, text, sizeof(text), (off_t)*offset);
     while (rc == GSP_OK && n > 0) {
         size_t whole = (size_t)n;
-        rc = read_lines(text, &whole, take, user, err);
+        rc = read_lines(text, &whole, fn, user, err);
         /* Skips a line that is longer than the buffer. */
         if (rc == GSP_OK && whole == 0 && (size_t)n == sizeof(text))
             whole = sizeof(text);
-        *taken += whole;
-        n = whole > 0 ? pread(fd, text, sizeof(text), (off_t)*taken) : 0;
+        *offset += whole;
+        n = whole > 0 ? pread(fd, text, sizeof(text), (off_t)*offset) : 0;
     }
     return rc;
 }

@@ -43,9 +43,9 @@ pid_t gsp_run_told_pid(struct gsp_sv line);
 /* is_well: the line has no cause. */
 typedef int gsp_run_told_take(void *user, pid_t pid, bool is_well, struct gsp_err *err);
 
-/* Calls take for each complete line after the first *taken bytes of the file, and advances *taken.
- * Does nothing if the file cannot be read. Stops if take fails, and returns its error. */
-GSP_MUST_CHECK int gsp_run_told_next(const char *path, size_t *taken, gsp_run_told_take *take,
+/* Calls fn for each complete line after the first *offset bytes of the file, and advances *offset.
+ * Does nothing if the file cannot be read. Stops if fn fails, and returns its error. */
+GSP_MUST_CHECK int gsp_run_told_next(const char *path, size_t *offset, gsp_run_told_take *fn,
                                      void *user, struct gsp_err *err);
 
 /* Reads the whole file; program is the pid of the program. A file that cannot be read has no

@@ -48,8 +48,8 @@ struct gsp_memtake {
 };
 
 /* Reads the counters of all processes once. Fails like the writer. */
-GSP_MUST_CHECK int gsp_memtake_round(struct gsp_memtake *take, int64_t now_ns, struct gsp_err *err);
-void gsp_memtake_free(struct gsp_memtake *take); /* {0} does nothing */
+GSP_MUST_CHECK int gsp_memtake_round(struct gsp_memtake *poll, int64_t now_ns, struct gsp_err *err);
+void gsp_memtake_free(struct gsp_memtake *poll); /* {0} does nothing */
 
 /* Returns the resident bytes of a process, or GSP_MEMLOG_UNKNOWN. */
 int64_t gsp_memtake_rss(pid_t pid);

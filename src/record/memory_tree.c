@@ -58,7 +58,7 @@ static void add_child(struct gsp_memtree *tree, pid_t pid, bool is_early, int64_
         .memswitch = tree->root,
         .ppid = info.ppid,
         .start_ticks = info.start_ticks,
-        .apart = {.fd = -1},
+        .task = {.fd = -1},
         .is_early = is_early,
         .pause_ns = PAUSE_MIN_NS,
         .due_ns = gsp_proc_has_settled(&info) ? now_ns : now_ns + GSP_PROC_SETTLE_NS};
@@ -86,7 +86,7 @@ static void remove_exited(struct gsp_memtree *tree)
     size_t kept = 0;
     for (size_t i = 0; i < tree->count; i++) {
         const struct gsp_memtree_child *child = &tree->at[i];
-        if (child->memswitch.is_ours || child->apart.child > 0 ||
+        if (child->memswitch.is_ours || child->task.child > 0 ||
             kill(child->memswitch.pid, 0) == 0 || errno != ESRCH)
             tree->at[kept++] = *child;
     }
@@ -156,7 +156,7 @@ static bool wait_for_answer(struct gsp_memtree_child *child, int timeout_ms, int
 {
     struct answer answer = {.err = {.code = GSP_OK}};
     const enum gsp_apart_state state =
-        gsp_apart_wait(&child->apart, &answer, sizeof(answer), timeout_ms);
+        gsp_apart_wait(&child->task, &answer, sizeof(answer), timeout_ms);
     if (state == GSP_APART_RUNS)
         return false;
     if (state == GSP_APART_LOST)
@@ -168,7 +168,7 @@ static bool wait_for_answer(struct gsp_memtree_child *child, int timeout_ms, int
 static void start_injection(struct gsp_memtree_child *child, int64_t now_ns)
 {
     struct answer answer = {.err = {.code = GSP_OK}};
-    if (gsp_apart_start(&child->apart, switch_on, &child->memswitch, sizeof(answer), &answer.err) <
+    if (gsp_apart_start(&child->task, switch_on, &child->memswitch, sizeof(answer), &answer.err) <
         0)
         apply_answer(child, &answer, now_ns);
 }
@@ -181,12 +181,12 @@ void gsp_memtree_round(struct gsp_memtree *tree, int64_t now_ns)
     remove_exited(tree);
     find_children(tree, false, now_ns);
     for (size_t i = 0; i < tree->count; i++) {
-        if (tree->at[i].apart.child > 0)
+        if (tree->at[i].task.child > 0)
             busy += !wait_for_answer(&tree->at[i], 0, now_ns);
     }
     for (size_t i = 0; i < tree->count && busy < TASKS_MAX; i++) {
         struct gsp_memtree_child *child = &tree->at[i];
-        if (child->apart.child > 0 || child->due_ns > now_ns)
+        if (child->task.child > 0 || child->due_ns > now_ns)
             continue;
         /* A forked child stops counting when it calls exec: check it again later. */
         if (child->is_on && is_forked(child)) {
@@ -194,7 +194,7 @@ void gsp_memtree_round(struct gsp_memtree *tree, int64_t now_ns)
             continue;
         }
         start_injection(child, now_ns);
-        busy += child->apart.child > 0;
+        busy += child->task.child > 0;
     }
 }
 
@@ -208,7 +208,7 @@ static void wait_for_first(struct gsp_memtree *tree)
         is_waiting = false;
         for (size_t i = 0; i < tree->count; i++) {
             const struct gsp_memtree_child *child = &tree->at[i];
-            is_waiting = is_waiting || child->apart.child > 0 ||
+            is_waiting = is_waiting || child->task.child > 0 ||
                          (child->is_early && !child->is_on && child->why.code == GSP_OK);
         }
         if (is_waiting)
@@ -288,7 +288,7 @@ static void start_switch_off(const struct gsp_memtree *tree, struct gsp_memtree_
     struct gsp_procinfo info;
     child->memswitch.is_ours = child->memswitch.is_ours || has_inherited(tree, child);
     if (child->memswitch.is_ours && is_running(child, &info) &&
-        gsp_apart_start(&child->apart, switch_off, &child->memswitch, sizeof(struct answer),
+        gsp_apart_start(&child->task, switch_off, &child->memswitch, sizeof(struct answer),
                         &child->why) < 0)
         log_child(child, "counting stays on in");
 }
@@ -301,10 +301,10 @@ static void switch_off_children(struct gsp_memtree *tree, size_t first)
             start_switch_off(tree, &tree->at[next++]);
         struct gsp_memtree_child *child = &tree->at[done];
         struct answer answer = {.err = {.code = GSP_OK}};
-        if (child->apart.child <= 0)
+        if (child->task.child <= 0)
             continue;
         const int64_t end_ns = gsp_now_ns() + 2 * child->memswitch.limit_ns + MARGIN_NS;
-        gsp_ignore(gsp_apart_wait(&child->apart, &answer, sizeof(answer), ms_until(end_ns)));
+        gsp_ignore(gsp_apart_wait(&child->task, &answer, sizeof(answer), ms_until(end_ns)));
         child->why = answer.err;
         if (answer.err.code != GSP_OK)
             log_child(child, "counting stays on in");
@@ -318,8 +318,8 @@ void gsp_memtree_off(struct gsp_memtree *tree)
     struct gsp_err err = {0};
     for (size_t i = 0; i < count; i++) {
         struct gsp_memtree_child *child = &tree->at[i];
-        if (child->apart.child > 0 && !wait_for_answer(child, ms_until(end_ns), 0))
-            child->apart = (struct gsp_apart){.fd = -1}; /* it ends at its own time limit */
+        if (child->task.child > 0 && !wait_for_answer(child, ms_until(end_ns), 0))
+            child->task = (struct gsp_apart){.fd = -1}; /* it ends at its own time limit */
     }
     log_refused(tree);
     if (gsp_memswitch_off(&tree->root, &err) < 0)

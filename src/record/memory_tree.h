@@ -24,12 +24,12 @@ struct gsp_memtree_child {
     struct gsp_memswitch memswitch;
     pid_t ppid;
     uint64_t start_ticks;
-    struct gsp_apart apart; /* the running injection */
-    bool is_early;          /* existed before counting was switched on anywhere */
-    bool is_on;             /* counts, switched on by us or not */
-    int64_t due_ns;         /* time of the next injection; INT64_MAX: never */
-    int64_t pause_ns;       /* delay before the next retry */
-    struct gsp_err why;     /* of the last attempt */
+    struct gsp_apart task; /* the running injection */
+    bool is_early;         /* existed before counting was switched on anywhere */
+    bool is_on;            /* counts, switched on by us or not */
+    int64_t due_ns;        /* time of the next injection; INT64_MAX: never */
+    int64_t pause_ns;      /* delay before the next retry */
+    struct gsp_err why;    /* of the last attempt */
 };
 
 struct gsp_memtree {

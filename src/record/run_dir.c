@@ -79,7 +79,7 @@ void gsp_run_place_name(char *const *argv, int64_t now_ns, struct gsp_buf *out)
 
 /* ------------------------------------------------------------------------------------ folder */
 
-static int describe(struct gsp_run_place *place, const struct gsp_run_place_opts *opts,
+static int describe(struct gsp_run_place *dir, const struct gsp_run_place_opts *opts,
                     struct gsp_err *err)
 {
     struct gsp_buf command = {0};
@@ -90,22 +90,22 @@ static int describe(struct gsp_run_place *place, const struct gsp_run_place_opts
     }
     if (!gsp_buf_cstr(&command))
         return gsp_err_nomem(err);
-    place->command = command.p;
-    gsp_ignore(gethostname(place->host, sizeof(place->host) - 1) < 0);
+    dir->command = command.p;
+    gsp_ignore(gethostname(dir->host, sizeof(dir->host) - 1) < 0);
     if (uname(&system) == 0)
-        snprintf(place->kernel, sizeof(place->kernel), "%.60s %.80s %.60s", system.sysname,
+        snprintf(dir->kernel, sizeof(dir->kernel), "%.60s %.80s %.60s", system.sysname,
                  system.release, system.machine);
-    const bool has_cwd = getcwd(place->cwd, sizeof(place->cwd)) != NULL;
-    place->about = (struct gsp_run_about){.host = place->host[0] ? place->host : NULL,
-                                          .command = place->command,
-                                          .state = GSP_RUN_RUNNING,
-                                          .argv = opts->argv,
-                                          .cwd = has_cwd ? place->cwd : NULL,
-                                          .kernel = place->kernel,
-                                          .status = GSP_NULL_I64,
-                                          .signal = GSP_NULL_I64,
-                                          .start_ns = gsp_realtime_ns(),
-                                          .unit = "ns"};
+    const bool has_cwd = getcwd(dir->cwd, sizeof(dir->cwd)) != NULL;
+    dir->about = (struct gsp_run_about){.host = dir->host[0] ? dir->host : NULL,
+                                        .command = dir->command,
+                                        .state = GSP_RUN_RUNNING,
+                                        .argv = opts->argv,
+                                        .cwd = has_cwd ? dir->cwd : NULL,
+                                        .kernel = dir->kernel,
+                                        .status = GSP_NULL_I64,
+                                        .signal = GSP_NULL_I64,
+                                        .start_ns = gsp_realtime_ns(),
+                                        .unit = "ns"};
     return GSP_OK;
 }
 
@@ -129,28 +129,28 @@ static void make_parents(char *path)
 }
 
 /* Uses the first default name that is free. */
-static int make_unnamed(struct gsp_run_place *place, char *const *argv, struct gsp_err *err)
+static int make_unnamed(struct gsp_run_place *dir, char *const *argv, struct gsp_err *err)
 {
     gsp_auto_buf name = {0};
-    gsp_run_place_name(argv, place->about.start_ns, &name);
+    gsp_run_place_name(argv, dir->about.start_ns, &name);
     const char *text = gsp_buf_cstr(&name);
     int rc = text ? make_runs_folder(err) : gsp_err_nomem(err);
     for (int i = 1; rc == GSP_OK && i < NUMBERS_MAX; i++) {
         char number[16] = "";
         if (i > 1)
             snprintf(number, sizeof(number), "-%d", i);
-        snprintf(place->path, sizeof(place->path), RUNS "%s%s", text, number);
-        if (mkdir(place->path, 0777) == 0) {
-            place->was_made = true;
+        snprintf(dir->path, sizeof(dir->path), RUNS "%s%s", text, number);
+        if (mkdir(dir->path, 0777) == 0) {
+            dir->was_made = true;
             return GSP_OK;
         }
         if (errno != EEXIST)
             rc = gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot create the folder %.160s: %s",
-                             place->path, strerror(errno));
+                             dir->path, strerror(errno));
     }
     return rc < 0 ? rc
                   : gsp_err_set(err, GSP_E_EXISTS, 0, "no free name for the run: %.160s exists",
-                                place->path);
+                                dir->path);
 }
 
 /* Removes the old run, unless a recorder is writing it. */
@@ -166,7 +166,7 @@ static int remove_old(const char *path, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int make_named(struct gsp_run_place *place, const struct gsp_run_place_opts *opts,
+static int make_named(struct gsp_run_place *dir, const struct gsp_run_place_opts *opts,
                       struct gsp_err *err)
 {
     const char *name = opts->name;
@@ -174,61 +174,61 @@ static int make_named(struct gsp_run_place *place, const struct gsp_run_place_op
     if (name && (strchr(name, '/') || name[0] == '.' || !name[0]))
         return gsp_err_set(err, GSP_E_USAGE, 0, "--name must be a name, not a path: %.100s", name);
     if (opts->output)
-        snprintf(place->path, sizeof(place->path), "%s", opts->output);
+        snprintf(dir->path, sizeof(dir->path), "%s", opts->output);
     else
-        snprintf(place->path, sizeof(place->path), RUNS "%s", name);
+        snprintf(dir->path, sizeof(dir->path), RUNS "%s", name);
     if (opts->output)
-        make_parents(place->path);
+        make_parents(dir->path);
     else
         rc = make_runs_folder(err);
-    place->was_made = access(place->path, F_OK) != 0;
+    dir->was_made = access(dir->path, F_OK) != 0;
     if (rc == GSP_OK)
-        rc = gsp_run_prepare(place->path, opts->force, err);
-    return rc == GSP_OK && opts->force ? remove_old(place->path, err) : rc;
+        rc = gsp_run_prepare(dir->path, opts->force, err);
+    return rc == GSP_OK && opts->force ? remove_old(dir->path, err) : rc;
 }
 
 /* Only one process can create meta.json. */
-static int claim(const struct gsp_run_place *place, struct gsp_err *err)
+static int claim(const struct gsp_run_place *dir, struct gsp_err *err)
 {
     struct gsp_err cause = {0};
-    const int rc = gsp_run_write_meta(place->path, &place->about, false, &cause);
+    const int rc = gsp_run_write_meta(dir->path, &dir->about, false, &cause);
     if (rc == GSP_E_EXISTS)
-        return gsp_err_set(err, rc, 0, "%.180s already has a recording", place->path);
+        return gsp_err_set(err, rc, 0, "%.180s already has a recording", dir->path);
     /* On a full disk, closing the file fails with IO. */
     return rc < 0
                ? gsp_err_set(err, rc == GSP_E_IO ? GSP_E_NOWRITE : rc, cause.sys, "%s", cause.msg)
                : GSP_OK;
 }
 
-int gsp_run_place_make(struct gsp_run_place *place, const struct gsp_run_place_opts *opts,
+int gsp_run_place_make(struct gsp_run_place *dir, const struct gsp_run_place_opts *opts,
                        struct gsp_err *err)
 {
-    *place = (struct gsp_run_place){.path = ""};
-    int rc = describe(place, opts, err);
+    *dir = (struct gsp_run_place){.path = ""};
+    int rc = describe(dir, opts, err);
     if (rc == GSP_OK)
-        rc = opts->name || opts->output ? make_named(place, opts, err)
-                                        : make_unnamed(place, opts->argv, err);
+        rc = opts->name || opts->output ? make_named(dir, opts, err)
+                                        : make_unnamed(dir, opts->argv, err);
     if (rc == GSP_OK)
-        rc = claim(place, err);
-    if (rc < 0 && rc != GSP_E_EXISTS && place->was_made)
-        rmdir(place->path);
+        rc = claim(dir, err);
+    if (rc < 0 && rc != GSP_E_EXISTS && dir->was_made)
+        rmdir(dir->path);
     if (rc < 0)
-        place->path[0] = '\0';
+        dir->path[0] = '\0';
     return rc;
 }
 
-void gsp_run_place_discard(struct gsp_run_place *place)
+void gsp_run_place_discard(struct gsp_run_place *dir)
 {
-    if (!place->path[0])
+    if (!dir->path[0])
         return;
-    gsp_run_clear(place->path);
-    if (place->was_made && rmdir(place->path) == 0 && gsp_sv_starts(gsp_sv_of(place->path), RUNS))
+    gsp_run_clear(dir->path);
+    if (dir->was_made && rmdir(dir->path) == 0 && gsp_sv_starts(gsp_sv_of(dir->path), RUNS))
         rmdir(GSP_RUNS_FOLDER); /* fails if it has other runs */
-    place->path[0] = '\0';
+    dir->path[0] = '\0';
 }
 
-void gsp_run_place_free(struct gsp_run_place *place)
+void gsp_run_place_free(struct gsp_run_place *dir)
 {
-    free(place->command);
-    *place = (struct gsp_run_place){.path = ""};
+    free(dir->command);
+    *dir = (struct gsp_run_place){.path = ""};
 }

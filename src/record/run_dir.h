@@ -42,8 +42,8 @@ void gsp_run_place_name(char *const *argv, int64_t now_ns, struct gsp_buf *out);
 /* Creates the folder and a meta.json with the state RUNNING. On failure path is "", but about is
  * filled. Fails with USAGE (the name is a path), EXISTS (the folder has a run, unless force; or
  * that run is being written), NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_run_place_make(struct gsp_run_place *place,
+GSP_MUST_CHECK int gsp_run_place_make(struct gsp_run_place *dir,
                                       const struct gsp_run_place_opts *opts, struct gsp_err *err);
 /* Removes what gsp_run_place_make() created: nothing was recorded. */
-void gsp_run_place_discard(struct gsp_run_place *place);
-void gsp_run_place_free(struct gsp_run_place *place); /* {0} does nothing; removes no files */
+void gsp_run_place_discard(struct gsp_run_place *dir);
+void gsp_run_place_free(struct gsp_run_place *dir); /* {0} does nothing; removes no files */

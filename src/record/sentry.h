@@ -51,7 +51,7 @@ struct gsp_sentry_counts {
  * NULL-ended. Fails with IO. */
 GSP_MUST_CHECK int gsp_sentry_start(struct gsp_sentry *sentry, char *const *argv,
                                     char *const *words, struct gsp_err *err);
-/* Reads the counts; returns false if there is no sentry, or no answer. */
+/* Reads the counts; returns false if the sentry is not running or does not answer. */
 bool gsp_sentry_ask(struct gsp_sentry *sentry, struct gsp_sentry_counts *out);
 /* To be called before gsprof stops because pid is stopped: the sentry sends SIGCONT to gsprof
  * repeatedly once pid is continued or has exited. */

@@ -337,7 +337,7 @@ def test_killed_recorder_leaves_what_it_wrote(
         while not (output.exists() and output.stat().st_size > 300):
             assert recorder.process.poll() is None and os.times().elapsed < end
         second = gsprof("mem", "record", "-p", waiting.pid, "-o", tmp_path / "2.gspm", status=None)
-        assert second.status == EXIT_NOWRITE and "another recording" in second.err
+        assert second.status == EXIT_NOWRITE and "being recorded already" in second.err
         recorder.signal(signal.SIGKILL)
     finally:
         recorder.finish()
