@@ -2,7 +2,7 @@
 // Two runs beside each other.
 import { ChartView } from "./charts";
 import { Choice, el, foreign } from "./dom";
-import type { Compare, Contrast, Frame, FunctionContrast, Rule } from "./document";
+import type { Change, Compare, DiffStacks, Frame, FunctionChange, RuleResult } from "./document";
 import { change, count, fixed, known, value } from "./format";
 import { framesWith } from "./flame";
 import { LanesView } from "./lanes";
@@ -36,7 +36,7 @@ function verdictMark(verdict: string | undefined): HTMLElement {
     );
 }
 
-function interval(row: Contrast): string {
+function interval(row: Change): string {
     if (!known(row.low) || !known(row.high) || change(row.change).startsWith("from")) {
         return "\u2013";
     }
@@ -44,7 +44,7 @@ function interval(row: Contrast): string {
 }
 
 /** The interval as a picture: where it lies around zero. */
-function whisker(row: Contrast, most: number): Node {
+function whisker(row: Change, most: number): Node {
     const holder = el("span", { class: "whisker", "aria-hidden": "true" });
     if (!known(row.low) || !known(row.high) || !known(row.change)) return holder;
     const at = (v: number): number => 50 + 50 * Math.max(-1, Math.min(1, v / most));
@@ -57,14 +57,14 @@ function whisker(row: Contrast, most: number): Node {
     return holder;
 }
 
-function contrasts(caption: string, what: string, rows: Contrast[], compare: Compare): HTMLElement {
+function contrasts(caption: string, what: string, rows: Change[], compare: Compare): HTMLElement {
     const most = Math.max(
         0.05,
         ...rows.map((row) =>
             Math.min(1, Math.max(Math.abs(row.low ?? 0), Math.abs(row.high ?? 0))),
         ),
     );
-    return new Table<Contrast>({
+    return new Table<Change>({
         caption,
         rows,
         columns: [
@@ -133,23 +133,23 @@ const PER: Record<string, string> = {
     share: "In percent of all: the runs differ too much in length to be compared otherwise.",
 };
 
-function functionTable(rows: FunctionContrast[], compare: Compare): HTMLElement {
+function functionTable(rows: FunctionChange[], compare: Compare): HTMLElement {
     const unit = compare.stacks?.unit ?? "s";
     const signed = (v: number | null | undefined): string =>
         `${(v ?? 0) > 0 ? "+" : ""}${value(v, unit)}`;
     const most = Math.max(...rows.map((row) => Math.abs(row.change_s ?? 0)), 1e-12);
-    const side = (name: string, of: (row: FunctionContrast) => number | null) => ({
+    const side = (name: string, of: (row: FunctionChange) => number | null) => ({
         title: name,
         help: "In the function itself, not in what it called",
         number: true,
         value: of,
-        show: (row: FunctionContrast) => value(of(row), unit),
+        show: (row: FunctionChange) => value(of(row), unit),
     });
-    const reach = (row: FunctionContrast): string =>
+    const reach = (row: FunctionChange): string =>
         known(row.low_s) && known(row.high_s)
             ? `${signed(row.low_s)} to ${signed(row.high_s)}`
             : "\u2013";
-    return new Table<FunctionContrast>({
+    return new Table<FunctionChange>({
         caption: "Functions by how much they changed",
         rows: [...rows].sort((x, y) => Math.abs(y.change_s ?? 0) - Math.abs(x.change_s ?? 0)),
         columns: [
@@ -182,7 +182,7 @@ function functionTable(rows: FunctionContrast[], compare: Compare): HTMLElement 
 type Width = "a" | "b" | "both";
 
 /** The differential flame graph. */
-function flame(compare: Compare, stacks: NonNullable<Compare["stacks"]>): Node[] {
+function flame(compare: Compare, stacks: DiffStacks): Node[] {
     const { frames, nodes } = stacks;
     const tree = newTree(nodes.parent, nodes.frame);
     const n = tree.parent.length;
@@ -251,7 +251,7 @@ function flame(compare: Compare, stacks: NonNullable<Compare["stacks"]>): Node[]
 
 /** The rules of --fail-if, and what came of them. */
 function rules(compare: Compare): Node[] {
-    const list = (some: Rule[] | undefined): HTMLElement[] =>
+    const list = (some: RuleResult[] | undefined): HTMLElement[] =>
         (some ?? []).map((one) => el("li", {}, foreign(one.rule), ` (it is ${change(one.value)})`));
     const made: Node[] = [];
     if (compare.failed?.length) {

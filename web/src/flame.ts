@@ -24,7 +24,7 @@ import {
     towers,
     weigh,
 } from "./tree";
-import type { CallTree, FunctionRow, Layout, Shape } from "./tree";
+import type { CallTree, FunctionRow, Layout, NamedFrame, Shape } from "./tree";
 
 type Mode = "left" | "time" | "sandwich";
 
@@ -36,7 +36,7 @@ const EXPLANATION = [
 ];
 
 /** Whether a bar stands for a process or a thread. */
-function isTower(frame: Frame | undefined): boolean {
+function isTower(frame: NamedFrame | undefined): boolean {
     return frame?.type === "process" || frame?.type === "thread";
 }
 
@@ -46,7 +46,7 @@ export class TreeLanes {
     wanted: Uint8Array | null = null;
 
     constructor(
-        private readonly frames: Frame[],
+        private readonly frames: NamedFrame[],
         private readonly unit: string | undefined,
     ) {
         this.shades = Int16Array.from(frames, (frame) =>
@@ -85,7 +85,7 @@ export class TreeLanes {
 }
 
 /** Which frames have a text in their name or file; null for no text. */
-export function framesWith(frames: Frame[], text: string): Uint8Array | null {
+export function framesWith(frames: NamedFrame[], text: string): Uint8Array | null {
     const needle = text.trim().toLowerCase();
     if (!needle) return null;
     return Uint8Array.from(frames, (frame) =>
@@ -100,7 +100,7 @@ export class FlameSection {
     private readonly base: Shape;
     private readonly towers: Shape | null;
     /** Those of the document, and behind them processes and threads. */
-    private readonly frames: Frame[];
+    private readonly frames: NamedFrame[];
     private readonly functions: Functions;
     private readonly lanes: TreeLanes;
     private readonly main: LanesView;
@@ -193,7 +193,7 @@ export class FlameSection {
         select.append(el("option", { value: "-1" }, `all (${this.stacks.threads.length})`));
         const order = this.stacks.threads.map((_, i) => i);
         order.sort((a, b) => this.weights[b] - this.weights[a]);
-        const groups = new Map<number, HTMLElement>();
+        const groups = new Map<number | null, HTMLElement>();
         const several = new Set(this.stacks.threads.map(({ pid }) => pid)).size > 1;
         for (const i of order) {
             const { pid, tid, name } = this.stacks.threads[i];

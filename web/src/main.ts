@@ -4,7 +4,6 @@ import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { compareSection } from "./compare";
 import { button, el, foreign } from "./dom";
-import { endOfTime, readDocument } from "./document";
 import type { Report } from "./document";
 import { FlameSection } from "./flame";
 import { moment, seconds } from "./format";
@@ -17,17 +16,11 @@ import {
     summarySection,
 } from "./parts";
 import { TimeRange } from "./range";
+import { KINDS, endOfTime, readDocument } from "./read";
 import { section } from "./section";
 import type { Section } from "./section";
 import { startTheme, themeButton, toggleTheme } from "./theme";
 import { timelineSection } from "./timeline";
-
-const KINDS: Record<string, string> = {
-    run: "Run",
-    session: "Session",
-    profile: "Profile",
-    compare: "Comparison",
-};
 
 function started(report: Report): string {
     const digits = report.start_ns ?? "";
@@ -155,7 +148,7 @@ function start(app: HTMLElement): void {
     const range = new TimeRange(endOfTime(report));
     const built = build(report, range);
     const help = helpDialog(built.sections);
-    const sub = [KINDS[report.kind ?? ""] ?? "Report", started(report), seconds(report.duration_s)];
+    const sub = [KINDS[report.kind], started(report), seconds(report.duration_s)];
     const header = el(
         "header",
         {},

@@ -23,11 +23,15 @@ function card(one: Card): HTMLElement {
     );
 }
 
+function plainCard(id: string, title: string, value: string): Card {
+    return { id, title, value, detail: "", tone: "plain" };
+}
+
 /** Cards of the report; a compare report or one without any has what can be said of it. */
 function cardsOf(report: Report): Card[] {
     if (report.cards?.length) return report.cards;
     if (!known(report.duration_s)) return [];
-    return [{ id: "wall", title: "Wall time", value: seconds(report.duration_s) }];
+    return [plainCard("wall", "Wall time", seconds(report.duration_s))];
 }
 
 export function summarySection(report: Report): Section {
@@ -134,14 +138,10 @@ export function memorySection(memory: Memory, charts: Chart[], range: TimeRange)
     const sites = memory.sites ?? [];
     const facts: Card[] = [];
     if (known(memory.peak_rss_bytes)) {
-        facts.push({ id: "peak", title: "Peak resident", value: bytes(memory.peak_rss_bytes) });
+        facts.push(plainCard("peak", "Peak resident", bytes(memory.peak_rss_bytes)));
     }
     if (known(memory.growth_bytes_per_s)) {
-        facts.push({
-            id: "growth",
-            title: "Growth",
-            value: `${bytes(memory.growth_bytes_per_s)}/s`,
-        });
+        facts.push(plainCard("growth", "Growth", `${bytes(memory.growth_bytes_per_s)}/s`));
     }
     if (!facts.length && !sites.length && !charts.length) return null;
     const content: Node[] = [ofTheWhole(range, "Memory")];

@@ -33,8 +33,10 @@ export function section(
     return { id, title, root };
 }
 
+export type Location = Pick<Frame, "func" | "file" | "line" | "hot_line">;
+
 /** A frame's function; there are programs that give theirs no name. */
-export function nameOf(frame: Frame | undefined): string {
+export function nameOf(frame: Location | undefined): string {
     return frame?.func || "(no name)";
 }
 
@@ -45,20 +47,20 @@ export function shortFile(file: string | null | undefined): string {
 }
 
 /** File and line: the line that is given, else the function's heaviest, else its first. */
-export function place(frame: Frame | undefined, line?: number): string {
+export function place(frame: Location | undefined, line?: number): string {
     if (!frame?.file) return "";
     const shown = line || frame.hot_line || frame.line;
     return shown ? `${frame.file}:${shown}` : frame.file;
 }
 
 /** Whether the function's name is only that of its library, which has no names for its functions. */
-function isLibrary(frame: Frame): boolean {
+function isLibrary(frame: Location): boolean {
     if (!frame.file || frame.line || frame.hot_line) return false;
     return frame.file.slice(frame.file.lastIndexOf("/") + 1) === frame.func;
 }
 
 /** The same beside the function's name; empty if it says nothing more. */
-export function placeBeside(frame: Frame | undefined, line?: number): string {
+export function placeBeside(frame: Location | undefined, line?: number): string {
     return frame && isLibrary(frame) && frame.file === frame.func ? "" : place(frame, line);
 }
 
@@ -69,7 +71,7 @@ export function fileCell(file: string | null | undefined): HTMLElement {
 
 /** A function's name with its file behind it, for a cell. */
 export function functionCell(
-    frame: Frame | undefined,
+    frame: Location | undefined,
     act?: () => void,
     withFile = !act,
 ): HTMLElement {

@@ -283,6 +283,7 @@ class Timeline {
                 id: "step-time",
                 title: "Time of each step",
                 unit: "s",
+                help: null,
                 series: ranks.map(([rank, list]) => ({
                     name: name(rank),
                     t: list.map((i) => steps.t[i]),

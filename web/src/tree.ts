@@ -2,6 +2,11 @@
 // Call trees as columns, and where each view puts their nodes.
 import type { Frame, Samples, Stacks, Thread } from "./document";
 
+/** A function of the document, or the name of a process or thread. */
+export interface NamedFrame extends Omit<Frame, "type"> {
+    type: Frame["type"] | "process" | "thread";
+}
+
 /** The bars of one row, from left to right, never overlapping. */
 export interface Level {
     start: Float64Array;
@@ -190,18 +195,18 @@ export interface Shape {
 }
 
 /** What a process or a thread is called in a tree; the word goes before it. */
-export function processName(stacks: Stacks, pid: number): string {
-    const name = stacks.processes?.find((one) => one.pid === pid)?.name;
-    return name ? `process ${pid}: ${name}` : `process ${pid}`;
+export function processName(stacks: Stacks, pid: number | null): string {
+    const name = stacks.processes.find((one) => one.pid === pid)?.name;
+    return `process ${pid ?? "?"}${name ? `: ${name}` : ""}`;
 }
 
 export function threadName({ tid, name }: Thread): string {
-    return name ? `thread ${name} (${tid})` : `thread ${tid}`;
+    return name ? `thread ${name} (${tid ?? "?"})` : `thread ${tid ?? "?"}`;
 }
 
 /** The numbers of a document's threads, those of each process together. */
-function threadsByProcess(stacks: Stacks): Map<number, number[]> {
-    const made = new Map<number, number[]>();
+function threadsByProcess(stacks: Stacks): Map<number | null, number[]> {
+    const made = new Map<number | null, number[]>();
     stacks.threads.forEach(({ pid }, i) => {
         const list = made.get(pid);
         if (list) list.push(i);
@@ -229,7 +234,7 @@ function nodesByThread(stacks: Stacks, parent: Int32Array): Set<number>[] {
  * threads had them.  Adds the frames of processes and threads to `frames`; null where there is but
  * one thread.
  */
-export function towers(stacks: Stacks, base: CallTree, frames: Frame[]): Shape | null {
+export function towers(stacks: Stacks, base: CallTree, frames: NamedFrame[]): Shape | null {
     if (stacks.threads.length < 2) return null;
     const processes = threadsByProcess(stacks);
     const used = nodesByThread(stacks, base.parent);
@@ -242,8 +247,8 @@ export function towers(stacks: Stacks, base: CallTree, frames: Frame[]): Shape |
         line.push(at);
         return parent.length - 1;
     };
-    const addNamed = (up: number, func: string, type: string): number => {
-        frames.push({ func, type });
+    const addNamed = (up: number, func: string, type: NamedFrame["type"]): number => {
+        frames.push({ func, file: "", line: null, type });
         return add(up, frames.length - 1, 0);
     };
     const places: Map<number, number>[] = stacks.threads.map(() => new Map());
