@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Made-up report documents (docs/formats/report.md) for the tests of the page.
 
-All of them match the schema; test_report_schema.py checks that."""
+All of them match the schema, except newer() and malformed()."""
 
 from __future__ import annotations
 
@@ -576,3 +576,15 @@ def timeless() -> Json:
     del made["stacks"]["samples"]["t"]
     made["stacks"]["unit"] = "samples"
     return new_document("profile", made["title"], stacks=made["stacks"])
+
+
+def newer() -> Json:
+    """A document of a later version."""
+    return {**bare(), "version": 2}
+
+
+def malformed() -> Json:
+    """A document that violates the schema."""
+    made = late()
+    made["stacks"]["samples"]["node"][3] = "main"
+    return made
