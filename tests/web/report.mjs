@@ -664,7 +664,10 @@ check("a comparison", async () => {
     const places = await column(page, "#compare .table >> nth=2 >> css=", 2);
     const sorted = [...functions].sort((x, y) => Math.abs(y.change_s) - Math.abs(x.change_s));
     assert.equal(places[0], `${sorted[0].file}:${sorted[0].line}`);
-    assert.match(await page.locator(".failed").innerText(), /step_time > 3% \(measured: \+4\.10 %\)/);
+    assert.match(
+        await page.locator(".failed").innerText(),
+        /step_time > 3% \(measured: \+4\.10 %\)/,
+    );
     const canvas = page.locator("#compare .lanes canvas");
     // softmax took half the time: blue.  augment took more: red.
     const colors = await canvas.evaluate((node) => {

@@ -4,15 +4,13 @@
 import { lowerBound } from "./decimate";
 import { TIME_STEPS, moment } from "./format";
 import type { Lanes } from "./lanes";
-import { AXIS, HEAD, ROW } from "./lanes_geometry";
+import { AXIS, HEAD, ROW, clip } from "./lanes_geometry";
 import type { Axis, Bar, Rows } from "./lanes_geometry";
 import { cssColor } from "./theme";
 
 /** Narrower bars have no text. */
 const TEXT_MIN = 26;
 const FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
-/** Width of a character of that font, in pixels. */
-const ADVANCE = 7.25;
 
 export interface Picture {
     lanes: Lanes;
@@ -32,17 +30,6 @@ export interface Picture {
 }
 
 type Context = CanvasRenderingContext2D;
-
-export function clip(text: string, width: number): string {
-    const fits = Math.floor(width / ADVANCE);
-    if (text.length <= fits) return text;
-    if (fits < 2) return "";
-    let end = fits - 1;
-    const last = text.charCodeAt(end - 1);
-    // Do not split a surrogate pair.
-    if (last >= 0xd800 && last < 0xdc00) end--;
-    return `${text.slice(0, end)}\u2026`;
-}
 
 /** Draws everything; returns the number of bars drawn. */
 export function drawLanes(g: Context, picture: Picture): number {

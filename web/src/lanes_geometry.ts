@@ -8,6 +8,9 @@ export const ROW = 19;
 export const HEAD = 22;
 export const AXIS = 24;
 
+/** Width of a character, in pixels. */
+const ADVANCE = 7.25;
+
 /** A bar is the i-th of its row. */
 export interface Bar {
     row: number;
@@ -39,6 +42,18 @@ export class Axis {
     has(x: number): boolean {
         return x >= this.left && x <= this.left + this.width;
     }
+}
+
+/** Cuts a text to a width in pixels. */
+export function clip(text: string, width: number): string {
+    const fits = Math.floor(width / ADVANCE);
+    if (text.length <= fits) return text;
+    if (fits < 2) return "";
+    let end = fits - 1;
+    const last = text.charCodeAt(end - 1);
+    // Do not split a surrogate pair.
+    if (last >= 0xd800 && last < 0xdc00) end--;
+    return `${text.slice(0, end)}\u2026`;
 }
 
 /** The vertical positions of the rows. */
@@ -124,7 +139,8 @@ export function nextMatch(
     let i = bar ? bar.i + step : first;
     for (let turns = 0; turns <= levels.length; turns++) {
         const items = levels[row]?.item ?? [];
-        for (i = Math.min(i, items.length - 1); i >= 0 && i < items.length; i += step) {
+        if (step < 0) i = Math.min(i, items.length - 1);
+        for (; i >= 0 && i < items.length; i += step) {
             if (isMatch(items[i])) return { row, i };
         }
         row = (row + step + levels.length) % levels.length;
