@@ -41,7 +41,7 @@ test("the time order shows the thread that used the CPU the most", () => {
     ]);
     model.thread = 1;
     model.weigh();
-    assert.equal(model.summary(), "8 s in 1 samples");
+    assert.equal(model.summary(), "8 s in 1 sample");
 });
 
 test("the time order needs times in seconds", () => {

@@ -669,7 +669,7 @@ check("a comparison", async () => {
         /step_time > 3% \(measured: \+4\.10 %\)/,
     );
     const canvas = page.locator("#compare .lanes canvas");
-    // softmax took half the time: blue.  augment took more: red.
+    // softmax took half the time: blue. augment took more: red.
     const colors = await canvas.evaluate((node) => {
         const { data } = node.getContext("2d").getImageData(0, 0, node.width, node.height);
         const found = { red: 0, blue: 0 };

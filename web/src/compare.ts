@@ -255,10 +255,13 @@ function differentialFlameGraph(compare: Compare, stacks: DiffStacks): Node[] {
 
 /** The results of the --fail-if rules. */
 function rules(compare: Compare): Node[] {
-    const list = (some: RuleResult[] | undefined): HTMLElement[] =>
-        (some ?? []).map((one) =>
-            el("li", {}, foreign(one.rule), ` (measured: ${change(one.value)})`),
-        );
+    const rows = [...compare.metrics, ...(compare.modules ?? [])];
+    const list = (results: RuleResult[]): HTMLElement[] =>
+        results.map((one) => {
+            const unit = rows.find((row) => row.name === one.name)?.unit;
+            const text = one.rule.endsWith("%") ? change(one.value) : value(one.value, unit);
+            return el("li", {}, foreign(one.rule), ` (measured: ${text})`);
+        });
     const lists: Node[] = [];
     if (compare.failed?.length) {
         const title = el("h3", {}, "Failed rules");

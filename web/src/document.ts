@@ -110,7 +110,7 @@ export interface Chart {
      * unit.
      */
     unit: string;
-    /** What the chart shows, `null` if there is no explanation. */
+    /** Explanation of the chart, `null` if it has none. */
     help: string | null;
     /** Lines of the chart. */
     series: Series[];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the flame graph shows: the selected samples, the tree they weigh, and what to say about it.
+// The content of the flame graph, independent of the DOM: selection, weighted trees and texts.
 import type { Frame, Stacks } from "./document";
 import { count, percent, value } from "./format";
 import {
@@ -148,7 +148,8 @@ export class FlameModel {
 
     summary(): string {
         const { threads, unit } = this.stacks;
-        const parts = [`${value(this.total, unit)} in ${count(this.samples)} samples`];
+        const samples = this.samples === 1 ? "sample" : "samples";
+        const parts = [`${value(this.total, unit)} in ${count(this.samples)} ${samples}`];
         if (!this.range.isWhole) parts.push("selected time range only");
         if (this.mode === "time" && this.thread < 0 && threads.length > 1) {
             const { name, tid } = threads[this.shownThread];

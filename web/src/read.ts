@@ -14,40 +14,25 @@ export const KINDS: Record<Kind, string> = {
 const FORMAT = "gsprof-report";
 const VERSION = 1;
 
-interface Member {
-    name: string;
-    isOptional: boolean;
-    code: string;
-    isColumn: boolean;
-}
-
 const TYPES: Record<string, string> = { s: "string", n: "number", b: "boolean" };
-const members = new Map<string, Member[]>();
 
-for (const [type, shape] of Object.entries(SHAPES)) {
-    const list = Array.from(shape.matchAll(/(\w+)(\??):(\w+\**)(=?)/g));
-    members.set(
-        type,
-        list.map(([, name, optional, code, column]) => ({
-            name,
-            isOptional: optional !== "",
-            code,
-            isColumn: column !== "",
-        })),
-    );
-}
+/** Name, "?" if optional, type, and "=" if it is a column. */
+const MEMBER = /(\w+)(\??):(\w+\**)(=?)/g;
+const members = new Map(
+    Object.entries(SHAPES).map(([type, shape]) => [type, Array.from(shape.matchAll(MEMBER))]),
+);
 
-function objectFault(value: unknown, list: Member[]): string {
+function objectFault(value: unknown, list: string[][]): string {
     if (typeof value !== "object" || value === null || Array.isArray(value)) {
         return " is not an object";
     }
     let length = -1;
-    for (const { name, isOptional, code, isColumn } of list) {
+    for (const [, name, optional, code, column] of list) {
         const member = (value as Record<string, unknown>)[name];
-        if (member === undefined && isOptional) continue;
+        if (member === undefined && optional) continue;
         const found = member === undefined ? " is missing" : fault(member, code);
         if (found) return `.${name}${found}`;
-        if (!isColumn) continue;
+        if (!column) continue;
         const n = (member as unknown[]).length;
         if (length >= 0 && n !== length) return `.${name} has ${n} entries instead of ${length}`;
         length = n;

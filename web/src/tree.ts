@@ -240,7 +240,7 @@ function weightInside(samples: Samples, i: number, selection: Selection): number
     return Math.max(0, Math.min(t, end) - Math.max(t - weight, start));
 }
 
-/** Gives the tree the weights of the selected samples; returns their sum and their number. */
+/** Sets the weights of the tree to those of the selected samples; returns their sum and number. */
 export function weigh(
     { tree, nodeOf }: Shape,
     samples: Samples,
