@@ -165,7 +165,9 @@ def make_reference(schema: Node, text: str) -> str:
     _, found_end, tail = rest.partition(END)
     if not found or not found_end:
         raise SystemExit(f"gen_report_schema: markers missing in {REFERENCE.relative_to(ROOT)}")
-    made = "".join(doc_definition(name, node) for name, node in definitions(schema))
+    path = SCHEMA.relative_to(ROOT)
+    made = f"Schema: [{path}](../../{path}).\n"
+    made += "".join(doc_definition(name, node) for name, node in definitions(schema))
     return head + BEGIN + made + "\n" + END + tail
 
 
