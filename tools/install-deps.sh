@@ -65,6 +65,7 @@ packages() {
         python3-nbclient        py:nbclient
         binutils                cmd:objdump
         python3-requests        py:requests
+        python3-jsonschema      py:jsonschema
         python3-numpy           py:numpy
         python3-torch           py:torch
         golang-go               cmd:go
