@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
-SCHEMA = ROOT / "src" / "digest" / "report.schema.json"
+SCHEMA = ROOT / "src" / "report" / "report.schema.json"
 TYPES = ROOT / "web" / "src" / "document.ts"
 REFERENCE = ROOT / "docs" / "formats" / "report.md"
 
