@@ -24,6 +24,13 @@ void gsp_fd_close(const int *fd)
     errno = saved;
 }
 
+int gsp_fd_release(int *fd)
+{
+    const int released = *fd;
+    *fd = -1;
+    return released;
+}
+
 void gsp_free_ptr(void *pp)
 {
     void *p;

@@ -15,6 +15,7 @@
 #include "base/err.h"
 
 void gsp_fd_close(const int *fd); /* closes if >= 0 */
+int gsp_fd_release(int *fd);      /* returns the descriptor and sets *fd to -1 */
 void gsp_free_ptr(void *pp);      /* frees *(void **)pp */
 
 #define gsp_auto_fd   __attribute__((cleanup(gsp_fd_close))) int

@@ -417,7 +417,7 @@ TAP_TEST(a_place_with_little_room)
     tap_check(rows >= 256 && rows < GSP_RING_ROWS_DEFAULT);
     struct gsp_place place;
     tap_require(gsp_place_find(getpid(), &place, NULL) == 0);
-    tap_check(place.small_rings >= 3 && strstr(place.note, "MB of room for tables") != NULL);
+    tap_check(place.small_rings >= 3 && strstr(place.note, "MB of space for tables") != NULL);
     /* Three quarters are the program's. */
     struct statvfs fs;
     tap_require(statvfs(place.path, &fs) == 0);
