@@ -503,7 +503,7 @@ TAP_TEST(entering_a_process_without_python)
     snprintf(path, sizeof(path), "%s/outcome", agent_root);
     tap_eq_int(gsp_agent_enter("/nowhere.py", path), 0);
     tap_require(wait_for_file(path, &said));
-    tap_eq_str(gsp_buf_cstr(&said), "error no Python in this process\n");
+    tap_eq_str(gsp_buf_cstr(&said), "error not a Python process\n");
     tap_check(gsp_agent_is_on());
     unlink(path);
     tap_eq_int(gsp_agent_enter(NULL, path), 0);
