@@ -393,8 +393,8 @@ print("ran", sum(ends))
 SMALL = "mount -t tmpfs -o size=64m none /dev/shm"
 # Where /dev/shm is, and what is said of it.
 ROOMS = {
-    "64 MB": (SMALL, "/dev/shm/gsprof-{uid} has 16 MB of room for tables, 128 MB are wanted"),
-    "full": (f"{SMALL}; fallocate -l 64m /dev/shm/full", "has 0 MB of room for tables"),
+    "64 MB": (SMALL, "/dev/shm/gsprof-{uid} has 16 MB of space for tables, 128 MB are needed"),
+    "full": (f"{SMALL}; fallocate -l 64m /dev/shm/full", "has 0 MB of space for tables"),
     "missing": (
         "mount -t tmpfs none /dev; for n in null:3 zero:5 urandom:9; do "
         "mknod -m 666 /dev/${n%:*} c 1 ${n#*:}; done",
