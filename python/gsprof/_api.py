@@ -102,7 +102,7 @@ def step(n: Optional[int] = None, batch_size: Optional[int] = None) -> None:
     if not _gsprof.is_on():
         return
     _device_memory.at_step()
-    torch_half = sys.modules.get("gsprof._torch")
+    torch_half = sys.modules.get("gsprof.torch._hooks")
     if torch_half is not None and hasattr(torch_half, "step"):
         torch_half.step(n, batch_size)
         return

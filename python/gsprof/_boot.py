@@ -95,9 +95,9 @@ def tell_run(cause: str = "", why: object = "") -> None:
 
 def _install_torch() -> None:
     try:
-        from . import _torch
+        from .torch import _hooks
 
-        _torch.install()
+        _hooks.install()
         put_fact("torch_version", str(sys.modules["torch"].__version__), "of PyTorch")
     except Exception as error:
         tell_run("torch", error)
@@ -162,8 +162,8 @@ def attach(
 def detach() -> None:
     """Takes everything back: hooks are gone, nothing is recorded, rings are unmapped."""
     _imports.forget()
-    if "gsprof._torch" in sys.modules:
-        quietly(getattr(sys.modules["gsprof._torch"], "uninstall", lambda: None))
+    if "gsprof.torch._hooks" in sys.modules:
+        quietly(getattr(sys.modules["gsprof.torch._hooks"], "uninstall", lambda: None))
     if _gsprof.gc_callback in gc.callbacks:
         gc.callbacks.remove(_gsprof.gc_callback)
     _stacks.uninstall()

@@ -4,7 +4,7 @@
  *
  * torch_call.c has the wrapper of Module.__call__, torch_modules.c what is known of each module,
  * torch_grad.c the backward pass of modules, torch_step.c steps and settings, torch_cost.c what all
- * this costs, torch_rows.c rows.  PyTorch is never imported from here: the package (_torch*.py)
+ * this costs, torch_rows.c rows.  PyTorch is never imported from here: the package (gsprof/torch)
  * hands over what is needed.  PyTorch lives in one interpreter of a process, so this is the
  * process's own state.
  *

@@ -13,7 +13,7 @@ import warnings
 from collections import deque
 from typing import Any, Deque, List, NamedTuple, Optional, Tuple
 
-from .._torch_gpu import CudaEvents
+from ..torch._gpu import CudaEvents
 
 HOST = "host"
 TORCH = "torch.cuda"

@@ -17,7 +17,8 @@ import warnings
 
 import gsprof
 import torch
-from gsprof import _gsprof, _torch, _torch_overhead
+from gsprof import _gsprof
+from gsprof.torch import _hooks, _overhead
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, Dataset
@@ -362,28 +363,28 @@ def a_gpu_stand_in_is_read_later(_plain):
             return x
 
     events, model = Events(), OnGpu()
-    _torch.use_gpu(events)
+    _hooks.use_gpu(events)
     try:
         model(torch.ones(1))
         for _ in range(4):
             gsprof.step()
-        assert len(_torch._State.gpu._waiting) == 1, "it was read before the GPU had passed"
+        assert len(_hooks._State.gpu._waiting) == 1, "it was read before the GPU had passed"
         events.passed = events.now
         gsprof.step()
-        assert not _torch._State.gpu._waiting and not events.waited
-        _torch._State.gpu.sync = True
+        assert not _hooks._State.gpu._waiting and not events.waited
+        _hooks._State.gpu.sync = True
         model(torch.ones(1))
         assert events.waited == 2
     finally:
-        _torch._State.gpu = None
+        _hooks._State.gpu = None
         _gsprof.torch_callback("gpu", None)
 
 
 @check
 def overhead_is_estimated(_plain):
-    assert _torch_overhead.estimate([1.1] * 7) is None
+    assert _overhead.estimate([1.1] * 7) is None
     ratios = [1.08 + 0.001 * i for i in range(40)]
-    found = _torch_overhead.estimate(ratios + [50.0])
+    found = _overhead.estimate(ratios + [50.0])
     assert 9 < found.percent < 11 and found.low < found.percent < found.high < 12
 
 
@@ -395,7 +396,7 @@ def fewer_steps_are_traced_by_what_they_cost(_plain):
         half = count // 2
         return [1 + (percent + spread * (i - half) / half) / 100 for i in range(count)]
 
-    measure = _torch_overhead.Measure()
+    measure = _overhead.Measure()
     assert measure(cost(20), 20.0, 1.0, 1) == 1, "there is no limit"
     measure.limit(5.0)
     assert measure([], 1.2, 1.0, 1) == 1, "clearly within the limit"

@@ -7,7 +7,8 @@ import os
 import sys
 import types
 
-from gsprof import _collectives, _gsprof
+from gsprof import _gsprof
+from gsprof.torch import _collectives
 
 OTHERS = ("Backend", "new_group", "get_rank")
 

@@ -13,7 +13,8 @@ import threading
 import traceback
 import types
 
-from gsprof import _gsprof, _quiet, _torch_names
+from gsprof import _gsprof, _quiet
+from gsprof.torch import _names
 
 CALLS = 1000
 
@@ -94,8 +95,8 @@ def main():
     _gsprof.set("torch.shadow", "off")
     wrapper = _gsprof.torch_install(original)
     assert _gsprof.torch_install(original) is wrapper
-    _gsprof.torch_callback("name_module", _torch_names.name_module)
-    _gsprof.torch_callback("is_wanted", _torch_names.is_wanted)
+    _gsprof.torch_callback("name_module", _names.name_module)
+    _gsprof.torch_callback("is_wanted", _names.is_wanted)
     Module.__call__ = wrapper
     assert wrapper.__wrapped__ is original and wrapper.__doc__ == original.__doc__
     assert Module.__call__ is wrapper and Module().__call__.__self__ is not None
@@ -142,7 +143,7 @@ def main():
 
     _gsprof.torch_callback("name_module", interrupt)
     must_raise(KeyboardInterrupt, Module(), 1)
-    _gsprof.torch_callback("name_module", _torch_names.name_module)
+    _gsprof.torch_callback("name_module", _names.name_module)
     assert Module()(1) == 1
     _gsprof.stop()
     assert model(1) == 1

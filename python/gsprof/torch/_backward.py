@@ -7,8 +7,8 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from . import _gsprof
-from ._quiet import unseen
+from .. import _gsprof
+from .._quiet import unseen
 
 
 def wrap(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:

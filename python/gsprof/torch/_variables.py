@@ -8,8 +8,8 @@ from collections import deque
 from types import FrameType
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
-from . import _gsprof
-from ._stacks import short
+from .. import _gsprof
+from .._stacks import short
 
 FRAMES_MAX = 64
 # The function that ends a step need not be called so: then its caller is meant.

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Deque, NamedTuple, Optional, Tuple
 
-from . import _gsprof
+from .. import _gsprof
 
 # Steps after which events are asked for, and after which the time is given up.
 SETTLE_STEPS = 3

@@ -8,7 +8,7 @@ import math
 import os
 from typing import List, NamedTuple, Optional
 
-from . import _boot, _gsprof
+from .. import _boot, _gsprof
 
 # Pairs of steps that make an interval, and that decide how many steps are traced.
 PAIRS_NEEDED = 8

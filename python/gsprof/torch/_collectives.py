@@ -11,8 +11,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from . import _boot, _gsprof, _imports
-from ._quiet import quietly, unseen
+from .. import _boot, _gsprof, _imports
+from .._quiet import quietly, unseen
 
 # Of each operation, the argument whose bytes are sent: its place and its name.  Those of PyTorch
 # 1.13 to 2.13; what there is of them is wrapped.

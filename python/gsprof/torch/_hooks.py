@@ -10,19 +10,12 @@ import sys
 import threading
 from typing import Any, Callable, List, Optional
 
-from . import (
-    _collectives,
-    _device_memory,
-    _gsprof,
-    _imports,
-    _stacks,
-    _torch_backward,
-    _torch_names,
-)
-from ._quiet import quietly, uncounted, unseen
-from ._torch_gpu import CudaEvents, Recorder
-from ._torch_overhead import Measure
-from ._torch_vars import Watch
+from .. import _device_memory, _gsprof, _imports, _stacks
+from .._quiet import quietly, uncounted, unseen
+from . import _backward, _collectives, _names
+from ._gpu import CudaEvents, Recorder
+from ._overhead import Measure
+from ._variables import Watch
 
 _EVAL_FRAME = "torch._dynamo.eval_frame"
 
@@ -259,7 +252,7 @@ def _hook_backward() -> None:
     else:
         return
     found = None if _State.sees_through else _gsprof.torch_backward(original)
-    _State.backward = found or _torch_backward.wrap(original, _is_compiling())
+    _State.backward = found or _backward.wrap(original, _is_compiling())
     autograd.backward = _State.backward
 
 
@@ -285,7 +278,7 @@ def _on_settings(
     """The extension has seen that settings changed."""
     # Those that are not of PyTorch: a program may have nothing else that takes them up.
     _gsprof.refresh()
-    _torch_names.set_filters(layers, modules)
+    _names.set_filters(layers, modules)
     _State.on = on
     _State.sync = sync
     if _State.gpu is not None:
@@ -318,8 +311,8 @@ def install() -> None:
     _State.torch = torch
     _State.original = module.__dict__["__call__"]
     _State.wrapper = _gsprof.torch_install(_State.original)
-    _gsprof.torch_callback("name_module", _torch_names.name_module)
-    _gsprof.torch_callback("is_wanted", _torch_names.is_wanted)
+    _gsprof.torch_callback("name_module", _names.name_module)
+    _gsprof.torch_callback("is_wanted", _names.is_wanted)
     _gsprof.torch_callback("on_settings", lambda *settings: quietly(_on_settings, *settings))
     _gsprof.torch_callback("on_measure", _State.measure)
     _gsprof.torch_gradients(torch.Tensor, collections.OrderedDict, torch._C._get_tracing_state)

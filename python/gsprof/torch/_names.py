@@ -12,8 +12,8 @@ import weakref
 from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
-from . import _gsprof
-from ._quiet import tell
+from .. import _gsprof
+from .._quiet import tell
 
 # Attributes by which wrappers hold the module that they wrap.
 _SEGMENTS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")
