@@ -101,20 +101,24 @@ class Session:
         *,
         token: Optional[str] = None,
         timeout_s: float = TIMEOUT_S,
-        **options: object,
+        labels: Optional[Mapping[str, object]] = None,
+        pids: Optional[Sequence[int]] = None,
+        stacks: bool = False,
+        rate: Optional[float] = None,
+        native: bool = False,
+        force: bool = False,
     ) -> None:
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name must be a str or None, not {name!r}")
-        known = ("labels", "pids", "stacks", "rate", "native", "force")
-        for option in options:
-            if option not in known:
-                raise TypeError(f"{option!r} is no option of a session; known: {', '.join(known)}")
         self.name = name
         self.endpoint = endpoint
         self._host, self._port, self._socket = _split(endpoint)
         self._token = _find_token(self._host) if token is None else token
         self._timeout_s = timeout_s
-        self._options = options
+        flags = {"stacks": stacks, "native": native, "force": force}
+        values = {"labels": labels, "pids": pids, "rate": rate}
+        self._options: Dict[str, object] = {key: flag for key, flag in flags.items() if flag}
+        self._options.update((key, one) for key, one in values.items() if one is not None)
 
     def __repr__(self) -> str:
         return f"Session({self.name!r}, {self.endpoint!r})"

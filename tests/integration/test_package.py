@@ -416,17 +416,22 @@ for wrong in ("fast", "0", "2", "-1", "rate=", "what=1", "on,what=1"):
     except ValueError:
         continue
     assert wrong in ("0", "rate="), (wrong, found)
+import inspect
 import gsprof
 assert gsprof.enable_torch_profiling(rate=0.5, layers="enc", backward=True)
 have = gsprof.config()
 assert (have["torch"], have["torch.rate"], have["torch.layers"]) == ("on", "0.5", "enc"), have
 assert have["torch.backward"] == "on"
-try:
-    gsprof.enable_torch_profiling(what=1)
-except (TypeError, ValueError):
-    pass
-else:
-    raise AssertionError
+for function in (gsprof.enable, gsprof.config, gsprof.enable_torch_profiling):
+    try:
+        function(what=1)
+    except TypeError as error:
+        assert "unexpected keyword argument 'what'" in str(error), error
+    else:
+        raise AssertionError
+names = [name.replace(".", "_") for name in have]
+for function in (gsprof.enable, gsprof.config):
+    assert list(inspect.signature(function).parameters) == names, function
 for odd in ("enc(ode", "(?P<1>x)"):
     try:
         gsprof.enable_torch_profiling(layers=odd)
