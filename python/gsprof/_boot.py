@@ -25,11 +25,13 @@ _WORLDS = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS")
 _LOCALS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
-class State:
-    """What has been done in this process."""
+class _State:
+    def __init__(self) -> None:
+        self.nested = False  # record the children of fork too
+        self.program: "Optional[str]" = None  # path of the follower; "" if not found
 
-    nested = False  # children of fork are recorded too
-    program: "Optional[str]" = None  # that follows, once it has been looked for
+
+state = _State()
 
 
 def _number(names: "Tuple[str, ...]") -> "Optional[int]":
@@ -59,20 +61,20 @@ def _may_follow() -> bool:
 
 def _find_program() -> str:
     """The program that follows, as this process and its children start it."""
-    if State.program is None:
+    if state.program is None:
         from . import _follower
 
-        State.program = _follower.find_program() or ""
-    return State.program
+        state.program = _follower.find_program() or ""
+    return state.program
 
 
 def _prepare(follow: bool) -> None:
     """Children of fork run C code only: it gets its settings now."""
     run_file = os.environ.get("GSPROF_RUN_FILE", "")
-    wanted = _may_follow() and (follow or State.nested)
+    wanted = _may_follow() and (follow or state.nested)
     # `gsprof run` starts the followers of its processes itself.
     program = _find_program() if wanted and not run_file else ""
-    _gsprof.fork_setup(State.nested, wanted, os.fsencode(run_file), os.fsencode(program))
+    _gsprof.fork_setup(state.nested, wanted, os.fsencode(run_file), os.fsencode(program))
     _gsprof.watch_forks()
 
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 _PAUSE_S = 0.1
 
 
-class _State:
-    next_s = 0.0
+_next_s = 0.0  # when at_step() reads the counters again
 
 
 def look() -> "Optional[Tuple[int, int, int]]":
@@ -49,11 +48,12 @@ def _tell() -> None:
 
 def tell() -> None:
     """Puts it where those look who follow the process's memory; never raises."""
-    _State.next_s = time.monotonic() + _PAUSE_S
+    global _next_s
+    _next_s = time.monotonic() + _PAUSE_S
     quietly(_tell)
 
 
 def at_step() -> None:
     """The same at the end of a training step, while memory is counted, and not too often."""
-    if _gsprof.memory_mode() != "off" and time.monotonic() >= _State.next_s:
+    if _gsprof.memory_mode() != "off" and time.monotonic() >= _next_s:
         tell()

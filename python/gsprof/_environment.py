@@ -93,7 +93,7 @@ def _from_environment() -> None:
     if names and os.path.basename(names[0]) == "gsprof":
         return  # the program itself is about to be started
     mode = Mode(said, names)
-    _boot.State.nested = mode.nested
+    _boot.state.nested = mode.nested
     if not mode.here:
         return
     if not mode.nested:

@@ -134,11 +134,13 @@ def _tick() -> None:
 
 
 class _State:
-    """What was switched on last: mode, interval and notice."""
+    def __init__(self) -> None:
+        self.now: "Tuple[str, int, int]" = ("off", 0, 0)  # mode, interval, notice
+        self.exit_watched = False
+        self.is_changing = False
 
-    now: "Tuple[str, int, int]" = ("off", 0, 0)
-    exit_watched = False
-    is_changing = False
+
+_state = _State()
 
 
 def _switch(mode: str, interval: int, notice: int) -> None:
@@ -148,8 +150,8 @@ def _switch(mode: str, interval: int, notice: int) -> None:
     rc = _gsprof.memory_start(mode == "exact", interval, notice, code)
     if rc != 0:
         raise RuntimeError(f"memory cannot be counted: {_REASONS.get(rc, rc)}")
-    if not _State.exit_watched:
-        _State.exit_watched = True
+    if not _state.exit_watched:
+        _state.exit_watched = True
         _gsprof.watch_forks()
         # Registered before those of the program, so it is called after them.
         atexit.register(_gsprof.memory_python_ends)
@@ -175,36 +177,36 @@ def start(mode: str = "sampled", interval: int = INTERVAL, notice: int = 0) -> N
         raise RuntimeError(_ELSEWHERE)
     if is_on():
         raise RuntimeError(f"memory cannot be counted: {_REASONS[1]}")
-    _State.is_changing = True
+    _state.is_changing = True
     try:
         _switch(mode, interval, notice)
-        _State.now = (mode, interval, notice)
+        _state.now = (mode, interval, notice)
         _tell_settings(mode, interval, notice)
     finally:
-        _State.is_changing = False
+        _state.is_changing = False
 
 
 def _end() -> None:
     _gsprof.memory_stop()
-    _State.now = ("off", 0, 0)
+    _state.now = ("off", 0, 0)
 
 
 def stop() -> None:
     """Ends; the counters stay to be looked at.  RuntimeError in a sub-interpreter."""
     if not _gsprof.is_main():
         raise RuntimeError(_ELSEWHERE)
-    _State.is_changing = True
+    _state.is_changing = True
     try:
         _end()
         if _gsprof.is_on():
             _tell_settings("off", INTERVAL, 0)
     finally:
-        _State.is_changing = False
+        _state.is_changing = False
 
 
 def take_up() -> None:
     """The settings have changed: memory, memory.interval and stack.allocation."""
-    if _State.is_changing or not _gsprof.is_main():
+    if _state.is_changing or not _gsprof.is_main():
         return
     mode = _gsprof.get("memory")
     interval = max(1024, int(float(_gsprof.get("memory.interval"))))
@@ -212,12 +214,12 @@ def take_up() -> None:
     if mode == "off" and notice > 0:
         mode = "sampled"  # the hooks are needed to see it
     wanted = ("off", 0, 0) if mode == "off" else (mode, interval, notice)
-    if wanted == _State.now:
+    if wanted == _state.now:
         return
     _end()
     if mode != "off":
         _switch(*wanted)
-        _State.now = wanted
+        _state.now = wanted
 
 
 def is_on() -> bool:

@@ -36,10 +36,14 @@ _sources: "Dict[str, List[bytes]]" = {}
 
 
 class _State:
-    app = "python"
-    next_s = 0.0
-    pause_s = FIRST_S
-    pid = 0
+    def __init__(self) -> None:
+        self.app = "python"
+        self.next_s = 0.0
+        self.pause_s = FIRST_S
+        self.pid = 0
+
+
+_state = _State()
 
 
 def _size(count: float) -> str:
@@ -98,7 +102,7 @@ def text(what: str, top: int = TOP) -> str:
     rows = [row for row in snapshot.by_line() if row[2] > 0]
     device = quietly(_device_memory.look)
     lines = [
-        f"{what} of {_State.app} (process {os.getpid()}), {now}",
+        f"{what} of {_state.app} (process {os.getpid()}), {now}",
         f"allocated since counting began, and not freed: {how}",
         f"Python {_size(python)}, native {_size(live['malloc'])}, mapped {_size(live['mmap'])}; "
         f"at the peak {_size(snapshot.peak_bytes)} in all",
@@ -129,7 +133,7 @@ def _folder() -> str:
 
 def path_of(kind: str) -> str:
     """kind: "snapshot" or "final"."""
-    return os.path.join(_folder(), f"{_State.app}_memory_{kind}.txt")
+    return os.path.join(_folder(), f"{_state.app}_memory_{kind}.txt")
 
 
 def write(kind: str) -> None:
@@ -157,15 +161,15 @@ def write(kind: str) -> None:
 
 def _tick() -> None:
     now_s = time.monotonic()
-    if now_s < _State.next_s or os.getpid() != _State.pid:
+    if now_s < _state.next_s or os.getpid() != _state.pid:
         return
-    _State.pause_s = min(2 * _State.pause_s, LONGEST_S)
-    _State.next_s = now_s + _State.pause_s
+    _state.pause_s = min(2 * _state.pause_s, LONGEST_S)
+    _state.next_s = now_s + _state.pause_s
     quietly(write, "snapshot")
 
 
 def _at_exit() -> None:
-    if os.getpid() == _State.pid:
+    if os.getpid() == _state.pid:
         quietly(write, "final")
 
 
@@ -178,9 +182,9 @@ def is_asked_for() -> bool:
 def install(script: "Optional[str]" = None) -> None:
     """Counting has begun: files from now on."""
     name = os.path.splitext(os.path.basename(script or ""))[0]
-    _State.app = name or os.path.basename(sys.executable or "") or "python"
-    _State.pid = os.getpid()
-    _State.next_s = time.monotonic() + FIRST_S
+    _state.app = name or os.path.basename(sys.executable or "") or "python"
+    _state.pid = os.getpid()
+    _state.next_s = time.monotonic() + FIRST_S
     os.environ[_WRITER] = str(os.getpid())
     _memory.on_tick(_tick)
     atexit.register(_at_exit)

@@ -68,16 +68,21 @@ class _Limit:
 
 
 class _State:
-    """The settings as they were taken up last, and the steps that were told."""
+    """The settings that were read last, and recent events."""
 
-    span: "Optional[Pattern[str]]" = None
-    exception = False
-    slow_step = 0.0
-    with_locals = False
-    limits: "Dict[str, _Limit]" = {}  # by trigger
-    told: "Tuple[int, int]" = (0, 0)  # the exception that was taken last, and where it was raised
-    told_s = 0.0
-    steps: "List[float]" = []  # the newest last, STEPS_KEPT at most
+    def __init__(self) -> None:
+        self.span: "Optional[Pattern[str]]" = None
+        self.exception = False
+        self.slow_step = 0.0
+        self.with_locals = False
+        self.limits: "Dict[str, _Limit]" = {}  # by trigger
+        # The exception captured last, where it was raised, and when it was captured.
+        self.last_error: "Tuple[int, int]" = (0, 0)
+        self.last_error_s = 0.0
+        self.steps: "List[float]" = []  # seconds, the newest last, STEPS_KEPT at most
+
+
+_state = _State()
 
 
 def short(value: object) -> str:
@@ -96,7 +101,7 @@ def short(value: object) -> str:
 
 
 def _locals(frame: "FrameType") -> "Optional[str]":
-    if not _State.with_locals:
+    if not _state.with_locals:
         return None
     found: Dict[str, str] = {}
     for name, value in list(frame.f_locals.items())[:LOCALS_MAX]:
@@ -167,18 +172,18 @@ def _of_error(trace: "TracebackType") -> "List[Tuple[FrameType, int]]":
 def _may(why: str) -> bool:
     if not _gsprof.is_on():
         return False
-    limit = _State.limits.get(why)
+    limit = _state.limits.get(why)
     if limit is None:
-        if not _State.limits:
+        if not _state.limits:
             import atexit
 
             atexit.register(_tell_left_out)
-        limit = _State.limits.setdefault(why, _Limit(why))
+        limit = _state.limits.setdefault(why, _Limit(why))
     return limit.may()
 
 
 def _tell_left_out() -> None:
-    for limit in _State.limits.values():
+    for limit in _state.limits.values():
         limit.tell()
 
 
@@ -197,16 +202,16 @@ def _is_new(error: object, trace: "TracebackType", took_ns: int) -> bool:
         inner = inner.tb_next
     now_s = time.monotonic()
     name = (id(error), id(inner))
-    same = name == _State.told and now_s - took_ns / 1e9 <= _State.told_s
-    if same and now_s - _State.told_s < SAME_S:
+    same = name == _state.last_error and now_s - took_ns / 1e9 <= _state.last_error_s
+    if same and now_s - _state.last_error_s < SAME_S:
         return False
-    _State.told, _State.told_s = name, now_s
+    _state.last_error, _state.last_error_s = name, now_s
     return True
 
 
 def take_error(error: object, trace: "TracebackType", took_ns: int = 1 << 62) -> None:
     """The stack of an exception that leaves a span, which lasted so long, or a module."""
-    if _State.exception and _is_new(error, trace, took_ns) and _may("exception"):
+    if _state.exception and _is_new(error, trace, took_ns) and _may("exception"):
         _put(_of_error(trace), get_ident(), _gsprof.thread_id(), "exception")
 
 
@@ -222,16 +227,16 @@ def take_all(why: str) -> None:
 
 def step_took(took_s: float) -> None:
     """One more step; if it lasted much longer than others do, the stacks are taken."""
-    steps = _State.steps
-    if _State.slow_step > 0 and len(steps) >= STEPS_NEEDED:
-        if took_s > _State.slow_step * sorted(steps)[len(steps) // 2]:
+    steps = _state.steps
+    if _state.slow_step > 0 and len(steps) >= STEPS_NEEDED:
+        if took_s > _state.slow_step * sorted(steps)[len(steps) // 2]:
             take_all("slow step")
     steps.append(took_s)
     del steps[:-STEPS_KEPT]
 
 
 def _on_span(name: str, took_ns: int, error: object, trace: "Optional[TracebackType]") -> None:
-    if _State.span is not None and _State.span.search(name):
+    if _state.span is not None and _state.span.search(name):
         take("span", sys._getframe(1))
     if trace is not None:
         take_error(error, trace, took_ns)
@@ -254,13 +259,13 @@ def _pattern(text: str) -> "Optional[Pattern[str]]":
 
 
 def _read() -> None:
-    _State.span = _pattern(_gsprof.get("stack.span"))
-    _State.exception = _gsprof.get("stack.exception") == "on"
-    _State.slow_step = float(_gsprof.get("stack.slow_step"))
-    _State.with_locals = _gsprof.get("stack.locals") == "on"
-    wanted = _State.span is not None or _State.exception
+    _state.span = _pattern(_gsprof.get("stack.span"))
+    _state.exception = _gsprof.get("stack.exception") == "on"
+    _state.slow_step = float(_gsprof.get("stack.slow_step"))
+    _state.with_locals = _gsprof.get("stack.locals") == "on"
+    wanted = _state.span is not None or _state.exception
     _gsprof.set_callback("span", _on_span if wanted else None)
-    _gsprof.torch_callback("on_error", take_error if _State.exception else None)
+    _gsprof.torch_callback("on_error", take_error if _state.exception else None)
 
 
 def _take_up_memory() -> None:

@@ -68,7 +68,7 @@ struct gsp_pyext *gsp_pyext__state(PyObject *module); /* never NULL */
 
 int gsp_pyext__arrow_add(PyObject *module);
 int gsp_pyext__blas_add(PyObject *module);
-int gsp_pyext__contrast_add(PyObject *module);
+int gsp_pyext__compare_add(PyObject *module);
 int gsp_pyext__forks_add(PyObject *module);
 int gsp_pyext__lines_part_add(PyObject *module);
 int gsp_pyext__mem_engine_add(PyObject *module);

@@ -15,12 +15,12 @@
 
 #define GSP_SERIES_KEPT 100000
 
-struct gsp_sample {
+struct gsp_metric_value {
     double value;
     int64_t at_ns; /* when it was recorded; of a time: when that began */
 };
 
-struct gsp_series {
+struct gsp_metric_series {
     uint64_t count;     /* finite values */
     uint64_t nonfinite; /* NaN and infinities: kept, but in no figure */
     uint64_t lost;      /* values that no memory could be had for; they are in the figures */
@@ -36,13 +36,14 @@ struct gsp_series {
     int64_t first_ns;
     int64_t last_ns; /* end of the latest */
     uint64_t random;
-    struct gsp_sample *kept;
+    struct gsp_metric_value *kept;
     size_t kept_count;
     size_t kept_cap;
 };
 
-void gsp_pyext__series_clear(struct gsp_series *series); /* frees; leaves it empty */
+void gsp_pyext__series_clear(struct gsp_metric_series *series); /* frees; leaves it empty */
 /* at_ns to end_ns: the moment, or the length of time, that the value belongs to. */
-void gsp_pyext__series_add(struct gsp_series *series, double value, int64_t at_ns, int64_t end_ns);
+void gsp_pyext__series_add(struct gsp_metric_series *series, double value, int64_t at_ns,
+                           int64_t end_ns);
 double gsp_pyext__series_std(
-    const struct gsp_series *series); /* of a sample (n - 1); 0 for fewer than 2 */
+    const struct gsp_metric_series *series); /* of a sample (n - 1); 0 for fewer than 2 */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What gsprof.profiler measures with: a Recorder keeps series by name, times in milliseconds and
- * plain values apart; a Timing is one measurement, entered and left.
+ * The recorders of gsprof.profiler. A Recorder keeps series by name: times in milliseconds and
+ * plain values, apart. A Timing is one measurement.
  *
- * Classes of the package derive from Recorder and give its methods their public names, so that a
- * call of theirs is a call into C.  A Timing knows its series and not its recorder: it may be kept
- * as an attribute of one without a cycle.
+ * CUDATimer derives from TimeRecorder and MetricsCollector from MetricRecorder, so that their hot
+ * methods are direct calls into C. A Timing refers to its series and not to its recorder: storing
+ * one as an attribute of the recorder makes no cycle.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ struct named {
     PyObject *clock; /* of a device, or NULL */
     PyObject *timing_type;
     uint64_t owner; /* the recorder's number */
-    struct gsp_series series;
+    struct gsp_metric_series series;
     struct timing **open; /* started and not stopped, oldest first */
     size_t open_count;
     size_t open_cap;
@@ -598,7 +598,7 @@ static PyObject *stats(PyObject *self, PyObject *args)
         return NULL;
     }
     LOCK(&named->mutex);
-    struct gsp_series series = named->series;
+    struct gsp_metric_series series = named->series;
     const size_t open_count = named->open_count;
     const uint32_t thread = named->thread;
     const bool several = named->several;
@@ -617,8 +617,8 @@ static PyObject *stats(PyObject *self, PyObject *args)
 
 static int by_time(const void *a, const void *b)
 {
-    const int64_t x = ((const struct gsp_sample *)a)->at_ns;
-    const int64_t y = ((const struct gsp_sample *)b)->at_ns;
+    const int64_t x = ((const struct gsp_metric_value *)a)->at_ns;
+    const int64_t y = ((const struct gsp_metric_value *)b)->at_ns;
     return (x > y) - (x < y);
 }
 
@@ -630,7 +630,7 @@ static PyObject *samples(PyObject *self, PyObject *args)
     }
     LOCK(&named->mutex);
     const size_t count = named->series.kept_count;
-    struct gsp_sample *copy = malloc((count + 1) * sizeof(*copy));
+    struct gsp_metric_value *copy = malloc((count + 1) * sizeof(*copy));
     if (copy && count > 0) {
         memcpy(copy, named->series.kept, count * sizeof(*copy));
     }
@@ -683,16 +683,16 @@ static PyObject *set_clock(PyObject *self, PyObject *clock)
 }
 
 static PyMethodDef recorder_methods[] = {
-    {"_measure", measure, METH_O, "measure(name) -> Timing\n\nA context manager and decorator."},
-    {"_record", GSP_PY_METHOD(record), METH_FASTCALL, "record(name, value)\n\nOne more number."},
-    {"_start", start, METH_O, "start(name)\n\nThe measurement of that name begins."},
-    {"_stop", stop, METH_O, "stop(name) -> float\n\nIt ends; milliseconds."},
-    {"_add", add, METH_VARARGS, "_add(name, ms, began_ns)\n\nA time that was taken elsewhere."},
-    {"_names", names, METH_O, "_names(kind) -> list\n\nAll, in the order of their first use."},
+    {"start", start, METH_O, "start(name)\n\nBegins a measurement of that name."},
+    {"stop", stop, METH_O,
+     "stop(name) -> float\n\nEnds the latest measurement of that name in this thread; "
+     "milliseconds."},
+    {"_add", add, METH_VARARGS, "_add(name, ms, began_ns)\n\nAdds a time measured elsewhere."},
+    {"_names", names, METH_O, "_names(kind) -> list\n\nAll names, in the order of first use."},
     {"_stats", stats, METH_VARARGS, "_stats(kind, name) -> dict"},
     {"_samples", samples, METH_VARARGS, "_samples(kind, name) -> list\n\n(ns, value), by time."},
-    {"_clear", clear, METH_NOARGS, "_clear()\n\nForgets everything."},
-    {"_set_clock", set_clock, METH_O, "_set_clock(clock)\n\nFor names that come new."},
+    {"_clear", clear, METH_NOARGS, "_clear()\n\nDiscards all series."},
+    {"_set_clock", set_clock, METH_O, "_set_clock(clock)\n\nSets the clock of new series."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -711,6 +711,55 @@ static PyType_Spec recorder_spec = {
     .slots = recorder_slots,
 };
 
+static PyMethodDef time_recorder_methods[] = {
+    {"measure", measure, METH_O,
+     "measure(name) -> Timing\n\nA context manager and decorator that measures a time."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot time_recorder_slots[] = {
+    {Py_tp_methods, time_recorder_methods},
+    {Py_tp_doc, (char[]){"Base class of CUDATimer."}},
+    {0, NULL},
+};
+
+static PyType_Spec time_recorder_spec = {
+    .name = "gsprof._gsprof.TimeRecorder",
+    .basicsize = sizeof(struct recorder),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = time_recorder_slots,
+};
+
+static PyMethodDef metric_recorder_methods[] = {
+    {"record", GSP_PY_METHOD(record), METH_FASTCALL, "record(name, value)\n\nAdds a value."},
+    {"measure_time", measure, METH_O,
+     "measure_time(name) -> Timing\n\nA context manager and decorator that measures a time."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot metric_recorder_slots[] = {
+    {Py_tp_methods, metric_recorder_methods},
+    {Py_tp_doc, (char[]){"Base class of MetricsCollector."}},
+    {0, NULL},
+};
+
+static PyType_Spec metric_recorder_spec = {
+    .name = "gsprof._gsprof.MetricRecorder",
+    .basicsize = sizeof(struct recorder),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = metric_recorder_slots,
+};
+
+static int add_derived(PyObject *module, const char *name, PyType_Spec *spec, PyObject *base)
+{
+    PyObject *bases = PyTuple_Pack(1, base);
+    PyObject *type = bases ? PyType_FromSpecWithBases(spec, bases) : NULL;
+    const int rc = type ? PyObject_SetAttrString(module, name, type) : -1;
+    Py_XDECREF(type);
+    Py_XDECREF(bases);
+    return rc;
+}
+
 int gsp_pyext__timer_add(PyObject *module)
 {
     PyObject *recorder = PyType_FromSpec(&recorder_spec);
@@ -720,8 +769,10 @@ int gsp_pyext__timer_add(PyObject *module)
     if (recorder && timing && series &&
         PyObject_SetAttrString(recorder, "_series_type", series) == 0 &&
         PyObject_SetAttrString(recorder, "_timing_type", timing) == 0 &&
-        PyObject_SetAttrString(module, "Timing", timing) == 0) {
-        rc = PyObject_SetAttrString(module, "Recorder", recorder);
+        PyObject_SetAttrString(module, "Timing", timing) == 0 &&
+        PyObject_SetAttrString(module, "Recorder", recorder) == 0 &&
+        add_derived(module, "TimeRecorder", &time_recorder_spec, recorder) == 0) {
+        rc = add_derived(module, "MetricRecorder", &metric_recorder_spec, recorder);
     }
     Py_XDECREF(recorder);
     Py_XDECREF(timing);

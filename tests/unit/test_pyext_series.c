@@ -16,7 +16,7 @@ static bool near(double a, double b)
 
 TAP_TEST(figures)
 {
-    struct gsp_series series = {0};
+    struct gsp_metric_series series = {0};
     const double values[] = {2, 4, 4, 4, 5, 5, 7, 9};
     for (size_t i = 0; i < 8; i++) {
         gsp_pyext__series_add(&series, values[i], (int64_t)i * 10, (int64_t)i * 10 + 5);
@@ -32,7 +32,7 @@ TAP_TEST(figures)
 /* The spread of large numbers that differ in their last digits. */
 TAP_TEST(spread_is_exact)
 {
-    struct gsp_series series = {0};
+    struct gsp_metric_series series = {0};
     for (int i = 0; i < 1000; i++) {
         gsp_pyext__series_add(&series, 1e9 + i % 2, i, i);
     }
@@ -42,7 +42,7 @@ TAP_TEST(spread_is_exact)
 
 TAP_TEST(nonfinite_is_apart)
 {
-    struct gsp_series series = {0};
+    struct gsp_metric_series series = {0};
     gsp_pyext__series_add(&series, (double)NAN, 1, 1);
     tap_check(series.count == 0 && series.nonfinite == 1 && isnan(series.last));
     gsp_pyext__series_add(&series, -3, 2, 2);
@@ -55,7 +55,7 @@ TAP_TEST(nonfinite_is_apart)
 /* Of 1,000,000 values in order, the kept ones have the mean of all. */
 TAP_TEST(choice_is_fair)
 {
-    struct gsp_series series = {0};
+    struct gsp_metric_series series = {0};
     for (int i = 0; i < 1000000; i++) {
         gsp_pyext__series_add(&series, i, i, i);
     }

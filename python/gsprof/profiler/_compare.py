@@ -139,7 +139,7 @@ def _difference(a: _Metric, b: _Metric) -> Dict[str, Any]:
     found: Dict[str, Any] = {"ci_low": None, "ci_high": None, "p_value": None, "method": None}
     if len(a.values) < 2 or len(b.values) < 2:
         return found
-    low, high, p, exact = _gsprof.contrast(a.values, b.values, ROUNDS, CONFIDENCE)
+    low, high, p, exact = _gsprof.compare(a.values, b.values, ROUNDS, CONFIDENCE)
     if not math.isfinite(p):
         return found  # values that hang together so much that they are as good as one
     method = "bootstrap, exact permutation" if exact else "bootstrap, permutation"

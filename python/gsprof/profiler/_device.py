@@ -5,6 +5,7 @@ else there is none and the host's clock serves."""
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -123,21 +124,12 @@ def torch_cuda() -> Optional[Any]:
         return None
 
 
-class _Libraries:
-    """libcuda.so.1, looked for once; None: there is none."""
-
-    tried = False
-    cuda: Optional[ctypes.CDLL] = None
-
-
+@functools.lru_cache(maxsize=None)
 def _library() -> Optional[ctypes.CDLL]:
-    if not _Libraries.tried:
-        try:
-            _Libraries.cuda = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            pass
-        _Libraries.tried = True
-    return _Libraries.cuda
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
 
 
 def find_driver(device: int = 0) -> Optional[Driver]:

@@ -66,7 +66,7 @@ class Report(Dict[str, Any]):
         return self._text
 
 
-class MetricsCollector(_gsprof.Recorder):
+class MetricsCollector(_gsprof.MetricRecorder):
     """Keeps numbers and times by name.
 
     >>> collector = MetricsCollector()
@@ -89,11 +89,6 @@ class MetricsCollector(_gsprof.Recorder):
         if memory:
             self._sampler = _gsprof.MemorySampler(memory_interval)
             self._sampler.start(True)
-
-    record = _gsprof.Recorder._record
-    measure_time = _gsprof.Recorder._measure
-    start = _gsprof.Recorder._start
-    stop = _gsprof.Recorder._stop
 
     def names(self) -> List[str]:
         """All names, times first."""

@@ -19,7 +19,7 @@ def _count(what: str, value: object, least: int) -> int:
     return value
 
 
-class CUDATimer(_gsprof.Recorder):
+class CUDATimer(_gsprof.TimeRecorder):
     """Measures named pieces of code, in milliseconds.
 
     >>> timer = CUDATimer()
@@ -51,10 +51,6 @@ class CUDATimer(_gsprof.Recorder):
         if events is not None:
             self._clock = _device.EventClock(events, self.synchronize)
             self._set_clock(self._clock)
-
-    measure = _gsprof.Recorder._measure
-    start = _gsprof.Recorder._start
-    stop = _gsprof.Recorder._stop
 
     @property
     def clock(self) -> str:

@@ -81,16 +81,20 @@ _FUNCTIONS = (
 
 
 class _State:
-    on = False
-    installed = False
-    distributed: Any = None
+    def __init__(self) -> None:
+        self.on = False
+        self.installed = False
+        self.distributed: Any = None
+
+
+_state = _State()
 
 
 _calling = threading.local()
 
 
 def set_on(on: bool) -> None:
-    _State.on = on
+    _state.on = on
 
 
 def _bytes(value: Any) -> Optional[int]:
@@ -106,7 +110,7 @@ def _bytes(value: Any) -> Optional[int]:
 
 def _group(group: Any) -> Tuple[str, Optional[int]]:
     """Its name and its size."""
-    distributed = _State.distributed
+    distributed = _state.distributed
     if isinstance(group, str):
         # Functional ones may get its name.
         names = getattr(distributed.distributed_c10d, "_pg_names", {})
@@ -172,7 +176,7 @@ def _wrap(op: _Operation, original: Callable[..., Any], is_compiling: Callable[[
         # One collective may be made of others: the outer one is told.
         if is_compiling():
             return original(*args, **kwargs)
-        is_outer = _State.on and not getattr(_calling, "inside", False)
+        is_outer = _state.on and not getattr(_calling, "inside", False)
         if is_outer:
             _calling.inside = True
         began_ns = time.monotonic_ns()
@@ -199,7 +203,7 @@ def _wrap_functions(is_compiling: Callable[[], bool]) -> None:
 
 
 def _tell_rank() -> None:
-    distributed = _State.distributed
+    distributed = _state.distributed
     if distributed.is_initialized():
         _gsprof.rank(int(distributed.get_rank()))
         _boot.put_fact("world_size", int(distributed.get_world_size()), "processes of the job")
@@ -222,10 +226,10 @@ def _wrap_init(original: Callable[..., Any]) -> Any:
 def install(torch: Any, is_compiling: Callable[[], bool]) -> None:
     """Wraps what there is, once; set_on() says whether rows are written."""
     distributed = getattr(torch, "distributed", None)
-    if _State.installed or distributed is None or not distributed.is_available():
+    if _state.installed or distributed is None or not distributed.is_available():
         return
-    _State.installed = True
-    _State.distributed = distributed
+    _state.installed = True
+    _state.distributed = distributed
     inner = distributed.distributed_c10d
     for op in _OPERATIONS:
         original = getattr(inner, op, None)

@@ -21,27 +21,30 @@ _EVAL_FRAME = "torch._dynamo.eval_frame"
 
 
 class _State:
-    """What is in place in this process."""
+    """What is installed in this process."""
 
-    torch: Any = None
-    original: Any = None  # Module.__call__
-    installed: Any = None  # what stands there now
-    wrapper: Any = None
-    undo: List[Callable[[], None]] = []
-    hooked = False  # optimizers and the backward pass
-    backward: Any = None  # what stands for torch.autograd.backward
-    on = False
-    sees_through = False  # forms that torch.compile can look into
-    vars = ""
-    watch: Optional[Watch] = None
-    gpu: Optional[Recorder] = None
-    sync = False
-    measure = Measure()
+    def __init__(self) -> None:
+        self.torch: Any = None
+        self.original: Any = None  # Module.__call__ of PyTorch
+        self.installed: Any = None  # our Module.__call__: wrapper, or a function that calls it
+        self.wrapper: Any = None
+        self.undo: List[Callable[[], None]] = []  # removes the optimizer hooks
+        self.hooked = False  # optimizers and the backward pass
+        self.backward: Any = None  # our torch.autograd.backward
+        self.is_transparent = False  # hooks have the forms that torch.compile can trace through
+        self.vars = ""
+        self.watch: Optional[Watch] = None
+        self.gpu: Optional[Recorder] = None
+        self.sync = False
+        self.measure = Measure()
+
+
+_state = _State()
 
 
 def _is_compiling() -> Callable[[], bool]:
     """torch.compiler.is_compiling(), or its like in versions that have no compiler."""
-    compiler = getattr(_State.torch, "compiler", None)
+    compiler = getattr(_state.torch, "compiler", None)
     found: Optional[Callable[[], bool]] = getattr(compiler, "is_compiling", None)
     return found or (lambda: False)
 
@@ -70,25 +73,25 @@ def _make_transparent(
 
 def _see_through() -> None:
     """Something is about to be compiled: from now on everything is Python at the border."""
-    if _State.sees_through or _State.wrapper is None:
+    if _state.is_transparent or _state.wrapper is None:
         return
-    _State.sees_through = True
-    if _State.installed is None:
+    _state.is_transparent = True
+    if _state.installed is None:
         return
-    module = _State.torch.nn.Module
-    if module.__dict__.get("__call__") is _State.installed:
+    module = _state.torch.nn.Module
+    if module.__dict__.get("__call__") is _state.installed:
         _place(module)
-    if _State.hooked:
+    if _state.hooked:
         _hook_optimizers()
         _hook_backward()
 
 
 def _place(module: Any) -> None:
-    if _State.sees_through:
-        _State.installed = _make_transparent(_State.original, _State.wrapper, _is_compiling())
+    if _state.is_transparent:
+        _state.installed = _make_transparent(_state.original, _state.wrapper, _is_compiling())
     else:
-        _State.installed = _State.wrapper
-    module.__call__ = _State.installed
+        _state.installed = _state.wrapper
+    module.__call__ = _state.installed
 
 
 def _watch_compile() -> None:
@@ -128,8 +131,8 @@ def _transparent_hook(hook: Callable[..., None]) -> Callable[..., None]:
 
 
 def _undo_optimizers() -> None:
-    while _State.undo:
-        quietly(_State.undo.pop())
+    while _state.undo:
+        quietly(_state.undo.pop())
 
 
 def _hook_optimizers() -> None:
@@ -137,13 +140,13 @@ def _hook_optimizers() -> None:
     _undo_optimizers()
     pre, post = _gsprof.torch_step_pre, _gsprof.torch_step_post
     if hasattr(module, "register_optimizer_step_post_hook"):
-        if _State.sees_through:
+        if _state.is_transparent:
             pre, post = _transparent_hook(pre), _transparent_hook(post)
         handles = (
             module.register_optimizer_step_pre_hook(pre),
             module.register_optimizer_step_post_hook(post),
         )
-        _State.undo.extend(handle.remove for handle in handles)
+        _state.undo.extend(handle.remove for handle in handles)
         return
     # PyTorch before 2.0: each class has its step(), also one that comes later.
     rest = [module.Optimizer]
@@ -195,9 +198,9 @@ def _wrap_optimizer_init(optimizer: Any) -> None:
         except BaseException as error:
             unseen(error)
             raise
-        if _State.installed is not None:
+        if _state.installed is not None:
             _gsprof.torch_optimizer()
-            if _State.hooked and not _State.undo:
+            if _state.hooked and not _state.undo:
                 for found in type(self).__mro__:
                     quietly(_wrap_step, found)
 
@@ -209,61 +212,61 @@ def _wrap_optimizer_init(optimizer: Any) -> None:
 
 def _on_sampled(step: int, _seconds: float, _sampled: bool) -> None:
     """At the end of each traced step, where variables are all that is wanted."""
-    if _State.watch is not None:
-        _State.watch.take(step)
+    if _state.watch is not None:
+        _state.watch.take(step)
 
 
 def _on_step(step: int, seconds: float, sampled: bool) -> None:
     """At the end of each step, where more than variables is wanted."""
-    if sampled and _State.watch is not None:
-        _State.watch.take(step)
+    if sampled and _state.watch is not None:
+        _state.watch.take(step)
     if seconds > 0:
         _stacks.step_took(seconds)
-    if _State.gpu is not None:
-        _State.gpu.settle(step)
+    if _state.gpu is not None:
+        _state.gpu.settle(step)
         _device_memory.at_step()
-    elif _has_gpu() and _State.torch.cuda.is_initialized():
-        use_gpu(CudaEvents(_State.torch))
+    elif _has_gpu() and _state.torch.cuda.is_initialized():
+        use_gpu(CudaEvents(_state.torch))
 
 
 def _has_gpu() -> bool:
-    version = _State.torch.version
+    version = _state.torch.version
     return bool(getattr(version, "cuda", None) or getattr(version, "hip", None))
 
 
 def use_gpu(events: Any) -> None:
     """From now on durations are the GPU's; events is a CudaEvents or what stands for one."""
-    _State.gpu = Recorder(events, _State.sync)
-    if _State.watch is not None:
-        _State.watch.gpu = events
-    _gsprof.torch_callback("gpu", _State.gpu)
+    _state.gpu = Recorder(events, _state.sync)
+    if _state.watch is not None:
+        _state.watch.gpu = events
+    _gsprof.torch_callback("gpu", _state.gpu)
     _gsprof.torch_callback("on_step", _on_step)
 
 
 def _hook_backward() -> None:
     """torch.autograd.backward; what stands there for us already gives way to the form that is
     needed now, unless somebody has put something around it."""
-    autograd = _State.torch.autograd
+    autograd = _state.torch.autograd
     now = autograd.backward
-    if _State.backward is None:
+    if _state.backward is None:
         original = now
-    elif now is _State.backward:
+    elif now is _state.backward:
         original = now.__wrapped__
     else:
         return
-    found = None if _State.sees_through else _gsprof.torch_backward(original)
-    _State.backward = found or _backward.wrap(original, _is_compiling())
-    autograd.backward = _State.backward
+    found = None if _state.is_transparent else _gsprof.torch_backward(original)
+    _state.backward = found or _backward.wrap(original, _is_compiling())
+    autograd.backward = _state.backward
 
 
 def _hook_first() -> None:
     """What is only needed once tracing has been asked for."""
-    if _State.hooked:
+    if _state.hooked:
         return
-    _State.hooked = True
+    _state.hooked = True
     _hook_optimizers()
     _hook_backward()
-    _collectives.install(_State.torch, _is_compiling())
+    _collectives.install(_state.torch, _is_compiling())
 
 
 def _on_settings(
@@ -279,22 +282,21 @@ def _on_settings(
     # Those that are not of PyTorch: a program may have nothing else that takes them up.
     _gsprof.refresh()
     _names.set_filters(layers, modules)
-    _State.on = on
-    _State.sync = sync
-    if _State.gpu is not None:
-        _State.gpu.sync = sync
-    if variables != _State.vars:
-        _State.vars = variables
-        gpu = _State.gpu.events if _State.gpu is not None else None
-        _State.watch = Watch(variables, gpu) if variables else None
-    _State.measure.limit(adaptive, bool(variables))
+    _state.sync = sync
+    if _state.gpu is not None:
+        _state.gpu.sync = sync
+    if variables != _state.vars:
+        _state.vars = variables
+        gpu = _state.gpu.events if _state.gpu is not None else None
+        _state.watch = Watch(variables, gpu) if variables else None
+    _state.measure.limit(adaptive, bool(variables))
     _collectives.set_on(on and collectives)
     if on:
         _hook_first()
     slow = float(_gsprof.get("stack.slow_step") or 0) > 0
-    wants_steps = slow or _State.gpu is not None or _has_gpu()
+    wants_steps = slow or _state.gpu is not None or _has_gpu()
     _gsprof.torch_callback("on_step", _on_step if wants_steps else None)
-    _gsprof.torch_callback("on_sampled", _on_sampled if _State.watch is not None else None)
+    _gsprof.torch_callback("on_sampled", _on_sampled if _state.watch is not None else None)
 
 
 # --------------------------------------------------------------------- the package
@@ -304,17 +306,17 @@ def install() -> None:
     """Puts the hooks in place; called when torch is there.  Settings say what they do."""
     torch = sys.modules["torch"]
     module: Any = torch.nn.Module
-    if _State.installed is not None and module.__dict__.get("__call__") is _State.installed:
+    if _state.installed is not None and module.__dict__.get("__call__") is _state.installed:
         _gsprof.torch_refresh()
         return
-    first = _State.torch is None
-    _State.torch = torch
-    _State.original = module.__dict__["__call__"]
-    _State.wrapper = _gsprof.torch_install(_State.original)
+    first = _state.torch is None
+    _state.torch = torch
+    _state.original = module.__dict__["__call__"]
+    _state.wrapper = _gsprof.torch_install(_state.original)
     _gsprof.torch_callback("name_module", _names.name_module)
     _gsprof.torch_callback("is_wanted", _names.is_wanted)
     _gsprof.torch_callback("on_settings", lambda *settings: quietly(_on_settings, *settings))
-    _gsprof.torch_callback("on_measure", _State.measure)
+    _gsprof.torch_callback("on_measure", _state.measure)
     _gsprof.torch_gradients(torch.Tensor, collections.OrderedDict, torch._C._get_tracing_state)
     _place(module)
     if first:
@@ -326,17 +328,17 @@ def install() -> None:
 
 def uninstall() -> None:
     """Takes the hooks away; calls that run just now end as they began."""
-    if _State.installed is None:
+    if _state.installed is None:
         return
-    module = _State.torch.nn.Module
-    if module.__dict__.get("__call__") is _State.installed:
-        module.__call__ = _State.original
-    _State.installed = None
+    module = _state.torch.nn.Module
+    if module.__dict__.get("__call__") is _state.installed:
+        module.__call__ = _state.original
+    _state.installed = None
     _undo_optimizers()
-    _State.hooked = False
+    _state.hooked = False
     _collectives.set_on(False)
-    if _State.gpu is not None:
-        quietly(_State.gpu.flush)
+    if _state.gpu is not None:
+        quietly(_state.gpu.flush)
     _gsprof.mark(0, _gsprof.TORCH)
 
 

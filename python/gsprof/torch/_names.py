@@ -23,11 +23,15 @@ _FRAMES_MAX = 64
 
 
 class _Filter:
-    """What users want to see, as the settings say."""
+    """The modules that the settings select."""
 
-    layers: Optional[Pattern[str]] = None
-    leaves = False
-    depth: Optional[int] = None
+    def __init__(self) -> None:
+        self.layers: Optional[Pattern[str]] = None
+        self.leaves = False
+        self.depth: Optional[int] = None
+
+
+_filter = _Filter()
 
 
 class _Root:
@@ -47,15 +51,15 @@ _first: Optional[_Root] = None
 def set_filters(layers: str, modules: str) -> None:
     """layers: a regular expression; modules: all, leaf or depth:N.  What makes no sense filters
     nothing."""
-    _Filter.layers = None
+    _filter.layers = None
     if layers:
         try:
-            _Filter.layers = re.compile(layers)
+            _filter.layers = re.compile(layers)
         except re.error as error:
             tell(error)
-    _Filter.leaves = modules == "leaf"
+    _filter.leaves = modules == "leaf"
     kind, _, number = modules.partition(":")
-    _Filter.depth = int(number) if kind == "depth" and number.isdigit() else None
+    _filter.depth = int(number) if kind == "depth" and number.isdigit() else None
 
 
 def _children(module: Any) -> List[Tuple[str, Any]]:
@@ -68,13 +72,13 @@ def _children(module: Any) -> List[Tuple[str, Any]]:
 
 def is_wanted(module: Any, path: str) -> bool:
     """Whether rows of this module are to be written."""
-    if _Filter.leaves and _children(module):
+    if _filter.leaves and _children(module):
         return False
-    if _Filter.depth is not None:
+    if _filter.depth is not None:
         depth = 0 if id(module) in _roots else path.count(".") + 1
-        if depth > _Filter.depth:
+        if depth > _filter.depth:
             return False
-    return _Filter.layers is None or _Filter.layers.search(path) is not None
+    return _filter.layers is None or _filter.layers.search(path) is not None
 
 
 def _wraps(module: Any, name: str) -> bool:

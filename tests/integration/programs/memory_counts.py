@@ -448,10 +448,10 @@ def device():
     assert "PyTorch on GPUs 3000 B, at the peak 2048 KiB; reserved 6000 B" in _memory_files.text("")
     # Once in so much time, whatever a step takes.
     state["asked"] = 0
-    _device_memory._State.next_s = 0.0
+    _device_memory._next_s = 0.0
     gsprof.step()
     assert state["asked"] == 2
-    _device_memory._State.next_s = float("inf")
+    _device_memory._next_s = float("inf")
     gsprof.step()
     assert state["asked"] == 2
     # A fault of PyTorch's stays there; GSPROF_DEBUG would tell of it.

@@ -368,15 +368,15 @@ def a_gpu_stand_in_is_read_later(_plain):
         model(torch.ones(1))
         for _ in range(4):
             gsprof.step()
-        assert len(_hooks._State.gpu._waiting) == 1, "it was read before the GPU had passed"
+        assert len(_hooks._state.gpu._waiting) == 1, "it was read before the GPU had passed"
         events.passed = events.now
         gsprof.step()
-        assert not _hooks._State.gpu._waiting and not events.waited
-        _hooks._State.gpu.sync = True
+        assert not _hooks._state.gpu._waiting and not events.waited
+        _hooks._state.gpu.sync = True
         model(torch.ones(1))
         assert events.waited == 2
     finally:
-        _hooks._State.gpu = None
+        _hooks._state.gpu = None
         _gsprof.torch_callback("gpu", None)
 
 
