@@ -290,7 +290,7 @@ static PyObject *fork_setup(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *take_follower(PyObject *module, PyObject *unused)
+static PyObject *claim_follower(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
@@ -342,8 +342,8 @@ static PyMethodDef functions[] = {
      "b'' for none."},
     {"watch_forks", watch_forks, METH_NOARGS,
      "watch_forks()\n\nbefore_fork() and after_fork() are called from now on, in the main interpreter."},
-    {"take_follower", take_follower, METH_NOARGS,
-     "take_follower() -> bool\n\nTrue once in each process: it has no follower yet."},
+    {"claim_follower", claim_follower, METH_NOARGS,
+     "claim_follower() -> bool\n\nTrue once in each process: it has no follower yet."},
     {"start_follower", start_follower, METH_NOARGS,
      "start_follower()\n\nHas this process followed, as fork_setup() said."},
     {NULL, NULL, 0, NULL},

@@ -94,7 +94,7 @@ def unexplained(
     first = 0
     for now, end, end_of_next in zip(resident, ends, ends[1:]):
         for event in events[first:end]:
-            account.take(event, is_early=before is None)
+            account.add(event, is_early=before is None)
         first = end
         sizes = [event.size for event in events[end:end_of_next]]
         if before is None or now is None:

@@ -8,7 +8,7 @@ import functools
 from typing import Any, Callable
 
 from .. import _gsprof
-from .._quiet import unseen
+from .._quiet import hide_wrapper
 
 
 def wrap(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
@@ -23,7 +23,7 @@ def wrap(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Call
         try:
             return original(*args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
         finally:
             if began:

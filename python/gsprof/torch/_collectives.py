@@ -12,7 +12,7 @@ import time
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from .. import _boot, _gsprof, _imports
-from .._quiet import quietly, unseen
+from .._quiet import hide_wrapper, quietly
 
 # Of each operation, the argument whose bytes are sent: its place and its name.  Those of PyTorch
 # 1.13 to 2.13; what there is of them is wrapped.
@@ -183,7 +183,7 @@ def _wrap(op: _Operation, original: Callable[..., Any], is_compiling: Callable[[
         try:
             return original(*args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
         finally:
             if is_outer:
@@ -215,7 +215,7 @@ def _wrap_init(original: Callable[..., Any]) -> Any:
         try:
             result = original(*args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
         quietly(_tell_rank)
         return result

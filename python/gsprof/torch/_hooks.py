@@ -11,7 +11,7 @@ import threading
 from typing import Any, Callable, List, Optional
 
 from .. import _device_memory, _gsprof, _imports, _stacks
-from .._quiet import quietly, uncounted, unseen
+from .._quiet import hide_from_warnings, hide_wrapper, quietly
 from . import _backward, _collectives, _names
 from ._gpu import CudaEvents, Recorder
 from ._overhead import Measure
@@ -65,7 +65,7 @@ def _make_transparent(
         try:
             return wrapper(self, *args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
 
     return call
@@ -111,7 +111,7 @@ def _watch_compile() -> None:
         try:
             original(self, *args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
 
     context.__init__ = init
@@ -164,7 +164,7 @@ def _wrap_step(optimizer: Any) -> None:
     if original is None or hasattr(original, "__gsprof__"):
         return
 
-    @uncounted
+    @hide_from_warnings
     @functools.wraps(original)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         is_outer = not getattr(_stepping, "inside", False)
@@ -174,7 +174,7 @@ def _wrap_step(optimizer: Any) -> None:
                 _gsprof.torch_step_pre(self, args, kwargs)
             result = original(self, *args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
         finally:
             if is_outer:
@@ -190,13 +190,13 @@ def _wrap_step(optimizer: Any) -> None:
 def _wrap_optimizer_init(optimizer: Any) -> None:
     original = optimizer.__init__
 
-    @uncounted
+    @hide_from_warnings
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         try:
             original(self, *args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
         if _state.installed is not None:
             _gsprof.torch_optimizer()
@@ -213,13 +213,13 @@ def _wrap_optimizer_init(optimizer: Any) -> None:
 def _on_sampled(step: int, _seconds: float, _sampled: bool) -> None:
     """At the end of each traced step, where variables are all that is wanted."""
     if _state.watch is not None:
-        _state.watch.take(step)
+        _state.watch.capture(step)
 
 
 def _on_step(step: int, seconds: float, sampled: bool) -> None:
     """At the end of each step, where more than variables is wanted."""
     if sampled and _state.watch is not None:
-        _state.watch.take(step)
+        _state.watch.capture(step)
     if seconds > 0:
         _stacks.step_took(seconds)
     if _state.gpu is not None:

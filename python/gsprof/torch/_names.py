@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
 from .. import _gsprof
-from .._quiet import tell
+from .._quiet import report
 
 # Attributes by which wrappers hold the module that they wrap.
 _SEGMENTS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")
@@ -56,7 +56,7 @@ def set_filters(layers: str, modules: str) -> None:
         try:
             _filter.layers = re.compile(layers)
         except re.error as error:
-            tell(error)
+            report(error)
     _filter.leaves = modules == "leaf"
     kind, _, number = modules.partition(":")
     _filter.depth = int(number) if kind == "depth" and number.isdigit() else None

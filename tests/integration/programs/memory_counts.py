@@ -433,18 +433,18 @@ def device():
         return {**found, "allocated_bytes.all.peak": 1 << 20}
 
     cuda = types.SimpleNamespace(memory_stats=memory_stats, device_count=lambda: 2)
-    assert _device_memory.look() is None
+    assert _device_memory.read() is None
     sys.modules["torch.cuda"] = cuda
-    assert _device_memory.look() is None  # a module that is half imported
+    assert _device_memory.read() is None  # a module that is half imported
     cuda.is_initialized = lambda: state["used"]
     _device_memory.at_step()
     _memory.start("exact")
-    assert _device_memory.look() is None
+    assert _device_memory.read() is None
     assert "GPU" not in _memory_files.text("Now")
     gsprof.step()
     assert state["asked"] == 0
     state["used"] = True
-    assert _device_memory.look() == (3000, 6000, 2 << 20)
+    assert _device_memory.read() == (3000, 6000, 2 << 20)
     assert "PyTorch on GPUs 3000 B, at the peak 2048 KiB; reserved 6000 B" in _memory_files.text("")
     # Once in so much time, whatever a step takes.
     state["asked"] = 0
@@ -457,7 +457,7 @@ def device():
     # A fault of PyTorch's stays there; GSPROF_DEBUG would tell of it.
     del cuda.device_count
     os.environ["GSPROF_DEBUG"] = "0"
-    _device_memory.tell()
+    _device_memory.publish()
     _memory.stop()
     del sys.modules["torch.cuda"]
 

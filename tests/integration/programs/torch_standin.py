@@ -72,7 +72,7 @@ def wrapped(depth):
     try:
         fail(depth)
     except BaseException as error:
-        _quiet.unseen(error)
+        _quiet.hide_wrapper(error)
         raise
     finally:
         gc.collect()
