@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gsprof program beside this one: run to its end, or recording this process from outside."""
+"""Runs the gsprof program: to its end, or as a recorder of this process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import List, Optional, Sequence
 from . import _follower, _gsprof
 from .errors import GsprofError, NoSuchFile, TimedOut, from_status
 
-# Nothing that is waited for here takes this long, on whatever machine.
+# Longer than a recorder needs to finish, on any machine.
 PATIENCE_S = 60.0
 _WARNING = "gsprof: warning: "
 
@@ -25,20 +25,20 @@ def program() -> str:
 
 
 def _environment() -> "dict[str, str]":
-    """What switches the agent on is for programs, not for the profiler's own."""
+    """Returns the environment without the variables that switch the agent on."""
     hidden = ("GSPROF", "GSPROF_TORCH_PROFILING", "LD_PRELOAD")
     return {key: text for key, text in os.environ.items() if key not in hidden}
 
 
-def _message(said: bytes) -> str:
-    """The error and its hints, without the notes that were told before it."""
-    text = "\n" + said.decode("utf-8", "replace").strip()
+def _message(stderr: bytes) -> str:
+    """Returns the error and its hints, without the lines printed before it."""
+    text = "\n" + stderr.decode("utf-8", "replace").strip()
     return text.rpartition("\ngsprof: ")[2].strip()
 
 
 def run(*args: str, warnings: Optional[List[str]] = None) -> bytes:
-    """What the program says on stdout; raises what its exit status stands for.  What it warns of
-    is appended to warnings."""
+    """Runs the program and returns its stdout; raises the exception of its exit status. Appends its
+    warnings to `warnings`."""
     done = subprocess.run(
         [program(), "--color", "never", *args],
         stdin=subprocess.DEVNULL,
@@ -56,7 +56,7 @@ def run(*args: str, warnings: Optional[List[str]] = None) -> bytes:
 
 
 class Recording:
-    """gsprof record of this process, from start() to stop()."""
+    """Runs `gsprof record` on this process from start() to stop()."""
 
     def __init__(self, output: str, options: Sequence[str] = ()) -> None:
         self.output = output
@@ -64,13 +64,13 @@ class Recording:
         self._process: "Optional[subprocess.Popen[bytes]]" = None
         self._pid = 0
         self._allowed = False
-        self.samples = 0  # known when it was stopped
+        self.samples = 0  # set by stop()
 
     def start(self) -> None:
-        """Returns when it is being recorded."""
+        """Returns when the recorder is recording."""
         command = [program(), "--color", "never", "record"]
         command += ["--pid", str(os.getpid()), "-o", self.output]
-        # Only ancestors may look, and this one is a child.
+        # Yama may allow tracing to ancestors only, and the recorder is a child.
         self._allowed = _follower.must_be_allowed() and _gsprof.allow_tracing(-1)
         self._pid = os.getpid()
         self._process = subprocess.Popen(
@@ -79,7 +79,7 @@ class Recording:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=_environment(),
-            # An interrupt of the terminal is for the program; the recorder is told by it.
+            # Ctrl-C is for the program, which then stops the recorder.
             start_new_session=True,
         )
         assert self._process.stderr is not None
@@ -103,11 +103,12 @@ class Recording:
             self._allowed = False
 
     def stop(self) -> None:
-        """Returns when everything is written.  In a child of fork it does nothing."""
+        """Stops the recorder and waits until the output is written. Does nothing in a child of
+        fork."""
         process = self._process
         if process is None or self._pid != os.getpid():
             return
-        # Not SIGINT, which is ignored in what a shell starts in the background.
+        # Not SIGINT, which background jobs of a shell ignore.
         process.send_signal(signal.SIGTERM)
         try:
             _, said = process.communicate(timeout=PATIENCE_S)

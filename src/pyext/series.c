@@ -17,7 +17,7 @@ static void keep(struct gsp_metric_series *series, double value, int64_t at_ns)
         return;
     }
     if (series->kept_cap == GSP_SERIES_KEPT) {
-        /* Each of the values so far has the same chance to be among the kept ones. */
+        /* Reservoir sampling: each value so far has the same chance to be kept. */
         const uint64_t seen = series->count + series->nonfinite;
         const uint64_t place = gsp_random_next(&series->random) % seen;
         if (place < GSP_SERIES_KEPT) {

@@ -116,7 +116,7 @@ def test_a_short_cell_is_no_failure() -> None:
     found = shell("%%gsprof\nanswer = 8", env={"CLICOLOR_FORCE": "1"})
     assert found["answer"] == 8
     said = found["told"][0]["err"]
-    assert "too short for 100 a second; raise the rate: --rate 1000" in said, said
+    assert "too short for 100 Hz; raise the rate: --rate 1000" in said, said
     assert "\x1b" not in said and "interpreter" not in said, said
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.autograd.backward in Python, for torch.compile and for interpreters whose functions cannot
-be called from C without a tuple.  The rows are written in C (src/pyext/torch_grad.c)."""
+"""Wraps torch.autograd.backward in Python, for torch.compile and for interpreters without
+vectorcall. The rows are written in C (src/pyext/torch_grad.c)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._quiet import hide_wrapper
 
 
 def wrap(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
-    """torch.autograd.backward with a row for the whole pass."""
+    """Returns torch.autograd.backward with a row for the whole pass."""
     begin, end = _gsprof.torch_backward_begin, _gsprof.torch_backward_end
 
     @functools.wraps(original)

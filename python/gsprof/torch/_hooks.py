@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hooks of PyTorch: modules, steps, the backward pass.  PyTorch is imported by the program, never
-from here; the calls themselves are timed in C (src/pyext/torch_call.c)."""
+"""Hooks into PyTorch: modules, steps, the backward pass. The program imports PyTorch; this module
+never does. The calls are timed in C (src/pyext/torch_call.c)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _state = _State()
 
 
 def _is_compiling() -> Callable[[], bool]:
-    """torch.compiler.is_compiling(), or its like in versions that have no compiler."""
+    """Returns torch.compiler.is_compiling, or a substitute for versions without a compiler."""
     compiler = getattr(_state.torch, "compiler", None)
     found: Optional[Callable[[], bool]] = getattr(compiler, "is_compiling", None)
     return found or (lambda: False)
@@ -55,8 +55,8 @@ def _is_compiling() -> Callable[[], bool]:
 def _make_transparent(
     original: Callable[..., Any], wrapper: Callable[..., Any], is_compiling: Callable[[], bool]
 ) -> Callable[..., Any]:
-    """A wrapper in Python: the compiler sees the original in it, where one in C would end the
-    graph."""
+    """Returns a wrapper in Python, through which the compiler traces the original. A wrapper in C
+    would break the graph."""
 
     @functools.wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -71,8 +71,8 @@ def _make_transparent(
     return call
 
 
-def _see_through() -> None:
-    """Something is about to be compiled: from now on everything is Python at the border."""
+def _become_transparent() -> None:
+    """Replaces the hooks in C by wrappers in Python, before the first compilation."""
     if _state.is_transparent or _state.wrapper is None:
         return
     _state.is_transparent = True
@@ -80,13 +80,13 @@ def _see_through() -> None:
         return
     module = _state.torch.nn.Module
     if module.__dict__.get("__call__") is _state.installed:
-        _place(module)
+        _install_call(module)
     if _state.hooked:
         _hook_optimizers()
         _hook_backward()
 
 
-def _place(module: Any) -> None:
+def _install_call(module: Any) -> None:
     if _state.is_transparent:
         _state.installed = _make_transparent(_state.original, _state.wrapper, _is_compiling())
     else:
@@ -95,19 +95,19 @@ def _place(module: Any) -> None:
 
 
 def _watch_compile() -> None:
-    """torch._dynamo comes with the first optimizer; what matters is the first context that
-    compiles."""
+    """Calls _become_transparent() before the first compilation. torch._dynamo is imported with the
+    first optimizer, which does not mean that the program compiles."""
     frames = sys.modules.get(_EVAL_FRAME)
     context = getattr(frames, "OptimizeContext", None)
     made = getattr(frames, "cached_backends", None)
     if context is None or made is None or any(backend is not None for backend in made.values()):
-        _see_through()
+        _become_transparent()
         return
     original = context.__init__
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        quietly(_see_through)
+        quietly(_become_transparent)
         try:
             original(self, *args, **kwargs)
         except BaseException as error:
@@ -148,7 +148,7 @@ def _hook_optimizers() -> None:
         )
         _state.undo.extend(handle.remove for handle in handles)
         return
-    # PyTorch before 2.0: each class has its step(), also one that comes later.
+    # PyTorch before 2.0: wrap step() of each class; _wrap_optimizer_init() handles later classes.
     rest = [module.Optimizer]
     while rest:
         found: Any = rest.pop()
@@ -211,13 +211,13 @@ def _wrap_optimizer_init(optimizer: Any) -> None:
 
 
 def _on_sampled(step: int, _seconds: float, _sampled: bool) -> None:
-    """At the end of each traced step, where variables are all that is wanted."""
+    """Called at the end of each traced step if only variables are recorded."""
     if _state.watch is not None:
         _state.watch.capture(step)
 
 
 def _on_step(step: int, seconds: float, sampled: bool) -> None:
-    """At the end of each step, where more than variables is wanted."""
+    """Called at the end of each step if more than variables is recorded."""
     if sampled and _state.watch is not None:
         _state.watch.capture(step)
     if seconds > 0:
@@ -235,7 +235,7 @@ def _has_gpu() -> bool:
 
 
 def use_gpu(events: Any) -> None:
-    """From now on durations are the GPU's; events is a CudaEvents or what stands for one."""
+    """Measures durations on the GPU from now on; events has the interface of CudaEvents."""
     _state.gpu = Recorder(events, _state.sync)
     if _state.watch is not None:
         _state.watch.gpu = events
@@ -244,8 +244,8 @@ def use_gpu(events: Any) -> None:
 
 
 def _hook_backward() -> None:
-    """torch.autograd.backward; what stands there for us already gives way to the form that is
-    needed now, unless somebody has put something around it."""
+    """Wraps torch.autograd.backward, or replaces our wrapper by the form needed now. Does nothing
+    if the program has wrapped ours."""
     autograd = _state.torch.autograd
     now = autograd.backward
     if _state.backward is None:
@@ -259,8 +259,8 @@ def _hook_backward() -> None:
     autograd.backward = _state.backward
 
 
-def _hook_first() -> None:
-    """What is only needed once tracing has been asked for."""
+def _hook_once() -> None:
+    """Installs the hooks that are needed only once tracing is on."""
     if _state.hooked:
         return
     _state.hooked = True
@@ -278,8 +278,8 @@ def _on_settings(
     collectives: bool,
     adaptive: float,
 ) -> None:
-    """The extension has seen that settings changed."""
-    # Those that are not of PyTorch: a program may have nothing else that takes them up.
+    """Called by the extension when settings have changed."""
+    # Applies the settings that do not concern PyTorch: a program may have no other hook for it.
     _gsprof.refresh()
     _names.set_filters(layers, modules)
     _state.sync = sync
@@ -292,7 +292,7 @@ def _on_settings(
     _state.measure.limit(adaptive, bool(variables))
     _collectives.set_on(on and collectives)
     if on:
-        _hook_first()
+        _hook_once()
     slow = float(_gsprof.get("stack.slow_step") or 0) > 0
     wants_steps = slow or _state.gpu is not None or _has_gpu()
     _gsprof.torch_callback("on_step", _on_step if wants_steps else None)
@@ -303,7 +303,7 @@ def _on_settings(
 
 
 def install() -> None:
-    """Puts the hooks in place; called when torch is there.  Settings say what they do."""
+    """Installs the hooks; called when torch is imported. The settings control what they do."""
     torch = sys.modules["torch"]
     module: Any = torch.nn.Module
     if _state.installed is not None and module.__dict__.get("__call__") is _state.installed:
@@ -318,7 +318,7 @@ def install() -> None:
     _gsprof.torch_callback("on_settings", lambda *settings: quietly(_on_settings, *settings))
     _gsprof.torch_callback("on_measure", _state.measure)
     _gsprof.torch_gradients(torch.Tensor, collections.OrderedDict, torch._C._get_tracing_state)
-    _place(module)
+    _install_call(module)
     if first:
         _wrap_optimizer_init(torch.optim.Optimizer)
         _imports.when_imported(_EVAL_FRAME, _watch_compile)
@@ -327,7 +327,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Takes the hooks away; calls that run just now end as they began."""
+    """Removes the hooks; calls in progress end with the hooks they began with."""
     if _state.installed is None:
         return
     module = _state.torch.nn.Module
@@ -343,5 +343,5 @@ def uninstall() -> None:
 
 
 def step(number: Optional[int] = None, batch_size: Optional[int] = None) -> None:
-    """The program says where a step ends, and so that it will say it each time."""
+    """Ends a step. From the first call on, only these calls end steps."""
     _gsprof.torch_step_mark(-1 if number is None else int(number), int(batch_size or 0))

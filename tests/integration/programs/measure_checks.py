@@ -38,7 +38,7 @@ def check_bad_input():
     profiler = PerformanceProfiler(track_gpu=False)
     assert not profiler.has_results()
     assert profiler.get_timing_breakdown() == {}
-    assert "nothing was profiled yet" in raised(RuntimeError, profiler.get_metrics)
+    assert "nothing was profiled" in raised(RuntimeError, profiler.get_metrics)
     assert "known: none" in raised(KeyError, profiler.get_metrics, "x")
     raised(TypeError, profiler.get_metrics, 3)
     raised(TypeError, profiler.profile, 3)
@@ -329,7 +329,7 @@ def check_other_tracers():
         warnings.simplefilter("always")
         with profiler.profile("refused"):
             called(3)
-    assert any("no lines are profiled" in str(one.message) for one in told)
+    assert any("lines are not profiled" in str(one.message) for one in told)
     assert profiler.get_metrics().lines is None
     sys.settrace(None)
 

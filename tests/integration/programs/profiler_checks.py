@@ -499,7 +499,7 @@ def check_driver_failing():
             with timer.measure("x"):
                 spin(1)
     assert timer.clock == "host" and timer.get_stats("x")["min"] >= 1
-    assert len(said) == 1 and "cuEventRecord gave error 700" in str(said[0].message)
+    assert len(said) == 1 and "cuEventRecord failed with error 700" in str(said[0].message)
 
 
 def check_driver_empty():
