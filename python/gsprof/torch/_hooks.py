@@ -314,7 +314,7 @@ def install() -> None:
     _state.original = module.__dict__["__call__"]
     _state.wrapper = _gsprof.torch_install(_state.original)
     _gsprof.torch_callback("name_module", _names.name_module)
-    _gsprof.torch_callback("is_wanted", _names.is_wanted)
+    _gsprof.torch_callback("is_selected", _names.is_selected)
     _gsprof.torch_callback("on_settings", lambda *settings: quietly(_on_settings, *settings))
     _gsprof.torch_callback("on_measure", _state.measure)
     _gsprof.torch_gradients(torch.Tensor, collections.OrderedDict, torch._C._get_tracing_state)

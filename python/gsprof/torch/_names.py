@@ -70,7 +70,7 @@ def _children(module: Any) -> List[Tuple[str, Any]]:
     return [(str(name), child) for name, child in held.items() if child is not None]
 
 
-def is_wanted(module: Any, path: str) -> bool:
+def is_selected(module: Any, path: str) -> bool:
     """Whether the settings select this module."""
     if _filter.leaves and _children(module):
         return False

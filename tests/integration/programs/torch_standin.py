@@ -96,7 +96,7 @@ def main():
     wrapper = _gsprof.torch_install(original)
     assert _gsprof.torch_install(original) is wrapper
     _gsprof.torch_callback("name_module", _names.name_module)
-    _gsprof.torch_callback("is_wanted", _names.is_wanted)
+    _gsprof.torch_callback("is_selected", _names.is_selected)
     Module.__call__ = wrapper
     assert wrapper.__wrapped__ is original and wrapper.__doc__ == original.__doc__
     assert Module.__call__ is wrapper and Module().__call__.__self__ is not None
