@@ -64,7 +64,7 @@ static void put_ratio(double ratio)
 }
 
 /* Tensors and hooks of a step may be freed in the next one, so both are compared with the step
- * after that. If that one is traced, which only torch.shadow can cause, the first two are compared.
+ * after that. If that one is traced, the first two are compared, but only for torch.shadow.
  */
 static void compare_step(bool sampled, double seconds)
 {
