@@ -33,7 +33,7 @@ static struct {
     bool is_followed;          /* a follower samples the stacks */
     bool must_allow;           /* Yama: only ancestors may trace, unless allowed */
     char run_file[PATH_BYTES]; /* of `gsprof run`, which starts the followers; "": none */
-    char program[PATH_BYTES];  /* the follower, if there is no run; "": none */
+    char program[PATH_BYTES];  /* the follower; unused with a run; "": none */
     pid_t has_follower;        /* process whose follower is claimed */
 } child_setup;
 
