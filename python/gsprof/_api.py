@@ -74,7 +74,7 @@ def enable(
     """Starts the agent: enable(sample_rate=0.05, stack_gc=10).
 
     The parameters are the settings that `gsprof config PID` lists, with "_" for "."; None leaves
-    a setting unchanged.  Returns False if shared memory has no space left for the rings; the
+    a setting unchanged. Returns False if shared memory has no space left for the rings; the
     program then runs unprofiled."""
     return _boot.start(_given(locals()))
 

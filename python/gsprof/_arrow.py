@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the Arrow streams of `gsprof query -f arrow` (docs/formats/arrow.md): as Python rows, and as
-columns for the Arrow PyCapsule interface."""
+"""Reads the Arrow streams of `gsprof query -f arrow` (docs/formats/arrow.md): as Python rows, and
+as columns for the Arrow PyCapsule interface."""
 
 from __future__ import annotations
 

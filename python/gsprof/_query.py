@@ -11,8 +11,8 @@ from ._arrow import Stream
 
 
 class Result(Sequence[Dict[str, Any]]):
-    """Rows as dictionaries. pyarrow.table(result) and other Arrow readers get it as a table, without
-    conversion to Python objects; they would not do so for a subclass of list.
+    """Rows as dictionaries. pyarrow.table(result) and other Arrow readers get it as a table,
+    without conversion to Python objects; they would not do so for a subclass of list.
 
     >>> result = query("SELECT 1 AS a, 'x' AS b")
     >>> result[0], len(result), result.columns
@@ -28,7 +28,7 @@ class Result(Sequence[Dict[str, Any]]):
 
     @property
     def columns(self) -> List[str]:
-        """Their names, also when there is no row."""
+        """The names of the columns, also without rows."""
         return [field.name for field in self._stream.fields]
 
     def to_list(self) -> List[Dict[str, Any]]:

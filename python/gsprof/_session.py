@@ -89,11 +89,11 @@ class Session:
             train()
         session.download("epoch_5.json")
 
-    endpoint is HOST, PORT, HOST:PORT or unix:PATH; the default is this machine. The default token is
-    $GSPROF_TOKEN, or for this machine the one in $XDG_CONFIG_HOME/gsprof/token. Without a name the
-    daemon chooses one, which name has after start(). The session has the metrics of the processes
-    `pids`; with stacks=True their stacks are recorded, `rate` times a second, with native frames if
-    native=True. force=True replaces the file of a finished session of that name."""
+    endpoint is HOST, PORT, HOST:PORT or unix:PATH; the default is this machine. The default token
+    is $GSPROF_TOKEN, or for this machine the one in $XDG_CONFIG_HOME/gsprof/token. Without a name
+    the daemon chooses one, which name has after start(). The session has the metrics of the
+    processes `pids`; with stacks=True their stacks are recorded, `rate` times a second, with native
+    frames if native=True. force=True replaces the file of a finished session of that name."""
 
     def __init__(
         self,
@@ -156,8 +156,8 @@ class Session:
         return answer
 
     def download(self, path: Optional[str] = None, *, stacks: Optional[int] = None) -> Any:
-        """Writes the session's file to path, or returns its content. With stacks=N, the N-th file of
-        its stacks (.gsp), as bytes."""
+        """Writes the session's file to path, or returns its content. With stacks=N, the N-th file
+        of its stacks (.gsp), as bytes."""
         where = f"{self._path()}/download" + ("" if stacks is None else f"?stacks={int(stacks)}")
         answer = self._open("GET", where)
         with answer:

@@ -539,7 +539,7 @@ def test_faults_of_ours_stay_ours(runtime: Dict[str, str], tmp_path: Path) -> No
     env: Dict[str, Any] = {**runtime, "GSPROF": "1", "PYTHONPATH": str(broken / "start")}
     assert run("print('fine')", env) == "fine\n"
     said = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
-    assert said.splitlines() == ["gsprof: the package cannot be loaded: broken", "fine"]
+    assert said.splitlines() == ["gsprof: cannot load the package: broken", "fine"]
     env = quiet(runtime, GSPROF="1", GSPROF_STACK_GC="soon", PYTHONPATH=str(PACKAGE / "start"))
     said = run(TELL, env)
     assert said.startswith("gsprof: ValueError") and said.endswith("on\n")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures time and hits of lines with sys.monitoring or, before Python 3.12, a trace function in C.
+"""Measures time and hits of lines with sys.monitoring or, before Python 3.12, a trace function in
+C.
 
 Code of the standard library, of installed packages and of gsprof is not traced: its time counts for
 the line that calls it."""

@@ -26,9 +26,9 @@ _MB = float(1 << 20)
 _JOULES_PER_KWH = 3.6e6
 # About the carbon intensity of the world's electricity around 2023.
 _WORLD_G_PER_KWH = 475.0
-# First interval of memory samples if leaks are tested for, or if the kernel's high-water mark cannot
-# be reset. The interval grows to memory_interval during a block, so that short blocks are resolved
-# too.
+# First interval of memory samples if leaks are tested for, or if the kernel's high-water mark
+# cannot be reset. The interval grows to memory_interval during a block, so that short blocks are
+# resolved too.
 _FIRST_INTERVAL_S = 0.001
 _RESET_FILE = "/proc/self/clear_refs"
 
@@ -48,8 +48,8 @@ def _check_number(name: str, value: object, least: float) -> float:
 
 
 class PerformanceProfiler:
-    """Measures blocks of code. Disabled measurements cost nothing; a thread that never needs the GIL
-    does the sampling.
+    """Measures blocks of code. Disabled measurements cost nothing; a thread that never needs the
+    GIL does the sampling.
 
     >>> profiler = PerformanceProfiler(track_gpu=False)
     >>> with profiler.profile("sum"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests whether memory keeps growing. A large allocation, a warm-up, a filling cache or the sawtooth
-of a garbage collector do not count as growth (see src/stats/growth.h)."""
+"""Tests whether memory keeps growing. A large allocation, a warm-up, a filling cache or the
+sawtooth of a garbage collector do not count as growth (see src/stats/growth.h)."""
 
 from __future__ import annotations
 

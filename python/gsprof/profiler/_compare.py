@@ -103,7 +103,7 @@ def _of_mapping(mapping: Mapping[str, Any]) -> _Run:
         metric = _metric(_kind_of(str(name)), value)
         if metric is not None:
             found[str(name)] = metric
-    # If no name tells the kind, the numbers are taken as times, which runs are mostly compared by.
+    # If the kind of no name is known, treat the numbers as times.
     if found and not any(metric.kind in (TIME, RATE) for metric in found.values()):
         for name, metric in found.items():
             if not any(word in name.lower() for word in _OTHER_WORDS):
@@ -222,8 +222,8 @@ class Comparison(Dict[str, Any]):
 
 
 def compare_runs(a: Any, b: Any) -> Comparison:
-    """Compares run b with run a. A run is a report, a collector, a timer, a JSON file of a Reporter,
-    or a mapping of numbers or lists of numbers.
+    """Compares run b with run a. A run is a report, a collector, a timer, a JSON file of a
+    Reporter, or a mapping of numbers or lists of numbers.
 
     >>> before = {"step_ms": [10.0, 10.2, 9.9, 10.1]}
     >>> found = compare_runs(before, {"step_ms": [5.0, 5.1, 4.9, 5.0]})

@@ -95,9 +95,9 @@ class MemoryTracker:
     'start'
 
     `source` names the memory: "torch.cuda" (allocated by PyTorch on the device), "cuda driver" (in
-    use on the device, by all processes) or "process". For a process, "allocated" is resident memory;
-    "reserved" adds writable memory that was requested but not used yet. Names that begin with
-    process_ are always about the process.
+    use on the device, by all processes) or "process". For a process, "allocated" is resident
+    memory; "reserved" adds writable memory that was requested but not used yet. Names that begin
+    with process_ are always about the process.
 
     With track_timeline a thread that never needs the GIL samples every `interval` ms; without it,
     only the start and the end are known. track_allocations provides the events of
@@ -214,11 +214,12 @@ class MemoryTracker:
 
     def get_stats(self) -> Dict[str, Any]:
         """Returns, in bytes, peak_allocated, peak_reserved, current_allocated, current_reserved,
-        start_allocated, change (from the start to now or to the end) and process_*; count, the number
-        of allocations (of PyTorch, else of the process, else of rises in the samples); sites, the
-        lines that allocated the most memory of the process, each with file, line, held_bytes and
-        held_blocks (more than at the start), allocated_bytes and allocated_blocks (None: not known);
-        source, samples and duration_ms. count and sites are None without track_allocations."""
+        start_allocated, change (from the start to now or to the end) and process_*; count, the
+        number of allocations (of PyTorch, else of the process, else of rises in the samples);
+        sites, the lines that allocated the most memory of the process, each with file, line,
+        held_bytes and held_blocks (more than at the start), allocated_bytes and allocated_blocks
+        (None: not known); source, samples and duration_ms. count and sites are None without
+        track_allocations."""
         samples = self._samples()
         first, last = samples[0], samples[-1]
         peak = _Sample(*self._sampler.peak())
@@ -334,13 +335,13 @@ class MemoryTracker:
         return self._timeline(self._samples())
 
     def get_allocation_timeline(self) -> List[Dict[str, Any]]:
-        """Returns allocations and frees, each with time_ms, action ("start", "alloc", "free"), size,
-        allocated and reserved of the last sample before, and exact. For a process, every allocation
-        of 64 KiB or more is an event, and so is its free; changes of resident memory (without pages
-        of files) that they do not explain are events derived from samples, with exact False. All
-        events of a device are derived from samples, and those of an interpreter in which single
-        allocations are not recorded; there, a rise over several samples is one event. Without
-        track_allocations, returns the samples."""
+        """Returns allocations and frees, each with time_ms, action ("start", "alloc", "free"),
+        size, allocated and reserved of the last sample before, and exact. For a process, every
+        allocation of 64 KiB or more is an event, and so is its free; changes of resident memory
+        (without pages of files) that they do not explain are events derived from samples, with
+        exact False. All events of a device are derived from samples, and those of an interpreter in
+        which single allocations are not recorded; there, a rise over several samples is one event.
+        Without track_allocations, returns the samples."""
         samples = self._samples()
         if not self.track_allocations:
             return self._timeline(samples)

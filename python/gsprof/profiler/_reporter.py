@@ -34,9 +34,9 @@ class Reporter:
         self.collector = collector
 
     def save_json(self, path: _text.Path, values: bool = False) -> None:
-        """Writes timing, memory, throughput, and metrics if any were recorded. With values=True also
-        every kept value, which compare_runs() needs for its tests. NaN and infinities are null; a
-        metric's "nonfinite" is their number."""
+        """Writes timing, memory, throughput, and metrics if any were recorded. With values=True
+        also every kept value, which compare_runs() needs for its tests. NaN and infinities are
+        null; a metric's "nonfinite" is their number."""
         report = self.collector.generate_report()
         whole: Dict[str, Any] = dict(report)
         if values:
@@ -58,8 +58,8 @@ class Reporter:
         return rows
 
     def save_csv(self, path: _text.Path) -> None:
-        """Writes a row for each kept value: time_s since the first, kind ("time" or "metric"), name,
-        value and unit ("ms" for times)."""
+        """Writes a row for each kept value: time_s since the first, kind ("time" or "metric"),
+        name, value and unit ("ms" for times)."""
         rows = self._samples()
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")

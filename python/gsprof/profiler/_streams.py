@@ -105,8 +105,8 @@ class StreamProfiler:
 
     While it is entered, every `with torch.cuda.stream(s):` is timed by events on that stream.
     Without PyTorch, `with profiler.stream(number) as handle:` provides a stream of the driver and
-    times the block. Without a GPU, streams are threads: submit() starts one for each stream, and the
-    host's clock measures. `clock` names the clock."""
+    times the block. Without a GPU, streams are threads: submit() starts one for each stream, and
+    the host's clock measures. `clock` names the clock."""
 
     def __init__(self, num_streams: int = 4, *, device: int = 0) -> None:
         if isinstance(num_streams, bool) or not isinstance(num_streams, int):
@@ -211,8 +211,9 @@ class StreamProfiler:
         return _Use(self, self._check(number))
 
     def submit(self, number: int, func: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Calls func(*args) on that stream. Without a GPU it runs in the stream's thread, and leaving
-        the profiler waits for it; with a GPU it is called directly, since it only queues work."""
+        """Calls func(*args) on that stream. Without a GPU it runs in the stream's thread, and
+        leaving the profiler waits for it; with a GPU it is called directly, since it only queues
+        work."""
         self._check(number)
         if not self._depth:
             raise RuntimeError("the profiler is not entered: use `with profiler:`")
@@ -247,9 +248,10 @@ class StreamProfiler:
         return found
 
     def get_stats(self) -> Dict[str, Any]:
-        """Returns wall_ms; streams, each with tasks, busy_ms and utilization; active_ms (at least one
-        stream busy), overlap_ms (at least two), overlap (its share of the active time), concurrency
-        (mean number of busy streams while any was) and efficiency (busy share of all streams).
+        """Returns wall_ms; streams, each with tasks, busy_ms and utilization; active_ms (at least
+        one stream busy), overlap_ms (at least two), overlap (its share of the active time),
+        concurrency (mean number of busy streams while any was) and efficiency (busy share of all
+        streams).
 
         Raises RuntimeError while the profiler is entered, and before."""
         if self._wall is None:

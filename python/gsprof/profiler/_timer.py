@@ -91,8 +91,8 @@ class CUDATimer(_gsprof.TimeRecorder):
         return {name: self.get_stats(name) for name in self._names(_series.TIMES)}
 
     def time(self, func: Any, *args: Any, name: Optional[str] = None, **kwargs: Any) -> Any:
-        """Calls func(*args, **kwargs) `warmup` times, then measures `repeat` calls and returns their
-        statistics. If func is a str, it is measure(func)."""
+        """Calls func(*args, **kwargs) `warmup` times, then measures `repeat` calls and returns
+        their statistics. If func is a str, it is measure(func)."""
         if isinstance(func, str):
             return self.measure(func)
         if not callable(func):

@@ -132,8 +132,8 @@ def _group(group: Any) -> Tuple[str, Optional[int]]:
 
 class _Operation(NamedTuple):
     name: str
-    index: int  # of the argument whose bytes are sent; -1: none
-    keyword: str  # its name
+    payload_index: int  # of the argument whose bytes are sent; -1: none
+    payload_name: str
     group_index: int = -1  # of the argument that is the group; -1: search all arguments
     is_async: bool = False
 
@@ -150,7 +150,9 @@ def _function(name: str, original: Callable[..., Any]) -> _Operation:
 
 
 def _put(op: _Operation, args: Tuple[Any, ...], kwargs: Dict[str, Any], seconds: float) -> None:
-    payload = kwargs.get(op.keyword, args[op.index] if 0 <= op.index < len(args) else None)
+    payload = kwargs.get(
+        op.payload_name, args[op.payload_index] if 0 <= op.payload_index < len(args) else None
+    )
     group = kwargs.get("group", args[op.group_index] if 0 <= op.group_index < len(args) else None)
     if group is None:
         group = next((arg for arg in args if "ProcessGroup" in type(arg).__name__), None)
