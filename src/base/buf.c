@@ -221,3 +221,26 @@ bool gsp_cursor_bytes(struct gsp_cursor *cur, size_t n, struct gsp_sv *out)
     cur->p += n;
     return true;
 }
+
+void gsp_buf_shell(struct gsp_buf *buf, struct gsp_sv word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./=:,@%+";
+    bool is_plain = word.len > 0;
+    for (size_t i = 0; i < word.len; i++)
+        is_plain = is_plain && word.p[i] && strchr(plain, word.p[i]);
+    if (is_plain) {
+        gsp_buf_putsv(buf, word);
+        return;
+    }
+    gsp_auto_buf safe = {0};
+    gsp_buf_term(&safe, word);
+    gsp_buf_putc(buf, '\'');
+    for (size_t i = 0; i < safe.len; i++) {
+        if (safe.p[i] == '\'')
+            gsp_buf_puts(buf, "'\\''");
+        else
+            gsp_buf_putc(buf, safe.p[i]);
+    }
+    gsp_buf_putc(buf, '\'');
+}

@@ -75,3 +75,6 @@ bool gsp_cursor_varint(struct gsp_cursor *cur, uint64_t *out);
 bool gsp_cursor_bytes(struct gsp_cursor *cur, size_t n, struct gsp_sv *out); /* borrowed */
 
 #define gsp_auto_buf __attribute__((cleanup(gsp_buf_free))) struct gsp_buf
+
+/* Appends a word as a shell reads it back. Nothing in it can harm a terminal. */
+void gsp_buf_shell(struct gsp_buf *buf, struct gsp_sv word);

@@ -256,3 +256,27 @@ int gsp_out_finish(struct gsp_out *out, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_IO, out->sys, "cannot write: %s", strerror(out->sys));
     return 0;
 }
+
+int gsp_file_put(const char *path, bool force, const struct gsp_buf *text, struct gsp_err *err)
+{
+    if (text->failed)
+        return gsp_err_nomem(err);
+    if (!path || strcmp(path, "-") == 0)
+        return gsp_fd_write_all(STDOUT_FILENO, text->p, text->len, err);
+    struct gsp_newfile file = {.fd = -1};
+    int rc = gsp_newfile_open(&file, path, force, err);
+    if (rc < 0)
+        return rc;
+    rc = gsp_fd_write_all(file.fd, text->p, text->len, err);
+    if (rc == GSP_OK)
+        return gsp_newfile_commit(&file, err);
+    gsp_newfile_abort(&file);
+    return rc;
+}
+
+int gsp_file_check_new(const char *path, bool force, struct gsp_err *err)
+{
+    if (!force && strcmp(path, "-") != 0 && access(path, F_OK) == 0)
+        return gsp_err_set(err, GSP_E_EXISTS, 0, "%.200s already exists", path);
+    return GSP_OK;
+}

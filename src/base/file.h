@@ -61,3 +61,11 @@ void gsp_out_init(struct gsp_out *out, int fd);
 void gsp_out_spill(struct gsp_out *out);
 /* Writes all; returns the first failure of the stream's life. Frees the buffer. */
 GSP_MUST_CHECK int gsp_out_finish(struct gsp_out *out, struct gsp_err *err);
+
+/* Writes text to a new file; replaces an old one only if `force` is set. NULL or "-" is stdout.
+ * A file appears complete or not at all. Fails with EXISTS, NOWRITE, IO, NOMEM. */
+GSP_MUST_CHECK int gsp_file_put(const char *path, bool force, const struct gsp_buf *text,
+                                struct gsp_err *err);
+
+/* Fails with EXISTS if the path exists and must not be replaced: before work is spent on it. */
+GSP_MUST_CHECK int gsp_file_check_new(const char *path, bool force, struct gsp_err *err);

@@ -7,7 +7,7 @@
 
 #include "base/time.h"
 #include "cli/term.h"
-#include "cli/visit.h"
+#include "inject/run_python.h"
 #include "proc/task.h"
 
 #define TOTAL_NS    (10 * GSP_NS_PER_S)

@@ -4,16 +4,16 @@
 
 #include "base/str.h"
 #include "base/time.h"
-#include "cli/asker.h"
 #include "cli/await_python.h"
-#include "cli/backtrace_source.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/made_rows.h"
 #include "cli/query_remote.h"
+#include "cli/query_runner.h"
 #include "cli/remote.h"
 #include "cli/rows_out.h"
+#include "model/row_list.h"
 #include "sample/dump.h"
+#include "source/backtraces.h"
 
 #define REMOTE_TIMEOUT_NS (30 * GSP_NS_PER_S)
 #define LAST_STACKS                                                                                \

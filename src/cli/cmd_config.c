@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "cli/common.h"
-#include "cli/config_target.h"
+#include "cli/process_settings.h"
 #include "cli/remote.h"
 #include "daemon/settings.h"
 #include "wire/control.h"

@@ -2,9 +2,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/run_folder.h"
+#include "source/profile_file.h"
+#include "source/run_folder.h"
 
 struct convert_opts {
     const char *input;
@@ -44,18 +46,19 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_misuse(parsed, "convert needs a file to write: --output FILE");
     struct gsp_err err = {0};
     const struct gsp_format *format = NULL;
-    if (gsp_cli_output_format(opts->format, opts->output, &format, &err) < 0)
+    if (gsp_source_output_format(opts->format, opts->output, &format, &err) < 0)
         return gsp_cli_misuse(parsed, "%s", err.msg);
 
     struct gsp_profile *profile = NULL;
     const bool is_run = format == &gsp_format_run;
-    int rc = is_run ? GSP_OK : gsp_cli_check_output(opts->output, opts->force, &err);
+    int rc = is_run ? GSP_OK : gsp_file_check_new(opts->output, opts->force, &err);
     if (rc == GSP_OK)
-        rc = gsp_cli_load(opts->input, opts->from, format->needs_samples, &profile, &err);
+        rc =
+            gsp_source_load_profile(opts->input, opts->from, format->needs_samples, &profile, &err);
     if (rc == GSP_OK && (opts->view.by_function || opts->view.no_lines))
         gsp_profile_merge_lines(profile, opts->view.by_function);
     if (rc == GSP_OK)
-        rc = gsp_cli_save(opts->output, format, profile, &opts->view, opts->force, &err);
+        rc = gsp_source_save_profile(opts->output, format, profile, &opts->view, opts->force, &err);
     gsp_profile_free(profile);
     if (rc < 0) {
         bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;

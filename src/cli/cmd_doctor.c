@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "cli/common.h"
 #include "cli/doctor.h"
@@ -401,7 +402,7 @@ static int run(const struct gsp_parsed *parsed)
         put_text(doctor, &term, &text);
     int status = doctor->selftest.code == GSP_OK ? 0 : gsp_err_exit_status(doctor->selftest.code);
     free(doctor);
-    if (gsp_cli_put_text(NULL, false, &text, &err) < 0)
+    if (gsp_file_put(NULL, false, &text, &err) < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
     return status;
 }

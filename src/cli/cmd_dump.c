@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "cli/await_python.h"
 #include "cli/common.h"
@@ -467,7 +468,7 @@ static int run(const struct gsp_parsed *parsed)
         gsp_buf_putc(&sink.out, '\n');
     }
     if (rc == GSP_OK)
-        rc = gsp_cli_put_text(NULL, false, &sink.out, &err);
+        rc = gsp_file_put(NULL, false, &sink.out, &err);
     gsp_buf_free(&sink.out);
     if (rc < 0) {
         gsp_buf_free(&sink.losses);

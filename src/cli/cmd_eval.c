@@ -8,7 +8,7 @@
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/term.h"
-#include "cli/visit.h"
+#include "inject/run_python.h"
 #include "proc/perm.h"
 #include "proc/task.h"
 

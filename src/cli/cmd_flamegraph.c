@@ -3,8 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/common.h"
 #include "cli/hint.h"
+#include "source/profile_file.h"
 
 struct flamegraph_opts {
     const char *input;
@@ -54,9 +56,9 @@ static int make(const struct flamegraph_opts *opts, const char *input, const cha
     if (!svg)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "this build cannot write SVG");
     struct gsp_profile *profile = NULL;
-    int rc = gsp_cli_check_output(output, opts->force, err);
+    int rc = gsp_file_check_new(output, opts->force, err);
     if (rc == GSP_OK)
-        rc = gsp_cli_load(input, opts->from, svg->needs_samples, &profile, err);
+        rc = gsp_source_load_profile(input, opts->from, svg->needs_samples, &profile, err);
     if (rc == GSP_OK)
         rc = gsp_format_save(output, svg, profile, &opts->view, opts->force, err);
     gsp_profile_free(profile);

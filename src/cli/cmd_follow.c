@@ -9,9 +9,9 @@
 #include "base/str.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/launch.h"
 #include "cli/ring_settings.h"
-#include "flight/follow.h"
+#include "record/follow.h"
+#include "record/launch.h"
 #include "sample/record.h"
 
 /* The job comes first. */

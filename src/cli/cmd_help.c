@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/str.h"
 #include "cli/common.h"
 #include "cli/help.h"
@@ -70,7 +71,7 @@ static int unknown(const struct gsp_parsed *parsed, const char *(*choice)(size_t
 static int print_text(const struct gsp_parsed *parsed, const struct gsp_buf *text)
 {
     struct gsp_err err = {0};
-    if (gsp_cli_put_text(NULL, false, text, &err) < 0)
+    if (gsp_file_put(NULL, false, text, &err) < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
     return 0;
 }
@@ -121,7 +122,7 @@ static int put_page(const char *folder, const char *name, bool check, const stru
     char path[4096];
     snprintf(path, sizeof(path), "%s/%s.md", folder, name);
     if (!check)
-        return gsp_cli_put_text(path, true, page, err);
+        return gsp_file_put(path, true, page, err);
     gsp_auto_buf old = {0};
     int rc = gsp_file_read(path, 1U << 20, &old, err);
     if (rc == GSP_OK && !gsp_sv_eq(gsp_buf_sv(&old), gsp_buf_sv(page)))

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
 #include "cli/hint.h"
@@ -186,7 +187,7 @@ static int say_done(const struct gsp_remote *remote, const struct gsp_body *body
         gsp_buf_term(&text, file);
     }
     gsp_buf_putc(&text, '\n');
-    int rc = gsp_cli_put_text(NULL, false, &text, &err);
+    int rc = gsp_file_put(NULL, false, &text, &err);
     warn_missing(remote, body);
     if (rc == GSP_OK)
         rc = gsp_remote_show_sessions(remote, body, "stopped", &err);

@@ -10,14 +10,15 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
-#include "cli/apart.h"
 #include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/ring_settings.h"
 #include "cli/term.h"
-#include "cli/visit.h"
+#include "inject/run_python.h"
+#include "proc/child_task.h"
 #include "proc/task.h"
+#include "record/follow_child.h"
 #include "sample/dump.h"
 
 #define LIMIT     "10s"
@@ -272,7 +273,7 @@ static int tell(const struct gsp_parsed *parsed, pid_t pid, const struct outcome
         put_json(pid, outcome, &text);
     else if (!parsed->globals.quiet)
         put_text(pid, outcome, &text);
-    return text.len ? gsp_err_exit_status(gsp_cli_put_text(NULL, false, &text, NULL)) : 0;
+    return text.len ? gsp_err_exit_status(gsp_file_put(NULL, false, &text, NULL)) : 0;
 }
 
 static int tell_failed(const struct gsp_parsed *parsed, pid_t pid, const struct outcome *outcome)
@@ -441,6 +442,7 @@ static int run_inject(const struct gsp_parsed *parsed)
     const struct inject_opts *opts = parsed->opts;
     struct gsp_control_change settings[GSP_OPT_LIST_MAX];
     struct gsp_visit visit = {.what = "inject",
+                              .follow = gsp_follow_apart,
                               .settings = settings,
                               .setting_count = opts->defines.count,
                               .limit_ns = opts->limit_ns,

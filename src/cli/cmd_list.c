@@ -8,10 +8,11 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/made_rows.h"
 #include "cli/ring_settings.h"
 #include "cli/rows_out.h"
-#include "flight/ending.h"
+#include "model/row_list.h"
+#include "record/exit_watch.h"
+#include "record/ring_notes.h"
 #include "ring/place.h"
 #include "wire/table.h"
 
@@ -188,7 +189,7 @@ static void tell_more(const struct gsp_parsed *parsed, const struct gsp_places *
     }
     gsp_auto_buf notes = {0};
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
-    gsp_cli_ring_notes(places->at, places->count, &notes);
+    gsp_record_ring_notes(places->at, places->count, &notes);
     if (notes.len > 0 && !parsed->globals.quiet)
         gsp_term_write(&term, &notes);
     if (ended == 0 || parsed->globals.quiet)

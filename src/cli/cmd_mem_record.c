@@ -18,16 +18,16 @@
 #include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/launch.h"
-#include "cli/mem_switch.h"
-#include "cli/mem_take.h"
-#include "cli/mem_tree.h"
-#include "cli/python_dir.h"
 #include "cli/term.h"
 #include "collect/huge.h"
+#include "inject/package_dir.h"
 #include "memlog/writer.h"
 #include "model/words.h"
 #include "proc/task.h"
+#include "record/launch.h"
+#include "record/memory_poll.h"
+#include "record/memory_switch.h"
+#include "record/memory_tree.h"
 
 /* Programs do most of what is new in their first seconds: looks become rarer with time. */
 #define EARLY_TICK_NS (100 * GSP_NS_PER_MS)
@@ -293,7 +293,7 @@ static void tell(struct session *session)
         return;
     gsp_fmt_duration(gsp_now_ns() - session->start_ns, elapsed, sizeof(elapsed));
     gsp_words_amount(GSP_UNIT_BYTES, (int64_t)gsp_memwriter_bytes(session->writer), &bytes);
-    gsp_hint_word(&word, gsp_sv_of(session->output));
+    gsp_buf_shell(&word, gsp_sv_of(session->output));
     const char *text = gsp_buf_cstr(&bytes);
     const char *output = gsp_buf_cstr(&word);
     gsp_term_line(&session->term,
@@ -336,7 +336,7 @@ static int finish(struct session *session, int rc, struct gsp_err *err)
 {
     if (rc == GSP_OK && session->take.taken == 0)
         rc = nothing(session, err);
-    gsp_memtree_off(&session->tree, &session->term);
+    gsp_memtree_off(&session->tree);
     const bool is_kept = session->take.taken > 0;
     if (rc == GSP_OK)
         tell(session);

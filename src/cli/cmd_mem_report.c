@@ -8,10 +8,10 @@
 #include "base/str.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/mem_report.h"
 #include "cli/rows_out.h"
 #include "cli/term.h"
 #include "export/heap.h"
+#include "report/memory_view.h"
 
 #define ROWS_FOR_PEOPLE 20U
 #define ROWS_OF_A_PAGE  200U
@@ -310,7 +310,7 @@ static int put_one(const struct session *session, struct gsp_err *err)
         gsp_memreport_text(report, &text);
     else
         gsp_memreport_json(report, &text);
-    return gsp_cli_put_text(session->opts->output, session->opts->force, &text, err);
+    return gsp_file_put(session->opts->output, session->opts->force, &text, err);
 }
 
 static int put_two(const struct session *session, struct gsp_err *err)
@@ -321,7 +321,7 @@ static int put_two(const struct session *session, struct gsp_err *err)
     int rc = gsp_memcontrast_make(&contrast, &session->reports[0], &session->reports[1], err);
     if (rc == GSP_OK && session->form == FORM_TEXT) {
         gsp_memcontrast_text(&contrast, &session->reports[1], &text);
-        rc = gsp_cli_put_text(session->opts->output, session->opts->force, &text, err);
+        rc = gsp_file_put(session->opts->output, session->opts->force, &text, err);
     } else if (rc == GSP_OK) {
         rc = gsp_memcontrast_table(&contrast, &made, err);
         rc = rc == GSP_OK ? put_rows(session, made, err) : rc;
@@ -344,7 +344,7 @@ static int run(const struct gsp_parsed *parsed)
     if ((parsed->arg_count > 1 || opts->timeline) && session.form > FORM_CSV)
         return gsp_cli_misuse(parsed, "%s: text, csv or json",
                               opts->timeline ? "a timeline" : "two recordings");
-    int rc = opts->output ? gsp_cli_check_output(opts->output, opts->force, &err) : GSP_OK;
+    int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < parsed->arg_count; i++)
         rc = ask(&session, i, &err);
     if (rc == GSP_OK)

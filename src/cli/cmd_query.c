@@ -6,11 +6,11 @@
 
 #include "base/file.h"
 #include "base/str.h"
-#include "cli/asker.h"
 #include "cli/common.h"
 #include "cli/hint.h"
 #include "cli/prompt.h"
 #include "cli/query_remote.h"
+#include "cli/query_runner.h"
 #include "cli/remote.h"
 #include "cli/rows_out.h"
 
@@ -188,7 +188,7 @@ static int ask_once(struct gsp_asker *asker, const struct gsp_store_options *opt
     struct gsp_err err = {0};
     const char *written = NULL;
     bool is_parquet = asker->dest.format == GSP_ROWS_PARQUET;
-    int rc = opts->output ? gsp_cli_check_output(opts->output, opts->force, &err) : GSP_OK;
+    int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     if (rc == GSP_OK && is_parquet) {
         /* The engine writes under the temporary name. */
         rc = gsp_newfile_open(&file, opts->output, opts->force, &err);

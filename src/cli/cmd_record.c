@@ -13,17 +13,18 @@
 #include "cli/await_python.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/interim.h"
-#include "cli/launch.h"
-#include "cli/other_processes.h"
-#include "cli/rec_file.h"
-#include "cli/rec_rings.h"
-#include "cli/run_folder.h"
 #include "cli/sampling.h"
 #include "export/gsp_stream.h"
 #include "model/words.h"
 #include "proc/task.h"
+#include "record/interim_file.h"
+#include "record/launch.h"
+#include "record/left_out.h"
+#include "record/output_file.h"
+#include "record/ring_drain.h"
 #include "sample/record.h"
+#include "source/profile_file.h"
+#include "source/run_folder.h"
 
 struct record_opts {
     int64_t pid;
@@ -322,7 +323,7 @@ static int open_file(struct session *session, struct gsp_err *err)
     char name[160];
     look_title(session, program, sizeof(program));
     int rc =
-        gsp_cli_output_format(opts->format, opts->output ? opts->output : ".svg", &format, err);
+        gsp_source_output_format(opts->format, opts->output ? opts->output : ".svg", &format, err);
     if (rc < 0)
         return rc;
     default_output(session, program, format, name, sizeof(name));
@@ -454,7 +455,7 @@ static void add_again(const struct session *session, const char *command, const 
     gsp_auto_buf program = {0};
     for (size_t i = 0; args[i]; i++) {
         gsp_buf_putc(&program, ' ');
-        gsp_hint_word(&program, gsp_sv_of(args[i]));
+        gsp_buf_shell(&program, gsp_sv_of(args[i]));
     }
     const char *text = gsp_buf_cstr(&program);
     if (!args[0])

@@ -2,13 +2,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/common.h"
 #include "cli/compare.h"
 #include "cli/hint.h"
 #include "cli/report_process.h"
-#include "digest/digest.h"
-#include "digest/write.h"
-#include "report/report.h"
+#include "report/document.h"
+#include "report/profile.h"
+#include "report/write.h"
+#include "source/profile_file.h"
 
 #define ROWS_DEFAULT 20U
 
@@ -218,11 +220,11 @@ static int write_stacks(const struct report_opts *opts, const char *input,
     struct report_opts as = *opts;
     as.csv = opts->csv || (!has_old_form(opts) && format == GSP_DIGEST_CSV);
     as.markdown = opts->markdown || (!has_old_form(opts) && format == GSP_DIGEST_MARKDOWN);
-    int rc = gsp_cli_load(input, opts->from, false, &profile, err);
+    int rc = gsp_source_load_profile(input, opts->from, false, &profile, err);
     if (rc == GSP_OK)
         rc = put_report(&as, profile, &text, err);
     if (rc == GSP_OK)
-        rc = gsp_cli_put_text(opts->output, opts->force, &text, err);
+        rc = gsp_file_put(opts->output, opts->force, &text, err);
     gsp_profile_free(profile);
     return rc;
 }
@@ -239,7 +241,7 @@ static int write_digest(const struct report_opts *opts, const struct gsp_digest 
                                          .width =
                                              opts->output ? GSP_REPORT_WIDTH_DEFAULT : term.width};
     const int rc = gsp_digest_write(digest, format, &how, &text, err);
-    return rc == GSP_OK ? gsp_cli_put_text(opts->output, opts->force, &text, err) : rc;
+    return rc == GSP_OK ? gsp_file_put(opts->output, opts->force, &text, err) : rc;
 }
 
 static int write_path(const struct report_opts *opts, const char *input, struct gsp_err *err)
@@ -247,7 +249,7 @@ static int write_path(const struct report_opts *opts, const char *input, struct 
     const struct gsp_digest_opts how = {.from = opts->from, .lines = opts->lines};
     const enum gsp_digest_format format = format_of(opts);
     struct gsp_digest *digest = NULL;
-    int rc = opts->output ? gsp_cli_check_output(opts->output, opts->force, err) : GSP_OK;
+    int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, err) : GSP_OK;
     if (rc < 0)
         return rc;
     const bool is_profile = opts->from || gsp_digest_kind_of(input) == GSP_DIGEST_PROFILE;
@@ -282,7 +284,7 @@ static int report_process(const struct gsp_parsed *parsed, const char *word)
         return gsp_cli_misuse(parsed, "the report of a process is text or --json, or a --format");
     if (opts->json || (!opts->format && !opts->output))
         return gsp_report_process(parsed, word, opts->json);
-    int rc = opts->output ? gsp_cli_check_output(opts->output, opts->force, &err) : GSP_OK;
+    int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     if (rc == GSP_OK) {
         const int status = gsp_report_process_digest(parsed, word, &digest);
         if (status != 0)

@@ -14,18 +14,19 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/launch.h"
-#include "cli/python_dir.h"
-#include "cli/rec_rings.h"
 #include "cli/ring_settings.h"
-#include "cli/run_finish.h"
-#include "cli/run_followers.h"
-#include "cli/run_place.h"
-#include "cli/run_signals.h"
+#include "cli/run_fault.h"
 #include "cli/run_status.h"
-#include "cli/run_summary.h"
-#include "cli/run_told.h"
-#include "flight/follow.h"
+#include "inject/package_dir.h"
+#include "record/announcements.h"
+#include "record/follow.h"
+#include "record/followers.h"
+#include "record/launch.h"
+#include "record/ring_drain.h"
+#include "record/run_dir.h"
+#include "record/run_finish.h"
+#include "record/run_signals.h"
+#include "report/run_summary.h"
 #include "sample/dump.h"
 #include "sample/record.h"
 #include "wire/ring.h"
@@ -402,7 +403,10 @@ static void tell_rings(struct session *session, const struct gsp_run_told *told)
                       session->followed.stacks_err.msg);
         return;
     }
-    if (gsp_run_summary_tell(told->pids, told->count, &session->term, &functions, &err) < 0)
+    gsp_auto_buf summary = {0};
+    const int rc = gsp_run_summary_tell(told->pids, told->count, &summary, &functions, &err);
+    gsp_term_write(&session->term, &summary);
+    if (rc < 0)
         gsp_term_line(&session->term, "gsprof: no summary: %s", err.msg);
     else if (functions == 0)
         gsp_term_line(&session->term, "gsprof: no stack was seen running.");
@@ -434,8 +438,8 @@ static void tell_made(struct session *session, const struct gsp_run_told *told,
 {
     gsp_auto_buf word = {0};
     gsp_auto_buf former = {0};
-    gsp_hint_word(&word, gsp_sv_of(session->place.path));
-    gsp_hint_word(&former, gsp_sv_of(made->former));
+    gsp_buf_shell(&word, gsp_sv_of(session->place.path));
+    gsp_buf_shell(&former, gsp_sv_of(made->former));
     const char *folder = gsp_buf_cstr(&word);
     const char *other = gsp_buf_cstr(&former);
     /* The verdict may end with a command of its own: commands come last. */
@@ -470,7 +474,7 @@ static void stop_recording(struct session *session)
     struct gsp_err err = {0};
     struct gsp_drain_stats unused;
     gsp_auto_buf word = {0};
-    gsp_hint_word(&word, gsp_sv_of(session->place.path));
+    gsp_buf_shell(&word, gsp_sv_of(session->place.path));
     const char *folder = session->rings ? gsp_buf_cstr(&word) : NULL;
     gsp_run_status_hide(&session->status_line);
     gsp_term_line(&session->term, "gsprof: recording ends, the program goes on: gsprof has used "

@@ -13,10 +13,10 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/launch.h"
 #include "daemon/daemon.h"
 #include "daemon/query_worker.h"
 #include "daemon/settings.h"
+#include "record/launch.h"
 
 struct serve_opts {
     const char *bind;
@@ -328,6 +328,7 @@ struct worker_opts {
     int64_t timeout_ns;
     int64_t limit;
     const char *memory;
+    bool stacks;
 };
 
 static const char *worker_format(size_t i)
@@ -364,6 +365,10 @@ static const struct gsp_opt WORKER_OPTS[] = {
      .arg = "DURATION",
      .fallback = "30s",
      .help = "A query that takes longer is ended."},
+    {.name = "stacks",
+     .kind = GSP_OPT_FLAG,
+     .offset = offsetof(struct worker_opts, stacks),
+     .help = "Include the present stacks of running processes (python.backtrace)."},
 };
 
 static const struct gsp_example WORKER_EXAMPLES[] = {
@@ -375,8 +380,10 @@ static const struct gsp_example WORKER_EXAMPLES[] = {
 static int run_worker(const struct gsp_parsed *parsed)
 {
     const struct worker_opts *opts = parsed->opts;
-    struct gsp_query_order order = {
-        .format = opts->format, .timeout_ns = opts->timeout_ns, .row_limit = (uint64_t)opts->limit};
+    struct gsp_query_order order = {.format = opts->format,
+                                    .timeout_ns = opts->timeout_ns,
+                                    .row_limit = (uint64_t)opts->limit,
+                                    .stacks = opts->stacks};
     struct gsp_err err = {0};
     if (gsp_parse_size(opts->memory, &order.memory_bytes, &err) < 0)
         return gsp_cli_misuse(parsed, "--memory: %s", err.msg);

@@ -11,10 +11,11 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/stat_table.h"
+#include "cli/rows_out.h"
 #include "cli/term.h"
 #include "export/plot.h"
-#include "export/session_read.h"
+#include "frames/session_read.h"
+#include "report/session_stats.h"
 
 struct stat_opts {
     const char *plot;
@@ -80,7 +81,7 @@ static int put_json(const struct gsp_session_data *data, const char *metrics, st
     gsp_auto_buf text = {0};
     gsp_stat_json(data, metrics, &text);
     gsp_buf_putc(&text, '\n');
-    return gsp_cli_put_text(NULL, false, &text, err);
+    return gsp_file_put(NULL, false, &text, err);
 }
 
 static int put_text(const struct gsp_parsed *parsed, const struct gsp_session_data *data,
@@ -89,9 +90,16 @@ static int put_text(const struct gsp_parsed *parsed, const struct gsp_session_da
     const struct stat_opts *opts = parsed->opts;
     gsp_auto_buf head = {0};
     gsp_stat_head(data, &head);
-    int rc = gsp_cli_put_text(NULL, false, &head, err);
+    struct gsp_made_rows *rows = NULL;
+    const struct gsp_rows_dest dest = {
+        .format = GSP_ROWS_TABLE, .color = parsed->globals.color, .whole = 1};
+    int rc = gsp_file_put(NULL, false, &head, err);
     if (rc == GSP_OK)
-        rc = gsp_stat_table(data, opts->metrics, parsed->globals.color, err);
+        rc = gsp_stat_table(data, opts->metrics, &rows, err);
+    if (rc < 0)
+        return rc;
+    rc = gsp_cli_put_rows(gsp_made_rows_get(rows), &dest, err);
+    gsp_rows_free(gsp_made_rows_get(rows));
     return rc;
 }
 
@@ -102,7 +110,7 @@ static int draw(const struct gsp_parsed *parsed, struct gsp_plot *plot,
     gsp_auto_buf picture = {0};
     int rc = gsp_plot_draw(plot, data, &picture, err);
     if (rc == GSP_OK)
-        rc = gsp_cli_put_text(opts->plot, opts->force, &picture, err);
+        rc = gsp_file_put(opts->plot, opts->force, &picture, err);
     if (rc == GSP_OK && !parsed->globals.quiet && strcmp(opts->plot, "-") != 0) {
         struct gsp_term term;
         gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
@@ -120,7 +128,7 @@ static int run(const struct gsp_parsed *parsed)
     struct gsp_err err = {0};
     if (opts->plot && gsp_plot_format(opts->plot, &plot.format, &err) < 0)
         return gsp_cli_misuse(parsed, "%s", err.msg);
-    if (opts->plot && gsp_cli_check_output(opts->plot, opts->force, &err) < 0)
+    if (opts->plot && gsp_file_check_new(opts->plot, opts->force, &err) < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->plot}, &err);
     int rc = load(path, opts->plot ? &plot : NULL, &data, &err);
     if (rc < 0)

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/asker.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/made_rows.h"
+#include "cli/query_runner.h"
 #include "model/cells.h"
+#include "model/row_list.h"
 #include "wire/table.h"
 
 struct tables_opts {

@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "cli/hint.h"
-#include "cli/run_folder.h"
+#include "source/run_folder.h"
 
 const struct gsp_command *const gsp_commands[] = {
     &gsp_cmd_run,          &gsp_cmd_record,       &gsp_cmd_top,         &gsp_cmd_dump,
@@ -53,66 +53,6 @@ const char *gsp_cli_format_choice(size_t i)
 const char *gsp_cli_from_choice(size_t i)
 {
     return format_name(i, false);
-}
-
-int gsp_cli_output_format(const char *name, const char *path, const struct gsp_format **out,
-                          struct gsp_err *err)
-{
-    const bool is_run = name ? strcmp(name, gsp_format_run.name) == 0 : gsp_run_folder_named(path);
-    *out = is_run ? &gsp_format_run : name ? gsp_format_find(name) : gsp_format_of_path(path);
-    if (is_run && strcmp(path, "-") == 0)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "a run is a folder: it cannot go to stdout");
-    if (!*out && name)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "there is no format '%.40s'", name);
-    if (!*out)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the name %.120s does not tell a format", path);
-    if (!(*out)->write) {
-        const char *read_only = (*out)->name;
-        *out = NULL;
-        return gsp_err_set(err, GSP_E_USAGE, 0, "format %s cannot be written", read_only);
-    }
-    return GSP_OK;
-}
-
-int gsp_cli_check_output(const char *path, bool force, struct gsp_err *err)
-{
-    if (!force && strcmp(path, "-") != 0 && access(path, F_OK) == 0)
-        return gsp_err_set(err, GSP_E_EXISTS, 0, "%.200s already exists", path);
-    return GSP_OK;
-}
-
-int gsp_cli_load(const char *path, const char *from, bool keep_samples, struct gsp_profile **out,
-                 struct gsp_err *err)
-{
-    const char *real = strcmp(path, "-") == 0 ? "/dev/stdin" : path;
-    if (gsp_run_folder_named(path))
-        return gsp_run_folder_load(path, keep_samples, out, err);
-    return gsp_format_load(real, from ? gsp_format_find(from) : NULL, keep_samples, out, err);
-}
-
-int gsp_cli_save(const char *path, const struct gsp_format *format,
-                 const struct gsp_profile *profile, const struct gsp_view *view, bool force,
-                 struct gsp_err *err)
-{
-    return format == &gsp_format_run ? gsp_run_folder_save(path, profile, view, force, err)
-                                     : gsp_format_save(path, format, profile, view, force, err);
-}
-
-int gsp_cli_put_text(const char *path, bool force, const struct gsp_buf *text, struct gsp_err *err)
-{
-    if (text->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-    if (!path || strcmp(path, "-") == 0)
-        return gsp_fd_write_all(STDOUT_FILENO, text->p, text->len, err);
-    struct gsp_newfile file = {.fd = -1};
-    int rc = gsp_newfile_open(&file, path, force, err);
-    if (rc < 0)
-        return rc;
-    rc = gsp_fd_write_all(file.fd, text->p, text->len, err);
-    if (rc == GSP_OK)
-        return gsp_newfile_commit(&file, err);
-    gsp_newfile_abort(&file);
-    return rc;
 }
 
 int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...)

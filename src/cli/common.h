@@ -118,26 +118,6 @@ const char *gsp_cli_format_choice(size_t i);
 /* Names of the formats that can be read. */
 const char *gsp_cli_from_choice(size_t i);
 
-/* The format to write path in: by name, else by extension.  Fails with USAGE. */
-GSP_MUST_CHECK int gsp_cli_output_format(const char *name, const char *path,
-                                         const struct gsp_format **out, struct gsp_err *err);
-
-/* Fails with EXISTS when path is there and must not be replaced: before work is spent. */
-GSP_MUST_CHECK int gsp_cli_check_output(const char *path, bool force, struct gsp_err *err);
-
-/* Loads a profile, also a run's; "-" is stdin.  from is the name of its format, NULL: find out. */
-GSP_MUST_CHECK int gsp_cli_load(const char *path, const char *from, bool keep_samples,
-                                struct gsp_profile **out, struct gsp_err *err);
-
-/* Writes a profile as a file, or as the folder of a run. */
-GSP_MUST_CHECK int gsp_cli_save(const char *path, const struct gsp_format *format,
-                                const struct gsp_profile *profile, const struct gsp_view *view,
-                                bool force, struct gsp_err *err);
-
-/* Writes text to path; NULL or "-" is stdout. */
-GSP_MUST_CHECK int gsp_cli_put_text(const char *path, bool force, const struct gsp_buf *text,
-                                    struct gsp_err *err);
-
 /* Tells a wrong use of the command, with the way to its help; gives the exit status. */
 int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...) GSP_PRINTF(2, 3);
 

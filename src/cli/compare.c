@@ -8,9 +8,9 @@
 #include "base/file.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "contrast/rules.h"
-#include "contrast/write.h"
-#include "digest/digest.h"
+#include "compare/rules.h"
+#include "compare/write.h"
+#include "report/document.h"
 
 #define RULE_FAILED 1
 
@@ -159,7 +159,7 @@ static int compare_all(struct comparing *c, struct gsp_err *err)
     int rc = parse_rules(c, err);
     if (rc == GSP_OK && !to_stdout(c->how)) {
         c->path = c->how->output;
-        rc = gsp_cli_check_output(c->how->output, c->how->force, err);
+        rc = gsp_file_check_new(c->how->output, c->how->force, err);
     }
     for (int i = 0; rc == GSP_OK && i < 2; i++)
         rc = open_side(c, i, err);

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "cli/options.h"
-#include "contrast/compare.h"
+#include "compare/compare.h"
 
 struct gsp_cli_comparing {
     const char *path[2];

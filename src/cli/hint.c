@@ -44,29 +44,6 @@ void gsp_hint_add(struct gsp_hint *hint, const char *note, const char *fmt, ...)
     snprintf(remedy->note, sizeof(remedy->note), "%s", note);
 }
 
-void gsp_hint_word(struct gsp_buf *out, struct gsp_sv word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./=:,@%+";
-    bool is_plain = word.len > 0;
-    for (size_t i = 0; i < word.len; i++)
-        is_plain = is_plain && word.p[i] && strchr(plain, word.p[i]);
-    if (is_plain) {
-        gsp_buf_putsv(out, word);
-        return;
-    }
-    gsp_auto_buf safe = {0};
-    gsp_buf_term(&safe, word);
-    gsp_buf_putc(out, '\'');
-    for (size_t i = 0; i < safe.len; i++) {
-        if (safe.p[i] == '\'')
-            gsp_buf_puts(out, "'\\''");
-        else
-            gsp_buf_putc(out, safe.p[i]);
-    }
-    gsp_buf_putc(out, '\'');
-}
-
 /* The target's command line as it would be typed; "" when unknown or too long to type. */
 static void look_program(const char *root, pid_t pid, char *out, size_t cap)
 {
@@ -84,7 +61,7 @@ static void look_program(const char *root, pid_t pid, char *out, size_t cap)
     while (gsp_sv_split(&rest, '\0', &word)) {
         if (typed.len)
             gsp_buf_putc(&typed, ' ');
-        gsp_hint_word(&typed, word);
+        gsp_buf_shell(&typed, word);
     }
     if (typed.len < cap && !typed.failed && memchr(raw.p, '\n', raw.len) == NULL)
         snprintf(out, cap, "%.*s", (int)typed.len, typed.p);
@@ -138,7 +115,7 @@ static void add_again(const struct scene *scene, struct gsp_hint *out, const cha
         }
         has_name = false;
         gsp_buf_putc(&line, ' ');
-        gsp_hint_word(&line, gsp_sv_of(argv[i]));
+        gsp_buf_shell(&line, gsp_sv_of(argv[i]));
     }
     const char *text = gsp_buf_cstr(&line);
     if (text && argv && line.len <= PROGRAM_SHOWN_MAX)
@@ -309,7 +286,7 @@ static void hint_folder(const struct scene *scene, const char *path, struct gsp_
     struct gsp_sv name = {path, strlen(path) - gsp_sv_basename(gsp_sv_of(path)).len};
     if (name.len > 1)
         name.len--; /* the slash, unless it is the root */
-    gsp_hint_word(&folder, name.len ? name : gsp_sv_of("."));
+    gsp_buf_shell(&folder, name.len ? name : gsp_sv_of("."));
     const char *text = gsp_buf_cstr(&folder);
     if (text && scene->err->sys == ENOENT)
         gsp_hint_add(out, "makes the folder", "mkdir -p %.200s", text);
@@ -338,7 +315,7 @@ static void hint_file(const struct scene *scene, struct gsp_hint *out)
         hint_folder(scene, path, out);
     } else if (scene->err->code == GSP_E_EMPTY) {
         gsp_auto_buf word = {0};
-        gsp_hint_word(&word, gsp_sv_of(path));
+        gsp_buf_shell(&word, gsp_sv_of(path));
         const char *text = gsp_buf_cstr(&word);
         if (text && is_folder(path))
             gsp_hint_add(out, "what there is", "gsprof tables %.200s", text);
@@ -380,7 +357,7 @@ static const char *unpacker(const char *path)
 static void hint_core(const struct scene *scene, struct gsp_hint *out)
 {
     gsp_auto_buf word = {0};
-    gsp_hint_word(&word, gsp_sv_of(scene->context->path));
+    gsp_buf_shell(&word, gsp_sv_of(scene->context->path));
     const char *path = gsp_buf_cstr(&word);
     const char *packed = unpacker(scene->context->path);
     set_what(out, "%s", scene->err->msg);

@@ -76,8 +76,6 @@ void gsp_hint__http(const struct gsp_err *err, const struct gsp_hint_context *co
 /* The hint for an error of inject, eject and eval that is none of rights: hint_inject.c. */
 void gsp_hint__inject(const struct gsp_err *err, const struct gsp_hint_context *context,
                       struct gsp_hint *out);
-/* Appends a word as a shell reads it back; nothing in it can harm a terminal. */
-void gsp_hint_word(struct gsp_buf *out, struct gsp_sv word);
 /* Appends the hint in its form: "gsprof: what", then why, try, or, more. */
 void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, struct gsp_buf *out);
 

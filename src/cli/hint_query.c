@@ -67,7 +67,7 @@ static void add_tables(const char *endpoint, const char *option, const char *not
                        struct gsp_hint *out)
 {
     gsp_auto_buf word = {0};
-    gsp_hint_word(&word, gsp_sv_of(endpoint));
+    gsp_buf_shell(&word, gsp_sv_of(endpoint));
     const char *text = gsp_buf_cstr(&word);
     if (text)
         gsp_hint_add(out, note, "gsprof tables %.180s%s", text, option);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/common.h"
 #include "cli/help.h"
@@ -48,7 +49,7 @@ static int show_choices(const struct gsp_opt *opt)
     gsp_auto_buf text = {0};
     for (size_t i = 0; opt->choice(i); i++)
         gsp_buf_printf(&text, "%s\n", opt->choice(i));
-    return gsp_cli_put_text(NULL, false, &text, NULL) == GSP_OK ? 0 : 74;
+    return gsp_file_put(NULL, false, &text, NULL) == GSP_OK ? 0 : 74;
 }
 
 static int dispatch(const struct gsp_parsed *parsed)

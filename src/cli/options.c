@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/str.h"
-#include "cli/endpoint.h"
+#include "source/endpoint.h"
 
 /* Farther than this, a suggestion is no help. */
 #define DISTANCE_MAX 3U

@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 #include "base/str.h"
-#include "cli/asker.h"
+#include "cli/query_runner.h"
 
 /* Reads and asks until the user leaves; worth the exit status of the program: errors of
  * statements are told and forgotten. */

@@ -4,11 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
-#include "cli/endpoint.h"
 #include "cli/hint.h"
-#include "cli/json_rows.h"
+#include "client/json_rows.h"
+#include "source/endpoint.h"
 
 /* The server ends a query by itself; its word should come before we stop to listen. */
 #define GRACE_NS (5 * GSP_NS_PER_S)
@@ -96,7 +97,7 @@ static int put_answer(const struct gsp_rows_dest *dest, const struct gsp_remote 
     gsp_auto_buf warnings = {0};
     /* What the server wrote has all its types: it goes on as it is. */
     if (dest->format != GSP_ROWS_TABLE)
-        return gsp_cli_put_text(dest->path, dest->force, &remote->answer, err);
+        return gsp_file_put(dest->path, dest->force, &remote->answer, err);
     int rc = gsp_json_rows_new(gsp_buf_sv(&remote->answer), &warnings, &rows, err);
     if (rc == GSP_OK)
         rc = gsp_cli_put_rows(rows, dest, err);
@@ -145,7 +146,7 @@ int gsp_query_remote_run(const struct gsp_query_remote *query)
     struct gsp_err err = {0};
     if (query->dest.format == GSP_ROWS_PARQUET)
         return gsp_cli_misuse(parsed, "a server writes json, csv or arrow, not parquet");
-    if (query->dest.path && gsp_cli_check_output(query->dest.path, query->dest.force, &err) < 0)
+    if (query->dest.path && gsp_file_check_new(query->dest.path, query->dest.force, &err) < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = query->dest.path}, &err);
     int status = gsp_remote_open(&remote, parsed, parsed->args[0], &query->remote);
     remote.timeout_ns = query->timeout_ns + GRACE_NS;

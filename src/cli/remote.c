@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/hint.h"
 #include "client/client.h"
 
@@ -105,7 +106,7 @@ int gsp_remote_put_json(const struct gsp_remote *remote)
     gsp_buf_putsv(&text, gsp_buf_sv(&remote->answer));
     if (!gsp_sv_ends(gsp_buf_sv(&text), "\n"))
         gsp_buf_putc(&text, '\n');
-    if (gsp_cli_put_text(NULL, false, &text, &err) == GSP_OK)
+    if (gsp_file_put(NULL, false, &text, &err) == GSP_OK)
         return 0;
     return gsp_cli_fail(remote->parsed, &(struct gsp_hint_context){0}, &err);
 }

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/made_rows.h"
 #include "cli/remote.h"
 #include "cli/rows_out.h"
+#include "model/row_list.h"
 
 #define DEPTH_MAX        3U
 /* Less of a setting's meaning tells nothing. */

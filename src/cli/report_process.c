@@ -11,10 +11,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/time.h"
-#include "cli/asker.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/json_rows.h"
+#include "cli/query_runner.h"
+#include "client/json_rows.h"
 #include "export/rows_json.h"
 #include "proc/task.h"
 #include "report/rows_table.h"
@@ -330,7 +330,7 @@ static int put_json(const struct report *report, struct gsp_err *err)
     }
     gsp_json_obj_end(&json);
     gsp_buf_putc(&out, '\n');
-    return gsp_cli_put_text(NULL, false, &out, err);
+    return gsp_file_put(NULL, false, &out, err);
 }
 
 static void put_command(const struct gsp_endpoint *endpoint, struct gsp_buf *out)

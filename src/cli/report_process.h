@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "cli/options.h"
-#include "digest/digest.h"
+#include "report/document.h"
 
 /* Whether a word means a process and no file. */
 bool gsp_report_is_process(const char *word);

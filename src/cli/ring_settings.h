@@ -31,7 +31,3 @@ void gsp_cli_ring_check(const struct gsp_parsed *parsed);
 /* Reports a value in the environment of a process that its agent cannot use and says nothing of:
  * used is the setting's value (ring.rows) that holds instead. */
 void gsp_cli_ring_check_process(const struct gsp_parsed *parsed, pid_t pid, const char *used);
-
-/* A line for each unusual thing about where tables are: in another folder than the first, and why;
- * smaller than usual.  Nothing is put when all is as usual. */
-void gsp_cli_ring_notes(const struct gsp_place *places, size_t count, struct gsp_buf *out);

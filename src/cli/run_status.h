@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/rec_rings.h"
+#include "record/ring_drain.h"
 #include "wire/table.h"
 
 #define GSP_RUN_STATUS_LOOKS 8U

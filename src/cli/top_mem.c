@@ -8,17 +8,18 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/map.h"
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/mem_switch.h"
-#include "cli/mem_take.h"
-#include "cli/mem_tree.h"
 #include "cli/top_session.h"
 #include "memlog/group.h"
 #include "model/tree.h"
 #include "proc/task.h"
+#include "record/memory_poll.h"
+#include "record/memory_switch.h"
+#include "record/memory_tree.h"
 #include "tui/mem_table.h"
 #include "tui/screen.h"
 
@@ -202,7 +203,7 @@ static int print(struct memview *view, struct gsp_err *err)
         gsp_memtop_text(&view->top, out.width, opts->rows ? (size_t)opts->rows : TEXT_ROWS, &text);
     }
     view->session->printed++;
-    return gsp_cli_put_text(NULL, false, &text, err);
+    return gsp_file_put(NULL, false, &text, err);
 }
 
 static int draw(struct memview *view, struct gsp_err *err)
@@ -365,7 +366,7 @@ int gsp_top_run_mem(struct gsp_top_session *session)
     if (rc == GSP_OK)
         rc = watch(&view, &err);
     gsp_screen_close();
-    gsp_memtree_off(&view.tree, &session->term);
+    gsp_memtree_off(&view.tree);
     view_free(&view);
     if (is_refused)
         return gsp_cli_fail(session->parsed, &(struct gsp_hint_context){.pid = session->pid}, &err);

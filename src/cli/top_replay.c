@@ -5,6 +5,7 @@
 #include "cli/common.h"
 #include "cli/top_session.h"
 #include "model/words.h"
+#include "source/profile_file.h"
 #include "tui/screen.h"
 #include "tui/top.h"
 
@@ -176,7 +177,7 @@ static int print_all(struct gsp_top_session *session, struct gsp_err *err)
 static int load(struct gsp_top_session *session, struct gsp_err *err)
 {
     const struct gsp_top_opts *opts = session->opts;
-    int rc = gsp_cli_load(opts->input, opts->from, true, &session->profile, err);
+    int rc = gsp_source_load_profile(opts->input, opts->from, true, &session->profile, err);
     if (rc == GSP_OK)
         rc = gsp_top_new(session->profile, &session->top, err);
     if (rc < 0)

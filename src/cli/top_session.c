@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/hint.h"
-#include "cli/launch.h"
+#include "record/launch.h"
 #include "tui/screen.h"
 #include "tui/text.h"
 
@@ -126,7 +127,7 @@ int gsp_top_print(struct gsp_top_session *session, struct gsp_err *err)
     session->printed++;
     if (rc < 0)
         return gsp_err_set(err, rc, 0, "out of memory");
-    return gsp_cli_put_text(NULL, false, &text, err);
+    return gsp_file_put(NULL, false, &text, err);
 }
 
 int gsp_top_fail(const struct gsp_top_session *session, const struct gsp_err *err)

@@ -15,11 +15,11 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "cli/launch.h"
 #include "cli/options.h"
 #include "cli/sampling.h"
 #include "cli/term.h"
 #include "model/tree.h"
+#include "record/launch.h"
 #include "sample/record.h"
 #include "tui/lines.h"
 #include "tui/ui.h"

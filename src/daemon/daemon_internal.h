@@ -21,10 +21,10 @@
 #include "collect/collect.h"
 #include "daemon/daemon.h"
 #include "daemon/daemon_rows.h"
-#include "daemon/frames.h"
 #include "daemon/overheads.h"
 #include "daemon/sessions.h"
 #include "daemon/targets.h"
+#include "frames/frames.h"
 #include "http/server.h"
 
 #define GSP_SOURCES_MAX 32U

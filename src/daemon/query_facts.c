@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/time.h"
-#include "daemon/frames_rows.h"
+#include "source/frame_rows.h"
 #include "store/batch.h"
 
 /* Values of a statement. */

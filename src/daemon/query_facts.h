@@ -14,8 +14,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
-#include "daemon/frames.h"
 #include "daemon/sessions.h"
+#include "frames/frames.h"
 #include "http/body.h"
 #include "store/store.h"
 

@@ -22,7 +22,7 @@
 #include "export/rows_arrow.h"
 #include "export/rows_csv.h"
 #include "export/rows_json.h"
-#include "ring/place.h"
+#include "source/processes.h"
 #include "store/store.h"
 
 #define ARGS_MAX      32U
@@ -235,6 +235,7 @@ struct question {
     struct gsp_param *params;
     size_t param_count;
     struct gsp_err trouble; /* with the log of frames */
+    struct gsp_source_processes processes;
     struct gsp_store *store;
     struct gsp_rows *rows;
 };
@@ -246,18 +247,12 @@ static int open_store(const struct gsp_query_order *order, struct question *ques
     const struct gsp_store_options options = {.memory_bytes = order->memory_bytes,
                                               .timeout_ns = order->timeout_ns,
                                               .row_limit = order->row_limit};
-    struct gsp_places places = {0};
     int rc = gsp_store_open(&options, out, err);
     if (rc == GSP_OK)
         rc = question->facts ? gsp_query_facts_add(question->facts, *out, &question->trouble, err)
                              : GSP_OK;
     if (rc == GSP_OK)
-        rc = gsp_places_read(&places, err);
-    for (size_t i = 0; rc == GSP_OK && i < places.count; i++) {
-        /* One that went away meanwhile, or is broken, is not the query's failure. */
-        gsp_ignore(gsp_store_add_place(*out, &places.at[i], NULL));
-    }
-    gsp_places_free(&places);
+        rc = gsp_source_processes_add(&question->processes, *out, order->stacks, err);
     return rc == GSP_OK ? gsp_store_lock(*out, err) : rc;
 }
 
@@ -350,6 +345,7 @@ int gsp_query_worker_main(const struct gsp_query_order *order)
     int status = ask(order, &question, &where, &err) < 0 ? worker_fail(&err, &where) : 0;
     gsp_rows_free(question.rows);
     gsp_store_close(question.store);
+    gsp_source_processes_free(&question.processes);
     free(question.params);
     gsp_body_free(question.facts);
     gsp_buf_free(&question.sql);

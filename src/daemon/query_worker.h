@@ -44,6 +44,7 @@ struct gsp_query_order {
     int64_t timeout_ns;
     uint64_t row_limit;
     uint64_t memory_bytes;
+    bool stacks; /* python.backtrace has the present stacks of processes that run */
 };
 
 /* Reads SQL from stdin and what the daemon told (query_facts.h) from GSP_WORKER_EXTRA_FD, asks all

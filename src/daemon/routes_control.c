@@ -409,6 +409,7 @@ struct question {
     char rows[24];
     char memory[24];
     char timeout[32];
+    bool stacks;  /* the client may read the present stacks of processes */
     int asker_fd; /* see query_worker.h */
 };
 
@@ -438,6 +439,7 @@ static bool read_question(const struct gsp_route_call *call, const struct gsp_se
     struct gsp_err err = {0};
     double rows = (double)settings->query_rows;
     out->asker_fd = call->request->client_fd;
+    out->stacks = call->request->is_trusted;
     if (!gsp_routes__number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
         return false;
     int rc = gsp_body_text(call->body, "sql", &out->sql, &err);
@@ -498,9 +500,17 @@ static void ask(struct gsp_daemon *daemon, const struct question *question, int6
     gsp_auto_buf facts = {0};
     struct gsp_worker_result result;
     struct gsp_err err = {0};
-    const char *const args[] = {"query-worker",    "--format", question->format, "--limit",
-                                question->rows,    "--memory", question->memory, "--timeout",
-                                question->timeout, NULL};
+    const char *const args[] = {"query-worker",
+                                "--format",
+                                question->format,
+                                "--limit",
+                                question->rows,
+                                "--memory",
+                                question->memory,
+                                "--timeout",
+                                question->timeout,
+                                question->stacks ? "--stacks" : NULL,
+                                NULL};
     if (tell_facts(daemon, question, &facts, &err) < 0) {
         gsp_routes__fail(answer, &err, NULL);
         return;

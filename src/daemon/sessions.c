@@ -11,8 +11,8 @@
 
 #include "base/file.h"
 #include "base/time.h"
-#include "daemon/session_file.h"
 #include "daemon/sessions_internal.h"
+#include "frames/session_file.h"
 
 #define KEEP_NS      (7LL * 24 * 3600 * GSP_NS_PER_S)
 #define KEEP_MAX     1000U

@@ -20,7 +20,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "daemon/frames.h"
+#include "frames/frames.h"
 
 struct gsp_sessions; /* opaque */
 

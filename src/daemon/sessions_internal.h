@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "base/map.h"
-#include "daemon/journal.h"
 #include "daemon/sessions.h"
+#include "frames/journal.h"
 
 #define SESSION_NONE UINT32_MAX
 

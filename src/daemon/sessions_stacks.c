@@ -9,8 +9,8 @@
 
 #include "base/log.h"
 #include "base/time.h"
-#include "daemon/session_file.h"
 #include "daemon/sessions_internal.h"
+#include "frames/session_file.h"
 #include "ring/live.h"
 #include "wire/table.h"
 

@@ -11,8 +11,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "daemon/session_file.h"
 #include "daemon/sessions_internal.h"
+#include "frames/session_file.h"
 
 #define RETRY_NS   (5 * GSP_NS_PER_S)
 #define SYNC_NS    (5 * GSP_NS_PER_S)

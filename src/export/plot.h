@@ -14,7 +14,7 @@
 #include "base/attr.h"
 #include "base/buf.h"
 #include "base/err.h"
-#include "export/session_read.h"
+#include "frames/session_read.h"
 
 enum gsp_plot_format { GSP_PLOT_SVG, GSP_PLOT_PNG, GSP_PLOT_HTML };
 

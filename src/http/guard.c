@@ -133,6 +133,7 @@ void gsp_http__check(struct gsp_http__call *call)
     const struct gsp_http_options *options = &call->server->options;
     if (call->server->local && call->conn && is_unix(call->conn->fd)) {
         call->request.authorised = peer_is_us(call->conn->fd);
+        call->request.is_trusted = call->request.authorised;
         if (!call->request.authorised)
             refuse(call, 403, "PERM", "the socket is another user's", NULL);
         return;
@@ -141,6 +142,7 @@ void gsp_http__check(struct gsp_http__call *call)
     if (call->refusal.status)
         return;
     call->request.authorised = has_token(call);
+    call->request.is_trusted = call->request.authorised && call->server->token;
     if (!call->request.authorised &&
         !(options->is_public && options->is_public(options->ctx, call->request.path)))
         refuse(call, 401, "TOKEN", "the request came without the token",

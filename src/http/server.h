@@ -28,6 +28,7 @@ struct gsp_http_request {
     const char *path;   /* decoded, starts with '/', no query */
     struct gsp_sv body; /* complete */
     bool authorised;    /* came with the token, or no token is set */
+    bool is_trusted;    /* came with the token, or over the Unix socket */
     int client_fd;      /* its connection, for poll() alone: POLLRDHUP says that it went away; -1 */
     void *query;        /* for gsp_http_query() */
 };

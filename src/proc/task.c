@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/str.h"
 #include "base/time.h"
 
 #define SMALL_FILE_MAX 65536U
@@ -19,6 +20,8 @@
 #define CMDLINE_MAX    4096U
 /* An environment that is larger is not searched to its end. */
 #define ENVIRON_MAX    (4U << 20)
+/* Digits of a rank. */
+#define RANK_MAX       10U
 /* PF_FORKNOEXEC of the kernel. */
 #define FORKED_NO_EXEC 0x40U
 
@@ -151,6 +154,13 @@ bool gsp_proc_env(pid_t pid, const char *name, struct gsp_buf *out)
         }
     }
     return false;
+}
+
+bool gsp_proc_rank(pid_t pid, int64_t *rank)
+{
+    gsp_auto_buf value = {0};
+    return gsp_proc_env(pid, "RANK", &value) && value.len > 0 && value.len <= RANK_MAX &&
+           gsp_parse_i64(gsp_buf_cstr(&value), 0, INT32_MAX, rank, NULL) == GSP_OK;
 }
 
 /* The number behind a word of a status file; 0 when there is none. */

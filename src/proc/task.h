@@ -44,6 +44,8 @@ void gsp_proc_cmdline(pid_t pid, struct gsp_buf *out);
 /* Appends the value that a variable had when the process began its program; false when it was
  * not set, or may not be read. */
 bool gsp_proc_env(pid_t pid, const char *name, struct gsp_buf *out);
+/* The rank in the environment of a process (RANK); false if it has none. */
+bool gsp_proc_rank(pid_t pid, int64_t *rank);
 /* The process that a thread's or process's id belongs to, and the parent of that process; false
  * when there is none.  Cheaper than gsp_proc_info(). */
 bool gsp_proc_parent(pid_t id, pid_t *group, pid_t *ppid);

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "model/profile.h"
 #include "model/tree.h"
-#include "report/report.h"
+#include "report/profile.h"
 
 struct gsp_report_row {
     uint32_t label; /* of the tree */

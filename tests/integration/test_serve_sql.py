@@ -14,8 +14,9 @@ from typing import Any, Iterator, List, Tuple
 
 import pytest
 
+from conftest import NEEDS_EXTENSION
 from serving import Daemon
-from support import EXIT_NOWRITE, EXIT_USAGE, PATIENCE_S, gsprof
+from support import EXIT_NOWRITE, EXIT_USAGE, PACKAGE, PATIENCE_S, gsprof, main_python
 
 
 @pytest.fixture(name="daemon")
@@ -172,6 +173,44 @@ def test_tables_and_values_from_the_command_line(daemon: Daemon) -> None:
         assert "$2" in gsprof("query", endpoint, "SELECT ?, ?", "--param", "1", status=None).err
     gsprof("query", at, "SELECT 1", "--param", "a=1", "--param", "2", status=EXIT_USAGE)
     assert "nobody listens" in gsprof("tables", "127.0.0.1:1", status=None).err
+
+
+COUNTING_PROGRAM = """
+import time
+
+def hold():
+    kept = [bytes(1000) for _ in range(10000)]
+    print("ready", flush=True)
+    time.sleep(600)
+
+hold()
+"""
+
+
+@NEEDS_EXTENSION
+def test_a_server_has_the_tables_of_a_process(daemon: Daemon, tmp_path: Path) -> None:
+    """Allocations and present stacks; the stacks only for a client that is trusted."""
+    path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
+    env = {
+        **os.environ,
+        "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+        "PYTHONPATH": path,
+        "GSPROF_MEMORY": "sampled",
+    }
+    command = [main_python(), "-c", COUNTING_PROGRAM]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout and process.stdout.readline() == b"ready\n"
+            pid = process.pid
+            sql = f"SELECT sum(bytes)::BIGINT AS n FROM python.allocation WHERE kind = 'live' AND pid = {pid}"
+            held = rows(daemon, sql)[0]["n"]
+            assert held > 5_000_000
+            sql = f"SELECT func FROM python.backtrace WHERE pid = {pid} ORDER BY depth"
+            assert rows(daemon, sql) == []
+            local = gsprof("query", f"unix:{tmp_path / 's'}", sql, "-f", "json")
+            assert [row["func"] for row in json.loads(local.out)] == ["hold", "<module>"]
+        finally:
+            process.kill()
 
 
 def test_unix_socket(daemon: Daemon, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@
 
 #include "base/file.h"
 #include "base/time.h"
-#include "daemon/frames.h"
 #include "daemon/sessions.h"
+#include "frames/frames.h"
 
 #define MADE_PERIOD_NS (200 * GSP_NS_PER_MS)
 #define MADE_START_NS  (1700000000LL * GSP_NS_PER_S)

@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "daemon/session_file.h"
 #include "daemon_fixture.h"
+#include "frames/session_file.h"
 
 #define KILLS_SESSIONS 20000U
 #define KILLS_THREADS  3

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/endpoint.h"
 #include "cli/hint.h"
-#include "cli/made_rows.h"
 #include "cli/prompt.h"
 #include "cli/rows_out.h"
+#include "model/row_list.h"
+#include "source/endpoint.h"
 #include "tap.h"
 
 /* The marks of comments, taken apart for tools that do not know strings. */

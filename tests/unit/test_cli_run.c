@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "cli/run_place.h"
 #include "cli/run_status.h"
-#include "cli/run_told.h"
+#include "record/announcements.h"
+#include "record/run_dir.h"
 #include "store/run_list.h"
 #include "tap.h"
 

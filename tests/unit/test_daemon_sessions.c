@@ -4,10 +4,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "daemon/session_file.h"
 #include "daemon/sessions_stacks.h"
 #include "daemon_fixture.h"
 #include "daemon_kills.h"
+#include "frames/session_file.h"
 #include "tap.h"
 
 /* A daemon's state without the daemon. */

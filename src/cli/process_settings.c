@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/process_settings.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/time.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "cli/ring_settings.h"
+#include "cli/rows_out.h"
+#include "cli/term.h"
+#include "model/row_list.h"
+#include "source/endpoint.h"
+#include "wire/control_file.h"
+
+/* A step of a training may take longer; the value holds all the same. */
+#define APPLY_MAX_NS GSP_NS_PER_S
+#define POLL_NS      2000000L
+#define CHANGES_MAX  64U
+#define NEAR_MAX     4U
+#define PREFIX       "gsprof."
+
+struct target {
+    const struct gsp_parsed *parsed;
+    pid_t pid;
+    int folder_fd;
+    bool json;
+    struct gsp_control page;
+    struct gsp_control_change changes[CHANGES_MAX];
+    size_t change_count;
+    uint64_t serial; /* of the last change; 0: none */
+};
+
+static int fail(const struct target *target, const struct gsp_err *err)
+{
+    return gsp_cli_fail(target->parsed, &(struct gsp_hint_context){.pid = target->pid}, err);
+}
+
+/* --------------------------------------------------------------------------------------- words */
+
+static struct gsp_sv key_of(const char *word)
+{
+    const char *equals = strchr(word, '=');
+    return (struct gsp_sv){word, equals ? (size_t)(equals - word) : strlen(word)};
+}
+
+/* Whether the i-th setting's name begins with the text, with or without the prefix. */
+static bool begins(size_t i, struct gsp_sv text)
+{
+    char name[GSP_NAME_MAX];
+    snprintf(name, sizeof(name), PREFIX "%s", gsp_setting_row(i)->name);
+    const size_t skip = gsp_sv_starts(text, PREFIX) ? 0 : sizeof(PREFIX) - 1;
+    return strncmp(name + skip, text.p, text.len) == 0;
+}
+
+static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
+{
+    struct gsp_parsed copy = *parsed;
+    char name[GSP_NAME_MAX];
+    snprintf(name, sizeof(name), "%.*s", (int)(key.len < 60 ? key.len : 60), key.p);
+    const char *bare = gsp_sv_starts(key, PREFIX) ? name + sizeof(PREFIX) - 1 : name;
+    size_t best = NEAR_MAX;
+    for (size_t i = 0; gsp_setting_row(i); i++) {
+        const size_t distance = gsp_str_distance(bare, gsp_setting_row(i)->name);
+        if (distance < best) {
+            best = distance;
+            snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof config %s " PREFIX "%s",
+                     parsed->args[0], gsp_setting_row(i)->name);
+        }
+    }
+    gsp_auto_buf safe = {0};
+    gsp_buf_term(&safe, gsp_sv_of(name));
+    const char *shown = gsp_buf_cstr(&safe);
+    return gsp_cli_misuse(&copy, "there is no setting '%s'", shown ? shown : "");
+}
+
+/* All are looked at before one is set. */
+static int read_changes(struct target *target, char *const *words)
+{
+    struct gsp_err err = {0};
+    for (size_t i = 0; i < CHANGES_MAX && words[i]; i++) {
+        const struct gsp_sv key = key_of(words[i]);
+        if (words[i][key.len] != '=' || key.len == 0)
+            return gsp_cli_misuse(target->parsed, "'%.100s' is not KEY=VALUE", words[i]);
+        const int id = gsp_setting_row_find(key);
+        if (id < 0)
+            return unknown_key(target->parsed, key);
+        struct gsp_control_change *change = &target->changes[target->change_count++];
+        change->id = (enum gsp_setting_id)id;
+        if (gsp_setting_row_check((size_t)id, gsp_sv_of(words[i] + key.len + 1), change->value,
+                                  &err) < 0)
+            return gsp_cli_misuse(target->parsed, "%s", err.msg);
+    }
+    return 0;
+}
+
+/* -------------------------------------------------------------------------------------- target */
+
+static int open_target(struct target *target, const char *word, struct gsp_err *err)
+{
+    struct gsp_endpoint endpoint;
+    int rc = gsp_endpoint_find(word, &endpoint, err);
+    target->pid = endpoint.pid;
+    if (rc < 0)
+        return rc;
+    if (!endpoint.is_live) {
+        target->pid = 0; /* the message says it all */
+        return gsp_err_set(err, GSP_E_NOPROC, 0,
+                           "process %d has ended: its settings are of no use any more",
+                           (int)endpoint.pid);
+    }
+    rc = endpoint.has_rings ? gsp_place_open(&endpoint.place, &target->folder_fd, err)
+                            : GSP_E_NOFILE;
+    if (rc == 0)
+        rc = gsp_control_read(target->folder_fd, &target->page, err);
+    /* Half written: whoever sets a value next makes it good. */
+    if (rc == GSP_E_TORN && target->change_count > 0)
+        rc = 0;
+    const uint32_t state = rc == 0 ? atomic_load(&target->page.state) : 0;
+    if (rc == GSP_E_NOFILE || (rc == 0 && !(state & GSP_CONTROL_LOADED)))
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no agent in process %d",
+                           (int)endpoint.pid);
+    return rc;
+}
+
+static bool is_applied(const struct target *target)
+{
+    return atomic_load(&target->page.applied) >= atomic_load(&target->page.serial);
+}
+
+/* Waits for the agent, a second at most. */
+static int wait_applied(struct target *target, struct gsp_err *err)
+{
+    const struct timespec pause = {0, POLL_NS};
+    const int64_t end_ns = gsp_now_ns() + APPLY_MAX_NS;
+    int rc = gsp_control_read(target->folder_fd, &target->page, err);
+    while (rc == 0 && atomic_load(&target->page.applied) < target->serial &&
+           gsp_now_ns() < end_ns) {
+        nanosleep(&pause, NULL);
+        rc = gsp_control_read(target->folder_fd, &target->page, err);
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------------------------------- shown */
+
+static bool is_wanted(const struct target *target, size_t i, const char *prefix)
+{
+    if (target->change_count == 0)
+        return !prefix || begins(i, gsp_sv_of(prefix));
+    for (size_t k = 0; k < target->change_count; k++) {
+        if (target->changes[k].id == (enum gsp_setting_id)i)
+            return true;
+    }
+    return false;
+}
+
+static const char *type_name(enum gsp_setting_type type)
+{
+    static const char *const NAMES[] = {"?", "on/off", "number", "text"};
+    return (size_t)type < GSP_COUNT(NAMES) ? NAMES[type] : NAMES[0];
+}
+
+static void put_state(struct gsp_json *json, uint32_t state)
+{
+    static const struct {
+        uint32_t bit;
+        const char *name;
+    } BITS[] = {{GSP_CONTROL_LOADED, "loaded"},
+                {GSP_CONTROL_PYTHON, "python"},
+                {GSP_CONTROL_TORCH, "torch"},
+                {GSP_CONTROL_QUIET, "quiet"}};
+    gsp_json_key(json, "state");
+    gsp_json_arr_begin(json);
+    for (size_t i = 0; i < GSP_COUNT(BITS); i++) {
+        if (state & BITS[i].bit)
+            gsp_json_str(json, BITS[i].name);
+    }
+    gsp_json_arr_end(json);
+}
+
+/* Of how many steps of PyTorch one is traced, of those that torch.rate chooses. */
+static int64_t steps_of_one(const struct target *target)
+{
+    const uint32_t state = atomic_load(&target->page.state);
+    return (int64_t)1 << ((state & GSP_CONTROL_THIN_MASK) >> GSP_CONTROL_THIN_SHIFT);
+}
+
+static int show_json(const struct target *target, const char *prefix, struct gsp_err *err)
+{
+    gsp_auto_buf out = {0};
+    struct gsp_json json;
+    gsp_json_init(&json, &out);
+    gsp_json_obj_begin(&json);
+    gsp_json_put_i64(&json, "pid", target->pid);
+    gsp_json_put_str(&json, "agent", target->page.agent);
+    put_state(&json, atomic_load(&target->page.state));
+    gsp_json_put_i64(&json, "torch_one_step_of", steps_of_one(target));
+    gsp_json_put_bool(&json, "applied", is_applied(target));
+    gsp_json_key(&json, "settings");
+    gsp_json_arr_begin(&json);
+    for (size_t i = 0; gsp_setting_row(i); i++) {
+        const struct gsp_setting_row *about = gsp_setting_row(i);
+        gsp_auto_buf name = {0};
+        if (!is_wanted(target, i, prefix))
+            continue;
+        gsp_buf_printf(&name, PREFIX "%s", about->name);
+        gsp_json_obj_begin(&json);
+        gsp_json_put_sv(&json, "name", gsp_buf_sv(&name));
+        gsp_json_put_str(&json, "value", target->page.value[i]);
+        gsp_json_put_str(&json, "type", type_name(about->type));
+        gsp_json_put_str(&json, "default", about->fallback);
+        gsp_json_put_str(&json, "description", about->doc);
+        gsp_json_obj_end(&json);
+    }
+    gsp_json_arr_end(&json);
+    gsp_json_obj_end(&json);
+    gsp_buf_putc(&out, '\n');
+    return gsp_file_put(NULL, false, &out, err);
+}
+
+static int show_table(const struct target *target, const char *prefix, struct gsp_err *err)
+{
+    static const struct gsp_rows_column COLUMNS[] = {
+        {"setting", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"value", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"type", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"default", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+        {"meaning", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
+    };
+    struct gsp_made_rows *made = NULL;
+    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &made, err);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; gsp_setting_row(i); i++) {
+        const struct gsp_setting_row *about = gsp_setting_row(i);
+        gsp_auto_buf name = {0};
+        if (!is_wanted(target, i, prefix))
+            continue;
+        gsp_buf_printf(&name, PREFIX "%s", about->name);
+        gsp_made_text(made, gsp_buf_sv(&name));
+        gsp_made_text(made, gsp_sv_of(target->page.value[i]));
+        gsp_made_text(made, gsp_sv_of(type_name(about->type)));
+        gsp_made_text(made, gsp_sv_of(about->fallback));
+        gsp_made_text(made, gsp_sv_of(about->doc));
+    }
+    const struct gsp_rows_dest dest = {.format = GSP_ROWS_TABLE,
+                                       .color = target->parsed->globals.color};
+    rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
+    gsp_rows_free(gsp_made_rows_get(made));
+    return rc;
+}
+
+/* What someone must know who wonders why nothing happens. */
+static void tell(const struct target *target, const char *prefix)
+{
+    struct gsp_term term;
+    const uint32_t state = atomic_load(&target->page.state);
+    gsp_term_init(&term, STDERR_FILENO, target->parsed->globals.color);
+    if (target->parsed->globals.quiet)
+        return;
+    if (is_wanted(target, GSP_SET_ring_rows, prefix))
+        gsp_cli_ring_check_process(target->parsed, target->pid,
+                                   target->page.value[GSP_SET_ring_rows]);
+    if (state & GSP_CONTROL_QUIET)
+        gsp_term_line(&term, "gsprof: process %d has no room for its tables: nothing is recorded",
+                      (int)target->pid);
+    if (steps_of_one(target) > 1)
+        gsp_term_line(
+            &term,
+            "gsprof: process %d traces one step of %lld: all of them would cost more than " PREFIX
+            "torch.adaptive allows",
+            (int)target->pid, (long long)steps_of_one(target));
+    if (target->change_count > 0 && atomic_load(&target->page.applied) >= target->serial)
+        gsp_term_line(&term, "gsprof: process %d has taken it up", (int)target->pid);
+    else if (target->change_count > 0)
+        gsp_term_line(&term,
+                      "gsprof: set; process %d has not taken it up within a second, and will when "
+                      "it comes to a step, a span or a garbage collection",
+                      (int)target->pid);
+}
+
+static int change_and_show(struct target *target, const char *prefix)
+{
+    struct gsp_err err = {0};
+    int rc = GSP_OK;
+    if (target->change_count > 0) {
+        rc = gsp_control_write(target->folder_fd, target->changes, target->change_count,
+                               &target->serial, &err);
+        if (rc == GSP_OK)
+            rc = wait_applied(target, &err);
+    }
+    /* Texts of the page end, whoever wrote them. */
+    for (size_t i = 0; i < GSP_CONTROL_MAX; i++)
+        target->page.value[i][GSP_CONTROL_VALUE - 1] = '\0';
+    if (rc == GSP_OK)
+        rc = target->json ? show_json(target, prefix, &err) : show_table(target, prefix, &err);
+    if (rc < 0)
+        return fail(target, &err);
+    tell(target, prefix);
+    return 0;
+}
+
+int gsp_config_target(const struct gsp_parsed *parsed, const char *pid, char *const *words,
+                      bool json)
+{
+    struct target target = {.parsed = parsed, .folder_fd = -1, .json = json};
+    struct gsp_err err = {0};
+    const char *prefix = words[0] && !strchr(words[0], '=') ? words[0] : NULL;
+    if (prefix && words[1])
+        return gsp_cli_misuse(parsed, "one KEY to look at, or KEY=VALUE to change");
+    bool known = !prefix;
+    for (size_t i = 0; gsp_setting_row(i) && !known; i++)
+        known = begins(i, gsp_sv_of(prefix));
+    if (!known)
+        return unknown_key(parsed, gsp_sv_of(prefix));
+    int status = prefix ? 0 : read_changes(&target, words);
+    if (status == 0 && open_target(&target, pid, &err) < 0)
+        status = fail(&target, &err);
+    else if (status == 0)
+        status = change_and_show(&target, prefix);
+    gsp_fd_close(&target.folder_fd);
+    return status;
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/query_runner.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/time.h"
+#include "cli/await_python.h"
+#include "cli/common.h"
+#include "cli/hint.h"
+#include "cli/query_remote.h"
+
+#define AGAIN_S 1U
+
+/* What the handlers work on: there is one query at a time in a program. */
+static struct gsp_store *volatile asked;
+static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t asked_far; /* a server: it sees interrupts by itself */
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    struct gsp_store *store = asked;
+    if (interrupts++ > 0 || (!store && !asked_far))
+        _exit(gsp_err_exit_status(GSP_E_INTR));
+    if (!store)
+        return;
+    gsp_store_interrupt(store);
+    alarm(AGAIN_S);
+}
+
+/* A query forgets an interrupt that came before it had begun: it is said again. */
+static void on_alarm(int number)
+{
+    (void)number;
+    struct gsp_store *store = asked;
+    if (store)
+        gsp_store_interrupt(store);
+    alarm(AGAIN_S);
+}
+
+static void tell_warnings(struct gsp_asker *asker)
+{
+    struct gsp_term term;
+    const char *line = gsp_store_warning(asker->store, asker->warned);
+    gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
+    for (; line; line = gsp_store_warning(asker->store, asker->warned)) {
+        gsp_auto_buf safe = {0};
+        gsp_buf_term(&safe, gsp_sv_of(line));
+        const char *text = gsp_buf_cstr(&safe);
+        if (text && !asker->parsed->globals.quiet)
+            gsp_term_line(&term, "gsprof: warning: %s", text);
+        asker->warned++;
+    }
+}
+
+/* What someone must know who wonders why tables are empty, or old. */
+static void tell_state(const struct gsp_asker *asker)
+{
+    const struct gsp_endpoint *endpoint = &asker->endpoint;
+    struct gsp_term term;
+    char age[32];
+    gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
+    if (asker->parsed->globals.quiet || endpoint->kind != GSP_ENDPOINT_PID)
+        return;
+    if (!endpoint->is_live) {
+        int64_t since = gsp_realtime_ns() - endpoint->place.last_write_ns;
+        gsp_term_line(&term, "gsprof: process %d has ended; its last rows are %s old",
+                      (int)endpoint->pid,
+                      gsp_fmt_duration(since > 0 ? since : 0, age, sizeof(age)));
+    } else if (!endpoint->has_rings) {
+        gsp_term_line(&term,
+                      "gsprof: process %d writes no tables; python.backtrace shows its "
+                      "present stacks",
+                      (int)endpoint->pid);
+    }
+}
+
+static int fail(const struct gsp_asker *asker, const char *word, const struct gsp_err *err)
+{
+    struct gsp_hint_context context = {.endpoint = word, .pid = asker->endpoint.pid};
+    if (asker->endpoint.kind != GSP_ENDPOINT_PID)
+        context.path = word;
+    return gsp_cli_fail(asker->parsed, &context, err);
+}
+
+int gsp_asker_open(struct gsp_asker *asker, const char *word,
+                   const struct gsp_store_options *options, const char *output)
+{
+    struct gsp_err err = {0};
+    if (gsp_query_is_remote(word) && asker->locals)
+        return gsp_cli_misuse(asker->parsed, "--locals is for the pid of a running process");
+    if (gsp_query_is_remote(word))
+        return gsp_query_remote_open(&asker->remote, asker->parsed, word, &asker->remote_opts,
+                                     options->timeout_ns);
+    int rc = gsp_endpoint_find(word, &asker->endpoint, &err);
+    if (rc == GSP_OK && asker->endpoint.kind == GSP_ENDPOINT_PID && asker->endpoint.is_live &&
+        !asker->endpoint.has_rings) {
+        /* Its tables come with the interpreter. */
+        gsp_await_python(asker->endpoint.pid, false, asker->parsed);
+        rc = gsp_endpoint_find(word, &asker->endpoint, &err);
+    }
+    if (rc == GSP_OK && asker->locals && asker->endpoint.kind != GSP_ENDPOINT_PID)
+        return gsp_cli_misuse(asker->parsed, "--locals is for the pid of a running process");
+    asker->endpoint.backtrace.locals = asker->locals;
+    if (rc == GSP_OK)
+        rc = gsp_store_open(options, &asker->store, &err);
+    if (rc == GSP_OK)
+        rc = gsp_endpoint_add(&asker->endpoint, asker->store, &err);
+    if (rc == GSP_OK && output)
+        rc = gsp_store_allow_output(asker->store, output, &err);
+    if (rc == GSP_OK)
+        rc = gsp_store_lock(asker->store, &err);
+    if (rc < 0)
+        return fail(asker, word, &err);
+    tell_state(asker);
+    tell_warnings(asker);
+    return 0;
+}
+
+void gsp_asker_close(struct gsp_asker *asker)
+{
+    gsp_store_close(asker->store);
+    asker->store = NULL;
+    gsp_remote_close(&asker->remote);
+}
+
+struct old_handlers {
+    struct sigaction interrupt;
+    struct sigaction alarm;
+};
+
+static void catch_interrupts(struct gsp_store *store, struct old_handlers *old)
+{
+    const struct sigaction interrupt = {.sa_handler = on_interrupt};
+    const struct sigaction again = {.sa_handler = on_alarm};
+    interrupts = 0;
+    asked = store;
+    asked_far = store == NULL;
+    sigaction(SIGALRM, &again, &old->alarm);
+    sigaction(SIGINT, &interrupt, &old->interrupt);
+}
+
+static void release_interrupts(const struct old_handlers *old)
+{
+    sigaction(SIGINT, &old->interrupt, NULL);
+    alarm(0);
+    sigaction(SIGALRM, &old->alarm, NULL);
+    asked = NULL;
+    asked_far = 0;
+}
+
+/* The rows of another, and the time that they took: a pager's user takes some too. */
+struct timed_rows {
+    struct gsp_rows rows; /* first: what the formatters have is a pointer to it */
+    struct gsp_rows *inner;
+    int64_t took_ns;
+    uint64_t count;
+};
+
+static int next_timed(struct gsp_rows *rows, struct gsp_batch_view *out, struct gsp_err *err)
+{
+    struct timed_rows *timed = (struct timed_rows *)(void *)rows;
+    int64_t start_ns = gsp_now_ns();
+    int rc = gsp_rows_next(timed->inner, out, err);
+    timed->took_ns += gsp_now_ns() - start_ns;
+    timed->count += rc > 0 ? out->row_count : 0;
+    rows->truncated = timed->inner->truncated;
+    return rc;
+}
+
+static void free_timed(struct gsp_rows *rows)
+{
+    gsp_rows_free(((struct timed_rows *)(void *)rows)->inner);
+}
+
+/* An empty array of objects has no names; the other formats have them. */
+static void tell_columns(const struct gsp_asker *asker, const struct gsp_rows *rows)
+{
+    struct gsp_term term;
+    gsp_auto_buf text = {0};
+    if (asker->parsed->globals.quiet)
+        return;
+    gsp_buf_puts(&text, "gsprof: no rows; the columns are ");
+    for (size_t i = 0; i < rows->column_count; i++) {
+        gsp_buf_puts(&text, i ? ", " : "");
+        gsp_buf_term(&text, gsp_sv_of(rows->columns[i].name));
+    }
+    const char *line = gsp_buf_cstr(&text);
+    gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
+    if (line)
+        gsp_term_line(&term, "%s", line);
+}
+
+static int ask(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sql_error *where,
+               struct timed_rows *timed, struct gsp_err *err)
+{
+    static const struct gsp_rows_ops OPS = {next_timed, free_timed};
+    int64_t start_ns = gsp_now_ns();
+    if (asker->dest.format == GSP_ROWS_PARQUET) {
+        int done = gsp_store_query_to_file(asker->store, sql, NULL, where, err);
+        timed->took_ns = gsp_now_ns() - start_ns;
+        return done;
+    }
+    int rc = gsp_store_query_with(asker->store, sql, &asker->params, &timed->inner, where, err);
+    timed->took_ns = gsp_now_ns() - start_ns;
+    if (rc < 0)
+        return rc;
+    timed->rows = (struct gsp_rows){
+        .ops = &OPS, .columns = timed->inner->columns, .column_count = timed->inner->column_count};
+    rc = gsp_cli_put_rows(&timed->rows, &asker->dest, err);
+    if (rc == GSP_OK && timed->count == 0 && asker->dest.format == GSP_ROWS_JSON)
+        tell_columns(asker, &timed->rows);
+    gsp_rows_free(&timed->rows);
+    return rc;
+}
+
+static void tell_end(const struct gsp_asker *asker, bool truncated, int64_t took_ns)
+{
+    struct gsp_term term;
+    char text[32];
+    gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
+    if (truncated && asker->dest.format != GSP_ROWS_TABLE)
+        gsp_term_line(&term, "gsprof: warning: there are more rows: --limit cut the result");
+    if (asker->timing)
+        gsp_term_line(&term, "Time: %s", gsp_fmt_duration(took_ns, text, sizeof(text)));
+}
+
+static int ask_far(struct gsp_asker *asker, struct gsp_sv sql)
+{
+    struct old_handlers old;
+    const int64_t start_ns = gsp_now_ns();
+    catch_interrupts(NULL, &old);
+    asker->remote.cancel = &interrupts;
+    int status = gsp_query_remote_ask(&asker->remote, sql, &asker->params, &asker->dest);
+    asker->remote.cancel = NULL;
+    release_interrupts(&old);
+    if (status == 0)
+        tell_end(asker, false, gsp_now_ns() - start_ns);
+    return status;
+}
+
+/* whole is what the statement, which is alone in sql, was written in. */
+static int ask_one(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sv whole)
+{
+    if (!asker->store)
+        return ask_far(asker, sql);
+    struct gsp_err err = {0};
+    struct gsp_sql_error where = {0};
+    struct old_handlers old;
+    struct timed_rows timed = {0};
+    catch_interrupts(asker->store, &old);
+    int rc = ask(asker, sql, &where, &timed, &err);
+    release_interrupts(&old);
+    tell_warnings(asker);
+    if (rc == GSP_OK) {
+        tell_end(asker, timed.rows.truncated, timed.took_ns);
+        return 0;
+    }
+    bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
+    struct gsp_hint_context context = {
+        .endpoint = is_output ? NULL : asker->endpoint.text,
+        .pid = asker->endpoint.pid,
+        .path = is_output ? asker->dest.path : NULL,
+        .sql = whole,
+        .sql_line = where.line,
+        .sql_column = where.column,
+        .candidate = where.candidate,
+    };
+    return gsp_cli_fail(asker->parsed, &context, &err);
+}
+
+/* A statement with blanks in place of all that is before it: errors have their place in the whole
+ * text then. */
+static void put_alone(struct gsp_sv whole, struct gsp_sv statement, struct gsp_buf *out)
+{
+    gsp_buf_clear(out);
+    for (const char *p = whole.p; p < statement.p; p++) {
+        if (((unsigned char)*p & 0xc0) != 0x80) /* a character of several bytes is one column */
+            gsp_buf_putc(out, *p == '\n' ? '\n' : ' ');
+    }
+    gsp_buf_putsv(out, statement);
+}
+
+/* What takes the rows of one statement alone; NULL: nothing. */
+static const char *only_one(const struct gsp_asker *asker)
+{
+    const struct gsp_rows_dest *dest = &asker->dest;
+    if (asker->params.count)
+        return "--param";
+    if (dest->path && strcmp(dest->path, "-") != 0)
+        return "--output";
+    return dest->format == GSP_ROWS_ARROW ? "arrow" : NULL;
+}
+
+int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
+{
+    struct gsp_sv statement;
+    struct gsp_sv next;
+    size_t pos = 0;
+    gsp_auto_buf alone = {0};
+    if (!gsp_sql_next(sql, &pos, &statement))
+        return ask_one(asker, sql, sql); /* which says that there is none */
+    bool is_more = gsp_sql_next(sql, &pos, &next);
+    if (is_more && only_one(asker))
+        return gsp_cli_misuse(asker->parsed, "%s takes one statement, and there are several",
+                              only_one(asker));
+    for (bool is_first = true;; is_first = false) {
+        put_alone(sql, statement, &alone);
+        if (alone.failed)
+            return fail(asker, NULL,
+                        &(struct gsp_err){.code = GSP_E_NOMEM, .msg = "out of memory"});
+        if (!is_first && asker->dest.format != GSP_ROWS_JSON)
+            gsp_ignore(gsp_fd_write_all(STDOUT_FILENO, "\n", 1, NULL)); /* the rows tell */
+        const int status = ask_one(asker, gsp_buf_sv(&alone), sql);
+        if (status != 0 || !is_more)
+            return status;
+        statement = next;
+        is_more = gsp_sql_next(sql, &pos, &next);
+    }
+}
+
+int gsp_asker_rows(struct gsp_asker *asker, const char *sql, struct gsp_rows **out,
+                   struct gsp_err *err)
+{
+    return asker->store ? gsp_store_query(asker->store, gsp_sv_of(sql), out, NULL, err)
+                        : gsp_query_remote_rows(&asker->remote, gsp_sv_of(sql), out, err);
+}

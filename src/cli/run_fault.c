@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/run_fault.h"
+
+#include "base/str.h"
+
+/* The command that shows the whole traceback, by the program's own interpreter if it is one. */
+static void put_import(const char *python_dir, const char *program, struct gsp_buf *out)
+{
+    const struct gsp_sv name = gsp_sv_basename(gsp_sv_of(program));
+    gsp_buf_puts(out, "PYTHONPATH=");
+    gsp_buf_shell(out, gsp_sv_of(python_dir));
+    gsp_buf_putc(out, ' ');
+    gsp_buf_shell(out, gsp_sv_of(gsp_sv_starts(name, "python") ? program : "python3"));
+    gsp_buf_puts(out, " -c 'import gsprof._environment'");
+}
+
+void gsp_run_told_fault(const struct gsp_run_told *told, const char *python_dir,
+                        const char *program, struct gsp_buf *out)
+{
+    if (!told->inside) {
+        gsp_buf_puts(out, "gsprof: no spans, steps or modules: the program's Python was started "
+                          "with -E, -I or -S, or with a PYTHONPATH of its own; while it runs: "
+                          "gsprof inject PID");
+        return;
+    }
+    if (told->cause == GSP_RUN_FINE)
+        return;
+    gsp_buf_printf(out, "gsprof: no %s of process %d: %s",
+                   told->cause == GSP_RUN_NO_TORCH ? "PyTorch modules" : "spans, steps or modules",
+                   (int)told->faulty, told->why);
+    if (told->cause == GSP_RUN_NOT_LOADED) {
+        gsp_buf_puts(out, "; try: ");
+        put_import(python_dir, program, out);
+    } else if (told->cause == GSP_RUN_NO_RINGS) {
+        gsp_buf_puts(out, "; try: gsprof list --clean");
+    } else if (told->cause == GSP_RUN_NO_TORCH) {
+        gsp_buf_puts(out, "; without them: gsprof run --torch off");
+    }
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/json_rows.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/json_scan.h"
+
+enum cell_kind { CELL_NULL, CELL_WHOLE, CELL_REAL, CELL_BOOL, CELL_TEXT, CELL_KINDS };
+
+/* A value as its text, which lies in the arena. */
+struct cell {
+    size_t at;
+    uint32_t len;
+    enum cell_kind kind;
+};
+
+struct column {
+    char *name;
+    struct gsp_buf cells; /* struct cell, one a row */
+    size_t count;
+    size_t seen[CELL_KINDS];
+    struct gsp_buf data;
+    struct gsp_buf valid;
+};
+
+struct json_rows {
+    struct gsp_rows rows; /* first: what others have is a pointer to it */
+    struct column *columns;
+    struct gsp_rows_column *heads;
+    struct gsp_values *values;
+    struct gsp_buf arena;
+    struct gsp_buf *warnings; /* NULL: not wanted */
+    size_t column_count;
+    size_t column_cap;
+    size_t row_count;
+    bool is_read;
+};
+
+static int no_memory(struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the rows of an answer");
+}
+
+static int next_batch(struct gsp_rows *rows, struct gsp_batch_view *out, struct gsp_err *err)
+{
+    struct json_rows *made = (struct json_rows *)(void *)rows;
+    (void)err;
+    if (made->is_read || made->row_count == 0)
+        return 0;
+    made->is_read = true;
+    *out = (struct gsp_batch_view){made->row_count, made->values};
+    return 1;
+}
+
+static void free_rows(struct gsp_rows *rows)
+{
+    struct json_rows *made = (struct json_rows *)(void *)rows;
+    for (size_t i = 0; i < made->column_count; i++) {
+        free(made->columns[i].name);
+        gsp_buf_free(&made->columns[i].cells);
+        gsp_buf_free(&made->columns[i].data);
+        gsp_buf_free(&made->columns[i].valid);
+    }
+    free(made->columns);
+    free(made->heads);
+    free(made->values);
+    gsp_buf_free(&made->arena);
+    free(made);
+}
+
+static int add_column(struct json_rows *made, struct gsp_sv name, struct gsp_err *err)
+{
+    if (made->column_count == GSP_JSON_ROWS_COLUMNS_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "an answer with more than %u columns",
+                           GSP_JSON_ROWS_COLUMNS_MAX);
+    if (made->column_count == made->column_cap) {
+        size_t cap = made->column_cap ? made->column_cap * 2 : 16;
+        struct column *more = realloc(made->columns, cap * sizeof(*more));
+        if (!more)
+            return no_memory(err);
+        made->columns = more;
+        made->column_cap = cap;
+    }
+    made->columns[made->column_count] = (struct column){.name = gsp_sv_dup(name)};
+    return made->columns[made->column_count++].name ? GSP_OK : no_memory(err);
+}
+
+/* The column of a name; *guess is where it will be if objects are alike. */
+static int find_column(struct json_rows *made, struct gsp_sv name, size_t *guess,
+                       struct column **out, struct gsp_err *err)
+{
+    for (size_t k = 0; k < made->column_count; k++) {
+        size_t i = (*guess + k) % made->column_count;
+        if (gsp_sv_eq(gsp_sv_of(made->columns[i].name), name)) {
+            *guess = i + 1;
+            *out = &made->columns[i];
+            return GSP_OK;
+        }
+    }
+    int rc = add_column(made, name, err);
+    *out = rc == GSP_OK ? &made->columns[made->column_count - 1] : NULL;
+    *guess = made->column_count;
+    return rc;
+}
+
+static bool is_whole(struct gsp_sv digits)
+{
+    char copy[32];
+    char *end = NULL;
+    if (digits.len >= sizeof(copy) || memchr(digits.p, '.', digits.len) ||
+        memchr(digits.p, 'e', digits.len) || memchr(digits.p, 'E', digits.len))
+        return false;
+    memcpy(copy, digits.p, digits.len);
+    copy[digits.len] = '\0';
+    errno = 0;
+    long long v = strtoll(copy, &end, 10);
+    return errno == 0 && v != INT64_MIN;
+}
+
+/* The value that the last token began, into the arena. */
+static int read_cell(struct json_rows *made, struct gsp_scan *scan, struct cell *out,
+                     struct gsp_err *err)
+{
+    size_t at = made->arena.len;
+    struct gsp_json json;
+    int rc = GSP_OK;
+    *out = (struct cell){.at = at, .kind = CELL_TEXT};
+    switch (scan->kind) {
+    case GSP_SCAN_NULL:
+        out->kind = CELL_NULL;
+        break;
+    case GSP_SCAN_NUMBER:
+        out->kind = is_whole(scan->text) ? CELL_WHOLE : CELL_REAL;
+        gsp_buf_putsv(&made->arena, scan->text);
+        break;
+    case GSP_SCAN_BOOL:
+        out->kind = CELL_BOOL;
+        gsp_buf_puts(&made->arena, scan->truth ? "true" : "false");
+        break;
+    case GSP_SCAN_TEXT:
+        gsp_buf_putsv(&made->arena, scan->text);
+        break;
+    case GSP_SCAN_END:
+    case GSP_SCAN_OBJ_BEGIN:
+    case GSP_SCAN_OBJ_END:
+    case GSP_SCAN_ARR_BEGIN:
+    case GSP_SCAN_ARR_END:
+    case GSP_SCAN_KEY:
+        gsp_json_init(&json, &made->arena);
+        rc = gsp_scan_copy(scan, &json, err);
+        break;
+    }
+    out->len = (uint32_t)(made->arena.len - at);
+    return made->arena.failed ? no_memory(err) : rc;
+}
+
+/* Rows that had no such member get NULL. */
+static void fill_up(struct column *column, size_t rows)
+{
+    const struct cell none = {.kind = CELL_NULL};
+    for (; column->count < rows; column->count++)
+        gsp_buf_put(&column->cells, &none, sizeof(none));
+}
+
+static int read_row(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    size_t guess = 0;
+    int rc = gsp_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+        struct column *column = NULL;
+        struct cell cell = {0};
+        rc = find_column(made, scan->text, &guess, &column, err);
+        if (rc == GSP_OK)
+            rc = gsp_scan_next(scan, err);
+        if (rc == GSP_OK)
+            rc = read_cell(made, scan, &cell, err);
+        if (rc < 0 || !column)
+            return rc;
+        fill_up(column, made->row_count);
+        if (column->count == made->row_count) { /* a name given twice counts once */
+            gsp_buf_put(&column->cells, &cell, sizeof(cell));
+            column->count++;
+            column->seen[cell.kind]++;
+        }
+        rc = gsp_scan_next(scan, err);
+    }
+    made->row_count++;
+    return rc;
+}
+
+/* An array whose begin was read: each takes what its members begin with. */
+static int read_array(struct json_rows *made, struct gsp_scan *scan,
+                      int (*each)(struct json_rows *, struct gsp_scan *, struct gsp_err *),
+                      struct gsp_err *err)
+{
+    int rc = scan->kind == GSP_SCAN_ARR_BEGIN
+                 ? gsp_scan_next(scan, err)
+                 : gsp_err_set(err, GSP_E_FORMAT, 0, "the answer is no array of rows");
+    while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
+        rc = each(made, scan, err);
+        if (rc == GSP_OK)
+            rc = gsp_scan_next(scan, err);
+    }
+    return rc;
+}
+
+static int take_row(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    return scan->kind == GSP_SCAN_OBJ_BEGIN
+               ? read_row(made, scan, err)
+               : gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the answer is no object");
+}
+
+/* {"name": ...}: other members are passed over. */
+static int take_head(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    if (scan->kind != GSP_SCAN_OBJ_BEGIN)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "a column of the answer is no object");
+    int rc = gsp_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+        const bool is_name = gsp_sv_eq(scan->text, gsp_sv_of("name"));
+        rc = gsp_scan_next(scan, err);
+        if (rc == GSP_OK && is_name && scan->kind == GSP_SCAN_TEXT)
+            rc = add_column(made, scan->text, err);
+        else if (rc == GSP_OK)
+            rc = gsp_scan_skip(scan, err);
+        if (rc == GSP_OK)
+            rc = gsp_scan_next(scan, err);
+    }
+    return rc;
+}
+
+static int take_warning(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    if (scan->kind != GSP_SCAN_TEXT)
+        return gsp_scan_skip(scan, err);
+    if (made->warnings) {
+        gsp_buf_putsv(made->warnings, scan->text);
+        gsp_buf_putc(made->warnings, '\n');
+    }
+    return GSP_OK;
+}
+
+static int read_object(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    bool has_rows = false;
+    int rc = gsp_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+        const bool is_columns = gsp_sv_eq(scan->text, gsp_sv_of("columns")) && !has_rows;
+        const bool is_rows = gsp_sv_eq(scan->text, gsp_sv_of("rows")) && !has_rows;
+        const bool is_warnings = gsp_sv_eq(scan->text, gsp_sv_of("warnings"));
+        has_rows = has_rows || is_rows;
+        rc = gsp_scan_next(scan, err);
+        if (rc == GSP_OK && (is_columns || is_rows || is_warnings))
+            rc = read_array(made, scan,
+                            is_columns ? take_head
+                            : is_rows  ? take_row
+                                       : take_warning,
+                            err);
+        else if (rc == GSP_OK)
+            rc = gsp_scan_skip(scan, err);
+        if (rc == GSP_OK)
+            rc = gsp_scan_next(scan, err);
+    }
+    if (rc == GSP_OK && !has_rows)
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "the answer has no rows");
+    return rc;
+}
+
+static int read_all(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+{
+    int rc = gsp_scan_next(scan, err);
+    if (rc == GSP_OK)
+        rc = scan->kind == GSP_SCAN_OBJ_BEGIN ? read_object(made, scan, err)
+                                              : read_array(made, scan, take_row, err);
+    return rc == GSP_OK ? gsp_scan_next(scan, err) : rc;
+}
+
+static enum gsp_cell_kind kind_of(const struct column *column)
+{
+    size_t numbers = column->seen[CELL_WHOLE] + column->seen[CELL_REAL];
+    if (column->seen[CELL_TEXT] || (numbers && column->seen[CELL_BOOL]))
+        return GSP_CELL_TEXT;
+    if (column->seen[CELL_BOOL])
+        return GSP_CELL_BOOL;
+    if (column->seen[CELL_REAL])
+        return GSP_CELL_F64;
+    return numbers ? GSP_CELL_I64 : GSP_CELL_TEXT;
+}
+
+static void put_cell(const struct json_rows *made, struct column *column, enum gsp_cell_kind kind,
+                     const struct cell *cell)
+{
+    struct gsp_sv text = {made->arena.p + cell->at, cell->len};
+    char digits[512];
+    size_t len = cell->len < sizeof(digits) ? cell->len : 0;
+    if (len > 0 && text.p)
+        memcpy(digits, text.p, len);
+    digits[len] = '\0';
+    if (kind == GSP_CELL_I64) {
+        int64_t v = strtoll(digits, NULL, 10);
+        gsp_buf_put(&column->data, &v, sizeof(v));
+    } else if (kind == GSP_CELL_F64) {
+        double v = strtod(digits, NULL);
+        gsp_buf_put(&column->data, &v, sizeof(v));
+    } else if (kind == GSP_CELL_BOOL) {
+        gsp_buf_putc(&column->data, (char)(digits[0] == 't'));
+    } else {
+        gsp_buf_put(&column->data, &text, sizeof(text));
+    }
+}
+
+static void settle_column(struct json_rows *made, size_t i)
+{
+    static const char *const TYPES[] = {
+        [GSP_CELL_I64] = "BIGINT", [GSP_CELL_F64] = "DOUBLE", [GSP_CELL_BOOL] = "BOOLEAN"};
+    struct column *column = &made->columns[i];
+    enum gsp_cell_kind kind = kind_of(column);
+    uint64_t word = 0;
+    fill_up(column, made->row_count);
+    for (size_t row = 0; row < made->row_count && !column->cells.failed; row++) {
+        struct cell cell;
+        memcpy(&cell, column->cells.p + row * sizeof(cell), sizeof(cell));
+        put_cell(made, column, kind, &cell);
+        if (cell.kind != CELL_NULL)
+            word |= UINT64_C(1) << (row % 64);
+        if (row % 64 == 63 || row + 1 == made->row_count) {
+            gsp_buf_put(&column->valid, &word, sizeof(word));
+            word = 0;
+        }
+    }
+    made->heads[i] = (struct gsp_rows_column){
+        .name = column->name,
+        .sql_type = kind < GSP_COUNT(TYPES) && TYPES[kind] ? TYPES[kind] : "VARCHAR",
+        .kind = kind};
+    made->values[i] =
+        (struct gsp_values){column->data.p, (const uint64_t *)(const void *)column->valid.p};
+}
+
+static int settle(struct json_rows *made, struct gsp_err *err)
+{
+    size_t count = made->column_count ? made->column_count : 1;
+    made->heads = calloc(count, sizeof(*made->heads));
+    made->values = calloc(count, sizeof(*made->values));
+    if (!made->heads || !made->values)
+        return no_memory(err);
+    for (size_t i = 0; i < made->column_count; i++) {
+        settle_column(made, i);
+        if (made->columns[i].cells.failed || made->columns[i].data.failed ||
+            made->columns[i].valid.failed)
+            return no_memory(err);
+    }
+    made->rows.columns = made->heads;
+    made->rows.column_count = made->column_count;
+    return GSP_OK;
+}
+
+int gsp_json_rows_new(struct gsp_sv text, struct gsp_buf *warnings, struct gsp_rows **out,
+                      struct gsp_err *err)
+{
+    static const struct gsp_rows_ops OPS = {next_batch, free_rows};
+    struct gsp_scan scan = {0};
+    *out = NULL;
+    struct json_rows *made = calloc(1, sizeof(*made));
+    if (!made)
+        return no_memory(err);
+    made->rows.ops = &OPS;
+    made->warnings = warnings;
+    int rc = gsp_scan_open(&scan, gsp_scan_read_text, &text, err);
+    if (rc == GSP_OK)
+        rc = read_all(made, &scan, err);
+    gsp_scan_close(&scan);
+    if (rc == GSP_OK)
+        rc = settle(made, err);
+    if (rc < 0) {
+        free_rows(&made->rows);
+        return rc;
+    }
+    *out = &made->rows;
+    return GSP_OK;
+}

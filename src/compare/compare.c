@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "compare/compare.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compare/compare_internal.h"
+
+#define FIRST_CAP  16U
+/* Rates that differ by less are the same. */
+#define RATE_SLACK 0.01
+
+const char *gsp_compare_verdict_name(enum gsp_compare_verdict verdict)
+{
+    static const char *const names[] = {"unknown", "same", "better", "worse", "changed"};
+    return names[verdict];
+}
+
+const char *gsp_compare_verdict_words(enum gsp_compare_verdict verdict)
+{
+    return verdict == GSP_COMPARE_UNKNOWN ? "too few values" : gsp_compare_verdict_name(verdict);
+}
+
+void *gsp_compare__more(struct gsp_compare *compare, void *array, size_t count, size_t size)
+{
+    /* Arrays grow at powers of two. */
+    if (array && (count < FIRST_CAP || (count & (count - 1)) != 0))
+        return array;
+    void *more = realloc(array, (count < FIRST_CAP ? FIRST_CAP : 2 * count) * size);
+    if (!more)
+        compare->no_memory = true;
+    return more;
+}
+
+struct gsp_sv gsp_compare__keep(struct gsp_compare *compare, struct gsp_buf *text)
+{
+    struct gsp_buf *more = text->failed ? NULL
+                                        : gsp_compare__more(compare, compare->texts,
+                                                            compare->text_count, sizeof(*more));
+    if (!more) {
+        compare->no_memory = true;
+        gsp_buf_free(text);
+        return gsp_sv_of("");
+    }
+    compare->texts = more;
+    more[compare->text_count] = *text;
+    *text = (struct gsp_buf){0};
+    return gsp_buf_sv(&more[compare->text_count++]);
+}
+
+struct gsp_sv gsp_compare__printf(struct gsp_compare *compare, const char *fmt, ...)
+{
+    char text[512];
+    struct gsp_buf made = {0};
+    va_list args;
+    va_start(args, fmt);
+    const int len = vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (len > 0)
+        gsp_buf_put(&made, text, strlen(text));
+    return gsp_compare__keep(compare, &made);
+}
+
+void gsp_compare__note(struct gsp_compare *compare, struct gsp_sv text)
+{
+    struct gsp_sv *more =
+        gsp_compare__more(compare, compare->notes, compare->note_count, sizeof(*compare->notes));
+    if (!more)
+        return;
+    compare->notes = more;
+    more[compare->note_count++] = text;
+}
+
+const struct gsp_compare_row *gsp_compare__metric(const struct gsp_compare *compare,
+                                                  const char *name)
+{
+    for (size_t i = 0; i < compare->metric_count; i++) {
+        if (gsp_sv_eq(compare->metrics[i].name, gsp_sv_of(name)))
+            return &compare->metrics[i];
+    }
+    return NULL;
+}
+
+void gsp_compare_free(struct gsp_compare *compare)
+{
+    if (!compare)
+        return;
+    for (size_t i = 0; i < compare->text_count; i++)
+        gsp_buf_free(&compare->texts[i]);
+    free(compare->texts);
+    free(compare->notes);
+    free(compare->metrics);
+    free(compare->modules);
+    free(compare->functions);
+    free(compare->order);
+    free(compare->nodes);
+    free(compare);
+}
+
+/* What to call the two: names that tell them apart. */
+static void name_sides(struct gsp_compare *compare, const struct gsp_compare_opts *opts)
+{
+    static const char *const letters[2] = {"A", "B"};
+    for (int i = 0; i < 2; i++)
+        compare->name[i] =
+            opts && opts->name[i] ? gsp_sv_of(opts->name[i]) : compare->side[i]->name;
+    if (!gsp_sv_eq(compare->name[0], compare->name[1]) && compare->name[0].len > 0 &&
+        compare->name[1].len > 0)
+        return;
+    for (int i = 0; i < 2; i++)
+        compare->name[i] = gsp_sv_of(letters[i]);
+}
+
+static bool is_all_same(const struct gsp_compare *compare)
+{
+    bool same = compare->metric_count + compare->module_count + compare->function_count > 0;
+    for (size_t i = 0; same && i < compare->metric_count; i++)
+        same = !(compare->metrics[i].value[0] != compare->metrics[i].value[1]);
+    for (size_t i = 0; same && i < compare->module_count; i++)
+        same = !(compare->modules[i].value[0] != compare->modules[i].value[1]);
+    for (size_t i = 0; same && i < compare->node_count; i++)
+        same = !(compare->nodes[i].own[0] != compare->nodes[i].own[1]);
+    return same;
+}
+
+/* What there is of a recording, for whoever meant another one. */
+static void put_kinds(const struct gsp_digest *digest, struct gsp_buf *out)
+{
+    static const char *const kinds[] = {"a run", "a session", "a profile"};
+    gsp_buf_puts(out, kinds[digest->kind]);
+    const char *sep = " with ";
+    for (size_t i = 0; i < digest->chart_count && i < 4; i++) {
+        gsp_buf_puts(out, sep);
+        gsp_buf_term(out, digest->charts[i].id);
+        sep = ", ";
+    }
+    if (digest->stacks.node_count > 0)
+        gsp_buf_printf(out, "%sstacks", sep);
+    else if (sep[0] == ' ')
+        gsp_buf_puts(out, " without values");
+}
+
+/* Functions of both, or none at all: two trees with nothing in common are no comparison. */
+static bool has_common(const struct gsp_compare *compare)
+{
+    for (size_t i = 0; i < compare->function_count; i++) {
+        if (compare->functions[i].total[0] > 0 && compare->functions[i].total[1] > 0)
+            return true;
+    }
+    return compare->metric_count + compare->module_count > 0;
+}
+
+static int nothing_common(const struct gsp_compare *compare, struct gsp_err *err)
+{
+    gsp_auto_buf text = {0};
+    gsp_buf_puts(&text, "nothing that both have: the first is ");
+    put_kinds(compare->side[0], &text);
+    gsp_buf_puts(&text, ", the second ");
+    put_kinds(compare->side[1], &text);
+    const char *shown = gsp_buf_cstr(&text);
+    return gsp_err_set(err, GSP_E_FORMAT, 0, "%.230s", shown ? shown : "nothing that both have");
+}
+
+/* What makes the two hard to compare, and cannot be seen from the values. */
+static void note_settings(struct gsp_compare *compare)
+{
+    const struct gsp_digest *const *side = compare->side;
+    const double rates[2] = {1 / side[0]->period_s, 1 / side[1]->period_s};
+    if (isfinite(rates[0]) && isfinite(rates[1]) && fabs(rates[1] / rates[0] - 1) > RATE_SLACK)
+        gsp_compare__note(compare,
+                          gsp_compare__printf(compare,
+                                              "they were sampled at different rates (%.4g Hz, "
+                                              "%.4g Hz): the cost of sampling differs too",
+                                              rates[0], rates[1]));
+    if (side[0]->command.len > 0 && side[1]->command.len > 0 &&
+        !gsp_sv_eq(side[0]->command, side[1]->command)) {
+        struct gsp_buf text = {0};
+        gsp_buf_puts(&text, "they are different commands (");
+        gsp_buf_term(&text, side[0]->command);
+        gsp_buf_puts(&text, "; ");
+        gsp_buf_term(&text, side[1]->command);
+        gsp_buf_putc(&text, ')');
+        gsp_compare__note(compare, gsp_compare__keep(compare, &text));
+    }
+    for (int i = 0; i < 2; i++) {
+        if (side[i]->exit_status > 0)
+            gsp_compare__note(
+                compare, gsp_compare__printf(compare,
+                                             "the program of the %s failed with status "
+                                             "%" PRId64,
+                                             i == 0 ? "first" : "second", side[i]->exit_status));
+    }
+}
+
+static void note_machines(struct gsp_compare *compare)
+{
+    const struct gsp_digest *const *side = compare->side;
+    if (side[0]->host.len > 0 && side[1]->host.len > 0 && !gsp_sv_eq(side[0]->host, side[1]->host))
+        gsp_compare__note(
+            compare, gsp_compare__printf(compare,
+                                         "they were recorded on different machines (%.*s, %.*s): "
+                                         "a difference may be the machines'",
+                                         (int)side[0]->host.len, side[0]->host.p,
+                                         (int)side[1]->host.len, side[1]->host.p));
+    for (int i = 0; i < 2; i++) {
+        if (compare->warmup[i] > 0)
+            gsp_compare__note(
+                compare,
+                gsp_compare__printf(compare, "%zu of %zu steps of %.*s left out as warm-up",
+                                    compare->warmup[i], compare->warmup[i] + compare->steps[i],
+                                    (int)compare->name[i].len, compare->name[i].p));
+    }
+}
+
+int gsp_compare_new(const struct gsp_digest *a, const struct gsp_digest *b,
+                    const struct gsp_compare_opts *opts, struct gsp_compare **out,
+                    struct gsp_err *err)
+{
+    *out = NULL;
+    struct gsp_compare *compare = calloc(1, sizeof(*compare));
+    if (!compare)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
+    compare->side[0] = a;
+    compare->side[1] = b;
+    name_sides(compare, opts);
+    struct gsp_step_series steps[2] = {{0}, {0}};
+    for (int i = 0; i < 2; i++) {
+        gsp_compare__steps(compare, compare->side[i], opts ? opts->warmup : -1, &steps[i]);
+        compare->warmup[i] = steps[i].warmup;
+        compare->steps[i] = steps[i].count - steps[i].warmup;
+    }
+    gsp_compare__metrics(compare, steps);
+    gsp_compare__modules(compare);
+    gsp_compare__functions(compare, opts ? opts->per : GSP_PER_AUTO, steps);
+    for (int i = 0; i < 2; i++)
+        gsp_step_series_clear(&steps[i]);
+    note_settings(compare);
+    note_machines(compare);
+    compare->is_same = is_all_same(compare);
+    gsp_compare__verdict(compare);
+    int rc = GSP_OK;
+    if (compare->no_memory)
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
+    else if (!has_common(compare))
+        rc = nothing_common(compare, err);
+    if (rc < 0) {
+        gsp_compare_free(compare);
+        return rc;
+    }
+    *out = compare;
+    return GSP_OK;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "model/words.h"
+#include "report/memory_view.h"
+
+/* Rows of two recordings are the same when they are called the same. */
+static int find_or_add(struct gsp_memcontrast *contrast, struct gsp_hmap *map, struct gsp_buf *name,
+                       struct gsp_memcontrast_row **out)
+{
+    const uint64_t a = gsp_hash_bytes(name->p, name->len, 1);
+    const uint64_t b = gsp_hash_bytes(name->p, name->len, 2);
+    const uint32_t *known = gsp_hmap_get(map, a, b);
+    if (known) {
+        *out = &contrast->at[*known];
+        return GSP_OK;
+    }
+    if (name->failed || !gsp_hmap_put(map, a, b, (uint32_t)contrast->count))
+        return GSP_E_NOMEM;
+    *out = &contrast->at[contrast->count++];
+    (*out)->name = *name;
+    *name = (struct gsp_buf){0};
+    return GSP_OK;
+}
+
+static int add_side(struct gsp_memcontrast *contrast, struct gsp_hmap *map,
+                    const struct gsp_memreport *report, bool is_after)
+{
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < report->rows.count; i++) {
+        const struct gsp_memrow *from = &report->rows.at[i];
+        struct gsp_memcontrast_row *row = NULL;
+        gsp_auto_buf name = {0};
+        gsp_memgroup_name(&report->groups, report->log, from->group, &name);
+        rc = find_or_add(contrast, map, &name, &row);
+        if (rc < 0)
+            break;
+        *(is_after ? &row->after : &row->before) += from->value.bytes;
+        row->var += from->value.var;
+    }
+    return rc;
+}
+
+static int by_difference(const void *a, const void *b)
+{
+    const struct gsp_memcontrast_row *x = a;
+    const struct gsp_memcontrast_row *y = b;
+    const int64_t p = llabs(x->after - x->before);
+    const int64_t q = llabs(y->after - y->before);
+    return (p < q) - (p > q);
+}
+
+int gsp_memcontrast_make(struct gsp_memcontrast *contrast, const struct gsp_memreport *a,
+                         const struct gsp_memreport *b, struct gsp_err *err)
+{
+    struct gsp_hmap map = {0};
+    *contrast = (struct gsp_memcontrast){0};
+    contrast->at = calloc(a->rows.count + b->rows.count + 1, sizeof(*contrast->at));
+    int rc = contrast->at ? add_side(contrast, &map, a, false) : GSP_E_NOMEM;
+    if (rc == GSP_OK)
+        rc = add_side(contrast, &map, b, true);
+    gsp_hmap_free(&map);
+    if (rc < 0)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to compare the recordings");
+    qsort(contrast->at, contrast->count, sizeof(*contrast->at), by_difference);
+    return GSP_OK;
+}
+
+void gsp_memcontrast_free(struct gsp_memcontrast *contrast)
+{
+    for (size_t i = 0; i < contrast->count; i++)
+        gsp_buf_free(&contrast->at[i].name);
+    free(contrast->at);
+    *contrast = (struct gsp_memcontrast){0};
+}
+
+static void put_amount(int64_t bytes, int width, struct gsp_buf *out)
+{
+    gsp_auto_buf cell = {0};
+    gsp_words_amount(GSP_UNIT_BYTES, bytes, &cell);
+    const char *text = gsp_buf_cstr(&cell);
+    gsp_buf_printf(out, "%*s", width, text ? text : "");
+}
+
+void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct gsp_memreport *b,
+                          struct gsp_buf *out)
+{
+    gsp_buf_printf(out, "%10s%10s%10s  %s\n", "change", "before", "after",
+                   gsp_memby_name(b->groups.by));
+    for (size_t i = 0; i < contrast->count && (!b->limit || i < b->limit); i++) {
+        const struct gsp_memcontrast_row *row = &contrast->at[i];
+        put_amount(row->after - row->before, 10, out);
+        put_amount(row->before, 10, out);
+        put_amount(row->after, 10, out);
+        gsp_buf_puts(out, "  ");
+        gsp_buf_term(out, gsp_buf_sv(&row->name));
+        gsp_buf_putc(out, '\n');
+    }
+}
+
+int gsp_memcontrast_table(const struct gsp_memcontrast *contrast, struct gsp_made_rows **out,
+                          struct gsp_err *err)
+{
+    static const struct gsp_rows_column COLUMNS[] = {
+        {.name = "name", .sql_type = "VARCHAR", .kind = GSP_CELL_TEXT},
+        {.name = "change_bytes", .sql_type = "BIGINT", .kind = GSP_CELL_I64},
+        {.name = "before_bytes", .sql_type = "BIGINT", .kind = GSP_CELL_I64},
+        {.name = "after_bytes", .sql_type = "BIGINT", .kind = GSP_CELL_I64},
+        {.name = "error_bytes", .sql_type = "BIGINT", .kind = GSP_CELL_I64},
+    };
+    int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), out, err);
+    for (size_t i = 0; rc == GSP_OK && i < contrast->count; i++) {
+        const struct gsp_memcontrast_row *row = &contrast->at[i];
+        gsp_made_text(*out, gsp_buf_sv(&row->name));
+        gsp_made_i64(*out, row->after - row->before);
+        gsp_made_i64(*out, row->before);
+        gsp_made_i64(*out, row->after);
+        gsp_made_i64(*out, (int64_t)(1024 * sqrt(row->var)));
+    }
+    return rc;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+
+#include "compare/compare_internal.h"
+#include "compare/write_internal.h"
+#include "report/phrases.h"
+#include "report/profile.h"
+
+#define ROWS_DEFAULT 15U
+
+struct printer {
+    const struct gsp_compare *compare;
+    const struct gsp_compare_write *opts;
+    struct gsp_buf *out;
+    size_t limit;
+    bool is_markdown;
+};
+
+static void put_name(const struct printer *p, struct gsp_sv name)
+{
+    if (p->is_markdown)
+        gsp_report_markdown_text(p->out, name);
+    else
+        gsp_buf_term(p->out, name);
+}
+
+static void heading(const struct printer *p, const char *text)
+{
+    gsp_buf_printf(p->out, p->is_markdown ? "\n## %s\n\n" : "\n%s\n", text);
+}
+
+void gsp_compare_put_result(const struct gsp_rule_result *result, struct gsp_buf *out)
+{
+    const struct gsp_compare_rule *rule = result->rule;
+    gsp_buf_term(out, gsp_sv_of(rule->text));
+    gsp_buf_puts(out, result->is_failed ? ": failed, " : ": passed, ");
+    if (rule->subject != GSP_RULE_METRIC) {
+        gsp_buf_term(out, result->row->name);
+        gsp_buf_putc(out, ' ');
+    }
+    if (rule->kind == GSP_RULE_CHANGE_PCT && isinf(result->value))
+        gsp_buf_puts(out, "was nothing before");
+    else if (rule->kind == GSP_RULE_CHANGE_PCT)
+        gsp_compare__put_change(result->value, out);
+    else
+        gsp_words_value(result->value, result->row->unit, out);
+    if (result->is_over && !result->is_told)
+        gsp_buf_puts(out, result->row->verdict == GSP_COMPARE_UNKNOWN
+                              ? " but too few values to tell it from chance"
+                              : " but not significant");
+}
+
+/* The cells that all tables have: both values and what became of them. */
+static void put_cells(struct gsp_grid *grid, const struct gsp_compare_row *row)
+{
+    for (int i = 0; i < 2; i++) {
+        gsp_words_value(row->value[i], row->unit, &grid->cell);
+        gsp_grid_end(grid);
+    }
+    gsp_compare__put_change(row->change, &grid->cell);
+    gsp_grid_end(grid);
+    if (isnan(row->low) || gsp_compare__is_from_nothing(row->change)) {
+        gsp_buf_putc(&grid->cell, '-');
+    } else {
+        gsp_buf_printf(&grid->cell, "%+.1f to ", 100 * row->low);
+        gsp_buf_printf(&grid->cell, "%+.1f %%", 100 * row->high);
+    }
+    gsp_grid_end(grid);
+    gsp_compare__put_p(row->p, &grid->cell);
+    gsp_grid_end(grid);
+    gsp_buf_puts(&grid->cell, gsp_compare_verdict_words(row->verdict));
+    gsp_grid_end(grid);
+}
+
+static void put_table(const struct printer *p, const char *title,
+                      const struct gsp_compare_row *rows, size_t count)
+{
+    struct gsp_grid grid = {.heads = {title, "a", "b", "change", "95 % interval", "p", "verdict"},
+                            .columns = 7,
+                            .texts = 1};
+    for (size_t i = 0; i < count && i < p->limit; i++) {
+        gsp_buf_term(&grid.cell, rows[i].name);
+        gsp_grid_end(&grid);
+        put_cells(&grid, &rows[i]);
+    }
+    gsp_grid_write(&grid, p->opts->width, p->is_markdown, p->out);
+    gsp_grid_free(&grid);
+    if (count > p->limit)
+        gsp_buf_printf(p->out, "%s%zu more (--top %zu shows all)\n", p->is_markdown ? "\n" : "",
+                       count - p->limit, count);
+}
+
+static void put_functions(const struct printer *p)
+{
+    const struct gsp_compare *compare = p->compare;
+    struct gsp_grid grid = {
+        .heads = {"function", "a", "b", "change", "", "p", "verdict"}, .columns = 7, .texts = 1};
+    const struct gsp_sv unit = gsp_sv_of(compare->unit);
+    size_t shown = 0;
+    for (size_t i = 0; i < compare->function_count && shown < p->limit; i++) {
+        const struct gsp_compare_function *function = &compare->functions[compare->order[i]];
+        const struct gsp_compare_row *row = &function->row;
+        const double difference = row->value[1] - row->value[0];
+        if (!(fabs(difference) > 0))
+            break;
+        shown++;
+        gsp_buf_term(&grid.cell, row->name);
+        if (function->file.len > 0) {
+            gsp_buf_puts(&grid.cell, " (");
+            gsp_buf_term(&grid.cell, function->file);
+            if (function->line > 0)
+                gsp_buf_printf(&grid.cell, ":%u", function->line);
+            gsp_buf_putc(&grid.cell, ')');
+        }
+        gsp_grid_end(&grid);
+        for (int side = 0; side < 2; side++) {
+            gsp_words_value(row->value[side], unit, &grid.cell);
+            gsp_grid_end(&grid);
+        }
+        gsp_buf_puts(&grid.cell, difference > 0 ? "+" : "");
+        gsp_words_value(difference, unit, &grid.cell);
+        gsp_grid_end(&grid);
+        gsp_compare__put_change(row->change, &grid.cell);
+        gsp_grid_end(&grid);
+        gsp_compare__put_p(row->p, &grid.cell);
+        gsp_grid_end(&grid);
+        gsp_buf_puts(&grid.cell, gsp_compare_verdict_words(row->verdict));
+        gsp_grid_end(&grid);
+    }
+    gsp_grid_write(&grid, p->opts->width, p->is_markdown, p->out);
+    gsp_grid_free(&grid);
+}
+
+static void put_functions_heading(const struct printer *p)
+{
+    static const char *const titles[] = {"", "Own time of functions, in each step",
+                                         "Own time of functions, in all", "Own share of functions"};
+    heading(p, titles[p->compare->per]);
+}
+
+static void put_list(const struct printer *p, struct gsp_sv line)
+{
+    gsp_buf_puts(p->out, p->is_markdown ? "- " : "  ");
+    put_name(p, line);
+    gsp_buf_putc(p->out, '\n');
+}
+
+static void put_results(const struct printer *p)
+{
+    heading(p, "Rules");
+    for (size_t i = 0; i < p->opts->result_count; i++) {
+        gsp_auto_buf line = {0};
+        gsp_compare_put_result(&p->opts->results[i], &line);
+        put_list(p, gsp_buf_sv(&line));
+    }
+}
+
+void gsp_compare__text(const struct gsp_compare *compare, const struct gsp_compare_write *opts,
+                       bool is_markdown, struct gsp_buf *out)
+{
+    const struct printer p = {.compare = compare,
+                              .opts = opts,
+                              .out = out,
+                              .limit = opts->limit > 0 ? opts->limit : ROWS_DEFAULT,
+                              .is_markdown = is_markdown};
+    gsp_buf_puts(out, is_markdown ? "# a: " : "a: ");
+    put_name(&p, compare->name[0]);
+    gsp_buf_puts(out, is_markdown ? ", b: " : "\nb: ");
+    put_name(&p, compare->name[1]);
+    gsp_buf_puts(out, is_markdown ? "\n\n**" : "\n\n");
+    put_name(&p, compare->verdict);
+    gsp_buf_puts(out, is_markdown ? "**\n" : "\n");
+    if (compare->note_count > 0)
+        gsp_buf_putc(out, '\n');
+    for (size_t i = 0; i < compare->note_count; i++)
+        put_list(&p, compare->notes[i]);
+    if (compare->metric_count > 0) {
+        heading(&p, "Metrics");
+        put_table(&p, "metric", compare->metrics, compare->metric_count);
+    }
+    if (compare->module_count > 0) {
+        heading(&p, "Modules");
+        put_table(&p, "module", compare->modules, compare->module_count);
+    }
+    if (compare->function_count > 0 && !compare->is_same) {
+        put_functions_heading(&p);
+        put_functions(&p);
+    }
+    if (opts->result_count > 0)
+        put_results(&p);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.h -- a comparison as text, Markdown, JSON, page or differential flame graph.
+ *
+ * Used by: cli/.
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/attr.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "compare/compare.h"
+#include "compare/rules.h"
+
+enum gsp_compare_format {
+    GSP_COMPARE_TEXT,
+    GSP_COMPARE_MARKDOWN,
+    GSP_COMPARE_JSON,
+    GSP_COMPARE_HTML,
+    GSP_COMPARE_SVG,
+};
+
+struct gsp_compare_write {
+    const struct gsp_rule_result *results; /* of rules that were held against it */
+    size_t result_count;
+    size_t limit;   /* rows of tables for people; 0: 15 */
+    unsigned width; /* columns of text; 0: as wide as it comes */
+};
+
+/* Writes the comparison as the document of docs/formats/report.md, or a form made of it; out is
+ * finished by the caller.  opts may be NULL.  Fails with EMPTY (SVG without stacks) or NOMEM. */
+GSP_MUST_CHECK int gsp_compare_write(const struct gsp_compare *compare,
+                                     enum gsp_compare_format format,
+                                     const struct gsp_compare_write *opts, struct gsp_out *out,
+                                     struct gsp_err *err);
+
+/* What became of a rule, in a line: "step_time > 5%: failed, +7.2 %". */
+void gsp_compare_put_result(const struct gsp_rule_result *result, struct gsp_buf *out);

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "frames/session_internal.h"
+
+#define BIN_FIRST_NS GSP_NS_PER_MS
+
+static int no_memory(struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
+}
+
+static int add_series(struct session_reader *reader, struct gsp_sv metric, struct gsp_sv device,
+                      struct gsp_err *err)
+{
+    struct gsp_session_data *data = reader->data;
+    if (data->series_count == reader->series_cap) {
+        size_t cap = reader->series_cap ? reader->series_cap * 2 : 64;
+        struct gsp_series *more = realloc(data->series, cap * sizeof(*more));
+        if (!more)
+            return no_memory(err);
+        data->series = more;
+        reader->series_cap = cap;
+    }
+    struct gsp_series *series = &data->series[data->series_count];
+    *series = (struct gsp_series){.metric = gsp_sv_dup(metric),
+                                  .device = gsp_sv_dup(device),
+                                  .min = (double)INFINITY,
+                                  .max = -(double)INFINITY};
+    data->series_count++;
+    if (!series->metric || !series->device)
+        return no_memory(err);
+    if (reader->want->bins && reader->want->bins(reader->want->ctx, series->metric)) {
+        series->bins = calloc(GSP_SESSION_BINS, sizeof(*series->bins));
+        if (!series->bins)
+            return no_memory(err);
+    }
+    return GSP_OK;
+}
+
+int gsp_session__series(struct session_reader *reader, struct gsp_sv metric, struct gsp_sv device,
+                        uint32_t *out, struct gsp_err *err)
+{
+    uint64_t a = gsp_hash_bytes(metric.p, metric.len, 1);
+    uint64_t b = gsp_hash_bytes(device.p, device.len, a);
+    const uint32_t *found = gsp_hmap_get(&reader->series, a, b);
+    if (found) {
+        *out = *found;
+        return GSP_OK;
+    }
+    *out = UINT32_MAX;
+    if (reader->data->series_count >= GSP_SESSION_SERIES_MAX) {
+        reader->data->series_lost++;
+        return GSP_OK;
+    }
+    int rc = add_series(reader, metric, device, err);
+    if (rc < 0)
+        return rc;
+    *out = (uint32_t)(reader->data->series_count - 1);
+    return gsp_hmap_put(&reader->series, a, b, *out) ? GSP_OK : no_memory(err);
+}
+
+static void merge_bin(struct gsp_session_bin *into, const struct gsp_session_bin *from)
+{
+    if (!from->count)
+        return;
+    if (!into->count) {
+        *into = *from;
+        return;
+    }
+    into->sum += from->sum;
+    into->count += from->count;
+    into->min = from->min < into->min ? from->min : into->min;
+    into->max = from->max > into->max ? from->max : into->max;
+}
+
+/* Bins become twice as wide, so that the same number covers twice the time. */
+static void widen(struct gsp_session_data *data)
+{
+    data->bin_ns *= 2;
+    for (size_t k = 0; k < data->series_count; k++) {
+        struct gsp_session_bin *bins = data->series[k].bins;
+        for (size_t i = 0; bins && i < GSP_SESSION_BINS / 2; i++) {
+            struct gsp_session_bin both = bins[2 * i];
+            merge_bin(&both, &bins[2 * i + 1]);
+            bins[i] = both;
+        }
+        if (bins)
+            memset(bins + GSP_SESSION_BINS / 2, 0, GSP_SESSION_BINS / 2 * sizeof(*bins));
+    }
+}
+
+static size_t find_bin(struct session_reader *reader)
+{
+    struct gsp_session_data *data = reader->data;
+    if (!data->bin_ns) {
+        data->bin_ns = BIN_FIRST_NS;
+        data->first_ns = reader->time_ns;
+        data->last_ns = reader->time_ns;
+    }
+    int64_t since = reader->time_ns - data->first_ns;
+    if (since < 0)
+        return 0; /* the clock was set back to before the begin */
+    while (since / data->bin_ns >= GSP_SESSION_BINS)
+        widen(data);
+    data->last_ns = reader->time_ns > data->last_ns ? reader->time_ns : data->last_ns;
+    return (size_t)(since / data->bin_ns);
+}
+
+static void add_value(struct gsp_series *series, double v)
+{
+    double away = v - series->mean;
+    series->count++;
+    series->mean += away / (double)series->count;
+    series->square += away * (v - series->mean);
+    series->min = v < series->min ? v : series->min;
+    series->max = v > series->max ? v : series->max;
+}
+
+int gsp_session__add(struct session_reader *reader, struct gsp_err *err)
+{
+    struct gsp_session_data *data = reader->data;
+    if (reader->values.failed)
+        return no_memory(err);
+    data->frames++;
+    data->timeless += !reader->has_time;
+    size_t bin = reader->has_time ? find_bin(reader) : 0;
+    struct session_value value;
+    for (size_t at = 0; at < reader->values.len; at += sizeof(value)) {
+        memcpy(&value, reader->values.p + at, sizeof(value));
+        struct gsp_series *series = &data->series[value.series];
+        add_value(series, value.v);
+        if (!series->bins || !reader->has_time)
+            continue;
+        merge_bin(&series->bins[bin],
+                  &(struct gsp_session_bin){value.v, (float)value.v, (float)value.v, 1});
+    }
+    gsp_buf_clear(&reader->values);
+    return GSP_OK;
+}
+
+double gsp_series_std(const struct gsp_series *series)
+{
+    return series->count > 1 ? sqrt(series->square / (double)(series->count - 1)) : (double)NAN;
+}

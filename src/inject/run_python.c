@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inject/run_python.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "inject/inject.h"
+#include "inject/package_dir.h"
+#include "inject/script.h"
+#include "proc/task.h"
+#include "py/locate.h"
+#include "ring/place.h"
+#include "wire/table.h"
+
+/* An interpreter that runs looks at what it was told within milliseconds. */
+#define BY_ITSELF_NS (200 * GSP_NS_PER_MS)
+#define DONE_NS      (5 * GSP_NS_PER_S)
+#define POLL_NS      (300 * GSP_NS_PER_US)
+#define LOOKS        16U /* polls between two looks whether the process lives */
+#define ANSWER_MAX   (64U << 20)
+#define OUTCOME_MAX  4096U
+#define AGENT        "gsprof/libgsprof_agent.so"
+#define PLACE        "REQUEST: \"Dict[str, Any]\""
+#define PLACEHOLDER  PLACE " = {}"
+
+extern const char gsp_inject__visit_py[];
+
+/* ------------------------------------------------------------------------------------- folder */
+
+void gsp_visit_look_there(pid_t pid)
+{
+    gsp_auto_buf value = {0};
+    bool is_set = gsp_proc_env(pid, "XDG_RUNTIME_DIR", &value);
+    const char *text = is_set ? gsp_buf_cstr(&value) : NULL;
+    if (text)
+        setenv("XDG_RUNTIME_DIR", text, 1);
+    else
+        unsetenv("XDG_RUNTIME_DIR");
+}
+
+/* Files that root makes for another user's process are that user's: as whom they are made. */
+static void become(uid_t uid, gid_t gid)
+{
+    if (geteuid() == 0 && uid != 0) {
+        gsp_ignore(setegid(gid) != 0);
+        gsp_ignore(seteuid(uid) != 0);
+    }
+}
+
+static void come_back(uid_t uid)
+{
+    if (uid == 0) {
+        gsp_ignore(seteuid(0) != 0);
+        gsp_ignore(setegid(getgid()) != 0);
+    }
+}
+
+static int make_folder(pid_t pid, struct gsp_visit__files *files, struct gsp_err *err)
+{
+    const struct gsp_place_about about = {.pid = pid, .rank = GSP_NULL_I64};
+    char link[64];
+    int made;
+    int rc = gsp_place_make(&about, &made, err);
+    if (rc != GSP_OK)
+        return rc;
+    gsp_auto_fd fd = made;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t len = readlink(link, files->folder, sizeof(files->folder) - 1);
+    if (len <= 0)
+        return gsp_err_set(err, GSP_E_IO, errno, "%s: %s", link, strerror(errno));
+    files->folder[len] = '\0';
+    struct {
+        char *to;
+        const char *end;
+    } names[] = {{files->script, "py"},
+                 {files->claim, "claim"},
+                 {files->answer, "answer"},
+                 {files->outcome, "outcome"}};
+    for (size_t i = 0; i < GSP_COUNT(names); i++)
+        snprintf(names[i].to, PATH_MAX, "%s/visit-%d.%s", files->folder, (int)getpid(),
+                 names[i].end);
+    return GSP_OK;
+}
+
+static int write_script(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                        const char *package, const struct gsp_py_runtime *runtime,
+                        struct gsp_err *err)
+{
+    gsp_auto_buf text = {0};
+    const char *at = strstr(gsp_inject__visit_py, PLACEHOLDER);
+    if (!at)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "visit.py has no place for the request");
+    gsp_buf_put(&text, gsp_inject__visit_py, (size_t)(at - gsp_inject__visit_py));
+    gsp_buf_puts(&text, PLACE " = ");
+    gsp_visit__put_request(visit, files, package, runtime, &text);
+    gsp_buf_puts(&text, at + sizeof(PLACEHOLDER) - 1);
+    if (text.failed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    gsp_auto_fd fd =
+        open(files->script, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", files->script, strerror(errno));
+    return gsp_fd_write_all(fd, text.p, text.len, err);
+}
+
+/* The target may live in other folders than we do. */
+static int check_visible(pid_t pid, const char *path, struct gsp_err *err)
+{
+    char theirs[PATH_MAX + 32];
+    struct stat a;
+    struct stat b;
+    snprintf(theirs, sizeof(theirs), "/proc/%d/root%s", (int)pid, path);
+    if (stat(path, &a) == 0 && stat(theirs, &b) == 0 && a.st_dev == b.st_dev &&
+        a.st_ino == b.st_ino)
+        return GSP_OK;
+    return gsp_err_set(err, GSP_E_NOTSUP, 0, "it does not see %.160s: it is in another container",
+                       path);
+}
+
+static int prepare(const struct gsp_visit *visit, const char *package,
+                   const struct gsp_py_runtime *runtime, struct gsp_visit__files *files,
+                   struct gsp_err *err)
+{
+    char path[64];
+    struct stat st;
+    uid_t before = geteuid();
+    snprintf(path, sizeof(path), "/proc/%d", (int)visit->pid);
+    if (stat(path, &st) != 0)
+        return gsp_err_set(err, GSP_E_NOPROC, errno, "process %d has ended", (int)visit->pid);
+    become(st.st_uid, st.st_gid);
+    int rc = make_folder(visit->pid, files, err);
+    if (rc == GSP_OK)
+        rc = write_script(visit, files, package, runtime, err);
+    come_back(before);
+    if (rc == GSP_OK)
+        rc = check_visible(visit->pid, files->script, err);
+    return rc;
+}
+
+/* ------------------------------------------------------------------------------------- answer */
+
+static bool is_there(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static bool has_ended(pid_t pid)
+{
+    struct gsp_procinfo info;
+    return gsp_proc_info(pid, &info, NULL) != GSP_OK || info.state == 'Z' || info.state == 'X';
+}
+
+/* What the agent says of lines that it could not run. */
+static int read_outcome(const struct gsp_visit__files *files, struct gsp_err *err)
+{
+    static const char word[] = "error ";
+    gsp_auto_buf text = {0};
+    if (gsp_file_read(files->outcome, OUTCOME_MAX, &text, NULL) != GSP_OK ||
+        !gsp_sv_starts(gsp_buf_sv(&text), word))
+        return GSP_OK;
+    while (text.len > 0 && text.p[text.len - 1] == '\n')
+        text.len--;
+    return gsp_err_set(err, GSP_E_NOTSUP, 0, "%.*s", (int)(text.len - (sizeof(word) - 1)),
+                       text.p + sizeof(word) - 1);
+}
+
+/* TIMEOUT is for the caller to explain. */
+static int wait_for(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                    const char *path, int64_t deadline_ns, struct gsp_err *err)
+{
+    for (unsigned i = 0;; i++) {
+        if (is_there(path))
+            return GSP_OK;
+        int rc = read_outcome(files, err);
+        if (rc != GSP_OK)
+            return rc;
+        if (i % LOOKS == LOOKS - 1 && has_ended(visit->pid))
+            return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)visit->pid);
+        if (gsp_now_ns() > deadline_ns)
+            return gsp_err_set(err, GSP_E_TIMEOUT, 0, "no answer in time");
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+    }
+}
+
+/* "ok 12 0 0\n" and the texts, written by a process that is not to be trusted. */
+static int read_answer(const struct gsp_visit__files *files, struct gsp_visit_result *out,
+                       struct gsp_err *err)
+{
+    struct gsp_sv *texts[] = {&out->printed, &out->value, &out->trace};
+    int rc = gsp_file_read(files->answer, ANSWER_MAX, &out->answer, err);
+    if (rc != GSP_OK)
+        return rc;
+    struct gsp_sv rest = gsp_buf_sv(&out->answer);
+    struct gsp_sv head;
+    struct gsp_sv word;
+    if (!gsp_sv_split(&rest, '\n', &head) || !gsp_sv_split(&head, ' ', &word))
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the answer makes no sense");
+    out->raised = !(word.len == 2 && memcmp(word.p, "ok", 2) == 0);
+    for (size_t i = 0; i < GSP_COUNT(texts); i++) {
+        char digits[24] = "";
+        int64_t len = 0;
+        if (gsp_sv_split(&head, ' ', &word) && word.len < sizeof(digits))
+            memcpy(digits, word.p, word.len);
+        if (gsp_parse_i64(digits, 0, (int64_t)rest.len, &len, NULL) != GSP_OK)
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "the answer is cut");
+        *texts[i] = (struct gsp_sv){rest.p, (size_t)len};
+        rest = (struct gsp_sv){rest.p + len, rest.len - (size_t)len};
+    }
+    return GSP_OK;
+}
+
+/* ---------------------------------------------------------------------------------- the way in */
+
+/* True when the interpreter has begun to run the lines by itself. */
+static bool by_itself(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                      const struct gsp_py_runtime *runtime)
+{
+    struct gsp_inject_armed armed;
+    struct gsp_py_place place = {.pid = visit->pid};
+    if (gsp_mem_open_pid(visit->pid, &place.mem, NULL) != GSP_OK)
+        return false;
+    int armed_rc = gsp_inject_arm(&place, runtime, files->script, &armed, NULL);
+    gsp_mem_free(place.mem);
+    if (armed_rc != GSP_OK)
+        return false;
+    int rc = wait_for(visit, files, files->claim, gsp_now_ns() + BY_ITSELF_NS, NULL);
+    if (rc != GSP_OK)
+        gsp_inject_disarm(&armed);
+    return rc == GSP_OK;
+}
+
+static int by_library(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                      const char *package, struct gsp_visit_result *out, struct gsp_err *err)
+{
+    char library[PATH_MAX + sizeof(AGENT) + 1];
+    struct gsp_inject_result result;
+    snprintf(library, sizeof(library), "%s/" AGENT, package);
+    const struct gsp_inject_request request = {.pid = visit->pid,
+                                               .library = library,
+                                               .symbol = "gsp_agent_enter",
+                                               .args = {files->script, files->outcome},
+                                               .limit_ns = visit->limit_ns,
+                                               .force = visit->force};
+    int rc = gsp_inject_call(&request, &result, err);
+    out->stopped_ns = result.stopped_ns;
+    out->was_loaded = result.was_loaded;
+    if (rc == GSP_OK && result.value != 0)
+        rc = gsp_err_set(err, GSP_E_NOTSUP, 0, "it cannot start a thread");
+    return rc;
+}
+
+/* Whoever gave up takes the lines back, unless they run already. */
+static int give_up(const struct gsp_visit__files *files, struct gsp_err *err)
+{
+    if (mkdir(files->claim, 0700) == 0)
+        return gsp_err_set(err, GSP_E_TIMEOUT, 0,
+                           "its interpreter did not come to it in time: a thread keeps its lock");
+    return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the code still runs in it");
+}
+
+int gsp_visit__locate(pid_t pid, struct gsp_py_runtime *runtime, struct gsp_err *err)
+{
+    struct gsp_mem *mem;
+    int rc = gsp_mem_open_pid(pid, &mem, err);
+    if (rc != GSP_OK)
+        return rc;
+    rc = gsp_py_locate(pid, mem, runtime, err);
+    gsp_mem_free(mem);
+    return rc;
+}
+
+static int go_in(const struct gsp_visit *visit, const struct gsp_visit__files *files,
+                 const char *package, const struct gsp_py_runtime *runtime,
+                 struct gsp_visit_result *out, struct gsp_err *err)
+{
+    int64_t deadline_ns = gsp_now_ns() + visit->limit_ns;
+    int rc = GSP_OK;
+    out->by_itself = by_itself(visit, files, runtime);
+    if (!out->by_itself)
+        rc = by_library(visit, files, package, out, err);
+    if (rc == GSP_OK)
+        rc = wait_for(visit, files, files->answer, deadline_ns, err);
+    if (rc == GSP_E_TIMEOUT)
+        return give_up(files, err);
+    return rc == GSP_OK ? read_answer(files, out, err) : rc;
+}
+
+/* As an absolute path: the target has another working folder. */
+static int find_package(char out[PATH_MAX], struct gsp_err *err)
+{
+    char folder[GSP_PYTHON_DIR_MAX];
+    int rc = gsp_python_dir(folder, err);
+    if (rc != GSP_OK)
+        return rc;
+    if (!realpath(folder, out))
+        return gsp_err_set(err, GSP_E_NOFILE, errno, "%.200s: %s", folder, strerror(errno));
+    return GSP_OK;
+}
+
+int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out, struct gsp_err *err)
+{
+    char package[PATH_MAX] = "";
+    struct gsp_visit__files files = {0};
+    struct gsp_py_runtime runtime;
+    int64_t start_ns = gsp_now_ns();
+    *out = (struct gsp_visit_result){0};
+    int rc = find_package(package, err);
+    if (rc == GSP_OK)
+        rc = gsp_inject_check(visit->pid, visit->force, err);
+    if (rc == GSP_OK)
+        rc = gsp_visit__locate(visit->pid, &runtime, err);
+    if (rc == GSP_OK && strcmp(visit->what, "inject") == 0)
+        rc = check_visible(visit->pid, package, err);
+    if (rc == GSP_OK)
+        rc = prepare(visit, package, &runtime, &files, err);
+    if (rc == GSP_OK)
+        rc = go_in(visit, &files, package, &runtime, out, err);
+    if (rc == GSP_OK && !out->raised && gsp_sv_eq(out->value, gsp_sv_of("follow")) &&
+        strcmp(visit->what, "inject") == 0 && visit->follow)
+        visit->follow(visit->pid);
+    out->total_ns = gsp_now_ns() - start_ns;
+    /* The agent says last that it is done; else its file would come after it was removed. */
+    if (rc == GSP_OK && !out->by_itself)
+        gsp_ignore(wait_for(visit, &files, files.outcome, gsp_now_ns() + BY_ITSELF_NS, NULL) !=
+                   GSP_OK);
+    /* Lines that may still be run must find that they were claimed. */
+    if (files.script[0] && rc != GSP_E_TIMEOUT) {
+        unlink(files.script);
+        unlink(files.answer);
+        unlink(files.outcome);
+        rmdir(files.claim);
+    }
+    return rc;
+}
+
+void gsp_visit_result_free(struct gsp_visit_result *result)
+{
+    gsp_buf_free(&result->answer);
+}
+
+bool gsp_visit_is_there(pid_t pid, char *version)
+{
+    struct gsp_place place;
+    struct gsp_control page;
+    int made;
+    version[0] = '\0';
+    if (gsp_place_find(pid, &place, NULL) != GSP_OK || !place.live ||
+        gsp_place_open(&place, &made, NULL) != GSP_OK)
+        return false;
+    gsp_auto_fd fd = made;
+    if (gsp_control_read(fd, &page, NULL) != GSP_OK)
+        return false;
+    uint32_t state = atomic_load(&page.state);
+    snprintf(version, sizeof(page.agent), "%s", page.agent);
+    return (state & GSP_CONTROL_LOADED) && (state & GSP_CONTROL_PYTHON) &&
+           !(state & GSP_CONTROL_EJECTED);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proc/child_task.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static _Noreturn void work_here(void (*work)(void *user, void *answer), void *user, size_t bytes,
+                                int fd)
+{
+    char answer[GSP_APART_BYTES_MAX] __attribute__((aligned(16))) = {0};
+    work(user, answer);
+    const bool done = gsp_fd_write_all(fd, answer, bytes, NULL) == GSP_OK;
+    _exit(done ? 0 : 1);
+}
+
+int gsp_apart_start(struct gsp_apart *apart, void (*work)(void *user, void *answer), void *user,
+                    size_t bytes, struct gsp_err *err)
+{
+    int ends[2] = {-1, -1};
+    *apart = (struct gsp_apart){.fd = -1};
+    const pid_t child = bytes <= GSP_APART_BYTES_MAX && pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    if (child == 0) {
+        gsp_fd_close(&ends[0]);
+        work_here(work, user, bytes, ends[1]);
+    }
+    const int sys = errno;
+    gsp_fd_close(&ends[1]);
+    if (child < 0) {
+        gsp_fd_close(&ends[0]);
+        return gsp_err_set(err, GSP_E_IO, sys, "cannot start a process: %s", strerror(sys));
+    }
+    *apart = (struct gsp_apart){.child = child, .fd = ends[0]};
+    return GSP_OK;
+}
+
+enum gsp_apart_state gsp_apart_wait(struct gsp_apart *apart, void *answer, size_t bytes,
+                                    int timeout_ms)
+{
+    struct pollfd end = {.fd = apart->fd, .events = POLLIN};
+    int ready = poll(&end, 1, timeout_ms);
+    while (ready < 0 && errno == EINTR && timeout_ms < 0)
+        ready = poll(&end, 1, timeout_ms);
+    if (ready <= 0)
+        return GSP_APART_RUNS;
+    const ssize_t got = read(apart->fd, answer, bytes);
+    gsp_fd_close(&apart->fd);
+    while (waitpid(apart->child, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    apart->child = 0;
+    return got == (ssize_t)bytes ? GSP_APART_DONE : GSP_APART_LOST;
+}

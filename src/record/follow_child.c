@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/follow_child.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "record/launch.h"
+
+/* Where the kernel cannot close a range. */
+#define DESCRIPTORS_MAX 65536
+
+/* For good: what follows reads that user's memory and writes to that user's folder. */
+static bool become_owner(pid_t pid)
+{
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    if (stat(path, &st) != 0)
+        return false;
+    if (geteuid() != 0 || st.st_uid == 0)
+        return true;
+    return setgroups(1, &st.st_gid) == 0 && setgid(st.st_gid) == 0 && setuid(st.st_uid) == 0;
+}
+
+static bool leave_streams(void)
+{
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(null, STDOUT_FILENO) >= 0 &&
+           dup2(null, STDERR_FILENO) >= 0 && chdir("/") == 0;
+}
+
+/* Descriptors that were inherited from our parent: a pipe held here would never reach its end. */
+static void close_others(void)
+{
+#ifdef SYS_close_range
+    if (syscall(SYS_close_range, (unsigned int)STDERR_FILENO + 1, ~0U, 0) == 0)
+        return;
+#endif
+    const long most = sysconf(_SC_OPEN_MAX);
+    const int end = most > 0 && most < DESCRIPTORS_MAX ? (int)most : DESCRIPTORS_MAX;
+    for (int fd = STDERR_FILENO + 1; fd < end; fd++)
+        close(fd);
+}
+
+/* A signal that came while all were blocked is not to run a handler of ours here. */
+static void forget_signals(void)
+{
+    sigset_t none;
+    for (int sig = 1; sig < NSIG; sig++) {
+        struct sigaction action;
+        if (sigaction(sig, NULL, &action) == 0 && action.sa_handler != SIG_IGN &&
+            action.sa_handler != SIG_DFL)
+            signal(sig, SIG_DFL);
+    }
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+void gsp_follow_child(pid_t pid, const char *option)
+{
+    char number[24];
+    snprintf(number, sizeof(number), "%d", (int)pid);
+    forget_signals();
+    close_others();
+    if (leave_streams() && become_owner(pid))
+        execl("/proc/self/exe", "gsprof", "follow", number, option, (char *)NULL);
+    _exit(1);
+}
+
+void gsp_follow_apart(pid_t pid)
+{
+    int fd = -1;
+    const pid_t child = gsp_launch_apart(&fd, NULL);
+    if (child == 0)
+        gsp_follow_child(pid, NULL);
+    gsp_fd_close(&fd);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/memory_poll.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "collect/huge.h"
+#include "proc/task.h"
+#include "ring/live.h"
+#include "ring/place.h"
+#include "ring/reader.h"
+#include "sample/dump.h"
+#include "wire/table.h"
+
+int64_t gsp_memtake_rss(pid_t pid)
+{
+    char path[64];
+    gsp_auto_buf text = {0};
+    snprintf(path, sizeof(path), "/proc/%d/statm", (int)pid);
+    if (gsp_file_read(path, 4096, &text, NULL) < 0 || !gsp_buf_cstr(&text))
+        return GSP_MEMLOG_UNKNOWN;
+    const char *blank = strchr(text.p, ' ');
+    char *end = NULL;
+    const unsigned long long pages = blank ? strtoull(blank, &end, 10) : 0;
+    if (!blank || end == blank)
+        return GSP_MEMLOG_UNKNOWN;
+    return (int64_t)pages * sysconf(_SC_PAGESIZE);
+}
+
+/* The newest step that the process has told; lanes are few and rows are found at their ends. */
+static int64_t newest_step(int folder_fd)
+{
+    struct gsp_ring_view *view = NULL;
+    struct gsp_ring_span spans[GSP_RING_LANES_MAX];
+    int64_t newest = GSP_MEMLOG_UNKNOWN;
+    if (gsp_ring_open_newest(folder_fd, "python", "torch_step", &view, NULL) < 0)
+        return newest;
+    const struct gsp_ring_info *info = gsp_ring_info(view);
+    uint32_t column = 0;
+    while (column < info->column_count && strcmp(info->columns[column].name, "step") != 0)
+        column++;
+    const bool is_known = column < info->column_count && info->columns[column].type == GSP_I64;
+    const size_t count = is_known ? gsp_ring_spans(view, spans, GSP_RING_LANES_MAX, NULL) : 0;
+    for (size_t i = 0; i < count; i++) {
+        int64_t step = GSP_NULL_I64;
+        if (spans[i].to == spans[i].from)
+            continue;
+        gsp_ring_copy(view, spans[i].lane, column, spans[i].to - 1, 1, &step);
+        if (step != GSP_NULL_I64 && step > newest)
+            newest = step;
+    }
+    gsp_ring_view_close(view);
+    return newest;
+}
+
+static bool is_running(const struct gsp_memtake_process *process)
+{
+    uint64_t ticks = 0;
+    char state = 0;
+    return gsp_live_start_time(process->pid, &ticks, &state) && ticks == process->start_time &&
+           state != 'Z' && state != 'X';
+}
+
+/* ------------------------------------------------------------------------------------ take up */
+
+static int begin(struct gsp_memtake *take, struct gsp_memtake_process *process, struct gsp_err *err)
+{
+    gsp_auto_buf cmdline = {0};
+    struct gsp_procinfo info = {.ppid = -1};
+    take->taken++;
+    process->is_fresh = true;
+    if (!take->writer)
+        return GSP_OK;
+    gsp_proc_cmdline(process->pid, &cmdline);
+    if (gsp_proc_info(process->pid, &info, NULL) < 0)
+        info.ppid = -1;
+    const struct gsp_memwriter_process about = {
+        .pid = process->pid, .ppid = info.ppid, .cmdline = gsp_buf_sv(&cmdline)};
+    return gsp_memwriter_begin(take->writer, &about, process->table, &process->index, err);
+}
+
+/* Its table, if it has one by now. */
+static int open_table(struct gsp_memtake *take, struct gsp_memtake_process *process,
+                      struct gsp_err *err)
+{
+    struct gsp_err why = {0};
+    struct gsp_memtable *table = NULL;
+    int rc = gsp_memtable_open(process->folder_fd, &table, &why);
+    if (rc == GSP_OK && take->claims && !gsp_memtable_claim(table)) {
+        take->is_claimed = true;
+        rc = gsp_err_set(&why, GSP_E_EXISTS, 0, "another recording of process %d is going on",
+                         (int)process->pid);
+    }
+    if (rc == GSP_OK)
+        rc = gsp_memtable_take(table, &why);
+    if (rc < 0) {
+        gsp_memtable_close(table);
+        if (rc != GSP_E_NOFILE)
+            take->err = why;
+        return GSP_OK;
+    }
+    process->table = table;
+    return begin(take, process, err);
+}
+
+static struct gsp_memtake_process *find(const struct gsp_memtake *take, pid_t pid, uint64_t start)
+{
+    for (size_t i = 0; i < take->count; i++) {
+        if (take->at[i].pid == pid && take->at[i].start_time == start)
+            return &take->at[i];
+    }
+    return NULL;
+}
+
+/* Knows the process from now on, if it has a folder. */
+static int add(struct gsp_memtake *take, pid_t pid, struct gsp_err *err)
+{
+    struct gsp_place place;
+    uint64_t ticks = 0;
+    char state = 0;
+    if (gsp_live_start_time(pid, &ticks, &state) && find(take, pid, ticks))
+        return GSP_OK;
+    if (gsp_place_find(pid, &place, NULL) < 0 || find(take, pid, place.start_time) ||
+        (!place.live && take->claims && pid != take->pid))
+        return GSP_OK;
+    struct gsp_memtake_process *at = realloc(take->at, (take->count + 1) * sizeof(*at));
+    if (!at)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    take->at = at;
+    struct gsp_memtake_process *process = &at[take->count];
+    *process =
+        (struct gsp_memtake_process){.pid = pid, .start_time = place.start_time, .folder_fd = -1};
+    if (gsp_place_open(&place, &process->folder_fd, &take->err) < 0)
+        return GSP_OK;
+    take->count++;
+    return GSP_OK;
+}
+
+static int add_all(struct gsp_memtake *take, struct gsp_err *err)
+{
+    pid_t *pids = NULL;
+    size_t count = 0;
+    int rc = add(take, take->pid, err);
+    if (!take->subprocesses || gsp_tree_pids(take->pid, &pids, &count, NULL) < 0)
+        return rc;
+    for (size_t i = 0; rc == GSP_OK && i < count; i++)
+        rc = add(take, pids[i], err);
+    free(pids);
+    return rc;
+}
+
+/* --------------------------------------------------------------------------------------- look */
+
+static void let_go(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns)
+{
+    if (process->table && take->writer)
+        gsp_memwriter_gone(take->writer, process->index, now_ns);
+    gsp_memtable_close(process->table);
+    process->table = NULL;
+}
+
+/* It is expensive to know, so it is asked for at the end, and when resident memory has grown by a
+ * quarter since: at a peak it is not much older than that. */
+static int64_t huge_bytes(const struct gsp_memtake *take, struct gsp_memtake_process *process,
+                          int64_t rss_bytes)
+{
+    const int64_t before = process->huge_rss_bytes;
+    if (take->asks_huge && rss_bytes > 0 && (take->is_last || rss_bytes >= before + before / 4)) {
+        const int64_t bytes = gsp_collect_huge_bytes(process->pid);
+        process->huge_bytes = bytes < 0 ? GSP_MEMLOG_UNKNOWN : bytes;
+        process->huge_rss_bytes = rss_bytes;
+    }
+    return process->huge_rss_bytes ? process->huge_bytes : GSP_MEMLOG_UNKNOWN;
+}
+
+static int put_tick(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns,
+                    struct gsp_err *err)
+{
+    int64_t totals[GSP_MEMTOTALS];
+    if (!take->writer)
+        return GSP_OK;
+    for (size_t i = 0; i < GSP_MEMTOTALS; i++)
+        totals[i] = GSP_MEMLOG_UNKNOWN;
+    totals[GSP_MEMTOTAL_RSS] = gsp_memtake_rss(process->pid);
+    totals[GSP_MEMTOTAL_HUGE] = huge_bytes(take, process, totals[GSP_MEMTOTAL_RSS]);
+    totals[GSP_MEMTOTAL_STEP] = newest_step(process->folder_fd);
+    return gsp_memwriter_tick(take->writer, process->index, now_ns, process->table, totals, err);
+}
+
+static int look(struct gsp_memtake *take, struct gsp_memtake_process *process, int64_t now_ns,
+                struct gsp_err *err)
+{
+    /* Asked before the counters are read: these are the last ones then. */
+    const bool runs = is_running(process);
+    int rc = GSP_OK;
+    process->is_fresh = false;
+    if (!process->table)
+        rc = open_table(take, process, err);
+    if (rc == GSP_OK && process->table && gsp_memtable_take(process->table, &take->err) < 0)
+        let_go(take, process, now_ns);
+    if (rc == GSP_OK && process->table) {
+        take->live++;
+        rc = put_tick(take, process, now_ns, err);
+        if (rc == GSP_OK && (!runs || gsp_memtable_is_old(process->table, process->folder_fd)))
+            let_go(take, process, now_ns);
+    }
+    process->over = !runs;
+    return rc;
+}
+
+int gsp_memtake_round(struct gsp_memtake *take, int64_t now_ns, struct gsp_err *err)
+{
+    int rc = add_all(take, err);
+    take->live = 0;
+    for (size_t i = 0; rc == GSP_OK && i < take->count; i++) {
+        if (!take->at[i].over)
+            rc = look(take, &take->at[i], now_ns, err);
+    }
+    return rc;
+}
+
+void gsp_memtake_free(struct gsp_memtake *take)
+{
+    for (size_t i = 0; i < take->count; i++) {
+        gsp_memtable_close(take->at[i].table);
+        gsp_fd_close(&take->at[i].folder_fd);
+    }
+    free(take->at);
+    *take = (struct gsp_memtake){0};
+}

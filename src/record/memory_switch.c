@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/memory_switch.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/str.h"
+#include "inject/run_python.h"
+#include "memlog/table.h"
+#include "proc/task.h"
+#include "ring/place.h"
+#include "wire/memory.h"
+
+#define SETTING       "memory"
+#define SETTING_BYTES "memory.interval"
+#define ENV           "GSPROF_MEMORY"
+#define ENV_BYTES     "GSPROF_MEMORY_INTERVAL"
+
+static const char *mode_of(const struct gsp_memswitch *self)
+{
+    return gsp_memory_mode_name(self->exact ? GSP_MEMORY_EXACT : GSP_MEMORY_SAMPLED);
+}
+
+int gsp_memswitch_check(struct gsp_memswitch *self, struct gsp_err *err)
+{
+    int rc = self->bytes ? gsp_parse_size(self->bytes, &self->interval_bytes, err) : GSP_OK;
+    if (rc == GSP_OK && self->bytes && self->exact)
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--bytes is for samples; --exact counts all");
+    if (rc == GSP_OK && self->bytes && self->interval_bytes == 0)
+        rc = gsp_err_set(err, GSP_E_USAGE, 0, "--bytes: more than 0");
+    return rc;
+}
+
+int gsp_memswitch_environment(const struct gsp_memswitch *self, struct gsp_err *err)
+{
+    char bytes[32];
+    snprintf(bytes, sizeof(bytes), "%" PRIu64, self->interval_bytes);
+    if (setenv(ENV, mode_of(self), 1) < 0 ||
+        (self->interval_bytes && setenv(ENV_BYTES, bytes, 1) < 0))
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    return GSP_OK;
+}
+
+bool gsp_memswitch_is_on(pid_t pid)
+{
+    struct gsp_place place;
+    struct gsp_memtable *table = NULL;
+    int made = -1;
+    if (gsp_place_find(pid, &place, NULL) < 0 || !place.live ||
+        gsp_place_open(&place, &made, NULL) < 0)
+        return false;
+    gsp_auto_fd fd = made;
+    bool on = gsp_memtable_open(fd, &table, NULL) == GSP_OK &&
+              gsp_memtable_take(table, NULL) == GSP_OK && !gsp_memtable_facts(table)->ended;
+    gsp_memtable_close(table);
+    return on;
+}
+
+static int put_setting(struct gsp_control_change *change, const char *name, const char *value,
+                       struct gsp_err *err)
+{
+    const int id = gsp_setting_row_find(gsp_sv_of(name));
+    if (id < 0)
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "this build cannot count allocations");
+    change->id = (enum gsp_setting_id)id;
+    return gsp_setting_row_check((size_t)id, gsp_sv_of(value), change->value, err);
+}
+
+static int visit_with(const struct gsp_memswitch *self, const char *what, const char *mode,
+                      struct gsp_err *err)
+{
+    struct gsp_control_change settings[2];
+    struct gsp_visit visit = {.pid = self->pid,
+                              .what = what,
+                              .settings = settings,
+                              .limit_ns = self->limit_ns,
+                              .is_unfollowed = true};
+    char bytes[32];
+    snprintf(bytes, sizeof(bytes), "%" PRIu64, self->interval_bytes);
+    int rc = GSP_OK;
+    if (mode && self->interval_bytes)
+        rc = put_setting(&settings[visit.setting_count++], SETTING_BYTES, bytes, err);
+    if (rc == GSP_OK && mode)
+        rc = put_setting(&settings[visit.setting_count++], SETTING, mode, err);
+    if (rc < 0)
+        return rc;
+    struct gsp_visit_result result;
+    rc = gsp_visit(&visit, &result, err);
+    if (rc == GSP_OK && result.raised) {
+        const size_t len = result.trace.len < 200 ? result.trace.len : 200;
+        rc = gsp_err_set(err, GSP_E_NOTSUP, 0, "%.*s", (int)len,
+                         result.trace.p + result.trace.len - len);
+    }
+    gsp_visit_result_free(&result);
+    return rc;
+}
+
+int gsp_memswitch_on(struct gsp_memswitch *self, struct gsp_err *err)
+{
+    char version[32];
+    gsp_visit_look_there(self->pid);
+    if (gsp_memswitch_is_on(self->pid))
+        return GSP_OK;
+    self->was_there = gsp_visit_is_there(self->pid, version);
+    int rc = visit_with(self, "inject", mode_of(self), err);
+    if (rc < 0)
+        return rc;
+    self->is_ours = true;
+    if (!gsp_memswitch_is_on(self->pid))
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "process %d cannot count allocations",
+                           (int)self->pid);
+    return GSP_OK;
+}
+
+int gsp_memswitch_off(struct gsp_memswitch *self, struct gsp_err *err)
+{
+    struct gsp_procinfo info;
+    if (!self->is_ours || gsp_proc_info(self->pid, &info, NULL) < 0 || info.state == 'Z')
+        return GSP_OK;
+    const char *off = gsp_memory_mode_name(GSP_MEMORY_OFF);
+    int rc = visit_with(self, "inject", off, err);
+    if (rc == GSP_OK && !self->was_there)
+        rc = visit_with(self, "eject", NULL, err);
+    /* It may have ended meanwhile, and taken its agent with it. */
+    return gsp_proc_info(self->pid, &info, NULL) < 0 ? GSP_OK : rc;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/ring_drain.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "record/announcements.h"
+#include "ring/place.h"
+#include "sample/dump.h"
+#include "source/allocations.h"
+
+#define TICK_NS GSP_NS_PER_S
+
+struct gsp_rec_rings {
+    struct gsp_drain *drain; /* made when the first ring is seen */
+    char *folder;
+    char *told_path;
+    size_t told_bytes; /* of that file, as far as its lines were taken */
+    pid_t pid;
+    bool subprocesses;
+    struct gsp_drain_options how;
+    bool running;                   /* the thread was started */
+    bool stop;                      /* under lock */
+    struct gsp_rec_rings_seen seen; /* under lock */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    int failed; /* of the last tick: GSP_E_* */
+    struct gsp_err err;
+};
+
+/* Rings of a process; most have none. */
+static int add_process(struct gsp_rec_rings *rings, pid_t pid, struct gsp_err *err)
+{
+    struct gsp_place place;
+    if (gsp_place_find(pid, &place, NULL) != GSP_OK)
+        return GSP_OK;
+    int rc = rings->drain ? GSP_OK : gsp_drain_open(rings->folder, &rings->how, &rings->drain, err);
+    return rc == GSP_OK ? gsp_drain_add_place(rings->drain, &place, err) : rc;
+}
+
+static int add_processes(struct gsp_rec_rings *rings, struct gsp_err *err)
+{
+    pid_t *pids = NULL;
+    size_t count = 0;
+    if (!rings->subprocesses || gsp_tree_pids(rings->pid, &pids, &count, NULL) != GSP_OK)
+        return add_process(rings, rings->pid, err);
+    int rc = GSP_OK;
+    for (size_t i = 0; rc == GSP_OK && i < count; i++)
+        rc = add_process(rings, pids[i], err);
+    free(pids);
+    return rc;
+}
+
+static int take_told(void *user, pid_t pid, bool is_well, struct gsp_err *err)
+{
+    (void)is_well;
+    return add_process(user, pid, err);
+}
+
+static int add_told(struct gsp_rec_rings *rings, struct gsp_err *err)
+{
+    return rings->told_path
+               ? gsp_run_told_next(rings->told_path, &rings->told_bytes, take_told, rings, err)
+               : GSP_OK;
+}
+
+static void note_seen(struct gsp_rec_rings *rings)
+{
+    struct gsp_rec_rings_seen seen = {.looked_ns = gsp_now_ns(), .failing = rings->failed < 0};
+    size_t sampled = 0;
+    if (rings->drain) {
+        seen.samples = gsp_drain_published(rings->drain, GSP_TABLE_python_stack_sample, &sampled);
+        seen.steps =
+            gsp_drain_published(rings->drain, GSP_TABLE_python_torch_step, &seen.step_rings);
+        seen.lost = gsp_drain_stats(rings->drain).lost;
+    }
+    pthread_mutex_lock(&rings->lock);
+    rings->seen = seen;
+    pthread_mutex_unlock(&rings->lock);
+}
+
+static void tick(struct gsp_rec_rings *rings, bool flush)
+{
+    struct gsp_err err = {0};
+    int rc = add_processes(rings, &err);
+    if (rc == GSP_OK)
+        rc = add_told(rings, &err);
+    if (rc == GSP_OK && rings->drain)
+        rc = gsp_drain_tick(rings->drain, flush, &err);
+    /* Said once, not each second; it may go on by itself, as on a full disk. */
+    if (rc < 0 && rings->failed == GSP_OK)
+        gsp_log_warn("store", "rings are not drained for now: %s", err.msg);
+    rings->failed = rc;
+    rings->err = err;
+    note_seen(rings);
+}
+
+static void *drain_on(void *arg)
+{
+    struct gsp_rec_rings *rings = arg;
+    bool stop = false;
+    while (!stop) {
+        struct timespec until;
+        tick(rings, false);
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += TICK_NS / GSP_NS_PER_S;
+        pthread_mutex_lock(&rings->lock);
+        while (!rings->stop && pthread_cond_timedwait(&rings->wake, &rings->lock, &until) == 0)
+            continue;
+        stop = rings->stop;
+        pthread_mutex_unlock(&rings->lock);
+    }
+    return NULL;
+}
+
+void gsp_rec_rings_free(struct gsp_rec_rings *rings)
+{
+    if (!rings)
+        return;
+    gsp_drain_close(rings->drain);
+    pthread_cond_destroy(&rings->wake);
+    pthread_mutex_destroy(&rings->lock);
+    free(rings->folder);
+    free(rings->told_path);
+    free(rings);
+}
+
+/* Signals are the sampler's thread's. */
+static int start_thread(struct gsp_rec_rings *rings)
+{
+    sigset_t all;
+    sigset_t old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const int failed = pthread_create(&rings->thread, NULL, drain_on, rings);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    rings->running = failed == 0;
+    return failed;
+}
+
+static int copy_paths(struct gsp_rec_rings *rings, const struct gsp_rec_rings_opts *opts,
+                      struct gsp_err *err)
+{
+    rings->folder = strdup(opts->folder);
+    rings->told_path = opts->told_path ? strdup(opts->told_path) : NULL;
+    if (!rings->folder || (opts->told_path && !rings->told_path))
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    return GSP_OK;
+}
+
+int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts, struct gsp_rec_rings **out,
+                        struct gsp_err *err)
+{
+    *out = NULL;
+    pthread_condattr_t attr;
+    struct gsp_rec_rings *rings = calloc(1, sizeof(*rings));
+    if (!rings)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    pthread_mutex_init(&rings->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&rings->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    rings->pid = opts->pid;
+    rings->subprocesses = opts->subprocesses;
+    rings->how.segment_age_ns = opts->segment_age_ns;
+    int rc = copy_paths(rings, opts, err);
+    if (rc == GSP_OK && opts->now)
+        rc = gsp_drain_open(rings->folder, &rings->how, &rings->drain, err);
+    if (rc == GSP_OK && start_thread(rings) != 0)
+        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no thread for the rings of the target");
+    if (rc < 0)
+        gsp_rec_rings_free(rings);
+    else
+        *out = rings;
+    return rc;
+}
+
+struct gsp_rec_rings_seen gsp_rec_rings_seen(struct gsp_rec_rings *rings)
+{
+    pthread_mutex_lock(&rings->lock);
+    const struct gsp_rec_rings_seen seen = rings->seen;
+    pthread_mutex_unlock(&rings->lock);
+    return seen;
+}
+
+const struct gsp_place *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i)
+{
+    return rings->drain ? gsp_drain_place_at(rings->drain, i) : NULL;
+}
+
+/* What call sites hold at the end is counted beside the rings, and so are their stacks. */
+static int put_allocations(const struct gsp_rec_rings *rings, enum gsp_table_id table,
+                           struct gsp_err *err)
+{
+    struct gsp_batch *batch = NULL;
+    int rc = gsp_batch_new(gsp_table_at(table), NULL, GSP_NULL_I64, GSP_NULL_I64, &batch, err);
+    const struct gsp_place *place = NULL;
+    for (size_t i = 0; rc == GSP_OK && (place = gsp_drain_place_at(rings->drain, i)); i++) {
+        struct gsp_place copy = *place;
+        struct gsp_err cause = {0};
+        /* Counters that cannot be read are none. */
+        rc = gsp_allocation_fill(&copy, batch, &cause) == GSP_E_NOMEM
+                 ? gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory")
+                 : GSP_OK;
+    }
+    if (rc == GSP_OK)
+        return gsp_drain_put(rings->drain, batch, err);
+    gsp_batch_free(batch);
+    return rc;
+}
+
+int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
+                         struct gsp_err *err)
+{
+    pthread_mutex_lock(&rings->lock);
+    rings->stop = true;
+    pthread_cond_signal(&rings->wake);
+    pthread_mutex_unlock(&rings->lock);
+    pthread_join(rings->thread, NULL);
+    rings->running = false;
+    tick(rings, true);
+    int rc = rings->failed;
+    if (rc == GSP_OK && rings->drain)
+        rc = put_allocations(rings, GSP_TABLE_python_allocation, &rings->err);
+    if (rc == GSP_OK && rings->drain)
+        rc = put_allocations(rings, GSP_TABLE_python_stack, &rings->err);
+    if (rc == GSP_OK && rings->drain)
+        rc = gsp_drain_merge_all(rings->drain, &rings->err);
+    *stats = rings->drain ? gsp_drain_stats(rings->drain) : (struct gsp_drain_stats){0};
+    if (rc < 0 && err)
+        *err = rings->err;
+    return rc;
+}
+
+int gsp_rec_rings_stop(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
+                       struct gsp_err *err)
+{
+    *stats = (struct gsp_drain_stats){0};
+    if (!rings)
+        return GSP_OK;
+    const int rc = gsp_rec_rings_finish(rings, stats, err);
+    gsp_rec_rings_free(rings);
+    return rc;
+}

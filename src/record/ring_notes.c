@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "record/ring_notes.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static const char *processes(size_t count)
+{
+    return count == 1 ? "process" : "processes";
+}
+
+/* Bytes of the path of the folder around a place. */
+static int root_len(const struct gsp_place *place)
+{
+    const char *slash = strrchr(place->path, '/');
+    return slash ? (int)(slash - place->path) : 0;
+}
+
+static bool is_beside(const struct gsp_place *a, const struct gsp_place *b)
+{
+    return a->note[0] && b->note[0] && root_len(a) == root_len(b) &&
+           strncmp(a->path, b->path, (size_t)root_len(a)) == 0;
+}
+
+void gsp_record_ring_notes(const struct gsp_place *places, size_t count, struct gsp_buf *out)
+{
+    size_t small = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t first = 0;
+        size_t there = 0;
+        small += places[i].small_rings > 0;
+        while (!is_beside(&places[first], &places[i]) && first < i)
+            first++;
+        if (first < i || !places[i].note[0])
+            continue;
+        for (size_t k = i; k < count; k++)
+            there += is_beside(&places[i], &places[k]);
+        gsp_buf_printf(out, "Tables of %zu %s are in %.*s: ", there, processes(there),
+                       root_len(&places[i]), places[i].path);
+        gsp_buf_term(out, gsp_sv_of(places[i].note));
+        gsp_buf_puts(out, ".\n");
+    }
+    if (small > 0)
+        gsp_buf_printf(out, "Tables of %zu %s keep fewer rows than usual: there is little room.\n",
+                       small, processes(small));
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/cards.h"
+
+#include <math.h>
+
+#include "model/words.h"
+#include "report/document_internal.h"
+#include "report/phrases.h"
+
+/* Shares of GPU time that are spent on nothing. */
+#define IDLE_WARN 0.3
+#define IDLE_BAD  0.6
+/* Share of the samples that may be missing without a word of warning. */
+#define LOST_WARN 0.01
+
+static void add_card(struct gsp_digest *digest, const struct gsp_digest_card *card)
+{
+    struct gsp_digest_card *more =
+        gsp_digest__more(digest, digest->cards, digest->card_count, sizeof(*digest->cards));
+    if (!more)
+        return;
+    digest->cards = more;
+    more[digest->card_count++] = *card;
+}
+
+/* Adds a card of two texts, which are cleared. */
+static void put(struct gsp_digest *digest, struct gsp_digest_card card, struct gsp_buf *value,
+                struct gsp_buf *detail)
+{
+    card.value = gsp_digest__keep_buf(digest, value);
+    card.detail = gsp_digest__keep_buf(digest, detail);
+    add_card(digest, &card);
+}
+
+static void put_wall(struct gsp_digest *digest)
+{
+    gsp_auto_buf value = {0};
+    gsp_auto_buf detail = {0};
+    if (isnan(digest->duration_s))
+        return;
+    gsp_words_seconds(digest->duration_s, &value);
+    put(digest, (struct gsp_digest_card){.id = "wall", .title = "Wall time"}, &value, &detail);
+}
+
+/* CPU of all processes: the sum of the means of those that were there throughout is near enough
+ * to be misread, so it is the mean of one process, and of several the busiest's. */
+static void put_cpu(struct gsp_digest *digest)
+{
+    const struct gsp_digest_chart *chart = gsp_digest_chart_find(digest, "cpu");
+    const struct gsp_digest_series *most = NULL;
+    gsp_auto_buf value = {0};
+    gsp_auto_buf detail = {0};
+    for (size_t i = 0; chart && i < chart->series_count; i++) {
+        if (!most || chart->series[i].stats.mean > most->stats.mean)
+            most = &chart->series[i];
+    }
+    if (!most)
+        return;
+    gsp_words_value(most->stats.mean, chart->unit, &value);
+    gsp_buf_puts(&detail, chart->series_count > 1 ? "mean of the busiest process, highest "
+                                                  : "mean, highest ");
+    gsp_words_value(most->stats.max, chart->unit, &detail);
+    put(digest, (struct gsp_digest_card){.id = "cpu", .title = "CPU"}, &value, &detail);
+}
+
+static void put_waiting(const struct gsp_judge *judge)
+{
+    const struct gsp_shares *shares = &judge->shares;
+    gsp_auto_buf value = {0};
+    gsp_auto_buf detail = {0};
+    if (!shares->knows_waiting || !(shares->total > 0))
+        return;
+    gsp_words_share(shares->waiting, shares->total, &value);
+    gsp_buf_puts(&detail,
+                 shares->mains == 1 ? "of the main thread's time" : "of the threads' time");
+    put(judge->digest, (struct gsp_digest_card){.id = "waiting", .title = "Waiting"}, &value,
+        &detail);
+}
+
+static void put_steps(const struct gsp_judge *judge)
+{
+    const struct gsp_steps *steps = &judge->steps;
+    gsp_auto_buf value = {0};
+    gsp_auto_buf detail = {0};
+    if (steps->count == 0)
+        return;
+    gsp_words_seconds(steps->p50_s, &value);
+    gsp_buf_puts(&detail, "median of ");
+    gsp_words_count(steps->count, &detail);
+    gsp_buf_puts(&detail, ", 95 % within ");
+    gsp_words_seconds(steps->p95_s, &detail);
+    put(judge->digest, (struct gsp_digest_card){.id = "step", .title = "Step time"}, &value,
+        &detail);
+}
+
+static void put_gpu(const struct gsp_judge *judge)
+{
+    const double idle = judge->shares.gpu_idle;
+    gsp_auto_buf value = {0};
+    gsp_auto_buf detail = {0};
+    if (isnan(idle))
+        return;
+    gsp_words_share(idle, 1, &value);
+    gsp_buf_puts(&detail, "of the time without work");
+    put(judge->digest,
+        (struct gsp_digest_card){.id = "gpu_idle",
+                                 .title = "GPU idle",
+                                 .tone = idle > IDLE_BAD    ? GSP_TONE_BAD
+                                         : idle > IDLE_WARN ? GSP_TONE_WARN
+                                                            : GSP_TONE_GOOD},
+        &value, &detail);
+}
+
+static void put_memory(struct gsp_digest *digest)
+{
+    const struct gsp_digest_memory *memory = &digest->memory;
+    gsp_auto_buf value = {0};
+    gsp_auto_buf detail = {0};
+    if (isnan(memory->peak_rss_bytes))
+        return;
+    gsp_words_bytes(memory->peak_rss_bytes, &value);
+    if (memory->growth_bytes_per_s > 0) {
+        gsp_buf_puts(&detail, "grows by ");
+        gsp_words_bytes(memory->growth_bytes_per_s, &detail);
+        gsp_buf_puts(&detail, "/s");
+    } else {
+        gsp_buf_puts(&detail, isnan(memory->growth_bytes_per_s) ? "highest; growth not known"
+                                                                : "highest; no lasting growth");
+    }
+    put(digest,
+        (struct gsp_digest_card){.id = "memory",
+                                 .title = "Peak memory",
+                                 .tone = memory->growth_bytes_per_s > 0 ? GSP_TONE_WARN
+                                                                        : GSP_TONE_PLAIN},
+        &value, &detail);
+}
+
+static void put_samples(struct gsp_digest *digest)
+{
+    gsp_auto_buf value = {0};
+    gsp_auto_buf detail = {0};
+    uint64_t lost = 0;
+    if (!digest->profile)
+        return;
+    for (size_t i = 0; i < digest->loss_count; i++)
+        lost = digest->losses[i].count < UINT64_MAX - lost ? lost + digest->losses[i].count
+                                                           : UINT64_MAX;
+    gsp_words_count(gsp_words_samples(digest->profile), &value);
+    if (lost > 0) {
+        gsp_words_count(lost, &detail);
+        gsp_buf_puts(&detail, " of what was recorded is missing");
+    } else {
+        gsp_buf_puts(&detail, "nothing lost");
+    }
+    put(digest,
+        (struct gsp_digest_card){.id = "samples",
+                                 .title = "Samples",
+                                 .tone = (double)lost > LOST_WARN * (double)digest->stacks.seen
+                                             ? GSP_TONE_WARN
+                                             : GSP_TONE_PLAIN},
+        &value, &detail);
+}
+
+void gsp_digest__cards(const struct gsp_judge *judge)
+{
+    put_wall(judge->digest);
+    put_steps(judge);
+    put_gpu(judge);
+    put_cpu(judge->digest);
+    put_waiting(judge);
+    put_memory(judge->digest);
+    put_samples(judge->digest);
+}

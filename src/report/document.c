@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/document.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/document_internal.h"
+
+#define TEXT_BLOCK_BYTES ((size_t)64 << 10)
+#define ROOM_FIRST       16U
+
+struct gsp_digest_text {
+    struct gsp_digest_text *next;
+    size_t used;
+    size_t cap;
+    char bytes[];
+};
+
+struct gsp_sv gsp_digest__keep(struct gsp_digest *digest, struct gsp_sv text)
+{
+    struct gsp_digest_text *block = digest->texts;
+    if (text.len == 0)
+        return (struct gsp_sv){"", 0};
+    if (!block || block->cap - block->used < text.len) {
+        const size_t cap = text.len > TEXT_BLOCK_BYTES ? text.len : TEXT_BLOCK_BYTES;
+        block = malloc(sizeof(*block) + cap);
+        if (!block) {
+            digest->no_memory = true;
+            return (struct gsp_sv){"", 0};
+        }
+        *block = (struct gsp_digest_text){.next = digest->texts, .cap = cap};
+        digest->texts = block;
+    }
+    char *at = block->bytes + block->used;
+    memcpy(at, text.p, text.len);
+    block->used += text.len;
+    return (struct gsp_sv){at, text.len};
+}
+
+struct gsp_sv gsp_digest__keep_buf(struct gsp_digest *digest, struct gsp_buf *text)
+{
+    digest->no_memory = digest->no_memory || text->failed;
+    const struct gsp_sv kept = gsp_digest__keep(digest, gsp_buf_sv(text));
+    gsp_buf_clear(text);
+    return kept;
+}
+
+struct gsp_sv gsp_digest__printf(struct gsp_digest *digest, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    return gsp_digest__keep(digest, gsp_sv_of(text));
+}
+
+void *gsp_digest__more(struct gsp_digest *digest, void *array, size_t count, size_t size)
+{
+    if (count != 0 && (count < ROOM_FIRST || (count & (count - 1)) != 0))
+        return array;
+    void *more = reallocarray(array, count == 0 ? ROOM_FIRST : 2 * count, size);
+    digest->no_memory = digest->no_memory || !more;
+    return more;
+}
+
+void gsp_digest__fact(struct gsp_digest *digest, struct gsp_sv name, struct gsp_sv value)
+{
+    struct gsp_digest_fact *more =
+        gsp_digest__more(digest, digest->facts, digest->fact_count, sizeof(*digest->facts));
+    if (!more)
+        return;
+    digest->facts = more;
+    more[digest->fact_count++] = (struct gsp_digest_fact){name, value};
+}
+
+void gsp_digest__loss(struct gsp_digest *digest, struct gsp_sv what, struct gsp_sv why,
+                      uint64_t count)
+{
+    if (count == 0)
+        return;
+    struct gsp_digest_loss *more =
+        gsp_digest__more(digest, digest->losses, digest->loss_count, sizeof(*digest->losses));
+    if (!more)
+        return;
+    digest->losses = more;
+    more[digest->loss_count++] = (struct gsp_digest_loss){what, why, count};
+}
+
+struct gsp_digest_chart *gsp_digest__chart(struct gsp_digest *digest, struct gsp_sv id)
+{
+    struct gsp_digest_chart *more =
+        gsp_digest__more(digest, digest->charts, digest->chart_count, sizeof(*digest->charts));
+    if (!more)
+        return NULL;
+    digest->charts = more;
+    more[digest->chart_count] = (struct gsp_digest_chart){.id = id, .title = id, .help = ""};
+    return &more[digest->chart_count++];
+}
+
+struct gsp_digest_series *gsp_digest__series(struct gsp_digest *digest,
+                                             struct gsp_digest_chart *chart, struct gsp_sv name)
+{
+    struct gsp_digest_series *more =
+        gsp_digest__more(digest, chart->series, chart->series_count, sizeof(*chart->series));
+    if (!more)
+        return NULL;
+    chart->series = more;
+    more[chart->series_count] =
+        (struct gsp_digest_series){.name = name, .pid = GSP_NULL_I64, .rank = GSP_NULL_I64};
+    return &more[chart->series_count++];
+}
+
+void gsp_digest__point(struct gsp_digest *digest, struct gsp_digest_series *series, double t,
+                       double v)
+{
+    double *times = gsp_digest__more(digest, series->t, series->count, sizeof(*times));
+    if (!times)
+        return;
+    series->t = times;
+    double *values = gsp_digest__more(digest, series->v, series->count, sizeof(*values));
+    if (!values)
+        return;
+    series->v = values;
+    times[series->count] = t;
+    values[series->count++] = isfinite(v) ? v : (double)NAN;
+}
+
+void gsp_digest__series_stats(struct gsp_digest_series *series)
+{
+    struct gsp_digest_stats stats = {
+        .mean = (double)NAN, .std = (double)NAN, .min = (double)NAN, .max = (double)NAN};
+    double mean = 0;
+    double square = 0;
+    for (size_t i = 0; i < series->count; i++) {
+        const double v = series->v[i];
+        if (isnan(v))
+            continue;
+        /* Welford: no difference of large sums. */
+        const double delta = v - mean;
+        stats.count++;
+        mean += delta / (double)stats.count;
+        square += delta * (v - mean);
+        stats.min = stats.min <= v ? stats.min : v;
+        stats.max = stats.max >= v ? stats.max : v;
+    }
+    if (stats.count > 0)
+        stats.mean = mean;
+    if (stats.count > 1)
+        stats.std = sqrt(square / (double)(stats.count - 1));
+    series->stats = stats;
+}
+
+void gsp_digest__series_free(struct gsp_digest_series *series)
+{
+    free(series->t);
+    free(series->v);
+    *series = (struct gsp_digest_series){0};
+}
+
+static void free_charts(struct gsp_digest *digest)
+{
+    for (size_t i = 0; i < digest->chart_count; i++) {
+        for (size_t k = 0; k < digest->charts[i].series_count; k++)
+            gsp_digest__series_free(&digest->charts[i].series[k]);
+        free(digest->charts[i].series);
+    }
+    free(digest->charts);
+}
+
+void gsp_digest_free(struct gsp_digest *digest)
+{
+    if (!digest)
+        return;
+    free_charts(digest);
+    for (size_t i = 0; i < digest->module_count; i++)
+        free(digest->modules[i].values);
+    for (size_t i = 0; i < digest->memory.site_count; i++)
+        free(digest->memory.sites[i].frames);
+    void *const arrays[] = {digest->facts,           digest->cards,
+                            digest->verdict,         digest->stacks.threads,
+                            digest->stacks.frames,   digest->stacks.nodes,
+                            digest->stacks.samples,  digest->stacks.functions,
+                            digest->modules,         digest->steps,
+                            digest->ranks,           digest->span_names,
+                            digest->spans,           digest->site_frames,
+                            digest->memory.sites,    digest->losses,
+                            digest->stacks.processes};
+    for (size_t i = 0; i < GSP_COUNT(arrays); i++)
+        free(arrays[i]);
+    while (digest->texts) {
+        struct gsp_digest_text *next = digest->texts->next;
+        free(digest->texts);
+        digest->texts = next;
+    }
+    gsp_profile_free(digest->profile);
+    free(digest);
+}
+
+const struct gsp_digest_chart *gsp_digest_chart_named(const struct gsp_digest *digest,
+                                                      struct gsp_sv id)
+{
+    for (size_t i = 0; i < digest->chart_count; i++) {
+        if (gsp_sv_eq(digest->charts[i].id, id))
+            return &digest->charts[i];
+    }
+    return NULL;
+}
+
+const struct gsp_digest_chart *gsp_digest_chart_find(const struct gsp_digest *digest,
+                                                     const char *id)
+{
+    return gsp_digest_chart_named(digest, gsp_sv_of(id));
+}

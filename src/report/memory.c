@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+#include <stdlib.h>
+
+#include "model/frames.h"
+#include "report/run.h"
+#include "stats/growth.h"
+#include "store/profile_tables.h"
+
+/* A look at one process, or (v NaN) its end. */
+struct look {
+    double t;
+    double v;
+    size_t series;
+};
+
+static int no_memory(struct gsp_err *err)
+{
+    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the memory view of a report");
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const struct look *x = a;
+    const struct look *y = b;
+    if (x->t != y->t)
+        return x->t < y->t ? -1 : 1;
+    return (x->series > y->series) - (x->series < y->series);
+}
+
+/* The looks of all processes in the order of time; each process ends behind its last. */
+static size_t list_looks(const struct gsp_digest_chart *chart, struct look *out)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < chart->series_count; i++) {
+        const struct gsp_digest_series *series = &chart->series[i];
+        for (size_t k = 0; k < series->count; k++) {
+            if (!isnan(series->v[k]))
+                out[count++] = (struct look){series->t[k], series->v[k], i};
+        }
+        /* One that was there to the end leaves no gap before the others' last looks. */
+        if (count > 0 && series->count > 0 && chart->series_count > 1)
+            out[count++] = (struct look){series->t[series->count - 1] + 1, (double)NAN, i};
+    }
+    qsort(out, count, sizeof(*out), by_time);
+    return count;
+}
+
+/* What all processes held together, look by look, in t and v of the caller. */
+static int sum_looks(const struct gsp_digest_chart *chart, double **t, double **v, size_t *count,
+                     struct gsp_err *err)
+{
+    size_t room = 1;
+    for (size_t i = 0; i < chart->series_count; i++)
+        room += chart->series[i].count + 1;
+    struct look *looks = calloc(room, sizeof(*looks));
+    double *last = calloc(chart->series_count + 1, sizeof(*last));
+    *t = calloc(room, sizeof(**t));
+    *v = calloc(room, sizeof(**v));
+    *count = 0;
+    if (!looks || !last || !*t || !*v) {
+        free(looks);
+        free(last);
+        return no_memory(err);
+    }
+    const size_t look_count = list_looks(chart, looks);
+    double sum = 0;
+    for (size_t i = 0; i < look_count; i++) {
+        const double now = isnan(looks[i].v) ? 0 : looks[i].v;
+        sum += now - last[looks[i].series];
+        last[looks[i].series] = now;
+        if (isnan(looks[i].v))
+            continue;
+        (*t)[*count] = looks[i].t;
+        (*v)[(*count)++] = sum;
+    }
+    free(looks);
+    free(last);
+    return GSP_OK;
+}
+
+int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *err)
+{
+    const struct gsp_digest_chart *chart = gsp_digest_chart_find(digest, "rss");
+    double *t = NULL;
+    double *v = NULL;
+    size_t count = 0;
+    if (!chart)
+        return GSP_OK;
+    const int rc = sum_looks(chart, &t, &v, &count, err);
+    for (size_t i = 0; i < count; i++) {
+        if (!(digest->memory.peak_rss_bytes >= v[i]))
+            digest->memory.peak_rss_bytes = v[i];
+    }
+    if (count > 0) {
+        const struct gsp_growth growth = gsp_stats_growth(t, v, count);
+        if (growth.is_known)
+            digest->memory.growth_bytes_per_s = growth.is_growing ? growth.slope : 0;
+    }
+    free(t);
+    free(v);
+    return rc;
+}
+
+/* What the heaviest sites held when the process held the most, or last where that is not known:
+ * a program that ended in order has given back everything.  Stacks from the outermost frame on. */
+static const char SITES_SQL[] =
+    "WITH live AS (SELECT stack_id, sum(bytes) AS bytes, sum(n) AS n FROM ("
+    "SELECT pid, stack_id, allocator, arg_max(bytes, ts_ns) AS bytes, arg_max(count, ts_ns) AS n "
+    "FROM python.allocation WHERE kind::VARCHAR = (SELECT CASE WHEN "
+    "count(*) FILTER (WHERE kind::VARCHAR = 'peak') > 0 THEN 'peak' ELSE 'live' END "
+    "FROM python.allocation) GROUP BY ALL) "
+    "GROUP BY stack_id HAVING sum(bytes) > 0 ORDER BY sum(bytes) DESC, stack_id LIMIT 200), "
+    "frames AS (SELECT stack_id, depth, func::VARCHAR AS func, file::VARCHAR AS file, "
+    "lineno, frame_type::VARCHAR AS kind FROM python.stack "
+    "WHERE stack_id IN (SELECT stack_id FROM live)) "
+    "SELECT live.stack_id, live.bytes::DOUBLE, live.n::DOUBLE, func, file, lineno, kind "
+    "FROM live LEFT JOIN frames USING (stack_id) "
+    "ORDER BY live.bytes DESC, live.stack_id, depth DESC";
+
+struct sites {
+    struct gsp_digest *digest;
+    int64_t stack_id; /* of the last row */
+};
+
+static int add_site(struct sites *sites, const struct gsp_store_row *row, struct gsp_err *err)
+{
+    struct gsp_digest_memory *memory = &sites->digest->memory;
+    struct gsp_digest_site *more =
+        gsp_digest__more(sites->digest, memory->sites, memory->site_count, sizeof(*memory->sites));
+    if (!more)
+        return no_memory(err);
+    memory->sites = more;
+    more[memory->site_count++] =
+        (struct gsp_digest_site){.bytes = gsp_store_f64(row, 1), .count = gsp_store_f64(row, 2)};
+    sites->stack_id = gsp_store_i64(row, 0);
+    return GSP_OK;
+}
+
+/* Texts are the row's. */
+static struct gsp_digest_frame frame_of(const struct gsp_store_row *row)
+{
+    const int64_t line = gsp_store_i64(row, 5);
+    return (struct gsp_digest_frame){.func = gsp_store_text(row, 3),
+                                     .file = gsp_store_text(row, 4),
+                                     .line = line > 0 && line < UINT32_MAX ? (uint32_t)line : 0,
+                                     .kind = gsp_frame_type_find(gsp_store_text(row, 6))};
+}
+
+/* As the stacks of samples: one mark stands for however many frames an import takes, and frames of
+ * our own are left out. */
+static bool is_shown(const struct gsp_digest *digest, const struct gsp_digest_site *site,
+                     struct gsp_digest_frame *frame)
+{
+    if (frame->kind != GSP_FRAME_PYTHON)
+        return true;
+    if (gsp_frame_is_own(frame->file))
+        return false;
+    if (!gsp_frame_is_import(frame->file))
+        return true;
+    *frame = (struct gsp_digest_frame){.func = gsp_sv_of(GSP_MARK_IMPORT), .kind = GSP_FRAME_MARK};
+    return site->frame_count == 0 ||
+           digest->site_frames[site->frames[site->frame_count - 1]].kind != GSP_FRAME_MARK;
+}
+
+static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+{
+    struct sites *sites = ctx;
+    struct gsp_digest *digest = sites->digest;
+    if (digest->memory.site_count == 0 || gsp_store_i64(row, 0) != sites->stack_id) {
+        const int rc = add_site(sites, row, err);
+        if (rc < 0)
+            return rc;
+    }
+    struct gsp_digest_site *site = &digest->memory.sites[digest->memory.site_count - 1];
+    struct gsp_digest_frame frame = frame_of(row);
+    if (frame.func.len == 0)
+        return GSP_OK; /* its stack is not there */
+    if (!is_shown(digest, site, &frame))
+        return GSP_OK;
+    struct gsp_digest_frame *frames = gsp_digest__more(
+        digest, digest->site_frames, digest->site_frame_count, sizeof(*digest->site_frames));
+    if (!frames)
+        return no_memory(err);
+    digest->site_frames = frames;
+    uint32_t *more =
+        gsp_digest__more(digest, site->frames, site->frame_count, sizeof(*site->frames));
+    if (!more)
+        return no_memory(err);
+    site->frames = more;
+    frame.func = gsp_digest__keep(digest, frame.func);
+    frame.file = gsp_digest__keep(digest, frame.file);
+    frames[digest->site_frame_count] = frame;
+    more[site->frame_count++] = (uint32_t)digest->site_frame_count++;
+    return GSP_OK;
+}
+
+int gsp_digest__memory(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
+{
+    struct sites sites = {.digest = digest};
+    const int rc = gsp_digest__rss(digest, err);
+    return rc == GSP_OK ? gsp_store_each(store, SITES_SQL, take_site, &sites, err) : rc;
+}

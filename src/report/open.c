@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json_scan.h"
+#include "base/time.h"
+#include "export/format.h"
+#include "model/words.h"
+#include "report/document_internal.h"
+#include "report/run.h"
+#include "report/verdict.h"
+#include "store/profile_read.h"
+#include "store/run.h"
+
+#define NO_MEMORY(err) gsp_err_set((err), GSP_E_NOMEM, 0, "no memory for a report")
+
+static int new_digest(enum gsp_digest_kind kind, const char *name, struct gsp_digest **out,
+                      struct gsp_err *err)
+{
+    struct gsp_digest *digest = calloc(1, sizeof(*digest));
+    *out = digest;
+    if (!digest)
+        return NO_MEMORY(err);
+    struct gsp_sv text = gsp_sv_of(name ? name : "");
+    while (text.len > 1 && text.p[text.len - 1] == '/')
+        text.len--;
+    digest->kind = kind;
+    digest->path = gsp_digest__keep(digest, gsp_sv_of(name ? name : ""));
+    digest->name = gsp_digest__keep(digest, gsp_sv_basename(text));
+    digest->title = digest->name;
+    digest->duration_s = (double)NAN;
+    digest->period_s = (double)NAN;
+    digest->exit_status = GSP_NULL_I64;
+    digest->memory = (struct gsp_digest_memory){.peak_rss_bytes = (double)NAN,
+                                                .growth_bytes_per_s = (double)NAN};
+    return GSP_OK;
+}
+
+/* Hands out a digest that is whole, or frees it. */
+static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, struct gsp_err *err)
+{
+    if (rc == GSP_OK)
+        rc = gsp_digest_judge(digest, err);
+    if (rc == GSP_OK && digest->no_memory)
+        rc = NO_MEMORY(err);
+    if (rc < 0) {
+        gsp_digest_free(digest);
+        return rc;
+    }
+    *out = digest;
+    return GSP_OK;
+}
+
+/* What a recorder lost, one row a cause. */
+static void add_losses(struct gsp_digest *digest, const struct gsp_profile_meta *meta)
+{
+    const struct gsp_losses *losses = &meta->losses;
+    const struct {
+        const char *cause;
+        uint64_t count;
+    } rows[] = {{"torn", losses->torn},       {"late", losses->late},
+                {"failed", losses->failed},   {"gone", losses->gone},
+                {"skipped", losses->skipped}, {"unmerged", losses->unmerged}};
+    for (size_t i = 0; i < GSP_COUNT(rows); i++)
+        gsp_digest__lost(digest, gsp_sv_of("sampler"), gsp_sv_of(rows[i].cause), rows[i].count);
+    if (meta->truncated)
+        gsp_digest__loss(digest, gsp_sv_of("file"), gsp_sv_of("its end is missing"), 1);
+}
+
+static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profile *profile)
+{
+    gsp_auto_buf text = {0};
+    const struct gsp_process *process = gsp_profile_process_at(profile, 0);
+    gsp_words_extent(profile, &text);
+    gsp_digest__fact(digest, gsp_sv_of("Recorded"), gsp_digest__keep_buf(digest, &text));
+    if (process && process->version != GSP_NONE)
+        gsp_digest__fact(digest, gsp_sv_of("Python"),
+                         gsp_profile_string_at(profile, process->version));
+    const size_t threads = gsp_profile_thread_count(profile);
+    const size_t processes = gsp_profile_process_count(profile);
+    gsp_buf_printf(&text, "%zu thread%s in %zu process%s", threads, threads == 1 ? "" : "s",
+                   processes, processes == 1 ? "" : "es");
+    gsp_digest__fact(digest, gsp_sv_of("Threads"), gsp_digest__keep_buf(digest, &text));
+}
+
+/* Takes the profile in, as the stacks of the digest; losses: and what its recorder lost. */
+static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, bool losses,
+                        const struct gsp_digest_opts *opts, struct gsp_err *err)
+{
+    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
+    gsp_auto_buf text = {0};
+    digest->profile = profile;
+    if (digest->start_ns == 0 || (meta->start_ns > 0 && meta->start_ns < digest->start_ns))
+        digest->start_ns = meta->start_ns;
+    if (meta->period_ns > 0)
+        digest->period_s = (double)meta->period_ns / (double)GSP_NS_PER_S;
+    if (digest->command.len == 0 && gsp_profile_process_count(profile) > 0) {
+        gsp_words_command(profile, &text);
+        digest->command = gsp_digest__keep_buf(digest, &text);
+    }
+    int rc = gsp_digest__stacks(digest, opts, err);
+    if (rc < 0)
+        return rc;
+    if (losses)
+        add_losses(digest, meta);
+    const size_t count = digest->stacks.has_times ? digest->stacks.sample_count : 0;
+    const double last_s = count ? digest->stacks.samples[count - 1].t : (double)NAN;
+    if (isnan(digest->duration_s))
+        digest->duration_s =
+            meta->duration_ns > 0 ? (double)meta->duration_ns / (double)GSP_NS_PER_S : last_s;
+    return GSP_OK;
+}
+
+/* When it was, and on what. */
+static void add_facts(struct gsp_digest *digest)
+{
+    char when[64];
+    struct tm parts;
+    const time_t seconds = (time_t)(digest->start_ns / GSP_NS_PER_S);
+    if (digest->command.len)
+        gsp_digest__fact(digest, gsp_sv_of("Command"), digest->command);
+    if (digest->host.len)
+        gsp_digest__fact(digest, gsp_sv_of("Machine"), digest->host);
+    if (digest->start_ns > 0 && localtime_r(&seconds, &parts) &&
+        strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &parts) > 0)
+        gsp_digest__fact(digest, gsp_sv_of("Started"), gsp_digest__keep(digest, gsp_sv_of(when)));
+    if (digest->profile)
+        add_profile_facts(digest, digest->profile);
+}
+
+int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
+                            const struct gsp_digest_opts *opts, struct gsp_digest **out,
+                            struct gsp_err *err)
+{
+    struct gsp_digest *digest = NULL;
+    *out = NULL;
+    int rc = new_digest(GSP_DIGEST_PROFILE, name, &digest, err);
+    if (rc < 0) {
+        gsp_profile_free(profile);
+        return rc;
+    }
+    rc = take_profile(digest, profile, true, opts, err);
+    if (rc == GSP_OK)
+        add_facts(digest);
+    return finish(digest, rc, out, err);
+}
+
+/* The samples that tables have; *out is NULL when there are none. */
+static int tables_profile(struct gsp_store *store, struct gsp_profile **out, struct gsp_err *err)
+{
+    static const struct gsp_profile_from FROM = {0};
+    int rc = gsp_profile_new(true, out, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_read_profile(store, &FROM, *out, err);
+    if (rc == GSP_OK && gsp_profile_sample_count(*out) > 0)
+        return GSP_OK;
+    gsp_profile_free(*out);
+    *out = NULL;
+    return rc;
+}
+
+/* The samples of a run: its stream, which a killed recorder leaves too; else the tables, else what
+ * was written for others.  A file that cannot be read is told by *bad, and is no failure. */
+static int run_profile(const char *folder, struct gsp_store *store, struct gsp_profile **out,
+                       struct gsp_err *bad, struct gsp_err *err)
+{
+    static const char *const NAMES[] = {GSP_RUN_PROFILE, NULL, GSP_RUN_JSON};
+    *out = NULL;
+    for (size_t i = 0; i < GSP_COUNT(NAMES) && !*out; i++) {
+        char path[GSP_RUN_PATH_MAX];
+        const int rc =
+            NAMES[i] ? gsp_run_file(path, folder, NAMES[i], err) : tables_profile(store, out, err);
+        if (rc < 0)
+            return rc;
+        if (NAMES[i] && access(path, F_OK) == 0 &&
+            gsp_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
+            return NO_MEMORY(err);
+        /* Cut before its first samples were whole. */
+        if (*out && gsp_profile_sample_count(*out) == 0) {
+            gsp_profile_free(*out);
+            *out = NULL;
+        }
+    }
+    return GSP_OK;
+}
+
+static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
+                       const struct gsp_digest_opts *opts, struct gsp_err *err)
+{
+    int rc = gsp_digest__steps(digest, store, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__modules(digest, store, opts && opts->values, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__ranks(digest, store, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__spans(digest, store, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__charts(digest, store, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__memory(digest, store, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__native_threads(digest, store, err);
+    return rc == GSP_OK ? gsp_digest__table_losses(digest, store, err) : rc;
+}
+
+/* "python3 -u train.py --epochs 3" is called train.py, also of "rank 0: ...". */
+static struct gsp_sv program_of(struct gsp_sv command)
+{
+    const char *colon =
+        gsp_sv_starts(command, "rank ") ? memmem(command.p, command.len, ": ", 2) : NULL;
+    const size_t skip = colon ? (size_t)(colon + 2 - command.p) : 0;
+    struct gsp_sv rest = {command.p + skip, command.len - skip};
+    struct gsp_sv word = {0};
+    struct gsp_sv first = {0};
+    while (gsp_sv_split(&rest, ' ', &word)) {
+        if (word.len == 0)
+            continue;
+        if (!first.p)
+            first = word;
+        if (gsp_sv_ends(word, ".py"))
+            return gsp_sv_basename(word);
+    }
+    return gsp_sv_basename(first);
+}
+
+/* Fills a run's digest from tables and a profile, which is taken. */
+static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct gsp_profile *profile,
+                    const struct gsp_digest_opts *opts, struct gsp_err *err)
+{
+    digest->profile = profile;
+    int rc = gsp_digest__about(digest, store, err);
+    if (rc < 0)
+        return rc;
+    if (digest->command.len == 0 && opts && opts->command)
+        digest->command = gsp_digest__keep(digest, gsp_sv_of(opts->command));
+    /* Time 0 is the first of all before anything is placed in time. */
+    const int64_t start_ns = profile ? gsp_profile_meta_get(profile)->start_ns : 0;
+    if (start_ns > 0 && (digest->start_ns == 0 || start_ns < digest->start_ns)) {
+        digest->duration_s += (double)(digest->start_ns - start_ns) / (double)GSP_NS_PER_S;
+        digest->start_ns = start_ns;
+    }
+    rc = fill_tables(digest, store, opts, err);
+    const bool has_losses = digest->loss_count > 0;
+    for (size_t i = 0; gsp_store_warning(store, i); i++)
+        gsp_digest__loss(digest, gsp_sv_of("files"),
+                         gsp_digest__keep(digest, gsp_sv_of(gsp_store_warning(store, i))), 1);
+    /* A run has its profile's losses as rows, if it has any. */
+    if (rc == GSP_OK && profile)
+        rc = take_profile(digest, profile, !has_losses, opts, err);
+    if (rc < 0)
+        return rc;
+    if (digest->command.len)
+        digest->title = program_of(digest->command);
+    add_facts(digest);
+    return gsp_digest__table_facts(digest, store, err);
+}
+
+int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile, const char *name,
+                          const struct gsp_digest_opts *opts, struct gsp_digest **out,
+                          struct gsp_err *err)
+{
+    struct gsp_digest *digest = NULL;
+    *out = NULL;
+    int rc = profile ? GSP_OK : tables_profile(store, &profile, err);
+    if (rc == GSP_OK)
+        rc = new_digest(GSP_DIGEST_RUN, name, &digest, err);
+    if (rc != GSP_OK) {
+        gsp_profile_free(profile);
+        return rc;
+    }
+    return finish(digest, fill_run(digest, store, profile, opts, err), out, err);
+}
+
+static bool is_empty(const struct gsp_digest *digest)
+{
+    return digest->stacks.seen == 0 && digest->chart_count == 0 && digest->module_count == 0 &&
+           digest->step_count == 0 && digest->span_count == 0 && digest->memory.site_count == 0;
+}
+
+static int open_run(const char *path, const struct gsp_digest_opts *opts, struct gsp_digest **out,
+                    struct gsp_err *err)
+{
+    const struct gsp_store_options options = {.library = opts ? opts->engine : NULL,
+                                              .timeout_ns = -1};
+    struct gsp_store *store = NULL;
+    struct gsp_profile *profile = NULL;
+    struct gsp_err bad = {0};
+    if (!gsp_run_is(path))
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recording in %.180s", path);
+    int rc = gsp_store_open(&options, &store, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_add_run(store, path, err);
+    if (rc == GSP_OK)
+        rc = gsp_store_lock(store, err);
+    if (rc == GSP_OK)
+        rc = run_profile(path, store, &profile, &bad, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest_open_store(store, profile, path, opts, out, err);
+    if (rc == GSP_OK && bad.code < 0)
+        gsp_digest__loss(*out, gsp_sv_of("files"), gsp_digest__keep(*out, gsp_sv_of(bad.msg)), 1);
+    gsp_store_close(store);
+    if (rc == GSP_OK && is_empty(*out)) {
+        rc = bad.code < 0
+                 ? gsp_err_set(err, bad.code, bad.sys, "%s", bad.msg)
+                 : gsp_err_set(err, GSP_E_EMPTY, 0, "nothing was recorded in %.180s", path);
+        gsp_digest_free(*out);
+        *out = NULL;
+    }
+    return rc;
+}
+
+static int open_session(const char *path, const struct gsp_digest_opts *opts,
+                        struct gsp_digest **out, struct gsp_err *err)
+{
+    struct gsp_digest *digest = NULL;
+    int rc = new_digest(GSP_DIGEST_SESSION, path, &digest, err);
+    if (rc < 0)
+        return rc;
+    rc = gsp_digest__session(digest, path, err);
+    digest->title = digest->name;
+    if (rc == GSP_OK && digest->profile)
+        rc = take_profile(digest, digest->profile, true, opts, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest__rss(digest, err);
+    if (rc == GSP_OK)
+        add_facts(digest);
+    return finish(digest, rc, out, err);
+}
+
+/* A session's file begins with its metadata, or with its frames. */
+static bool is_session(const char *path)
+{
+    struct gsp_scan scan = {0};
+    gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info) < 0 || !S_ISREG(info.st_mode))
+        return false;
+    bool is = gsp_scan_open(&scan, gsp_scan_read_fd, &fd, NULL) == GSP_OK &&
+              gsp_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_SCAN_OBJ_BEGIN &&
+              gsp_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_SCAN_KEY;
+    is = is &&
+         (gsp_sv_eq(scan.text, gsp_sv_of("metadata")) || gsp_sv_eq(scan.text, gsp_sv_of("frames")));
+    gsp_scan_close(&scan);
+    return is;
+}
+
+static const char *real_path(const char *path)
+{
+    return strcmp(path, "-") == 0 ? "/dev/stdin" : path;
+}
+
+enum gsp_digest_kind gsp_digest_kind_of(const char *path)
+{
+    struct stat info;
+    if (stat(real_path(path), &info) == 0 && S_ISDIR(info.st_mode))
+        return GSP_DIGEST_RUN;
+    return is_session(real_path(path)) ? GSP_DIGEST_SESSION : GSP_DIGEST_PROFILE;
+}
+
+int gsp_digest_open_path(const char *path, const struct gsp_digest_opts *opts,
+                         struct gsp_digest **out, struct gsp_err *err)
+{
+    struct gsp_profile *profile = NULL;
+    const struct gsp_format *format = opts && opts->from ? gsp_format_find(opts->from) : NULL;
+    const enum gsp_digest_kind kind = gsp_digest_kind_of(path);
+    *out = NULL;
+    if (kind == GSP_DIGEST_RUN)
+        return open_run(path, opts, out, err);
+    if (kind == GSP_DIGEST_SESSION && !format)
+        return open_session(real_path(path), opts, out, err);
+    const int rc = gsp_format_load(real_path(path), format, true, &profile, err);
+    return rc == GSP_OK ? gsp_digest_open_profile(profile, path, opts, out, err) : rc;
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/time.h"
+#include "model/words.h"
+#include "report/profile.h"
+#include "report/table.h"
+
+/* Columns of the table before the names: "  12.3%   45.6%     1.23 s     4.56 s  ". */
+#define PCT_COLUMNS    7U
+#define AMOUNT_COLUMNS 10U
+#define NUMBER_COLUMNS (2U * PCT_COLUMNS + 2U * AMOUNT_COLUMNS + 2U)
+#define FACT_COLUMNS   10U
+
+static void pad(struct gsp_buf *out, unsigned n)
+{
+    while (n-- > 0)
+        gsp_buf_putc(out, ' ');
+}
+
+/* Text made in cell, appended right-aligned; cell is cleared. */
+static void put_right(struct gsp_buf *out, struct gsp_buf *cell, unsigned width)
+{
+    unsigned used = gsp_report__columns(gsp_buf_sv(cell));
+    pad(out, used < width ? width - used : 1);
+    gsp_buf_putsv(out, gsp_buf_sv(cell));
+    gsp_buf_clear(cell);
+}
+
+static void put_pct(struct gsp_buf *out, struct gsp_buf *cell, double pct)
+{
+    gsp_words_pct(pct, cell);
+    gsp_buf_putc(cell, '%');
+    put_right(out, cell, PCT_COLUMNS);
+}
+
+/* The amount in a narrow column: "samples" stands in the heading. */
+static void put_amount(struct gsp_buf *out, struct gsp_buf *cell, enum gsp_unit unit,
+                       int64_t weight)
+{
+    if (unit == GSP_UNIT_COUNT)
+        gsp_words_count(weight > 0 ? (uint64_t)weight : 0, cell);
+    else
+        gsp_words_amount(unit, weight, cell);
+    put_right(out, cell, AMOUNT_COLUMNS);
+}
+
+static void put_names(struct gsp_buf *out, struct gsp_sv function, struct gsp_sv location,
+                      unsigned function_width, unsigned location_width)
+{
+    unsigned used = gsp_report__cut(function, function_width, false, out);
+    if (location.len > 0) {
+        pad(out, function_width - used + 2);
+        gsp_report__cut(location, location_width, true, out);
+    }
+    gsp_buf_putc(out, '\n');
+}
+
+/* Shares the columns between names and places: each gets what it needs when both fit, else
+ * at least two fifths of what there is. */
+static void share_columns(unsigned room, unsigned *function_width, unsigned *location_width)
+{
+    unsigned least = room * 2 / 5;
+    if (*function_width + *location_width <= room)
+        return;
+    if (*location_width <= least)
+        *function_width = room - *location_width;
+    else if (*function_width <= room - least)
+        *location_width = room - *function_width;
+    else {
+        *location_width = least;
+        *function_width = room - least;
+    }
+}
+
+struct top {
+    const struct gsp_profile *profile;
+    const struct gsp_view *view;
+    const struct gsp_report_table *table;
+    size_t count; /* rows to show */
+    unsigned function_width;
+    unsigned location_width;
+    struct gsp_buf cell;
+    struct gsp_buf raw;
+    struct gsp_buf function;
+    struct gsp_buf location;
+};
+
+/* Escaped name and place of a row, in top->function and top->location. */
+static void row_names(struct top *top, const struct gsp_report_row *row)
+{
+    gsp_buf_clear(&top->function);
+    gsp_buf_clear(&top->location);
+    gsp_buf_clear(&top->raw);
+    gsp_report__function(top->profile, row, &top->raw);
+    gsp_buf_term(&top->function, gsp_buf_sv(&top->raw));
+    gsp_buf_clear(&top->raw);
+    gsp_report__location(top->profile, top->view, row, &top->raw);
+    gsp_buf_term(&top->location, gsp_buf_sv(&top->raw));
+}
+
+static void measure(struct top *top, unsigned width)
+{
+    top->function_width = 8;
+    top->location_width = 9;
+    for (size_t i = 0; i < top->count; i++) {
+        row_names(top, &top->table->rows[i]);
+        unsigned f = gsp_report__columns(gsp_buf_sv(&top->function));
+        unsigned l = gsp_report__columns(gsp_buf_sv(&top->location));
+        top->function_width = f > top->function_width ? f : top->function_width;
+        top->location_width = l > top->location_width ? l : top->location_width;
+    }
+    share_columns(width - NUMBER_COLUMNS - 2, &top->function_width, &top->location_width);
+}
+
+static void put_heading(const struct top *top, struct gsp_buf *out)
+{
+    static const char *const HEADINGS[] = {
+        [GSP_UNIT_NS] = "    own  total       own     total  ",
+        [GSP_UNIT_COUNT] = "    own  total   own spl total spl  ",
+        [GSP_UNIT_BYTES] = "    own  total       own     total  ",
+    };
+    gsp_buf_puts(out, HEADINGS[top->table->unit]);
+    put_names(out, gsp_sv_of("function"), gsp_sv_of("file:line"), top->function_width,
+              top->location_width);
+}
+
+int gsp_report_top(const struct gsp_profile *profile, const struct gsp_view *view,
+                   const struct gsp_report_opts *opts, struct gsp_buf *out, struct gsp_err *err)
+{
+    struct gsp_report_table table;
+    int rc = gsp_report__table(profile, view, opts->sort, &table, err);
+    if (rc < 0)
+        return rc;
+    struct top top = {.profile = profile, .view = view, .table = &table, .count = table.count};
+    if (opts->limit > 0 && opts->limit < top.count)
+        top.count = opts->limit;
+    measure(&top, gsp_report__width(opts));
+    put_heading(&top, out);
+    for (size_t i = 0; i < top.count; i++) {
+        const struct gsp_report_row *row = &table.rows[i];
+        put_pct(out, &top.cell, gsp_report__pct(table.tree, row->own_weight, row->own_count));
+        put_pct(out, &top.cell, gsp_report__pct(table.tree, row->total_weight, row->total_count));
+        put_amount(out, &top.cell, table.unit, row->own_weight);
+        put_amount(out, &top.cell, table.unit, row->total_weight);
+        pad(out, 2);
+        row_names(&top, row);
+        put_names(out, gsp_buf_sv(&top.function), gsp_buf_sv(&top.location), top.function_width,
+                  top.location_width);
+    }
+    if (table.count > top.count)
+        gsp_buf_printf(out, "  %zu more functions\n", table.count - top.count);
+    bool failed = top.cell.failed || top.raw.failed || top.function.failed || top.location.failed;
+    gsp_buf_free(&top.cell);
+    gsp_buf_free(&top.raw);
+    gsp_buf_free(&top.function);
+    gsp_buf_free(&top.location);
+    gsp_report__table_free(&table);
+    if (failed || out->failed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the table of functions");
+    return GSP_OK;
+}
+
+/* A line of the tree that is still to be written. */
+struct item {
+    uint32_t node; /* 0: not a node but a word on the small ones */
+    uint32_t more; /* how many small ones */
+    uint32_t depth;
+    uint64_t count;
+    int64_t weight;
+};
+
+struct walk {
+    const struct gsp_tree *tree;
+    double min_pct;
+    unsigned width;
+    struct item *items; /* a stack: the next line is the last */
+    size_t count;
+    size_t cap;
+};
+
+static bool push(struct walk *walk, struct item item)
+{
+    if (walk->count == walk->cap) {
+        size_t cap = walk->cap ? walk->cap * 2 : 64;
+        struct item *items = reallocarray(walk->items, cap, sizeof(*items));
+        if (!items)
+            return false;
+        walk->items = items;
+        walk->cap = cap;
+    }
+    walk->items[walk->count++] = item;
+    return true;
+}
+
+/* Lightest first, since the last of a stack comes out first. */
+static int compare_items(const void *a, const void *b)
+{
+    const struct item *x = a;
+    const struct item *y = b;
+    if (x->weight != y->weight)
+        return x->weight < y->weight ? -1 : 1;
+    if (x->count != y->count)
+        return x->count < y->count ? -1 : 1;
+    return (x->node < y->node) - (x->node > y->node);
+}
+
+static bool push_children(struct walk *walk, uint32_t node)
+{
+    struct item small = {.depth = gsp_tree_at(walk->tree, node)->depth + 1};
+    for (uint32_t i = gsp_tree_at(walk->tree, node)->first_child; i != 0;
+         i = gsp_tree_at(walk->tree, i)->next_sibling) {
+        const struct gsp_node *child = gsp_tree_at(walk->tree, i);
+        if (gsp_report__pct(walk->tree, child->total_weight, child->total_count) < walk->min_pct) {
+            small.more++;
+            small.count = gsp_sum_u64(small.count, child->total_count);
+            small.weight = gsp_sum_i64(small.weight, child->total_weight);
+        }
+    }
+    /* Small ones that are small even together are not worth a line. */
+    bool worth = gsp_report__pct(walk->tree, small.weight, small.count) >= walk->min_pct;
+    if (small.more > 0 && worth && !push(walk, small))
+        return false;
+    size_t start = walk->count;
+    for (uint32_t i = gsp_tree_at(walk->tree, node)->first_child; i != 0;
+         i = gsp_tree_at(walk->tree, i)->next_sibling) {
+        const struct gsp_node *child = gsp_tree_at(walk->tree, i);
+        struct item item = {i, 0, child->depth, child->total_count, child->total_weight};
+        if (gsp_report__pct(walk->tree, item.weight, item.count) >= walk->min_pct &&
+            !push(walk, item))
+            return false;
+    }
+    qsort(walk->items + start, walk->count - start, sizeof(*walk->items), compare_items);
+    return true;
+}
+
+static void put_item(const struct walk *walk, const struct item *item, struct gsp_buf *cell,
+                     struct gsp_buf *out)
+{
+    const struct gsp_node *node = gsp_tree_at(walk->tree, item->node);
+    put_pct(out, cell, gsp_report__pct(walk->tree, item->weight, item->count));
+    if (item->more > 0)
+        pad(out, PCT_COLUMNS);
+    else
+        put_pct(out, cell, gsp_report__pct(walk->tree, node->self_weight, node->self_count));
+    pad(out, 2);
+    unsigned room = walk->width - 2 * PCT_COLUMNS - 2;
+    /* Deep frames stay within the left third; how deep they are is said in a number. */
+    unsigned indent = item->depth;
+    if (indent > room / 3) {
+        gsp_buf_printf(cell, "%" PRIu32 "> ", item->depth);
+        indent = room / 3;
+    }
+    pad(out, indent);
+    room -= indent + (unsigned)cell->len;
+    gsp_buf_putsv(out, gsp_buf_sv(cell));
+    gsp_buf_clear(cell);
+    if (item->more > 0)
+        gsp_buf_printf(cell, "(%" PRIu32 " smaller)", item->more);
+    else
+        gsp_buf_term(cell, gsp_tree_label(walk->tree, node->label));
+    gsp_report__cut(gsp_buf_sv(cell), room, false, out);
+    gsp_buf_clear(cell);
+    gsp_buf_putc(out, '\n');
+}
+
+int gsp_report_tree(const struct gsp_profile *profile, const struct gsp_view *view,
+                    const struct gsp_report_opts *opts, struct gsp_buf *out, struct gsp_err *err)
+{
+    struct gsp_tree *tree = NULL;
+    int rc = gsp_tree_new(profile, view, &tree, err);
+    if (rc < 0)
+        return rc;
+    struct walk walk = {.tree = tree, .min_pct = opts->min_pct, .width = gsp_report__width(opts)};
+    gsp_auto_buf cell = {0};
+    const struct gsp_node *root = gsp_tree_at(tree, 0);
+    gsp_buf_puts(out, "  total    own  call tree\n");
+    bool ok = push(&walk, (struct item){.count = root->total_count, .weight = root->total_weight});
+    while (ok && walk.count > 0) {
+        struct item item = walk.items[--walk.count];
+        put_item(&walk, &item, &cell, out);
+        if (item.more == 0)
+            ok = push_children(&walk, item.node);
+    }
+    free(walk.items);
+    gsp_tree_free(tree);
+    if (!ok || out->failed || cell.failed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the text of a call tree");
+    return GSP_OK;
+}
+
+/* A fact on one line; what is too long is cut. */
+static void put_fact(struct gsp_buf *out, const char *name, struct gsp_buf *cell, unsigned width)
+{
+    gsp_auto_buf safe = {0};
+    gsp_buf_term(&safe, gsp_buf_sv(cell));
+    gsp_buf_printf(out, "%-*s", (int)FACT_COLUMNS, name);
+    gsp_report__cut(gsp_buf_sv(&safe), width - FACT_COLUMNS, false, out);
+    gsp_buf_putc(out, '\n');
+    out->failed = out->failed || safe.failed || cell->failed;
+    gsp_buf_clear(cell);
+}
+
+/* Losses are never cut: they go on over more lines. */
+static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, unsigned width)
+{
+    gsp_auto_buf words = {0};
+    gsp_words_losses(losses, &words);
+    gsp_buf_printf(out, "%-*s", (int)FACT_COLUMNS, "losses");
+    unsigned used = FACT_COLUMNS;
+    struct gsp_sv rest = gsp_buf_sv(&words);
+    struct gsp_sv word;
+    while (gsp_sv_split(&rest, ' ', &word)) {
+        if (used > FACT_COLUMNS && used + word.len >= width) {
+            gsp_buf_printf(out, "\n%-*s", (int)FACT_COLUMNS, "");
+            used = FACT_COLUMNS;
+        } else if (used > FACT_COLUMNS) {
+            gsp_buf_putc(out, ' ');
+            used++;
+        }
+        gsp_buf_putsv(out, word);
+        used += (unsigned)word.len;
+    }
+    gsp_buf_putc(out, '\n');
+    out->failed = out->failed || words.failed;
+}
+
+/* Threads that have samples: others waited, or were not asked for.  0 without memory. */
+static size_t sampled_threads(const struct gsp_profile *profile)
+{
+    bool *seen = calloc(gsp_profile_thread_count(profile) + 1, sizeof(*seen));
+    size_t count = 0;
+    for (size_t i = 0; seen && i < gsp_profile_total_count(profile); i++) {
+        const struct gsp_total *total = gsp_profile_total_at(profile, i);
+        if (total->thread < gsp_profile_thread_count(profile) && !seen[total->thread]) {
+            seen[total->thread] = true;
+            count++;
+        }
+    }
+    free(seen);
+    return count;
+}
+
+static void put_threads(const struct gsp_profile *profile, struct gsp_buf *cell)
+{
+    const size_t sampled = sampled_threads(profile);
+    size_t threads = gsp_profile_thread_count(profile);
+    size_t processes = gsp_profile_process_count(profile);
+    gsp_words_count(threads, cell);
+    gsp_buf_puts(cell, threads == 1 ? " thread" : " threads");
+    if (processes > 0) {
+        gsp_buf_puts(cell, " in ");
+        gsp_words_count(processes, cell);
+        gsp_buf_puts(cell, processes == 1 ? " process" : " processes");
+    }
+    if (sampled > 0 && sampled < threads) {
+        gsp_buf_puts(cell, ", samples of ");
+        gsp_words_count(sampled, cell);
+    }
+}
+
+int gsp_report_summary(const struct gsp_profile *profile, const struct gsp_report_opts *opts,
+                       struct gsp_buf *out, struct gsp_err *err)
+{
+    unsigned width = gsp_report__width(opts);
+    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
+    const struct gsp_process *process = gsp_profile_process_at(profile, 0);
+    gsp_auto_buf cell = {0};
+    gsp_words_command(profile, &cell);
+    put_fact(out, "command", &cell, width);
+    if (process) {
+        struct gsp_sv version = gsp_profile_string_at(profile, process->version);
+        gsp_buf_printf(&cell, "%" PRId32, process->pid);
+        gsp_buf_puts(&cell, version.len > 0 ? ", Python " : "");
+        gsp_buf_putsv(&cell, version);
+        put_fact(out, "pid", &cell, width);
+    }
+    gsp_words_extent(profile, &cell);
+    put_fact(out, "recorded", &cell, width);
+    put_threads(profile, &cell);
+    put_fact(out, "threads", &cell, width);
+    put_losses(out, &meta->losses, width);
+    if (out->failed)
+        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the summary");
+    return GSP_OK;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * steps.h -- what is typical of the steps of a run, and which rank is behind.
+ *
+ * Used by: verdict.c, cards.c, text.c.
+ * Threads: no state.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "report/document.h"
+
+struct gsp_steps {
+    size_t count;
+    double p50_s, p95_s, max_s; /* NaN without steps */
+    int64_t max_step;           /* the one that took max_s */
+    size_t rank_count;          /* ranks that are known by number */
+    int64_t slow_rank;          /* whose median is the highest */
+    double slow_p50_s;
+    double rank_p50_s; /* the median of the ranks' medians */
+};
+
+GSP_MUST_CHECK int gsp_digest__step_stats(const struct gsp_digest *digest, struct gsp_steps *out,
+                                          struct gsp_err *err);

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/time.h"
+#include "model/words.h"
+#include "report/run.h"
+
+double gsp_digest__seconds(const struct gsp_digest *digest, int64_t ts_ns)
+{
+    return (double)(ts_ns - digest->start_ns) / (double)GSP_NS_PER_S;
+}
+
+/* A run that was killed has no word on when it was: its rows have. */
+static const char ABOUT_SQL[] =
+    "SELECT any_value(name)::VARCHAR, any_value(host)::VARCHAR, any_value(command)::VARCHAR, "
+    "min(ts_from), max(ts_to), "
+    "(SELECT min(ts) FROM (SELECT min(ts_ns) AS ts FROM process.metrics "
+    "UNION ALL SELECT min(ts_ns) FROM python.stack_sample "
+    "UNION ALL SELECT min(ts_ns - coalesce(TRY_CAST(duration * 1e9 AS BIGINT), 0)) FROM python.torch_step "
+    "UNION ALL SELECT min(ts_ns) FROM python.torch_trace "
+    "UNION ALL SELECT min(start_ns) FROM python.span "
+    "UNION ALL SELECT min(ts_ns) FROM system.cpu "
+    "UNION ALL SELECT min(ts_ns) FROM gpu.metrics)), "
+    "(SELECT max(ts) FROM (SELECT max(ts_ns) AS ts FROM process.metrics "
+    "UNION ALL SELECT max(ts_ns) FROM python.stack_sample "
+    "UNION ALL SELECT max(ts_ns) FROM python.torch_step "
+    "UNION ALL SELECT max(ts_ns) FROM python.torch_trace "
+    "UNION ALL SELECT max(ts_ns) FROM python.span "
+    "UNION ALL SELECT max(ts_ns) FROM system.cpu "
+    "UNION ALL SELECT max(ts_ns) FROM gpu.metrics)), "
+    "(SELECT arg_max(coalesce(exit_status, 128 + signal), ts_ns)::BIGINT FROM process.event "
+    "WHERE kind::VARCHAR = 'end') "
+    "FROM gsprof.run";
+
+static int take_about(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+{
+    struct gsp_digest *digest = ctx;
+    int64_t from_ns = gsp_store_i64(row, 3);
+    int64_t to_ns = gsp_store_i64(row, 4);
+    const int64_t first_ns = gsp_store_i64(row, 5);
+    const int64_t last_ns = gsp_store_i64(row, 6);
+    (void)err;
+    if (gsp_store_text(row, 0).len)
+        digest->name = gsp_digest__keep(digest, gsp_store_text(row, 0));
+    digest->host = gsp_digest__keep(digest, gsp_store_text(row, 1));
+    digest->command = gsp_digest__keep(digest, gsp_store_text(row, 2));
+    digest->exit_status = gsp_store_i64(row, 7);
+    /* Steps may have begun before somebody looked. */
+    if (from_ns == GSP_NULL_I64 || (first_ns != GSP_NULL_I64 && first_ns < from_ns))
+        from_ns = first_ns;
+    if (to_ns == GSP_NULL_I64)
+        to_ns = last_ns;
+    if (from_ns == GSP_NULL_I64)
+        return GSP_OK;
+    digest->start_ns = from_ns;
+    if (to_ns != GSP_NULL_I64 && to_ns > from_ns)
+        digest->duration_s = gsp_digest__seconds(digest, to_ns);
+    return GSP_OK;
+}
+
+int gsp_digest__about(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
+{
+    return gsp_store_each(store, ABOUT_SQL, take_about, digest, err);
+}
+
+/* The causes of a sampler: what is missing, and why. */
+static const struct {
+    const char *cause;
+    const char *what;
+    const char *why;
+} CAUSES[] = {
+    {"torn", "samples", "the stack changed while it was read"},
+    {"late", "samples", "the sampler came too late"},
+    {"failed", "samples", "memory could not be read"},
+    {"gone", "processes", "ended under the sampler's hands"},
+    {"skipped", "processes", "not Python"},
+    {"unmerged", "stacks", "native and Python frames did not fit together"},
+};
+
+void gsp_digest__lost(struct gsp_digest *digest, struct gsp_sv source, struct gsp_sv cause,
+                      uint64_t count)
+{
+    gsp_auto_buf what = {0};
+    if (gsp_sv_eq(source, gsp_sv_of("sampler"))) {
+        for (size_t i = 0; i < GSP_COUNT(CAUSES); i++) {
+            if (!gsp_sv_eq(cause, gsp_sv_of(CAUSES[i].cause)))
+                continue;
+            gsp_digest__loss(digest, gsp_sv_of(CAUSES[i].what), gsp_sv_of(CAUSES[i].why), count);
+            return;
+        }
+    }
+    if (gsp_sv_eq(source, gsp_sv_of("python.backtrace")) && gsp_sv_ends(cause, " limit")) {
+        gsp_digest__loss(digest, gsp_sv_of("stacks of events"),
+                         gsp_sv_of("at most 100 a second of one trigger are taken"), count);
+        return;
+    }
+    if (source.len && memchr(source.p, '.', source.len))
+        gsp_buf_puts(&what, "rows of ");
+    gsp_buf_putsv(&what, source);
+    gsp_digest__loss(digest, gsp_digest__keep_buf(digest, &what), gsp_digest__keep(digest, cause),
+                     count);
+}
+
+static int take_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+{
+    const int64_t count = gsp_store_i64(row, 2);
+    (void)err;
+    if (count > 0)
+        gsp_digest__lost(ctx, gsp_store_text(row, 0), gsp_store_text(row, 1), (uint64_t)count);
+    return GSP_OK;
+}
+
+int gsp_digest__table_losses(struct gsp_digest *digest, struct gsp_store *store,
+                             struct gsp_err *err)
+{
+    return gsp_store_each(store,
+                          "SELECT source::VARCHAR, cause::VARCHAR, sum(count)::BIGINT "
+                          "FROM gsprof.loss GROUP BY ALL HAVING sum(count) > 0 ORDER BY ALL",
+                          take_loss, digest, err);
+}
+
+/* Name and value of each fact, as text. */
+static const char FACTS_SQL[] =
+    "SELECT name, value FROM ("
+    "SELECT 1 AS place, 'End' AS name, "
+    "string_agg(DISTINCT coalesce('rank ' || rank || ': ', '') || detail, '; ') AS value "
+    "FROM process.event WHERE kind::VARCHAR = 'end' "
+    "UNION ALL SELECT 2, 'Cores', printf('%g', max(limit_cores)) FROM system.cpu "
+    "UNION ALL SELECT 3, 'Machine memory', printf('%.3g GiB', max(total_bytes) / 1073741824) FROM system.memory "
+    "UNION ALL SELECT 4, 'GPU', string_agg(DISTINCT gpu || ': ' || name::VARCHAR, ', ') "
+    "FROM gpu.device "
+    "UNION ALL SELECT 5, 'Ranks', CASE WHEN count(DISTINCT rank) > 0 THEN "
+    "count(DISTINCT rank)::VARCHAR END FROM python.torch_step "
+    "UNION ALL SELECT 6, 'PyTorch', string_agg(DISTINCT value::VARCHAR, ', ') "
+    "FROM gsprof.setting WHERE name::VARCHAR = 'torch_version' "
+    "UNION ALL SELECT 7, 'Cost of gsprof', string_agg(source || CASE WHEN percent < 0 "
+    "THEN ' too little to measure' ELSE ' ' || round(percent, 2) || ' %' END, "
+    "', ') FROM (SELECT source::VARCHAR AS source, arg_max(percent, ts_ns) AS percent "
+    "FROM gsprof.overhead GROUP BY 1 UNION ALL SELECT 'sampler', arg_max(cpu_percent, ts_ns) "
+    "FROM gsprof.sampler HAVING count(*) > 0) WHERE percent IS NOT NULL) "
+    "WHERE value IS NOT NULL AND value <> '' ORDER BY place";
+
+static int take_fact(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+{
+    struct gsp_digest *digest = ctx;
+    (void)err;
+    gsp_digest__fact(digest, gsp_digest__keep(digest, gsp_store_text(row, 0)),
+                     gsp_digest__keep(digest, gsp_store_text(row, 1)));
+    return GSP_OK;
+}
+
+int gsp_digest__table_facts(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
+{
+    return gsp_store_each(store, FACTS_SQL, take_fact, digest, err);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write_internal.h -- the writers of digest/, one file a format.
+ *
+ * All append to out, whose failed flag tells whether there was memory.
+ * Threads: no state.
+ */
+#pragma once
+
+#include "base/attr.h"
+#include "report/write.h"
+
+void gsp_digest__json(const struct gsp_digest *digest, struct gsp_buf *out);
+/* Fails with EMPTY or NOMEM. */
+GSP_MUST_CHECK int gsp_digest__csv(const struct gsp_digest *digest,
+                                   const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                   struct gsp_err *err);
+GSP_MUST_CHECK int gsp_digest__markdown(const struct gsp_digest *digest,
+                                        const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                        struct gsp_err *err);
+GSP_MUST_CHECK int gsp_digest__text(const struct gsp_digest *digest,
+                                    const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                    struct gsp_err *err);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/processes.h"
+
+#include <stdlib.h>
+
+#include "source/allocations.h"
+
+int gsp_source_processes_add(struct gsp_source_processes *all, struct gsp_store *store,
+                             bool with_stacks, struct gsp_err *err)
+{
+    *all = (struct gsp_source_processes){0};
+    const int rc = gsp_places_read(&all->places, err);
+    if (rc < 0)
+        return rc;
+    all->backtraces = calloc(all->places.count + 1, sizeof(*all->backtraces));
+    if (!all->backtraces)
+        return gsp_err_nomem(err);
+    for (size_t i = 0; i < all->places.count; i++) {
+        struct gsp_place *place = &all->places.at[i];
+        if (gsp_store_add_place(store, place, NULL) < 0)
+            continue;
+        gsp_ignore(gsp_allocation_add(store, place, NULL));
+        all->backtraces[i] =
+            (struct gsp_backtrace_source){.pid = place->pid, .is_one_of_many = true};
+        if (with_stacks && place->live)
+            gsp_ignore(gsp_backtrace_source_add(store, &all->backtraces[i], NULL));
+    }
+    return GSP_OK;
+}
+
+void gsp_source_processes_free(struct gsp_source_processes *all)
+{
+    free(all->backtraces);
+    gsp_places_free(&all->places);
+    *all = (struct gsp_source_processes){0};
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * processes.h -- the tables of all processes of this machine that have rings.
+ *
+ * Threads: one owner.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+#include "ring/place.h"
+#include "source/backtraces.h"
+#include "store/store.h"
+
+struct gsp_source_processes {
+    struct gsp_places places;
+    struct gsp_backtrace_source *backtraces; /* one per place */
+};
+
+/* Adds the rings and the allocations of each process to the store; with_stacks: also the present
+ * stacks of those that run. A process that exits meanwhile, or has damaged rings, is left out.
+ * Keep *all until the store is closed, and free it in any case. Fails with NOMEM, IO. */
+GSP_MUST_CHECK int gsp_source_processes_add(struct gsp_source_processes *all,
+                                            struct gsp_store *store, bool with_stacks,
+                                            struct gsp_err *err);
+void gsp_source_processes_free(struct gsp_source_processes *all); /* {0} does nothing */

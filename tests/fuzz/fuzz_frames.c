@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A segment of frames as somebody left it in the state folder: the header, and the log of which it
+ * is the only segment.  The input is the numbers' file; the text's is made to fit. */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "frames/frames_internal.h"
+
+#define TEXT_LINES 4
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void write_file(const char *folder, const char *name, const void *bytes, size_t n)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/frames/%s", folder, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        gsp_ignore(gsp_fd_write_all(fd, bytes, n, NULL));
+    gsp_fd_close(&fd);
+}
+
+static void read_log(const char *folder)
+{
+    struct gsp_frames *frames = NULL;
+    struct gsp_frames_options options = {.folder = folder, .host = "here"};
+    if (gsp_frames_open(&options, &frames, NULL) != 0)
+        return;
+    struct gsp_frames_stats stats;
+    if (gsp_frames_stats(frames, 0, UINT64_MAX, &stats, NULL) == 0)
+        gsp_frames_stats_free(&stats);
+    gsp_auto_fd out = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    uint64_t copied = 0;
+    gsp_ignore(gsp_frames_copy(frames, 0, UINT64_MAX, out, &copied, NULL));
+    gsp_frames_close(frames);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct frames_head head;
+    gsp_auto_buf bytes = {0};
+    gsp_buf_put(&bytes, data, size);
+    /* As if the check sum were right: what it would catch must do no harm either. */
+    gsp_frames__head_seal(bytes.p, bytes.len);
+    if (gsp_frames__head_parse(gsp_buf_sv(&bytes), &head, NULL) != 0)
+        return 0;
+    gsp_frames__head_free(&head);
+    char folder[] = "/tmp/gsprof-fuzz-XXXXXX";
+    if (!mkdtemp(folder))
+        return 0;
+    char path[128];
+    snprintf(path, sizeof(path), "%s/frames", folder);
+    mkdir(path, 0700);
+    static const char LINE[] = "{\"frame_id\":           1},\n";
+    struct gsp_buf text = {0};
+    for (int i = 0; i < TEXT_LINES; i++)
+        gsp_buf_puts(&text, LINE);
+    static const char *const NAMES[] = {"00000000000000000001.num", "00000000000000000001.text",
+                                        "00000000000000000002.num", "00000000000000000002.text",
+                                        "00000000000000000003.num", "00000000000000000003.text"};
+    /* Three of them: of many segments only the newest two are read through on opening. */
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i += 2) {
+        write_file(folder, NAMES[i], bytes.p, bytes.len);
+        write_file(folder, NAMES[i + 1], text.p, text.len);
+    }
+    gsp_buf_free(&text);
+    read_log(folder);
+    for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
+        snprintf(path, sizeof(path), "%s/frames/%s", folder, NAMES[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof(path), "%s/frames", folder);
+    rmdir(path);
+    rmdir(folder);
+    return 0;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/json_scan.h"
+#include "export/format.h"
+#include "report/document.h"
+#include "report/write.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A document is JSON whatever the profile says. */
+static void check_json(struct gsp_sv text)
+{
+    struct gsp_scan scan;
+    if (gsp_scan_open(&scan, gsp_scan_read_text, &text, NULL) == GSP_OK) {
+        do {
+            if (gsp_scan_next(&scan, NULL) < 0)
+                abort();
+        } while (scan.kind != GSP_SCAN_END);
+    }
+    gsp_scan_close(&scan);
+}
+
+static void write_all(const struct gsp_digest *digest)
+{
+    static const enum gsp_digest_format FORMATS[] = {GSP_DIGEST_JSON, GSP_DIGEST_MARKDOWN,
+                                                     GSP_DIGEST_TEXT};
+    for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
+        gsp_auto_buf text = {0};
+        if (gsp_digest_write(digest, FORMATS[i], NULL, &text, NULL) < 0)
+            continue;
+        if (FORMATS[i] == GSP_DIGEST_JSON)
+            check_json(gsp_buf_sv(&text));
+    }
+}
+
+/* Numbers of a profile from anywhere: weights below 0, times at the end of their range. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const struct gsp_format *json = gsp_format_find("json");
+    struct gsp_profile *profile = NULL;
+    struct gsp_digest *digest = NULL;
+    if (!json || gsp_profile_new(true, &profile, NULL) < 0)
+        return 0;
+    if (json->read((struct gsp_sv){(const char *)data, size}, profile, NULL) < 0) {
+        gsp_profile_free(profile);
+        return 0;
+    }
+    if (gsp_digest_open_profile(profile, "fuzz", NULL, &digest, NULL) == GSP_OK)
+        write_all(digest);
+    gsp_digest_free(digest);
+    return 0;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/time.h"
+#include "record/exit_watch.h"
+#include "tap.h"
+#include "wire/table.h"
+
+#define PATIENCE_NS (15 * GSP_NS_PER_S)
+
+/* A child that does as it is told when the pipe says so, and is not buried until asked. */
+static pid_t start(int *gate, int sig, int status)
+{
+    int ends[2];
+    tap_require(pipe(ends) == 0);
+    const pid_t child = fork();
+    tap_require(child >= 0);
+    if (child == 0) {
+        char word;
+        close(ends[1]);
+        if (read(ends[0], &word, 1) < 0)
+            _exit(99);
+        if (sig)
+            kill(getpid(), sig);
+        _exit(status);
+    }
+    close(ends[0]);
+    *gate = ends[1];
+    return child;
+}
+
+static void end_of(int sig, int status, bool bury_first, struct gsp_ending *out)
+{
+    struct gsp_watch *watch = NULL;
+    int gate = -1;
+    const pid_t child = start(&gate, sig, status);
+    tap_require(gsp_watch_open(child, &watch, NULL) == GSP_OK);
+    tap_check(!gsp_watch_has_ended(watch));
+    tap_check(!gsp_watch_wait(watch, 0));
+    close(gate);
+    if (bury_first)
+        tap_require(waitpid(child, NULL, 0) == child);
+    tap_check(gsp_watch_wait(watch, PATIENCE_NS));
+    gsp_watch_tell(watch, out);
+    tap_check(gsp_watch_has_ended(watch));
+    gsp_watch_close(watch);
+    if (!bury_first)
+        tap_require(waitpid(child, NULL, 0) == child);
+}
+
+TAP_TEST(a_zombie_tells_how_it_ended)
+{
+    struct gsp_ending end;
+    end_of(SIGKILL, 0, false, &end);
+    tap_eq_int(end.signal, SIGKILL);
+    tap_check(end.exit_status == GSP_NULL_I64);
+    tap_check(strstr(end.detail, "killed by signal 9 (SIGKILL)") != NULL);
+    end_of(0, 3, false, &end);
+    tap_eq_int(end.exit_status, 3);
+    tap_check(end.signal == GSP_NULL_I64);
+    tap_eq_str(end.detail, "ended with status 3");
+}
+
+/* The kernel keeps it for us, or it is not known: never a wrong answer. */
+TAP_TEST(one_that_was_buried_is_known_or_not)
+{
+    struct gsp_ending end;
+    end_of(SIGTERM, 0, true, &end);
+    tap_check(end.signal == SIGTERM || end.signal == GSP_NULL_I64);
+    tap_check(end.exit_status == GSP_NULL_I64);
+    tap_check(end.detail[0] != '\0');
+}
+
+TAP_TEST(nobody_is_no_process)
+{
+    struct gsp_watch *watch = NULL;
+    int gate = -1;
+    const pid_t child = start(&gate, 0, 0);
+    close(gate);
+    tap_require(waitpid(child, NULL, 0) == child);
+    tap_eq_int(gsp_watch_open(child, &watch, NULL), GSP_E_NOPROC);
+    tap_check(watch == NULL);
+}
+
+TAP_TEST(a_watch_can_be_left)
+{
+    struct gsp_watch *watch = NULL;
+    int gate = -1;
+    const pid_t child = start(&gate, 0, 0);
+    tap_require(gsp_watch_open(child, &watch, NULL) == GSP_OK);
+    gsp_watch_close(watch);
+    close(gate);
+    tap_require(waitpid(child, NULL, 0) == child);
+}
+
+TAP_TEST(lines_and_counters_of_the_kernel)
+{
+    static const char EVENTS[] = "low 0\noom 3\noom_kill 12\noom_group_kill 1\n";
+    static const char LINE[] = "3,1,2,-;Out of memory: Killed process 4242 (python3) total-vm:1kB";
+    tap_eq_int(gsp_ending_counter(EVENTS, sizeof(EVENTS) - 1, "oom_kill"), 12);
+    tap_eq_int(gsp_ending_counter(EVENTS, sizeof(EVENTS) - 1, "oom_kil"), 0);
+    tap_eq_int(gsp_ending_counter("", 0, "oom_kill"), 0);
+    tap_check(gsp_ending_is_oom_line(LINE, sizeof(LINE) - 1, 4242));
+    tap_check(!gsp_ending_is_oom_line(LINE, sizeof(LINE) - 1, 424));
+    tap_check(!gsp_ending_is_oom_line(LINE, sizeof(LINE) - 1, 2));
+}
+
+TAP_TEST(words_for_a_status)
+{
+    struct gsp_ending end;
+    gsp_ending_of_status(SIGKILL, true, &end);
+    tap_check(strstr(end.detail, "out of memory") != NULL);
+    gsp_ending_of_status(SIGSEGV | 0x80, false, &end);
+    tap_check(strstr(end.detail, "SIGSEGV") && strstr(end.detail, "core dumped"));
+    gsp_ending_of_status(0, false, &end);
+    tap_eq_str(end.detail, "ended with status 0");
+}
+
+TAP_MAIN()

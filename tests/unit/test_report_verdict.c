@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
+
+#include "report/document.h"
+#include "report/verdict.h"
+#include "tap.h"
+#include "wire/table.h"
+
+/* A digest without anything, as a reader makes it. */
+static struct gsp_digest *made(enum gsp_digest_kind kind)
+{
+    struct gsp_digest *digest = calloc(1, sizeof(*digest));
+    tap_require(digest != NULL);
+    digest->kind = kind;
+    digest->duration_s = (double)NAN;
+    digest->stacks.total_cpu = (double)NAN;
+    digest->memory.peak_rss_bytes = (double)NAN;
+    digest->memory.growth_bytes_per_s = (double)NAN;
+    return digest;
+}
+
+static void *array(size_t count, size_t size)
+{
+    void *p = calloc(count, size);
+    tap_require(p != NULL);
+    return p;
+}
+
+/* The verdict as one text; the digest is freed. */
+static const char *said(struct gsp_digest *digest)
+{
+    static char text[4096];
+    gsp_auto_buf out = {0};
+    tap_require(gsp_digest_judge(digest, NULL) == GSP_OK);
+    tap_check(digest->verdict_count <= GSP_VERDICT_LINES_MAX);
+    gsp_digest_verdict_text(digest, &out);
+    snprintf(text, sizeof(text), "%s", gsp_buf_cstr(&out));
+    gsp_digest_free(digest);
+    return text;
+}
+
+static bool says(const char *text, const char *part)
+{
+    const bool ok = strstr(text, part) != NULL;
+    if (!ok)
+        printf("# %s\n", text);
+    return ok;
+}
+
+/* Two functions of one main thread, samples of 0.1 s alternating, from t = 0 on. */
+static void add_stacks(struct gsp_digest *digest, size_t count, bool second_waits)
+{
+    struct gsp_digest_stacks *stacks = &digest->stacks;
+    stacks->unit = "s";
+    stacks->has_times = true;
+    stacks->threads = array(1, sizeof(*stacks->threads));
+    stacks->threads[0] = (struct gsp_digest_thread){.pid = 7, .tid = 7, .rank = GSP_NULL_I64};
+    stacks->thread_count = 1;
+    stacks->frames = array(2, sizeof(*stacks->frames));
+    stacks->nodes = array(2, sizeof(*stacks->nodes));
+    stacks->functions = array(2, sizeof(*stacks->functions));
+    stacks->samples = array(count, sizeof(*stacks->samples));
+    stacks->frame_count = stacks->node_count = stacks->function_count = 2;
+    stacks->frames[0] =
+        (struct gsp_digest_frame){.func = gsp_sv_of("forward"), .file = gsp_sv_of("/a/model.py")};
+    stacks->frames[1] = (struct gsp_digest_frame){
+        .func = gsp_sv_of("__next__"), .file = gsp_sv_of("/x/torch/utils/data/dataloader.py")};
+    stacks->total_cpu = 0;
+    for (uint32_t i = 0; i < 2; i++) {
+        stacks->nodes[i] = (struct gsp_digest_node){.parent = -1, .frame = i};
+        stacks->functions[i] = (struct gsp_digest_function){.func = stacks->frames[i].func,
+                                                            .file = stacks->frames[i].file};
+    }
+    for (size_t i = 0; i < count; i++) {
+        const int32_t node = (int32_t)(i % 2);
+        stacks->samples[i] = (struct gsp_digest_sample){
+            .t = (double)i * 0.1, .weight = 0.1, .node = node, .on_cpu = !(node && second_waits)};
+        stacks->total += 0.1;
+        stacks->total_cpu += stacks->samples[i].on_cpu ? 0.1 : 0;
+        stacks->functions[node].own += 0.1;
+        stacks->functions[node].own_cpu += stacks->samples[i].on_cpu ? 0.1 : 0;
+    }
+    stacks->sample_count = count;
+    stacks->seen = count;
+}
+
+static struct gsp_digest_series *add_chart(struct gsp_digest *digest, const char *id, size_t count)
+{
+    digest->charts = array(1, sizeof(*digest->charts));
+    digest->chart_count = 1;
+    digest->charts[0] = (struct gsp_digest_chart){.id = gsp_sv_of(id), .help = ""};
+    digest->charts[0].series = array(1, sizeof(*digest->charts[0].series));
+    digest->charts[0].series_count = 1;
+    struct gsp_digest_series *series = digest->charts[0].series;
+    series->t = array(count, sizeof(double));
+    series->v = array(count, sizeof(double));
+    series->count = count;
+    return series;
+}
+
+TAP_TEST(imports_and_the_collector_are_not_native)
+{
+    static const struct {
+        enum gsp_frame_kind second;
+        const char *text;
+    } cases[] = {
+        {GSP_FRAME_MARK, "Main thread: 100 % Python and the C code it calls"},
+        {GSP_FRAME_NATIVE, "Main thread: 50.0 % Python, 50.0 % native code"},
+    };
+    for (size_t i = 0; i < GSP_COUNT(cases); i++) {
+        struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+        add_stacks(digest, 100, false);
+        digest->stacks.frames[1].kind = cases[i].second;
+        tap_check(says(said(digest), cases[i].text));
+    }
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, false);
+    digest->stacks.frames[0].kind = GSP_FRAME_MARK;
+    digest->stacks.frames[1].kind = GSP_FRAME_NATIVE;
+    tap_check(says(said(digest), "Main thread: 50.0 % Python, 50.0 % native code"));
+}
+
+TAP_TEST(threads_without_python_are_told)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    digest->duration_s = 10;
+    const char *text = said(digest);
+    tap_check(says(text, "50.0 % waiting\n"));
+    tap_check(!strstr(text, "Threads without Python"));
+    digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    digest->duration_s = 10;
+    digest->native = (struct gsp_digest_native){
+        .threads = 7,
+        .cpu_s = 15,
+        .top_count = 3,
+        .top = {{gsp_sv_of("polars-0"), 1, 8},
+                {gsp_sv_of("python"), 4, 5},
+                {gsp_sv_of(""), 1, 1.5}},
+    };
+    text = said(digest);
+    tap_check(says(text, "50.0 % waiting (also for threads without Python)"));
+    tap_check(says(text, "Threads without Python used 15.0 s of CPU, 1.50 cores: polars-0 8.00 s, "
+                         "python (4 threads) 5.00 s, (no name) 1.50 s, 1 more; "));
+}
+
+TAP_TEST(nothing_is_known_of_nothing)
+{
+    const char *text = said(made(GSP_DIGEST_RUN));
+    tap_check(
+        says(text, "No data: stacks, memory, steps (gsprof.step() marks them), modules, GPU\n"));
+    tap_check(!strstr(text, "Nothing was lost") && !strstr(text, "Next: "));
+    tap_check(!strstr(text, "Main thread"));
+    tap_check(!strstr(text, "0 %"));
+}
+
+TAP_TEST(missing_parts_have_their_reasons)
+{
+    /* The machine was looked at, and PyTorch ran: neither is claimed to be missing. */
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    tap_check(
+        says(said(digest), "No data: memory, steps (gsprof.step() marks them), modules, GPU\n"));
+    digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    add_chart(digest, "machine_cpu", 1);
+    digest->stacks.frames[1].file = gsp_sv_of("/x/train.py");
+    tap_check(says(said(digest), "No data: memory, steps (gsprof.step() marks them), "
+                                 "modules (PyTorch not used), GPU (none found)\n"));
+}
+
+TAP_TEST(running_and_waiting)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_PROFILE);
+    add_stacks(digest, 100, true);
+    const char *text = said(digest);
+    tap_check(says(text, "Main thread: 50.0 % Python and the C code it calls, 50.0 % waiting"));
+    tap_check(says(text, "Busiest: forward (model.py) 100 %\n"));
+    tap_check(says(text, "Data loading: 50.0 % of the main thread's time"));
+}
+
+TAP_TEST(waiting_that_was_not_recorded_is_what_the_clock_leaves)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_PROFILE);
+    add_stacks(digest, 100, false);
+    digest->duration_s = 40;
+    tap_check(says(said(digest), "Main thread: 25.0 % Python and the C code it calls, 75.0 % "
+                                 "waiting"));
+    /* Of two processes it is not known how long each was there. */
+    digest = made(GSP_DIGEST_PROFILE);
+    add_stacks(digest, 100, false);
+    digest->duration_s = 40;
+    free(digest->stacks.threads);
+    digest->stacks.threads = array(2, sizeof(*digest->stacks.threads));
+    digest->stacks.threads[0] = (struct gsp_digest_thread){.pid = 7, .tid = 7};
+    digest->stacks.threads[1] = (struct gsp_digest_thread){.pid = 8, .tid = 8};
+    digest->stacks.thread_count = 2;
+    tap_check(says(said(digest), "waiting threads were not recorded"));
+    digest = made(GSP_DIGEST_PROFILE);
+    add_stacks(digest, 100, false);
+    digest->stacks.total_cpu = (double)NAN;
+    tap_check(says(said(digest), "what of it was waiting is not known"));
+}
+
+TAP_TEST(what_python_did_while_the_gpu_idled)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, false);
+    /* A look tells of the time before it: idle while the second function has its samples. */
+    struct gsp_digest_series *gpu = add_chart(digest, "gpu_util", 101);
+    for (size_t i = 0; i < gpu->count; i++) {
+        gpu->t[i] = (double)i * 0.1 - 0.05;
+        gpu->v[i] = i % 2 ? 95 : 0;
+    }
+    tap_check(fabs(gsp_digest_gpu_idle(digest) - 0.5) < 0.02);
+    const char *text = said(digest);
+    tap_check(says(text, "GPU idle 50.0 % of the time; meanwhile Python was in __next__ "
+                         "(dataloader.py) for 100 %"));
+    digest = made(GSP_DIGEST_RUN);
+    gpu = add_chart(digest, "gpu_util", 10);
+    for (size_t i = 0; i < gpu->count; i++)
+        gpu->t[i] = (double)i;
+    tap_check(says(said(digest), "GPU idle 100 % of the time; what Python did meanwhile is not "
+                                 "known"));
+    digest = made(GSP_DIGEST_RUN);
+    gpu = add_chart(digest, "gpu_util", 10);
+    for (size_t i = 0; i < gpu->count; i++)
+        gpu->v[i] = (double)NAN;
+    tap_check(isnan(gsp_digest_gpu_idle(digest)));
+    tap_check(!strstr(said(digest), "GPU idle"));
+}
+
+static void add_steps(struct gsp_digest *digest, size_t count, size_t ranks, double slow)
+{
+    digest->steps = array(count * ranks, sizeof(*digest->steps));
+    digest->step_count = count * ranks;
+    for (size_t i = 0; i < count * ranks; i++) {
+        const int64_t rank = (int64_t)(i % ranks);
+        digest->steps[i] = (struct gsp_digest_step){.step = (int64_t)(i / ranks),
+                                                    .rank = ranks > 1 ? rank : GSP_NULL_I64,
+                                                    .duration_s = rank == 2 ? 0.1 * slow : 0.1};
+    }
+}
+
+TAP_TEST(steps_and_ranks)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_steps(digest, 50, 1, 1);
+    digest->steps[33].duration_s = 2;
+    digest->path = gsp_sv_of("runs/a");
+    digest->steps_traced = 13;
+    const char *text = said(digest);
+    tap_check(says(text, "Traced 13 of 50 steps, to keep the cost within torch.adaptive"));
+    tap_check(says(text, "50 steps, half of them within 100 ms, 95 % within 100 ms; slowest 2.00 s "
+                         "(step 33)"));
+    tap_check(says(text, "Next: gsprof query runs/a 'FROM gsprof.slow_steps() LIMIT 10'"));
+    digest = made(GSP_DIGEST_RUN);
+    add_steps(digest, 50, 4, 1.25);
+    digest->steps_traced = 200;
+    text = said(digest);
+    tap_check(!strstr(text, "Traced "));
+    tap_check(says(text, "Rank 2 is the slowest of 4: its steps take 25.0 % longer"));
+    digest = made(GSP_DIGEST_RUN);
+    add_steps(digest, 50, 4, 1.001);
+    tap_check(says(said(digest), "Steps of the 4 ranks take equally long, within 0.10 %"));
+}
+
+TAP_TEST(the_rank_that_the_others_wait_for)
+{
+    /* A late rank is one of the steps, however long the rest of the program takes. */
+    static const double durations_s[] = {10, 1000};
+    for (size_t k = 0; k < GSP_COUNT(durations_s); k++) {
+        struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+        add_steps(digest, 50, 4, 1.001);
+        digest->duration_s = durations_s[k];
+        digest->ranks = array(4, sizeof(*digest->ranks));
+        digest->rank_count = 4;
+        for (int64_t i = 0; i < 4; i++)
+            digest->ranks[i] =
+                (struct gsp_digest_rank){.rank = i, .collective_s = i == 3 ? 0.5 : 4};
+        tap_check(says(said(digest), "The others wait for rank 3: it spent 500 ms in "
+                                     "collectives, they 4.00 s each"));
+    }
+}
+
+TAP_TEST(data_that_the_program_says_it_loads)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    digest->duration_s = 10;
+    digest->spans = array(2, sizeof(*digest->spans));
+    digest->span_count = 2;
+    digest->spans[0] = (struct gsp_digest_span){.duration_s = 2.5, .is_data = true};
+    digest->spans[1] = (struct gsp_digest_span){.duration_s = 5};
+    tap_check(says(said(digest), "Data loading: 2.50 s in spans of data, 25.0 % of the wall time"));
+}
+
+TAP_TEST(data_within_steps_is_compared_with_them)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    digest->duration_s = 10;
+    digest->steps = array(3, sizeof(*digest->steps));
+    digest->step_count = 3;
+    /* The first step has no begin that is known. */
+    for (int i = 0; i < 3; i++)
+        digest->steps[i] = (struct gsp_digest_step){
+            .step = i, .pid = 7, .t = 4 + i, .duration_s = i ? 1 : (double)NAN};
+    digest->spans = array(4, sizeof(*digest->spans));
+    digest->span_count = 4;
+    digest->spans[0] = /* before the steps */
+        (struct gsp_digest_span){.pid = 7, .t = 1, .duration_s = 2, .is_data = true};
+    digest->spans[1] =
+        (struct gsp_digest_span){.pid = 7, .t = 5, .duration_s = 0.5, .is_data = true};
+    digest->spans[2] =
+        (struct gsp_digest_span){.pid = 7, .t = 6, .duration_s = 0.7, .is_data = true};
+    digest->spans[3] = /* a worker's */
+        (struct gsp_digest_span){.pid = 8, .t = 6, .duration_s = 0.8, .is_data = true};
+    tap_check(says(said(digest), "Data loading: 4.00 s in spans of data, 60.0 % of the time of the "
+                                 "steps"));
+}
+
+TAP_TEST(a_path_that_a_shell_would_read_otherwise_is_not_told)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, false);
+    digest->path = gsp_sv_of("a b;rm -rf x");
+    tap_check(says(said(digest), "gsprof query RUN"));
+}
+
+TAP_TEST(memory)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    digest->memory.peak_rss_bytes = 3e9;
+    digest->memory.growth_bytes_per_s = 2e6;
+    digest->path = gsp_sv_of("run");
+    digest->command = gsp_sv_of("python3 train.py --rate 3");
+    const char *text = said(digest);
+    tap_check(says(text, "/s to the end"));
+    tap_check(says(text, "Next: gsprof mem record -- python3 train.py --rate 3\n"));
+    /* What grows may be a child. */
+    digest = made(GSP_DIGEST_RUN);
+    digest->memory.growth_bytes_per_s = 2e6;
+    digest->path = gsp_sv_of("run");
+    digest->command = gsp_sv_of("gunicorn app");
+    digest->stacks.process_count = 2;
+    tap_check(says(said(digest), "Next: gsprof mem record -s -- gunicorn app\n"));
+    digest = made(GSP_DIGEST_RUN);
+    digest->memory.peak_rss_bytes = 3e9;
+    digest->memory.growth_bytes_per_s = 0;
+    tap_check(says(said(digest), ", no lasting growth"));
+    digest = made(GSP_DIGEST_RUN);
+    digest->memory.peak_rss_bytes = 3e9;
+    tap_check(says(said(digest), "too short to tell whether it grows"));
+}
+
+TAP_TEST(the_slowest_module_is_one_without_parts)
+{
+    static const struct {
+        const char *module;
+        const char *class_name;
+    } names[] = {
+        {"Net", "Net"}, {"encoder", "Encoder"}, {"encoder.0", "Linear"}, {"head", "Linear"}};
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    digest->modules = array(GSP_COUNT(names), sizeof(*digest->modules));
+    digest->module_count = GSP_COUNT(names);
+    for (size_t i = 0; i < GSP_COUNT(names); i++)
+        digest->modules[i] =
+            (struct gsp_digest_module){.module = gsp_sv_of(names[i].module),
+                                       .class_name = gsp_sv_of(names[i].class_name),
+                                       .stage = gsp_sv_of("forward"),
+                                       .mean_s = 0.004,
+                                       .total_s = (double)(10 - i),
+                                       .share = i == 2 ? 0.21 : (double)NAN};
+    tap_check(says(said(digest), "Slowest module: encoder.0 (Linear, forward) 4.00 ms a call, "
+                                 "21.0 % of the traced steps"));
+}
+
+/* A program that was still importing when it ended with that status. */
+static struct gsp_digest *importing(int64_t status)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 50, true);
+    digest->stacks.seen = 50;
+    digest->stacks.frames[0].func = gsp_sv_of("(import)");
+    digest->stacks.frames[1].file = gsp_sv_of("<frozen site>");
+    digest->exit_status = status;
+    digest->duration_s = 5;
+    digest->path = gsp_sv_of("run");
+    return digest;
+}
+
+TAP_TEST(a_program_that_fails_at_once_has_no_verdict)
+{
+    static const char FAILED[] =
+        "The program failed with status 2, too early for a verdict: what it printed says why\n";
+    tap_eq_str(said(importing(2)), FAILED);
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    digest->exit_status = 2;
+    digest->duration_s = 0.4;
+    tap_eq_str(said(digest), FAILED);
+    /* Others are judged: one that ended well, that did a step, that worked, that went on without
+     * stacks. */
+    tap_check(says(said(importing(0)), "Main thread: "));
+    digest = importing(2);
+    add_steps(digest, 2, 1, 1);
+    tap_check(says(said(digest), "Main thread: "));
+    digest = importing(2);
+    digest->stacks.frames[1].file = gsp_sv_of("train.py");
+    tap_check(says(said(digest), "Main thread: "));
+    digest = made(GSP_DIGEST_RUN);
+    digest->exit_status = 2;
+    digest->duration_s = 5;
+    tap_check(says(said(digest), "No data: stacks"));
+}
+
+TAP_TEST(names_are_safe_on_a_terminal_and_ten_lines_are_the_most)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    add_steps(digest, 50, 4, 1.25);
+    digest->stacks.functions[0].func = gsp_sv_of("\x1b[31mred\n");
+    digest->memory.peak_rss_bytes = 3e9;
+    digest->path = gsp_sv_of("run");
+    digest->losses = array(5, sizeof(*digest->losses));
+    digest->loss_count = 5;
+    static const char *const kinds[] = {"rows", "files", "samples", "samples", "stacks"};
+    for (size_t i = 0; i < 5; i++)
+        digest->losses[i] =
+            (struct gsp_digest_loss){gsp_sv_of(kinds[i]), gsp_sv_of("overwritten"), 1234567};
+    const char *text = said(digest);
+    size_t lines = 0;
+    for (const char *at = text; *at; at++)
+        lines += *at == '\n';
+    tap_check(lines <= GSP_VERDICT_LINES_MAX);
+    tap_check(!strchr(text, '\x1b'));
+    tap_check(says(text, "Missing: 1,234,567 rows (overwritten), "));
+    tap_check(says(text, "2,469,134 samples (overwritten) and 1 more\n"));
+    tap_check(says(text, "Next: "));
+}
+
+TAP_TEST(losses_for_several_reasons_name_each)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    const struct gsp_digest_loss losses[] = {
+        {gsp_sv_of("samples"), gsp_sv_of("torn"), 5},
+        {gsp_sv_of("samples"), gsp_sv_of("late"), 70},
+        {gsp_sv_of("processes"), gsp_sv_of("gone"), 2},
+        {gsp_sv_of("samples"), gsp_sv_of("late"), 4},
+    };
+    digest->losses = array(GSP_COUNT(losses), sizeof(*digest->losses));
+    digest->loss_count = GSP_COUNT(losses);
+    memcpy(digest->losses, losses, sizeof(losses));
+    tap_check(says(said(digest), "Missing: 79 samples (74: late; 5: torn), 2 processes (gone)\n"));
+}
+
+TAP_TEST(one_of_a_kind_is_no_plural)
+{
+    struct gsp_digest *digest = made(GSP_DIGEST_RUN);
+    add_stacks(digest, 100, true);
+    const struct gsp_digest_loss losses[] = {
+        {gsp_sv_of("samples"), gsp_sv_of("late"), 1},
+        {gsp_sv_of("processes"), gsp_sv_of("not Python"), 1},
+        {gsp_sv_of("rows of python.span"), gsp_sv_of("overwritten"), 1},
+    };
+    digest->losses = array(GSP_COUNT(losses), sizeof(*digest->losses));
+    digest->loss_count = GSP_COUNT(losses);
+    memcpy(digest->losses, losses, sizeof(losses));
+    tap_check(says(said(digest), "Missing: 1 sample (late), 1 process (not Python), "
+                                 "1 row of python.span (overwritten)\n"));
+}
+
+TAP_MAIN()
