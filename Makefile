@@ -56,7 +56,7 @@ bench: deps-bench all ## cost and accuracy, measured here
 
 docs: ## documentation site with search, for file://: build/docs/index.html
 	@tools/install-deps.sh docs
-	@$(PYTHON) -m sphinx -q -W --keep-going -j auto -d $(BUILD)/docs-cache -c docs . $(BUILD)/docs
+	@$(PYTHON) -m sphinx -q -W --keep-going -E -a -j auto -d $(BUILD)/docs-cache -c docs . $(BUILD)/docs
 	@echo "documentation: $(abspath $(BUILD))/docs/index.html"
 
 install: all ## install to PREFIX (/usr/local)

@@ -33,7 +33,7 @@ myst_enable_extensions: List[str] = []
 # Generated pages begin some sections one level deeper.
 suppress_warnings = ["myst.header"]
 
-html_theme = "furo"
+html_theme = "sphinx_rtd_theme"
 html_title = "gsprof"
 html_static_path: List[str] = ["site"]
 html_css_files = ["gsprof.css"]
@@ -44,7 +44,7 @@ html_last_updated_fmt = ""
 # Browsers do not let a page from file:// read its neighbours, which excerpts would need.
 html_show_search_summary = False
 html_extra_path = ["site/root"]
-html_theme_options = {"navigation_with_keys": True}
+html_theme_options = {"collapse_navigation": True, "navigation_depth": 3}
 highlight_language = "none"
 
 # Pages that list other pages. Their links are also the navigation of the site.

@@ -86,7 +86,7 @@ packages() {
     docs) echo '
         python3-sphinx          py:sphinx
         python3-myst-parser     py:myst_parser
-        furo                    py:furo' ;;
+        python3-sphinx-rtd-theme py:sphinx_rtd_theme' ;;
     demo) echo '
         python3-numpy           py:numpy' ;;
     bench) echo '
