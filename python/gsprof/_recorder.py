@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import signal
 import subprocess
-from typing import List, Optional, Sequence
+import tempfile
+from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Sequence
 
 from . import _follower, _gsprof
 from .errors import GsprofError, NoSuchFile, TimedOut, from_status
 
 # Nothing that is waited for here takes this long, on whatever machine.
 PATIENCE_S = 60.0
-_WARNING = "gsprof: warning: "
 
 
 def program() -> str:
@@ -30,28 +30,40 @@ def _environment() -> "dict[str, str]":
     return {key: text for key, text in os.environ.items() if key not in hidden}
 
 
-def _message(said: bytes) -> str:
-    """The error and its hints, without the notes that were told before it."""
-    text = "\n" + said.decode("utf-8", "replace").strip()
-    return text.rpartition("\ngsprof: ")[2].strip()
+def _events(lines: Iterable[bytes]) -> Iterator[Dict[str, Any]]:
+    """What the program wrote to --ready-fd."""
+    for line in lines:
+        event = json.loads(line)
+        if isinstance(event, dict):
+            yield event
+
+
+def _error(status: int, events: Iterable[Dict[str, Any]]) -> GsprofError:
+    """The exception for an exit status, with the message and the hints of the program."""
+    messages = [event["message"] for event in events if event.get("event") == "error"]
+    text = messages[-1].strip() if messages else f"gsprof ended with status {status}"
+    return from_status(status, text[len("gsprof: ") :] if text.startswith("gsprof: ") else text)
 
 
 def run(*args: str, warnings: Optional[List[str]] = None) -> bytes:
-    """What the program says on stdout; raises what its exit status stands for.  What it warns of
-    is appended to warnings."""
-    done = subprocess.run(
-        [program(), "--color", "never", *args],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=_environment(),
-        check=False,
-    )
+    """Runs the program and returns its standard output. Raises the exception of its exit status,
+    and appends its warnings to `warnings`."""
+    with tempfile.TemporaryFile() as reported:
+        done = subprocess.run(
+            [program(), "--color", "never", "--ready-fd", str(reported.fileno()), *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[reported.fileno()],
+            env=_environment(),
+            check=False,
+        )
+        reported.seek(0)
+        events = list(_events(reported))
     if done.returncode != 0:
-        raise from_status(done.returncode, _message(done.stderr))
+        raise _error(done.returncode, events)
     if warnings is not None:
-        lines = done.stderr.decode("utf-8", "replace").splitlines()
-        warnings += [line[len(_WARNING) :] for line in lines if line.startswith(_WARNING)]
+        warnings += [event["message"] for event in events if event.get("event") == "warning"]
     return done.stdout
 
 
@@ -62,40 +74,51 @@ class Recording:
         self.output = output
         self._options = list(options)
         self._process: "Optional[subprocess.Popen[bytes]]" = None
+        self._reported: Optional[IO[bytes]] = None
         self._pid = 0
         self._allowed = False
         self.samples = 0  # known when it was stopped
 
     def start(self) -> None:
-        """Returns when it is being recorded."""
-        command = [program(), "--color", "never", "record"]
-        command += ["--pid", str(os.getpid()), "-o", self.output]
-        # Only ancestors may look, and this one is a child.
+        """Starts the recorder and returns when it samples this process."""
+        # The kernel may let only ancestors read a process, and the recorder is a child.
         self._allowed = _follower.must_be_allowed() and _gsprof.allow_tracing(-1)
         self._pid = os.getpid()
-        self._process = subprocess.Popen(
-            [*command, *self._options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=_environment(),
-            # An interrupt of the terminal is for the program; the recorder is told by it.
-            start_new_session=True,
-        )
-        assert self._process.stderr is not None
-        said: List[bytes] = []
-        for line in self._process.stderr:
-            said.append(line)
-            if line.startswith(b"Recording"):
+        reading, writing = os.pipe()
+        command = [program(), "--color", "never", "--ready-fd", str(writing), "record"]
+        command += ["--pid", str(os.getpid()), "-o", self.output]
+        try:
+            self._process = subprocess.Popen(
+                [*command, *self._options],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[writing],
+                env=_environment(),
+                # An interrupt from the terminal is for the program, which stops the recorder.
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        self._reported = os.fdopen(reading, "rb")
+        events: List[Dict[str, Any]] = []
+        for event in _events(self._reported):
+            if event.get("event") == "ready":
                 return
-        raise self._failed(b"".join(said))
-
-    def _failed(self, said: bytes) -> GsprofError:
-        assert self._process is not None
+            events.append(event)
         status = self._process.wait()
+        self._end()
+        raise _error(status, events)
+
+    def _end(self) -> None:
         self._process = None
+        if self._reported is not None:
+            self._reported.close()
+            self._reported = None
         self._refuse()
-        return from_status(status, _message(said))
 
     def _refuse(self) -> None:
         if self._allowed:
@@ -110,16 +133,16 @@ class Recording:
         # Not SIGINT, which is ignored in what a shell starts in the background.
         process.send_signal(signal.SIGTERM)
         try:
-            _, said = process.communicate(timeout=PATIENCE_S)
+            process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.communicate()
-            self._process = None
+            process.wait()
+            self._end()
             raise TimedOut(f"the recorder did not end within {PATIENCE_S:.0f} s") from None
-        finally:
-            self._refuse()
-        self._process = None
-        told = re.search(rb"^([0-9,]+) samples? in ", said, re.MULTILINE)
-        self.samples = int(told.group(1).replace(b",", b"")) if told else 0
+        assert self._reported is not None
+        events = list(_events(self._reported))
+        self._end()
+        done = [event for event in events if event.get("event") == "done"]
+        self.samples = done[-1]["samples"] if done else 0
         if process.returncode != 0:
-            raise from_status(process.returncode, _message(said))
+            raise _error(process.returncode, events)

@@ -151,12 +151,13 @@ static int make_start(const struct http_opts *opts, struct gsp_buf *out, struct 
 static void warn_missing(const struct gsp_remote *remote, const struct gsp_body *body)
 {
     struct gsp_body_ints pids = {0};
-    struct gsp_term term;
-    gsp_term_init(&term, STDERR_FILENO, remote->parsed->globals.color);
     if (gsp_body_ints(body, "missing_pids", 1, INT32_MAX, &pids, NULL) == 1) {
-        for (size_t i = 0; i < pids.count; i++)
-            gsp_term_line(&term, "gsprof: warning: there is no process %d, so no values of it",
-                          (int)pids.at[i]);
+        for (size_t i = 0; i < pids.count; i++) {
+            char text[80];
+            snprintf(text, sizeof(text), "process %d does not exist, so it has no values",
+                     (int)pids.at[i]);
+            gsp_cli_warn(remote->parsed, gsp_sv_of(text));
+        }
     }
     free(pids.at);
 }

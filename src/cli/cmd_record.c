@@ -12,9 +12,9 @@
 #include "base/time.h"
 #include "cli/await_python.h"
 #include "cli/common.h"
+#include "cli/events.h"
 #include "cli/hint.h"
 #include "cli/sampling.h"
-#include "export/gsp_stream.h"
 #include "model/words.h"
 #include "proc/task.h"
 #include "record/interim_file.h"
@@ -22,6 +22,7 @@
 #include "record/left_out.h"
 #include "record/output_file.h"
 #include "record/ring_drain.h"
+#include "record/stream_sink.h"
 #include "sample/record.h"
 #include "source/profile_file.h"
 #include "source/run_folder.h"
@@ -86,8 +87,7 @@ struct session {
     char title[160]; /* "python3 train.py", safe for a terminal */
     struct gsp_rec_file file;
     struct gsp_interim interim;
-    struct gsp_profile *profile;
-    struct gsp_stream *stream;
+    struct gsp_stream_sink sink;
     struct gsp_record *record;   /* while it runs */
     struct gsp_rec_rings *rings; /* while it runs, of a run */
     struct gsp_drain_stats drained;
@@ -158,24 +158,6 @@ static void catch_signals(const struct session *session)
     last_words_len = strlen(last_words);
     gsp_launch_catch(signals, GSP_COUNT(signals), on_signal, 0);
     catch_user_signals(session);
-}
-
-static int on_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
-{
-    struct session *session = user;
-    return gsp_stream_add(session->stream, sample, err);
-}
-
-static void on_thread_changed(void *user, uint32_t thread)
-{
-    struct session *session = user;
-    gsp_stream_thread_changed(session->stream, thread);
-}
-
-static void on_process_changed(void *user, uint32_t process)
-{
-    struct session *session = user;
-    gsp_stream_process_changed(session->stream, process);
 }
 
 static double rate_of(const struct gsp_record_stats *stats)
@@ -249,9 +231,10 @@ static void tell_others_at_end(struct session *session)
     tell_others(session);
 }
 
-static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
+static int on_flushed(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
 {
     struct session *session = user;
+    (void)err;
     if (!session->parsed->globals.quiet) {
         const struct gsp_losses *lost = &stats->losses;
         gsp_term_status(&session->term,
@@ -263,10 +246,8 @@ static int on_beat(void *user, const struct gsp_record_stats *stats, struct gsp_
     }
     session->stats = *stats;
     look_for_others(session, stats->elapsed_ns);
-    int rc = gsp_stream_flush(session->stream, err);
-    if (rc == GSP_OK)
-        write_interim(session);
-    return rc;
+    write_interim(session);
+    return GSP_OK;
 }
 
 /* What the target is called, for messages and for the default name of the file. */
@@ -329,7 +310,7 @@ static int open_file(struct session *session, struct gsp_err *err)
     default_output(session, program, format, name, sizeof(name));
     const char *output = opts->output ? opts->output : name;
     rc = gsp_rec_file_open(&session->file, output, format, opts->force, err);
-    return rc == GSP_OK ? gsp_profile_new(false, &session->profile, err) : rc;
+    return rc == GSP_OK ? gsp_stream_sink_init(&session->sink, err) : rc;
 }
 
 static bool target_lives(const struct session *session)
@@ -351,6 +332,7 @@ static void tell_begin(struct session *session)
 {
     char inside[48] = "";
     struct gsp_procinfo info;
+    gsp_events_ready_pid(session->pid);
     if (session->parsed->globals.quiet)
         return;
     if (gsp_proc_info(session->pid, &info, NULL) == GSP_OK && info.ns_pid &&
@@ -363,20 +345,20 @@ static void tell_begin(struct session *session)
 /* Who held the GIL, and for how much of the time. */
 static void tell_gil(struct session *session, const struct gsp_record *record)
 {
-    size_t count = gsp_profile_thread_count(session->profile);
+    size_t count = gsp_profile_thread_count(session->sink.profile);
     int64_t elapsed_ns = session->stats.elapsed_ns;
     if (!session->opts->sampling.gil || session->parsed->globals.quiet || elapsed_ns <= 0)
         return;
     gsp_term_line(&session->term, "The GIL was held by");
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(session->profile, i);
+        const struct gsp_thread *thread = gsp_profile_thread_at(session->sink.profile, i);
         const struct gsp_process *process =
-            gsp_profile_process_at(session->profile, thread->process);
+            gsp_profile_process_at(session->sink.profile, thread->process);
         gsp_auto_buf name = {0};
         int64_t held_ns = gsp_record_gil_ns(record, i);
         if (held_ns == 0)
             continue;
-        gsp_buf_term(&name, gsp_profile_string_at(session->profile, thread->name));
+        gsp_buf_term(&name, gsp_profile_string_at(session->sink.profile, thread->name));
         const char *shown = gsp_buf_cstr(&name);
         gsp_term_line(&session->term, "    %5.1f %%  thread %s (%" PRIu64 ") of process %" PRId32,
                       100.0 * (double)held_ns / (double)elapsed_ns, shown ? shown : "",
@@ -410,18 +392,16 @@ static int sample_target(struct session *session, struct gsp_err *err)
     const struct record_opts *opts = session->opts;
     const struct gsp_record_opts record_opts =
         gsp_sampling_begin(&opts->sampling, session->pid, session->launch.pid > 0);
-    const struct gsp_record_sink sink = {.user = session,
-                                         .sample = on_sample,
-                                         .thread_changed = on_thread_changed,
-                                         .process_changed = on_process_changed,
-                                         .beat = on_beat};
+    struct gsp_stream_sink *sink = &session->sink;
     struct gsp_record *record = NULL;
-    int rc = gsp_record_new(&record_opts, session->profile, &sink, &record, err);
+    sink->flushed = on_flushed;
+    sink->user = session;
+    int rc = gsp_record_new(&record_opts, sink->profile, &sink->sink, &record, err);
     if (rc == GSP_OK)
         rc = gsp_rec_file_settle(&session->file, err);
     /* The profile's period is known now: the stream predicts times by it. */
     if (rc == GSP_OK)
-        rc = gsp_stream_new(session->file.fd, session->profile, &session->stream, err);
+        rc = gsp_stream_sink_open(sink, session->file.fd, err);
     if (rc < 0) {
         gsp_record_free(record);
         return rc;
@@ -549,6 +529,7 @@ static int tell_empty(struct session *session)
     snprintf(hint.why, sizeof(hint.why), "%s", judge_empty(session, &hint));
     snprintf(hint.what, sizeof(hint.what), "nothing was recorded of %s", session->title);
     gsp_hint_print(&hint, &session->term, &text);
+    gsp_events_error(&(struct gsp_err){.code = GSP_E_EMPTY}, gsp_buf_sv(&text));
     gsp_term_write(&session->term, &text);
     tell_native_cpu(session);
     tell_others_at_end(session);
@@ -670,11 +651,7 @@ static int fail(const struct session *session, const struct gsp_err *err)
 static int conclude(struct session *session, int rc, struct gsp_err *err)
 {
     struct gsp_err late = {0};
-    /* There is no stream when attaching has failed. */
-    int finished = session->stream ? gsp_stream_finish(session->stream, &late) : GSP_OK;
-    session->stream = NULL;
-    gsp_profile_free(session->profile); /* its memory is needed for the conversion */
-    session->profile = NULL;
+    int finished = gsp_stream_sink_finish(&session->sink, &late);
     if (rc == GSP_OK && finished < 0) {
         rc = finished;
         *err = late;
@@ -694,6 +671,7 @@ static int conclude(struct session *session, int rc, struct gsp_err *err)
     }
     if (rc < 0)
         return fail(session, err);
+    gsp_events_done(session->stats.samples, session->file.output);
     if (!session->parsed->globals.quiet)
         tell_summary(session);
     return 0;
@@ -750,8 +728,7 @@ static int run(const struct gsp_parsed *parsed)
     if (opts->pid && !opts->sampling.subprocesses && !opts->sampling.native)
         gsp_await_python(session.pid, false, parsed);
     int status = record(&session);
-    gsp_stream_free(session.stream);
-    gsp_profile_free(session.profile);
+    gsp_stream_sink_free(&session.sink);
     gsp_rec_file_free(&session.file);
     gsp_buf_free(&session.others);
     if (session.launch.pid > 0) {

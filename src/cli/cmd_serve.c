@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "base/time.h"
 #include "cli/common.h"
+#include "cli/events.h"
 #include "cli/hint.h"
 #include "daemon/daemon.h"
 #include "daemon/query_worker.h"
@@ -183,6 +184,13 @@ static void put_url(const struct gsp_settings *settings, uint16_t port, char *ou
     snprintf(out, cap, "http://%s%s%s:%u", six ? "[" : "", settings->bind, six ? "]" : "", port);
 }
 
+static void report_ready(const struct gsp_settings *settings, uint16_t port)
+{
+    char url[160];
+    put_url(settings, port, url, sizeof(url));
+    gsp_events_ready_address(url);
+}
+
 static void say_serving(const struct gsp_parsed *parsed, const struct gsp_settings *settings,
                         uint16_t port)
 {
@@ -258,6 +266,7 @@ static int serve(const struct gsp_parsed *parsed, const struct gsp_settings *set
         gsp_daemon_close(daemon);
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){0}, &err);
     }
+    report_ready(settings, gsp_daemon_port(daemon));
     if (ready_fd >= 0)
         leave(ready_fd, settings, gsp_daemon_port(daemon));
     else

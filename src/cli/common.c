@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/events.h"
 #include "cli/hint.h"
 #include "source/run_folder.h"
 
@@ -71,6 +72,7 @@ int gsp_cli_misuse(const struct gsp_parsed *parsed, const char *fmt, ...)
                  parsed->command ? " " : "");
     gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
     gsp_hint_print(&hint, &term, &text);
+    gsp_events_error(&(struct gsp_err){.code = GSP_E_USAGE}, gsp_buf_sv(&text));
     gsp_term_write(&term, &text);
     return gsp_err_exit_status(GSP_E_USAGE);
 }

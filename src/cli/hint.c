@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "cli/events.h"
 #include "proc/perm.h"
 #include "py/layout.h"
 
@@ -501,6 +502,19 @@ int gsp_cli_fail(const struct gsp_parsed *parsed, const struct gsp_hint_context 
         whole.command = parsed->command->name;
     gsp_hint_make(err, &whole, &hint);
     gsp_hint_print(&hint, &term, &text);
+    gsp_events_error(err, gsp_buf_sv(&text));
     gsp_term_write(&term, &text);
     return gsp_err_exit_status(err->code);
+}
+
+void gsp_cli_warn(const struct gsp_parsed *parsed, struct gsp_sv message)
+{
+    struct gsp_term term;
+    gsp_auto_buf safe = {0};
+    gsp_events_warning(message);
+    gsp_buf_term(&safe, message);
+    const char *text = gsp_buf_cstr(&safe);
+    gsp_term_init(&term, STDERR_FILENO, parsed->globals.color);
+    if (text && !parsed->globals.quiet)
+        gsp_term_line(&term, "gsprof: warning: %s", text);
 }

@@ -82,3 +82,6 @@ void gsp_hint_print(const struct gsp_hint *hint, const struct gsp_term *term, st
 /* Tells the error on stderr and gives the exit status that belongs to it. */
 int gsp_cli_fail(const struct gsp_parsed *parsed, const struct gsp_hint_context *context,
                  const struct gsp_err *err);
+
+/* Prints a warning on stderr, unless --quiet is given. */
+void gsp_cli_warn(const struct gsp_parsed *parsed, struct gsp_sv message);

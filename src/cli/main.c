@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/common.h"
+#include "cli/events.h"
 #include "cli/help.h"
 #include "cli/hint.h"
 
@@ -14,6 +15,8 @@ static void print_log(enum gsp_log_level level, const char *domain, const char *
     static const char *const names[] = {
         [GSP_LOG_WARN] = "warning: ", [GSP_LOG_INFO] = "", [GSP_LOG_DEBUG] = "debug: "};
     gsp_auto_buf text = {0};
+    if (level == GSP_LOG_WARN)
+        gsp_events_warning(gsp_sv_of(line));
     gsp_buf_printf(&text, "gsprof: %s%s: ", names[level], domain);
     gsp_buf_term(&text, gsp_sv_of(line));
     gsp_buf_putc(&text, '\n');
@@ -67,6 +70,7 @@ static int dispatch(const struct gsp_parsed *parsed)
         return gsp_err_exit_status(GSP_E_USAGE);
     }
     set_log(&parsed->globals);
+    gsp_events_set_fd((int)parsed->globals.ready_fd);
     return parsed->command->run(parsed);
 }
 

@@ -92,6 +92,7 @@ struct gsp_globals {
     bool version;
     bool quiet;
     int verbose;
+    int64_t ready_fd;  /* see cli/events.h; -1: none */
     const char *color; /* auto, always, never */
 };
 

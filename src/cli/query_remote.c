@@ -77,16 +77,11 @@ static void make_body(struct gsp_sv sql, const struct gsp_params *params,
 
 static void tell_warnings(const struct gsp_remote *remote, const struct gsp_buf *lines)
 {
-    struct gsp_term term;
     struct gsp_sv rest = gsp_buf_sv(lines);
     struct gsp_sv line;
-    gsp_term_init(&term, STDERR_FILENO, remote->parsed->globals.color);
-    while (!remote->parsed->globals.quiet && gsp_sv_split(&rest, '\n', &line)) {
-        gsp_auto_buf safe = {0};
-        gsp_buf_term(&safe, line);
-        const char *text = gsp_buf_cstr(&safe);
-        if (text && text[0])
-            gsp_term_line(&term, "gsprof: warning: %s", text);
+    while (gsp_sv_split(&rest, '\n', &line)) {
+        if (line.len)
+            gsp_cli_warn(remote->parsed, line);
     }
 }
 

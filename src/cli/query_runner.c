@@ -45,15 +45,9 @@ static void on_alarm(int number)
 
 static void tell_warnings(struct gsp_asker *asker)
 {
-    struct gsp_term term;
-    const char *line = gsp_store_warning(asker->store, asker->warned);
-    gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
-    for (; line; line = gsp_store_warning(asker->store, asker->warned)) {
-        gsp_auto_buf safe = {0};
-        gsp_buf_term(&safe, gsp_sv_of(line));
-        const char *text = gsp_buf_cstr(&safe);
-        if (text && !asker->parsed->globals.quiet)
-            gsp_term_line(&term, "gsprof: warning: %s", text);
+    const char *line = NULL;
+    while ((line = gsp_store_warning(asker->store, asker->warned))) {
+        gsp_cli_warn(asker->parsed, gsp_sv_of(line));
         asker->warned++;
     }
 }
@@ -225,7 +219,7 @@ static void tell_end(const struct gsp_asker *asker, bool truncated, int64_t took
     char text[32];
     gsp_term_init(&term, STDERR_FILENO, asker->parsed->globals.color);
     if (truncated && asker->dest.format != GSP_ROWS_TABLE)
-        gsp_term_line(&term, "gsprof: warning: there are more rows: --limit cut the result");
+        gsp_cli_warn(asker->parsed, gsp_sv_of("there are more rows: --limit cut the result"));
     if (asker->timing)
         gsp_term_line(&term, "Time: %s", gsp_fmt_duration(took_ns, text, sizeof(text)));
 }

@@ -9,12 +9,12 @@
 #include "base/file.h"
 #include "collect/source.h"
 
-#define LOOK_NS    (5 * GSP_NS_PER_S)
+#define SEARCH_NS  (5 * GSP_NS_PER_S)
 /* Version 1 writes "no limit" as the largest number of whole pages. */
 #define NO_LIMIT_1 (UINT64_C(1) << 60)
 
-/* A folder, and how long the part is that may not be cut off: the mount. */
-struct place {
+/* A folder below a mount. root_len is the length of the path of the mount. */
+struct folder {
     char path[PATH_MAX];
     size_t root_len;
 };
@@ -26,34 +26,35 @@ static bool exists(const char *folder, const char *name)
     return n > 0 && (size_t)n < sizeof(path) && access(path, R_OK) == 0;
 }
 
-/* Our group's folder below a mount.  Where the path of the host stands in a container, the mount
- * itself is the group. */
-static bool go_to(struct place *place, const char *mount, struct gsp_sv path)
+/* The folder of our group below a mount. In a container that shows the path of the host, the
+ * mount itself is the group. */
+static bool open_folder(struct folder *folder, const char *mount, struct gsp_sv path)
 {
-    int n = snprintf(place->path, sizeof(place->path), "%s", mount);
-    if (n < 0 || (size_t)n >= sizeof(place->path) || access(mount, R_OK) != 0)
+    int n = snprintf(folder->path, sizeof(folder->path), "%s", mount);
+    if (n < 0 || (size_t)n >= sizeof(folder->path) || access(mount, R_OK) != 0)
         return false;
-    place->root_len = (size_t)n;
-    if (path.len <= 1 || path.len >= sizeof(place->path) - place->root_len)
+    folder->root_len = (size_t)n;
+    if (path.len <= 1 || path.len >= sizeof(folder->path) - folder->root_len)
         return true;
-    memcpy(place->path + place->root_len, path.p, path.len);
-    place->path[place->root_len + path.len] = '\0';
-    if (access(place->path, R_OK) != 0)
-        place->path[place->root_len] = '\0';
+    memcpy(folder->path + folder->root_len, path.p, path.len);
+    folder->path[folder->root_len + path.len] = '\0';
+    if (access(folder->path, R_OK) != 0)
+        folder->path[folder->root_len] = '\0';
     return true;
 }
 
-/* To the parent; false at the mount. */
-static bool climb(struct place *place)
+/* Goes to the parent folder. Returns false at the mount. */
+static bool go_up(struct folder *folder)
 {
-    char *slash = strrchr(place->path, '/');
-    if (!slash || strlen(place->path) <= place->root_len)
+    char *slash = strrchr(folder->path, '/');
+    if (!slash || strlen(folder->path) <= folder->root_len)
         return false;
     *slash = '\0';
     return true;
 }
 
-static bool find_unified(const struct gsp_collect_env *env, struct gsp_sv text, struct place *place)
+static bool find_unified(const struct gsp_collect_env *env, struct gsp_sv text,
+                         struct folder *folder)
 {
     static const char *const mounts[] = {"fs/cgroup", "fs/cgroup/unified"};
     struct gsp_sv path = {NULL, 0};
@@ -63,71 +64,71 @@ static bool find_unified(const struct gsp_collect_env *env, struct gsp_sv text, 
         char mount[PATH_MAX];
         snprintf(mount, sizeof(mount), "%s/%s", env->sys_root, mounts[i]);
         if (exists(mount, "cgroup.controllers"))
-            return go_to(place, mount, path);
+            return open_folder(folder, mount, path);
     }
     return false;
 }
 
 static bool find_v1(const struct gsp_collect_env *env, struct gsp_sv text, const char *controller,
-                    struct place *place)
+                    struct folder *folder)
 {
     struct gsp_sv path = {NULL, 0};
     char mount[PATH_MAX];
     if (!gsp_collect__parse_cgroup(text, controller, &path))
         return false;
     snprintf(mount, sizeof(mount), "%s/fs/cgroup/%s", env->sys_root, controller);
-    if (go_to(place, mount, path))
+    if (open_folder(folder, mount, path))
         return true;
-    /* The two are often one hierarchy; the links with the single names may be missing. */
+    /* cpu and cpuacct are often one hierarchy; the links with the single names may be missing. */
     snprintf(mount, sizeof(mount), "%s/fs/cgroup/cpu,cpuacct", env->sys_root);
     return strncmp(controller, "cpu", 3) == 0 && strcmp(controller, "cpuset") != 0 &&
-           go_to(place, mount, path);
+           open_folder(folder, mount, path);
 }
 
-static uint64_t number_in(const struct place *place, const char *name)
+static uint64_t number_in(const struct folder *folder, const char *name)
 {
     char line[64];
     uint64_t value = GSP_UNKNOWN;
-    if (!gsp_collect__read_line(line, sizeof(line), "%s/%s", place->path, name) ||
+    if (!gsp_collect__read_line(line, sizeof(line), "%s/%s", folder->path, name) ||
         !gsp_collect__parse_number(gsp_sv_of(line), &value))
         return GSP_UNKNOWN;
     return value;
 }
 
-static void keep(int *fd, const struct place *place, const char *name)
+static void reopen(int *fd, const struct folder *folder, const char *name)
 {
     gsp_fd_close(fd);
-    *fd = gsp_collect__open("%s/%s", place->path, name);
+    *fd = gsp_collect__open("%s/%s", folder->path, name);
 }
 
-static void drop(int *fd)
+static void close_fd(int *fd)
 {
     gsp_fd_close(fd);
     *fd = -1;
 }
 
-/* Cores that the quota of one folder allows; 0: no quota. */
-static double quota_in(const struct place *place, bool is_v1)
+/* The number of cores that the quota of one folder allows; 0: no quota. */
+static double quota_in(const struct folder *folder, bool is_v1)
 {
     char line[128];
     uint64_t quota = GSP_UNKNOWN;
     uint64_t period = 0;
     if (is_v1) {
-        quota = number_in(place, "cpu.cfs_quota_us"); /* -1, which is no number: none */
-        period = number_in(place, "cpu.cfs_period_us");
+        quota = number_in(folder, "cpu.cfs_quota_us"); /* -1, which does not parse: no quota */
+        period = number_in(folder, "cpu.cfs_period_us");
         if (period == GSP_UNKNOWN || period == 0)
             return 0;
-    } else if (!gsp_collect__read_line(line, sizeof(line), "%s/cpu.max", place->path) ||
+    } else if (!gsp_collect__read_line(line, sizeof(line), "%s/cpu.max", folder->path) ||
                !gsp_collect__parse_cpu_max(gsp_sv_of(line), &quota, &period)) {
         return 0;
     }
     return quota == GSP_UNKNOWN ? 0 : (double)quota / (double)period;
 }
 
-/* The narrowest quota from here to the mount, and where it stands. */
-static double narrowest_quota(struct place *at, bool is_v1)
+/* Finds the lowest quota from here to the mount, and moves *at to its folder. */
+static double lowest_quota(struct folder *at, bool is_v1)
 {
-    struct place best = *at;
+    struct folder best = *at;
     double cores = 0;
     do {
         const double here = quota_in(at, is_v1);
@@ -135,69 +136,69 @@ static double narrowest_quota(struct place *at, bool is_v1)
             cores = here;
             best = *at;
         }
-    } while (climb(at));
+    } while (go_up(at));
     *at = best;
     return cores;
 }
 
-/* Processors of the cpuset; 0 when there is none. */
-static double cpuset_of(struct place *place, const char *const *names, size_t count)
+/* The number of CPUs in the cpuset; 0 if there is none. */
+static double cpuset_of(struct folder *folder, const char *const *names, size_t count)
 {
     char line[4096];
     do {
         for (size_t i = 0; i < count; i++) {
-            if (gsp_collect__read_line(line, sizeof(line), "%s/%s", place->path, names[i]))
+            if (gsp_collect__read_line(line, sizeof(line), "%s/%s", folder->path, names[i]))
                 return (double)gsp_collect__parse_cpu_list(gsp_sv_of(line));
         }
-    } while (climb(place));
+    } while (go_up(folder));
     return 0;
 }
 
-static double narrower(double a, double b)
+static double lower_limit(double a, double b)
 {
     if (a <= 0 || b <= 0)
         return a > 0 ? a : b;
     return a < b ? a : b;
 }
 
-static bool look_cpu_unified(struct gsp_cgroup *group, struct place *place)
+static bool find_cpu_unified(struct gsp_cgroup *group, struct folder *folder)
 {
     static const char *const names[] = {"cpuset.cpus.effective"};
-    struct place set = *place;
-    if (!exists(place->path, "cpu.max") && !exists(place->path, "cpuset.cpus.effective"))
+    struct folder set = *folder;
+    if (!exists(folder->path, "cpu.max") && !exists(folder->path, "cpuset.cpus.effective"))
         return false;
     group->is_v1_cpu = false;
     group->limit_cores =
-        narrower(narrowest_quota(place, false), cpuset_of(&set, names, GSP_COUNT(names)));
-    keep(&group->usage_fd, place, "cpu.stat");
+        lower_limit(lowest_quota(folder, false), cpuset_of(&set, names, GSP_COUNT(names)));
+    reopen(&group->usage_fd, folder, "cpu.stat");
     return true;
 }
 
-static void look_cpu_v1(struct gsp_cgroup *group, const struct gsp_collect_env *env,
+static void find_cpu_v1(struct gsp_cgroup *group, const struct gsp_collect_env *env,
                         struct gsp_sv text)
 {
     static const char *const names[] = {"cpuset.effective_cpus", "cpuset.cpus"};
-    struct place place = {.root_len = 0};
+    struct folder folder = {.root_len = 0};
     double cores = 0;
     group->is_v1_cpu = true;
-    if (find_v1(env, text, "cpu", &place)) {
-        cores = narrowest_quota(&place, true);
-        keep(&group->throttled_fd, &place, "cpu.stat");
+    if (find_v1(env, text, "cpu", &folder)) {
+        cores = lowest_quota(&folder, true);
+        reopen(&group->throttled_fd, &folder, "cpu.stat");
     }
-    if (find_v1(env, text, "cpuset", &place))
-        cores = narrower(cores, cpuset_of(&place, names, GSP_COUNT(names)));
-    if (find_v1(env, text, "cpuacct", &place)) {
-        keep(&group->usage_fd, &place, "cpuacct.usage");
-        keep(&group->user_fd, &place, "cpuacct.usage_user");
-        keep(&group->system_fd, &place, "cpuacct.usage_sys");
+    if (find_v1(env, text, "cpuset", &folder))
+        cores = lower_limit(cores, cpuset_of(&folder, names, GSP_COUNT(names)));
+    if (find_v1(env, text, "cpuacct", &folder)) {
+        reopen(&group->usage_fd, &folder, "cpuacct.usage");
+        reopen(&group->user_fd, &folder, "cpuacct.usage_user");
+        reopen(&group->system_fd, &folder, "cpuacct.usage_sys");
     }
     group->limit_cores = cores;
 }
 
-/* The narrowest limit from here to the mount, and where it stands. */
-static uint64_t narrowest_memory(struct place *at, const char *name)
+/* Finds the lowest limit from here to the mount, and moves *at to its folder. */
+static uint64_t lowest_memory_limit(struct folder *at, const char *name)
 {
-    struct place best = *at;
+    struct folder best = *at;
     uint64_t limit = GSP_UNKNOWN;
     do {
         const uint64_t here = number_in(at, name);
@@ -205,30 +206,30 @@ static uint64_t narrowest_memory(struct place *at, const char *name)
             limit = here;
             best = *at;
         }
-    } while (climb(at));
+    } while (go_up(at));
     *at = best;
     return limit;
 }
 
-static void look_memory(struct gsp_cgroup *group, const struct gsp_collect_env *env,
+static void find_memory(struct gsp_cgroup *group, const struct gsp_collect_env *env,
                         struct gsp_sv text)
 {
-    struct place place = {.root_len = 0};
+    struct folder folder = {.root_len = 0};
     group->limit_bytes = GSP_UNKNOWN;
     group->swap_limit_bytes = GSP_UNKNOWN;
-    if (find_unified(env, text, &place) && exists(place.path, "memory.current")) {
+    if (find_unified(env, text, &folder) && exists(folder.path, "memory.current")) {
         group->is_v1_memory = false;
-        group->limit_bytes = narrowest_memory(&place, "memory.max");
-        group->swap_limit_bytes = number_in(&place, "memory.swap.max");
-        keep(&group->memory_fd, &place, "memory.current");
-        keep(&group->memory_stat_fd, &place, "memory.stat");
-        keep(&group->swap_fd, &place, "memory.swap.current");
-    } else if (find_v1(env, text, "memory", &place)) {
+        group->limit_bytes = lowest_memory_limit(&folder, "memory.max");
+        group->swap_limit_bytes = number_in(&folder, "memory.swap.max");
+        reopen(&group->memory_fd, &folder, "memory.current");
+        reopen(&group->memory_stat_fd, &folder, "memory.stat");
+        reopen(&group->swap_fd, &folder, "memory.swap.current");
+    } else if (find_v1(env, text, "memory", &folder)) {
         group->is_v1_memory = true;
-        group->limit_bytes = narrowest_memory(&place, "memory.limit_in_bytes");
-        keep(&group->memory_fd, &place, "memory.usage_in_bytes");
-        keep(&group->memory_stat_fd, &place, "memory.stat");
-        drop(&group->swap_fd);
+        group->limit_bytes = lowest_memory_limit(&folder, "memory.limit_in_bytes");
+        reopen(&group->memory_fd, &folder, "memory.usage_in_bytes");
+        reopen(&group->memory_stat_fd, &folder, "memory.stat");
+        close_fd(&group->swap_fd);
     }
 }
 
@@ -251,20 +252,20 @@ void gsp_collect__cgroup_close(struct gsp_cgroup *group)
                         &group->throttled_fd, &group->memory_fd, &group->memory_stat_fd,
                         &group->swap_fd};
     for (size_t i = 0; i < GSP_COUNT(fds); i++)
-        drop(fds[i]);
+        close_fd(fds[i]);
     gsp_buf_free(&group->text);
 }
 
-/* Whether it is time; then *text has /proc/self/cgroup. */
+/* Returns whether it is time to search; *text is then /proc/self/cgroup. */
 static bool is_due(struct gsp_cgroup *group, const struct gsp_collect_env *env, int64_t now_ns,
                    struct gsp_buf *text)
 {
     char path[PATH_MAX];
-    if (now_ns < group->next_look_ns)
+    if (now_ns < group->next_search_ns)
         return false;
-    group->next_look_ns = now_ns + LOOK_NS;
+    group->next_search_ns = now_ns + SEARCH_NS;
     snprintf(path, sizeof(path), "%s/self/cgroup", env->proc_root);
-    gsp_ignore(gsp_file_read(path, 65536, text, NULL)); /* empty: the mounts' roots */
+    gsp_ignore(gsp_file_read(path, 65536, text, NULL)); /* if empty, the mounts are used */
     return true;
 }
 
@@ -275,11 +276,11 @@ void gsp_collect__cgroup_cpu(struct gsp_cgroup *group, const struct gsp_collect_
     static const char *const keys_v1[] = {"throttled_time"};
     gsp_auto_buf text = {0};
     if (is_due(group, env, now_ns, &text)) {
-        struct place place = {.root_len = 0};
-        if (!find_unified(env, gsp_buf_sv(&text), &place) || !look_cpu_unified(group, &place))
-            look_cpu_v1(group, env, gsp_buf_sv(&text));
+        struct folder folder = {.root_len = 0};
+        if (!find_unified(env, gsp_buf_sv(&text), &folder) || !find_cpu_unified(group, &folder))
+            find_cpu_v1(group, env, gsp_buf_sv(&text));
     }
-    /* Quotas are told in microseconds: a thousandth of a core is no difference. */
+    /* Quotas are in microseconds: ignore differences below 0.001 cores. */
     const bool limited = group->limit_cores > 0 && group->limit_cores < (double)online - 0.001;
     *out = (struct gsp_cgroup_cpu){limited ? group->limit_cores : 0, GSP_UNKNOWN, GSP_UNKNOWN,
                                    GSP_UNKNOWN, GSP_UNKNOWN};
@@ -309,7 +310,7 @@ void gsp_collect__cgroup_memory(struct gsp_cgroup *group, const struct gsp_colle
     static const char *const keys_v1[] = {"total_inactive_file", "total_cache"};
     gsp_auto_buf text = {0};
     if (is_due(group, env, now_ns, &text))
-        look_memory(group, env, gsp_buf_sv(&text));
+        find_memory(group, env, gsp_buf_sv(&text));
     *out = (struct gsp_cgroup_memory){group->limit_bytes, GSP_UNKNOWN, GSP_UNKNOWN,
                                       group->swap_limit_bytes, GSP_UNKNOWN};
     if (group->limit_bytes == GSP_UNKNOWN)

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cgroup.h -- what the control group that we run in may use, and uses.
+ * cgroup.h -- limits and usage of the control group that gsprof runs in.
  *
  * Reads:   /proc/self/cgroup, and the files of version 2 or 1 below /sys/fs/cgroup (both, on
- *          machines that have both).  In a container these are the container's.
- * Gives:   the narrowest limit on the way from our group to the root, and the use of the group
- *          that has it: that is what the limit is compared with.
- * Used by: cpu.c, memory.c.
+ *          machines that have both). In a container these are the container's.
+ * Gives:   the tightest limit on the path from our group to the root, and the usage of the group
+ *          that has it, which is what the limit applies to.
  * Threads: one owner.
  *
- * Limits are looked for again every few seconds; use is read at every tick.
+ * Limits are searched for again every few seconds; usage is read at every tick.
  */
 #pragma once
 
@@ -22,8 +21,8 @@
 #include "collect/parse.h"
 
 struct gsp_cgroup_cpu {
-    double limit_cores; /* of the quota and the cpuset; 0: none */
-    uint64_t usage_ns;  /* UNKNOWN where the kernel does not tell */
+    double limit_cores; /* the lower of quota and cpuset; 0: none */
+    uint64_t usage_ns;  /* UNKNOWN if the kernel does not report it */
     uint64_t user_ns;
     uint64_t system_ns;
     uint64_t throttled_ns;
@@ -31,15 +30,15 @@ struct gsp_cgroup_cpu {
 
 struct gsp_cgroup_memory {
     uint64_t limit_bytes; /* UNKNOWN: none */
-    uint64_t used_bytes;  /* without what the kernel would give back first: inactive files */
+    uint64_t used_bytes;  /* without inactive file pages, which the kernel reclaims first */
     uint64_t cached_bytes;
-    uint64_t swap_limit_bytes; /* UNKNOWN: none of its own */
+    uint64_t swap_limit_bytes; /* UNKNOWN: none */
     uint64_t swap_used_bytes;
 };
 
-/* Kept descriptors; -1 where there is no such file. */
+/* Open descriptors; -1 if the file does not exist. */
 struct gsp_cgroup {
-    int64_t next_look_ns;
+    int64_t next_search_ns;
     int usage_fd; /* cpu.stat, or cpuacct.usage */
     int user_fd;
     int system_fd;
@@ -57,7 +56,7 @@ struct gsp_cgroup {
 
 void gsp_collect__cgroup_open(struct gsp_cgroup *group);
 void gsp_collect__cgroup_close(struct gsp_cgroup *group);
-/* A limit that is not below the cores online is none. */
+/* A limit that is not below the number of online cores counts as none. */
 void gsp_collect__cgroup_cpu(struct gsp_cgroup *group, const struct gsp_collect_env *env,
                              int64_t now_ns, size_t online, struct gsp_cgroup_cpu *out);
 void gsp_collect__cgroup_memory(struct gsp_cgroup *group, const struct gsp_collect_env *env,

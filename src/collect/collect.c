@@ -7,7 +7,7 @@
 
 #include "collect/source.h"
 
-/* How soon a source is tried again that may come to life: a driver that is loaded later. */
+/* Retry interval of a source that may become available, such as a driver that is loaded later. */
 #define RETRY_NS (30 * GSP_NS_PER_S)
 
 static const struct gsp_collector_type *const types[] = {
@@ -24,7 +24,7 @@ struct slot {
 };
 
 struct gsp_collect {
-    struct gsp_collect_env env; /* with texts of its own */
+    struct gsp_collect_env env; /* owns its strings */
     struct slot slots[TYPES];
     int32_t *pids;
     size_t pid_count;
@@ -64,14 +64,14 @@ int gsp_collect_open(const struct gsp_collect_env *env, struct gsp_collect **out
     *out = NULL;
     struct gsp_collect *collect = calloc(1, sizeof(*collect));
     if (!collect)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the sources");
+        return gsp_err_nomem(err);
     collect->env = *env;
     collect->env.proc_root = strdup(env->proc_root ? env->proc_root : "/proc");
     collect->env.sys_root = strdup(env->sys_root ? env->sys_root : "/sys");
     collect->env.nvml_library = strdup(env->nvml_library ? env->nvml_library : "");
     if (!collect->env.proc_root || !collect->env.sys_root || !collect->env.nvml_library) {
         gsp_collect_close(collect);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the sources");
+        return gsp_err_nomem(err);
     }
     for (size_t i = 0; i < TYPES; i++)
         try_open(collect, i);

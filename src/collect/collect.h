@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collect.h -- what the machine and its processes tell about themselves: one file a source.
+ * collect.h -- metrics of the machine and its processes: one file per source.
  *
  * Gives:   rows of the tables of wire/tables.def (system.cpu, gpu.metrics, ...), to a sink.
- * Reads:   /proc, /sys, NVML.  Roots and libraries are given by the caller, so that tests can
- *          put a made-up tree in their place.
- * Used by: daemon/, later gsprof run and the Python package.
+ * Reads:   /proc, /sys, NVML. The caller gives the roots and the library, so that tests can use a
+ *          made-up tree.
  * Threads: one owner.
  *
- * A source that fails blanks its own values (NULL) and says why; it never fails the tick.
+ * A source that fails sets its own values to NULL and gives the reason; it never fails the tick.
  */
 #pragma once
 
@@ -25,9 +24,9 @@ struct gsp_collect_env {
     const char *proc_root;    /* "/proc" */
     const char *sys_root;     /* "/sys" */
     const char *nvml_library; /* "libnvidia-ml.so.1" */
-    double carbon_g_per_kwh;  /* of the grid; 0: not known, no carbon_grams */
-    double cpu_tdp_watts;     /* of all processors, for the estimate of energy; 0: a guess */
-    bool pss;                 /* proportional memory of processes: costs milliseconds each */
+    double carbon_g_per_kwh;  /* of the grid; 0: unknown, no carbon_grams */
+    double cpu_tdp_watts;     /* of all processors, for the energy estimate; 0: use a guess */
+    bool pss; /* read the proportional memory of processes: milliseconds per process */
 };
 
 /* This machine. */
@@ -37,39 +36,39 @@ static inline struct gsp_collect_env gsp_collect_env_here(void)
         .proc_root = "/proc", .sys_root = "/sys", .nvml_library = "libnvidia-ml.so.1"};
 }
 
-/* The moment that a tick's rows carry. */
+/* The time of all rows of a tick. */
 struct gsp_tick {
     int64_t ts_ns;   /* CLOCK_REALTIME */
     int64_t mono_ns; /* CLOCK_MONOTONIC */
 };
 
-/* Where rows go.  A row is a struct gsp_row_...; ts_ns and mono_ns are filled by the source. */
+/* Receives rows. A row is a struct gsp_row_...; the source fills ts_ns and mono_ns. */
 struct gsp_sink {
     uint32_t (*intern)(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text);
     void (*row)(struct gsp_sink *sink, enum gsp_table_id table, const void *row);
 };
 
-struct gsp_collector; /* each source's own */
+struct gsp_collector; /* defined by each source */
 
 struct gsp_collector_type {
-    const char *name; /* "cpu"; in status, doctor and configuration */
-    const char *doc;  /* what it reads, one clause */
-    /* Keeps env.  Fails when there is nothing to read here, ever (NOTSUP, with the reason); after
-     * another failure it may be tried again. */
+    const char *name; /* "cpu"; shown by status, doctor and in the configuration */
+    const char *doc;  /* what it reads, in one clause */
+    /* Borrows env. Fails with NOTSUP and the reason if the source does not exist on this
+     * machine; after any other failure it may be tried again. */
     int (*open)(const struct gsp_collect_env *env, struct gsp_collector **out, struct gsp_err *err);
     void (*read)(struct gsp_collector *self, const struct gsp_tick *tick, struct gsp_sink *sink);
-    /* Why some of the last read's values are NULL; NULL when all is well.  Borrowed until the
-     * next read. */
+    /* Why values of the last read are NULL; NULL if none are missing. Borrowed until the next
+     * read. */
     const char *(*trouble)(const struct gsp_collector *self);
     void (*close)(struct gsp_collector *self); /* NULL does nothing */
-    /* The processes to look at from now on; NULL for sources that look at none. */
+    /* Sets the processes to watch; NULL for sources without processes. */
     void (*watch)(struct gsp_collector *self, const int32_t *pids, size_t count);
 };
 
-/* Every source, in the order they are read; NULL past the last. */
+/* The sources in reading order; NULL past the last. */
 const struct gsp_collector_type *gsp_collector_type_at(size_t i);
 
-/* All sources that can be opened here, as one. */
+/* All sources that can be opened on this machine. */
 struct gsp_collect; /* opaque */
 
 GSP_MUST_CHECK int gsp_collect_open(const struct gsp_collect_env *env, struct gsp_collect **out,
@@ -84,6 +83,6 @@ struct gsp_collect_state {
     const char *name;
     const char *doc;
     bool open;
-    const char *trouble; /* why it is not open, or why values are missing; NULL: all well */
+    const char *trouble; /* why it is not open, or why values are missing; NULL: no problem */
 };
 bool gsp_collect_state(const struct gsp_collect *collect, size_t i, struct gsp_collect_state *out);

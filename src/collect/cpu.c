@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processors: each core, and one row for all that can be used.  Where the cgroup allows less
- * than the machine has (quota or cpuset), that row's percent is CPU time of the cgroup over
- * what it allows; machine_percent is the machine's in any case.
+ * Processors: one row per core, and one row for all usable cores. If the cgroup allows less than
+ * the machine has (quota or cpuset), the percentages of that row are CPU time of the cgroup
+ * relative to its limit; machine_percent is always that of the machine.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "collect/source.h"
 
 #define CORES_MAX      8192U
-/* Each keeps a descriptor. */
+/* Each needs a descriptor. */
 #define FREQ_CORES_MAX 256U
-/* The kernel may have to ask each core. */
+/* The kernel may have to query each core. */
 #define FREQ_NS        GSP_NS_PER_S
 
 struct core {
@@ -65,7 +65,7 @@ static int open_cpu(const struct gsp_collect_env *env, struct gsp_collector **ou
     *out = NULL;
     struct gsp_collector *self = calloc(1, sizeof(*self));
     if (!self)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a source");
+        return gsp_err_nomem(err);
     self->env = *env;
     self->total.freq_fd = -1;
     self->last_ctx = GSP_UNKNOWN;
@@ -81,7 +81,7 @@ static int open_cpu(const struct gsp_collect_env *env, struct gsp_collector **ou
     return 0;
 }
 
-/* The core of a number, made when it is new; NULL when there is no memory. */
+/* The core with that number, added if it is new; NULL if memory runs out. */
 static struct core *core_of(struct gsp_collector *self, int64_t number)
 {
     const size_t i = (size_t)number;
@@ -141,7 +141,7 @@ static void read_freqs(struct gsp_collector *self, int64_t now_ns)
     self->total.freq_mhz = known > 0 ? sum / (double)known : gsp_null_f64();
 }
 
-/* The percents of one line; what it was becomes what it was last. */
+/* Fills the percentages of one line, and stores the line for the next tick. */
 static void fill_shares(struct core *core, const struct gsp_cpu_line *line,
                         struct gsp_row_system_cpu *row)
 {
@@ -158,14 +158,14 @@ static void fill_shares(struct core *core, const struct gsp_cpu_line *line,
     core->has_last = true;
 }
 
-/* Nanoseconds of CPU time between two readings, as percent of cores. */
+/* CPU time between two readings, as a percentage of cores. */
 static double group_percent(uint64_t now, uint64_t last, double seconds, double cores)
 {
     const double rate = gsp_collect__rate(now, last, seconds);
     return gsp_is_null_f64(rate) ? rate : rate / (double)GSP_NS_PER_S / cores * 100;
 }
 
-/* Percent of what the cgroup allows, if that is less than the machine. */
+/* Fills percentages of the cgroup limit, if it is below that of the machine. */
 static void fill_limit(struct gsp_collector *self, size_t online, double seconds,
                        const struct gsp_tick *tick, struct gsp_row_system_cpu *row)
 {
@@ -182,7 +182,7 @@ static void fill_limit(struct gsp_collector *self, size_t online, double seconds
         row->system_percent = group_percent(now.system_ns, last.system_ns, seconds, cores);
         row->throttled_percent = group_percent(now.throttled_ns, last.throttled_ns, seconds, 1);
         if (now.usage_ns == GSP_UNKNOWN)
-            gsp_collect__trouble_add(&self->trouble, "the cgroup does not tell its CPU time");
+            gsp_collect__trouble_add(&self->trouble, "the cgroup does not report its CPU time");
     }
     self->last_group = now;
 }
@@ -213,9 +213,11 @@ static void read_cpu(struct gsp_collector *self, const struct gsp_tick *tick, st
     uint64_t ctx = 0;
     gsp_collect__trouble_begin(&self->trouble);
     if (!read_lines(self, &count, &ctx))
-        gsp_collect__trouble_add(&self->trouble, "%s/stat has no processors", self->env.proc_root);
+        gsp_collect__trouble_add(&self->trouble, "%s/stat lists no processors",
+                                 self->env.proc_root);
     for (size_t i = 0; i < count; i++)
-        gsp_ignore(!core_of(self, self->lines[i].cpu)); /* so that all are there at once */
+        gsp_ignore(!core_of(
+            self, self->lines[i].cpu)); /* adds all cores before their frequencies are read */
     read_freqs(self, tick->mono_ns);
     for (size_t i = 0; i < count; i++) {
         const struct gsp_cpu_line *line = &self->lines[i];

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/file.h"
 
 #define DEVICES_MAX 4096U
@@ -31,9 +32,9 @@ static struct gsp_device *find(struct gsp_devices *devices, struct gsp_sv name)
     return NULL;
 }
 
-/* The device of that name; *is_new when it was not there in the round before.  NULL when there
- * are too many, or no memory.  Borrowed until the next call. */
-static struct gsp_device *get(struct gsp_devices *devices, struct gsp_sv name, bool *is_new)
+/* The device of that name, added with *is_new if it was not in the previous round. NULL if there
+ * are too many, or memory runs out. Borrowed until the next call. */
+static struct gsp_device *find_or_add(struct gsp_devices *devices, struct gsp_sv name, bool *is_new)
 {
     *is_new = false;
     if (name.len >= GSP_DEVICE_NAME_MAX)
@@ -43,14 +44,9 @@ static struct gsp_device *get(struct gsp_devices *devices, struct gsp_sv name, b
         device->round = devices->round;
         return device;
     }
-    if (devices->count == devices->cap) {
-        const size_t cap = devices->cap ? devices->cap * 2 : 16;
-        struct gsp_device *at = cap <= DEVICES_MAX ? realloc(devices->at, cap * sizeof(*at)) : NULL;
-        if (!at)
-            return NULL;
-        devices->at = at;
-        devices->cap = cap;
-    }
+    if (devices->count == DEVICES_MAX ||
+        !gsp_array_fit(&devices->at, &devices->cap, devices->count + 1))
+        return NULL;
     device = &devices->at[devices->count++];
     *device = (struct gsp_device){.round = devices->round};
     memcpy(device->name, name.p, name.len);
@@ -59,7 +55,7 @@ static struct gsp_device *get(struct gsp_devices *devices, struct gsp_sv name, b
     return device;
 }
 
-/* Forgets those that were not seen in this round. */
+/* Removes the devices that were not listed in this round. */
 static void end_round(struct gsp_devices *devices)
 {
     size_t kept = 0;
@@ -94,12 +90,12 @@ static void read_line(struct gsp_device_file *file, const struct gsp_device_line
                       const struct gsp_tick *tick, struct gsp_sink *sink)
 {
     bool is_new = false;
-    struct gsp_device *device = get(&file->devices, line->name, &is_new);
+    struct gsp_device *device = find_or_add(&file->devices, line->name, &is_new);
     if (!device)
         return;
     if (is_new)
-        device->wanted = !file->kind->is_wanted || file->kind->is_wanted(file, device->name);
-    if (!device->wanted)
+        device->is_used = !file->kind->is_relevant || file->kind->is_relevant(file, device->name);
+    if (!device->is_used)
         return;
     const double seconds = device->has_last ? gsp_collect__seconds(file->last_mono_ns, tick) : 0;
     file->kind->put(file, tick, line, device, seconds, sink);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * devices.h -- sources that are a file of /proc with a line of counters for each device: what they
- * share, and the counters as they were at the tick before.
+ * devices.h -- sources that read a /proc file with one line of counters per device: the shared
+ * code, and the counters of the previous tick.
  *
- * Used by: disk.c, network.c.
  * Threads: one owner.
  */
 #pragma once
@@ -21,9 +20,9 @@
 struct gsp_device {
     char name[GSP_DEVICE_NAME_MAX];
     uint64_t last[GSP_DEVICE_COUNTERS];
-    uint64_t round; /* the last one it was seen in */
+    uint64_t round; /* the last round in which it was listed */
     bool has_last;
-    bool wanted; /* the source's: whether it gives rows */
+    bool is_used; /* the source adds rows for it */
 };
 
 /* {0} is empty. */
@@ -31,11 +30,11 @@ struct gsp_devices {
     struct gsp_device *at;
     size_t count;
     size_t cap;
-    size_t next; /* where the next one is looked for first: lists keep their order */
+    size_t next; /* where the next search starts: lists keep their order */
     uint64_t round;
 };
 
-/* One such source; a struct gsp_collector begins with it. */
+/* A source; it must be the first member of its struct gsp_collector. */
 struct gsp_device_file {
     const struct gsp_device_kind *kind;
     struct gsp_collect_env env;
@@ -47,20 +46,20 @@ struct gsp_device_file {
     struct gsp_trouble trouble;
 };
 
-/* What tells one source from another. */
+/* What differs between the sources. */
 struct gsp_device_kind {
     bool (*parse)(struct gsp_scan line, struct gsp_device_line *out);
-    /* A device that was never used is not worth a row. */
+    /* A device that was never used gets no row. */
     bool (*is_unused)(const struct gsp_device_line *line);
-    /* Asked once for each device; NULL: all are. */
-    bool (*is_wanted)(const struct gsp_device_file *file, const char *name);
-    /* seconds since the tick before; 0 when the device was not there then. */
+    /* Called once per device; NULL: all devices get rows. */
+    bool (*is_relevant)(const struct gsp_device_file *file, const char *name);
+    /* seconds since the previous tick; 0 if the device is new. */
     void (*put)(struct gsp_device_file *file, const struct gsp_tick *tick,
                 const struct gsp_device_line *line, const struct gsp_device *device, double seconds,
                 struct gsp_sink *sink);
 };
 
-/* Fails with NOTSUP when the file cannot be read. */
+/* Fails with NOTSUP if the file cannot be read. */
 GSP_MUST_CHECK int gsp_collect__devices_open(struct gsp_device_file *file,
                                              const struct gsp_device_kind *kind, const char *name,
                                              const struct gsp_collect_env *env,

@@ -14,8 +14,8 @@ struct gsp_collector {
     struct gsp_row_system_disk blank;
 };
 
-/* A whole device, not a partition: those have no folder of their own in block/.  The kernel
- * writes a '/' of a name as '!' there. */
+/* A whole device, not a partition: partitions have no folder in block/. The kernel replaces a
+ * '/' in the name by '!' there. */
 static bool is_whole(const struct gsp_device_file *file, const char *name)
 {
     char path[PATH_MAX];
@@ -27,7 +27,7 @@ static bool is_whole(const struct gsp_device_file *file, const char *name)
     return n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0;
 }
 
-/* Nothing was ever read or written: loop devices and memory disks that nobody uses. */
+/* Nothing was ever read or written: unused loop devices and RAM disks. */
 static bool is_unused(const struct gsp_device_line *line)
 {
     return line->counters[GSP_DISK_READS] == 0 && line->counters[GSP_DISK_WRITES] == 0;
@@ -37,7 +37,7 @@ static void put_disk(struct gsp_device_file *file, const struct gsp_tick *tick,
                      const struct gsp_device_line *line, const struct gsp_device *device,
                      double seconds, struct gsp_sink *sink)
 {
-    /* The source begins with its file. */
+    /* file is the first member of the source. */
     const struct gsp_collector *self = (const void *)file;
     struct gsp_row_system_disk row = self->blank;
     const uint64_t *now = line->counters;
@@ -57,7 +57,7 @@ static void put_disk(struct gsp_device_file *file, const struct gsp_tick *tick,
     if (!gsp_is_null_f64(row.write_bytes_per_s))
         row.write_bytes_per_s *= SECTOR_BYTES;
     if (!gsp_is_null_f64(row.util_percent)) {
-        /* The kernel counts in its own ticks: a short interval can seem longer than it was. */
+        /* The kernel counts in ticks: a short interval can seem longer than it was. */
         row.util_percent /= 10;
         row.util_percent = row.util_percent > 100 ? 100 : row.util_percent;
     }
@@ -67,7 +67,7 @@ static void put_disk(struct gsp_device_file *file, const struct gsp_tick *tick,
 static const struct gsp_device_kind KIND = {
     .parse = gsp_collect__parse_disk,
     .is_unused = is_unused,
-    .is_wanted = is_whole,
+    .is_relevant = is_whole,
     .put = put_disk,
 };
 
@@ -85,7 +85,7 @@ static int open_disk(const struct gsp_collect_env *env, struct gsp_collector **o
     *out = NULL;
     struct gsp_collector *self = calloc(1, sizeof(*self));
     if (!self)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a source");
+        return gsp_err_nomem(err);
     gsp_collect__blank(GSP_TABLE_system_disk, &self->blank);
     const int rc = gsp_collect__devices_open(&self->file, &KIND, "diskstats", env, err);
     if (rc < 0) {

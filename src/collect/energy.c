@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Energy of the processors: the counters of RAPL where they can be read; else an estimate, which
- * is the stated TDP of the processors times a share that rises with their use, from a tenth
- * when idle to all of it.  Its rows say that they are estimates.  GPUs tell their own.
+ * Energy of the processors: the RAPL counters if they are readable, otherwise an estimate: the
+ * configured TDP of the processors times a share that rises with their load, from a tenth when idle
+ * to all of it. Estimated rows are marked as such. GPU sources report their own energy.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define ZONE_PREFIX   "intel-rapl:"
 #define UJ_PER_J      1e6
 #define IDLE_SHARE    0.1
-/* Of a server's processor, for each of its hardware threads, when nothing was stated. */
+/* A guess per hardware thread of a server processor, if no TDP is configured. */
 #define WATTS_PER_CPU 4.0
 #define LINES_MAX     1U
 
@@ -26,7 +26,7 @@ struct zone {
     char domain[24];
     char device[64];
     int fd;
-    uint64_t range_uj; /* the counter starts over after this */
+    uint64_t range_uj; /* the counter wraps after this */
     uint64_t last_uj;
 };
 
@@ -34,7 +34,7 @@ struct gsp_collector {
     struct gsp_collect_env env;
     struct zone zones[ZONES_MAX];
     size_t zone_count;
-    bool denied; /* there are counters that we may not read */
+    bool denied; /* counters exist but are not readable */
     int stat_fd;
     struct gsp_cpu_line last;
     bool has_last;
@@ -54,7 +54,7 @@ static void close_energy(struct gsp_collector *self)
     free(self);
 }
 
-/* "package-0" is of the domain package; parts are called by their package too. */
+/* "package-0" belongs to the domain package; parts also carry the name of their package. */
 static void name_zone(const char *folder, const char *entry, struct zone *zone)
 {
     char name[32];
@@ -98,7 +98,7 @@ static void find_zones(struct gsp_collector *self)
     DIR *dir = opendir(folder);
     if (!dir)
         return;
-    /* Others (intel-rapl-mmio) tell of the same energy by another way. */
+    /* Other zones (intel-rapl-mmio) report the same energy again. */
     for (const struct dirent *e = readdir(dir); e && self->zone_count < ZONES_MAX;
          e = readdir(dir)) {
         if (strncmp(e->d_name, ZONE_PREFIX, strlen(ZONE_PREFIX)) == 0)
@@ -114,7 +114,7 @@ static int open_energy(const struct gsp_collect_env *env, struct gsp_collector *
     *out = NULL;
     struct gsp_collector *self = calloc(1, sizeof(*self));
     if (!self)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a source");
+        return gsp_err_nomem(err);
     self->env = *env;
     self->stat_fd = -1;
     find_zones(self);
@@ -129,7 +129,7 @@ static int open_energy(const struct gsp_collect_env *env, struct gsp_collector *
     return 0;
 }
 
-/* Between two readings; the counter may have started over once. */
+/* Energy between two readings; the counter may have wrapped once. */
 static double zone_joules(const struct zone *zone, uint64_t now)
 {
     if (now == GSP_UNKNOWN || zone->last_uj == GSP_UNKNOWN)
@@ -176,7 +176,7 @@ static void put_estimate(struct gsp_collector *self, const struct gsp_tick *tick
         tdp = WATTS_PER_CPU * (double)(lines > 1 ? lines - 1 : 1);
     if (lines > 0 && self->has_last && seconds > 0 &&
         gsp_collect__cpu_shares(&now, &self->last, pct)) {
-        /* What the hypervisor took was used by others. */
+        /* Stolen time was used by other virtual machines. */
         const double busy = (pct[GSP_CPU_USER] + pct[GSP_CPU_SYSTEM]) / 100;
         energy.joules = tdp * (IDLE_SHARE + (1 - IDLE_SHARE) * busy) * seconds;
     }
@@ -184,8 +184,8 @@ static void put_estimate(struct gsp_collector *self, const struct gsp_tick *tick
     self->has_last = lines > 0;
     gsp_collect__trouble_add(&self->trouble,
                              "%s: energy is estimated from CPU use and a TDP of %.0f W%s",
-                             self->denied ? "RAPL may be read by root only" : "no RAPL here", tdp,
-                             self->env.cpu_tdp_watts > 0 ? "" : " (a guess)");
+                             self->denied ? "RAPL is readable by root only" : "RAPL not available",
+                             tdp, self->env.cpu_tdp_watts > 0 ? "" : " (a guess)");
     gsp_collect__put_energy(&self->env, tick, &energy, sink);
 }
 

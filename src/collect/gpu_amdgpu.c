@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * AMD's GPUs, as their driver shows them in /sys/class/drm.  pcie_bw is left out: the kernel
- * takes a second to answer it.
+ * AMD GPUs, from the files of their driver in /sys/class/drm. pcie_bw is not read: the kernel takes
+ * a second to answer it.
  */
 #include <dirent.h>
 #include <limits.h>
@@ -14,7 +14,7 @@
 
 #define GPUS_MAX   64U
 #define VENDOR_AMD "0x1002"
-/* How soon a GPU that went away is looked for again. */
+/* Retry interval for a GPU that has disappeared. */
 #define RESCAN_NS  (5 * GSP_NS_PER_S)
 
 enum value { BUSY, MEM_BUSY, VRAM_USED, VRAM_TOTAL, POWER, TEMP, SCLK, MCLK, POWER_CAP, VALUES };
@@ -23,8 +23,8 @@ struct gpu {
     int64_t index;
     int fds[VALUES];
     uint64_t now[VALUES];
-    bool told; /* its row of gpu.device was given */
-    uint64_t told_cap;
+    bool has_row; /* its row of gpu.device was added */
+    uint64_t row_cap;
     char card[32];
     char uuid[64];
     char name[96];
@@ -58,7 +58,7 @@ static void close_amdgpu(struct gsp_collector *self)
     free(self);
 }
 
-/* hwmon/hwmonN: the number is any. */
+/* hwmon/hwmonN, with any number. */
 static bool find_hwmon(const char *device, char *out, size_t cap)
 {
     char path[PATH_MAX];
@@ -94,7 +94,7 @@ static void open_files(struct gpu *gpu, const char *device)
     gpu->fds[MCLK] = gsp_collect__open("%s/freq2_input", hwmon);
 }
 
-/* The line of uevent that has the address on the bus. */
+/* Reads the bus address from uevent. */
 static void read_bus(const char *device, char *out, size_t cap)
 {
     static const char key[] = "PCI_SLOT_NAME=";
@@ -148,7 +148,7 @@ static void add_card(struct gsp_collector *self, const char *card)
     describe(gpu, device);
 }
 
-/* card0, card12; not card0-HDMI-A-1, which is a socket. */
+/* card0, card12; not card0-HDMI-A-1, which is a connector. */
 static bool is_card(const char *name)
 {
     return strncmp(name, "card", 4) == 0 && name[4] != '\0' &&
@@ -166,7 +166,7 @@ static int by_card(const void *a, const void *b)
     return strcmp(x->card, y->card);
 }
 
-/* GPUs of the other maker come first in the count. */
+/* NVIDIA GPUs are numbered first. */
 static int64_t count_nvidia(const struct gsp_collector *self)
 {
     char path[PATH_MAX];
@@ -204,12 +204,12 @@ static int open_amdgpu(const struct gsp_collect_env *env, struct gsp_collector *
     *out = NULL;
     struct gsp_collector *self = calloc(1, sizeof(*self));
     if (!self)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a source");
+        return gsp_err_nomem(err);
     self->env = *env;
     scan_cards(self);
     if (self->count == 0) {
         close_amdgpu(self);
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no GPU of AMD");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no AMD GPU");
     }
     if (!gsp_collect__read_line(self->driver, sizeof(self->driver), "%s/module/amdgpu/version",
                                 env->sys_root))
@@ -227,7 +227,7 @@ static void put_device(struct gsp_collector *self, struct gpu *gpu, const struct
                        struct gsp_sink *sink)
 {
     struct gsp_row_gpu_device row;
-    if (gpu->told && gpu->told_cap == gpu->now[POWER_CAP])
+    if (gpu->has_row && gpu->row_cap == gpu->now[POWER_CAP])
         return;
     gsp_collect__blank(GSP_TABLE_gpu_device, &row);
     row.ts_ns = tick->ts_ns;
@@ -241,8 +241,8 @@ static void put_device(struct gsp_collector *self, struct gpu *gpu, const struct
     row.memory_total_bytes = gsp_collect__i64(gpu->now[VRAM_TOTAL]);
     row.power_limit_watts = scaled(gpu->now[POWER_CAP], 1e6);
     sink->row(sink, GSP_TABLE_gpu_device, &row);
-    gpu->told = true;
-    gpu->told_cap = gpu->now[POWER_CAP];
+    gpu->has_row = true;
+    gpu->row_cap = gpu->now[POWER_CAP];
 }
 
 static void put_metrics(const struct gpu *gpu, const struct gsp_tick *tick, struct gsp_sink *sink)
@@ -279,14 +279,14 @@ static void put_energy(const struct gsp_collector *self, const struct gpu *gpu,
     gsp_collect__put_energy(&self->env, tick, &energy, sink);
 }
 
-/* After a reset its files are others. */
-static void find_again(struct gsp_collector *self, struct gpu *gpu)
+/* After a reset the files of the GPU are new. */
+static void reopen_gpu(struct gsp_collector *self, struct gpu *gpu)
 {
     char device[PATH_MAX];
     close_gpu(gpu);
     if (device_of(self, gpu->card, device))
         open_files(gpu, device);
-    gpu->told = false;
+    gpu->has_row = false;
 }
 
 static void read_amdgpu(struct gsp_collector *self, const struct gsp_tick *tick,
@@ -302,10 +302,10 @@ static void read_amdgpu(struct gsp_collector *self, const struct gsp_tick *tick,
             any = any || gpu->now[v] != GSP_UNKNOWN;
         }
         if (!any)
-            gsp_collect__trouble_add(&self->trouble, "GPU %lld (%s) tells nothing",
+            gsp_collect__trouble_add(&self->trouble, "GPU %lld (%s) reports no values",
                                      (long long)gpu->index, gpu->card);
         if (!any && due)
-            find_again(self, gpu);
+            reopen_gpu(self, gpu);
         if (any)
             put_device(self, gpu, tick, sink);
         put_metrics(gpu, tick, sink);
@@ -324,7 +324,7 @@ static const char *trouble_amdgpu(const struct gsp_collector *self)
 
 const struct gsp_collector_type gsp_collect__gpu_amdgpu = {
     .name = "gpu_amdgpu",
-    .doc = "GPUs of AMD, from /sys/class/drm",
+    .doc = "AMD GPUs, from /sys/class/drm",
     .open = open_amdgpu,
     .read = read_amdgpu,
     .trouble = trouble_amdgpu,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVIDIA's GPUs.  Each is asked for itself: one that fails has a blank row and its own reason.
- * One that is lost is asked for again every few seconds, first alone, then by starting the
- * library anew, less and less often, because that disturbs the others.
+ * NVIDIA GPUs. Each is read on its own: a GPU that fails has a blank row and its own reason. A lost
+ * GPU is tried again every few seconds, first alone, then by a restart of the library, less and
+ * less often, because a restart disturbs the other GPUs.
  */
 #include "collect/gpu_nvml.h"
 
@@ -13,10 +13,10 @@
 #define GPUS_MAX        64U
 #define RETRY_NS        (5 * GSP_NS_PER_S)
 #define RESTART_MAX_NS  (300 * GSP_NS_PER_S)
-/* How often limits and modes, which people change, are looked at. */
+/* How often limits and modes, which users change, are read. */
 #define DEVICE_NS       (5 * GSP_NS_PER_S)
-/* Older drivers measure PCIe for 20 ms while we wait.  They may take this share of our time,
- * and no call that takes half of an interval is made. */
+/* Older drivers measure PCIe for 20 ms while the caller waits. This is the share of our time
+ * that they may use, and a call that takes half an interval is not made. */
 #define PCIE_SHARE      0.05
 #define PCIE_WAIT_FIRST 0.02
 #define PCIE_KEEP_NS    (10 * GSP_NS_PER_S)
@@ -34,24 +34,24 @@ static const struct {
     [NVLINK_RX] = {GSP_NVML_NVLINK_RX_KIB, GSP_NVML_ALL_LINKS, 1024},
 };
 
-/* A PCIe rate that was measured by waiting. */
+/* A PCIe rate that was measured while we waited. */
 struct waited {
     double bytes_per_s;
     int64_t until_ns;
 };
 
 struct gpu {
-    gsp_nvml_dev dev; /* NULL: it cannot be had */
+    gsp_nvml_dev dev; /* NULL: not available */
     int64_t index;
     bool lost;
-    int code; /* of the last call that failed, in this read */
-    bool told;
+    int code; /* of the last failed call in this read */
+    bool has_row;
     int64_t next_device_ns;
     char uuid[96];
     char name[96];
     char pci_bus[32];
     int64_t memory_total;
-    uint64_t power_limit_mw; /* UNKNOWN: not told */
+    uint64_t power_limit_mw; /* UNKNOWN: not reported */
     uint8_t mig;
     bool no_field[FIELDS];
     uint64_t last[FIELDS];
@@ -86,8 +86,8 @@ static void close_nvml(struct gsp_collector *self)
     free(self);
 }
 
-/* True when the call gave a value.  What a GPU cannot tell is no failure. */
-static bool gave(struct gpu *gpu, int code)
+/* Returns true if the call returned a value. An unsupported value is not a failure. */
+static bool has_value(struct gpu *gpu, int code)
 {
     switch (code) {
     case GSP_NVML_OK:
@@ -130,7 +130,8 @@ static struct gpu *add_gpu(struct gsp_collector *self)
     return gpu;
 }
 
-/* The one that was known by this uuid; else the one at that place that never had any. */
+/* The GPU with this uuid; otherwise the one at that index, if it has no uuid yet; otherwise a
+ * new one. */
 static struct gpu *gpu_of(struct gsp_collector *self, const char *uuid, unsigned index)
 {
     for (size_t i = 0; uuid[0] && i < self->count; i++) {
@@ -146,20 +147,20 @@ static void describe(const struct gsp_nvml *nvml, struct gpu *gpu)
 {
     struct gsp_nvml_pci pci = {0};
     struct gsp_nvml_memory memory = {0};
-    if (!nvml->name || !gave(gpu, nvml->name(gpu->dev, gpu->name, sizeof(gpu->name))))
+    if (!nvml->name || !has_value(gpu, nvml->name(gpu->dev, gpu->name, sizeof(gpu->name))))
         snprintf(gpu->name, sizeof(gpu->name), "NVIDIA GPU");
-    if (nvml->pci && gave(gpu, nvml->pci(gpu->dev, &pci)))
+    if (nvml->pci && has_value(gpu, nvml->pci(gpu->dev, &pci)))
         snprintf(gpu->pci_bus, sizeof(gpu->pci_bus), "%.*s", (int)sizeof(pci.bus_id) - 1,
                  pci.bus_id);
-    if (nvml->memory && gave(gpu, nvml->memory(gpu->dev, &memory)))
+    if (nvml->memory && has_value(gpu, nvml->memory(gpu->dev, &memory)))
         gpu->memory_total = gsp_collect__i64(memory.total);
-    /* A driver that was exchanged meanwhile may know more. */
+    /* A driver that was replaced may support more. */
     memset(gpu->no_field, 0, sizeof(gpu->no_field));
-    gpu->told = false;
+    gpu->has_row = false;
     gpu->next_device_ns = 0;
 }
 
-/* Finds the GPUs anew; those that were known keep their number. */
+/* Lists the GPUs again. Known GPUs keep their number. */
 static int enumerate(struct gsp_collector *self)
 {
     const struct gsp_nvml *nvml = &self->nvml;
@@ -198,7 +199,7 @@ static int open_nvml(const struct gsp_collect_env *env, struct gsp_collector **o
     *out = NULL;
     struct gsp_collector *self = calloc(1, sizeof(*self));
     if (!self)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a source");
+        return gsp_err_nomem(err);
     self->env = *env;
     self->restart_ns = RETRY_NS;
     self->pcie_wait_s = PCIE_WAIT_FIRST;
@@ -206,10 +207,10 @@ static int open_nvml(const struct gsp_collect_env *env, struct gsp_collector **o
     if (rc == 0) {
         const int code = enumerate(self);
         if (code != GSP_NVML_OK)
-            rc = gsp_err_set(err, GSP_E_IO, 0, "NVML does not count its GPUs: %s (%d)",
+            rc = gsp_err_set(err, GSP_E_IO, 0, "NVML cannot count the GPUs: %s (%d)",
                              gsp_collect__nvml_text(&self->nvml, code), code);
         else if (self->count == 0)
-            rc = gsp_err_set(err, GSP_E_IO, 0, "the driver of NVIDIA has no GPU");
+            rc = gsp_err_set(err, GSP_E_IO, 0, "the NVIDIA driver reports no GPU");
     }
     if (rc != 0) {
         close_nvml(self);
@@ -244,7 +245,7 @@ static void try_handle(const struct gsp_nvml *nvml, struct gpu *gpu)
         code = nvml->memory(dev, &memory);
     if (code == GSP_NVML_OK && nvml->uuid)
         code = nvml->uuid(dev, uuid, sizeof(uuid));
-    /* When one is missing, the library may give its place to another. */
+    /* If one is missing, the library may give its index to another. */
     if (code != GSP_NVML_OK || (gpu->uuid[0] && strcmp(uuid, gpu->uuid) != 0))
         return;
     memcpy(gpu->uuid, uuid, sizeof(uuid));
@@ -267,7 +268,7 @@ static void find_lost(struct gsp_collector *self, int64_t now_ns)
 {
     if (!any_lost(self) || now_ns < self->next_retry_ns)
         return;
-    /* The first look after a loss is one interval later: a reset takes its time. */
+    /* The first attempt after a loss is one interval later: a reset takes time. */
     const bool first = self->next_retry_ns == 0;
     self->next_retry_ns = now_ns + RETRY_NS;
     if (first)
@@ -307,12 +308,12 @@ static void put_device(const struct gsp_collector *self, struct gpu *gpu,
         row.power_limit_watts = (double)gpu->power_limit_mw / 1000;
     row.mig = gpu->mig;
     sink->row(sink, GSP_TABLE_gpu_device, &row);
-    gpu->told = true;
+    gpu->has_row = true;
 }
 
-/* The row of gpu.device, when it is the first or differs from the last. */
-static void look_device(const struct gsp_collector *self, struct gpu *gpu,
-                        const struct gsp_tick *tick, struct gsp_sink *sink)
+/* Adds a row of gpu.device if it is the first or differs from the last. */
+static void update_device(const struct gsp_collector *self, struct gpu *gpu,
+                          const struct gsp_tick *tick, struct gsp_sink *sink)
 {
     const struct gsp_nvml *nvml = &self->nvml;
     unsigned mw = 0;
@@ -320,16 +321,16 @@ static void look_device(const struct gsp_collector *self, struct gpu *gpu,
     unsigned pending = 0;
     uint64_t limit = GSP_UNKNOWN;
     uint8_t mig = GSP_NULL_BOOL;
-    if (gpu->told && tick->mono_ns < gpu->next_device_ns)
+    if (gpu->has_row && tick->mono_ns < gpu->next_device_ns)
         return;
     gpu->next_device_ns = tick->mono_ns + DEVICE_NS;
-    if (nvml->power_limit_mw && gave(gpu, nvml->power_limit_mw(gpu->dev, &mw)))
+    if (nvml->power_limit_mw && has_value(gpu, nvml->power_limit_mw(gpu->dev, &mw)))
         limit = mw;
-    if (nvml->mig && gave(gpu, nvml->mig(gpu->dev, &current, &pending)))
+    if (nvml->mig && has_value(gpu, nvml->mig(gpu->dev, &current, &pending)))
         mig = current == 1;
     if (gpu->lost)
         return;
-    if (gpu->told && limit == gpu->power_limit_mw && mig == gpu->mig)
+    if (gpu->has_row && limit == gpu->power_limit_mw && mig == gpu->mig)
         return;
     gpu->power_limit_mw = limit;
     gpu->mig = mig;
@@ -342,38 +343,38 @@ static void fill_state(const struct gsp_nvml *nvml, struct gpu *gpu,
     struct gsp_nvml_util util = {0};
     struct gsp_nvml_memory memory = {0};
     unsigned value = 0;
-    if (nvml->memory && gave(gpu, nvml->memory(gpu->dev, &memory))) {
+    if (nvml->memory && has_value(gpu, nvml->memory(gpu->dev, &memory))) {
         row->memory_used_bytes = gsp_collect__i64(memory.used);
         row->memory_total_bytes = gsp_collect__i64(memory.total);
     }
-    if (!gpu->lost && nvml->util && gave(gpu, nvml->util(gpu->dev, &util))) {
+    if (!gpu->lost && nvml->util && has_value(gpu, nvml->util(gpu->dev, &util))) {
         row->util_percent = (double)util.gpu;
         row->memory_util_percent = (double)util.memory;
     }
-    if (!gpu->lost && nvml->power_mw && gave(gpu, nvml->power_mw(gpu->dev, &value)))
+    if (!gpu->lost && nvml->power_mw && has_value(gpu, nvml->power_mw(gpu->dev, &value)))
         row->power_watts = (double)value / 1000;
     if (!gpu->lost && nvml->temperature &&
-        gave(gpu, nvml->temperature(gpu->dev, GSP_NVML_TEMP_GPU, &value)))
+        has_value(gpu, nvml->temperature(gpu->dev, GSP_NVML_TEMP_GPU, &value)))
         row->temperature_c = (double)value;
     if (!gpu->lost && nvml->clock_mhz &&
-        gave(gpu, nvml->clock_mhz(gpu->dev, GSP_NVML_CLOCK_SM, &value)))
+        has_value(gpu, nvml->clock_mhz(gpu->dev, GSP_NVML_CLOCK_SM, &value)))
         row->sm_clock_mhz = (double)value;
     if (!gpu->lost && nvml->clock_mhz &&
-        gave(gpu, nvml->clock_mhz(gpu->dev, GSP_NVML_CLOCK_MEMORY, &value)))
+        has_value(gpu, nvml->clock_mhz(gpu->dev, GSP_NVML_CLOCK_MEMORY, &value)))
         row->memory_clock_mhz = (double)value;
 }
 
 static void fill_throttle(const struct gsp_nvml *nvml, struct gpu *gpu, struct gsp_sink *sink,
                           struct gsp_row_gpu_metrics *row)
 {
-    /* By the bit's place; the lowest says that the GPU is idle, which is no throttling. */
+    /* By bit number. Bit 0 means that the GPU is idle, which is not throttling. */
     static const char *const names[] = {NULL,          "app_clocks",     "sw_power_cap",
                                         "hw_slowdown", "sync_boost",     "sw_thermal",
                                         "hw_thermal",  "hw_power_brake", "display_clocks"};
     unsigned long long bits = 0;
     char text[160] = "";
     size_t len = 0;
-    if (gpu->lost || !nvml->throttle || !gave(gpu, nvml->throttle(gpu->dev, &bits)))
+    if (gpu->lost || !nvml->throttle || !has_value(gpu, nvml->throttle(gpu->dev, &bits)))
         return;
     for (size_t i = 1; i < GSP_COUNT(names); i++) {
         if ((bits >> i & 1) != 0 && len < sizeof(text)) {
@@ -399,7 +400,7 @@ static uint64_t field_value(const struct gsp_nvml_field *field)
     }
 }
 
-/* A counter's rate; one of 32 bits starts over. */
+/* The rate of a counter; a 32-bit counter wraps. */
 static double field_rate(const struct gsp_nvml_field *field, uint64_t now, uint64_t last,
                          double seconds)
 {
@@ -411,7 +412,7 @@ static double field_rate(const struct gsp_nvml_field *field, uint64_t now, uint6
 static void fill_rates(const struct gsp_collector *self, struct gpu *gpu, double seconds,
                        struct gsp_row_gpu_metrics *row)
 {
-    struct gsp_nvml_field asked[FIELDS] = {{0}};
+    struct gsp_nvml_field queried[FIELDS] = {{0}};
     size_t which[FIELDS];
     int count = 0;
     double *const out[FIELDS] = {[PCIE_TX] = &row->pcie_tx_bytes_per_s,
@@ -422,17 +423,18 @@ static void fill_rates(const struct gsp_collector *self, struct gpu *gpu, double
         if (gpu->no_field[i])
             continue;
         which[count] = i;
-        asked[count++] = (struct gsp_nvml_field){.id = fields[i].id, .scope = fields[i].scope};
+        queried[count++] = (struct gsp_nvml_field){.id = fields[i].id, .scope = fields[i].scope};
     }
     if (gpu->lost || count == 0)
         return;
-    const bool all = self->nvml.fields && gave(gpu, self->nvml.fields(gpu->dev, count, asked));
+    const bool all =
+        self->nvml.fields && has_value(gpu, self->nvml.fields(gpu->dev, count, queried));
     for (int k = 0; k < count; k++) {
         const size_t i = which[k];
-        const uint64_t now = all && gave(gpu, asked[k].code) ? field_value(&asked[k]) : GSP_UNKNOWN;
-        gpu->no_field[i] =
-            now == GSP_UNKNOWN && gpu->code == GSP_NVML_OK; /* it will not learn it */
-        const double rate = field_rate(&asked[k], now, gpu->last[i], seconds);
+        const uint64_t now =
+            all && has_value(gpu, queried[k].code) ? field_value(&queried[k]) : GSP_UNKNOWN;
+        gpu->no_field[i] = now == GSP_UNKNOWN && gpu->code == GSP_NVML_OK; /* it is not supported */
+        const double rate = field_rate(&queried[k], now, gpu->last[i], seconds);
         *out[i] = gsp_is_null_f64(rate) ? rate : rate * fields[i].bytes;
         gpu->last[i] = now;
     }
@@ -444,7 +446,7 @@ static double waited_rate(const struct gpu *gpu, unsigned direction, int64_t now
     return now_ns < waited->until_ns ? waited->bytes_per_s : gsp_null_f64();
 }
 
-/* What older drivers know of PCIe: at most one question a read, in turns. */
+/* Measures PCIe rates with older drivers: at most one call per read, in turns. */
 static void wait_for_pcie(struct gsp_collector *self, double seconds, int64_t now_ns)
 {
     self->pcie_budget_s += PCIE_SHARE * seconds;
@@ -464,7 +466,7 @@ static void wait_for_pcie(struct gsp_collector *self, double seconds, int64_t no
     unsigned kb = 0;
     const int64_t begin = gsp_now_ns();
     self->pcie_turn++;
-    if (gave(gpu, self->nvml.pcie_kb_per_s(gpu->dev, direction, &kb)))
+    if (has_value(gpu, self->nvml.pcie_kb_per_s(gpu->dev, direction, &kb)))
         gpu->pcie[direction] = (struct waited){(double)kb * 1024, now_ns + PCIE_KEEP_NS};
     self->pcie_wait_s = (double)(gsp_now_ns() - begin) / (double)GSP_NS_PER_S;
     self->pcie_budget_s -= self->pcie_wait_s;
@@ -482,13 +484,13 @@ static void put_energy(const struct gsp_collector *self, struct gpu *gpu, double
                                 .joules = gsp_null_f64(),
                                 .seconds = seconds};
     snprintf(device, sizeof(device), "gpu %lld", (long long)gpu->index);
-    if (!gpu->lost && self->nvml.energy_mj && gave(gpu, self->nvml.energy_mj(gpu->dev, &mj))) {
+    if (!gpu->lost && self->nvml.energy_mj && has_value(gpu, self->nvml.energy_mj(gpu->dev, &mj))) {
         row->energy_joules = (double)mj / 1000;
         if (gpu->last_mj != GSP_UNKNOWN && mj >= gpu->last_mj)
             energy.joules = (double)(mj - gpu->last_mj) / 1000;
         gpu->last_mj = mj;
     } else {
-        /* Before Volta there is no counter. */
+        /* GPUs before Volta have no counter. */
         gpu->last_mj = GSP_UNKNOWN;
         if (!gsp_is_null_f64(row->power_watts) && seconds > 0)
             energy.joules = row->power_watts * seconds;
@@ -497,14 +499,14 @@ static void put_energy(const struct gsp_collector *self, struct gpu *gpu, double
     gsp_collect__put_energy(&self->env, tick, &energy, sink);
 }
 
-static void say_trouble(struct gsp_collector *self, const struct gpu *gpu)
+static void report_trouble(struct gsp_collector *self, const struct gpu *gpu)
 {
     if (gpu->lost || gpu->code != GSP_NVML_OK)
         gsp_collect__trouble_add(&self->trouble, "GPU %lld: %s (%d)", (long long)gpu->index,
                                  gsp_collect__nvml_text(&self->nvml, gpu->code), gpu->code);
     else if (gpu->mig == 1)
         gsp_collect__trouble_add(&self->trouble,
-                                 "GPU %lld is divided (MIG): its utilisation is not told",
+                                 "GPU %lld is partitioned (MIG): utilisation not available",
                                  (long long)gpu->index);
 }
 
@@ -518,7 +520,7 @@ static void read_gpu(struct gsp_collector *self, struct gpu *gpu, double seconds
     row.gpu = gpu->index;
     if (!gpu->lost) {
         gpu->code = GSP_NVML_OK;
-        look_device(self, gpu, tick, sink);
+        update_device(self, gpu, tick, sink);
     }
     if (!gpu->lost) {
         fill_state(&self->nvml, gpu, &row);
@@ -532,14 +534,14 @@ static void read_gpu(struct gsp_collector *self, struct gpu *gpu, double seconds
     put_energy(self, gpu, seconds, tick, sink, &row);
     sink->row(sink, GSP_TABLE_gpu_metrics, &row);
     if (!gpu->lost) {
-        const struct gsp_gpu_look look = {.nvml = &self->nvml,
-                                          .env = &self->env,
-                                          .tick = tick,
-                                          .dev = gpu->dev,
-                                          .gpu = gpu->index};
-        gave(gpu, gsp_collect__gpu_processes(&self->procs, &look, &gpu->samples, sink));
+        const struct gsp_gpu_look context = {.nvml = &self->nvml,
+                                             .env = &self->env,
+                                             .tick = tick,
+                                             .dev = gpu->dev,
+                                             .gpu = gpu->index};
+        has_value(gpu, gsp_collect__gpu_processes(&self->procs, &context, &gpu->samples, sink));
     }
-    say_trouble(self, gpu);
+    report_trouble(self, gpu);
 }
 
 static void read_nvml(struct gsp_collector *self, const struct gsp_tick *tick,
@@ -562,7 +564,7 @@ static const char *trouble_nvml(const struct gsp_collector *self)
 
 const struct gsp_collector_type gsp_collect__gpu_nvml = {
     .name = "gpu_nvml",
-    .doc = "GPUs of NVIDIA and their processes, from the driver's library (NVML)",
+    .doc = "NVIDIA GPUs and their processes, from the driver's library (NVML)",
     .open = open_nvml,
     .read = read_nvml,
     .trouble = trouble_nvml,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_nvml.h -- what the files of the NVML source share: the processes on a GPU.
+ * gpu_nvml.h -- the processes on a GPU, for the files of the NVML source.
  *
- * Used by: gpu_nvml.c, gpu_nvml_procs.c.
  * Threads: one owner.
  */
 #pragma once
@@ -14,7 +13,7 @@
 
 #define GSP_GPU_PROCESSES_MAX 256U
 
-/* A process as /proc has it, asked once in a while. */
+/* Name and pid of a process, from /proc, cached until until_ns. */
 struct gsp_gpu_name {
     int64_t pid;
     int64_t container_pid;
@@ -22,7 +21,7 @@ struct gsp_gpu_name {
     char name[64];
 };
 
-/* Scratch of all GPUs. */
+/* Buffers shared by all GPUs. */
 struct gsp_gpu_procs {
     struct gsp_nvml_process list[GSP_GPU_PROCESSES_MAX];
     struct gsp_nvml_sample samples[GSP_GPU_PROCESSES_MAX];
@@ -38,12 +37,12 @@ struct gsp_gpu_look {
     int64_t gpu;
 };
 
-/* How far the samples of use go, by the driver's clock and by ours. */
+/* The newest utilization sample, by the clock of the driver and by ours. */
 struct gsp_gpu_samples {
     unsigned long long newest_us;
     int64_t seen_ns;
 };
 
-/* Gives a row for each process.  Worth the code of the driver's list of them. */
-int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look,
+/* Adds a row for each process. Returns the code of the driver's process list. */
+int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *context,
                                struct gsp_gpu_samples *samples, struct gsp_sink *sink);

@@ -11,20 +11,20 @@
 typedef int (*list_fn)(gsp_nvml_dev dev, unsigned *count, struct gsp_nvml_process *out);
 
 /* Appends to procs->list. */
-static int add_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look, list_fn list,
-                         unsigned *total)
+static int add_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *context,
+                         list_fn list, unsigned *total)
 {
     unsigned count = GSP_GPU_PROCESSES_MAX - *total;
     if (!list || count == 0)
         return GSP_NVML_NOT_SUPPORTED;
-    const int code = list(look->dev, &count, &procs->list[*total]);
-    /* Too many for us: those that are there are not told, by the library's word. */
+    const int code = list(context->dev, &count, &procs->list[*total]);
+    /* More processes than fit: the library then returns none of them. */
     if (code == GSP_NVML_OK && count <= GSP_GPU_PROCESSES_MAX - *total)
         *total += count;
     return code;
 }
 
-/* The newest sample of a process; NULL value without. */
+/* The newest sample of a process; NULL value if it has none. */
 static double util_of(const struct gsp_gpu_procs *procs, unsigned count, unsigned pid)
 {
     unsigned long long newest = 0;
@@ -39,31 +39,31 @@ static double util_of(const struct gsp_gpu_procs *procs, unsigned count, unsigne
     return util;
 }
 
-/* The driver samples less often than we may look, and has no samples of who is idle: those of
- * the last second count, until none came for a while. */
-static unsigned read_samples(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look,
+/* The driver may sample less often than gsprof reads, and has no samples of idle processes.
+ * Samples of the last second count, until none has arrived for a while. */
+static unsigned read_samples(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *context,
                              struct gsp_gpu_samples *known)
 {
     const unsigned long long since =
         known->newest_us > SAMPLES_US ? known->newest_us - SAMPLES_US : 0;
     unsigned count = GSP_GPU_PROCESSES_MAX;
-    if (!look->nvml->process_util ||
-        look->nvml->process_util(look->dev, procs->samples, &count, since) != GSP_NVML_OK ||
+    if (!context->nvml->process_util ||
+        context->nvml->process_util(context->dev, procs->samples, &count, since) != GSP_NVML_OK ||
         count > GSP_GPU_PROCESSES_MAX)
         return 0;
     for (unsigned i = 0; i < count; i++) {
         if (procs->samples[i].time_us > known->newest_us) {
             known->newest_us = procs->samples[i].time_us;
-            known->seen_ns = look->tick->mono_ns;
+            known->seen_ns = context->tick->mono_ns;
         }
     }
-    return look->tick->mono_ns - known->seen_ns <= SAMPLES_KEEP_NS ? count : 0;
+    return context->tick->mono_ns - known->seen_ns <= SAMPLES_KEEP_NS ? count : 0;
 }
 
-/* The driver's pids are those of the machine.  Where we see the machine's processes, the last
- * number of NSpid is what the process calls itself in its container. */
-static void look_up(struct gsp_gpu_procs *procs, const struct gsp_collect_env *env,
-                    struct gsp_gpu_name *entry)
+/* The driver reports host pids. If gsprof sees the processes of the host, the last number of
+ * NSpid is the pid in the container. */
+static void read_name(struct gsp_gpu_procs *procs, const struct gsp_collect_env *env,
+                      struct gsp_gpu_name *entry)
 {
     struct gsp_pid_stat stat;
     uint64_t inner = 0;
@@ -85,20 +85,20 @@ static void look_up(struct gsp_gpu_procs *procs, const struct gsp_collect_env *e
         entry->container_pid = gsp_collect__i64(inner);
 }
 
-/* By the pid's lowest bits: two that meet are looked up each time. */
+/* Indexed by the lowest bits of the pid. Two pids that collide are looked up each time. */
 static const struct gsp_gpu_name *name_of(struct gsp_gpu_procs *procs,
-                                          const struct gsp_gpu_look *look, unsigned pid)
+                                          const struct gsp_gpu_look *context, unsigned pid)
 {
     struct gsp_gpu_name *entry = &procs->names[pid % GSP_GPU_PROCESSES_MAX];
-    if (entry->pid != (int64_t)pid || look->tick->mono_ns >= entry->until_ns) {
+    if (entry->pid != (int64_t)pid || context->tick->mono_ns >= entry->until_ns) {
         entry->pid = pid;
-        entry->until_ns = look->tick->mono_ns + NAME_NS;
-        look_up(procs, look->env, entry);
+        entry->until_ns = context->tick->mono_ns + NAME_NS;
+        read_name(procs, context->env, entry);
     }
     return entry;
 }
 
-static bool came_before(const struct gsp_gpu_procs *procs, unsigned i)
+static bool is_duplicate(const struct gsp_gpu_procs *procs, unsigned i)
 {
     for (unsigned j = 0; j < i; j++) {
         if (procs->list[j].pid == procs->list[i].pid &&
@@ -108,24 +108,24 @@ static bool came_before(const struct gsp_gpu_procs *procs, unsigned i)
     return false;
 }
 
-int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *look,
+int gsp_collect__gpu_processes(struct gsp_gpu_procs *procs, const struct gsp_gpu_look *context,
                                struct gsp_gpu_samples *samples, struct gsp_sink *sink)
 {
     unsigned count = 0;
-    const int code = add_processes(procs, look, look->nvml->compute_processes, &count);
-    add_processes(procs, look, look->nvml->graphics_processes, &count);
-    const unsigned sampled = count ? read_samples(procs, look, samples) : 0;
+    const int code = add_processes(procs, context, context->nvml->compute_processes, &count);
+    add_processes(procs, context, context->nvml->graphics_processes, &count);
+    const unsigned sampled = count ? read_samples(procs, context, samples) : 0;
     for (unsigned i = 0; i < count; i++) {
         const struct gsp_nvml_process *process = &procs->list[i];
         struct gsp_row_gpu_process row;
-        if (came_before(procs, i)) /* it computes and draws */
+        if (is_duplicate(procs, i)) /* listed for both compute and graphics */
             continue;
-        const struct gsp_gpu_name *name = name_of(procs, look, process->pid);
+        const struct gsp_gpu_name *name = name_of(procs, context, process->pid);
         gsp_collect__blank(GSP_TABLE_gpu_process, &row);
-        row.ts_ns = look->tick->ts_ns;
-        row.mono_ns = look->tick->mono_ns;
+        row.ts_ns = context->tick->ts_ns;
+        row.mono_ns = context->tick->mono_ns;
         row.pid = process->pid;
-        row.gpu = look->gpu;
+        row.gpu = context->gpu;
         if (name->name[0])
             row.name = sink->intern(sink, GSP_TABLE_gpu_process, gsp_sv_of(name->name));
         row.container_pid = name->container_pid;

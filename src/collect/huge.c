@@ -23,9 +23,9 @@ int64_t gsp_collect_huge_bytes(pid_t pid)
 void gsp_collect_huge_setting(char out[GSP_HUGE_SETTING_BYTES])
 {
     gsp_auto_buf text = {0};
-    struct gsp_sv chosen = {0};
+    struct gsp_sv setting = {0};
     if (gsp_file_read("/sys/kernel/mm/transparent_hugepage/enabled", TEXT_MAX, &text, NULL) ==
         GSP_OK)
-        chosen = gsp_collect__parse_chosen(gsp_buf_sv(&text));
-    snprintf(out, GSP_HUGE_SETTING_BYTES, "%.*s", (int)chosen.len, chosen.p ? chosen.p : "");
+        setting = gsp_collect__parse_chosen(gsp_buf_sv(&text));
+    snprintf(out, GSP_HUGE_SETTING_BYTES, "%.*s", (int)setting.len, setting.p ? setting.p : "");
 }

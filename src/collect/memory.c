@@ -35,7 +35,7 @@ static int open_memory(const struct gsp_collect_env *env, struct gsp_collector *
     *out = NULL;
     struct gsp_collector *self = calloc(1, sizeof(*self));
     if (!self)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a source");
+        return gsp_err_nomem(err);
     self->env = *env;
     self->last_faults = GSP_UNKNOWN;
     self->last_major = GSP_UNKNOWN;
@@ -52,7 +52,7 @@ static int open_memory(const struct gsp_collect_env *env, struct gsp_collector *
 }
 
 /* a - b, or unknown. */
-static int64_t less(uint64_t a, uint64_t b)
+static int64_t difference(uint64_t a, uint64_t b)
 {
     return a == GSP_UNKNOWN || b == GSP_UNKNOWN || a < b ? GSP_NULL_I64 : gsp_collect__i64(a - b);
 }
@@ -76,7 +76,7 @@ static void fill_machine(struct gsp_collector *self, struct gsp_row_system_memor
     uint64_t v[COUNT];
     if (gsp_collect__read(self->meminfo_fd, &self->text) != 0 ||
         gsp_collect__parse_keys(gsp_buf_sv(&self->text), keys, COUNT, v) == 0) {
-        gsp_collect__trouble_add(&self->trouble, "%s/meminfo tells nothing", self->env.proc_root);
+        gsp_collect__trouble_add(&self->trouble, "%s/meminfo is empty", self->env.proc_root);
         return;
     }
     /* Before Linux 3.14 there was no MemAvailable. */
@@ -84,10 +84,10 @@ static void fill_machine(struct gsp_collector *self, struct gsp_row_system_memor
         v[AVAILABLE] = sum((uint64_t[]){v[FREE], v[BUFFERS], v[CACHED]}, 3);
     row->total_bytes = gsp_collect__i64(v[TOTAL]);
     row->available_bytes = gsp_collect__i64(v[AVAILABLE]);
-    row->used_bytes = less(v[TOTAL], v[AVAILABLE]);
+    row->used_bytes = difference(v[TOTAL], v[AVAILABLE]);
     row->cached_bytes = gsp_collect__i64(sum((uint64_t[]){v[BUFFERS], v[CACHED]}, 2));
     row->swap_total_bytes = gsp_collect__i64(v[SWAP_TOTAL]);
-    row->swap_used_bytes = less(v[SWAP_TOTAL], v[SWAP_FREE]);
+    row->swap_used_bytes = difference(v[SWAP_TOTAL], v[SWAP_FREE]);
 }
 
 static void fill_faults(struct gsp_collector *self, const struct gsp_tick *tick,
@@ -104,7 +104,7 @@ static void fill_faults(struct gsp_collector *self, const struct gsp_tick *tick,
     self->last_major = v[1];
 }
 
-/* The cgroup's own figures, if it allows less than the machine has. */
+/* Fills the values of the cgroup, if it allows difference than the machine has. */
 static const char *fill_limit(struct gsp_collector *self, const struct gsp_tick *tick,
                               struct gsp_row_system_memory *row)
 {
@@ -114,12 +114,12 @@ static const char *fill_limit(struct gsp_collector *self, const struct gsp_tick 
         (row->total_bytes != GSP_NULL_I64 && (int64_t)now.limit_bytes >= row->total_bytes))
         return "machine";
     if (now.used_bytes == GSP_UNKNOWN)
-        gsp_collect__trouble_add(&self->trouble, "the cgroup does not tell its memory");
+        gsp_collect__trouble_add(&self->trouble, "the cgroup does not report its memory");
     const uint64_t limit = now.limit_bytes;
     const uint64_t used = now.used_bytes;
     row->total_bytes = (int64_t)limit;
     row->used_bytes = gsp_collect__i64(used);
-    row->available_bytes = used != GSP_UNKNOWN && used > limit ? 0 : less(limit, used);
+    row->available_bytes = used != GSP_UNKNOWN && used > limit ? 0 : difference(limit, used);
     row->cached_bytes = gsp_collect__i64(now.cached_bytes);
     if (now.swap_limit_bytes <= INT64_MAX) {
         if (row->swap_total_bytes == GSP_NULL_I64 ||

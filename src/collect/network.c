@@ -13,7 +13,7 @@ static void put_network(struct gsp_device_file *file, const struct gsp_tick *tic
                         const struct gsp_device_line *line, const struct gsp_device *device,
                         double seconds, struct gsp_sink *sink)
 {
-    /* The source begins with its file. */
+    /* file is the first member of the source. */
     const struct gsp_collector *self = (const void *)file;
     struct gsp_row_system_network row = self->blank;
     const uint64_t *now = line->counters;
@@ -56,7 +56,7 @@ static int open_network(const struct gsp_collect_env *env, struct gsp_collector 
     *out = NULL;
     struct gsp_collector *self = calloc(1, sizeof(*self));
     if (!self)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a source");
+        return gsp_err_nomem(err);
     gsp_collect__blank(GSP_TABLE_system_network, &self->blank);
     const int rc = gsp_collect__devices_open(&self->file, &KIND, "net/dev", env, err);
     if (rc < 0) {

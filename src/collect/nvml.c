@@ -7,9 +7,9 @@
 
 struct symbol {
     const char *name;
-    const char *older; /* the same function of older drivers, or NULL */
+    const char *older; /* the name in older drivers, or NULL */
     size_t offset;
-    bool needed;
+    bool required;
 };
 
 #define MEMBER(member) offsetof(struct gsp_nvml, member)
@@ -36,7 +36,7 @@ static const struct symbol symbols[] = {
     {"nvmlDeviceGetPcieThroughput", NULL, MEMBER(pcie_kb_per_s), false},
     {"nvmlDeviceGetFieldValues", NULL, MEMBER(fields), false},
     {"nvmlDeviceGetMigMode", NULL, MEMBER(mig), false},
-    /* Not the first form, which has other structs. */
+    /* Not version 1, which has other structs. */
     {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
      MEMBER(compute_processes), false},
     {"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",
@@ -51,7 +51,7 @@ static bool find_symbols(struct gsp_nvml *nvml, const char **missing)
         void *address = dlsym(nvml->library, symbol->name);
         if (!address && symbol->older)
             address = dlsym(nvml->library, symbol->older);
-        if (!address && symbol->needed) {
+        if (!address && symbol->required) {
             *missing = symbol->name;
             return false;
         }
@@ -65,10 +65,10 @@ int gsp_collect__nvml_open(struct gsp_nvml *nvml, const char *library, struct gs
     const char *missing = NULL;
     *nvml = (struct gsp_nvml){0};
     if (!library || library[0] == '\0')
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "turned off");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "disabled");
     nvml->library = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!nvml->library)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no %s: no driver of NVIDIA here", library);
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no %s: NVIDIA driver not found", library);
     if (!find_symbols(nvml, &missing)) {
         dlclose(nvml->library);
         *nvml = (struct gsp_nvml){0};
@@ -76,7 +76,7 @@ int gsp_collect__nvml_open(struct gsp_nvml *nvml, const char *library, struct gs
     }
     const int code = nvml->init();
     if (code != GSP_NVML_OK) {
-        gsp_err_fill(err, GSP_E_IO, 0, "NVML does not start: %s (%d)",
+        gsp_err_fill(err, GSP_E_IO, 0, "NVML initialization failed: %s (%d)",
                      gsp_collect__nvml_text(nvml, code), code);
         dlclose(nvml->library);
         *nvml = (struct gsp_nvml){0};

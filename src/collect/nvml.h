@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvml.h -- the few functions of NVIDIA's management library that we call, found at run time.
+ * nvml.h -- the functions of NVIDIA's management library that gsprof calls, resolved at run time.
  *
- * The declarations are our own, by the library's documented binary interface.  A library that
- * lacks one of them (older drivers) has NULL there.
- * Used by: gpu_nvml.c, gpu_nvml_procs.c.
+ * The declarations are our own, from the documented binary interface of the library. A function
+ * that an older driver lacks is NULL.
+ *
  * Threads: one owner.
  */
 #pragma once
@@ -15,14 +15,14 @@
 #include "base/attr.h"
 #include "base/err.h"
 
-/* Worth naming of what the functions return. */
+/* The return codes that are handled by name. */
 enum gsp_nvml_code {
     GSP_NVML_OK = 0,
     GSP_NVML_UNINITIALIZED = 1,
     GSP_NVML_NOT_SUPPORTED = 3,
     GSP_NVML_NO_PERMISSION = 4,
     GSP_NVML_NOT_FOUND = 6,
-    GSP_NVML_SMALL = 7, /* the array given has not enough room */
+    GSP_NVML_SMALL = 7, /* the given array is too small */
     GSP_NVML_DRIVER_NOT_LOADED = 9,
     GSP_NVML_NO_FUNCTION = 13,
     GSP_NVML_LOST = 15,
@@ -31,7 +31,7 @@ enum gsp_nvml_code {
     GSP_NVML_UNKNOWN = 999,
 };
 
-struct gsp_nvml_device; /* the library's own */
+struct gsp_nvml_device; /* opaque */
 
 struct gsp_nvml_util {
     unsigned gpu;
@@ -54,7 +54,7 @@ struct gsp_nvml_pci {
     char bus_id[32];
 };
 
-/* The second and the third form of the call have this; the first has only pid and memory. */
+/* For versions 2 and 3 of the call; version 1 has only pid and memory. */
 struct gsp_nvml_process { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     unsigned pid;
     unsigned long long memory;
@@ -78,7 +78,7 @@ enum gsp_nvml_value_type {
     GSP_NVML_U64 = 3
 };
 
-/* Counters that are asked for by number. */
+/* Counters that are read by number. */
 enum gsp_nvml_field_id {
     GSP_NVML_NVLINK_TX_KIB = 138,
     GSP_NVML_NVLINK_RX_KIB = 139,
@@ -140,11 +140,11 @@ struct gsp_nvml {
                         unsigned long long since_us);
 };
 
-/* Loads the library and starts it.  Fails with NOTSUP (no library, or one that is none) or IO
- * (the driver's reason).  On failure *nvml is empty. */
+/* Loads and initializes the library. Fails with NOTSUP (no library, or not NVML) or IO (with the
+ * reason of the driver). On failure *nvml is empty. */
 GSP_MUST_CHECK int gsp_collect__nvml_open(struct gsp_nvml *nvml, const char *library,
                                           struct gsp_err *err);
-void gsp_collect__nvml_close(struct gsp_nvml *nvml); /* of {0}: nothing */
+void gsp_collect__nvml_close(struct gsp_nvml *nvml); /* {0} does nothing */
 
-/* What a code means, in the library's own words where it has any. */
+/* The library's text for a code. */
 const char *gsp_collect__nvml_text(const struct gsp_nvml *nvml, int code);

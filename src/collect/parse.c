@@ -6,10 +6,10 @@
 /* Fields of a cpu line in their order (proc(5)). */
 enum stat_field { USER, NICE, SYSTEM, IDLE, IOWAIT, IRQ, SOFTIRQ, STEAL, STAT_FIELDS };
 
-/* Larger texts are no list of processors. */
+/* CPU numbers above this are malformed. */
 #define CPUS_MAX 65536U
 
-/* Sums of hostile numbers stay numbers. */
+/* Saturates below UNKNOWN: the numbers may be hostile. */
 static uint64_t add(uint64_t a, uint64_t b)
 {
     return a > GSP_UNKNOWN - 1 - b ? GSP_UNKNOWN - 1 : a + b;
@@ -206,7 +206,7 @@ void gsp_collect__parse_pressure(struct gsp_sv text, struct gsp_pressure *out)
     }
 }
 
-/* "pid (comm) S ppid …": comm may hold anything, also ')'. */
+/* "pid (comm) S ppid …": comm may contain anything, even ')'. */
 bool gsp_collect__parse_pid_stat(struct gsp_sv text, struct gsp_pid_stat *out)
 {
     *out = (struct gsp_pid_stat){0};
@@ -220,7 +220,7 @@ bool gsp_collect__parse_pid_stat(struct gsp_sv text, struct gsp_pid_stat *out)
     if (!gsp_collect__scan_word(&scan, &state))
         return false;
     out->state = state.p[0];
-    /* Fields by their numbers in proc(5): 4 to 9 are passed over, some of them below zero. */
+    /* Field numbers of proc(5): fields 4 to 9 are skipped, because some are negative. */
     return gsp_collect__scan_skip(&scan, 6) && gsp_collect__scan_u64(&scan, &out->minor_faults) &&
            gsp_collect__scan_skip(&scan, 1) && gsp_collect__scan_u64(&scan, &out->major_faults) &&
            gsp_collect__scan_skip(&scan, 1) && gsp_collect__scan_u64(&scan, &out->user_ticks) &&
@@ -282,7 +282,7 @@ uint64_t gsp_collect__parse_cpu_list(struct gsp_sv text)
     return count;
 }
 
-/* Whether one of the names between commas is the controller. */
+/* Returns whether the comma-separated list contains the controller. */
 static bool has_controller(struct gsp_sv list, const char *controller)
 {
     struct gsp_sv part;

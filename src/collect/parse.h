@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse.h -- the texts of /proc and /sys, as numbers.
+ * parse.h -- parses the text files of /proc and /sys into numbers.
  *
- * Reads:   texts of any content: what is missing or makes no sense is unknown.
+ * Reads:   texts with any content: missing or invalid values are unknown.
  * Gives:   structs of plain numbers.
- * Used by: the sources, and the fuzz target collect_proc.
  * Threads: no state.
  */
 #pragma once
@@ -17,13 +16,13 @@
 #include "base/str.h"
 #include "collect/scan.h"
 
-/* A number that the text does not tell. */
+/* A number that is missing in the text. */
 #define GSP_UNKNOWN UINT64_MAX
 
-/* One cpu line of /proc/stat; times in ticks of the kernel since boot. */
+/* One cpu line of /proc/stat; times in kernel ticks since boot. */
 enum gsp_cpu_time {
-    GSP_CPU_USER,   /* with nice; guests are within */
-    GSP_CPU_SYSTEM, /* with interrupts */
+    GSP_CPU_USER,   /* including nice and guest time */
+    GSP_CPU_SYSTEM, /* including interrupts */
     GSP_CPU_IDLE,
     GSP_CPU_IOWAIT,
     GSP_CPU_STEAL,
@@ -31,23 +30,24 @@ enum gsp_cpu_time {
 };
 
 struct gsp_cpu_line {
-    int64_t cpu; /* -1: all together */
+    int64_t cpu; /* -1: the sum of all */
     uint64_t ticks[GSP_CPU_TIMES];
 };
 
-/* Fills at most cap lines; worth how many there are. */
+/* Fills at most cap lines. Returns the number of lines in the text. */
 size_t gsp_collect__parse_stat(struct gsp_sv text, struct gsp_cpu_line *lines, size_t cap,
                                uint64_t *ctx_switches);
 
-/* Of words of which one is in brackets, as /sys has choices: that one; empty when there is none. */
+/* The word in brackets, which marks the current value of a setting in /sys; empty if there is
+ * none. */
 struct gsp_sv gsp_collect__parse_chosen(struct gsp_sv text);
 
-/* Lines "key: value [kB]" and "key value": out[i] is the value of keys[i], in bytes where the
- * text says kB; UNKNOWN when it is not there.  Worth how many were found. */
+/* Parses lines "key: value [kB]" and "key value": out[i] is the value of keys[i], in bytes if
+ * the unit is kB; UNKNOWN if the key is missing. Returns the number of keys found. */
 size_t gsp_collect__parse_keys(struct gsp_sv text, const char *const *keys, size_t count,
                                uint64_t *out);
 
-/* A file that is one number. */
+/* Parses a text that is one number. */
 bool gsp_collect__parse_number(struct gsp_sv text, uint64_t *out);
 
 struct gsp_loadavg {
@@ -66,7 +66,7 @@ struct gsp_device_line {
 
 enum gsp_disk_counter {
     GSP_DISK_READS,
-    GSP_DISK_READ_SECTORS, /* of 512 bytes, whatever the device has */
+    GSP_DISK_READ_SECTORS, /* of 512 bytes, independent of the device */
     GSP_DISK_WRITES,
     GSP_DISK_WRITE_SECTORS,
     GSP_DISK_BUSY_MS,
@@ -76,10 +76,10 @@ enum gsp_net_counter {
     GSP_NET_RX_PACKETS,
     GSP_NET_TX_BYTES,
     GSP_NET_TX_PACKETS,
-    GSP_NET_ERRORS, /* and drops, both directions */
+    GSP_NET_ERRORS, /* including drops, both directions */
 };
 
-/* One line of /proc/diskstats, of /proc/net/dev; false for lines of another form. */
+/* Parses one line of /proc/diskstats or /proc/net/dev. Returns false for any other line. */
 bool gsp_collect__parse_disk(struct gsp_scan line, struct gsp_device_line *out);
 bool gsp_collect__parse_net(struct gsp_scan line, struct gsp_device_line *out);
 
@@ -91,7 +91,7 @@ struct gsp_stall {
 };
 struct gsp_pressure {
     struct gsp_stall some;
-    struct gsp_stall full; /* older kernels have none for the CPU */
+    struct gsp_stall full; /* older kernels lack it for the CPU */
 };
 void gsp_collect__parse_pressure(struct gsp_sv text, struct gsp_pressure *out);
 
@@ -110,26 +110,28 @@ struct gsp_pid_stat {
 };
 bool gsp_collect__parse_pid_stat(struct gsp_sv text, struct gsp_pid_stat *out);
 
-/* What schedstat says of a thread. */
+/* The schedstat of a thread. */
 struct gsp_schedstat {
     uint64_t cpu_ns;
-    uint64_t wait_ns; /* ready, without a CPU */
-    uint64_t slices;  /* how often it was put on a CPU */
+    uint64_t wait_ns; /* runnable, without a CPU */
+    uint64_t slices;  /* number of times it was put on a CPU */
 };
 bool gsp_collect__parse_schedstat(struct gsp_sv text, struct gsp_schedstat *out);
 
-/* "NSpid: 812 7": the first is the pid here, the last in its own namespace; false without. */
+/* Parses "NSpid: 812 7": the first number is the pid here, the last one the pid in its own
+ * namespace. Returns false if the line is missing. */
 bool gsp_collect__parse_nspid(struct gsp_sv status, uint64_t *inner, bool *nested);
 
-/* cpu.max: "200000 100000"; the quota is UNKNOWN for "max". */
+/* Parses cpu.max: "200000 100000"; the quota is UNKNOWN for "max". */
 bool gsp_collect__parse_cpu_max(struct gsp_sv text, uint64_t *quota_us, uint64_t *period_us);
 
-/* "0-3,8": how many; 0 when the text is of another form. */
+/* The number of CPUs in a list like "0-3,8"; 0 if the text is malformed. */
 uint64_t gsp_collect__parse_cpu_list(struct gsp_sv text);
 
-/* The path of a process in /proc/<pid>/cgroup: of the controller's hierarchy, or with "" of the
- * unified one.  Borrowed; false when there is none, or it leads out of the mount. */
+/* The path of a process in /proc/<pid>/cgroup: in the hierarchy of the controller, or in the
+ * unified one with "". Borrowed. Returns false if there is none, or if it leads out of the
+ * mount. */
 bool gsp_collect__parse_cgroup(struct gsp_sv text, const char *controller, struct gsp_sv *path);
 
-/* The value of a variable in a text of NUL-ended assignments, as a number. */
+/* The numeric value of a variable in a text of NUL-terminated assignments. */
 bool gsp_collect__parse_env(struct gsp_sv environ_text, const char *name, uint64_t *out);

@@ -35,19 +35,19 @@ static int open_pressure(const struct gsp_collect_env *env, struct gsp_collector
     *out = NULL;
     struct gsp_collector *self = calloc(1, sizeof(*self));
     if (!self)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a source");
+        return gsp_err_nomem(err);
     bool any = false;
     self->env = *env;
     gsp_collect__blank(GSP_TABLE_system_pressure, &self->blank);
     for (size_t i = 0; i < RESOURCES; i++) {
         self->fds[i] = gsp_collect__open("%s/pressure/%s", env->proc_root, resources[i]);
-        /* With psi=0 the files can be opened and not read. */
+        /* With psi=0 the files can be opened but not read. */
         any = any || gsp_collect__read(self->fds[i], &self->text) == 0;
     }
     if (!any) {
         close_pressure(self);
         return gsp_err_set(err, GSP_E_NOTSUP, 0,
-                           "the kernel keeps no pressure-stall information (psi=1 turns it on)");
+                           "the kernel has no pressure-stall information (needs psi=1)");
     }
     *out = self;
     return 0;
@@ -60,7 +60,7 @@ static double share(const struct gsp_stall *now, const struct gsp_stall *last, d
     const double rate = gsp_collect__rate(now->total_us, last->total_us, seconds);
     if (gsp_is_null_f64(rate))
         return rate;
-    /* The kernel's sums lag behind a little and are then made up for. */
+    /* The sums of the kernel lag a little and then catch up. */
     return rate / US_PER_S > 1 ? 100 : 100 * rate / US_PER_S;
 }
 
@@ -75,8 +75,8 @@ static void read_pressure(struct gsp_collector *self, const struct gsp_tick *tic
         if (gsp_collect__read(self->fds[i], &self->text) == 0)
             gsp_collect__parse_pressure(gsp_buf_sv(&self->text), &now);
         if (!now.some.known)
-            gsp_collect__trouble_add(&self->trouble, "%s/pressure/%s tells nothing",
-                                     self->env.proc_root, resources[i]);
+            gsp_collect__trouble_add(&self->trouble, "%s/pressure/%s is empty", self->env.proc_root,
+                                     resources[i]);
         row.ts_ns = tick->ts_ns;
         row.mono_ns = tick->mono_ns;
         row.resource = sink->intern(sink, GSP_TABLE_system_pressure, gsp_sv_of(resources[i]));
@@ -100,7 +100,7 @@ static const char *trouble_pressure(const struct gsp_collector *self)
 
 const struct gsp_collector_type gsp_collect__pressure = {
     .name = "pressure",
-    .doc = "time lost by waiting for CPU, memory and I/O, from /proc/pressure",
+    .doc = "time lost waiting for CPU, memory and I/O, from /proc/pressure",
     .open = open_pressure,
     .read = read_pressure,
     .trouble = trouble_pressure,

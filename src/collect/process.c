@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processes that were asked for.  Their files stay open: a descriptor belongs to one process
- * for ever, so a pid that is used again cannot be mistaken for the one that was meant.
+ * Watched processes. Their files stay open: a descriptor always belongs to one process, so a reused
+ * pid cannot be mistaken for the original process.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -12,17 +12,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "collect/source.h"
 
 #define PIDS_MAX      4096U
-/* Each keeps a descriptor. */
+/* Each needs a descriptor. */
 #define THREADS_MAX   1024U
 /* smaps_rollup takes milliseconds. */
 #define PSS_NS        GSP_NS_PER_S
-/* A list of threads that keeps its length can still have changed. */
+/* The list of threads can change without a change of its length. */
 #define THREADS_NS    GSP_NS_PER_S
-/* A thread that has used less since its last row has none. */
+/* A thread that has used less CPU time than this since its last row gets no row. */
 #define THREAD_CPU_NS GSP_NS_PER_MS
 #define ENVIRON_MAX   (4U << 20)
 
@@ -30,7 +31,7 @@ struct thread {
     int32_t tid;
     int fd; /* schedstat */
     struct gsp_schedstat sched;
-    uint64_t told_ns; /* CPU time of its last row */
+    uint64_t row_cpu_ns; /* CPU time at its last row */
     bool listed;
 };
 
@@ -38,13 +39,13 @@ struct watched {
     int32_t pid;
     bool gone;
     bool has_clock;
-    bool wanted; /* by the last watch */
+    bool is_watched; /* by the last call of watch() */
     clockid_t clock;
     int stat_fd;
     int io_fd;
     int smaps_fd;
     int64_t rank;
-    char name[64]; /* at the last look */
+    char name[64]; /* at the last read */
     int64_t last_mono_ns;
     uint64_t last_cpu_ns;
     struct thread *threads;
@@ -52,7 +53,7 @@ struct watched {
     size_t thread_cap;
     bool threads_known;
     int64_t next_threads_ns;
-    uint64_t retired; /* slices of threads that ended */
+    uint64_t retired; /* time slices of threads that have exited */
     int64_t next_pss_ns;
     int64_t pss_bytes;
     int64_t swap_bytes;
@@ -66,7 +67,7 @@ struct gsp_collector {
     size_t count;
     double ticks_per_s;
     uint64_t page_bytes;
-    bool is_live; /* the root is this machine's own: clocks of processes can be asked */
+    bool is_live; /* the root is that of this machine: CPU clocks of processes are available */
     struct gsp_buf text;
     struct gsp_trouble trouble;
 };
@@ -109,7 +110,7 @@ static int open_process(const struct gsp_collect_env *env, struct gsp_collector 
     *out = NULL;
     struct gsp_collector *self = calloc(1, sizeof(*self));
     if (!self)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a source");
+        return gsp_err_nomem(err);
     const long ticks = sysconf(_SC_CLK_TCK);
     const long page = sysconf(_SC_PAGESIZE);
     self->env = *env;
@@ -122,7 +123,7 @@ static int open_process(const struct gsp_collect_env *env, struct gsp_collector 
     return 0;
 }
 
-/* The place in a distributed job, by the variables that launchers set. */
+/* The rank in a distributed job, from the variables that launchers set. */
 static int64_t rank_of(const struct gsp_collector *self, int32_t pid)
 {
     static const char *const names[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
@@ -165,7 +166,8 @@ static struct watched *find_watched(struct gsp_collector *self, int32_t pid)
     return NULL;
 }
 
-/* Those that are watched already go on; one that ended may be a new process by now. */
+/* Processes that are already watched continue. The pid of one that has exited may belong to a
+ * new process. */
 static void watch(struct gsp_collector *self, const int32_t *pids, size_t count)
 {
     count = count < PIDS_MAX ? count : PIDS_MAX;
@@ -174,7 +176,7 @@ static void watch(struct gsp_collector *self, const int32_t *pids, size_t count)
         return;
     size_t n = 0;
     for (size_t i = 0; i < self->count; i++)
-        self->watched[i].wanted = false;
+        self->watched[i].is_watched = false;
     for (size_t i = 0; i < count; i++) {
         struct watched *old = find_watched(self, pids[i]);
         bool twice = false;
@@ -183,14 +185,14 @@ static void watch(struct gsp_collector *self, const int32_t *pids, size_t count)
         if (twice || pids[i] <= 0)
             continue;
         if (old && !old->gone) {
-            old->wanted = true;
+            old->is_watched = true;
             next[n++] = *old;
         } else {
             open_watched(self, &next[n++], pids[i]);
         }
     }
     for (size_t i = 0; i < self->count; i++) {
-        if (!self->watched[i].wanted)
+        if (!self->watched[i].is_watched)
             close_watched(&self->watched[i]);
     }
     free(self->watched);
@@ -214,24 +216,18 @@ static bool add_thread(const struct gsp_collector *self, struct watched *w, int3
         thread->listed = true;
         return true;
     }
-    if (w->thread_count == w->thread_cap) {
-        const size_t cap = w->thread_cap ? w->thread_cap * 2 : 16;
-        struct thread *threads =
-            cap <= THREADS_MAX ? realloc(w->threads, cap * sizeof(*threads)) : NULL;
-        if (!threads)
-            return false;
-        w->threads = threads;
-        w->thread_cap = cap;
-    }
+    if (w->thread_count == THREADS_MAX ||
+        !gsp_array_fit(&w->threads, &w->thread_cap, w->thread_count + 1))
+        return false;
     const int fd =
         gsp_collect__open("%s/%d/task/%d/schedstat", self->env.proc_root, (int)w->pid, (int)tid);
     if (fd < 0)
-        return errno == ENOENT; /* it ended meanwhile */
+        return errno == ENOENT; /* the thread has exited meanwhile */
     w->threads[w->thread_count++] = (struct thread){.tid = tid, .fd = fd, .listed = true};
     return true;
 }
 
-/* The name of a thread; one that has ended has none. */
+/* The name of a thread; NULL if it has exited. */
 static uint32_t name_of(struct gsp_collector *self, const struct watched *w, int32_t tid,
                         struct gsp_sink *sink)
 {
@@ -245,7 +241,7 @@ static uint32_t name_of(struct gsp_collector *self, const struct watched *w, int
 static void put_thread(struct gsp_collector *self, const struct watched *w, struct thread *thread,
                        const struct gsp_tick *tick, struct gsp_sink *sink)
 {
-    if (thread->sched.cpu_ns < thread->told_ns + THREAD_CPU_NS)
+    if (thread->sched.cpu_ns < thread->row_cpu_ns + THREAD_CPU_NS)
         return;
     struct gsp_row_process_thread row = self->blank_thread;
     row.ts_ns = tick->ts_ns;
@@ -256,7 +252,7 @@ static void put_thread(struct gsp_collector *self, const struct watched *w, stru
     row.thread_name = name_of(self, w, thread->tid, sink);
     row.cpu_s = (double)thread->sched.cpu_ns / (double)GSP_NS_PER_S;
     row.wait_s = (double)thread->sched.wait_ns / (double)GSP_NS_PER_S;
-    thread->told_ns = thread->sched.cpu_ns;
+    thread->row_cpu_ns = thread->sched.cpu_ns;
     sink->row(sink, GSP_TABLE_process_thread, &row);
 }
 
@@ -283,7 +279,7 @@ static void retire_unlisted(struct gsp_collector *self, struct watched *w,
     w->thread_count = kept;
 }
 
-/* False when they cannot all be kept. */
+/* Returns false if there are too many threads, or they cannot be listed. */
 static bool list_threads(struct gsp_collector *self, struct watched *w, const struct gsp_tick *tick,
                          struct gsp_sink *sink)
 {
@@ -308,8 +304,8 @@ static bool list_threads(struct gsp_collector *self, struct watched *w, const st
     return all;
 }
 
-/* How often its threads were put on a CPU: what the kernel calls context switches, which it
- * tells of each thread alone. */
+/* The number of times its threads were put on a CPU. The kernel reports these context switches
+ * per thread. */
 static int64_t ctx_switches(struct gsp_collector *self, struct watched *w, uint64_t threads,
                             const struct gsp_tick *tick, struct gsp_sink *sink)
 {
@@ -333,7 +329,7 @@ static int64_t ctx_switches(struct gsp_collector *self, struct watched *w, uint6
         if (n > 0 && gsp_collect__parse_schedstat((struct gsp_sv){text, (size_t)n}, &sched))
             thread->sched = sched;
         else
-            w->next_threads_ns = 0; /* it ended: list again at the next look */
+            w->next_threads_ns = 0; /* it has exited: list the threads again at the next tick */
         sum += thread->sched.slices;
     }
     if (is_due)
@@ -341,7 +337,7 @@ static int64_t ctx_switches(struct gsp_collector *self, struct watched *w, uint6
     return gsp_collect__i64(sum);
 }
 
-/* CPU time since the start, as finely as it can be had. */
+/* CPU time since the start, from the most precise source available. */
 static uint64_t cpu_ns(const struct gsp_collector *self, const struct watched *w,
                        const struct gsp_pid_stat *stat)
 {
@@ -359,9 +355,9 @@ static void fill_io(struct gsp_collector *self, const struct watched *w,
     const int rc = gsp_collect__read(w->io_fd, &self->text);
     if (rc != 0 ||
         gsp_collect__parse_keys(gsp_buf_sv(&self->text), keys, GSP_COUNT(keys), v) == 0) {
-        gsp_collect__trouble_add(&self->trouble, "process %d: its I/O %s", (int)w->pid,
-                                 w->io_fd < 0 || rc == GSP_E_PERM ? "may not be read"
-                                                                  : "is not told");
+        gsp_collect__trouble_add(&self->trouble, "process %d: I/O counters %s", (int)w->pid,
+                                 w->io_fd < 0 || rc == GSP_E_PERM ? "are not readable"
+                                                                  : "are not available");
         return;
     }
     row->read_bytes = gsp_collect__i64(v[0]);
@@ -385,8 +381,8 @@ static void fill_pss(struct gsp_collector *self, struct watched *w, int64_t now_
     row->pss_bytes = w->pss_bytes;
     row->swap_bytes = w->swap_bytes;
     if (w->pss_bytes == GSP_NULL_I64)
-        gsp_collect__trouble_add(&self->trouble,
-                                 "process %d: its proportional memory cannot be read", (int)w->pid);
+        gsp_collect__trouble_add(&self->trouble, "process %d: proportional memory cannot be read",
+                                 (int)w->pid);
 }
 
 static void fill_stat(struct gsp_collector *self, struct watched *w,
@@ -401,8 +397,8 @@ static void fill_stat(struct gsp_collector *self, struct watched *w,
     w->last_mono_ns = tick->mono_ns;
     row->user_s = (double)stat->user_ticks / self->ticks_per_s;
     row->system_s = (double)stat->system_ticks / self->ticks_per_s;
-    /* A process gives its memory away before it becomes a zombie, and one that was killed for want
-     * of memory loses it earlier: no process that runs has none. */
+    /* A process that exits releases its memory before it becomes a zombie, and one that the OOM
+     * killer ends loses it earlier: a value of 0 means unknown. */
     row->vms_bytes = stat->vms_bytes == 0 ? GSP_NULL_I64 : gsp_collect__i64(stat->vms_bytes);
     row->rss_bytes = stat->rss_pages == 0 || stat->rss_pages > INT64_MAX / self->page_bytes
                          ? GSP_NULL_I64
@@ -412,8 +408,8 @@ static void fill_stat(struct gsp_collector *self, struct watched *w,
     row->major_faults = gsp_collect__i64(stat->major_faults);
 }
 
-/* A process that was seen between fork and exec has another environment by now. */
-static void look_again(const struct gsp_collector *self, struct watched *w, struct gsp_sv name)
+/* A process that was first seen between fork and exec has another environment now. */
+static void update_name(const struct gsp_collector *self, struct watched *w, struct gsp_sv name)
 {
     if (gsp_sv_eq(name, gsp_sv_of(w->name)))
         return;
@@ -437,15 +433,14 @@ static void put_process(struct gsp_collector *self, struct watched *w, const str
         if (!w->gone)
             close_watched(w);
         w->gone = true;
-        gsp_collect__trouble_add(&self->trouble, "process %d is gone", (int)w->pid);
+        gsp_collect__trouble_add(&self->trouble, "process %d has exited", (int)w->pid);
     } else if (rc != 0 || !gsp_collect__parse_pid_stat(gsp_buf_sv(&self->text), &stat)) {
-        gsp_collect__trouble_add(&self->trouble, "process %d: its state makes no sense",
-                                 (int)w->pid);
+        gsp_collect__trouble_add(&self->trouble, "process %d: malformed stat file", (int)w->pid);
     } else {
         row.name = sink->intern(sink, GSP_TABLE_process_metrics, stat.comm);
         row.state = sink->intern(sink, GSP_TABLE_process_metrics, (struct gsp_sv){&stat.state, 1});
         fill_stat(self, w, &stat, tick, &row);
-        look_again(self, w, stat.comm);
+        update_name(self, w, stat.comm);
         row.rank = w->rank;
         row.ctx_switches = ctx_switches(self, w, stat.threads, tick, sink);
         fill_io(self, w, &row);

@@ -13,7 +13,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static void pass_blanks(struct gsp_scan *scan)
+static void skip_blanks(struct gsp_scan *scan)
 {
     while (scan->p < scan->end && is_blank(*scan->p))
         scan->p++;
@@ -31,7 +31,7 @@ bool gsp_collect__scan_line(struct gsp_scan *text, struct gsp_scan *line)
 
 bool gsp_collect__scan_word(struct gsp_scan *scan, struct gsp_sv *out)
 {
-    pass_blanks(scan);
+    skip_blanks(scan);
     const char *begin = scan->p;
     while (scan->p < scan->end && !is_blank(*scan->p))
         scan->p++;
@@ -49,7 +49,7 @@ bool gsp_collect__scan_skip(struct gsp_scan *scan, unsigned words)
 
 bool gsp_collect__scan_u64(struct gsp_scan *scan, uint64_t *out)
 {
-    pass_blanks(scan);
+    skip_blanks(scan);
     const char *p = scan->p;
     uint64_t value = 0;
     for (; p < scan->end && is_digit(*p); p++) {

@@ -10,11 +10,11 @@
 
 #include "base/file.h"
 
-/* A file of the kernel that is larger is none that we know. */
+/* No kernel file that we read is larger. */
 #define TEXT_MAX   (4U << 20)
 #define TEXT_STEP  8192U
-/* The kernel hands out lists of lines page by page, whatever the room: a read that gave less
- * than this gave all, for no line is so long. */
+/* The kernel returns lists of lines page by page, whatever the buffer size. No line is as long
+ * as this, so a shorter read has reached the end. */
 #define TEXT_WHOLE 2048U
 #define J_PER_KWH  3.6e6
 
@@ -28,7 +28,7 @@ static int open_path(const char *fmt, va_list args)
         errno = ENAMETOOLONG;
         return -1;
     }
-    /* A pipe in a made-up tree must not hold us. */
+    /* A pipe in a made-up tree must not block. */
     return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
@@ -174,7 +174,7 @@ bool gsp_collect__cpu_shares(const struct gsp_cpu_line *now, const struct gsp_cp
     double delta[GSP_CPU_TIMES];
     double all = 0;
     for (size_t i = 0; i < GSP_CPU_TIMES; i++) {
-        /* Idle and iowait may fall a little, by the kernel's own word. */
+        /* Idle and iowait may decrease slightly (proc(5)). */
         const bool fell = now->ticks[i] < last->ticks[i];
         delta[i] = fell ? 0 : (double)(now->ticks[i] - last->ticks[i]);
         all += delta[i];

@@ -5,9 +5,9 @@
 
 #include "compare/compare_internal.h"
 #include "compare/write_internal.h"
+#include "model/ids.h"
 #include "report/phrases.h"
 #include "report/write.h"
-#include "store/profile_tables.h"
 
 static const char *better_name(enum gsp_better better)
 {

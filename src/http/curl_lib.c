@@ -15,7 +15,7 @@ static struct {
 
 static void load(void)
 {
-    /* Distributions have it with one of several libraries for TLS, which is not used here. */
+    /* Distributions build libcurl with different TLS libraries; gsprof does not use TLS. */
     static const char *const NAMES[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl-nss.so.4",
                                         NULL};
     static const struct gsp_lib_function FUNCTIONS[] = {
@@ -32,8 +32,8 @@ int gsp_http__curl(const struct gsp_curl **out, struct gsp_err *err)
 {
     pthread_once(&loaded.once, load);
     if (!loaded.ready)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no HTTP can be spoken: %s",
-                           loaded.why[0] ? loaded.why : "libcurl does not start");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "cannot load libcurl: %s",
+                           loaded.why[0] ? loaded.why : "initialization failed");
     *out = &loaded.curl;
     return GSP_OK;
 }

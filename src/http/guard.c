@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/time.h"
 #include "http/server_internal.h"
 
-#define BEARER        "Bearer "
-/* A browser that was given the page's address with the token asks for the rest by itself. */
-#define TOKEN_QUERY   "token"
-/* When three of four connections are taken, whoever sends no request makes room soon. */
-#define CROWDED_NS    (2 * GSP_NS_PER_S)
-#define WATCH_EVERY_S 1
+#define BEARER          "Bearer "
+/* The page's address may contain the token; a browser then passes it in the query. */
+#define TOKEN_QUERY     "token"
+/* Time limit of a connection without a request, if more than 3/4 of all connections are open. */
+#define CROWDED_NS      (2 * GSP_NS_PER_S)
+#define WATCH_PERIOD_NS GSP_NS_PER_S
 
 bool gsp_http__is_loopback(const char *address)
 {
@@ -30,7 +28,7 @@ bool gsp_http__is_loopback(const char *address)
     return false;
 }
 
-/* The name in "name:port", "[v6]:port"; false when it is too long for a name of ours. */
+/* Copies the name of "name:port" or "[v6]:port". Returns false if it is malformed or too long. */
 static bool host_name(const char *host, char *out, size_t cap)
 {
     const char *end = NULL;
@@ -52,7 +50,7 @@ static bool host_name(const char *host, char *out, size_t cap)
     return true;
 }
 
-/* A name that no foreign server of names can point at this machine. */
+/* Whether the name always means this machine: no other DNS server can redefine it. */
 static bool is_local_name(const char *host)
 {
     char name[64];
@@ -68,7 +66,7 @@ static bool origin_is_ours(const char *origin, const char *host)
            strcasecmp(origin + sizeof(scheme) - 1, host) == 0;
 }
 
-/* Takes the same time wherever the first difference is. */
+/* Takes constant time for tokens of equal length. */
 static bool same_token(const char *a, const char *b)
 {
     const size_t len = strlen(a);
@@ -82,14 +80,14 @@ static bool same_token(const char *a, const char *b)
 
 static bool has_token(const struct gsp_http__call *call)
 {
-    const char *wanted = call->server->token;
-    if (!wanted)
+    const char *expected = call->server->token;
+    if (!expected)
         return true;
-    const char *given = gsp_http_header(&call->request, "Authorization");
-    if (given && strncasecmp(given, BEARER, sizeof(BEARER) - 1) == 0)
-        return same_token(given + sizeof(BEARER) - 1, wanted);
-    given = gsp_http_query(&call->request, TOKEN_QUERY);
-    return given && same_token(given, wanted);
+    const char *sent = gsp_http_header(&call->request, "Authorization");
+    if (sent && strncasecmp(sent, BEARER, sizeof(BEARER) - 1) == 0)
+        return same_token(sent + sizeof(BEARER) - 1, expected);
+    sent = gsp_http_query(&call->request, TOKEN_QUERY);
+    return sent && same_token(sent, expected);
 }
 
 static bool is_unix(int fd)
@@ -99,7 +97,7 @@ static bool is_unix(int fd)
     return getsockname(fd, (struct sockaddr *)&address, &len) == 0 && address.ss_family == AF_UNIX;
 }
 
-static bool peer_is_us(int fd)
+static bool is_same_user(int fd)
 {
     struct ucred peer = {.uid = (uid_t)-1};
     socklen_t len = sizeof(peer);
@@ -113,8 +111,8 @@ static void refuse(struct gsp_http__call *call, int status, const char *code, co
     call->refusal = (struct gsp_http__refusal){status, code, message, hint};
 }
 
-/* Where no token is asked for, a page of another site must not reach us through the user's
- * browser: neither openly (Origin) nor under a name of its own that leads here (Host). */
+/* Pages of other sites must not use the server through the user's browser. Origin names the site
+ * of the page. Without a token, Host protects against DNS rebinding. */
 static void check_browser(struct gsp_http__call *call)
 {
     const char *host = gsp_http_header(&call->request, "Host");
@@ -124,7 +122,7 @@ static void check_browser(struct gsp_http__call *call)
                "use localhost or 127.0.0.1, or serve with a token");
     } else if (origin && !origin_is_ours(origin, host)) {
         refuse(call, 403, "ORIGIN", "the request comes from a page of another site",
-               "open the page from this server, or ask without a browser");
+               "open the page from this server, or send the request without a browser");
     }
 }
 
@@ -132,10 +130,10 @@ void gsp_http__check(struct gsp_http__call *call)
 {
     const struct gsp_http_options *options = &call->server->options;
     if (call->server->local && call->conn && is_unix(call->conn->fd)) {
-        call->request.authorised = peer_is_us(call->conn->fd);
+        call->request.authorised = is_same_user(call->conn->fd);
         call->request.is_trusted = call->request.authorised;
         if (!call->request.authorised)
-            refuse(call, 403, "PERM", "the socket is another user's", NULL);
+            refuse(call, 403, "PERM", "the socket belongs to another user", NULL);
         return;
     }
     check_browser(call);
@@ -145,24 +143,24 @@ void gsp_http__check(struct gsp_http__call *call)
     call->request.is_trusted = call->request.authorised && call->server->token;
     if (!call->request.authorised &&
         !(options->is_public && options->is_public(options->ctx, call->request.path)))
-        refuse(call, 401, "TOKEN", "the request came without the token",
+        refuse(call, 401, "TOKEN", "the request has no valid token",
                "send the header \"Authorization: Bearer TOKEN\"");
 }
 
 static void add_conn(struct gsp_http_server *server, struct gsp_http__conn *conn)
 {
-    pthread_mutex_lock(&server->lock);
+    gsp_lock_take(&server->lock);
     conn->next = server->conns;
     if (conn->next)
         conn->next->prev = conn;
     server->conns = conn;
     server->conn_count++;
-    pthread_mutex_unlock(&server->lock);
+    gsp_lock_release(&server->lock);
 }
 
 static void remove_conn(struct gsp_http_server *server, struct gsp_http__conn *conn)
 {
-    pthread_mutex_lock(&server->lock);
+    gsp_lock_take(&server->lock);
     if (conn->prev)
         conn->prev->next = conn->next;
     else
@@ -170,7 +168,7 @@ static void remove_conn(struct gsp_http_server *server, struct gsp_http__conn *c
     if (conn->next)
         conn->next->prev = conn->prev;
     server->conn_count--;
-    pthread_mutex_unlock(&server->lock);
+    gsp_lock_release(&server->lock);
     free(conn);
 }
 
@@ -188,15 +186,16 @@ void gsp_http__on_connection(void *cls, struct MHD_Connection *connection, void 
         gsp_http__mhd.get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct gsp_http__conn *made = info ? calloc(1, sizeof(*made)) : NULL;
     if (!made)
-        return; /* the connection works, only nobody looks at how long it takes */
+        return; /* the connection works, but without the time limit for slow requests */
     made->fd = info->connect_fd;
     atomic_store(&made->since_ns, gsp_now_ns());
     *conn = made;
     add_conn(server, made);
 }
 
-/* libmicrohttpd forgives a client that sends a byte now and then; we do not.  Its descriptor is
- * only shut down here: it is closed by its thread, which is told by that. */
+/* Ends connections whose request takes too long: libmicrohttpd's timeout restarts at every byte.
+ * Only shuts the descriptor down; the server thread then notices the end and closes it. */
+static void end_slow(struct gsp_http_server *server) GSP_REQUIRES(&server->lock);
 static void end_slow(struct gsp_http_server *server)
 {
     const int64_t now_ns = gsp_now_ns();
@@ -213,14 +212,11 @@ static void end_slow(struct gsp_http_server *server)
 void *gsp_http__watch(void *arg)
 {
     struct gsp_http_server *server = arg;
-    pthread_mutex_lock(&server->lock);
+    gsp_lock_take(&server->lock);
     while (!server->stopping) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += WATCH_EVERY_S;
-        if (pthread_cond_timedwait(&server->changed, &server->lock, &until) == ETIMEDOUT)
+        if (!gsp_lock_wait_until(&server->lock, &server->changed, gsp_now_ns() + WATCH_PERIOD_NS))
             end_slow(server);
     }
-    pthread_mutex_unlock(&server->lock);
+    gsp_lock_release(&server->lock);
     return NULL;
 }

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lib.h -- shared libraries that are loaded when they are first needed.
+ * lib.h -- loads shared libraries on first use.
  *
- * The libraries for HTTP bring twenty others with them; no command that asks nobody and serves
- * nobody waits for those.
- * Used by: http/curl_lib.c, http/mhd_lib.c.
+ * The HTTP libraries have twenty dependencies, and commands without HTTP should not load them.
  * Threads: no state.
  */
 #pragma once
@@ -12,13 +10,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A function of a library, and where its pointer goes in the table of all. */
+/* A function of a library, and the offset of its pointer in the table. */
 struct gsp_lib_function {
     const char *name;
     size_t offset;
 };
 
-/* Opens the first of the libraries (names, NULL past the last) that is there and fills the table
- * of count functions.  It is never closed.  False: why says what is missing. */
+/* Opens the first library of names (a NULL-terminated list) that is installed and fills the table
+ * of count functions. Never closes it. On failure returns false and writes the reason to why. */
 bool gsp_http__load(const char *const *names, const struct gsp_lib_function *functions,
                     size_t count, void *table, char why[160]);

@@ -31,5 +31,5 @@ int gsp_http__mhd_load(struct gsp_err *err)
     pthread_once(&loaded.once, load);
     return loaded.ready
                ? GSP_OK
-               : gsp_err_set(err, GSP_E_NOTSUP, 0, "nothing can be served: %s", loaded.why);
+               : gsp_err_set(err, GSP_E_NOTSUP, 0, "cannot load libmicrohttpd: %s", loaded.why);
 }

@@ -26,13 +26,13 @@
 #include "proc/task.h"
 
 #define LIMIT_NS      (10 * GSP_NS_PER_S)
-/* A thread that waits for a CPU stops when it gets one, and loses nothing until then; longer than
- * this is uninterruptible sleep. */
+/* A thread that waits for a CPU stops once it gets one, and loses nothing until then. If it
+ * takes longer than this, it is in uninterruptible sleep. */
 #define STOP_LIMIT_NS (2 * GSP_NS_PER_S)
 #define CALL_LIMIT_NS (5 * GSP_NS_PER_S)
-#define NAP_NS        (300 * GSP_NS_PER_US)
-/* So many looks at threads that run, or so much time, before their place need not be the eval loop;
- * and so many rounds before a call is made to fail with EINTR. */
+#define RETRY_NS      (300 * GSP_NS_PER_US)
+/* After this many attempts on running threads, or this much time, code outside the eval loop is
+ * accepted; and after this many rounds, a system call may fail with EINTR. */
 #define EVAL_TRIES    24U
 #define EVAL_NS       (250 * GSP_NS_PER_MS)
 #define POLITE_ROUNDS 4U
@@ -43,14 +43,14 @@
 #define ERROR_CHARS   160U
 #define EVAL_SYMBOL   "_PyEval_EvalFrameDefault"
 
-/* One request under way. */
+/* A request in progress. */
 struct job {
     const struct gsp_inject_request *request;
     struct gsp_inject_result *result;
     struct gsp_mem *mem;
     struct gsp_maps *maps;
     struct gsp_inject__linker linker;
-    struct gsp_native *native; /* for the eval loop; NULL until it is asked for */
+    struct gsp_native *native; /* to find the eval loop; NULL until it is needed */
     struct gsp_native_ranges eval;
     bool eval_tried;
     struct gsp_stop *stop;
@@ -60,14 +60,14 @@ struct job {
     int64_t start_ns;
 };
 
-/* A thread that may do. */
+/* A thread in which the call may be possible. */
 struct candidate {
     pid_t tid;
     enum gsp_inject_state state;
     struct gsp_inject_call_at at;
 };
 
-/* ---------------------------------------------------------------------------- before anything */
+/* ---------------------------------------------------------------------------- preconditions */
 
 static long status_number(const struct gsp_buf *status, const char *key)
 {
@@ -94,28 +94,29 @@ static long status_of(pid_t pid, const char *key)
                                                                     : -1;
 }
 
-/* What a filter forbids cannot be seen, and breaking it may be deadly.  One that holds for us too
- * (a container's) allows what we do ourselves. */
+/* The rules of a filter are not visible, and breaking one may end the target. A filter that also
+ * applies to us (that of a container) allows what gsprof itself does. */
 static int check_seccomp(pid_t pid, bool force, struct gsp_err *err)
 {
     long mode = status_of(pid, "Seccomp:");
     if (mode == 1)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0,
-                           "it is in seccomp's strict mode, where loading a library is deadly");
+        return gsp_err_set(
+            err, GSP_E_NOTSUP, 0,
+            "the process is in seccomp strict mode, where loading a library would end it");
     if (mode != 2 || force)
         return GSP_OK;
     long theirs = status_of(pid, "Seccomp_filters:");
     long ours = status_of(getpid(), "Seccomp_filters:");
     if (theirs >= 0 && ours >= 0 && theirs <= ours)
         return GSP_OK;
-    return gsp_err_set(err, GSP_E_NOTSUP, 0,
-                       "it has restricted itself by a seccomp filter, which may end it for "
-                       "loading a library");
+    return gsp_err_set(
+        err, GSP_E_NOTSUP, 0,
+        "the process has a seccomp filter, which may end it when it loads a library");
 }
 
-/* Between vfork and exec a child runs in its parent's memory: what is loaded there is loaded into
+/* Between vfork and exec a child shares the memory of its parent: a library would be loaded into
  * both. */
-static bool is_in_parents_memory(pid_t pid)
+static bool shares_parent_memory(pid_t pid)
 {
     struct gsp_procinfo info;
     return gsp_proc_info(pid, &info, NULL) == GSP_OK && info.is_forked &&
@@ -127,25 +128,23 @@ int gsp_inject_check(pid_t pid, bool force, struct gsp_err *err)
     struct gsp_perm perm;
     gsp_perm_look("", pid, &perm);
     if (!perm.exists || perm.state == 'Z' || perm.state == 'X')
-        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)pid);
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)pid);
     if (pid == getpid())
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "process %d is this program itself", (int)pid);
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "process %d is gsprof itself", (int)pid);
     if (perm.tracer > 0)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0,
-                           "it is being traced by process %d, and only one tracer is allowed",
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process is already traced by process %d",
                            (int)perm.tracer);
     if (perm.state == 'T' || perm.state == 't')
-        return gsp_err_set(err, GSP_E_NOTSUP, 0,
-                           "it is stopped (SIGSTOP, or Ctrl-Z), and nothing can run in it");
-    if (is_in_parents_memory(pid))
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "it has not begun its program yet (vfork)");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process is stopped (SIGSTOP or Ctrl-Z)");
+    if (shares_parent_memory(pid))
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process has not called exec yet (vfork)");
     int rc = gsp_perm_try(pid, err);
     return rc == GSP_OK ? check_seccomp(pid, force, err) : rc;
 }
 
-/* ------------------------------------------------------------------------------ which thread */
+/* -------------------------------------------------------------------------- choice of thread */
 
-static enum gsp_inject_state look_at(pid_t pid, pid_t tid, struct gsp_inject_call_at *at)
+static enum gsp_inject_state read_state(pid_t pid, pid_t tid, struct gsp_inject_call_at *at)
 {
     char path[64];
     char text[256];
@@ -155,7 +154,7 @@ static enum gsp_inject_state look_at(pid_t pid, pid_t tid, struct gsp_inject_cal
     return gsp_inject_state_of((struct gsp_sv){text, len > 0 ? (size_t)len : 0}, at);
 }
 
-static bool is_usable(const struct job *job, const struct candidate *one)
+static bool is_candidate(const struct job *job, const struct candidate *one)
 {
     if (one->state == GSP_INJECT_UNSAFE)
         return false;
@@ -170,7 +169,7 @@ static bool is_usable(const struct job *job, const struct candidate *one)
     return gsp_inject_room(job->maps, one->at.sp) >= ROOM_MIN;
 }
 
-/* Puts one into the list, which is kept in the order of choice. */
+/* Inserts a candidate into the list, which is sorted by preference. */
 static size_t insert(struct candidate *list, size_t count, const struct candidate *one)
 {
     size_t at = count;
@@ -184,7 +183,8 @@ static size_t insert(struct candidate *list, size_t count, const struct candidat
     return kept + 1;
 }
 
-static int choose(const struct job *job, struct candidate *list, size_t *count, struct gsp_err *err)
+static int find_candidates(const struct job *job, struct candidate *list, size_t *count,
+                           struct gsp_err *err)
 {
     pid_t pid = job->request->pid;
     struct gsp_task *tasks;
@@ -195,15 +195,15 @@ static int choose(const struct job *job, struct candidate *list, size_t *count, 
         return rc;
     for (size_t i = 0; i < task_count; i++) {
         struct candidate one = {.tid = tasks[i].tid};
-        one.state = look_at(pid, one.tid, &one.at);
-        if (is_usable(job, &one))
+        one.state = read_state(pid, one.tid, &one.at);
+        if (is_candidate(job, &one))
             *count = insert(list, *count, &one);
     }
     free(tasks);
     return GSP_OK;
 }
 
-/* The eval loop is looked for when a thread must be caught running: it takes milliseconds. */
+/* Finds the eval loop. Takes milliseconds, so it is done only for running threads. */
 static void find_eval(struct job *job)
 {
     if (job->eval_tried)
@@ -215,7 +215,7 @@ static void find_eval(struct job *job)
         job->eval.count = 0;
 }
 
-static bool is_safe_place(const struct job *job, uint64_t pc)
+static bool is_safe_pc(const struct job *job, uint64_t pc)
 {
     for (size_t i = 0; i < job->eval.count; i++) {
         if (pc >= job->eval.items[i].start && pc < job->eval.items[i].end)
@@ -244,15 +244,15 @@ static int raw_call(struct job *job, const uint64_t args[GSP_MACHINE_ARGS], int6
 {
     uint64_t word;
     if (!job->linker.raw_call)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "its C library has no syscall()");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the C library of the process has no syscall()");
     int rc =
         gsp_inject__remote_call(job->remote, job->linker.raw_call, args, CALL_LIMIT_NS, &word, err);
     *value = (int64_t)word;
     return rc;
 }
 
-/* Hands the bytes of the library over by a file in memory; *fd is the target's. */
-static int hand_over(struct job *job, int64_t *fd, struct gsp_err *err)
+/* Copies the library into a memfd of the target; *fd is the descriptor there. */
+static int copy_library(struct job *job, int64_t *fd, struct gsp_err *err)
 {
     gsp_auto_buf bytes = {0};
     gsp_raddr name;
@@ -265,7 +265,7 @@ static int hand_over(struct job *job, int64_t *fd, struct gsp_err *err)
     if (rc != GSP_OK)
         return rc;
     if (*fd < 0)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "it cannot make a file in memory");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process cannot create a memfd");
     snprintf(path, sizeof(path), "/proc/%d/fd/%lld", (int)job->request->pid, (long long)*fd);
     gsp_auto_fd file = open(path, O_WRONLY | O_CLOEXEC);
     if (file < 0)
@@ -274,8 +274,8 @@ static int hand_over(struct job *job, int64_t *fd, struct gsp_err *err)
     return gsp_fd_write_all(file, bytes.p, bytes.len, err);
 }
 
-/* What the target's linker says went wrong. */
-static int refused(struct job *job, struct gsp_err *err)
+/* Reads the error message of the linker of the target. */
+static int linker_error(struct job *job, struct gsp_err *err)
 {
     char text[ERROR_CHARS] = "";
     uint64_t addr = 0;
@@ -284,13 +284,13 @@ static int refused(struct job *job, struct gsp_err *err)
         gsp_inject__remote_call(job->remote, job->linker.error, none, CALL_LIMIT_NS, &addr, NULL) ==
             GSP_OK &&
         addr != 0) {
-        /* A string may end right before a page that is not there. */
+        /* A string may end just before an unmapped page. */
         size_t len = sizeof(text) - 1;
         while (len > 8 && gsp_mem_read(job->mem, addr, text, len) != GSP_OK)
             len /= 2;
         text[len] = '\0';
     }
-    return gsp_err_set(err, GSP_E_FORMAT, 0, "its linker refuses the library: %s",
+    return gsp_err_set(err, GSP_E_FORMAT, 0, "the linker of the process rejected the library: %s",
                        text[0] ? text : "no reason given");
 }
 
@@ -302,7 +302,7 @@ static int load(struct job *job, uint64_t *handle, struct gsp_err *err)
     gsp_raddr text;
     int rc = GSP_OK;
     if (!is_visible(job->request->pid, name)) {
-        rc = hand_over(job, &fd, err);
+        rc = copy_library(job, &fd, err);
         snprintf(path, sizeof(path), "/proc/self/fd/%lld", (long long)fd);
         name = path;
     }
@@ -313,7 +313,7 @@ static int load(struct job *job, uint64_t *handle, struct gsp_err *err)
                                      (uint64_t[]){text, (unsigned)job->linker.open_flags, 0, 0},
                                      CALL_LIMIT_NS, handle, err);
     if (rc == GSP_OK && *handle == 0)
-        rc = refused(job, err);
+        rc = linker_error(job, err);
     if (fd >= 0 && !job->remote->failed) {
         int64_t ignored;
         gsp_ignore(raw_call(job, (uint64_t[]){SYS_close, (uint64_t)fd, 0, 0}, &ignored, NULL));
@@ -358,17 +358,17 @@ static int make_calls(struct job *job, struct gsp_err *err)
 
 /* --------------------------------------------------------------------------------- the moment */
 
-/* Takes a thread that is held, if it is where it may be taken.  TORN: it is not. */
-static int use_held(struct job *job, const struct candidate *one, struct gsp_err *err)
+/* Makes the calls in a stopped thread if it is at a safe place. Returns TORN if it is not. */
+static int call_in_stopped(struct job *job, const struct candidate *one, struct gsp_err *err)
 {
     if (gsp_stop_signal(job->stop) != 0)
-        return gsp_err_set(err, GSP_E_TORN, 0, "thread %d gets a signal", (int)one->tid);
+        return gsp_err_set(err, GSP_E_TORN, 0, "thread %d has a pending signal", (int)one->tid);
     job->remote->tid = one->tid;
     int rc = gsp_inject__remote_open(job->remote, &one->at, err);
     if (rc == GSP_OK && !gsp_inject__linker_is_calm(&job->linker, job->mem))
         rc = gsp_err_set(err, GSP_E_TORN, 0, "libraries are being loaded");
     if (rc == GSP_OK && one->state == GSP_INJECT_RUNS &&
-        (!is_safe_place(job, gsp_inject__pc(&job->remote->kept)) ||
+        (!is_safe_pc(job, gsp_inject__pc(&job->remote->kept)) ||
          gsp_inject_room(job->maps, gsp_inject__sp(&job->remote->kept)) < ROOM_MIN))
         rc = gsp_err_set(err, GSP_E_TORN, 0, "thread %d may hold a lock", (int)one->tid);
     if (rc == GSP_OK)
@@ -377,7 +377,7 @@ static int use_held(struct job *job, const struct candidate *one, struct gsp_err
     return rc == GSP_OK ? closed : rc;
 }
 
-/* Whoever ends us by a signal waits until the target has all its own again. */
+/* Blocks our signals until the target is restored. */
 static int try_one(struct job *job, const struct candidate *one, struct gsp_err *err)
 {
     sigset_t all;
@@ -389,7 +389,7 @@ static int try_one(struct job *job, const struct candidate *one, struct gsp_err 
     job->running_tries += one->state == GSP_INJECT_RUNS;
     int rc = gsp_stop_hold_task(job->stop, one->tid, STOP_LIMIT_NS, &regs, err);
     if (rc == GSP_OK) {
-        rc = use_held(job, one, err);
+        rc = call_in_stopped(job, one, err);
         gsp_stop_release(job->stop);
         job->result->stopped_ns += gsp_now_ns() - gsp_stop_running_ns(job->stop);
         job->result->tid = one->tid;
@@ -398,22 +398,22 @@ static int try_one(struct job *job, const struct candidate *one, struct gsp_err 
     return rc;
 }
 
-/* Whether another moment or another thread may do: the thread went on or ended, or its stack has no
- * page yet where it is to be written. */
-static bool is_passing(const struct job *job, int rc)
+/* Returns whether a retry may succeed: the thread continued or exited, or its stack has no page
+ * yet at the address to write. */
+static bool is_transient(const struct job *job, int rc)
 {
     return !job->remote->failed &&
            (rc == GSP_E_TORN || rc == GSP_E_TIMEOUT || rc == GSP_E_NOPROC || rc == GSP_E_FAULT);
 }
 
-/* A process that has ended keeps its place until someone asks how. */
-static bool has_ended(pid_t pid)
+/* Returns whether the process has exited. A zombie stays until its parent reaps it. */
+static bool has_exited(pid_t pid)
 {
     struct gsp_procinfo info;
     return gsp_proc_info(pid, &info, NULL) != GSP_OK || info.state == 'Z' || info.state == 'X';
 }
 
-static int find_moment(struct job *job, struct gsp_err *err)
+static int try_threads(struct job *job, struct gsp_err *err)
 {
     const struct gsp_inject_request *request = job->request;
     int64_t deadline_ns = gsp_now_ns() + (request->limit_ns ? request->limit_ns : LIMIT_NS);
@@ -421,23 +421,23 @@ static int find_moment(struct job *job, struct gsp_err *err)
     struct gsp_err last = {0};
     for (; gsp_now_ns() < deadline_ns; job->rounds++) {
         size_t count;
-        /* Whoever could not be stopped in time stops some time, and must not stand still then. */
+        /* A thread that did not stop in time may stop later, and must be released then. */
         gsp_stop_sweep(job->stop);
-        int rc = choose(job, list, &count, err);
+        int rc = find_candidates(job, list, &count, err);
         if (rc != GSP_OK)
             return rc;
-        if (count == 0 && has_ended(request->pid))
-            return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)request->pid);
+        if (count == 0 && has_exited(request->pid))
+            return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has exited", (int)request->pid);
         for (size_t i = 0; i < count; i++) {
             if (list[i].state == GSP_INJECT_RUNS)
                 find_eval(job);
             rc = try_one(job, &list[i], &last);
-            if (rc != GSP_OK && !is_passing(job, rc) && err)
+            if (rc != GSP_OK && !is_transient(job, rc) && err)
                 *err = last;
-            if (rc == GSP_OK || !is_passing(job, rc))
+            if (rc == GSP_OK || !is_transient(job, rc))
                 return rc;
         }
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
         if (job->rounds % CANDIDATES == CANDIDATES - 1) {
             struct gsp_maps *maps;
             if (gsp_maps_read(request->pid, &maps, NULL) == GSP_OK) {
@@ -446,27 +446,26 @@ static int find_moment(struct job *job, struct gsp_err *err)
             }
         }
     }
-    return gsp_err_set(err, GSP_E_TIMEOUT, 0,
-                       "no thread came to a place where it can be used, in %u looks%s%s",
-                       job->result->tries, last.msg[0] ? "; at last " : "", last.msg);
+    return gsp_err_set(err, GSP_E_TIMEOUT, 0, "no thread reached a safe place in %u attempts%s%s",
+                       job->result->tries, last.msg[0] ? "; last: " : "", last.msg);
 }
 
-static int begin(struct job *job, struct gsp_err *err)
+static int prepare_job(struct job *job, struct gsp_err *err)
 {
     const struct gsp_inject_request *request = job->request;
-    const struct gsp_inject__want want = {request->library, request->symbol};
+    const struct gsp_inject__want query = {request->library, request->symbol};
     if (access(request->library, R_OK) != 0)
         return gsp_err_set(err, GSP_E_NOFILE, errno, "%s: %s", request->library, strerror(errno));
     job->remote = calloc(1, sizeof(*job->remote));
     if (!job->remote)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     int rc = gsp_inject_check(request->pid, request->force, err);
     if (rc == GSP_OK)
         rc = gsp_mem_open_pid(request->pid, &job->mem, err);
     if (rc == GSP_OK)
         rc = gsp_maps_read(request->pid, &job->maps, err);
     if (rc == GSP_OK)
-        rc = gsp_inject__linker_find(request->pid, job->mem, job->maps, &want, &job->linker, err);
+        rc = gsp_inject__linker_find(request->pid, job->mem, job->maps, &query, &job->linker, err);
     if (rc == GSP_OK)
         rc = gsp_stop_new(request->pid, &job->stop, err);
     if (rc == GSP_OK) {
@@ -481,10 +480,10 @@ int gsp_inject_call(const struct gsp_inject_request *request, struct gsp_inject_
 {
     *out = (struct gsp_inject_result){0};
     struct job job = {.request = request, .result = out, .start_ns = gsp_now_ns()};
-    int rc = begin(&job, err);
+    int rc = prepare_job(&job, err);
     if (rc == GSP_OK) {
         gsp_stop_be_prompt();
-        rc = find_moment(&job, err);
+        rc = try_threads(&job, err);
     }
     gsp_stop_free(job.stop);
     gsp_native_close(job.native);

@@ -2,14 +2,13 @@
 /*
  * inject.h -- loads a library into a running process and calls one of its functions there.
  *
- * One thread is stopped (PTRACE_SEIZE, PTRACE_INTERRUPT) where it can hold no lock of the C
- * library; it makes the calls, gets back all it had, and runs on.  The others are not stopped.
- * Should this program be killed by SIGKILL in the middle of a call, the target is not left
- * stopped, but the call returns to nowhere and the target ends by SIGSEGV: that window is the
- * duration of dlopen(), some tenths of a millisecond.  All other signals wait until it is over.
+ * One thread is stopped (PTRACE_SEIZE, PTRACE_INTERRUPT) where it cannot hold a lock of the C
+ * library. It makes the calls, its registers are restored, and it continues. The other threads are
+ * not stopped. If SIGKILL ends gsprof during a call, the target is not left stopped, but the call
+ * returns to an invalid address and SIGSEGV ends the target. This window is as long as dlopen(), a
+ * few tenths of a millisecond. All other signals to gsprof wait until it is over.
  *
- * Used by: cli/ (inject, eject, eval).
- * Threads: no state between calls; one thread from beginning to end.
+ * Threads: no state between calls; one thread for a whole call.
  */
 #pragma once
 
@@ -25,28 +24,28 @@
 
 struct gsp_inject_request {
     pid_t pid;
-    const char *library;                   /* an absolute path, as we see it */
+    const char *library;                   /* an absolute path in our mount namespace */
     const char *symbol;                    /* int symbol(const char *, ...) */
     const char *args[GSP_INJECT_ARGS_MAX]; /* NULL is passed as NULL */
-    int64_t limit_ns;                      /* for finding a moment; 0: a usual one */
-    bool force; /* although a seccomp filter of unknown content may end the target */
+    int64_t limit_ns;                      /* to find a safe moment; 0: 10 s */
+    bool force; /* even if an unknown seccomp filter may end the target */
 };
 
 struct gsp_inject_result {
-    int value;          /* what the function returned */
-    pid_t tid;          /* the thread it was called in */
-    int64_t stopped_ns; /* how long threads of the target did not do their own work, in sum */
-    unsigned tries;     /* moments that were looked at */
-    bool was_loaded;    /* the library was there already */
-    bool by_memfd;      /* the target does not see the file, so its bytes were handed over */
+    int value;          /* the return value of the function */
+    pid_t tid;          /* the thread that made the call */
+    int64_t stopped_ns; /* total time for which threads of the target were stopped */
+    unsigned tries;     /* number of attempts */
+    bool was_loaded;    /* the library was loaded already */
+    bool by_memfd;      /* the target cannot open the file, so its bytes were copied */
 };
 
-/* Fails with PERM, NOPROC, NOTSUP (stopped, traced, no dlopen, seccomp), TIMEOUT (no safe moment),
- * FORMAT (the target's linker refused the library; the message is the linker's), FAULT (a call
- * crashed), NOFILE, NOMEM, IO. */
+/* Fails with PERM, NOPROC, NOTSUP (stopped, traced, no dlopen, seccomp), TIMEOUT (no safe
+ * moment), FORMAT (the linker of the target rejected the library, with its message), FAULT (a
+ * call crashed), NOFILE, NOMEM, IO. */
 GSP_MUST_CHECK int gsp_inject_call(const struct gsp_inject_request *request,
                                    struct gsp_inject_result *out, struct gsp_err *err);
 
-/* Whether anything speaks against it, as far as can be told without touching the process.
- * The same failures. */
+/* Checks whether an injection is possible, without touching the process. Fails with the same
+ * errors. */
 GSP_MUST_CHECK int gsp_inject_check(pid_t pid, bool force, struct gsp_err *err);

@@ -9,10 +9,10 @@
 #include "base/str.h"
 #include "proc/image.h"
 
-/* What glibc before 2.34 wants of calls that do not come from its own dlopen(). */
+/* A flag that glibc before 2.34 requires from callers other than its own dlopen(). */
 #define RTLD_DLOPEN_PRIVATE 0x80000000U
 
-static bool begins(struct gsp_sv name, const char *with)
+static bool starts_with(struct gsp_sv name, const char *with)
 {
     size_t len = strlen(with);
     return name.len >= len && memcmp(name.p, with, len) == 0;
@@ -21,32 +21,32 @@ static bool begins(struct gsp_sv name, const char *with)
 enum gsp_inject__file gsp_inject__linker_file_of(const char *path)
 {
     struct gsp_sv name = gsp_sv_basename(gsp_sv_of(path));
-    if (begins(name, "ld-musl") || begins(name, "libc.musl"))
+    if (starts_with(name, "ld-musl") || starts_with(name, "libc.musl"))
         return GSP_LINKER_MUSL;
-    if (begins(name, "ld-") || begins(name, "ld.so") || begins(name, "ld64.so"))
+    if (starts_with(name, "ld-") || starts_with(name, "ld.so") || starts_with(name, "ld64.so"))
         return GSP_LINKER_LD;
-    if (begins(name, "libc.so") || begins(name, "libc-2"))
+    if (starts_with(name, "libc.so") || starts_with(name, "libc-2"))
         return GSP_LINKER_LIBC;
-    return begins(name, "libdl.so") || begins(name, "libdl-2") ? GSP_LINKER_LIBDL
-                                                               : GSP_LINKER_OTHER;
+    return starts_with(name, "libdl.so") || starts_with(name, "libdl-2") ? GSP_LINKER_LIBDL
+                                                                         : GSP_LINKER_OTHER;
 }
 
-static void take(gsp_raddr *slot, struct gsp_image *image, const char *name)
+static void set_symbol(gsp_raddr *slot, struct gsp_image *image, const char *name)
 {
     if (*slot == 0)
         *slot = gsp_image_dynsym(image, name);
 }
 
-static void take_libc(struct gsp_inject__linker *out, struct gsp_image *image)
+static void read_libc(struct gsp_inject__linker *out, struct gsp_image *image)
 {
-    take(&out->open, image, "dlopen");
-    take(&out->find, image, "dlsym");
-    take(&out->error, image, "dlerror");
-    take(&out->raw_call, image, "syscall");
+    set_symbol(&out->open, image, "dlopen");
+    set_symbol(&out->find, image, "dlsym");
+    set_symbol(&out->error, image, "dlerror");
+    set_symbol(&out->raw_call, image, "syscall");
 }
 
-/* glibc before 2.34 has the public functions in a library that need not be there. */
-static void take_private(struct gsp_inject__linker *out, struct gsp_image *image)
+/* glibc before 2.34 has the public functions in libdl, which may not be loaded. */
+static void read_private(struct gsp_inject__linker *out, struct gsp_image *image)
 {
     if (out->open && out->find)
         return;
@@ -63,23 +63,23 @@ static bool is_library(const char *path, const char *library)
     return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
 }
 
-/* One file of the target; what it has goes to *out. */
-static void look_at(const struct gsp_inject__want *want, enum gsp_inject__file kind,
-                    const struct gsp_map *map, struct gsp_image *image,
-                    struct gsp_inject__linker *out)
+/* Reads the symbols of one mapped file into *out. */
+static void read_image(const struct gsp_inject__want *query, enum gsp_inject__file kind,
+                       const struct gsp_map *map, struct gsp_image *image,
+                       struct gsp_inject__linker *out)
 {
     if (kind == GSP_LINKER_LIBC || kind == GSP_LINKER_LIBDL) {
-        take_libc(out, image);
+        read_libc(out, image);
     } else if (kind == GSP_LINKER_LD && out->state == 0) {
         gsp_raddr debug = gsp_image_dynsym(image, "_r_debug");
         out->state = debug ? debug + offsetof(struct r_debug, r_state) : 0;
     }
-    if (is_library(map->path, want->library))
-        take(&out->loaded, image, want->symbol);
+    if (is_library(map->path, query->library))
+        set_symbol(&out->loaded, image, query->symbol);
 }
 
 int gsp_inject__linker_find(pid_t pid, struct gsp_mem *mem, const struct gsp_maps *maps,
-                            const struct gsp_inject__want *want, struct gsp_inject__linker *out,
+                            const struct gsp_inject__want *query, struct gsp_inject__linker *out,
                             struct gsp_err *err)
 {
     *out = (struct gsp_inject__linker){.open_flags = RTLD_NOW};
@@ -90,27 +90,26 @@ int gsp_inject__linker_find(pid_t pid, struct gsp_mem *mem, const struct gsp_map
         struct gsp_image *image;
         musl = musl || kind == GSP_LINKER_MUSL;
         if (map->offset != 0 || map->inode == 0 ||
-            (kind == GSP_LINKER_OTHER && !is_library(map->path, want->library)) ||
+            (kind == GSP_LINKER_OTHER && !is_library(map->path, query->library)) ||
             gsp_image_open(pid, mem, map, &image, NULL) != GSP_OK)
             continue;
-        look_at(want, kind, map, image, out);
+        read_image(query, kind, map, image, out);
         gsp_image_close(image);
     }
     if (musl)
         return gsp_err_set(err, GSP_E_NOTSUP, 0,
-                           "its C library is musl, and the agent is built for glibc");
+                           "the C library of the process is musl, but the agent needs glibc");
     for (size_t i = 0; i < gsp_maps_count(maps) && !(out->open && out->find); i++) {
         const struct gsp_map *map = gsp_maps_at(maps, i);
         struct gsp_image *image;
         if (map->offset != 0 || gsp_inject__linker_file_of(map->path) != GSP_LINKER_LIBC ||
             gsp_image_open(pid, mem, map, &image, NULL) != GSP_OK)
             continue;
-        take_private(out, image);
+        read_private(out, image);
         gsp_image_close(image);
     }
     if (!out->open || !out->find)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0,
-                           "it has no dlopen: a statically linked program loads no libraries");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the process has no dlopen (statically linked)");
     return GSP_OK;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * linker.h -- where a process has the functions that load a library.
+ * linker.h -- finds the functions of a process that load a library.
  *
- * Reads:   the target's memory map and the symbols in its memory.
+ * Reads:   the memory map of the target and the symbols in its memory.
  * Threads: one owner.
  */
 #pragma once
@@ -16,30 +16,30 @@
 #include "proc/mem.h"
 
 struct gsp_inject__linker {
-    gsp_raddr open;     /* dlopen() or what the C library itself uses */
+    gsp_raddr open;     /* dlopen() or the internal function of the C library */
     gsp_raddr find;     /* dlsym() */
-    gsp_raddr error;    /* dlerror(); 0 when there is none */
-    gsp_raddr raw_call; /* syscall(); 0 when there is none */
-    gsp_raddr state;    /* _r_debug.r_state; 0 when it cannot be found */
+    gsp_raddr error;    /* dlerror(); 0 if it does not exist */
+    gsp_raddr raw_call; /* syscall(); 0 if it does not exist */
+    gsp_raddr state;    /* _r_debug.r_state; 0 if not found */
     int open_flags;
-    gsp_raddr loaded; /* the wanted function, if its library is there already; else 0 */
+    gsp_raddr loaded; /* the requested function, if its library is loaded already; otherwise 0 */
 };
 
-/* What is to be looked for: a library by the name of its file, and a function in it. */
+/* The function to find: the library by its file name, and the symbol. */
 struct gsp_inject__want {
     const char *library;
     const char *symbol;
 };
 
-/* Fails with NOTSUP (no dlopen: a static program, another C library), NOPROC, PERM, NOMEM. */
+/* Fails with NOTSUP (no dlopen: a static program, or another C library), NOPROC, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_inject__linker_find(pid_t pid, struct gsp_mem *mem,
                                            const struct gsp_maps *maps,
-                                           const struct gsp_inject__want *want,
+                                           const struct gsp_inject__want *query,
                                            struct gsp_inject__linker *out, struct gsp_err *err);
-/* Whether nobody is adding or removing libraries at this moment. */
+/* Returns whether no library is being loaded or unloaded. */
 bool gsp_inject__linker_is_calm(const struct gsp_inject__linker *linker, struct gsp_mem *mem);
 
-/* What kind of file a mapping is of, by its name. */
+/* The kind of a mapped file, by its name. */
 enum gsp_inject__file {
     GSP_LINKER_OTHER,
     GSP_LINKER_LIBC,

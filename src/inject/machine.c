@@ -17,9 +17,9 @@
 
 #define ALIGN_BYTES   16U
 #define RED_ZONE      128U
-#define DIRECTION     0x400U /* flags of x86-64 that a function may rely on to be clear */
+#define DIRECTION     0x400U /* x86-64 flags that functions expect to be clear */
 #define SINGLE_STEP   0x100U
-#define PSTATE_BTYPE  (3UL << 10U) /* aarch64: what kind of jump is under way */
+#define PSTATE_BTYPE  (3UL << 10U) /* aarch64: the kind of the current branch */
 #define SYSCALL_BYTES 2U
 #define SVC_BYTES     4U
 
@@ -42,7 +42,7 @@ static bool put_set(pid_t tid, int kind, const void *from, size_t len)
     return ptrace(PTRACE_SETREGSET, tid, (void *)(intptr_t)kind, &iov) == 0;
 }
 
-static bool keep_wide(pid_t tid, struct gsp_inject__machine *out)
+static bool save_wide(pid_t tid, struct gsp_inject__machine *out)
 {
 #if defined(__x86_64__)
     static const int kinds[] = {NT_X86_XSTATE, NT_PRFPREG};
@@ -53,7 +53,7 @@ static bool keep_wide(pid_t tid, struct gsp_inject__machine *out)
         out->wide_len = sizeof(out->wide);
         if (get_set(tid, kinds[i], out->wide, &out->wide_len) && out->wide_len > 0) {
             out->wide_kind = kinds[i];
-            /* A full buffer may have been too small: put back it would be refused or torn. */
+            /* A full buffer may be truncated, and cannot be restored safely. */
             return out->wide_len < sizeof(out->wide);
         }
     }
@@ -65,7 +65,7 @@ bool gsp_inject__keep(pid_t tid, struct gsp_inject__machine *out)
     size_t len = sizeof(out->regs);
     out->call_number = -1;
     if (!get_set(tid, NT_PRSTATUS, &out->regs, &len) || len != sizeof(out->regs) ||
-        !keep_wide(tid, out))
+        !save_wide(tid, out))
         return false;
 #if defined(__aarch64__)
     len = sizeof(out->call_number);
@@ -82,7 +82,7 @@ static bool put_call_number(pid_t tid, int number)
 #else
     (void)tid;
     (void)number;
-    return true; /* it is one of the registers */
+    return true; /* it is one of the general registers */
 #endif
 }
 
@@ -92,7 +92,7 @@ bool gsp_inject__put_back(pid_t tid, const struct gsp_inject__machine *kept)
     bool wide = put_set(tid, kept->wide_kind, kept->wide, kept->wide_len);
     bool blocked = ptrace(PTRACE_SETSIGMASK, tid, (void *)sizeof(mask), &mask) == 0;
     bool call = put_call_number(tid, kept->call_number);
-    /* Each of them, whatever became of the others. */
+    /* Restores everything, even after a failure. */
     return put_set(tid, NT_PRSTATUS, &kept->regs, sizeof(kept->regs)) && wide && blocked && call;
 }
 
@@ -164,7 +164,8 @@ bool gsp_inject__prepare(pid_t tid, const struct gsp_inject__machine *kept,
     regs.rax = 0; /* no vector registers among variable arguments */
     regs.rbp = 0; /* the outermost frame */
     regs.eflags &= ~(unsigned long long)(DIRECTION | SINGLE_STEP);
-    /* Else the kernel takes the stop for one in a system call and sets the thread back to it. */
+    /* Otherwise the kernel treats the stop as one in a system call and moves the thread back to
+     * it. */
     regs.orig_rax = (unsigned long long)-1;
     return put_set(tid, NT_PRSTATUS, &regs, sizeof(regs));
 }
@@ -191,7 +192,7 @@ uint64_t gsp_inject__pc(const struct gsp_inject__machine *kept)
     return kept->regs.pc;
 }
 
-/* The kernel has set a thread back to the call already when it is seen stopped in one. */
+/* A thread stopped in a system call has already been moved back to the call by the kernel. */
 bool gsp_inject__is_in_call(const struct gsp_inject__machine *kept, uint64_t pc, uint64_t sp)
 {
     return (kept->regs.pc == pc || kept->regs.pc == pc - SVC_BYTES) && kept->regs.sp == sp;
@@ -205,7 +206,7 @@ void gsp_inject__call_of(const struct gsp_inject__machine *kept, struct gsp_inje
 
 void gsp_inject__again(struct gsp_inject__machine *kept)
 {
-    /* What the first argument was is overwritten by the result. */
+    /* The result has overwritten the first argument. */
     (void)kept;
 }
 
@@ -240,5 +241,5 @@ bool gsp_inject__returned(pid_t tid, uint64_t *value)
 }
 
 #else
-#error "registers of this machine are not known"
+#error "unsupported processor architecture"
 #endif

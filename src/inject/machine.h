@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machine.h -- the registers of a thread that is held: kept, set for a call, put back.
+ * machine.h -- the registers of a stopped thread: saved, set for a call, restored.
  *
- * Threads: the one that holds the target's (ptrace is per thread).
+ * Threads: the thread that has stopped the target's thread (ptrace is per thread).
  */
 #pragma once
 
@@ -17,48 +17,49 @@
 #include "proc/mem.h"
 
 #define GSP_MACHINE_ARGS 4U
-/* Where calls return to: no code is ever there, so the thread stops with a fault. */
+/* The return address of calls. No code is ever mapped there, so the thread stops with a fault. */
 #define GSP_MACHINE_TRAP 0x10U
-/* Of vector registers; what processors have today takes less than 12 KB. */
+/* Size of the vector registers; current processors need less than 12 KB. */
 #define GSP_MACHINE_WIDE 16384U
 
 struct gsp_inject__machine {
     struct user_regs_struct regs;
     uint64_t mask;   /* of blocked signals */
-    int wide_kind;   /* NT_*; 0: none were kept */
+    int wide_kind;   /* NT_*; 0: not saved */
     size_t wide_len; /* bytes in wide */
     int call_number; /* aarch64: the system call it is in */
     unsigned char wide[GSP_MACHINE_WIDE];
 };
 
-/* A call to be made.  The stack pointer is below everything that the thread has on its stack. */
+/* A call. The stack pointer is below everything that the thread has on its stack. */
 struct gsp_inject__machine_call {
     gsp_raddr function;
-    gsp_raddr sp; /* where the return address goes on machines that have it on the stack */
+    gsp_raddr sp; /* the return address is here, on machines that pass it on the stack */
     uint64_t args[GSP_MACHINE_ARGS];
 };
 
 uint64_t gsp_inject__sp(const struct gsp_inject__machine *kept);
 uint64_t gsp_inject__pc(const struct gsp_inject__machine *kept);
-/* The highest aligned address for strings, so many bytes below what the thread uses. */
+/* The highest aligned address with this many bytes below the stack of the thread, for strings. */
 uint64_t gsp_inject__below(const struct gsp_inject__machine *kept, size_t bytes);
 
-/* False when the thread is gone or its registers cannot be had. */
+/* Save and restore the registers. Return false if the thread has exited or its registers are not
+ * available. */
 bool gsp_inject__keep(pid_t tid, struct gsp_inject__machine *out);
 bool gsp_inject__put_back(pid_t tid, const struct gsp_inject__machine *kept);
-/* Whether the thread is still in the system call that ends at pc with this stack. */
+/* Returns whether the thread is still in the system call that ends at pc with this stack. */
 bool gsp_inject__is_in_call(const struct gsp_inject__machine *kept, uint64_t pc, uint64_t sp);
-/* The system call that the stop came upon, as far as the registers still tell; number -1: none. */
+/* The interrupted system call, as far as the registers show it; number -1: none. */
 void gsp_inject__call_of(const struct gsp_inject__machine *kept, struct gsp_inject_call_at *out);
-/* Makes the system call that ended with EINTR begin again, as if the stop had not been. */
+/* Restarts the system call that ended with EINTR. */
 void gsp_inject__again(struct gsp_inject__machine *kept);
-/* A sleep goes on for what is left of it; x86-64 does so by itself. */
+/* Continues a sleep for the remaining time; x86-64 does this by itself. */
 void gsp_inject__resume_sleep(struct gsp_inject__machine *kept);
 
-/* Sets the thread up to make the call when it runs. */
+/* Sets the registers so that the thread makes the call when it runs. */
 bool gsp_inject__prepare(pid_t tid, const struct gsp_inject__machine *kept,
                          const struct gsp_inject__machine_call *call);
-/* Whether it has returned, and with what. */
+/* Returns whether the call has returned, and its value. */
 bool gsp_inject__returned(pid_t tid, uint64_t *value);
-/* Blocks all signals of the thread but those that faults make. */
+/* Blocks all signals of the thread except faults. */
 bool gsp_inject__block_signals(pid_t tid);

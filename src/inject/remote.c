@@ -24,7 +24,7 @@ int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_
                             struct gsp_err *err)
 {
     remote->used = 0;
-    remote->later = 0;
+    remote->pending_signal = 0;
     remote->failed = false;
     if (!gsp_inject__keep(remote->tid, &remote->kept))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the registers of thread %d cannot be read",
@@ -32,7 +32,7 @@ int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_
     const bool is_there = at->number < 0 || gsp_inject__is_in_call(&remote->kept, at->pc, at->sp);
     if (is_there && gsp_inject_is_span(at))
         gsp_inject__resume_sleep(&remote->kept);
-    /* Wherever it was when it was looked at: the stop may have come upon another call. */
+    /* The stop may have interrupted another call than the one in /proc. */
     struct gsp_inject_call_at found;
     gsp_inject__call_of(&remote->kept, &found);
     if (gsp_inject_is_endless(&found))
@@ -43,7 +43,7 @@ int gsp_inject__remote_open(struct gsp_inject__remote *remote, const struct gsp_
                            (int)remote->tid);
     remote->is_open = true;
     if (!is_there)
-        return gsp_err_set(err, GSP_E_TORN, 0, "thread %d has gone on", (int)remote->tid);
+        return gsp_err_set(err, GSP_E_TORN, 0, "thread %d has continued", (int)remote->tid);
     return GSP_OK;
 }
 
@@ -55,7 +55,7 @@ int gsp_inject__remote_close(struct gsp_inject__remote *remote, struct gsp_err *
     if (!gsp_inject__put_back(remote->tid, &remote->kept))
         return gsp_err_set(err, GSP_E_NOPROC, errno, "the registers of thread %d cannot be set",
                            (int)remote->tid);
-    gsp_stop_set_signal(remote->stop, remote->later);
+    gsp_stop_set_signal(remote->stop, remote->pending_signal);
     return GSP_OK;
 }
 
@@ -67,7 +67,7 @@ int gsp_inject__remote_string(struct gsp_inject__remote *remote, const char *tex
         return GSP_OK;
     size_t len = strlen(text) + 1;
     if (len > GSP_REMOTE_SCRATCH - remote->used)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "more text than a call may have");
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the arguments of the call are too long");
     gsp_raddr addr = remote->scratch + remote->used;
     int rc = write_to(remote, addr, text, len, err);
     if (rc != GSP_OK)
@@ -77,7 +77,7 @@ int gsp_inject__remote_string(struct gsp_inject__remote *remote, const char *tex
     return GSP_OK;
 }
 
-/* Whether a signal was made by the thread's own fault, and not sent by someone. */
+/* Returns whether the signal is a fault of the thread itself, and was not sent by a process. */
 static bool is_fault(pid_t tid)
 {
     siginfo_t info = {0};
@@ -88,7 +88,7 @@ int gsp_inject__remote_call(struct gsp_inject__remote *remote, gsp_raddr functio
                             const uint64_t args[GSP_MACHINE_ARGS], int64_t limit_ns,
                             uint64_t *value, struct gsp_err *err)
 {
-    /* A function begins as if it had just been called: one word off the alignment. */
+    /* At function entry the stack is one word off its alignment. */
     struct gsp_inject__machine_call call = {.function = function, .sp = remote->scratch - WORD};
     const uint64_t trap = GSP_MACHINE_TRAP;
     *value = 0;
@@ -118,7 +118,7 @@ int gsp_inject__remote_call(struct gsp_inject__remote *remote, gsp_raddr functio
                              strsignal(signal));
             break;
         }
-        remote->later = signal;
+        remote->pending_signal = signal;
     }
     remote->failed = true;
     return rc;

@@ -14,7 +14,7 @@
 /* _PY_EVAL_PLEASE_STOP_BIT of pycore_ceval.h, 3.14 and 3.15 */
 #define PLEASE_STOP      (UINT64_C(1) << 5U)
 
-/* The main interpreter is the one with number 0, the oldest of the list. */
+/* The main interpreter has number 0 and is the oldest in the list. */
 static int find_main(struct gsp_mem *mem, const struct gsp_py_runtime *runtime, gsp_raddr *out)
 {
     const struct gsp_py_layout *layout = &runtime->layout;
@@ -48,7 +48,7 @@ static bool is_running(pid_t pid, uint64_t ns_tid, const struct gsp_task *tasks,
     return false;
 }
 
-/* A thread that waits may never look at what it was told; 0 when there is no other. */
+/* Finds a running thread, because a waiting one may never see the request; 0 if there is none. */
 static gsp_raddr find_thread(pid_t pid, struct gsp_mem *mem, const struct gsp_py_layout *layout,
                              gsp_raddr interp)
 {
@@ -73,7 +73,7 @@ static gsp_raddr find_thread(pid_t pid, struct gsp_mem *mem, const struct gsp_py
     return found;
 }
 
-/* The flag last: whoever sees it finds a whole name. */
+/* Writes the flag last, so that a reader of the flag finds a complete name. */
 static int arm_thread(pid_t pid, struct gsp_mem *mem, const struct gsp_py_remote_exec *exec,
                       gsp_raddr thread, const char *path, struct gsp_err *err)
 {
@@ -86,7 +86,7 @@ static int arm_thread(pid_t pid, struct gsp_mem *mem, const struct gsp_py_remote
         rc = gsp_mem_read_u64(mem, thread + exec->eval_breaker, &breaker);
     if (rc == GSP_OK) {
         breaker |= PLEASE_STOP;
-        /* One byte, and at once: the thread and its neighbours set other bits meanwhile. */
+        /* Writes one byte at once: the thread and other code set other bits meanwhile. */
         const uint8_t low = (uint8_t)breaker;
         rc = gsp_mem_write_pid(pid, thread + exec->eval_breaker, &low, sizeof(low));
     }
@@ -103,7 +103,8 @@ int gsp_inject_arm(const struct gsp_py_place *place, const struct gsp_py_runtime
     int32_t enabled;
     *out = (struct gsp_inject_armed){0};
     if (GSP_PY_MINOR(runtime->layout.version) < MINOR_MIN)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "Python %s runs no files that it is told",
+        return gsp_err_set(err, GSP_E_NOTSUP, 0,
+                           "Python %s does not support remote execution (PEP 768, 3.14+)",
                            runtime->version);
     if (gsp_mem_read(mem, runtime->addr, bytes, sizeof(bytes)) != GSP_OK)
         return gsp_err_set(err, GSP_E_FAULT, 0, "the runtime cannot be read");
@@ -111,15 +112,15 @@ int gsp_inject_arm(const struct gsp_py_place *place, const struct gsp_py_runtime
     if (rc != GSP_OK)
         return rc;
     if (strlen(path) + 1 > exec.path_size)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "the file's name is too long: %.200s", path);
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "the file name is too long: %.200s", path);
     if (find_main(mem, runtime, &interp) != GSP_OK ||
         gsp_mem_read(mem, interp + exec.enabled, &enabled, sizeof(enabled)) != GSP_OK)
         return gsp_err_set(err, GSP_E_FAULT, 0, "the main interpreter cannot be read");
     if (enabled != 1)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "remote execution is switched off in it");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "remote execution is disabled in the process");
     gsp_raddr thread = find_thread(place->pid, mem, &runtime->layout, interp);
     if (!thread)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no thread of it runs");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "no Python thread is running");
     rc = arm_thread(place->pid, mem, &exec, thread, path, err);
     if (rc == GSP_OK)
         *out = (struct gsp_inject_armed){place->pid, thread + exec.pending};

@@ -13,8 +13,8 @@
 #define NO_LIMIT (UINT32_MAX) /* -1 of an int */
 #define OP_MASK  (~(unsigned)(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME))
 
-/* Calls that the kernel does again by itself after a stop, without any of the target's functions
- * noticing.  Not among them: connect (done again it fails), and what frees or maps memory. */
+/* Calls that the kernel restarts after a stop, transparently to the target. Not included:
+ * connect, which fails when repeated, and calls that free or map memory. */
 static const short RESTARTS[] = {
     SYS_read,    SYS_readv,    SYS_recvfrom,      SYS_recvmsg,         SYS_accept,
     SYS_accept4, SYS_wait4,    SYS_waitid,        SYS_nanosleep,       SYS_clock_nanosleep,
@@ -45,7 +45,7 @@ static bool is_in(const short *list, size_t count, long number)
     return false;
 }
 
-/* "number six arguments sp pc"; false for any other text. */
+/* Parses "number six arguments sp pc"; false for any other text. */
 static bool parse(struct gsp_sv text, struct gsp_inject_call_at *at)
 {
     char copy[TEXT_MAX];
@@ -69,8 +69,8 @@ static bool parse(struct gsp_sv text, struct gsp_inject_call_at *at)
     return errno == 0 && at->sp != 0 && at->pc != 0;
 }
 
-/* Locks of the C library wait by FUTEX_WAIT; conditions, semaphores and so the interpreter's lock
- * by FUTEX_WAIT_BITSET. */
+/* Locks of the C library use FUTEX_WAIT. Condition variables, semaphores and therefore the GIL
+ * use FUTEX_WAIT_BITSET. */
 static bool is_condition(const struct gsp_inject_call_at *at)
 {
     return ((unsigned)at->args[1] & OP_MASK) == FUTEX_WAIT_BITSET;

@@ -14,13 +14,13 @@
 #define I128_DIGITS   40U
 #define DECIMAL_CHUNK UINT64_C(1000000000)
 #define CHUNK_DIGITS  9U
-/* Seeds of the two hashes that stand for a name. */
+/* Seeds of the two hashes that identify a name. */
 #define NAME_SEED_A   1U
 #define NAME_SEED_B   2U
 
 void gsp_cell_i128(struct gsp_i128 v, struct gsp_buf *out)
 {
-    /* Four 32-bit words, the highest first: divided by a billion until nothing is left. */
+    /* Four 32-bit words, highest first: divided by a billion until the quotient is 0. */
     uint64_t high = (uint64_t)v.high;
     uint64_t low = v.low;
     bool is_negative = v.high < 0;
@@ -61,7 +61,7 @@ void gsp_cell_f64(double v, struct gsp_buf *out)
         if (strtod(text, NULL) == v)
             break;
     }
-    char *comma = strchr(text, ','); /* a locale may want one */
+    char *comma = strchr(text, ','); /* some locales use a comma */
     if (comma)
         *comma = '.';
     gsp_buf_puts(out, text);
@@ -102,7 +102,7 @@ void gsp_cell_put(const struct gsp_rows_column *column, const struct gsp_values 
 
 void gsp_cell_utf8(struct gsp_sv text, struct gsp_buf *out)
 {
-    size_t start = 0; /* of the run that needs no change */
+    size_t start = 0; /* of the valid run */
     size_t i = 0;
     while (i < text.len) {
         size_t n = gsp_utf8_len((struct gsp_sv){text.p + i, text.len - i});
@@ -117,21 +117,21 @@ void gsp_cell_utf8(struct gsp_sv text, struct gsp_buf *out)
         gsp_buf_put(out, text.p + start, text.len - start);
 }
 
-/* Where the map keeps the last number that was put behind a name; NULL: nobody has the name. */
-static uint32_t *find_name(const struct gsp_hmap *taken, struct gsp_sv name)
+/* Finds the last number appended to a name; NULL if the name is not in use. */
+static uint32_t *find_name(const struct gsp_hmap *used, struct gsp_sv name)
 {
-    return gsp_hmap_get(taken, gsp_hash_bytes(name.p, name.len, NAME_SEED_A),
+    return gsp_hmap_get(used, gsp_hash_bytes(name.p, name.len, NAME_SEED_A),
                         gsp_hash_bytes(name.p, name.len, NAME_SEED_B));
 }
 
-static bool take_name(struct gsp_hmap *taken, struct gsp_sv name, uint32_t number)
+static bool use_name(struct gsp_hmap *used, struct gsp_sv name, uint32_t number)
 {
-    return gsp_hmap_put(taken, gsp_hash_bytes(name.p, name.len, NAME_SEED_A),
+    return gsp_hmap_put(used, gsp_hash_bytes(name.p, name.len, NAME_SEED_A),
                         gsp_hash_bytes(name.p, name.len, NAME_SEED_B), number);
 }
 
-/* Appends the name of column i that none before it has; worth its length. */
-static size_t put_name(const struct gsp_rows *rows, size_t i, struct gsp_hmap *taken,
+/* Appends a name for column i that is not in use. Returns its length. */
+static size_t put_name(const struct gsp_rows *rows, size_t i, struct gsp_hmap *used,
                        struct gsp_buf *bytes)
 {
     const char *given = rows->columns[i].name ? rows->columns[i].name : "";
@@ -142,27 +142,27 @@ static size_t put_name(const struct gsp_rows *rows, size_t i, struct gsp_hmap *t
         gsp_buf_printf(bytes, "column_%zu", i + 1);
     size_t len = bytes->len - start;
     const uint32_t *last =
-        bytes->failed ? NULL : find_name(taken, (struct gsp_sv){bytes->p + start, len});
+        bytes->failed ? NULL : find_name(used, (struct gsp_sv){bytes->p + start, len});
     uint32_t number = last ? *last : 0;
     while (!bytes->failed &&
-           find_name(taken, (struct gsp_sv){bytes->p + start, bytes->len - start})) {
+           find_name(used, (struct gsp_sv){bytes->p + start, bytes->len - start})) {
         bytes->len = start + len;
         number = number < 2 ? 2 : number + 1;
         gsp_buf_printf(bytes, "_%u", number);
     }
-    if (bytes->failed || !take_name(taken, (struct gsp_sv){bytes->p + start, len}, number) ||
-        !take_name(taken, (struct gsp_sv){bytes->p + start, bytes->len - start}, 0))
+    if (bytes->failed || !use_name(used, (struct gsp_sv){bytes->p + start, len}, number) ||
+        !use_name(used, (struct gsp_sv){bytes->p + start, bytes->len - start}, 0))
         bytes->failed = true;
     return bytes->len - start;
 }
 
 static int fill_names(const struct gsp_rows *rows, struct gsp_rows_names *out)
 {
-    struct gsp_hmap taken = {0};
+    struct gsp_hmap used = {0};
     struct gsp_buf bytes = {0};
     for (size_t i = 0; i < rows->column_count; i++)
-        out->at[i].len = put_name(rows, i, &taken, &bytes);
-    gsp_hmap_free(&taken);
+        out->at[i].len = put_name(rows, i, &used, &bytes);
+    gsp_hmap_free(&used);
     if (bytes.failed || !gsp_buf_cstr(&bytes)) {
         gsp_buf_free(&bytes);
         return GSP_E_NOMEM;
@@ -183,7 +183,7 @@ int gsp_rows_names_new(const struct gsp_rows *rows, struct gsp_rows_names *out, 
     if (out->at && fill_names(rows, out) == GSP_OK)
         return GSP_OK;
     gsp_rows_names_free(out);
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of columns");
+    return gsp_err_nomem(err);
 }
 
 void gsp_rows_names_free(struct gsp_rows_names *names)

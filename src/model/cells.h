@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cells.h -- values of a query's result as text, and names for its columns.
+ * cells.h -- values of a query result as text, and unique names for its columns.
  *
- * Used by: the formatters of export/ and report/, cli/.
  * Threads: no state.
  */
 #pragma once
@@ -17,24 +16,24 @@
 
 /* Appends the digits of a 128-bit number. */
 void gsp_cell_i128(struct gsp_i128 v, struct gsp_buf *out);
-/* Appends the shortest form that reads back the same; "nan", "inf", "-inf". */
+/* Appends the shortest text that reads back as the same number; "nan", "inf", "-inf". */
 void gsp_cell_f64(double v, struct gsp_buf *out);
 
-/* The text of a TEXT, JSON or DICT value that is not NULL: borrowed as the batch is, possibly bad
- * UTF-8.  An id that the dictionary does not have is an empty text. */
+/* The text of a TEXT, JSON or DICT value that is not NULL: borrowed like the batch, possibly
+ * invalid UTF-8. An id outside the dictionary gives an empty text. */
 struct gsp_sv gsp_cell_text(const struct gsp_rows_column *column, const struct gsp_values *values,
                             size_t row);
-/* Appends a value that is not NULL as text, whole and not escaped: numbers in full. */
+/* Appends a value that is not NULL as text: in full, not escaped. */
 void gsp_cell_put(const struct gsp_rows_column *column, const struct gsp_values *values, size_t row,
                   struct gsp_buf *out);
 
-/* Appends text as well-formed UTF-8: U+FFFD for each bad byte. */
+/* Appends text as valid UTF-8: U+FFFD for each invalid byte. */
 void gsp_cell_utf8(struct gsp_sv text, struct gsp_buf *out);
 
-/* A name for each column that no other has: one without a name is column_<number from 1>, a
- * repeated one gets _2, _3, ...  For formats in which names are keys. */
+/* Unique names for columns, for formats in which names are keys. A column without a name becomes
+ * column_<number from 1>; a repeated name gets _2, _3, ... */
 struct gsp_rows_names {
-    struct gsp_sv *at; /* one a column */
+    struct gsp_sv *at; /* one per column */
     char *bytes;
 };
 GSP_MUST_CHECK int gsp_rows_names_new(const struct gsp_rows *rows, struct gsp_rows_names *out,

@@ -6,11 +6,11 @@
 #include "base/attr.h"
 
 #define IMPORT_FILES "<frozen importlib._bootstrap" /* and ..._external> */
-#define OWN_MARK     "<gsprof" /* python/gsprof/_quiet.py: wrappers that are no file */
+#define OWN_MARK     "<gsprof" /* python/gsprof/_quiet.py: wrappers without a file */
 #define OWN_FOLDER   "/gsprof/"
 #define OWN_START    "/python/start/sitecustomize.py"
 
-/* Beside the modules whose names begin with an underscore. */
+/* In addition to modules whose names begin with an underscore. */
 static const char *const OWN_FILES[] = {"errors.py", "notebook.py", "pytest_plugin.py"};
 static const char *const OWN_PACKAGES[] = {"measure/", "profiler/"};
 
@@ -26,7 +26,7 @@ bool gsp_frame_is_own(struct gsp_sv file)
         return true;
     if (!gsp_sv_ends(file, ".py"))
         return false;
-    /* The last folder of that name: a program may lie in one. */
+    /* The last folder of that name: a program may be inside one. */
     size_t at = file.len;
     while (at >= len && memcmp(file.p + at - len, OWN_FOLDER, len) != 0)
         at--;

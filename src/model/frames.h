@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames.h -- frames that are not the program's own: those of the import system, and gsprof's.
+ * frames.h -- frames that do not belong to the program: those of the import system, and gsprof's.
  *
- * Used by: sample/ (what is recorded), digest/ (memory sites).
  * Threads: no state.
  */
 #pragma once
@@ -11,10 +10,11 @@
 
 #include "base/str.h"
 
-/* What stands for however many frames an import takes. */
+/* The mark that stands for all frames of an import. */
 #define GSP_MARK_IMPORT "(import)"
 
-/* Whether the file of a Python frame is the import system's. */
+/* Returns whether the file of a Python frame belongs to the import system. */
 bool gsp_frame_is_import(struct gsp_sv file);
-/* Whether it is a file of the package that gsprof loads into a program, or stands for one. */
+/* Returns whether the file belongs to the package that gsprof loads into a program, or is one of
+ * its marks. */
 bool gsp_frame_is_own(struct gsp_sv file);

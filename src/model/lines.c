@@ -3,12 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/map.h"
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the lines of functions");
-}
 
 int gsp_stack_weights_new(const struct gsp_profile *profile, struct gsp_stack_weights *out,
                           struct gsp_err *err)
@@ -18,16 +14,18 @@ int gsp_stack_weights_new(const struct gsp_profile *profile, struct gsp_stack_we
                                       .total = calloc(count, sizeof(*out->total))};
     if (!out->own || !out->total) {
         gsp_stack_weights_free(out);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     for (size_t i = 0; i < gsp_profile_total_count(profile); i++) {
         const struct gsp_total *row = gsp_profile_total_at(profile, i);
         out->own[row->stack] += (double)row->weight;
     }
-    /* A caller's id is lower: it was interned first. */
+    /* A caller has a lower id, because it is interned first. */
     for (size_t id = count - 1; id > 0; id--) {
         out->total[id] += out->own[id];
-        out->total[gsp_profile_stack_caller(profile, (uint32_t)id)] += out->total[id];
+        const uint32_t caller = gsp_profile_stack_caller(profile, (uint32_t)id);
+        gsp_assert(caller < id);
+        out->total[caller] += out->total[id];
     }
     return GSP_OK;
 }
@@ -39,7 +37,7 @@ void gsp_stack_weights_free(struct gsp_stack_weights *weights)
     *weights = (struct gsp_stack_weights){0};
 }
 
-/* Of a frame, which is one line of a function. */
+/* The weight of a frame, which is one line of a function. */
 struct heat {
     double own;
     double total;
@@ -50,7 +48,7 @@ static bool is_hotter(const struct heat *a, const struct heat *b)
     return a->own > b->own || (!(a->own < b->own) && a->total > b->total);
 }
 
-/* The hottest frame of each function, and for each frame which function it is of. */
+/* Finds the hottest frame of each function, and the function of each frame. */
 static bool find_hottest(const struct gsp_profile *profile, const struct heat *heats,
                          uint32_t *hottest, uint32_t *function_of)
 {
@@ -93,5 +91,5 @@ int gsp_hot_lines(const struct gsp_profile *profile, const struct gsp_stack_weig
     *out = ok ? lines : NULL;
     if (!ok)
         free(lines);
-    return ok ? GSP_OK : no_memory(err);
+    return ok ? GSP_OK : gsp_err_nomem(err);
 }

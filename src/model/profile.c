@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
+#include "base/assert.h"
 #include "base/buf.h"
 #include "base/map.h"
 
@@ -11,8 +13,8 @@
 /* A coded sample at its longest: head, thread, stack, weight, time. */
 #define SAMPLE_BYTES_MAX (1U + 5U + 10U + 10U + 10U)
 
-/* The head byte of a coded sample: flags, what differs from the sample before, and how the
- * time is told. */
+/* The head byte of a coded sample: its flags, the fields that differ from the previous sample,
+ * and the encoding of the time. */
 #define HEAD_FLAGS       3U
 #define HEAD_THREAD      4U
 #define HEAD_STACK       8U
@@ -23,14 +25,14 @@
 struct text {
     size_t offset; /* into profile->bytes */
     uint32_t len;
-    uint32_t next; /* another string with the same hash and length, or GSP_NONE */
+    uint32_t next; /* next string with the same hash and length, or GSP_NONE */
 };
 
 struct stack {
     uint32_t caller;
     uint32_t frame;
     uint32_t depth;
-    uint32_t recent; /* the stack that was last asked for with this one as caller */
+    uint32_t recent; /* the last stack looked up with this one as caller */
 };
 
 struct block {
@@ -38,7 +40,7 @@ struct block {
     size_t len;
 };
 
-/* What the next sample of a thread is compared with. */
+/* The previous sample of a thread. */
 struct trail {
     int64_t time_ns;
     size_t total; /* row of the thread's newest stack */
@@ -48,11 +50,11 @@ struct trail {
 struct gsp_profile {
     struct gsp_profile_meta meta;
     bool keep_samples;
-    bool has_sums; /* something was added by gsp_profile_add_total() */
+    bool has_sums; /* gsp_profile_add_total() was called */
 
     char *bytes;
     size_t bytes_len, bytes_cap;
-    struct text *texts; /* element 0 is not used, nor of frames and stacks */
+    struct text *texts; /* element 0 is unused, as in frames and stacks */
     size_t text_count, text_cap;
     struct gsp_frame *frames;
     size_t frame_count, frame_cap;
@@ -80,31 +82,12 @@ struct gsp_profile {
     int64_t step_ns;
 };
 
-/* Room for need elements: the (moved) array, or NULL and everything as before. */
-static void *grow(void *array, size_t *cap, size_t need, size_t element_bytes)
-{
-    if (need <= *cap)
-        return array;
-    size_t next = *cap ? *cap : 64;
-    while (next < need)
-        next += next / 2 + 1;
-    void *grown = realloc(array, next * element_bytes);
-    if (grown)
-        *cap = next;
-    return grown;
-}
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the profile");
-}
-
-static int too_many(struct gsp_err *err, const char *what)
+static int err_too_many(struct gsp_err *err, const char *what)
 {
     return gsp_err_set(err, GSP_E_LIMIT, 0, "too many %s for one profile", what);
 }
 
-static int no_such(struct gsp_err *err, const char *what, uint32_t id)
+static int err_unknown(struct gsp_err *err, const char *what, uint32_t id)
 {
     return gsp_err_set(err, GSP_E_FORMAT, 0, "the profile has no %s %u", what, id);
 }
@@ -114,14 +97,13 @@ int gsp_profile_new(bool keep_samples, struct gsp_profile **out, struct gsp_err 
     *out = NULL;
     struct gsp_profile *profile = calloc(1, sizeof(*profile));
     if (!profile)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     profile->keep_samples = keep_samples;
-    profile->texts = grow(NULL, &profile->text_cap, 1, sizeof(*profile->texts));
-    profile->frames = grow(NULL, &profile->frame_cap, 1, sizeof(*profile->frames));
-    profile->stacks = grow(NULL, &profile->stack_cap, 1, sizeof(*profile->stacks));
-    if (!profile->texts || !profile->frames || !profile->stacks) {
+    if (!gsp_array_fit(&profile->texts, &profile->text_cap, 1) ||
+        !gsp_array_fit(&profile->frames, &profile->frame_cap, 1) ||
+        !gsp_array_fit(&profile->stacks, &profile->stack_cap, 1)) {
         gsp_profile_free(profile);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     profile->texts[0] = (struct text){0};
     profile->frames[0] = (struct gsp_frame){0};
@@ -167,18 +149,13 @@ static int add_text(struct gsp_profile *profile, struct gsp_sv text, uint32_t ne
                     struct gsp_err *err)
 {
     if (profile->text_count >= GSP_PROFILE_IDS_MAX)
-        return too_many(err, "strings");
-    struct text *texts =
-        grow(profile->texts, &profile->text_cap, profile->text_count + 2, sizeof(*texts));
-    if (!texts)
-        return no_memory(err);
-    profile->texts = texts;
-    char *bytes = grow(profile->bytes, &profile->bytes_cap, profile->bytes_len + text.len, 1);
-    if (!bytes)
-        return no_memory(err);
-    profile->bytes = bytes;
-    memcpy(bytes + profile->bytes_len, text.p, text.len);
-    texts[profile->text_count + 1] = (struct text){
+        return err_too_many(err, "strings");
+    if (!gsp_array_fit(&profile->texts, &profile->text_cap, profile->text_count + 2))
+        return gsp_err_nomem(err);
+    if (!gsp_array_fit(&profile->bytes, &profile->bytes_cap, profile->bytes_len + text.len))
+        return gsp_err_nomem(err);
+    memcpy(profile->bytes + profile->bytes_len, text.p, text.len);
+    profile->texts[profile->text_count + 1] = (struct text){
         .offset = profile->bytes_len,
         .len = (uint32_t)text.len,
         .next = next,
@@ -207,7 +184,7 @@ int gsp_profile_string(struct gsp_profile *profile, struct gsp_sv text, uint32_t
         return rc;
     uint32_t id = (uint32_t)(profile->text_count + 1);
     if (!gsp_hmap_put(&profile->text_map, hash, text.len, id))
-        return no_memory(err);
+        return gsp_err_nomem(err);
     profile->text_count++;
     profile->bytes_len += text.len;
     *out = id;
@@ -219,9 +196,9 @@ int gsp_profile_frame(struct gsp_profile *profile, const struct gsp_frame *frame
 {
     *out = GSP_NONE;
     if (frame->name > profile->text_count)
-        return no_such(err, "string", frame->name);
+        return err_unknown(err, "string", frame->name);
     if (frame->file > profile->text_count)
-        return no_such(err, "string", frame->file);
+        return err_unknown(err, "string", frame->file);
     /* Ids of strings have at most 27 bits, which leaves room for the kind above the name. */
     uint64_t a = (uint64_t)frame->kind << 60 | (uint64_t)frame->name << 32 | frame->file;
     uint64_t b = (uint64_t)frame->line << 32 | frame->first_line;
@@ -231,16 +208,13 @@ int gsp_profile_frame(struct gsp_profile *profile, const struct gsp_frame *frame
         return GSP_OK;
     }
     if (profile->frame_count >= GSP_PROFILE_IDS_MAX)
-        return too_many(err, "frames");
-    struct gsp_frame *frames =
-        grow(profile->frames, &profile->frame_cap, profile->frame_count + 2, sizeof(*frames));
-    if (!frames)
-        return no_memory(err);
-    profile->frames = frames;
+        return err_too_many(err, "frames");
+    if (!gsp_array_fit(&profile->frames, &profile->frame_cap, profile->frame_count + 2))
+        return gsp_err_nomem(err);
     uint32_t id = (uint32_t)(profile->frame_count + 1);
     if (!gsp_hmap_put(&profile->frame_map, a, b, id))
-        return no_memory(err);
-    frames[id] = *frame;
+        return gsp_err_nomem(err);
+    profile->frames[id] = *frame;
     profile->frame_count++;
     *out = id;
     return GSP_OK;
@@ -250,24 +224,21 @@ static int add_stack(struct gsp_profile *profile, uint32_t caller, uint32_t fram
                      struct gsp_err *err)
 {
     if (caller > profile->stack_count)
-        return no_such(err, "stack", caller);
+        return err_unknown(err, "stack", caller);
     if (frame == GSP_NONE || frame > profile->frame_count)
-        return no_such(err, "frame", frame);
+        return err_unknown(err, "frame", frame);
     uint32_t depth = profile->stacks[caller].depth + 1;
     if (depth > GSP_STACK_DEPTH_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "a stack is deeper than %u frames",
                            GSP_STACK_DEPTH_MAX);
     if (profile->stack_count >= GSP_PROFILE_IDS_MAX)
-        return too_many(err, "stacks");
-    struct stack *stacks =
-        grow(profile->stacks, &profile->stack_cap, profile->stack_count + 2, sizeof(*stacks));
-    if (!stacks)
-        return no_memory(err);
-    profile->stacks = stacks;
+        return err_too_many(err, "stacks");
+    if (!gsp_array_fit(&profile->stacks, &profile->stack_cap, profile->stack_count + 2))
+        return gsp_err_nomem(err);
     uint32_t id = (uint32_t)(profile->stack_count + 1);
     if (!gsp_hmap_put(&profile->stack_map, caller, frame, id))
-        return no_memory(err);
-    stacks[id] = (struct stack){.caller = caller, .frame = frame, .depth = depth};
+        return gsp_err_nomem(err);
+    profile->stacks[id] = (struct stack){.caller = caller, .frame = frame, .depth = depth};
     profile->stack_count++;
     *out = id;
     return GSP_OK;
@@ -278,7 +249,7 @@ int gsp_profile_stack(struct gsp_profile *profile, uint32_t caller, uint32_t fra
 {
     *out = GSP_NONE;
     if (caller <= profile->stack_count) {
-        /* Programs mostly stay where they are: the same callee as the last time. */
+        /* Usually the callee is the same as the last time. */
         uint32_t recent = profile->stacks[caller].recent;
         if (recent != GSP_NONE && profile->stacks[recent].frame == frame) {
             *out = recent;
@@ -297,7 +268,7 @@ int gsp_profile_stack(struct gsp_profile *profile, uint32_t caller, uint32_t fra
     return rc;
 }
 
-/* The first string id of a process (or of a thread) that does not exist, or GSP_NONE. */
+/* The first string id of a process that does not exist, or GSP_NONE. */
 static uint32_t bad_process_string(const struct gsp_profile *profile,
                                    const struct gsp_process *process)
 {
@@ -314,15 +285,12 @@ int gsp_profile_process(struct gsp_profile *profile, const struct gsp_process *p
     *out = GSP_NO_INDEX;
     uint32_t bad = bad_process_string(profile, process);
     if (bad != GSP_NONE)
-        return no_such(err, "string", bad);
+        return err_unknown(err, "string", bad);
     if (profile->process_count >= GSP_PROFILE_THREADS_MAX)
-        return too_many(err, "processes");
-    struct gsp_process *processes = grow(profile->processes, &profile->process_cap,
-                                         profile->process_count + 1, sizeof(*processes));
-    if (!processes)
-        return no_memory(err);
-    profile->processes = processes;
-    processes[profile->process_count] = *process;
+        return err_too_many(err, "processes");
+    if (!gsp_array_fit(&profile->processes, &profile->process_cap, profile->process_count + 1))
+        return gsp_err_nomem(err);
+    profile->processes[profile->process_count] = *process;
     *out = (uint32_t)profile->process_count++;
     return GSP_OK;
 }
@@ -332,23 +300,18 @@ int gsp_profile_thread(struct gsp_profile *profile, const struct gsp_thread *thr
 {
     *out = GSP_NO_INDEX;
     if (thread->process >= profile->process_count)
-        return no_such(err, "process", thread->process);
+        return err_unknown(err, "process", thread->process);
     if (thread->name > profile->text_count)
-        return no_such(err, "string", thread->name);
+        return err_unknown(err, "string", thread->name);
     if (profile->thread_count >= GSP_PROFILE_THREADS_MAX)
-        return too_many(err, "threads");
+        return err_too_many(err, "threads");
     size_t need = profile->thread_count + 1;
-    struct gsp_thread *threads =
-        grow(profile->threads, &profile->thread_cap, need, sizeof(*threads));
-    if (!threads)
-        return no_memory(err);
-    profile->threads = threads;
-    struct trail *trails = grow(profile->trails, &profile->trail_cap, need, sizeof(*trails));
-    if (!trails)
-        return no_memory(err);
-    profile->trails = trails;
-    threads[profile->thread_count] = *thread;
-    trails[profile->thread_count] = (struct trail){0};
+    if (!gsp_array_fit(&profile->threads, &profile->thread_cap, need))
+        return gsp_err_nomem(err);
+    if (!gsp_array_fit(&profile->trails, &profile->trail_cap, need))
+        return gsp_err_nomem(err);
+    profile->threads[profile->thread_count] = *thread;
+    profile->trails[profile->thread_count] = (struct trail){0};
     *out = (uint32_t)profile->thread_count++;
     return GSP_OK;
 }
@@ -378,8 +341,8 @@ static unsigned char *put_varint(unsigned char *p, uint64_t v)
     return p;
 }
 
-/* Of our own making, hence without a check of the end. */
-static uint64_t take_varint(const unsigned char **p)
+/* The bytes come from put_varint(), so the end is not checked. */
+static uint64_t get_varint(const unsigned char **p)
 {
     uint64_t v = 0;
     for (unsigned shift = 0;; shift += 7) {
@@ -390,7 +353,7 @@ static uint64_t take_varint(const unsigned char **p)
     }
 }
 
-/* Differences of any two numbers, and back: wrapping around is harmless. */
+/* Differences and sums that wrap around instead of overflowing. */
 static int64_t minus(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a - (uint64_t)b);
@@ -401,7 +364,7 @@ static int64_t plus(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-/* Room for one more coded sample; NULL when there is no memory. */
+/* The block for one more coded sample; NULL if memory runs out. */
 static struct block *block_for_sample(struct gsp_profile *profile)
 {
     if (profile->block_count) {
@@ -409,19 +372,16 @@ static struct block *block_for_sample(struct gsp_profile *profile)
         if (block->len + SAMPLE_BYTES_MAX <= BLOCK_BYTES)
             return block;
     }
-    struct block *blocks =
-        grow(profile->blocks, &profile->block_cap, profile->block_count + 1, sizeof(*blocks));
-    if (!blocks)
+    if (!gsp_array_fit(&profile->blocks, &profile->block_cap, profile->block_count + 1))
         return NULL;
-    profile->blocks = blocks;
     unsigned char *bytes = malloc(BLOCK_BYTES);
     if (!bytes)
         return NULL;
-    blocks[profile->block_count] = (struct block){.p = bytes};
-    return &blocks[profile->block_count++];
+    profile->blocks[profile->block_count] = (struct block){.p = bytes};
+    return &profile->blocks[profile->block_count++];
 }
 
-/* Codes the sample behind the block's end, as differences to the sample before. */
+/* Appends the sample to the block, as differences from the previous sample. */
 static void code_sample(struct gsp_profile *profile, struct block *block,
                         const struct gsp_sample *sample)
 {
@@ -454,10 +414,11 @@ static void code_sample(struct gsp_profile *profile, struct block *block,
     }
     *head = (unsigned char)bits;
     block->len = (size_t)(p - block->p);
+    gsp_assert(block->len <= BLOCK_BYTES);
     profile->last = *sample;
 }
 
-/* The row of the thread's stack, made when there is none; SIZE_MAX when there is no memory. */
+/* The row of a thread and stack, added if it does not exist; SIZE_MAX if memory runs out. */
 static size_t total_row(struct gsp_profile *profile, uint32_t thread, uint32_t stack)
 {
     const struct trail *trail = &profile->trails[thread];
@@ -468,14 +429,11 @@ static size_t total_row(struct gsp_profile *profile, uint32_t thread, uint32_t s
         return *known;
     if (profile->total_count >= UINT32_MAX)
         return SIZE_MAX;
-    struct gsp_total *totals =
-        grow(profile->totals, &profile->total_cap, profile->total_count + 1, sizeof(*totals));
-    if (!totals)
+    if (!gsp_array_fit(&profile->totals, &profile->total_cap, profile->total_count + 1))
         return SIZE_MAX;
-    profile->totals = totals;
     if (!gsp_hmap_put(&profile->total_map, thread, stack, (uint32_t)profile->total_count))
         return SIZE_MAX;
-    totals[profile->total_count] = (struct gsp_total){.thread = thread, .stack = stack};
+    profile->totals[profile->total_count] = (struct gsp_total){.thread = thread, .stack = stack};
     return profile->total_count++;
 }
 
@@ -491,9 +449,9 @@ static int check_ids(const struct gsp_profile *profile, uint32_t thread, uint32_
                      struct gsp_err *err)
 {
     if (thread >= profile->thread_count)
-        return no_such(err, "thread", thread);
+        return err_unknown(err, "thread", thread);
     if (stack > profile->stack_count)
-        return no_such(err, "stack", stack);
+        return err_unknown(err, "stack", stack);
     return GSP_OK;
 }
 
@@ -515,11 +473,11 @@ int gsp_profile_add(struct gsp_profile *profile, const struct gsp_sample *sample
     if (profile->keep_samples) {
         block = block_for_sample(profile);
         if (!block)
-            return no_memory(err);
+            return gsp_err_nomem(err);
     }
     size_t row = total_row(profile, sample->thread, sample->stack);
     if (row == SIZE_MAX)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     struct gsp_total *total = &profile->totals[row];
     total->count++;
     total->weight = add_saturated(total->weight, sample->weight);
@@ -543,7 +501,7 @@ int gsp_profile_add_total(struct gsp_profile *profile, const struct gsp_total *t
         return rc;
     size_t row = total_row(profile, total->thread, total->stack);
     if (row == SIZE_MAX)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     struct gsp_total *sum = &profile->totals[row];
     if (__builtin_add_overflow(sum->count, total->count, &sum->count))
         sum->count = UINT64_MAX;
@@ -662,13 +620,13 @@ bool gsp_sample_iter_next(struct gsp_sample_iter *iter, struct gsp_sample *out)
     unsigned bits = *p++;
     last->flags = bits & HEAD_FLAGS;
     if (bits & HEAD_THREAD)
-        last->thread = (uint32_t)take_varint(&p);
+        last->thread = (uint32_t)get_varint(&p);
     if (bits & HEAD_STACK)
-        last->stack = (uint32_t)((int64_t)last->stack + gsp_unzigzag(take_varint(&p)));
+        last->stack = (uint32_t)((int64_t)last->stack + gsp_unzigzag(get_varint(&p)));
     if (bits & HEAD_WEIGHT)
-        last->weight = plus(last->weight, gsp_unzigzag(take_varint(&p)));
+        last->weight = plus(last->weight, gsp_unzigzag(get_varint(&p)));
     if (bits & HEAD_TIME_OTHER)
-        iter->step_ns = plus(iter->step_ns, gsp_unzigzag(take_varint(&p)));
+        iter->step_ns = plus(iter->step_ns, gsp_unzigzag(get_varint(&p)));
     if (bits & (HEAD_TIME_OTHER | HEAD_TIME_STEP))
         last->time_ns = plus(last->time_ns, iter->step_ns);
     iter->pos = (size_t)(p - start);

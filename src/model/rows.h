@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows.h -- the rows of a query's result, batch by batch: what formatters read.
+ * rows.h -- the rows of a query result, batch by batch, for formatters.
  *
- * Gives:   typed columns in arrays; a formatter needs no knowledge of the engine behind them.
- * Used by: store/ (makes them), export/ and report/ (write them), cli/, later the daemon and
- *          the Python package.
+ * Gives:   typed columns in arrays; a formatter does not depend on the engine behind them.
  * Threads: one owner.
  */
 #pragma once
@@ -33,8 +31,8 @@ struct gsp_i128 {
 };
 
 struct gsp_rows_column {
-    const char *name;          /* as the query has it: may be empty, repeated, any UTF-8 */
-    const char *sql_type;      /* "BIGINT", "VARCHAR", "TIMESTAMP", "ENUM"; for people */
+    const char *name;          /* from the query: may be empty, repeated, any UTF-8 */
+    const char *sql_type;      /* "BIGINT", "VARCHAR", "TIMESTAMP", "ENUM"; for display */
     const struct gsp_sv *dict; /* DICT: the strings; the same for all batches */
     uint32_t dict_count;
     enum gsp_cell_kind kind;
@@ -48,14 +46,14 @@ struct gsp_values {
 
 struct gsp_batch_view {
     size_t row_count;
-    const struct gsp_values *values; /* one a column */
+    const struct gsp_values *values; /* one per column */
 };
 
 struct gsp_rows;
 
 struct gsp_rows_ops {
-    /* 1: *out is the next batch, borrowed until the next call; 0: there are no more;
-     * negative: failed (INTR, TIMEOUT, LIMIT, ...). */
+    /* Returns 1 and the next batch, borrowed until the next call; 0 at the end; a negative error
+     * (INTR, TIMEOUT, LIMIT, ...). */
     int (*next)(struct gsp_rows *rows, struct gsp_batch_view *out, struct gsp_err *err);
     void (*free)(struct gsp_rows *rows);
 };
@@ -64,7 +62,7 @@ struct gsp_rows {
     const struct gsp_rows_ops *ops;
     const struct gsp_rows_column *columns;
     size_t column_count;
-    /* Set when next() has given 0: the row limit cut the result here. */
+    /* Set when next() has returned 0: the row limit cut the result here. */
     bool truncated;
 };
 

@@ -4,11 +4,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/array.h"
+#include "base/assert.h"
 #include "base/map.h"
 
-/* What a stack was turned into, for the group (thread or process) that is being added. */
+/* The node of a stack, for the group (thread or process) that is being added. */
 struct memo {
-    uint32_t group; /* 1 + the group the node belongs to; another value: not yet known */
+    uint32_t group; /* 1 + the group of the node; any other value: not known yet */
     uint32_t node;
 };
 
@@ -17,14 +19,14 @@ struct gsp_tree {
     size_t count;
     size_t cap;
     uint32_t depth;
-    size_t *label_at; /* where each label begins in text; label_count + 1 of them */
+    size_t *label_at; /* start of each label in text; label_count + 1 entries */
     size_t label_count;
     size_t label_cap;
     struct gsp_buf text;
 };
 
-/* What is only needed while a tree is being made. */
-struct maker {
+/* State that is needed only while a tree is built. */
+struct builder {
     struct gsp_tree *tree;
     const struct gsp_profile *profile;
     struct gsp_view view;
@@ -37,21 +39,21 @@ struct maker {
     uint32_t *path;           /* stacks between a known one and the one being added */
 };
 
-/* Folders whose content is imported by the name below them. */
+/* Folders from which Python imports modules. */
 static const char *const IMPORT_ROOTS[] = {"/site-packages/", "/dist-packages/", "/lib-dynload/"};
 
-/* Where the text after the last occurrence of word begins, or 0. */
-static size_t after_last(struct gsp_sv text, const char *word)
+/* The offset behind the last occurrence of part, or 0. */
+static size_t after_last(struct gsp_sv text, const char *part)
 {
-    size_t n = strlen(word);
+    size_t n = strlen(part);
     for (size_t i = text.len; i >= n; i--) {
-        if (memcmp(text.p + i - n, word, n) == 0)
+        if (memcmp(text.p + i - n, part, n) == 0)
             return i;
     }
     return 0;
 }
 
-/* Where the module path begins after ".../lib/python3.11/", or 0. */
+/* The offset of the module path behind ".../lib/python3.11/", or 0. */
 static size_t after_stdlib(struct gsp_sv path)
 {
     size_t at = after_last(path, "/lib/python");
@@ -79,7 +81,7 @@ struct gsp_sv gsp_view_file(const struct gsp_view *view, struct gsp_sv path)
     struct gsp_sv base = gsp_sv_basename(path);
     if (base.len == 0)
         return path;
-    /* "__init__.py" alone says nothing: it goes by its package. */
+    /* "__init__.py" alone is ambiguous: show its package too. */
     if (gsp_sv_starts(base, "__") && base.len + 1 < path.len) {
         struct gsp_sv folder = gsp_sv_basename((struct gsp_sv){path.p, path.len - base.len - 1});
         return (struct gsp_sv){folder.p, folder.len + 1 + base.len};
@@ -101,7 +103,7 @@ void gsp_view_label(const struct gsp_view *view, const struct gsp_profile *profi
     if (name.len == 0)
         name = gsp_sv_of("(unknown)");
     gsp_buf_putsv(out, name);
-    /* A library of which no more than its name is known. */
+    /* Only the name of the library is known. */
     if (file.len == 0 || (f->line == 0 && gsp_sv_eq(name, file)))
         return;
     gsp_buf_puts(out, " (");
@@ -113,38 +115,24 @@ void gsp_view_label(const struct gsp_view *view, const struct gsp_profile *profi
     gsp_buf_putc(out, ')');
 }
 
-/* Grows an array to hold one more; false when there is no memory. */
-static bool grow(void **array, size_t *cap, size_t count, size_t size)
-{
-    if (count < *cap)
-        return true;
-    size_t want = *cap ? *cap * 2 : 64;
-    void *p = reallocarray(*array, want, size);
-    if (!p)
-        return false;
-    *array = p;
-    *cap = want;
-    return true;
-}
-
 static struct gsp_sv label_text(const struct gsp_tree *tree, uint32_t label)
 {
     size_t at = tree->label_at[label];
     return (struct gsp_sv){tree->text.p + at, tree->label_at[label + 1] - at};
 }
 
-/* The text behind the last label becomes a label itself, or is dropped for an equal one.
- * Hashes of different texts may be equal: the next seed is tried then. */
-static bool label_intern(struct maker *mk, uint32_t *out)
+/* Makes a label of the text behind the last label, or drops the text if an equal label exists.
+ * If the hash of a different text is equal, the next seed is tried. */
+static bool label_intern(struct builder *build, uint32_t *out)
 {
-    struct gsp_tree *tree = mk->tree;
+    struct gsp_tree *tree = build->tree;
     if (tree->text.failed)
         return false;
     size_t at = tree->label_at[tree->label_count];
     struct gsp_sv text = {tree->text.p + at, tree->text.len - at};
     for (uint64_t seed = 0;; seed++) {
         uint64_t hash = gsp_hash_bytes(text.p, text.len, seed);
-        const uint32_t *known = gsp_hmap_get(&mk->labels, hash, seed);
+        const uint32_t *known = gsp_hmap_get(&build->labels, hash, seed);
         if (known && gsp_sv_eq(label_text(tree, *known), text)) {
             tree->text.len = at;
             *out = *known;
@@ -152,10 +140,8 @@ static bool label_intern(struct maker *mk, uint32_t *out)
         }
         if (known)
             continue;
-        void *starts = tree->label_at;
-        bool ok = grow(&starts, &tree->label_cap, tree->label_count + 2, sizeof(*tree->label_at));
-        tree->label_at = starts;
-        if (!ok || !gsp_hmap_put(&mk->labels, hash, seed, (uint32_t)tree->label_count))
+        if (!gsp_array_fit(&tree->label_at, &tree->label_cap, tree->label_count + 2) ||
+            !gsp_hmap_put(&build->labels, hash, seed, (uint32_t)tree->label_count))
             return false;
         *out = (uint32_t)tree->label_count++;
         tree->label_at[tree->label_count] = tree->text.len;
@@ -163,61 +149,58 @@ static bool label_intern(struct maker *mk, uint32_t *out)
     }
 }
 
-static bool label_of_frame(struct maker *mk, uint32_t frame, uint32_t *out)
+static bool label_of_frame(struct builder *build, uint32_t frame, uint32_t *out)
 {
-    if (mk->label_of_frame[frame] == 0) {
-        gsp_view_label(&mk->view, mk->profile, frame, &mk->tree->text);
+    if (build->label_of_frame[frame] == 0) {
+        gsp_view_label(&build->view, build->profile, frame, &build->tree->text);
         uint32_t label = 0;
-        if (!label_intern(mk, &label))
+        if (!label_intern(build, &label))
             return false;
-        mk->label_of_frame[frame] = label + 1;
+        build->label_of_frame[frame] = label + 1;
     }
-    *out = mk->label_of_frame[frame] - 1;
+    *out = build->label_of_frame[frame] - 1;
     return true;
 }
 
-/* The slot of a node in the table of children, or the free one where it belongs.  Slots
- * hold only the node's number, which keeps a table of millions in the cache for longer. */
-static uint32_t *child_slot(const struct maker *mk, uint32_t parent, uint32_t label)
+/* The slot of a node in the table of children, or the free slot for it. A slot holds only the
+ * index of the node, so that large tables fit into the cache longer. */
+static uint32_t *child_slot(const struct builder *build, uint32_t parent, uint32_t label)
 {
-    size_t mask = mk->children_cap - 1;
+    size_t mask = build->children_cap - 1;
     for (size_t i = gsp_mix64((uint64_t)parent << 32 | label) & mask;; i = (i + 1) & mask) {
-        uint32_t at = mk->children[i];
-        const struct gsp_node *node = &mk->tree->nodes[at];
+        uint32_t at = build->children[i];
+        const struct gsp_node *node = &build->tree->nodes[at];
         if (at == 0 || (node->parent == parent && node->label == label))
-            return &mk->children[i];
+            return &build->children[i];
     }
 }
 
-static bool grow_children(struct maker *mk, size_t nodes)
+static bool grow_children(struct builder *build, size_t nodes)
 {
-    if (nodes < mk->children_cap / 2)
+    if (nodes < build->children_cap / 2)
         return true;
-    size_t cap = mk->children_cap ? mk->children_cap : 64;
+    size_t cap = build->children_cap ? build->children_cap : 64;
     while (cap / 2 <= nodes)
         cap *= 2;
-    free(mk->children);
-    mk->children = calloc(cap, sizeof(*mk->children));
-    mk->children_cap = mk->children ? cap : 0;
-    for (uint32_t i = 1; mk->children && i < mk->tree->count; i++)
-        *child_slot(mk, mk->tree->nodes[i].parent, mk->tree->nodes[i].label) = i;
-    return mk->children != NULL;
+    free(build->children);
+    build->children = calloc(cap, sizeof(*build->children));
+    build->children_cap = build->children ? cap : 0;
+    for (uint32_t i = 1; build->children && i < build->tree->count; i++)
+        *child_slot(build, build->tree->nodes[i].parent, build->tree->nodes[i].label) = i;
+    return build->children != NULL;
 }
 
-/* The child of parent with that label; made if there is none. */
-static bool child(struct maker *mk, uint32_t parent, uint32_t label, uint32_t frame, uint32_t *out)
+/* Finds the child of parent with that label, or adds it. */
+static bool child(struct builder *build, uint32_t parent, uint32_t label, uint32_t frame,
+                  uint32_t *out)
 {
-    struct gsp_tree *tree = mk->tree;
-    uint32_t *slot = child_slot(mk, parent, label);
+    struct gsp_tree *tree = build->tree;
+    uint32_t *slot = child_slot(build, parent, label);
     if (*slot != 0) {
         *out = *slot;
         return true;
     }
-    void *nodes = tree->nodes;
-    bool ok =
-        tree->count < UINT32_MAX && grow(&nodes, &tree->cap, tree->count, sizeof(*tree->nodes));
-    tree->nodes = nodes;
-    if (!ok)
+    if (tree->count >= UINT32_MAX || !gsp_array_fit(&tree->nodes, &tree->cap, tree->count + 1))
         return false;
     uint32_t depth = tree->nodes[parent].depth + 1;
     tree->nodes[tree->count] =
@@ -226,19 +209,19 @@ static bool child(struct maker *mk, uint32_t parent, uint32_t label, uint32_t fr
         tree->depth = depth;
     *slot = (uint32_t)tree->count;
     *out = (uint32_t)tree->count++;
-    return grow_children(mk, tree->count);
+    return grow_children(build, tree->count);
 }
 
-/* The node under which the stacks of a thread stand: the root, or process and thread. */
-static bool group_node(struct maker *mk, uint32_t thread, uint32_t *out)
+/* The parent node of the stacks of a thread: the root, or process and thread. */
+static bool group_node(struct builder *build, uint32_t thread, uint32_t *out)
 {
     *out = 0;
-    const struct gsp_thread *t = gsp_profile_thread_at(mk->profile, thread);
-    struct gsp_buf *text = &mk->tree->text;
+    const struct gsp_thread *t = gsp_profile_thread_at(build->profile, thread);
+    struct gsp_buf *text = &build->tree->text;
     uint32_t label = 0;
-    if (mk->view.processes && t) {
-        const struct gsp_process *p = gsp_profile_process_at(mk->profile, t->process);
-        struct gsp_sv name = gsp_profile_string_at(mk->profile, p ? p->name : GSP_NONE);
+    if (build->view.processes && t) {
+        const struct gsp_process *p = gsp_profile_process_at(build->profile, t->process);
+        struct gsp_sv name = gsp_profile_string_at(build->profile, p ? p->name : GSP_NONE);
         gsp_buf_printf(text, "process %" PRId32, p ? p->pid : -1);
         if (p && p->ns_pid)
             gsp_buf_printf(text, " (%" PRId32 " inside)", p->ns_pid);
@@ -246,60 +229,60 @@ static bool group_node(struct maker *mk, uint32_t thread, uint32_t *out)
             gsp_buf_puts(text, ": ");
             gsp_buf_putsv(text, name);
         }
-        if (!label_intern(mk, &label) || !child(mk, *out, label, GSP_NONE, out))
+        if (!label_intern(build, &label) || !child(build, *out, label, GSP_NONE, out))
             return false;
     }
-    if (mk->view.threads && t) {
-        struct gsp_sv name = gsp_profile_string_at(mk->profile, t->name);
+    if (build->view.threads && t) {
+        struct gsp_sv name = gsp_profile_string_at(build->profile, t->name);
         uint64_t id = t->os_id ? t->os_id : t->python_id;
         gsp_buf_puts(text, "thread ");
         gsp_buf_putsv(text, name);
         gsp_buf_printf(text, name.len > 0 ? " (%" PRIu64 ")" : "%" PRIu64, id);
-        if (!label_intern(mk, &label) || !child(mk, *out, label, GSP_NONE, out))
+        if (!label_intern(build, &label) || !child(build, *out, label, GSP_NONE, out))
             return false;
     }
     return true;
 }
 
-/* The node of a stack below the group's node; each stack is walked once per group. */
-static bool stack_node(struct maker *mk, uint32_t group, uint32_t base, uint32_t stack,
+/* The node of a stack below the node of its group. Each stack is walked once per group. */
+static bool stack_node(struct builder *build, uint32_t group, uint32_t base, uint32_t stack,
                        uint32_t *out)
 {
     size_t n = 0;
-    while (stack != GSP_NONE && mk->memo[stack].group != group + 1 && n < GSP_STACK_DEPTH_MAX) {
-        mk->path[n++] = stack;
-        stack = gsp_profile_stack_caller(mk->profile, stack);
+    while (stack != GSP_NONE && build->memo[stack].group != group + 1 && n < GSP_STACK_DEPTH_MAX) {
+        build->path[n++] = stack;
+        stack = gsp_profile_stack_caller(build->profile, stack);
     }
     uint32_t node =
-        stack != GSP_NONE && mk->memo[stack].group == group + 1 ? mk->memo[stack].node : base;
+        stack != GSP_NONE && build->memo[stack].group == group + 1 ? build->memo[stack].node : base;
     while (n > 0) {
-        uint32_t id = mk->path[--n];
-        uint32_t frame = gsp_profile_stack_frame(mk->profile, id);
+        uint32_t id = build->path[--n];
+        uint32_t frame = gsp_profile_stack_frame(build->profile, id);
         uint32_t label = 0;
-        if (!label_of_frame(mk, frame, &label) || !child(mk, node, label, frame, &node))
+        if (!label_of_frame(build, frame, &label) || !child(build, node, label, frame, &node))
             return false;
-        mk->memo[id] = (struct memo){group + 1, node};
+        build->memo[id] = (struct memo){group + 1, node};
     }
     *out = node;
     return true;
 }
 
-static bool add_total(struct maker *mk, const struct gsp_total *total, uint32_t group,
+static bool add_total(struct builder *build, const struct gsp_total *total, uint32_t group,
                       uint32_t base)
 {
     uint32_t at = 0;
-    if (!stack_node(mk, group, base, total->stack, &at))
+    if (!stack_node(build, group, base, total->stack, &at))
         return false;
-    struct gsp_node *node = &mk->tree->nodes[at];
+    struct gsp_node *node = &build->tree->nodes[at];
     uint64_t count = total->count;
-    if (mk->count_is_weight)
+    if (build->count_is_weight)
         count = total->weight > 0 ? (uint64_t)total->weight : 0;
     node->self_count = gsp_sum_u64(node->self_count, count);
     node->self_weight = gsp_sum_i64(node->self_weight, total->weight);
     return true;
 }
 
-/* Rows in the order of their threads (stable), so that the memo serves one group at a time. */
+/* Rows sorted by thread (stable), so that the memo serves one group at a time. */
 static size_t *rows_by_thread(const struct gsp_profile *profile, size_t *starts, size_t threads)
 {
     size_t n = gsp_profile_total_count(profile);
@@ -315,34 +298,34 @@ static size_t *rows_by_thread(const struct gsp_profile *profile, size_t *starts,
     return rows;
 }
 
-static bool add_grouped(struct maker *mk)
+static bool add_grouped(struct builder *build)
 {
-    size_t threads = gsp_profile_thread_count(mk->profile);
-    size_t n = gsp_profile_total_count(mk->profile);
+    size_t threads = gsp_profile_thread_count(build->profile);
+    size_t n = gsp_profile_total_count(build->profile);
     size_t *starts = calloc(threads + 2, sizeof(*starts));
-    size_t *rows = starts ? rows_by_thread(mk->profile, starts, threads) : NULL;
+    size_t *rows = starts ? rows_by_thread(build->profile, starts, threads) : NULL;
     bool ok = rows != NULL;
     uint32_t last = GSP_NO_INDEX;
     uint32_t base = 0;
     for (size_t i = 0; ok && i < n; i++) {
-        const struct gsp_total *total = gsp_profile_total_at(mk->profile, rows[i]);
+        const struct gsp_total *total = gsp_profile_total_at(build->profile, rows[i]);
         if (total->thread != last)
-            ok = group_node(mk, total->thread, &base);
+            ok = group_node(build, total->thread, &base);
         last = total->thread;
-        ok = ok && add_total(mk, total, total->thread, base);
+        ok = ok && add_total(build, total, total->thread, base);
     }
     free(rows);
     free(starts);
     return ok;
 }
 
-static bool add_all(struct maker *mk)
+static bool add_all(struct builder *build)
 {
-    if (mk->view.threads || mk->view.processes)
-        return add_grouped(mk);
-    size_t n = gsp_profile_total_count(mk->profile);
+    if (build->view.threads || build->view.processes)
+        return add_grouped(build);
+    size_t n = gsp_profile_total_count(build->profile);
     for (size_t i = 0; i < n; i++) {
-        if (!add_total(mk, gsp_profile_total_at(mk->profile, i), 0, 0))
+        if (!add_total(build, gsp_profile_total_at(build->profile, i), 0, 0))
             return false;
     }
     return true;
@@ -356,8 +339,8 @@ static int compare_labels(const void *a, const void *b, void *tree)
     return order != 0 ? order : (x.len > y.len) - (x.len < y.len);
 }
 
-/* Links every node to its parent in the order of labels: the nodes are dealt into buckets
- * by the rank of their label, and pushed from the last to the first. */
+/* Links every node to its parent in label order: puts the nodes into buckets by the rank of
+ * their label, and pushes them from last to first. */
 static bool link_children(struct gsp_tree *tree)
 {
     size_t labels = tree->label_count;
@@ -386,7 +369,7 @@ static bool link_children(struct gsp_tree *tree)
     return ok;
 }
 
-/* A node is always made after its parent: from the last to the first, sums flow upwards. */
+/* A node is always added after its parent, so one pass from last to first sums up the tree. */
 static void sum_up(struct gsp_tree *tree)
 {
     for (size_t i = tree->count; i-- > 0;) {
@@ -395,13 +378,14 @@ static void sum_up(struct gsp_tree *tree)
         node->total_weight = gsp_sum_i64(node->total_weight, node->self_weight);
         if (i == 0)
             break;
+        gsp_assert(node->parent < i);
         struct gsp_node *parent = &tree->nodes[node->parent];
         parent->total_count = gsp_sum_u64(parent->total_count, node->total_count);
         parent->total_weight = gsp_sum_i64(parent->total_weight, node->total_weight);
     }
 }
 
-/* Does more than one process have samples? */
+/* Returns whether more than one process has samples. */
 static bool has_processes(const struct gsp_profile *profile)
 {
     uint32_t first = GSP_NO_INDEX;
@@ -416,24 +400,24 @@ static bool has_processes(const struct gsp_profile *profile)
     return false;
 }
 
-static bool fill(struct maker *mk)
+static bool build_tree(struct builder *build)
 {
-    struct gsp_tree *tree = mk->tree;
-    mk->label_of_frame = calloc(gsp_profile_frame_count(mk->profile) + 1, sizeof(uint32_t));
-    mk->memo = calloc(gsp_profile_stack_count(mk->profile) + 1, sizeof(*mk->memo));
-    mk->path = calloc(GSP_STACK_DEPTH_MAX, sizeof(*mk->path));
+    struct gsp_tree *tree = build->tree;
+    build->label_of_frame = calloc(gsp_profile_frame_count(build->profile) + 1, sizeof(uint32_t));
+    build->memo = calloc(gsp_profile_stack_count(build->profile) + 1, sizeof(*build->memo));
+    build->path = calloc(GSP_STACK_DEPTH_MAX, sizeof(*build->path));
     tree->label_at = calloc(64, sizeof(*tree->label_at));
     tree->label_cap = 64;
     tree->nodes = calloc(64, sizeof(*tree->nodes));
     tree->cap = 64;
-    if (!mk->label_of_frame || !mk->memo || !mk->path || !tree->label_at || !tree->nodes)
+    if (!build->label_of_frame || !build->memo || !build->path || !tree->label_at || !tree->nodes)
         return false;
     tree->count = 1;
-    /* Without threads on top there is at most a node for each stack. */
-    if (!grow_children(mk, gsp_profile_stack_count(mk->profile) + 1))
+    /* Without threads on top there is at most one node per stack. */
+    if (!grow_children(build, gsp_profile_stack_count(build->profile) + 1))
         return false;
     gsp_buf_puts(&tree->text, "all");
-    return label_intern(mk, &tree->nodes[0].label) && add_all(mk) && link_children(tree);
+    return label_intern(build, &tree->nodes[0].label) && add_all(build) && link_children(tree);
 }
 
 int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
@@ -442,21 +426,21 @@ int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
     *out = NULL;
     struct gsp_tree *tree = calloc(1, sizeof(*tree));
     if (!tree)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a call tree");
-    struct maker mk = {.tree = tree, .profile = profile};
+        return gsp_err_nomem(err);
+    struct builder build = {.tree = tree, .profile = profile};
     if (view)
-        mk.view = *view;
-    mk.count_is_weight = gsp_profile_meta_get(profile)->unit == GSP_UNIT_COUNT;
-    mk.view.processes = mk.view.processes || has_processes(profile);
-    bool ok = fill(&mk);
-    gsp_hmap_free(&mk.labels);
-    free(mk.children);
-    free(mk.label_of_frame);
-    free(mk.memo);
-    free(mk.path);
+        build.view = *view;
+    build.count_is_weight = gsp_profile_meta_get(profile)->unit == GSP_UNIT_COUNT;
+    build.view.processes = build.view.processes || has_processes(profile);
+    bool ok = build_tree(&build);
+    gsp_hmap_free(&build.labels);
+    free(build.children);
+    free(build.label_of_frame);
+    free(build.memo);
+    free(build.path);
     if (!ok) {
         gsp_tree_free(tree);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a call tree");
+        return gsp_err_nomem(err);
     }
     sum_up(tree);
     *out = tree;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree.h -- a profile as people look at it: frames merged as asked, summed into a call tree.
+ * tree.h -- a profile as a call tree, with frames merged according to a view.
  *
- * The view says what makes two frames the same: --function merges the lines of a function,
- * --nolineno hides lines, --threads puts process and thread on top of each stack.
+ * The view defines which frames are equal: --function merges the lines of a function, --nolineno
+ * hides lines, --threads puts process and thread on top of each stack.
  *
- * Used by: export/ (folded, svg, pstats), report/.
  * Threads: a tree never changes once made.
  */
 #pragma once
@@ -19,7 +18,7 @@
 #include "base/err.h"
 #include "model/profile.h"
 
-/* Sums that stay at the end of their range: weights can come from a hostile file. */
+/* Saturating sums: weights can come from a hostile file. */
 static inline int64_t gsp_sum_i64(int64_t a, int64_t b)
 {
     int64_t sum = 0;
@@ -34,17 +33,17 @@ static inline uint64_t gsp_sum_u64(uint64_t a, uint64_t b)
 }
 
 struct gsp_view {
-    bool by_function;    /* -F: lines of a function are one; the line shown is its first */
-    bool no_lines;       /* --nolineno: no line in the label */
+    bool by_function;    /* -F: merge the lines of a function; show its first line */
+    bool no_lines;       /* --nolineno: omit the line from the label */
     bool threads;        /* -t: "thread NAME (TID)" above each stack */
-    bool processes;      /* "process PID: NAME" above each stack; implied by more than one pid */
-    bool full_filenames; /* whole paths instead of the last part (packages keep their folder) */
+    bool processes;      /* "process PID: NAME" above each stack; implied by several pids */
+    bool full_filenames; /* full paths instead of the last part (packages keep their folder) */
 };
 
 /* Appends the label of a frame: "func (file.py:12)". */
 void gsp_view_label(const struct gsp_view *view, const struct gsp_profile *profile, uint32_t frame,
                     struct gsp_buf *out);
-/* The file as the view shows it: "pkg/mod.py", or the whole path. */
+/* The file in the form of the view: "pkg/mod.py", or the full path. */
 struct gsp_sv gsp_view_file(const struct gsp_view *view, struct gsp_sv path);
 
 struct gsp_node {
@@ -54,8 +53,8 @@ struct gsp_node {
     uint32_t label;        /* index into the tree's labels */
     uint32_t frame;        /* a frame id of the profile that has this label, or GSP_NONE */
     uint32_t depth;
-    /* Numbers of samples.  In a profile whose unit is GSP_UNIT_COUNT these are the weights:
-     * an imported line "a;b 100" is a hundred samples. */
+    /* Sample counts. In a profile whose unit is GSP_UNIT_COUNT these are the weights: an
+     * imported line "a;b 100" is a hundred samples. */
     uint64_t self_count;
     uint64_t total_count;
     int64_t self_weight;
@@ -64,9 +63,8 @@ struct gsp_node {
 
 struct gsp_tree;
 
-/* On success *out is the caller's, to be freed with gsp_tree_free().
- * A NULL view shows all.  Children are sorted by label, so the same profile always gives the same
- * tree. */
+/* On success the caller frees *out with gsp_tree_free(). view may be NULL. Children are sorted
+ * by label, so the same profile always gives the same tree. Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_tree_new(const struct gsp_profile *profile, const struct gsp_view *view,
                                 struct gsp_tree **out, struct gsp_err *err);
 void gsp_tree_free(struct gsp_tree *tree);

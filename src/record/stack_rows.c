@@ -6,8 +6,8 @@
 
 #include "base/map.h"
 #include "base/time.h"
+#include "model/ids.h"
 #include "ring/writer.h"
-#include "store/profile_tables.h"
 
 /* Between two rows of a thread that stays where it is. */
 #define STILL_NS     GSP_NS_PER_S

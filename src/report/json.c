@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "base/map.h"
+#include "model/ids.h"
 #include "report/thin.h"
 #include "report/write_internal.h"
-#include "store/profile_tables.h"
 
 static void put_i64_or_null(struct gsp_json *json, int64_t v)
 {

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "model/frames.h"
+#include "model/ids.h"
 #include "report/run.h"
 #include "stats/growth.h"
-#include "store/profile_tables.h"
 
 /* A look at one process, or (v NaN) its end. */
 struct look {

@@ -4,9 +4,9 @@
 
 #include "base/map.h"
 #include "base/time.h"
+#include "model/ids.h"
 #include "model/lines.h"
 #include "report/document_internal.h"
-#include "store/profile_tables.h"
 
 /* Stretches of time that samples are merged within, to begin with. */
 #define BUCKETS_FIRST 100000

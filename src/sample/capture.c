@@ -8,28 +8,28 @@
 #include "proc/perf.h"
 #include "proc/stop.h"
 
-/* A thread that waits for a CPU stops when it gets one, which takes long on a busy machine; one
- * that waits for a disk may take forever. */
+/* A thread that waits for a CPU stops once it gets one, which can take long on a busy machine. A
+ * thread that waits for a disk may never stop. */
 #define HOLD_READY_NS  (200 * GSP_NS_PER_MS)
 #define HOLD_LIMIT_NS  (20 * GSP_NS_PER_MS)
-/* A thread that is on a CPU gives its moment in a fraction of this. */
+/* The event of a thread on a CPU arrives in a fraction of this time. */
 #define EVENT_LIMIT_NS (400 * GSP_NS_PER_US)
 #define PAGE_BYTES     4096U
-#define STACK_PAGES    64U /* 256 KB: assembly has buffers of that size */
-#define STACK_PAGES_LO 4U  /* enough for nineteen of twenty */
-/* What the kernel copies in an event: the rest is read from memory. */
+#define STACK_PAGES    64U /* 256 KB: assembly code has buffers of that size */
+#define STACK_PAGES_LO 4U  /* enough for 95 % of stacks */
+/* The kernel copies this much for an event; the rest is read from memory. */
 #define EVENT_BYTES    ((size_t)STACK_PAGES_LO * PAGE_BYTES)
-/* Each event has a ring of locked memory, of which an ordinary user has half a megabyte. */
+/* Each event has a ring of locked memory. An unprivileged user may lock half a megabyte. */
 #define EVENTS_MAX     64U
-/* Moments of a thread that never came, after which its events are not believed in. */
+/* After this many events that never arrived, the events of a thread are not used any more. */
 #define MISSES_MAX     100U
 
 /* The event of one thread. */
 struct event {
     pid_t tid;
-    struct gsp_perf *perf; /* NULL: it cannot be had */
-    bool came;             /* at least once */
-    unsigned misses;       /* before that */
+    struct gsp_perf *perf; /* NULL: not available */
+    bool has_arrived;      /* at least one event has arrived */
+    unsigned misses;       /* events that did not arrive, before the first one */
 };
 
 struct gsp_capture {
@@ -37,9 +37,9 @@ struct gsp_capture {
     struct gsp_mem *mem; /* borrowed */
     struct gsp_stop *stop;
     unsigned pages; /* of the stack to copy */
-    bool no_events; /* not permitted, or the kernel has none */
+    bool no_events; /* not permitted, or not supported by the kernel */
     size_t event_count;
-    size_t event_next; /* the one that makes room when there are too many */
+    size_t event_next; /* the next one to replace when all are in use */
     struct event events[EVENTS_MAX];
     struct gsp_python_stack before; /* the last event */
     unsigned char stack[STACK_PAGES * PAGE_BYTES];
@@ -50,7 +50,7 @@ int gsp_capture_open(pid_t pid, struct gsp_mem *mem, struct gsp_capture **out, s
     *out = NULL;
     struct gsp_capture *capture = calloc(1, sizeof(*capture));
     if (!capture)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     capture->mem = mem;
     capture->pages = STACK_PAGES_LO;
     gsp_stop_be_prompt();
@@ -73,33 +73,35 @@ void gsp_capture_close(struct gsp_capture *capture)
     free(capture);
 }
 
-/* Copies the stack from addr on, as far as it is there, behind the bytes that there are already;
- * returns the bytes. */
+/* Appends the stack at addr to the `have` bytes already copied, as far as it is readable.
+ * Returns the number of bytes added. */
 static size_t copy_stack(struct gsp_capture *capture, uint64_t addr, size_t have)
 {
     struct gsp_mem_span spans[STACK_PAGES] = {{0}};
-    /* As much again as there is. */
+    /* Doubles the copy. */
     size_t pages = have ? (have + PAGE_BYTES - 1) / PAGE_BYTES : capture->pages;
     size_t len = 0;
     size_t count = 0;
     for (; count < pages && count < STACK_PAGES; count++) {
-        size_t want = PAGE_BYTES - (size_t)((addr + len) % PAGE_BYTES);
-        if (have + len + want > sizeof(capture->stack))
+        size_t part = PAGE_BYTES - (size_t)((addr + len) % PAGE_BYTES);
+        if (have + len + part > sizeof(capture->stack))
             break;
-        spans[count] = (struct gsp_mem_span){addr + len, want, capture->stack + have + len};
-        len += want;
+        spans[count] = (struct gsp_mem_span){addr + len, part, capture->stack + have + len};
+        len += part;
     }
     size_t done = 0;
-    gsp_ignore(gsp_mem_gather(capture->mem, spans, count, &done)); /* what there is of it */
+    gsp_ignore(gsp_mem_gather(capture->mem, spans, count, &done)); /* partial reads are fine */
     len = 0;
     for (size_t i = 0; i < done; i++)
         len += spans[i].len;
     return len;
 }
 
-static int walk(const struct gsp_mixed_who *who, unsigned flags)
+static int walk_python(const struct gsp_mixed_who *subject, unsigned flags)
 {
-    return who->target ? gsp_py_target_walk(who->target, who->thread, flags, gsp_now_ns()) : GSP_OK;
+    return subject->target
+               ? gsp_py_target_walk(subject->target, subject->thread, flags, gsp_now_ns())
+               : GSP_OK;
 }
 
 static void fill(struct gsp_moment *out, const struct gsp_stop_regs *regs, const void *stack,
@@ -112,18 +114,18 @@ static void fill(struct gsp_moment *out, const struct gsp_stop_regs *regs, const
     memcpy(out->copy.regs.kept, regs->kept, sizeof(out->copy.regs.kept));
 }
 
-/* The frame pointer is not told, but what sleeps is in a function of the C library that needs
- * none, and who does has saved it. */
-static int take_asleep(struct gsp_capture *capture, const struct gsp_mixed_who *who,
-                       struct gsp_moment *out)
+/* /proc does not give the frame pointer. A sleeping thread is inside a C library function that
+ * does not need it, and a caller that does has saved it. */
+static int capture_asleep(struct gsp_capture *capture, const struct gsp_mixed_who *subject,
+                          struct gsp_moment *out)
 {
     struct gsp_stop_regs regs = {0};
-    const struct gsp_taskfd *task = who->thread ? &who->thread->task : NULL;
+    const struct gsp_taskfd *task = subject->thread ? &subject->thread->task : NULL;
     uint64_t slices = task ? gsp_taskfd_slices(task) : 0;
     if (slices == 0 || !gsp_taskfd_asleep_at(task, &regs.sp, &regs.pc))
         return GSP_E_NOTSUP;
     size_t len = copy_stack(capture, regs.sp, 0);
-    int rc = walk(who, GSP_PY_LOOK_STILL);
+    int rc = walk_python(subject, GSP_PY_LOOK_STILL);
     uint64_t sp;
     uint64_t pc;
     if (rc != GSP_OK || !gsp_taskfd_asleep_at(task, &sp, &pc) || sp != regs.sp || pc != regs.pc ||
@@ -142,7 +144,7 @@ static struct event *find_event(struct gsp_capture *capture, pid_t tid)
     return NULL;
 }
 
-/* Threads come and go: one event makes room for another. */
+/* Replaces the oldest event. */
 static struct event *drop_event(struct gsp_capture *capture)
 {
     struct event *event = &capture->events[capture->event_next++ % capture->event_count];
@@ -151,7 +153,7 @@ static struct event *drop_event(struct gsp_capture *capture)
     return event;
 }
 
-/* The event of a thread; NULL when it has none. */
+/* Returns the event of a thread; NULL if it has none. */
 static struct event *get_event(struct gsp_capture *capture, pid_t tid)
 {
     struct event *event = find_event(capture, tid);
@@ -166,37 +168,38 @@ static struct event *get_event(struct gsp_capture *capture, pid_t tid)
             rc = gsp_perf_open(tid, EVENT_BYTES, &event->perf, NULL);
         capture->no_events = rc == GSP_E_PERM || rc == GSP_E_NOTSUP;
     }
-    return event->perf && (event->came || event->misses < MISSES_MAX) ? event : NULL;
+    return event->perf && (event->has_arrived || event->misses < MISSES_MAX) ? event : NULL;
 }
 
-static void keep_python(const struct gsp_mixed_who *who, struct gsp_python_stack *out)
+static void save_python(const struct gsp_mixed_who *subject, struct gsp_python_stack *out)
 {
     out->depth = 0;
-    if (!who->target || walk(who, 0) != GSP_OK || who->thread->depth > GSP_CAPTURE_DEPTH_MAX)
+    if (!subject->target || walk_python(subject, 0) != GSP_OK ||
+        subject->thread->depth > GSP_CAPTURE_DEPTH_MAX)
         return;
-    out->depth = who->thread->depth;
-    out->frame = gsp_py_target_frame_addr(who->target, 0);
-    out->instr = gsp_py_target_frame_instr(who->target, 0);
+    out->depth = subject->thread->depth;
+    out->frame = gsp_py_target_frame_addr(subject->target, 0);
+    out->instr = gsp_py_target_frame_instr(subject->target, 0);
     for (size_t i = 0; i < out->depth; i++) {
-        out->locs[i] = who->thread->locs[i];
-        out->entries[i] = (int8_t)gsp_py_target_frame_entry(who->target, i);
+        out->locs[i] = subject->thread->locs[i];
+        out->entries[i] = (int8_t)gsp_py_target_frame_entry(subject->target, i);
     }
 }
 
-static int take_event(struct gsp_capture *capture, const struct gsp_mixed_who *who,
-                      struct gsp_moment *out)
+static int capture_event(struct gsp_capture *capture, const struct gsp_mixed_who *subject,
+                         struct gsp_moment *out)
 {
-    struct event *event = capture->no_events ? NULL : get_event(capture, who->tid);
+    struct event *event = capture->no_events ? NULL : get_event(capture, subject->tid);
     if (!event)
         return GSP_E_NOTSUP;
-    keep_python(who, &capture->before);
+    save_python(subject, &capture->before);
     struct gsp_perf_moment moment;
     if (!gsp_perf_take(event->perf, EVENT_LIMIT_NS, &moment)) {
         event->misses++;
         return GSP_E_TIMEOUT;
     }
-    event->came = true;
-    int rc = walk(who, 0);
+    event->has_arrived = true;
+    int rc = walk_python(subject, 0);
     if (rc != GSP_OK)
         return GSP_E_TIMEOUT;
     size_t len = moment.stack_len < sizeof(capture->stack) ? moment.stack_len : 0;
@@ -206,38 +209,39 @@ static int take_event(struct gsp_capture *capture, const struct gsp_mixed_who *w
     return GSP_OK;
 }
 
-static int take_stop(struct gsp_capture *capture, const struct gsp_mixed_who *who,
-                     struct gsp_moment *out, struct gsp_err *err)
+static int capture_stopped(struct gsp_capture *capture, const struct gsp_mixed_who *subject,
+                           struct gsp_moment *out, struct gsp_err *err)
 {
     struct gsp_stop_regs regs;
-    bool is_ready = who->thread && who->thread->on_cpu;
-    int rc = gsp_stop_hold_task(capture->stop, who->tid, is_ready ? HOLD_READY_NS : HOLD_LIMIT_NS,
-                                &regs, err);
+    bool is_ready = subject->thread && subject->thread->on_cpu;
+    int rc = gsp_stop_hold_task(capture->stop, subject->tid,
+                                is_ready ? HOLD_READY_NS : HOLD_LIMIT_NS, &regs, err);
     if (rc != GSP_OK)
         return rc;
     size_t len = copy_stack(capture, regs.sp, 0);
-    rc = walk(who, GSP_PY_LOOK_STILL);
+    rc = walk_python(subject, GSP_PY_LOOK_STILL);
     gsp_stop_release(capture->stop);
     out->stopped_ns = gsp_now_ns() - gsp_stop_running_ns(capture->stop);
     if (rc != GSP_OK)
-        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)who->tid,
+        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)subject->tid,
                            gsp_err_text(rc));
     fill(out, &regs, capture->stack, len);
     return GSP_OK;
 }
 
 int gsp_capture_take(struct gsp_capture *capture, enum gsp_capture_way way,
-                     const struct gsp_mixed_who *who, struct gsp_moment *out, struct gsp_err *err)
+                     const struct gsp_mixed_who *subject, struct gsp_moment *out,
+                     struct gsp_err *err)
 {
     *out = (struct gsp_moment){0};
     if (way == GSP_CAPTURE_STOP ? capture->choice == GSP_CAPTURE_NO_STOP
                                 : capture->choice == GSP_CAPTURE_ONLY_STOP)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "thread %d is not to be taken this way",
-                           (int)who->tid);
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "thread %d: this capture method is disabled",
+                           (int)subject->tid);
     if (way == GSP_CAPTURE_ASLEEP)
-        return take_asleep(capture, who, out);
-    return way == GSP_CAPTURE_EVENT ? take_event(capture, who, out)
-                                    : take_stop(capture, who, out, err);
+        return capture_asleep(capture, subject, out);
+    return way == GSP_CAPTURE_EVENT ? capture_event(capture, subject, out)
+                                    : capture_stopped(capture, subject, out, err);
 }
 
 void gsp_capture_sweep(struct gsp_capture *capture)

@@ -8,12 +8,13 @@
 #include "base/map.h"
 #include "base/time.h"
 
-/* Only for periods below the first does the clock get up early, between these bounds. */
+/* The clock wakes up early only for periods below EARLY_PERIOD_NS, by a time between the other
+ * two. */
 #define EARLY_PERIOD_NS (250 * GSP_NS_PER_US)
 #define EARLY_MIN_NS    (5 * GSP_NS_PER_US)
 #define EARLY_MAX_NS    (150 * GSP_NS_PER_US)
 
-/* Waiting awake takes a CPU from the target when there is but one. */
+/* On a single CPU, spinning takes time from the target. */
 static bool has_spare_cpu(void)
 {
     cpu_set_t set;
@@ -30,7 +31,7 @@ void gsp_clock_start(struct gsp_clock *clock, int64_t period_ns, bool jitter, in
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 }
 
-/* When within its slot the tick comes: at its beginning, or anywhere in it. */
+/* The tick comes at the start of its slot or, with jitter, at a random time in it. */
 static int64_t offset_in_slot(struct gsp_clock *clock)
 {
     if (!clock->jitter)
@@ -39,7 +40,7 @@ static int64_t offset_in_slot(struct gsp_clock *clock)
     return (int64_t)(clock->seed % (uint64_t)clock->period_ns);
 }
 
-/* Sleeps until early_ns before due; learns from how late it was woken. */
+/* Sleeps until early_ns before due, and adapts early_ns to the wake-up latency. */
 static int64_t sleep_until(struct gsp_clock *clock, int64_t due)
 {
     int64_t until = due - clock->early_ns;
@@ -54,7 +55,7 @@ static int64_t sleep_until(struct gsp_clock *clock, int64_t due)
     return now;
 }
 
-/* Spends the part of a long wait that is made of whole naps. */
+/* Spends the part of a long wait that consists of whole naps. */
 static int64_t nap_until(const struct gsp_clock *clock, int64_t due, int64_t now,
                          const volatile sig_atomic_t *stop)
 {
@@ -73,7 +74,7 @@ int64_t gsp_clock_wait(struct gsp_clock *clock, const volatile sig_atomic_t *sto
     int64_t now = gsp_now_ns();
     int64_t slot = clock->slot + 1;
     int64_t passed = (now - clock->start_ns) / clock->period_ns;
-    /* Slot k is still to be had while it lasts; the ones before it are lost. */
+    /* The current slot still counts; the ones before it are lost. */
     *missed = 0;
     if (passed > slot) {
         *missed = (uint64_t)(passed - slot);
@@ -81,7 +82,7 @@ int64_t gsp_clock_wait(struct gsp_clock *clock, const volatile sig_atomic_t *sto
     }
     clock->slot = slot;
     int64_t due = clock->start_ns + slot * clock->period_ns + offset_in_slot(clock);
-    /* Bad times pass: try again to sleep longer. */
+    /* Slowly reduces the lead after a latency spike. */
     if (clock->early_ns > EARLY_MIN_NS)
         clock->early_ns -= clock->early_ns / 1024;
     now = nap_until(clock, due, now, stop);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define PAGE_BYTES      4096U
-/* Nobody waits for a dead thread: room for the deepest stack that can be shown. */
+/* A dead thread may take time: enough for the deepest stack that gsprof shows. */
 #define STACK_BYTES_MAX (1U << 20)
 
 static int find_thread(const struct gsp_core *core, pid_t tid, size_t *out)
@@ -20,7 +20,7 @@ static int find_thread(const struct gsp_core *core, pid_t tid, size_t *out)
     return GSP_E_NOPROC;
 }
 
-/* From sp on, page by page, as far as it is there. */
+/* Copies from sp on, page by page, as far as the core has the stack. */
 static void copy_stack(const struct gsp_core *core, struct gsp_mem *mem, uint64_t sp,
                        struct gsp_buf *bytes)
 {

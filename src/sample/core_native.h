@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * core_native.h -- a thread of a core file as the unwinder wants it: registers and stack.
+ * core_native.h -- registers and stack of a thread in a core file, for the unwinder.
  *
- * Used by: sample/dump.c.
  * Threads: one owner.
  */
 #pragma once
@@ -15,9 +14,9 @@
 #include "native/unwind.h"
 #include "proc/core.h"
 
-/* A thread of a core by its id; mem is the core's memory.  The stack is copied into bytes, to
- * which out points: it must not change while out is used.  Of a stack that is not in the core
- * the registers are all there is.  Fails with NOPROC when there is no such thread, FORMAT when
- * its registers are not there, NOMEM. */
+/* Finds a thread of a core by its id and copies its stack into bytes, to which out points: bytes
+ * must not change while out is in use. mem is the memory of the core. If the stack is not in the
+ * core, out has only the registers. Fails with NOPROC if no such thread exists, FORMAT if the
+ * core has no registers for it, NOMEM. */
 GSP_MUST_CHECK int gsp_core_copy(const struct gsp_core *core, struct gsp_mem *mem, pid_t tid,
                                  struct gsp_buf *bytes, struct gsp_native_copy *out);

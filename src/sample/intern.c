@@ -20,7 +20,7 @@ static int reserve(struct gsp_path *path, size_t need, struct gsp_err *err)
         path->locs = locs;
     uint32_t *stacks = locs ? realloc(path->stacks, cap * sizeof(*stacks)) : NULL;
     if (!stacks)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     path->stacks = stacks;
     path->cap = cap;
     return GSP_OK;
@@ -48,7 +48,7 @@ int gsp_frame_of_loc(struct gsp_py_codes *codes, uint32_t index, struct gsp_prof
     return GSP_OK;
 }
 
-/* The mark that stands for frames that were too many to read. */
+/* The mark for frames beyond the depth limit of a walk. */
 static int root_of(const struct gsp_py_thread *thread, struct gsp_profile *profile, uint32_t *out,
                    struct gsp_err *err)
 {
@@ -69,7 +69,7 @@ int gsp_path_intern(struct gsp_path *path, struct gsp_py_target *target,
 {
     struct gsp_py_codes *codes = gsp_py_target_codes(target);
     uint64_t epoch = gsp_py_target_epoch(target);
-    /* The profile allows as many frames as a walk; the mark takes one of them. */
+    /* The profile allows as many frames as a walk; the mark uses one of them. */
     size_t depth = thread->depth;
     size_t limit = GSP_STACK_DEPTH_MAX - 1;
     size_t use = depth < limit ? depth : limit;

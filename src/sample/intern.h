@@ -2,10 +2,9 @@
 /*
  * intern.h -- turns the locations of a target's stack into a stack of the profile.
  *
- * What a thread's last stack shares with the new one (counted from the root) is not looked
- * up again.
+ * The part that the new stack shares with the last stack of the thread, counted from the root, is
+ * not looked up again.
  *
- * Used by: sample/record.c.
  * Threads: one owner.
  */
 #pragma once
@@ -24,17 +23,17 @@ struct gsp_path {
     uint32_t *stacks; /* the profile's id of the stack that ends here */
     size_t count;
     size_t cap;
-    uint64_t epoch; /* of the target, when locs were true */
+    uint64_t epoch; /* the target's epoch for which locs are valid */
 };
 
 void gsp_path_free(struct gsp_path *path);
 
-/* The profile's frame of a location; remembered in the location's tag. */
+/* The profile's frame of a location. The location's tag caches it. */
 GSP_MUST_CHECK int gsp_frame_of_loc(struct gsp_py_codes *codes, uint32_t loc,
                                     struct gsp_profile *profile, uint32_t *out,
                                     struct gsp_err *err);
 
-/* The profile's id of the thread's current stack (GSP_NONE if it is empty). */
+/* The profile's id of the thread's current stack; GSP_NONE if the stack is empty. */
 GSP_MUST_CHECK int gsp_path_intern(struct gsp_path *path, struct gsp_py_target *target,
                                    const struct gsp_py_thread *thread, struct gsp_profile *profile,
                                    uint32_t *out, struct gsp_err *err);

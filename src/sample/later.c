@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-/* Frames that wait, at most: more than a minute of deep stacks at 100 Hz. */
+/* Maximum number of waiting frames: more than a minute of deep stacks at 100 Hz. */
 #define FRAMES_MAX (4U << 20)
 
 struct waiting {
@@ -18,9 +18,9 @@ struct waiting {
     size_t count; /* of its frames */
 };
 
-/* The profile's frames of one ticket: of inlined calls first, then the function's. */
+/* The profile's frames of one ticket: inlined calls first, then the function. */
 struct named {
-    uint32_t *ids; /* NULL: not asked for yet */
+    uint32_t *ids; /* NULL: not looked up yet */
     uint32_t count;
 };
 
@@ -32,8 +32,8 @@ struct gsp_later {
     struct named *named[2]; /* by ticket; plain and bridged */
     size_t named_cap;
     struct gsp_buf samples; /* struct waiting */
-    size_t samples_at;      /* those before are handed out */
-    struct gsp_buf frames;  /* struct gsp_later_frame, of the samples in turn */
+    size_t samples_at;      /* the samples before this one are already passed on */
+    struct gsp_buf frames;  /* struct gsp_later_frame, of the samples in order */
     size_t frames_at;
 };
 
@@ -43,7 +43,7 @@ int gsp_later_new(struct gsp_profile *profile, gsp_later_fn fn, void *user, stru
     *out = NULL;
     struct gsp_later *later = calloc(1, sizeof(*later));
     if (!later)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     later->profile = profile;
     later->fn = fn;
     later->user = user;
@@ -134,7 +134,7 @@ static int add_named(struct gsp_later *later, const struct gsp_native_symbol *sy
     return GSP_OK;
 }
 
-/* The frames of a ticket that was answered. */
+/* Finds the frames of a resolved ticket. */
 static int find_named(struct gsp_later *later, const struct gsp_later_frame *frame,
                       const struct named **out)
 {
@@ -166,7 +166,7 @@ static int make_stack(struct gsp_later *later, const struct gsp_later_frame *fra
             rc = gsp_profile_stack(later->profile, id, named->ids[k - 1], &id, err);
     }
     *out = id;
-    /* Deeper than a profile allows: what fits is shown. */
+    /* A stack deeper than the profile allows is cut. */
     return rc == GSP_E_LIMIT && id != GSP_NONE ? GSP_OK : rc;
 }
 
@@ -177,12 +177,12 @@ int gsp_later_add(struct gsp_later *later, const struct gsp_sample *sample, bool
     gsp_buf_put(&later->samples, &waiting, sizeof(waiting));
     gsp_buf_put(&later->frames, frames, waiting.count * sizeof(*frames));
     if (later->samples.failed || later->frames.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     bool is_full = later->frames.len / sizeof(*frames) - later->frames_at > FRAMES_MAX;
     return is_full ? gsp_later_flush(later, true, err) : GSP_OK;
 }
 
-/* Are all names of these frames known?  With wait they are. */
+/* Returns whether all names of these frames are known. With wait, waits for them. */
 static bool are_known(struct gsp_later *later, const struct gsp_later_frame *frames, size_t count,
                       bool wait)
 {

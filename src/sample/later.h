@@ -2,10 +2,9 @@
 /*
  * later.h -- samples whose native frames have no names yet.
  *
- * Names are found by another thread (native/namer.h).  A sample waits here until all of its own are
- * known, and those behind it wait too, so that samples stay in the order of time.
+ * Another thread finds the names (native/namer.h). A sample waits here until all of its names are
+ * known, and later samples wait behind it, so that samples stay in time order.
  *
- * Used by: sample/record.c; sample/mixed.c asks for names.
  * Threads: one owner.
  */
 #pragma once
@@ -19,7 +18,7 @@
 #include "model/profile.h"
 #include "native/namer.h"
 
-/* A frame of a stack: of the profile, or a ticket for one that is native. */
+/* A frame of a stack: a frame id of the profile, or the ticket of a native frame. */
 struct gsp_later_frame {
     uint32_t id;
     bool is_ticket;
@@ -28,21 +27,22 @@ struct gsp_later_frame {
 
 struct gsp_later; /* opaque */
 
-/* Hands out a sample, with its stack. */
+/* Receives a sample with its stack. */
 typedef int (*gsp_later_fn)(void *user, struct gsp_sample *sample, bool in_gc, struct gsp_err *err);
 
-/* profile is borrowed; fn is called from gsp_later_flush(). */
+/* profile is borrowed; gsp_later_flush() calls fn. */
 GSP_MUST_CHECK int gsp_later_new(struct gsp_profile *profile, gsp_later_fn fn, void *user,
                                  struct gsp_later **out, struct gsp_err *err);
-/* Before the stores that it was asked about.  NULL does nothing. */
+/* Call it before the stores of its native frames are freed. NULL does nothing. */
 void gsp_later_free(struct gsp_later *later);
 
-/* A ticket for an address; NO_TICKET without memory. */
+/* Requests the name of an address. Returns its ticket, or GSP_NO_TICKET if memory runs out. */
 uint32_t gsp_later_ask(struct gsp_later *later, struct gsp_native *native, uint64_t pc);
 
-/* Adds a sample.  frames: innermost first; NULL when sample->stack is its stack. */
+/* Adds a sample. frames are innermost first; NULL if sample->stack is already set. */
 GSP_MUST_CHECK int gsp_later_add(struct gsp_later *later, const struct gsp_sample *sample,
                                  bool in_gc, const struct gsp_later_frame *frames, size_t count,
                                  struct gsp_err *err);
-/* Hands out what can be handed out; with wait all there is.  Fails as fn does, and with NOMEM. */
+/* Passes on the samples whose names are known; with wait, waits for all names and passes on all.
+ * Fails with the error of fn, and with NOMEM. */
 GSP_MUST_CHECK int gsp_later_flush(struct gsp_later *later, bool wait, struct gsp_err *err);

@@ -12,25 +12,25 @@
 
 #define FRAMES_MAX     512U
 #define MIXED_MAX      (FRAMES_MAX + GSP_STACK_DEPTH_MAX)
-/* Maps are read again at most this often, when an address is in none of them. */
+/* How often the maps are read again at most, if an address is in none of them. */
 #define REFRESH_NS     (100 * GSP_NS_PER_MS)
-/* Events that are taken for one stack: the Python frames may have moved on. */
+/* Maximum number of events for one stack: the Python frames may have changed meanwhile. */
 #define EVENT_TRIES    16U
-/* Events running with the same Python frames before and after each, after which these are believed
- * to have been there throughout. */
+/* After this many consecutive events with the same Python frames before and after, these frames
+ * count as unchanged throughout. */
 #define STEADY_TRIES   8U
-/* The top of a frame, with the return address and the registers that the function has saved. */
+/* The top of a frame, with the return address and the registers saved by the function. */
 #define SAVED_BYTES    64U
-/* An instruction and, from 3.13 on, the data that follows it at most. */
+/* The size of an instruction and, since 3.13, of the inline data that follows it. */
 #define INSTR_BYTES    2U
 #define INSTR_DATA_MAX 18U
-/* 3.11: what calls a builtin has skipped the instruction CALL, and the data of both, before. */
+/* 3.11: code that calls a builtin has already skipped the instruction CALL and the data of both. */
 #define PRECALL_SKIP   12U
-/* Events after which an eval loop that never kept what is looked for is taken for one that never
- * does. */
+/* After this many events an eval loop that has never kept its position in a slot counts as one
+ * that never does. */
 #define UNSHOWN_MAX    16U
 
-/* Where Python stands: its innermost frame, and its instruction. */
+/* The position of Python: its innermost frame and instruction. */
 struct python_at {
     gsp_raddr frame;
     uint64_t instr;
@@ -38,14 +38,14 @@ struct python_at {
 
 struct gsp_mixed {
     struct gsp_native *native;
-    struct gsp_capture *capture;   /* NULL when stacks come from elsewhere */
+    struct gsp_capture *capture;   /* NULL if stacks are copied elsewhere */
     struct gsp_native_ranges eval; /* of the interpreter's eval loop */
-    const char *interp_path;       /* of the file that has it; NULL when there is none */
-    bool can_show;    /* eval loops of this interpreter show what they run: see shows() */
-    unsigned unshown; /* events that did not, before that */
-    struct gsp_places_known places; /* where they do */
-    struct python_at steady_at;     /* where Python stood in the last events, */
-    unsigned steady;                /* and in how many running */
+    const char *interp_path;       /* of the file that contains it; NULL if none does */
+    bool can_show; /* eval loops of this interpreter keep their position in a slot: see shows() */
+    unsigned unshown;               /* events without it, before that */
+    struct gsp_places_known places; /* the slots */
+    struct python_at steady_at;     /* the position of Python in the last events */
+    unsigned steady;                /* the number of consecutive events there */
     int64_t refreshed_ns;
     struct gsp_hmap by_pc; /* address → ticket */
     struct gsp_native_frame frames[FRAMES_MAX];
@@ -69,7 +69,7 @@ int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *stor
     *out = NULL;
     struct gsp_mixed *mixed = calloc(1, sizeof(*mixed));
     if (!mixed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     int rc = gsp_native_open_in(store, pid, mem, &mixed->native, err);
     if (rc == GSP_OK)
         rc = gsp_capture_open(pid, mem, &mixed->capture, err);
@@ -88,7 +88,7 @@ int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
     *out = NULL;
     struct gsp_mixed *mixed = calloc(1, sizeof(*mixed));
     if (!mixed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     int rc = gsp_native_open_maps(store, maps, mem, &mixed->native, err);
     if (rc != GSP_OK) {
         gsp_mixed_close(mixed);
@@ -121,12 +121,12 @@ static bool in_eval(const struct gsp_mixed *mixed, uint64_t pc)
 struct merging {
     struct gsp_mixed *mixed;
     struct gsp_py_target *target;
-    const struct gsp_python_stack *before; /* NULL: the Python frames are the target's */
-    size_t depth;                          /* Python frames there are */
-    size_t next;                           /* the next one to place */
-    size_t count;                          /* frames given out */
-    bool bridged;                          /* some of them are */
-    bool no_leaf;                          /* the interpreter's innermost frames are left out */
+    const struct gsp_python_stack *before; /* NULL: use the Python frames of the target */
+    size_t depth;                          /* number of Python frames */
+    size_t next;                           /* the next Python frame to output */
+    size_t count;                          /* number of frames in the output */
+    bool bridged;                          /* some of them are bridged */
+    bool no_leaf;                          /* leave out the innermost frames of the interpreter */
 };
 
 static void put(struct merging *m, struct gsp_mixed_frame frame)
@@ -135,15 +135,15 @@ static void put(struct merging *m, struct gsp_mixed_frame frame)
         m->mixed->out[m->count++] = frame;
 }
 
-/* Does C code begin an eval loop with the i-th Python frame? */
+/* Returns whether C code entered an eval loop with the i-th Python frame. */
 static bool is_entry(const struct merging *m, size_t i)
 {
-    /* Before 3.11 each Python frame has a loop of its own. */
+    /* Before 3.11 each Python frame has its own loop. */
     int entry = m->before ? m->before->entries[i] : gsp_py_target_frame_entry(m->target, i);
     return entry != 0 || i + 1 == m->depth;
 }
 
-/* The Python frames that one eval loop runs: up to the one it was entered with. */
+/* Outputs the Python frames that one eval loop runs: up to the one it was entered with. */
 static void put_python(struct merging *m)
 {
     bool is_last = false;
@@ -159,7 +159,7 @@ static bool is_interp(const struct gsp_mixed *mixed, uint32_t module)
            strcmp(gsp_native_module_path(mixed->native, module), mixed->interp_path) == 0;
 }
 
-/* How many eval loops there are more than Python has entered. */
+/* The number of eval loops on the native stack minus the number that Python has entered. */
 static int count_surplus(const struct merging *m)
 {
     int surplus = 0;
@@ -170,35 +170,35 @@ static int count_surplus(const struct merging *m)
     return surplus;
 }
 
-/* Puts the two kinds together.  The loops are counted from the outermost: while a loop begins or
- * ends there is a moment when its frame is not on Python's list, or is and the loop has not begun.
- * Returns whether they fit. */
+/* Merges native and Python frames. Loops are counted from the outermost: while a loop begins or
+ * ends, its frame may be missing from Python's list, or be in the list before the loop has
+ * begun. Returns whether they match. */
 static bool merge(struct merging *m)
 {
     struct gsp_mixed *mixed = m->mixed;
     int surplus = count_surplus(m);
     bool fits = m->depth == 0 || (surplus >= -1 && surplus <= 1);
-    bool innermost = true; /* only frames of the interpreter so far */
+    bool innermost = true; /* only interpreter frames so far */
     if (surplus < 0 && m->depth > 0) {
         innermost = false;
         put_python(m);
     }
     for (size_t i = 0; i < mixed->frame_count; i++) {
         const struct gsp_native_frame *frame = &mixed->frames[i];
-        /* Who is marked is the code without rules, which is so in every stack, and not its caller,
-         * which others may have called. */
+        /* The mark goes to the code without unwind rules, which is the same in every stack, and
+         * not to its caller, which other code may call too. */
         bool bridged = i + 1 < mixed->frame_count && frame[1].bridged;
         struct gsp_mixed_frame native = {.pc = frame->pc, .bridged = bridged};
         bool is_own = is_interp(mixed, frame->module);
         m->bridged = m->bridged || bridged;
         if (m->depth > 0 && in_eval(mixed, frame->pc)) {
             if (surplus-- > 0)
-                continue; /* on its way in or out */
+                continue; /* the loop is being entered or left */
             innermost = false;
             put_python(m);
             continue;
         }
-        /* What started the outermost Python frame is of no interest. */
+        /* The frames that started the outermost Python frame are not shown. */
         bool is_start = m->depth > 0 && m->next == m->depth;
         bool is_glue = is_own && (!innermost || m->no_leaf);
         innermost = innermost && is_own;
@@ -220,8 +220,8 @@ static void refresh(struct gsp_mixed *mixed, int64_t now_ns)
         find_eval(mixed);
 }
 
-/* Adds the places of the words between two addresses of the stack that are within two values.
- * is_loop: the frame is the loop's own. */
+/* Adds the slots of the stack words between two addresses whose value lies in a range. is_loop:
+ * the frame is that of the loop. */
 static void find_words(const struct gsp_native_copy *copy, uint64_t from, uint64_t to,
                        struct gsp_native_range values, bool is_loop, struct gsp_places *out)
 {
@@ -235,8 +235,9 @@ static void find_words(const struct gsp_native_copy *copy, uint64_t from, uint64
     }
 }
 
-/* Where the innermost eval loop has such a value: in its own frame, in a register, or where those
- * that it called have saved their registers.  Returns which frame it is. */
+/* Finds where the innermost eval loop holds such a value: in its own frame, in a register, or
+ * where the functions it called have saved their registers. Returns the index of the loop's
+ * frame. */
 static size_t find_places(const struct gsp_mixed *mixed, const struct gsp_native_copy *copy,
                           struct gsp_native_range values, struct gsp_places *out)
 {
@@ -258,15 +259,14 @@ static size_t find_places(const struct gsp_mixed *mixed, const struct gsp_native
     return mixed->frame_count;
 }
 
-/* Does the copy show that its moment had this innermost Python frame?  While it calls others, an
- * eval loop keeps the address of its next instruction in its frame or in a register: just behind
- * the one that it executes, and its data from 3.13 on.  Before 3.11 it is its frame that it keeps.
- * same: Python was there before and after the moment.
- */
-static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+/* Returns whether the copy shows that Python was in this innermost frame at its moment. While it
+ * calls other functions, an eval loop keeps the address of its next instruction in its frame or
+ * in a register: just behind the current instruction and, since 3.13, its inline data. Before
+ * 3.11 it keeps its frame. same: Python was there before and after the moment. */
+static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                   const struct gsp_native_copy *copy, const struct python_at *at, bool same)
 {
-    const struct gsp_py_layout *layout = &gsp_py_target_runtime(who->target)->layout;
+    const struct gsp_py_layout *layout = &gsp_py_target_runtime(subject->target)->layout;
     uint64_t data = GSP_PY_MINOR(layout->version) >= 13 ? INSTR_DATA_MAX : 0;
     struct gsp_native_range next = {at->instr + INSTR_BYTES, at->instr + INSTR_BYTES + data + 1};
     if (layout->frames == GSP_PY_FRAMES_OBJECTS)
@@ -280,7 +280,7 @@ static bool shows(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
     if (loop == mixed->frame_count || places.count == 0)
         return false;
     mixed->can_show = true;
-    /* A loop that has called nothing: no native frame can belong to another loop. */
+    /* If the loop has called nothing, no native frame can belong to another loop. */
     return loop == 0 || gsp_places_prove(&mixed->places, mixed->frames[loop].pc, &places, same);
 }
 
@@ -290,11 +290,12 @@ static bool same_python(const struct gsp_py_thread *thread, const struct gsp_pyt
            memcmp(thread->locs, before->locs, before->depth * sizeof(*before->locs)) == 0;
 }
 
-/* Is all the same but what the innermost eval loop runs? */
-static bool same_callers(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+/* Returns whether only the frames run by the innermost eval loop differ. */
+static bool same_callers(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                          const struct gsp_python_stack *before)
 {
-    struct merging now = {.mixed = mixed, .target = who->target, .depth = who->thread->depth};
+    struct merging now = {
+        .mixed = mixed, .target = subject->target, .depth = subject->thread->depth};
     struct merging then = {.mixed = mixed, .before = before, .depth = before->depth};
     size_t i = 0;
     size_t k = 0;
@@ -303,11 +304,11 @@ static bool same_callers(struct gsp_mixed *mixed, const struct gsp_mixed_who *wh
     while (k < then.depth && !is_entry(&then, k))
         k++;
     return then.depth > 0 && now.depth - i == then.depth - k &&
-           (now.depth - i < 2 || memcmp(who->thread->locs + i + 1, before->locs + k + 1,
+           (now.depth - i < 2 || memcmp(subject->thread->locs + i + 1, before->locs + k + 1,
                                         (now.depth - i - 1) * sizeof(*before->locs)) == 0);
 }
 
-/* Has the innermost eval loop called code that is not the interpreter's? */
+/* Returns whether the innermost eval loop has called code outside the interpreter. */
 static bool has_foreign_leaf(const struct gsp_mixed *mixed)
 {
     for (size_t i = 0; i < mixed->frame_count; i++) {
@@ -319,9 +320,9 @@ static bool has_foreign_leaf(const struct gsp_mixed *mixed)
     return true;
 }
 
-/* Counts the events of one stack that had the same Python frames before and after them.  Once is no
- * proof: a loop may have come round.  Again and again, a call of C code is what takes so long: a
- * library that is loaded, for example. */
+/* Counts consecutive events of one stack with the same Python frames before and after. One such
+ * event proves nothing: a loop may have come round. Many in a row mean that a long call into C
+ * code is running, such as the loading of a library. */
 static bool is_steady(struct gsp_mixed *mixed, const struct python_at *at, bool all_same)
 {
     bool again = mixed->steady_at.frame == at->frame && mixed->steady_at.instr == at->instr;
@@ -330,30 +331,30 @@ static bool is_steady(struct gsp_mixed *mixed, const struct python_at *at, bool 
     return mixed->steady >= STEADY_TRIES;
 }
 
-/* The Python frames before and after an event: which are those of its moment?  False when neither
- * can be proven to be. */
-static bool choose(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
-                   const struct gsp_native_copy *copy, struct merging *m)
+/* Decides which Python frames belong to the moment of an event: those before it, or those after
+ * it. Returns false if neither can be proven. */
+static bool choose_frames(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
+                          const struct gsp_native_copy *copy, struct merging *m)
 {
     const struct gsp_python_stack *before = gsp_capture_before(mixed->capture);
-    struct gsp_py_thread *thread = who->thread;
-    const struct python_at now = {gsp_py_target_frame_addr(who->target, 0),
-                                  gsp_py_target_frame_instr(who->target, 0)};
+    struct gsp_py_thread *thread = subject->thread;
+    const struct python_at now = {gsp_py_target_frame_addr(subject->target, 0),
+                                  gsp_py_target_frame_instr(subject->target, 0)};
     const struct python_at was = {before->frame, before->instr};
-    /* An interpreter that begins or ends has neither frames nor loops. */
+    /* An interpreter that starts or exits has neither frames nor loops. */
     if (m->depth == 0 && count_surplus(m) == 0)
         return true;
     bool all_same = before->depth > 0 && same_python(thread, before);
     bool is_same = before->depth > 0 && now.frame == was.frame && now.instr == was.instr;
-    /* The same instruction, with other callers: it may be either. */
-    bool is_open = is_same && !all_same;
+    /* The same instruction with other callers: ambiguous. */
+    bool is_ambiguous = is_same && !all_same;
     is_same = is_same && all_same;
-    if (!is_open && count_surplus(m) == 0 && shows(mixed, who, copy, &now, is_same))
+    if (!is_ambiguous && count_surplus(m) == 0 && shows(mixed, subject, copy, &now, is_same))
         return true;
     struct merging then = {.mixed = mixed, .before = before, .depth = before->depth};
-    if (!is_open && !is_same && who->locs_only && before->depth > 0 &&
+    if (!is_ambiguous && !is_same && subject->locs_only && before->depth > 0 &&
         before->depth <= thread->locs_cap && count_surplus(&then) == 0 &&
-        shows(mixed, who, copy, &was, false)) {
+        shows(mixed, subject, copy, &was, false)) {
         memcpy(thread->locs, before->locs, before->depth * sizeof(*before->locs));
         thread->depth = before->depth;
         *m = then;
@@ -362,24 +363,28 @@ static bool choose(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
     if (is_steady(mixed, &now, all_same && count_surplus(m) == 0))
         return true;
     bool is_foreign = has_foreign_leaf(mixed);
-    /* The same before and after is no proof: a loop may have come round.  It has to do where loops
-     * keep nothing in their frames. */
+    /* The same frames before and after prove nothing, since a loop may have come round. They are
+     * accepted if loops never keep their position in a slot. */
     if (all_same && !mixed->can_show && mixed->unshown++ >= UNSHOWN_MAX)
         return true;
-    /* A loop that runs Python alone was here and is there some microseconds later: a sample of
-     * then, without what the interpreter did for it just before. */
+    /* The loop runs only Python code, and was at a nearby position microseconds later: use the
+     * later frames, without what the interpreter did just before. */
     m->no_leaf = true;
-    return !is_foreign && (all_same || (count_surplus(m) == 0 && same_callers(mixed, who, before)));
+    return !is_foreign &&
+           (all_same || (count_surplus(m) == 0 && same_callers(mixed, subject, before)));
 }
 
-/* Unwinds a copy and puts the Python frames of that moment, which are walked, in their places.
- * False when they are of another moment. */
-static bool join(struct gsp_mixed *mixed, enum gsp_capture_way way, const struct gsp_mixed_who *who,
-                 const struct gsp_native_copy *copy, struct gsp_mixed_stack *out)
+/* Merges the unwound frames with the Python frames of that moment, which are already walked.
+ * Returns false if the Python frames belong to another moment. */
+static bool join(struct gsp_mixed *mixed, enum gsp_capture_way way,
+                 const struct gsp_mixed_who *subject, const struct gsp_native_copy *copy,
+                 struct gsp_mixed_stack *out)
 {
-    struct merging merging = {
-        .mixed = mixed, .target = who->target, .depth = who->target ? who->thread->depth : 0};
-    bool good = way != GSP_CAPTURE_EVENT || !who->target || choose(mixed, who, copy, &merging);
+    struct merging merging = {.mixed = mixed,
+                              .target = subject->target,
+                              .depth = subject->target ? subject->thread->depth : 0};
+    bool good = way != GSP_CAPTURE_EVENT || !subject->target ||
+                choose_frames(mixed, subject, copy, &merging);
     out->unmerged = !merge(&merging);
     out->count = merging.count;
     out->bridged = merging.bridged;
@@ -387,8 +392,8 @@ static bool join(struct gsp_mixed *mixed, enum gsp_capture_way way, const struct
     return good;
 }
 
-/* Unwinds a copy, and a longer one as long as that leads further.  *again: it has to be taken
- * again, because it was too short. */
+/* Unwinds a copy, and extends it while that leads further. *again: the copy was too short, and
+ * the caller must capture again. */
 static void unwind(struct gsp_mixed *mixed, enum gsp_capture_way way, struct gsp_moment *moment,
                    struct gsp_mixed_stack *out, bool *again)
 {
@@ -402,10 +407,10 @@ static void unwind(struct gsp_mixed *mixed, enum gsp_capture_way way, struct gsp
     out->whole = end == GSP_NATIVE_REACHED_ENTRY;
 }
 
-/* One way to a stack; NOTSUP when another should be tried. */
-static int take_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
-                   const struct gsp_mixed_who *who, struct gsp_mixed_stack *out,
-                   struct gsp_err *err)
+/* Captures with one method. Returns NOTSUP if another should be tried. */
+static int capture_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
+                      const struct gsp_mixed_who *subject, struct gsp_mixed_stack *out,
+                      struct gsp_err *err)
 {
     int64_t stopped_ns = 0;
     unsigned tries = way == GSP_CAPTURE_EVENT ? EVENT_TRIES : 1;
@@ -414,32 +419,32 @@ static int take_by(struct gsp_mixed *mixed, enum gsp_capture_way way,
     mixed->steady = 0;
     while (again || (!good && tries > 0)) {
         struct gsp_moment moment;
-        int rc = gsp_capture_take(mixed->capture, way, who, &moment, err);
+        int rc = gsp_capture_take(mixed->capture, way, subject, &moment, err);
         if (rc != GSP_OK)
             return rc;
         stopped_ns = moment.stopped_ns > stopped_ns ? moment.stopped_ns : stopped_ns;
         unwind(mixed, way, &moment, out, &again);
         if (again)
             continue;
-        good = join(mixed, way, who, &moment.copy, out);
+        good = join(mixed, way, subject, &moment.copy, out);
         tries--;
     }
     out->stopped_ns = stopped_ns;
     if (!good)
-        return gsp_err_set(err, GSP_E_TORN, 0, "the Python frames of thread %d have moved on",
-                           (int)who->tid);
+        return gsp_err_set(err, GSP_E_TORN, 0, "the Python frames of thread %d kept changing",
+                           (int)subject->tid);
     if (way == GSP_CAPTURE_ASLEEP && (!out->whole || out->unmerged))
         return GSP_E_NOTSUP;
     return GSP_OK;
 }
 
-int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                    struct gsp_mixed_stack *out, struct gsp_err *err)
 {
     *out = (struct gsp_mixed_stack){.frames = mixed->out};
     int rc = GSP_E_NOTSUP;
     for (enum gsp_capture_way way = 0; rc == GSP_E_NOTSUP && way < GSP_CAPTURE_WAYS; way++)
-        rc = take_by(mixed, way, who, out, err);
+        rc = capture_by(mixed, way, subject, out, err);
     if (rc == GSP_OK)
         refresh(mixed, gsp_now_ns());
     return rc;
@@ -455,21 +460,21 @@ void gsp_mixed_sweep(struct gsp_mixed *mixed)
     gsp_capture_sweep(mixed->capture);
 }
 
-int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                         const struct gsp_native_copy *copy, struct gsp_mixed_stack *out,
                         struct gsp_err *err)
 {
     *out = (struct gsp_mixed_stack){.frames = mixed->out};
     int rc = GSP_OK;
-    if (who->target)
-        rc = gsp_py_target_walk(who->target, who->thread, GSP_PY_LOOK_STILL, gsp_now_ns());
+    if (subject->target)
+        rc = gsp_py_target_walk(subject->target, subject->thread, GSP_PY_LOOK_STILL, gsp_now_ns());
     if (rc != GSP_OK)
-        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)who->tid,
+        return gsp_err_set(err, rc, 0, "Python frames of thread %d: %s", (int)subject->tid,
                            gsp_err_text(rc));
     enum gsp_native_end end;
     mixed->frame_count = gsp_native_unwind(mixed->native, copy, mixed->frames, FRAMES_MAX, &end);
     out->whole = end == GSP_NATIVE_REACHED_ENTRY;
-    join(mixed, GSP_CAPTURE_STOP, who, copy, out);
+    join(mixed, GSP_CAPTURE_STOP, subject, copy, out);
     return GSP_OK;
 }
 
@@ -483,7 +488,7 @@ bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_sy
     return gsp_native_symbol(mixed->native, pc, out);
 }
 
-/* The ticket for an address, which is asked for once. */
+/* The ticket of an address, requested once. */
 static int ticket_of(struct gsp_mixed *mixed, struct gsp_later *later, uint64_t pc, uint32_t *out)
 {
     const uint32_t *known = gsp_hmap_get(&mixed->by_pc, pc, 0);
@@ -493,7 +498,7 @@ static int ticket_of(struct gsp_mixed *mixed, struct gsp_later *later, uint64_t 
     return *out != GSP_NO_TICKET && gsp_hmap_put(&mixed->by_pc, pc, 0, *out) ? GSP_OK : GSP_E_NOMEM;
 }
 
-int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                   const struct gsp_mixed_stack *stack, struct gsp_mixed_sink *sink,
                   struct gsp_err *err)
 {
@@ -503,8 +508,9 @@ int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
         struct gsp_later_frame *to = &mixed->later[i];
         *to = (struct gsp_later_frame){.is_ticket = !frame->is_python, .bridged = frame->bridged};
         if (frame->is_python)
-            rc = gsp_frame_of_loc(gsp_py_target_codes(who->target),
-                                  who->thread->locs[frame->python], sink->profile, &to->id, err);
+            rc =
+                gsp_frame_of_loc(gsp_py_target_codes(subject->target),
+                                 subject->thread->locs[frame->python], sink->profile, &to->id, err);
         else
             rc = ticket_of(mixed, sink->later, frame->pc, &to->id);
     }

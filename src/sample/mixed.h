@@ -3,12 +3,10 @@
  * mixed.h -- native and Python frames of a thread as one stack.
  *
  * The registers of the thread, the top of its stack and its Python frames are copied
- * (sample/capture.h), and the copy is unwound.  Each native
- * frame of the interpreter's eval loop stands for the Python frames that this loop runs.
- * Frames of the interpreter itself are shown where they are the innermost (a builtin at
- * work) and left out between Python frames.
+ * (sample/capture.h), and the copy is unwound. Each native frame of the interpreter's eval loop
+ * stands for the Python frames that this loop runs. Frames of the interpreter itself are shown
+ * where they are innermost (a builtin at work) and left out between Python frames.
  *
- * Used by: sample/record.c, sample/dump.c.
  * Threads: one owner; all calls from one thread (ptrace is per thread).
  */
 #pragma once
@@ -28,67 +26,67 @@
 
 struct gsp_mixed_frame {
     bool is_python;
-    bool bridged;    /* native, without rules: its caller was found by searching the stack */
-    uint32_t python; /* which of the thread's locs */
+    bool bridged;    /* native, without unwind rules: its caller was found by searching the stack */
+    uint32_t python; /* index into the thread's locs */
     uint64_t pc;     /* native */
 };
 
-/* The stack that was taken last, innermost first.  Borrowed until the next one. */
+/* The last captured stack, innermost first. Borrowed until the next one. */
 struct gsp_mixed_stack {
     const struct gsp_mixed_frame *frames;
     size_t count;
-    bool unmerged; /* eval loops and Python frames did not fit: both are shown as they are */
+    bool unmerged; /* eval loops and Python frames did not match: both are shown unmerged */
     bool whole;    /* the native stack reached the thread's entry point */
-    bool bridged;  /* some of its frames are */
+    bool bridged;  /* some of its frames are bridged */
     enum gsp_capture_way way;
-    int64_t stopped_ns; /* at most; 0 when the thread was not stopped */
+    int64_t stopped_ns; /* upper bound; 0 if the thread was not stopped */
 };
 
 struct gsp_mixed; /* opaque */
 
-/* The native side of one process.  mem and store (tables and symbols, shared by processes) are
- * borrowed until gsp_mixed_close().  Fails with PERM, NOPROC, FORMAT, NOMEM, IO. */
+/* The native side of one process. mem and store (tables and symbols, shared by processes) are
+ * borrowed until gsp_mixed_close(). Fails with PERM, NOPROC, FORMAT, NOMEM, IO. */
 GSP_MUST_CHECK int gsp_mixed_open(pid_t pid, struct gsp_mem *mem, struct gsp_native_store *store,
                                   struct gsp_mixed **out, struct gsp_err *err);
-/* The same of a process that is no more: maps, borrowed too, says what was where, and stacks come
- * from gsp_mixed_take_copy() alone. */
+/* The same for a process that has ended: maps, also borrowed, is its memory map, and stacks come
+ * from gsp_mixed_take_copy() only. */
 GSP_MUST_CHECK int gsp_mixed_open_maps(const struct gsp_maps *maps, struct gsp_mem *mem,
                                        struct gsp_native_store *store, struct gsp_mixed **out,
                                        struct gsp_err *err);
 void gsp_mixed_close(struct gsp_mixed *mixed); /* NULL does nothing */
-/* Which ways to a stack may be tried: all, unless told. */
+/* Which capture methods may be tried (default: all). */
 void gsp_mixed_choose(struct gsp_mixed *mixed, enum gsp_capture_choice choice);
 
-/* Takes the stack of one thread; its locs are those of this moment afterwards.
- * Fails with TIMEOUT while it waits for a CPU, TORN when its Python frames had moved on each time,
- * PERM, NOPROC, and as a walk does when the Python frames make no sense. */
-GSP_MUST_CHECK int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+/* Captures the stack of one thread. Afterwards the thread's locs belong to this moment. Fails
+ * with TIMEOUT while the thread waits for a CPU, TORN if its Python frames changed each time,
+ * PERM, NOPROC, and with the errors of a walk if the Python frames are invalid. */
+GSP_MUST_CHECK int gsp_mixed_take(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                                   struct gsp_mixed_stack *out, struct gsp_err *err);
 
-/* Does beforehand what would delay the first stacks. */
+/* Does the work that would delay the first stacks. */
 void gsp_mixed_prepare(struct gsp_mixed *mixed);
 
-/* To be called at every tick: a thread that could not be released at once is released. */
+/* Call it at every tick. Releases a thread that could not be released at once. */
 void gsp_mixed_sweep(struct gsp_mixed *mixed);
 
-/* The same from registers and a stack that were copied elsewhere, of a thread that stands still.
- * Fails as a walk does. */
-GSP_MUST_CHECK int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+/* Unwinds registers and a stack that were copied elsewhere from a thread that does not run.
+ * Fails with the errors of a walk. */
+GSP_MUST_CHECK int gsp_mixed_take_copy(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                                        const struct gsp_native_copy *copy,
                                        struct gsp_mixed_stack *out, struct gsp_err *err);
 
-/* What is known of a native frame's address. */
+/* Looks up the symbol of a native address. */
 bool gsp_mixed_symbol(struct gsp_mixed *mixed, uint64_t pc, struct gsp_native_symbol *out);
 
-/* Where a stack goes. */
+/* The destination of a stack. */
 struct gsp_mixed_sink {
     struct gsp_profile *profile;
     struct gsp_later *later;
-    const struct gsp_sample *sample; /* but for its stack */
+    const struct gsp_sample *sample; /* without its stack */
     bool in_gc;
 };
 
-/* Adds a sample with the stack that gsp_mixed_take() gave. */
-GSP_MUST_CHECK int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *who,
+/* Adds a sample with a stack of gsp_mixed_take(). */
+GSP_MUST_CHECK int gsp_mixed_add(struct gsp_mixed *mixed, const struct gsp_mixed_who *subject,
                                  const struct gsp_mixed_stack *stack, struct gsp_mixed_sink *sink,
                                  struct gsp_err *err);

@@ -6,7 +6,7 @@
 #include "base/time.h"
 #include "proc/task.h"
 
-/* Threads are listed this often. */
+/* How often the threads are listed. */
 #define LIST_INTERVAL_NS (100 * GSP_NS_PER_MS)
 
 int gsp_slot_native_open(struct gsp_slot *slot, struct gsp_native_store *store)
@@ -38,13 +38,13 @@ void gsp_slot_native_close(struct gsp_slot *slot)
     slot->native_count = 0;
     if (!slot->native_mem)
         return;
-    gsp_mixed_close(slot->mixed); /* it reads through this memory */
+    gsp_mixed_close(slot->mixed); /* it reads through native_mem */
     slot->mixed = NULL;
     gsp_mem_free(slot->native_mem);
     slot->native_mem = NULL;
 }
 
-static struct gsp_py_thread *find(const struct gsp_slot *slot, pid_t tid)
+static struct gsp_py_thread *find_thread(const struct gsp_slot *slot, pid_t tid)
 {
     for (size_t i = 0; i < slot->native_count; i++) {
         if (slot->native_threads[i]->tid == tid)
@@ -53,18 +53,19 @@ static struct gsp_py_thread *find(const struct gsp_slot *slot, pid_t tid)
     return NULL;
 }
 
-static struct gsp_py_thread *make(const struct gsp_slot *slot, pid_t tid)
+static struct gsp_py_thread *new_thread(const struct gsp_slot *slot, pid_t tid)
 {
     struct gsp_py_thread *thread = calloc(1, sizeof(*thread));
     if (!thread)
         return NULL;
     thread->tid = tid;
     thread->is_main = tid == slot->pid;
-    gsp_ignore(gsp_taskfd_open(&thread->task, slot->pid, tid)); /* one that has ended gives 0 */
+    gsp_ignore(
+        gsp_taskfd_open(&thread->task, slot->pid, tid)); /* a thread that has ended reads as 0 */
     return thread;
 }
 
-static int list(struct gsp_slot *slot)
+static int list_threads(struct gsp_slot *slot)
 {
     struct gsp_task *tasks;
     size_t count;
@@ -74,11 +75,11 @@ static int list(struct gsp_slot *slot)
     struct gsp_py_thread **threads = calloc(count, sizeof(*threads));
     size_t kept = 0;
     for (size_t i = 0; threads && i < count; i++) {
-        struct gsp_py_thread *thread = find(slot, tasks[i].tid);
+        struct gsp_py_thread *thread = find_thread(slot, tasks[i].tid);
         if (thread)
             thread->found = true;
         else
-            thread = make(slot, tasks[i].tid);
+            thread = new_thread(slot, tasks[i].tid);
         if (thread)
             threads[kept++] = thread;
     }
@@ -101,7 +102,7 @@ int gsp_slot_native_look(struct gsp_slot *slot, int64_t now_ns)
 {
     if (slot->native_listed_ns == 0 || now_ns - slot->native_listed_ns >= LIST_INTERVAL_NS) {
         slot->native_listed_ns = now_ns;
-        int rc = list(slot);
+        int rc = list_threads(slot);
         if (rc != GSP_OK)
             return rc;
     }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * native_slot.h -- threads that Python does not know, sampled by their native frames alone: those
- * of a process without an interpreter, and the workers that libraries start.
+ * native_slot.h -- threads that are not Python's, sampled by their native frames alone: those of a
+ * process without an interpreter, and the worker threads of libraries.
  *
- * Used by: sample/record.c alone.
  * Threads: one owner.
  */
 #pragma once
@@ -18,12 +17,13 @@
 #include "native/unwind.h"
 #include "sample/proc_slot.h"
 
-/* Makes the slot one of native frames; fails as gsp_mixed_open() does. */
+/* Turns the slot into one that is sampled by native frames. Fails like gsp_mixed_open(). */
 GSP_MUST_CHECK int gsp_slot_native_open(struct gsp_slot *slot, struct gsp_native_store *store);
-/* Closes what it opened; does nothing on other slots. */
+/* Closes what gsp_slot_native_open() opened. Does nothing for other slots. */
 void gsp_slot_native_close(struct gsp_slot *slot);
 
-/* The threads and whether they run, now.  NOPROC when the process has ended. */
+/* Reads the list of threads and whether each one runs. Returns NOPROC if the process has ended. */
 GSP_MUST_CHECK int gsp_slot_native_look(struct gsp_slot *slot, int64_t now_ns);
-/* Is it one of Python's?  Also true while one of those has no known id: it might be this one. */
+/* Returns whether Python knows the thread. Also true while the id of one of Python's threads is
+ * unknown: it might be this one. */
 bool gsp_slot_is_python_thread(const struct gsp_slot *slot, pid_t tid);

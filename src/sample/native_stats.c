@@ -6,7 +6,7 @@
 
 #define STEP (13.0 / 12)
 
-/* One past the longest stop of a bucket. */
+/* The upper bound of a bucket. */
 static int64_t edge_ns(size_t bucket)
 {
     double edge = (double)GSP_NS_PER_US;
@@ -34,11 +34,11 @@ void gsp_native_stats_add(struct gsp_native_stats *stats, const struct gsp_mixed
 
 int64_t gsp_native_stats_stop_ns(const struct gsp_native_stats *stats, double share)
 {
-    double wanted = share * (double)stats->by_way[GSP_CAPTURE_STOP];
+    double threshold = share * (double)stats->by_way[GSP_CAPTURE_STOP];
     uint64_t seen = 0;
-    for (size_t i = 0; i < GSP_STOP_BUCKETS && wanted > 0; i++) {
+    for (size_t i = 0; i < GSP_STOP_BUCKETS && threshold > 0; i++) {
         seen += stats->stops[i];
-        if ((double)seen >= wanted) {
+        if ((double)seen >= threshold) {
             int64_t edge = edge_ns(i);
             return edge < stats->stop_max_ns ? edge : stats->stop_max_ns;
         }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sample/places.h"
 
-/* What a stack weighs, by whether Python stood at the same instruction before and after it. */
+/* The weight of a stack: whether Python was at the same instruction before and after it, or not. */
 #define WEIGHT_SAME  2U
 #define WEIGHT_ONCE  1U
-/* From this weight on the place of a call is known. */
+/* The slot of a call is known from this weight on. */
 #define WEIGHT_KNOWN 4U
-/* Weights are halved here, so that what was learnt wrongly is forgotten. */
+/* Weights are halved at this value, so that wrong entries fade. */
 #define WEIGHT_MAX   32U
 
 void gsp_places_add(struct gsp_places *places, uint32_t place)
@@ -44,8 +44,8 @@ static unsigned top_weight(const struct gsp_places_site *site)
     return top;
 }
 
-/* The slot of a place, or the one that has the least to lose. */
-static size_t find_slot(const struct gsp_places_site *site, uint32_t place)
+/* Returns the index of a slot, or of the entry with the lowest weight. */
+static size_t find_entry(const struct gsp_places_site *site, uint32_t place)
 {
     size_t least = 0;
     for (size_t i = 0; i < GSP_PLACES_PER_SITE; i++) {
@@ -60,10 +60,10 @@ static size_t find_slot(const struct gsp_places_site *site, uint32_t place)
 static void learn(struct gsp_places_site *site, const struct gsp_places *places, unsigned weight)
 {
     for (size_t i = 0; i < places->count; i++) {
-        size_t slot = find_slot(site, places->items[i]);
-        bool is_new = site->weights[slot] == 0 || site->items[slot] != places->items[i];
-        site->items[slot] = places->items[i];
-        site->weights[slot] = (uint8_t)((is_new ? 0 : site->weights[slot]) + weight);
+        size_t entry = find_entry(site, places->items[i]);
+        bool is_new = site->weights[entry] == 0 || site->items[entry] != places->items[i];
+        site->items[entry] = places->items[i];
+        site->weights[entry] = (uint8_t)((is_new ? 0 : site->weights[entry]) + weight);
     }
     if (top_weight(site) < WEIGHT_MAX)
         return;
@@ -79,8 +79,8 @@ bool gsp_places_prove(struct gsp_places_known *known, uint64_t pc, const struct 
     struct gsp_places_site *site = find_site(known, pc);
     unsigned top = top_weight(site);
     bool is_known = top >= WEIGHT_KNOWN;
-    /* Several places may be right, and one that was always right so far may be so by accident: all
-     * of them have to agree. */
+    /* Several slots may be right, and one that has always matched may have done so by accident.
+     * All heavy slots must agree. */
     bool agree = true;
     for (size_t i = 0; i < GSP_PLACES_PER_SITE; i++)
         agree = agree && (site->weights[i] * 2U <= top || has(places, site->items[i]));

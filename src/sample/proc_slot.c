@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/array.h"
+#include "base/assert.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/time.h"
@@ -15,29 +17,29 @@
 #include "py/object.h"
 #include "sample/native_slot.h"
 
-/* Between tries to attach: a process that has just started becomes Python in milliseconds,
- * an old one perhaps by exec. */
+/* Delay between attempts to attach: a new process becomes Python within milliseconds, an old one
+ * perhaps by exec. */
 #define TRY_FIRST_NS   GSP_NS_PER_MS
 #define TRY_MAX_NS     (500 * GSP_NS_PER_MS)
-/* For so long what starts an interpreter may look like something else. */
-#define SETTLE_NS      (100 * GSP_NS_PER_MS)
-/* Times a thread's name is asked for: it costs a walk over sys.modules, and threads that
- * threading does not know never get one. */
+/* A process that starts an interpreter may look like something else for this long. */
+#define STARTUP_NS     (100 * GSP_NS_PER_MS)
+/* Maximum number of attempts to read a thread name: each walks sys.modules, and threads unknown
+ * to threading never get one. */
 #define NAME_TRIES_MAX 4U
-/* Times a process's name is asked for: workers give themselves one soon after they began. */
+/* Maximum number of attempts to read a process title: workers set theirs soon after the start. */
 #define TITLE_TRIES    8U
 
 int gsp_slot_new(pid_t pid, bool is_root, struct gsp_slot **out, struct gsp_err *err)
 {
     *out = NULL;
-    /* First the descriptor, then the facts: they are of the same process. */
+    /* The descriptor comes first, so that the facts belong to the same process. */
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0U);
     struct gsp_procinfo info;
     int rc = gsp_proc_info(pid, &info, err);
     struct gsp_slot *slot = rc == GSP_OK ? calloc(1, sizeof(*slot)) : NULL;
     if (!slot) {
         gsp_fd_close(&pidfd);
-        return rc != GSP_OK ? rc : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return rc != GSP_OK ? rc : gsp_err_nomem(err);
     }
     slot->pid = pid;
     slot->pidfd = pidfd;
@@ -72,15 +74,15 @@ void gsp_slot_free(struct gsp_slot *slot)
     free(slot);
 }
 
-/* Where the stack of its program begins now; 0 unknown. */
+/* The current start address of the program's stack; 0 if unknown. */
 static uint64_t stack_start(const struct gsp_slot *slot)
 {
     struct gsp_procinfo info;
     return gsp_proc_info(slot->pid, &info, NULL) == GSP_OK ? info.stack_start : 0;
 }
 
-/* What has ended stays as it was seen last. */
-static void look_for_exec(struct gsp_slot *slot)
+/* A process that has ended keeps its last known state. */
+static void check_exec(struct gsp_slot *slot)
 {
     struct gsp_procinfo info;
     if (slot->is_forked && gsp_proc_info(slot->pid, &info, NULL) == GSP_OK &&
@@ -105,12 +107,12 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
 {
     struct gsp_err here = {0};
     int rc = gsp_py_target_open_child(slot->pid, parent, &slot->target, &here);
-    /* That it has ended meanwhile says less than what it was while it lived. */
+    /* What the process was while it lived says more than that it has ended. */
     if (rc != GSP_E_NOPROC || !slot->last_err.code)
         slot->last_err = here;
     if (rc == GSP_OK) {
         if (slot->state == GSP_SLOT_NATIVE) {
-            /* It has become one by exec: another program, by another name. */
+            /* It called exec: another program, with another name. */
             gsp_slot_native_close(slot);
             free_threads(slot);
             slot->process = GSP_NO_INDEX;
@@ -119,11 +121,11 @@ int gsp_slot_attach(struct gsp_slot *slot, struct gsp_py_target *parent, int64_t
         slot->state = GSP_SLOT_PYTHON;
         slot->was_python = true;
         slot->tries = 0;
-        slot->bad_looks = 0;
+        slot->bad_passes = 0;
         slot->stack_start = stack_start(slot);
         return GSP_OK;
     }
-    look_for_exec(slot);
+    check_exec(slot);
     note_other(slot, rc, now_ns);
     int64_t wait_ns = TRY_FIRST_NS << (slot->tries / 8 < 9 ? slot->tries / 8 : 9);
     slot->tries++;
@@ -139,7 +141,7 @@ bool gsp_slot_is_python(const struct gsp_slot *slot)
 bool gsp_slot_is_other(const struct gsp_slot *slot)
 {
     return !gsp_slot_is_python(slot) && slot->other_since_ns > 0 &&
-           slot->other_seen_ns - slot->other_since_ns >= SETTLE_NS;
+           slot->other_seen_ns - slot->other_since_ns >= STARTUP_NS;
 }
 
 bool gsp_slot_is_early(const struct gsp_slot *slot)
@@ -150,19 +152,19 @@ bool gsp_slot_is_early(const struct gsp_slot *slot)
 void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
 {
     gsp_slot_native_close(slot);
-    gsp_mixed_close(slot->mixed); /* it reads through the target's memory */
+    gsp_mixed_close(slot->mixed); /* it reads through the memory of the target */
     slot->mixed = NULL;
     gsp_py_target_close(slot->target);
     slot->target = NULL;
     free_threads(slot);
-    /* What comes after exec is another program. */
+    /* After exec it is another program. */
     slot->is_back = slot->stack_start != 0 && slot->stack_start == stack_start(slot);
     if (!slot->is_back)
         slot->process = GSP_NO_INDEX;
     slot->state = GSP_SLOT_TRYING;
     /* Between fork and exec it only looked like its parent. */
     slot->was_python = slot->was_sampled;
-    look_for_exec(slot);
+    check_exec(slot);
     slot->other_since_ns = 0;
     slot->tries = 0;
     slot->next_try_ns = now_ns + TRY_FIRST_NS;
@@ -170,7 +172,7 @@ void gsp_slot_detach(struct gsp_slot *slot, int64_t now_ns)
 
 bool gsp_slot_is_alive(const struct gsp_slot *slot)
 {
-    /* Readable once the last of its threads has ended. */
+    /* A pidfd is readable once the last thread has ended. */
     struct pollfd ended = {.fd = slot->pidfd, .events = POLLIN};
     if (slot->pidfd >= 0 && poll(&ended, 1, 0) >= 0)
         return ended.revents == 0;
@@ -180,7 +182,7 @@ bool gsp_slot_is_alive(const struct gsp_slot *slot)
         return false;
     if (info.state != 'Z')
         return true;
-    /* The main thread may have ended before the others. */
+    /* The main thread may end before the others. */
     struct gsp_task *tasks;
     size_t count;
     if (gsp_proc_tasks(slot->pid, &tasks, &count, NULL) != GSP_OK)
@@ -189,7 +191,7 @@ bool gsp_slot_is_alive(const struct gsp_slot *slot)
     return count > 1;
 }
 
-/* Fills in what /proc tells of a process by now. */
+/* Fills in the current name, command line and Python version. */
 static int describe(const struct gsp_slot *slot, struct gsp_profile *profile,
                     struct gsp_process *process, struct gsp_err *err)
 {
@@ -222,7 +224,7 @@ void gsp_slot_name_process(struct gsp_slot *slot, struct gsp_profile *profile,
     struct gsp_process now = *known;
     if (describe(slot, profile, &now, NULL) != GSP_OK)
         return;
-    /* After exec, a Python process is attached to again and has a new entry. */
+    /* After exec, gsprof attaches to a Python process again, and it gets a new entry. */
     const bool is_other = now.cmdline != known->cmdline;
     if (is_python ? is_other || now.name == known->name : !is_other)
         return;
@@ -230,7 +232,7 @@ void gsp_slot_name_process(struct gsp_slot *slot, struct gsp_profile *profile,
     changed(user, slot->process);
 }
 
-/* The thread of a process that was let go, and is back. */
+/* Finds the thread of a process that was detached and attached again. */
 static bool find_thread(const struct gsp_profile *profile, const struct gsp_thread *like,
                         uint32_t *out)
 {
@@ -248,14 +250,8 @@ static bool find_thread(const struct gsp_profile *profile, const struct gsp_thre
 static int add_thread(struct gsp_slot *slot, struct gsp_py_thread *thread,
                       struct gsp_profile *profile, struct gsp_err *err)
 {
-    if (slot->thread_count == slot->thread_cap) {
-        size_t cap = slot->thread_cap ? slot->thread_cap * 2 : 8;
-        struct gsp_slot_thread *grown = realloc(slot->threads, cap * sizeof(*grown));
-        if (!grown)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-        slot->threads = grown;
-        slot->thread_cap = cap;
-    }
+    if (!gsp_array_fit(&slot->threads, &slot->thread_cap, slot->thread_count + 1))
+        return gsp_err_nomem(err);
     struct gsp_thread entry = {.process = slot->process,
                                .os_id = (uint64_t)thread->tid,
                                .python_id = thread->python_id,
@@ -284,6 +280,7 @@ struct gsp_slot_thread *gsp_slot_thread_of(struct gsp_slot *slot, struct gsp_py_
         if (add_thread(slot, thread, profile, err) != GSP_OK)
             return NULL;
     }
+    gsp_assert(thread->tag <= slot->thread_count);
     return &slot->threads[thread->tag - 1];
 }
 
@@ -294,7 +291,7 @@ struct naming {
     void *user;
 };
 
-static void take_name(void *user, uint64_t python_id, struct gsp_sv name)
+static void set_name(void *user, uint64_t python_id, struct gsp_sv name)
 {
     struct naming *naming = user;
     for (size_t i = 0; i < naming->slot->thread_count; i++) {
@@ -329,5 +326,5 @@ void gsp_slot_name_threads(struct gsp_slot *slot, struct gsp_profile *profile,
     const struct gsp_py_layout *layout = &gsp_py_target_runtime(slot->target)->layout;
     gsp_raddr interp;
     for (size_t i = 0; (interp = gsp_py_target_interp(slot->target, i)); i++)
-        gsp_ignore(gsp_py_thread_names(mem, layout, interp, take_name, &naming));
+        gsp_ignore(gsp_py_thread_names(mem, layout, interp, set_name, &naming));
 }

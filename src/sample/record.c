@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/time.h"
 #include "proc/births.h"
 #include "proc/task.h"
@@ -17,27 +18,27 @@
 
 #define SLOTS_MAX          16384U
 #define SCAN_INTERVAL_NS   (50 * GSP_NS_PER_MS)
-/* The children of every known process are listed this often, whatever the births say, but so
- * seldom that it takes at most a two-hundredth of the time; a twentieth if it has to be. */
+/* How often the children of every known process are listed, in addition to birth notifications.
+ * Listing takes at most 1/200 of the time, or 1/20 if notifications were missed. */
 #define FULL_INTERVAL_NS   GSP_NS_PER_S
 #define FULL_COST_FACTOR   200
 #define MISSED_COST_FACTOR 20
 #define BEAT_INTERVAL_NS   (250 * GSP_NS_PER_MS)
-/* CPU times of threads are asked for this often. */
+/* How often the CPU times of threads are read. */
 #define CPU_INTERVAL_NS    GSP_NS_PER_S
-/* A stop of the target's threads for one look, at most. */
+/* Longest stop of the threads for one pass. */
 #define HOLD_LIMIT_NS      (20 * GSP_NS_PER_MS)
-/* Looks running without one good stack, and their time, after which the interpreter is searched
- * for again. */
-#define BAD_LOOKS_MAX      64U
+/* After this many consecutive passes, and this time, without a valid stack, the interpreter is
+ * searched for again. */
+#define BAD_PASSES_MAX     64U
 #define BAD_TIME_NS        (250 * GSP_NS_PER_MS)
-/* A thread that has got no CPU for this long is taken as it is. */
+/* A thread that has had no CPU for this long is sampled without native frames. */
 #define OWED_MAX_NS        GSP_NS_PER_S
-/* Processes whose end is asked for by one system call. */
+/* Number of processes polled by one system call. */
 #define ENDS_BATCH         256U
-/* Tries to find an interpreter before a process is sampled by its native frames. */
+/* Attempts to find an interpreter before a process is sampled by native frames. */
 #define NATIVE_TRIES       24U
-/* A process that is starting up is given this long before attaching fails. */
+/* Attaching to a process that is starting up fails after this time. */
 #define START_LIMIT_NS     GSP_NS_PER_S
 #define START_STEP_US      5000U
 
@@ -58,24 +59,23 @@ struct gsp_record {
     pid_t helper;
     struct gsp_births births;
     int64_t next_scan_ns;
-    bool births_missed; /* not all of them were told: all children are to be listed */
+    bool births_missed; /* notifications are incomplete: all children must be listed */
     int64_t full_done_ns;
     int64_t full_cost_ns;
     int64_t next_beat_ns;
     int64_t beat_ns;
-    int beat_rc; /* of a beat between two ticks */
+    int beat_rc; /* result of a beat between two ticks */
     struct gsp_err beat_err;
     int64_t period_ns;
     struct gsp_slot **slots; /* the root first */
     size_t slot_count;
     size_t slot_cap;
     bool root_ended;
-    uint32_t seen_processes; /* Python processes so far */
-    struct gsp_err root_err; /* why the root could not be attached, last */
+    struct gsp_err root_err; /* the last error when attaching to the root */
 };
 
-/* Hands out a sample whose stack is known. */
-static int hand_out(void *user, struct gsp_sample *sample, bool in_gc, struct gsp_err *err)
+/* Passes a sample with a known stack to the sink. */
+static int emit(void *user, struct gsp_sample *sample, bool in_gc, struct gsp_err *err)
 {
     struct gsp_record *rec = user;
     if (sample->stack == GSP_NONE)
@@ -95,19 +95,13 @@ static int add_slot(struct gsp_record *rec, pid_t pid, bool is_root, struct gsp_
 {
     if (rec->slot_count == SLOTS_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u processes", SLOTS_MAX);
-    if (rec->slot_count == rec->slot_cap) {
-        size_t cap = rec->slot_cap ? rec->slot_cap * 2 : 8;
-        struct gsp_slot **grown = realloc(rec->slots, cap * sizeof(*grown));
-        if (!grown)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-        rec->slots = grown;
-        rec->slot_cap = cap;
-    }
+    if (!gsp_array_fit(&rec->slots, &rec->slot_cap, rec->slot_count + 1))
+        return gsp_err_nomem(err);
     struct gsp_slot *slot;
     int rc = gsp_slot_new(pid, is_root, &slot, err);
     if (rc != GSP_OK)
         return rc;
-    /* A child may have ended, and been counted, long before its parent asks for its status. */
+    /* A child may have ended, and been counted, long before its parent reaps it. */
     if (!is_root && !gsp_slot_is_alive(slot)) {
         gsp_slot_free(slot);
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)pid);
@@ -127,7 +121,7 @@ static int open_native(const struct gsp_record *rec, struct gsp_slot *slot)
     return rc;
 }
 
-/* Native frames are an extra: a process that denies them is sampled without. */
+/* A process that denies native frames is sampled without them. */
 static void open_mixed(struct gsp_record *rec, struct gsp_slot *slot)
 {
     if (!rec->opts.native || slot->mixed || slot->mixed_failed)
@@ -139,7 +133,7 @@ static void open_mixed(struct gsp_record *rec, struct gsp_slot *slot)
         gsp_mixed_choose(slot->mixed, rec->opts.capture);
 }
 
-/* Attaches to a process that must be Python, or about to be. */
+/* Attaches to a process that must be Python, or is about to be. */
 static int attach_root(struct gsp_record *rec, struct gsp_err *err)
 {
     struct gsp_slot *slot = rec->slots[0];
@@ -150,7 +144,7 @@ static int attach_root(struct gsp_record *rec, struct gsp_err *err)
             break;
         usleep(START_STEP_US);
     }
-    /* With its children in view a shell may be the root. */
+    /* If its children are sampled, a shell may be the root. */
     if (rc == GSP_E_NOTPY && rec->opts.native)
         rc = open_native(rec, slot);
     if (rc != GSP_OK && !(rec->opts.subprocesses && rc == GSP_E_NOTPY))
@@ -167,11 +161,11 @@ int gsp_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profi
 {
     *out = NULL;
     if (!(opts->rate_hz >= GSP_RATE_MIN_HZ && opts->rate_hz <= GSP_RATE_MAX_HZ))
-        return gsp_err_set(err, GSP_E_USAGE, 0, "a rate of %g is not within %g and %g per second",
+        return gsp_err_set(err, GSP_E_USAGE, 0, "a rate of %g is not between %g and %g Hz",
                            opts->rate_hz, GSP_RATE_MIN_HZ, GSP_RATE_MAX_HZ);
     struct gsp_record *rec = calloc(1, sizeof(*rec));
     if (!rec)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     rec->births = GSP_BIRTHS_CLOSED;
     rec->opts = *opts;
     rec->profile = profile;
@@ -181,7 +175,7 @@ int gsp_record_new(const struct gsp_record_opts *opts, struct gsp_profile *profi
     if (rc == GSP_OK && opts->native)
         rc = gsp_native_store_new(&rec->store, err);
     if (rc == GSP_OK && opts->native)
-        rc = gsp_later_new(profile, hand_out, rec, &rec->later, err);
+        rc = gsp_later_new(profile, emit, rec, &rec->later, err);
     if (rc == GSP_OK)
         rc = add_slot(rec, opts->pid, true, err);
     if (rc == GSP_OK && !opts->is_child)
@@ -251,38 +245,38 @@ static bool is_known(const struct gsp_record *rec, pid_t pid)
     return false;
 }
 
-static void meet_child(void *user, pid_t child)
+static void add_child(void *user, pid_t child)
 {
     struct gsp_record *rec = user;
-    /* One that is gone already was never seen: nothing is lost. */
+    /* A child that is gone already was never seen, so nothing is lost. */
     if (!is_known(rec, child))
         gsp_ignore(add_slot(rec, child, false, NULL));
 }
 
-/* Orphans of the tree come to us as its subreaper; whoever has ended is buried by us, but for
- * the root, whose exit status is for others. */
-static void meet_orphan(void *user, pid_t child)
+/* Orphans of the tree become our children, because we are its subreaper. Reaps those that have
+ * exited, except the root, whose exit status the caller reads. */
+static void add_orphan(void *user, pid_t child)
 {
     struct gsp_record *rec = user;
     if (child != rec->opts.pid && child != rec->helper && waitpid(child, NULL, WNOHANG) == 0)
-        meet_child(rec, child);
+        add_child(rec, child);
 }
 
-static void meet_newborn(void *user, pid_t pid, pid_t ppid)
+static void add_newborn(void *user, pid_t pid, pid_t ppid)
 {
     struct gsp_record *rec = user;
     if (is_known(rec, ppid))
-        meet_child(rec, pid);
+        add_child(rec, pid);
 }
 
-/* The children of everything known.  The array grows while it is walked: grandchildren are
- * found in the same scan. */
+/* Adds the children of all known processes. The array grows during the loop, so one scan also
+ * finds grandchildren. */
 static void scan_all(struct gsp_record *rec)
 {
     int64_t start_ns = gsp_now_ns();
     for (size_t i = 0; i < rec->slot_count; i++) {
         if (rec->slots[i]->state != GSP_SLOT_ENDED)
-            gsp_proc_children(rec->slots[i]->pid, meet_child, rec);
+            gsp_proc_children(rec->slots[i]->pid, add_child, rec);
     }
     rec->full_done_ns = gsp_now_ns();
     rec->full_cost_ns = rec->full_done_ns - start_ns;
@@ -297,38 +291,38 @@ static bool is_full_due(const struct gsp_record *rec, int64_t now_ns)
     return age_ns >= FULL_INTERVAL_NS && age_ns >= FULL_COST_FACTOR * rec->full_cost_ns;
 }
 
-/* Asks for the ends of all processes at once. */
+/* Finds the processes that have exited, with one poll() per batch. */
 static void find_ended(struct gsp_record *rec)
 {
-    struct pollfd asked[ENDS_BATCH];
+    struct pollfd polled_fds[ENDS_BATCH];
     for (size_t from = 0; from < rec->slot_count; from += ENDS_BATCH) {
         struct gsp_slot *const *slots = rec->slots + from;
         size_t left = rec->slot_count - from;
         nfds_t count = left < ENDS_BATCH ? left : ENDS_BATCH;
-        /* Without a descriptor (-1) there is no answer here: such a one is asked for alone. */
+        /* poll() ignores descriptor -1: such a process is checked alone. */
         for (size_t i = 0; i < count; i++)
-            asked[i] = (struct pollfd){.fd = slots[i]->pidfd, .events = POLLIN};
-        bool polled = poll(asked, count, 0) >= 0;
+            polled_fds[i] = (struct pollfd){.fd = slots[i]->pidfd, .events = POLLIN};
+        bool polled = poll(polled_fds, count, 0) >= 0;
         for (size_t i = 0; i < count; i++) {
-            bool is_alive =
-                polled && asked[i].fd >= 0 ? asked[i].revents == 0 : gsp_slot_is_alive(slots[i]);
+            bool is_alive = polled && polled_fds[i].fd >= 0 ? polled_fds[i].revents == 0
+                                                            : gsp_slot_is_alive(slots[i]);
             if (!is_alive)
                 end_slot(rec, slots[i]);
         }
     }
 }
 
-/* Looks for new processes of the tree, and for such as have ended. */
+/* Finds new processes of the tree, and those that have exited. */
 static void scan_tree(struct gsp_record *rec, int64_t now_ns)
 {
     find_ended(rec);
     if (rec->opts.subprocesses) {
-        if (!gsp_births_each(&rec->births, meet_newborn, rec))
+        if (!gsp_births_each(&rec->births, add_newborn, rec))
             rec->births_missed = true;
         if (is_full_due(rec, now_ns))
             scan_all(rec);
         if (rec->opts.is_child)
-            gsp_proc_children(getpid(), meet_orphan, rec);
+            gsp_proc_children(getpid(), add_orphan, rec);
     }
     drop_ended(rec);
 }
@@ -340,7 +334,7 @@ static int count_gil(struct gsp_record *rec, uint32_t thread, int64_t weight_ns,
         size_t cap = (size_t)thread + thread / 2 + 16;
         int64_t *grown = realloc(rec->gil_ns, cap * sizeof(*grown));
         if (!grown)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+            return gsp_err_nomem(err);
         memset(grown + rec->gil_cap, 0, (cap - rec->gil_cap) * sizeof(*grown));
         rec->gil_ns = grown;
         rec->gil_cap = cap;
@@ -349,33 +343,35 @@ static int count_gil(struct gsp_record *rec, uint32_t thread, int64_t weight_ns,
     return GSP_OK;
 }
 
-/* Is the thread one that was asked for?  Its name decides, so that has to be known first. */
-static bool is_chosen(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_slot_thread *note)
+/* Returns whether the thread is selected. That depends on its name, which must be read first. */
+static bool is_thread_selected(struct gsp_record *rec, struct gsp_slot *slot,
+                               struct gsp_slot_thread *note)
 {
     if (!rec->opts.select.thread)
         return true;
     if (!note->named && note->name_tries == 0)
         gsp_slot_name_threads(slot, rec->profile, rec->sink->thread_changed, rec->sink->user);
-    if (note->judged_name_tries != note->name_tries + 1) {
+    if (note->selected_name_tries != note->name_tries + 1) {
         const struct gsp_thread *thread = gsp_profile_thread_at(rec->profile, note->index);
-        note->judged_name_tries = note->name_tries + 1;
-        note->chosen =
+        note->selected_name_tries = note->name_tries + 1;
+        note->is_selected =
             gsp_select_thread(rec->select, gsp_profile_string_at(rec->profile, thread->name));
     }
-    return note->chosen;
+    return note->is_selected;
 }
 
-/* A sample with the thread's native frames.  A stack that could not be taken so is taken as it is
- * without them, and counted.  While the thread waits for a CPU there is none: the time counts for
- * the stack that it has when it runs on. */
-static int give_mixed(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
-                      struct gsp_slot_thread *note, struct gsp_sample *sample, struct gsp_err *err)
+/* Adds a sample with native frames. If they cannot be captured, adds the Python frames alone and
+ * counts the loss. While the thread waits for a CPU, adds nothing: the time counts for the stack
+ * it has when it runs again. */
+static int add_mixed_sample(struct gsp_record *rec, struct gsp_slot *slot,
+                            struct gsp_py_thread *thread, struct gsp_slot_thread *note,
+                            struct gsp_sample *sample, struct gsp_err *err)
 {
     struct gsp_py_target *target = thread->tstate ? slot->target : NULL;
-    struct gsp_mixed_who who = {thread->tid, target, thread, .locs_only = true};
+    struct gsp_mixed_who subject = {thread->tid, target, thread, .locs_only = true};
     struct gsp_mixed_stack stack;
-    int rc = thread->tid ? gsp_mixed_take(slot->mixed, &who, &stack, err) : GSP_E_NOPROC;
-    if (rc == GSP_E_PERM && slot->is_root) /* one child of many that refuses does not end it all */
+    int rc = thread->tid ? gsp_mixed_take(slot->mixed, &subject, &stack, err) : GSP_E_NOPROC;
+    if (rc == GSP_E_PERM && slot->is_root) /* a child that refuses does not end the recording */
         return rc;
     note->owed_ns += sample->weight;
     if (rc == GSP_E_TIMEOUT && note->owed_ns < OWED_MAX_NS)
@@ -386,7 +382,7 @@ static int give_mixed(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_
         rec->stats.losses.unmerged += stack.unmerged;
         gsp_native_stats_add(&rec->stats.native, &stack);
         struct gsp_mixed_sink sink = {rec->profile, rec->later, sample, thread->in_gc};
-        return gsp_mixed_add(slot->mixed, &who, &stack, &sink, err);
+        return gsp_mixed_add(slot->mixed, &subject, &stack, &sink, err);
     }
     if (!target) {
         rec->stats.losses.failed++;
@@ -397,14 +393,14 @@ static int give_mixed(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_
     return rc == GSP_OK ? gsp_later_add(rec->later, sample, thread->in_gc, NULL, 0, err) : rc;
 }
 
-static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
-                       const struct gsp_sample *like, struct gsp_err *err)
+static int add_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
+                      const struct gsp_sample *like, struct gsp_err *err)
 {
     struct gsp_slot_thread *note = gsp_slot_thread_of(slot, thread, rec->profile, err);
     if (!note)
         return GSP_E_NOMEM;
     slot->was_sampled = true;
-    if (!is_chosen(rec, slot, note)) {
+    if (!is_thread_selected(rec, slot, note)) {
         rec->stats.threads_left++;
         return GSP_OK;
     }
@@ -413,7 +409,7 @@ static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
     sample.flags =
         (thread->on_cpu ? GSP_SAMPLE_ON_CPU : 0) | (thread->has_gil ? GSP_SAMPLE_HAS_GIL : 0);
     if (slot->mixed)
-        return give_mixed(rec, slot, thread, note, &sample, err);
+        return add_mixed_sample(rec, slot, thread, note, &sample, err);
     int rc = GSP_OK;
     if (thread->changed || note->stack == GSP_NONE)
         rc = gsp_path_intern(&note->path, slot->target, thread, rec->profile, &note->stack, err);
@@ -421,12 +417,12 @@ static int give_sample(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
         return rc;
     sample.stack = note->stack;
     return rec->later ? gsp_later_add(rec->later, &sample, thread->in_gc, NULL, 0, err)
-                      : hand_out(rec, &sample, thread->in_gc, err);
+                      : emit(rec, &sample, thread->in_gc, err);
 }
 
-/* Counts who holds the GIL, also if the stack is not wanted. */
-static int note_holder(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_py_thread *thread,
-                       int64_t weight_ns, struct gsp_err *err)
+/* Counts the time of the GIL holder, even if its stack is not recorded. */
+static int count_gil_holder(struct gsp_record *rec, struct gsp_slot *slot,
+                            struct gsp_py_thread *thread, int64_t weight_ns, struct gsp_err *err)
 {
     if (!thread->has_gil || !rec->opts.gil_only)
         return GSP_OK;
@@ -442,9 +438,9 @@ static void count_failure(struct gsp_record *rec, int status)
         rec->stats.losses.failed++;
 }
 
-/* Hands out what the look at one process has brought. */
-static int give_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
-                        struct gsp_err *err)
+/* Adds the samples of one pass over a process. */
+static int add_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
+                       struct gsp_err *err)
 {
     size_t count = gsp_py_target_thread_count(slot->target);
     bool any_good = count == 0;
@@ -453,7 +449,7 @@ static int give_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gs
         struct gsp_py_thread *thread = gsp_py_target_thread(slot->target, i);
         if (thread->shadowed)
             continue;
-        int rc = note_holder(rec, slot, thread, sample->weight, err);
+        int rc = count_gil_holder(rec, slot, thread, sample->weight, err);
         if (rc != GSP_OK)
             return rc;
         if (!thread->on_cpu && !rec->opts.idle) {
@@ -470,19 +466,19 @@ static int give_samples(struct gsp_record *rec, struct gsp_slot *slot, struct gs
             continue;
         }
         any_good = true;
-        /* Without Python frames: starting or ending, or C code that has been in Python before. */
+        /* No Python frames: the thread starts or ends, or runs C code that was in Python before. */
         if (thread->depth == 0 && !slot->mixed)
             continue;
-        rc = give_sample(rec, slot, thread, sample, err);
+        rc = add_sample(rec, slot, thread, sample, err);
         if (rc != GSP_OK)
             return rc;
     }
-    slot->bad_looks = any_bad && !any_good ? slot->bad_looks + 1 : 0;
+    slot->bad_passes = any_bad && !any_good ? slot->bad_passes + 1 : 0;
     rec->stats.threads += (uint32_t)count;
     return GSP_OK;
 }
 
-static int look(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
+static int sample_threads(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
 {
     unsigned flags =
         (rec->opts.idle ? GSP_PY_LOOK_IDLE : 0) | (rec->opts.gil_only ? GSP_PY_LOOK_GIL_ONLY : 0);
@@ -499,9 +495,9 @@ static int look(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
     return rc;
 }
 
-/* The native frames of the threads that Python does not know. */
-static int give_native(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
-                       struct gsp_err *err)
+/* Adds samples of the threads that are not Python's. */
+static int add_native_samples(struct gsp_record *rec, struct gsp_slot *slot,
+                              struct gsp_sample *sample, struct gsp_err *err)
 {
     for (size_t i = 0; i < slot->native_count; i++) {
         struct gsp_py_thread *thread = slot->native_threads[i];
@@ -512,14 +508,14 @@ static int give_native(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
             rec->stats.idle_left++;
             continue;
         }
-        int rc = give_sample(rec, slot, thread, sample, err);
+        int rc = add_sample(rec, slot, thread, sample, err);
         if (rc != GSP_OK)
             return rc;
     }
     return GSP_OK;
 }
 
-/* A process that is no Python: its native frames, if those are wanted. */
+/* Samples a process without an interpreter. */
 static int sample_native(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
                          int64_t now_ns, struct gsp_err *err)
 {
@@ -528,10 +524,10 @@ static int sample_native(struct gsp_record *rec, struct gsp_slot *slot, struct g
         return GSP_OK;
     }
     rec->stats.processes++;
-    return give_native(rec, slot, sample, err);
+    return add_native_samples(rec, slot, sample, err);
 }
 
-/* The target of the process that made this one; NULL when it is not sampled. */
+/* The target of the parent process; NULL if the parent is not sampled. */
 static struct gsp_py_target *parent_of(const struct gsp_record *rec, const struct gsp_slot *slot)
 {
     for (size_t i = 0; i < rec->slot_count; i++) {
@@ -542,7 +538,7 @@ static struct gsp_py_target *parent_of(const struct gsp_record *rec, const struc
     return NULL;
 }
 
-/* Attaches when it is time to; what has been no Python for a while is taken as it is. */
+/* Tries to attach. A process that has not been Python for a while is sampled by native frames. */
 static void try_slot(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_ns)
 {
     int rc = gsp_slot_attach(slot, parent_of(rec, slot), now_ns);
@@ -550,7 +546,7 @@ static void try_slot(struct gsp_record *rec, struct gsp_slot *slot, int64_t now_
         end_slot(rec, slot);
     if (rc == GSP_E_NOTPY && rec->opts.native && slot->state == GSP_SLOT_TRYING &&
         slot->tries > NATIVE_TRIES)
-        gsp_ignore(open_native(rec, slot)); /* else it is tried again */
+        gsp_ignore(open_native(rec, slot)); /* on failure it is tried again */
 }
 
 static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp_sample *sample,
@@ -568,13 +564,13 @@ static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
     if (slot->state != GSP_SLOT_PYTHON)
         return GSP_OK;
     open_mixed(rec, slot);
-    int rc = look(rec, slot, now_ns);
+    int rc = sample_threads(rec, slot, now_ns);
     bool is_lost = false;
     if (rc == GSP_OK) {
-        rc = give_samples(rec, slot, sample, err);
+        rc = add_samples(rec, slot, sample, err);
         if (rc == GSP_OK && slot->mixed && !rec->opts.gil_only &&
             gsp_slot_native_look(slot, now_ns) == GSP_OK)
-            rc = give_native(rec, slot, sample, err);
+            rc = add_native_samples(rec, slot, sample, err);
     } else if (rc == GSP_E_NOMEM)
         return gsp_err_set(err, rc, 0, "out of memory");
     else if (rc == GSP_E_PERM && rec->opts.blocking && slot->is_root)
@@ -582,10 +578,10 @@ static int sample_slot(struct gsp_record *rec, struct gsp_slot *slot, struct gsp
     else if (rc == GSP_E_TIMEOUT)
         rec->stats.losses.failed++;
     else
-        is_lost = true; /* gone, or another program by exec */
-    if (slot->bad_looks == 1)
+        is_lost = true; /* exited, or another program after exec */
+    if (slot->bad_passes == 1)
         slot->bad_since_ns = now_ns;
-    is_lost |= slot->bad_looks >= BAD_LOOKS_MAX && now_ns - slot->bad_since_ns >= BAD_TIME_NS;
+    is_lost |= slot->bad_passes >= BAD_PASSES_MAX && now_ns - slot->bad_since_ns >= BAD_TIME_NS;
     if (is_lost) {
         if (gsp_slot_is_alive(slot))
             gsp_slot_detach(slot, now_ns);
@@ -610,7 +606,7 @@ static bool is_python_thread(const void *user, pid_t tid)
     return gsp_slot_is_python_thread(user, tid);
 }
 
-/* What the threads have used that no sample shows. */
+/* Reads the CPU time of threads that no sample shows. */
 static void count_cpu(struct gsp_record *rec, int64_t now_ns)
 {
     rec->next_cpu_ns = now_ns + CPU_INTERVAL_NS;
@@ -636,7 +632,7 @@ static int beat(struct gsp_record *rec, int64_t now_ns, struct gsp_err *err)
     return rec->sink->beat(rec->sink->user, &rec->stats, err);
 }
 
-/* A beat while the next tick is far. */
+/* Calls beat() while the next tick is far away. */
 static void nap(void *user, int64_t now_ns)
 {
     struct gsp_record *rec = user;
@@ -653,7 +649,7 @@ static int tick(struct gsp_record *rec, int64_t now_ns, uint64_t missed, struct 
     rec->stats.elapsed_ns = now_ns - rec->start_ns;
     rec->stats.processes = 0;
     rec->stats.threads = 0;
-    /* A tick stands for the time since the one before, so that the sums stay true. */
+    /* A tick stands for the time since the last one, so that sums are correct. */
     struct gsp_sample sample = {.time_ns = now_ns - rec->start_ns,
                                 .weight = rec->period_ns * (int64_t)(missed + 1)};
     int rc = GSP_OK;
@@ -672,7 +668,8 @@ static int tick(struct gsp_record *rec, int64_t now_ns, uint64_t missed, struct 
     return now_ns >= rec->next_beat_ns ? beat(rec, now_ns, err) : GSP_OK;
 }
 
-/* What a tick takes of our own CPU: late ticks that come from us, not from a busy machine. */
+/* Measures our own CPU time per tick: distinguishes ticks that are late because of us from those
+ * of a busy machine. */
 static int tick_counted(struct gsp_record *rec, int64_t now_ns, uint64_t missed,
                         struct gsp_err *err)
 {
@@ -722,7 +719,7 @@ int gsp_record_run(struct gsp_record *rec, const volatile sig_atomic_t *stop,
     if (rec->opts.subprocesses)
         gsp_births_open(&rec->births);
     rec->next_scan_ns = rec->start_ns;
-    rec->births_missed = true; /* who was there before */
+    rec->births_missed = true; /* processes that exist already */
     rec->beat_ns = rec->opts.beat_ns > 0 ? rec->opts.beat_ns : BEAT_INTERVAL_NS;
     rec->next_beat_ns = rec->start_ns + rec->beat_ns / 10;
     gsp_profile_meta(rec->profile)->start_ns = gsp_realtime_ns();

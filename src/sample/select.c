@@ -11,16 +11,16 @@
 
 #define NAMES_MAX (16U << 20)
 
-enum verdict {
-    UNJUDGED,
+enum action {
+    UNDECIDED,
     KEEP,
-    LEAVE_OUT,
+    OMIT,
     IMPORT,
-    BEGIN, /* the stack begins after it */
+    BEGIN, /* the recorded stack begins above it */
 };
 
-struct judged {
-    unsigned char verdict;
+struct decision {
+    unsigned char action;
     uint32_t frame; /* to show */
 };
 
@@ -39,19 +39,14 @@ struct gsp_select {
     bool import_frames;
     uint32_t import_mark; /* frame ids */
     uint32_t gc_mark;
-    struct judged *judged; /* by frame id */
-    size_t judged_cap;
-    unsigned char *begun; /* by stack id: what is below was found; only with such an option */
+    struct decision *decisions; /* by frame id */
+    size_t decision_cap;
+    unsigned char *begun; /* by stack id: a frame that matches `below` was found */
     size_t begun_cap;
-    uint32_t *became; /* by stack id: the stack it became + 1; 0 not known yet */
-    size_t became_cap;
+    uint32_t *rewritten; /* by stack id: the rewritten stack + 1; 0 not known yet */
+    size_t rewritten_cap;
     uint32_t path[GSP_STACK_DEPTH_MAX];
 };
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-}
 
 static int compile(struct pattern *pattern, const char *text, struct gsp_err *err)
 {
@@ -61,7 +56,8 @@ static int compile(struct pattern *pattern, const char *text, struct gsp_err *er
     if (failed) {
         char why[96];
         regerror(failed, &pattern->regex, why, sizeof(why));
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%.100s is no regular expression: %s", text, why);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%.100s is not a regular expression: %s", text,
+                           why);
     }
     pattern->is_set = true;
     return GSP_OK;
@@ -82,7 +78,7 @@ int gsp_select_check(const char *text, struct gsp_err *err)
     return rc;
 }
 
-/* Names come from the target: what is behind a NUL is not looked at. */
+/* Names come from the target. Anything after a NUL is ignored. */
 static bool matches(const struct pattern *pattern, struct gsp_sv text)
 {
     gsp_auto_buf copy = {0};
@@ -105,7 +101,7 @@ int gsp_select_new(const struct gsp_select_opts *opts, struct gsp_profile *profi
     *out = NULL;
     struct gsp_select *select = calloc(1, sizeof(*select));
     if (!select)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     select->profile = profile;
     select->import_frames = opts->import_frames;
     int rc = compile(&select->include, opts->include, err);
@@ -134,9 +130,9 @@ void gsp_select_free(struct gsp_select *select)
     release(&select->thread);
     release(&select->below);
     gsp_buf_free(&select->names);
-    free(select->judged);
+    free(select->decisions);
     free(select->begun);
-    free(select->became);
+    free(select->rewritten);
     free(select);
 }
 
@@ -145,25 +141,25 @@ bool gsp_select_thread(const struct gsp_select *select, struct gsp_sv name)
     return !select->thread.is_set || matches(&select->thread, name);
 }
 
-static enum verdict judge(const struct gsp_select *select, const struct gsp_frame *frame)
+static enum action decide(const struct gsp_select *select, const struct gsp_frame *frame)
 {
     struct gsp_sv name = gsp_profile_string_at(select->profile, frame->name);
     struct gsp_sv file = gsp_profile_string_at(select->profile, frame->file);
     if (select->below.is_set && (matches(&select->below, name) || matches(&select->below, file)))
         return BEGIN;
     if (frame->kind == GSP_FRAME_PYTHON && gsp_frame_is_own(file))
-        return LEAVE_OUT;
+        return OMIT;
     if (select->exclude.is_set &&
         (matches(&select->exclude, name) || matches(&select->exclude, file)))
-        return LEAVE_OUT;
+        return OMIT;
     if (select->include.is_set && !matches(&select->include, name) &&
         !matches(&select->include, file))
-        return LEAVE_OUT;
+        return OMIT;
     bool is_import = frame->kind == GSP_FRAME_PYTHON && gsp_frame_is_import(file);
     return is_import && !select->import_frames ? IMPORT : KEEP;
 }
 
-/* The frame under the name that its file was given. */
+/* The frame with the name that the file of names gives its file. */
 static int rename_file(const struct gsp_select *select, const struct gsp_frame *frame,
                        uint32_t *out, struct gsp_err *err)
 {
@@ -181,64 +177,65 @@ static int rename_file(const struct gsp_select *select, const struct gsp_frame *
     return GSP_OK;
 }
 
-/* Room for one more entry than there are ids; new entries are zero. */
+/* Makes room for one more entry than the number of ids. New entries are zero. */
 static void *grow(void *array, size_t *cap, size_t need, size_t size)
 {
     if (need < *cap)
         return array;
-    size_t wanted = need + need / 2 + 64;
-    char *grown = realloc(array, wanted * size);
+    size_t grown_cap = need + need / 2 + 64;
+    char *grown = realloc(array, grown_cap * size);
     if (!grown)
         return NULL;
-    memset(grown + *cap * size, 0, (wanted - *cap) * size);
-    *cap = wanted;
+    memset(grown + *cap * size, 0, (grown_cap - *cap) * size);
+    *cap = grown_cap;
     return grown;
 }
 
 static bool reserve(struct gsp_select *select)
 {
-    struct judged *judged = grow(select->judged, &select->judged_cap,
-                                 gsp_profile_frame_count(select->profile), sizeof(*judged));
-    if (!judged)
+    struct decision *decision = grow(select->decisions, &select->decision_cap,
+                                     gsp_profile_frame_count(select->profile), sizeof(*decision));
+    if (!decision)
         return false;
-    select->judged = judged;
+    select->decisions = decision;
     const size_t stacks = gsp_profile_stack_count(select->profile);
     unsigned char *begun = grow(select->begun, &select->begun_cap, stacks, sizeof(*begun));
     if (!begun)
         return false;
     select->begun = begun;
-    uint32_t *became = grow(select->became, &select->became_cap, stacks, sizeof(*became));
-    if (!became)
+    uint32_t *rewritten =
+        grow(select->rewritten, &select->rewritten_cap, stacks, sizeof(*rewritten));
+    if (!rewritten)
         return false;
-    select->became = became;
+    select->rewritten = rewritten;
     return true;
 }
 
-static int judge_frame(struct gsp_select *select, uint32_t frame, struct gsp_err *err)
+static int decide_frame(struct gsp_select *select, uint32_t frame, struct gsp_err *err)
 {
-    /* Copied: adding another one moves them. */
+    /* A copy, because adding a frame moves them. */
     const struct gsp_frame copy = *gsp_profile_frame_at(select->profile, frame);
     uint32_t shown = frame;
     int rc = select->names.len ? rename_file(select, &copy, &shown, err) : GSP_OK;
     if (rc == GSP_OK)
-        select->judged[frame] = (struct judged){(unsigned char)judge(select, &copy), shown};
+        select->decisions[frame] = (struct decision){(unsigned char)decide(select, &copy), shown};
     return rc;
 }
 
-/* base, with what is to be seen of frame on top. */
+/* base, with the visible part of frame on top. */
 static int put_frame(struct gsp_select *select, uint32_t base, uint32_t frame, uint32_t *out,
                      struct gsp_err *err)
 {
-    const struct judged *judged = &select->judged[frame];
+    const struct decision *decision = &select->decisions[frame];
     *out = base;
-    if (judged->verdict == LEAVE_OUT)
+    if (decision->action == OMIT)
         return GSP_OK;
-    if (judged->verdict == KEEP)
-        return gsp_profile_stack(select->profile, base, judged->frame, out, err);
+    if (decision->action == KEEP)
+        return gsp_profile_stack(select->profile, base, decision->frame, out, err);
     int rc = GSP_OK;
     if (select->import_mark == GSP_NONE)
         rc = make_mark(select->profile, GSP_MARK_IMPORT, &select->import_mark, err);
-    /* One mark for however many frames an import takes. */
+    /* One mark for all frames of an import. */
     if (rc != GSP_OK ||
         (base && gsp_profile_stack_frame(select->profile, base) == select->import_mark))
         return rc;
@@ -250,7 +247,7 @@ static int put_gc(struct gsp_select *select, uint32_t *stack, struct gsp_err *er
     int rc = GSP_OK;
     if (select->gc_mark == GSP_NONE)
         rc = make_mark(select->profile, GSP_MARK_GC, &select->gc_mark, err);
-    /* A stack of the greatest depth goes without the mark. */
+    /* A stack of maximum depth has no room for the mark. */
     if (rc == GSP_OK && gsp_profile_stack_depth(select->profile, *stack) < GSP_STACK_DEPTH_MAX)
         rc = gsp_profile_stack(select->profile, *stack, select->gc_mark, stack, err);
     return rc;
@@ -260,21 +257,21 @@ int gsp_select_stack(struct gsp_select *select, uint32_t stack, bool in_gc, uint
                      struct gsp_err *err)
 {
     if (!reserve(select))
-        return no_memory(err);
+        return gsp_err_nomem(err);
     size_t n = 0;
     uint32_t at = stack;
-    while (at != GSP_NONE && select->became[at] == 0 && n < GSP_STACK_DEPTH_MAX) {
+    while (at != GSP_NONE && select->rewritten[at] == 0 && n < GSP_STACK_DEPTH_MAX) {
         select->path[n++] = at;
         at = gsp_profile_stack_caller(select->profile, at);
     }
-    uint32_t now = at ? select->became[at] - 1 : GSP_NONE;
+    uint32_t now = at ? select->rewritten[at] - 1 : GSP_NONE;
     bool has_begun = !select->below.is_set || (at && select->begun[at]);
     while (n > 0) {
         at = select->path[--n];
         const uint32_t frame = gsp_profile_stack_frame(select->profile, at);
-        int rc =
-            select->judged[frame].verdict == UNJUDGED ? judge_frame(select, frame, err) : GSP_OK;
-        if (rc == GSP_OK && select->judged[frame].verdict == BEGIN) {
+        int rc = select->decisions[frame].action == UNDECIDED ? decide_frame(select, frame, err)
+                                                              : GSP_OK;
+        if (rc == GSP_OK && select->decisions[frame].action == BEGIN) {
             has_begun = true;
             now = GSP_NONE;
         } else if (rc == GSP_OK && has_begun) {
@@ -283,7 +280,7 @@ int gsp_select_stack(struct gsp_select *select, uint32_t stack, bool in_gc, uint
         if (rc != GSP_OK)
             return rc;
         select->begun[at] = has_begun;
-        select->became[at] = now + 1;
+        select->rewritten[at] = now + 1;
     }
     *out = now;
     return in_gc && now ? put_gc(select, out, err) : GSP_OK;

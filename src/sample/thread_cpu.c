@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/attr.h"
 #include "base/time.h"
 #include "proc/task.h"
@@ -15,7 +16,7 @@ struct gsp_thread_cpu_row {
     pid_t pid;
     pid_t tid;
     char name[16];
-    bool is_python; /* or was once */
+    bool is_python; /* now or at an earlier reading */
     int64_t first_ns;
     int64_t last_ns;
 };
@@ -31,24 +32,17 @@ static struct gsp_thread_cpu_row *find(const struct gsp_thread_cpu *cpu, pid_t p
 
 static struct gsp_thread_cpu_row *add(struct gsp_thread_cpu *cpu, pid_t pid, pid_t tid)
 {
-    if (cpu->count == cpu->cap) {
-        size_t cap = cpu->cap ? cpu->cap * 2 : 64;
-        struct gsp_thread_cpu_row *rows =
-            cap > ROWS_MAX ? NULL : realloc(cpu->rows, cap * sizeof(*rows));
-        if (!rows)
-            return NULL;
-        cpu->rows = rows;
-        cpu->cap = cap;
-    }
+    if (cpu->count == ROWS_MAX || !gsp_array_fit(&cpu->rows, &cpu->cap, cpu->count + 1))
+        return NULL;
     cpu->rows[cpu->count] = (struct gsp_thread_cpu_row){.pid = pid, .tid = tid};
     return &cpu->rows[cpu->count++];
 }
 
-static void look_at(struct gsp_thread_cpu_row *row, bool is_first, bool is_python)
+static void update_row(struct gsp_thread_cpu_row *row, bool is_first, bool is_python)
 {
     int64_t now_ns = gsp_task_cpu_ns(row->pid, row->tid);
     if (now_ns < row->last_ns)
-        return; /* it has ended */
+        return; /* the thread has ended */
     row->last_ns = now_ns;
     if (is_first)
         row->first_ns = now_ns;
@@ -72,7 +66,7 @@ void gsp_thread_cpu_look(struct gsp_thread_cpu *cpu, pid_t pid,
         if (!row)
             row = add(cpu, pid, tasks[i].tid);
         if (row)
-            look_at(row, is_first, is_python(user, tasks[i].tid));
+            update_row(row, is_first, is_python(user, tasks[i].tid));
     }
     free(tasks);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thread_cpu.h -- CPU time of the threads that Python does not know, by their names.
+ * thread_cpu.h -- CPU time of the threads that are not Python's, by thread name.
  *
- * Samples of Python do not show the workers of a library; the kernel counts what they use.
+ * Python samples do not show the worker threads of a library, but the kernel counts their CPU time.
  *
  * Reads:   /proc/<pid>/task/<tid>/{schedstat,comm}, about once a second.
- * Used by: sample/record.c fills it, cli/ (record) shows it.
  * Threads: one owner.
  */
 #pragma once
@@ -41,11 +40,11 @@ struct gsp_thread_cpu {
     size_t cap;
 };
 
-/* Looks at the threads of a process.  What those of the first look have used before does not count.
- */
+/* Reads the CPU times of the threads of a process. Time that they used before the first reading
+ * does not count. */
 void gsp_thread_cpu_look(struct gsp_thread_cpu *cpu, pid_t pid,
                          bool (*is_python)(const void *user, pid_t tid), const void *user);
 void gsp_thread_cpu_sum(const struct gsp_thread_cpu *cpu, struct gsp_native_cpu *out);
 void gsp_thread_cpu_free(struct gsp_thread_cpu *cpu);
-/* "8.1 s of CPU: polars-0 4.1 s, polars-1 4.0 s"; the names are as the target has them. */
+/* "8.1 s of CPU: polars-0 4.1 s, polars-1 4.0 s". Names are not escaped. */
 void gsp_native_cpu_words(const struct gsp_native_cpu *sum, struct gsp_buf *out);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "memlog/table.h"
+#include "model/ids.h"
 #include "store/profile_tables.h"
 #include "wire/table.h"
 

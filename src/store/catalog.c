@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/attr.h"
 
 #define VIEWS_MAX 4096U
@@ -12,7 +13,7 @@ void gsp_store__source_free(struct gsp_source *source)
 {
     if (source) {
         source->ops->free(source);
-        free(source->places);
+        free(source->codes);
         free(source);
     }
 }
@@ -66,7 +67,7 @@ static struct gsp_view_column *find_column(struct gsp_view *view, const char *na
     return NULL;
 }
 
-/* What people read of a column: "time the call took (s)". */
+/* A column's description with its unit: "duration of the call (s)". */
 static char *doc_of(const struct gsp_source_column *column)
 {
     if (!column->doc || !*column->doc) {
@@ -106,17 +107,18 @@ static int add_column(struct gsp_view *view, const struct gsp_source_column *col
     return GSP_OK;
 }
 
-/* ts_ns host pid rank stand before a table's own columns, in this order. */
+/* ts_ns, host, pid and rank come before a table's own columns, in this order. */
 static int add_common(struct gsp_view *view, enum gsp_scope scope, struct gsp_err *err)
 {
     static const struct {
         struct gsp_source_column column;
         enum gsp_constant constant;
     } common[] = {
-        {{"ts_ns", "when, CLOCK_REALTIME", "ns", GSP_I64}, GSP_CONST_NONE},
+        {{"ts_ns", "time, CLOCK_REALTIME", "ns", GSP_I64}, GSP_CONST_NONE},
         {{"host", "name of the machine", NULL, GSP_STR}, GSP_CONST_HOST},
-        {{"pid", "the process", NULL, GSP_I64}, GSP_CONST_PID},
-        {{"rank", "its rank in a distributed job, when known", NULL, GSP_I64}, GSP_CONST_RANK},
+        {{"pid", "process id", NULL, GSP_I64}, GSP_CONST_PID},
+        {{"rank", "rank of the process in a distributed job, if known", NULL, GSP_I64},
+         GSP_CONST_RANK},
     };
     size_t count = scope == GSP_SCOPE_HOST ? 2 : GSP_COUNT(common);
     if (scope == GSP_SCOPE_PLAIN) {
@@ -135,18 +137,18 @@ static int check_types(struct gsp_view *view, const struct gsp_source_column *co
                        struct gsp_err *err)
 {
     for (size_t i = 0; i < count; i++) {
-        const struct gsp_view_column *there = find_column(view, columns[i].name);
-        if (there && there->type != columns[i].type) {
+        const struct gsp_view_column *old = find_column(view, columns[i].name);
+        if (old && old->type != columns[i].type) {
             return gsp_err_set(err, GSP_E_FORMAT, 0,
                                "column %s of %s.%s is %s here and %s elsewhere", columns[i].name,
                                view->schema, view->name, gsp_type_name(columns[i].type),
-                               gsp_type_name(there->type));
+                               gsp_type_name(old->type));
         }
     }
     return GSP_OK;
 }
 
-/* All or none: a source that does not fit leaves no column behind. */
+/* Checks all types first: a source that does not fit adds no column. */
 static int add_columns(struct gsp_view *view, const struct gsp_source_column *columns, size_t count,
                        enum gsp_scope scope, struct gsp_err *err)
 {
@@ -189,20 +191,15 @@ int gsp_store__view_get(struct gsp_catalog *catalog, const char *schema, const c
         return GSP_OK;
     }
     if (!gsp_table_name_ok(gsp_sv_of(schema)) || !gsp_table_name_ok(gsp_sv_of(name))) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "no name of a table: %.60s.%.60s", schema, name);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "invalid table name: %.60s.%.60s", schema, name);
     }
     if (catalog->view_count == VIEWS_MAX) {
         return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u tables", VIEWS_MAX);
     }
     struct gsp_view *view = calloc(1, sizeof(*view));
-    struct gsp_view **views =
-        realloc(catalog->views, (catalog->view_count + 1) * sizeof(*catalog->views));
-    if (views) {
-        catalog->views = views;
-    }
-    if (!view || !views) {
+    if (!view || !gsp_array_fit(&catalog->views, &catalog->view_cap, catalog->view_count + 1)) {
         free(view);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
+        return gsp_err_nomem(err);
     }
     memcpy(view->schema, schema, strlen(schema) + 1);
     memcpy(view->name, name, strlen(name) + 1);
@@ -211,12 +208,12 @@ int gsp_store__view_get(struct gsp_catalog *catalog, const char *schema, const c
         free_view(catalog->duck, view);
         return rc;
     }
-    views[catalog->view_count++] = view;
+    catalog->views[catalog->view_count++] = view;
     *out = view;
     return GSP_OK;
 }
 
-/* Which column of the source feeds which of the view; again when the view got more. */
+/* Finds, for each column of the view, the source's column with the same name. */
 static void map_columns(struct gsp_view *view, struct gsp_source *source,
                         const struct gsp_source_column *columns, size_t count)
 {
@@ -224,9 +221,9 @@ static void map_columns(struct gsp_view *view, struct gsp_source *source,
         source->column_of[c] = -1;
     }
     for (size_t i = 0; i < count; i++) {
-        const struct gsp_view_column *there = find_column(view, columns[i].name);
-        if (there) {
-            source->column_of[there - view->columns] = (int32_t)i;
+        const struct gsp_view_column *column = find_column(view, columns[i].name);
+        if (column) {
+            source->column_of[column - view->columns] = (int32_t)i;
         }
     }
 }
@@ -241,14 +238,11 @@ int gsp_store__view_add(struct gsp_view *view, struct gsp_source *source,
         return rc;
     }
     map_columns(view, source, columns, count);
-    struct gsp_source **sources =
-        realloc(view->sources, (view->source_count + 1) * sizeof(*view->sources));
-    if (!sources) {
+    if (!gsp_array_fit(&view->sources, &view->source_cap, view->source_count + 1)) {
         gsp_store__source_free(source);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
+        return gsp_err_nomem(err);
     }
-    view->sources = sources;
-    sources[view->source_count++] = source;
+    view->sources[view->source_count++] = source;
     return GSP_OK;
 }
 
@@ -285,7 +279,7 @@ int gsp_store__live_fill(const struct gsp_duck *duck, struct gsp_view *view,
 {
     drop_live(view);
     struct gsp_source *source = NULL;
-    int rc = gsp_store__batch_source(batch, &source, err);
+    int rc = gsp_store__batch_source(batch, NULL, &source, err);
     if (rc == GSP_OK) {
         rc = gsp_store__add_batch_source(view, source, view->table, err);
     }
@@ -320,14 +314,8 @@ int gsp_store__catalog_refresh(struct gsp_catalog *catalog, struct gsp_err *err)
 
 int gsp_store__spans_add(struct gsp_spans *spans, struct gsp_source_span span, struct gsp_err *err)
 {
-    if (spans->count == spans->cap) {
-        const size_t cap = spans->cap ? spans->cap * 2 : 16;
-        struct gsp_source_span *more = realloc(spans->at, cap * sizeof(*more));
-        if (!more) {
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a scan");
-        }
-        spans->at = more;
-        spans->cap = cap;
+    if (!gsp_array_fit(&spans->at, &spans->cap, spans->count + 1)) {
+        return gsp_err_nomem(err);
     }
     spans->at[spans->count++] = span;
     return GSP_OK;

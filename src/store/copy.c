@@ -5,7 +5,7 @@
 
 #include "base/attr.h"
 
-/* One column on its way: what every step needs. */
+/* The state of one call of gsp_store__copy_column(). */
 struct job {
     const struct gsp_duck *duck;
     const struct gsp_view *view;
@@ -16,6 +16,7 @@ struct job {
     void *data;
     uint64_t *valid; /* NULL until a value is NULL */
     size_t count;
+    bool has_null_id; /* copy_enum() wrote the value that stands for NULL */
 };
 
 static void set_null(struct job *job, size_t row)
@@ -27,7 +28,7 @@ static void set_null(struct job *job, size_t row)
     job->valid[row / 64] &= ~(UINT64_C(1) << (row % 64));
 }
 
-/* A chunk that is filled a second time has the NULLs of the first. */
+/* Clears the NULLs that an earlier use of the chunk left. */
 static void set_all_valid(struct job *job)
 {
     job->valid = job->duck->vector_get_validity(job->out);
@@ -43,23 +44,45 @@ static void fill_null(struct job *job)
     }
 }
 
-static void copy_fixed(struct job *job, size_t width)
+/* Returns the source's values from row `done` on, and their number in *n. Returns NULL if the lane
+ * no longer exists: the caller of gsp_store__copy_column() then drops the rows. */
+static const void *read_values(const struct job *job, size_t done, size_t *n)
 {
-    size_t done = 0;
-    while (done < job->count) {
-        size_t n = job->count - done;
-        const void *from = job->source->ops->values(job->source, job->rows.lane, job->column,
-                                                    job->rows.from + done, &n);
-        if (!from || n == 0) { /* the lane is gone: its rows will be dropped */
-            memset((char *)job->data + done * width, 0, (job->count - done) * width);
+    *n = job->count - done;
+    const void *values = job->source->ops->values(job->source, job->rows.lane, job->column,
+                                                  job->rows.from + done, n);
+    return *n > 0 ? values : NULL;
+}
+
+/* Calls put() with all values of the column, in runs of n values that start at a row. */
+static void put_runs(struct job *job,
+                     void (*put)(struct job *job, size_t row, const void *values, size_t n))
+{
+    size_t n = 0;
+    for (size_t done = 0; done < job->count; done += n) {
+        const void *values = read_values(job, done, &n);
+        if (!values) {
+            fill_null(job);
             return;
         }
-        memcpy((char *)job->data + done * width, from, n * width);
-        done += n;
+        put(job, done, values, n);
     }
 }
 
-/* Eight bytes each: integers and numbers, whose NULLs are known by their bits. */
+static void copy_fixed(struct job *job, size_t width)
+{
+    size_t n = 0;
+    for (size_t done = 0; done < job->count; done += n) {
+        const void *values = read_values(job, done, &n);
+        if (!values) {
+            memset((char *)job->data + done * width, 0, (job->count - done) * width);
+            return;
+        }
+        memcpy((char *)job->data + done * width, values, n * width);
+    }
+}
+
+/* Copies 64-bit integers or floating-point numbers. A NULL has the given bits. */
 static void copy_words(struct job *job, uint64_t null)
 {
     copy_fixed(job, sizeof(uint64_t));
@@ -87,32 +110,32 @@ static void copy_bool(struct job *job)
     }
 }
 
-/* An id as a place in the dictionary + 1.  Read once: another process may change it between
- * the check and the use. */
-static inline uint32_t place_of(const struct gsp_source *source, const volatile uint32_t *id)
+/* Returns the dictionary code of an id + 1, or 0 for NULL. Reads the id once: the target may change
+ * it between the check and the use. */
+static inline uint32_t code_of(const struct gsp_source *source, const volatile uint32_t *id)
 {
     const uint32_t copy = *id;
-    return copy < source->string_count ? source->places[copy] : 0;
+    return copy < source->string_count ? source->codes[copy] : 0;
 }
 
-/* One function for each width of an ENUM; worth whether there was a NULL (its value is all
- * ones then). */
+/* One function for each width of an ENUM. Writes all ones for NULL. */
 #define COPY_IDS(bits)                                                                             \
-    static bool copy_ids_##bits(const struct gsp_source *source, const uint32_t *from,             \
-                                uint##bits##_t *to, size_t n)                                      \
+    static void put_ids_##bits(struct job *job, size_t row, const void *values, size_t n)          \
     {                                                                                              \
+        const uint32_t *ids = values;                                                              \
+        uint##bits##_t *to = (uint##bits##_t *)job->data + row;                                    \
         bool any = false;                                                                          \
         for (size_t i = 0; i < n; i++) {                                                           \
-            const uint32_t place = place_of(source, &from[i]);                                     \
-            any |= place == 0;                                                                     \
-            to[i] = (uint##bits##_t)(place - 1);                                                   \
+            const uint32_t code = code_of(job->source, &ids[i]);                                   \
+            any |= code == 0;                                                                      \
+            to[i] = (uint##bits##_t)(code - 1);                                                    \
         }                                                                                          \
-        return any;                                                                                \
+        job->has_null_id |= any;                                                                   \
     }
 COPY_IDS(8)
 COPY_IDS(16)
 
-/* An ENUM has at most as many members as make all ones of its width no member. */
+/* All ones is never a member of an ENUM: one with that many members has the next width. */
 static void null_ids(struct job *job)
 {
     uint8_t *narrow = job->data;
@@ -130,23 +153,8 @@ static void null_ids(struct job *job)
 
 static void copy_enum(struct job *job)
 {
-    bool any = false;
-    for (size_t done = 0; done < job->count;) {
-        size_t n = job->count - done;
-        const uint32_t *from = job->source->ops->values(job->source, job->rows.lane, job->column,
-                                                        job->rows.from + done, &n);
-        if (!from || n == 0) {
-            fill_null(job);
-            return;
-        }
-        if (job->view->string_width == 1) {
-            any |= copy_ids_8(job->source, from, (uint8_t *)job->data + done, n);
-        } else {
-            any |= copy_ids_16(job->source, from, (uint16_t *)job->data + done, n);
-        }
-        done += n;
-    }
-    if (any) {
+    put_runs(job, job->view->string_width == 1 ? put_ids_8 : put_ids_16);
+    if (job->has_null_id) {
         null_ids(job);
     }
 }
@@ -156,64 +164,45 @@ static void put_text(struct job *job, size_t row, struct gsp_sv text)
     job->duck->vector_assign_string_element_len(job->out, row, text.p ? text.p : "", text.len);
 }
 
-static void copy_strings(struct job *job)
+static void put_strings(struct job *job, size_t row, const void *values, size_t n)
 {
-    for (size_t done = 0; done < job->count;) {
-        size_t n = job->count - done;
-        const uint32_t *from = job->source->ops->values(job->source, job->rows.lane, job->column,
-                                                        job->rows.from + done, &n);
-        if (!from || n == 0) {
-            fill_null(job);
-            return;
+    const uint32_t *ids = values;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t code = code_of(job->source, &ids[i]);
+        if (code == 0) {
+            set_null(job, row + i);
+        } else {
+            put_text(job, row + i, job->view->strings[code - 1]);
         }
-        for (size_t i = 0; i < n; i++) {
-            const uint32_t place = place_of(job->source, &from[i]);
-            if (place == 0) {
-                set_null(job, done + i);
-            } else {
-                put_text(job, done + i, job->view->strings[place - 1]);
-            }
-        }
-        done += n;
     }
 }
 
-/* A counter is all that a scan changes of a source. */
+/* The source is const for a scan, except for its counters. */
 static void count_lost_text(const struct gsp_source *source)
 {
     struct gsp_source *counted = (struct gsp_source *)(uintptr_t)source;
     atomic_fetch_add_explicit(&counted->texts_lost, 1, memory_order_relaxed);
 }
 
-static void copy_text(struct job *job)
+static void put_texts(struct job *job, size_t row, const void *values, size_t n)
 {
     const size_t width = job->source->ops->text_width;
     gsp_auto_buf bytes = {0};
     gsp_auto_buf room = {0};
-    for (size_t done = 0; done < job->count;) {
-        size_t n = job->count - done;
-        const char *from = job->source->ops->values(job->source, job->rows.lane, job->column,
-                                                    job->rows.from + done, &n);
-        if (!from || n == 0) {
-            fill_null(job);
-            return;
+    for (size_t i = 0; i < n; i++) {
+        bool gone = false;
+        gsp_buf_clear(&bytes);
+        const bool found = job->source->ops->text(job->source, job->rows.lane,
+                                                  (const char *)values + i * width, &bytes, &gone);
+        struct gsp_sv text = gsp_buf_sv(&bytes);
+        if (found && !bytes.failed && gsp_store__utf8(&text, &room)) {
+            put_text(job, row + i, text);
+            continue;
         }
-        for (size_t i = 0; i < n; i++) {
-            bool gone = false;
-            gsp_buf_clear(&bytes);
-            const bool there = job->source->ops->text(job->source, job->rows.lane, from + i * width,
-                                                      &bytes, &gone);
-            struct gsp_sv text = gsp_buf_sv(&bytes);
-            if (there && !bytes.failed && gsp_store__utf8(&text, &room)) {
-                put_text(job, done + i, text);
-                continue;
-            }
-            set_null(job, done + i);
-            if (gone) {
-                count_lost_text(job->source);
-            }
+        set_null(job, row + i);
+        if (gone) {
+            count_lost_text(job->source);
         }
-        done += n;
     }
 }
 
@@ -230,18 +219,18 @@ static void fill_i64(struct job *job, int64_t value)
 
 static void fill_host(struct job *job)
 {
-    const uint32_t place = job->source->host_place;
-    if (place == 0) {
+    const uint32_t code = job->source->host_code;
+    if (code == 0) {
         fill_null(job);
         return;
     }
     for (size_t i = 0; i < job->count; i++) {
         if (job->view->string_width == 1) {
-            ((uint8_t *)job->data)[i] = (uint8_t)(place - 1);
+            ((uint8_t *)job->data)[i] = (uint8_t)(code - 1);
         } else if (job->view->string_width == 2) {
-            ((uint16_t *)job->data)[i] = (uint16_t)(place - 1);
+            ((uint16_t *)job->data)[i] = (uint16_t)(code - 1);
         } else {
-            put_text(job, i, job->view->strings[place - 1]);
+            put_text(job, i, job->view->strings[code - 1]);
         }
     }
 }
@@ -294,10 +283,10 @@ void gsp_store__copy_column(const struct gsp_duck *duck, const struct gsp_view *
         copy_bool(&job);
         break;
     case GSP_STR:
-        view->string_width ? copy_enum(&job) : copy_strings(&job);
+        view->string_width ? copy_enum(&job) : put_runs(&job, put_strings);
         break;
     case GSP_TEXT:
-        copy_text(&job);
+        put_runs(&job, put_texts);
         break;
     }
 }

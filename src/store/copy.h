@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.h -- the values of a column from a source into a vector of the engine.
+ * copy.h -- copies a column of a source into a vector of the engine.
  *
- * Used by: store/ alone.
- * Threads: any number at once, into different vectors.
+ * Threads: any thread; each with its own vector.
  */
 #pragma once
 
@@ -14,8 +13,8 @@ struct gsp_copy {
     struct gsp_source_span rows;
 };
 
-/* Every value of the vector is written, and its validity.  Rows of a ring may have been
- * overwritten meanwhile: the caller asks for the oldest afterwards. */
+/* Writes all values of the vector and their validity. The target may overwrite rows of a ring
+ * meanwhile: the caller must check the source's oldest row afterwards. */
 void gsp_store__copy_column(const struct gsp_duck *duck, const struct gsp_view *view,
                             const struct gsp_source *source, const struct gsp_copy *copy,
                             duckdb_vector out);

@@ -4,13 +4,13 @@
 
 #include "store/catalog.h"
 
-#define HOST UINT32_MAX /* in place of an id: the source's host */
+#define HOST UINT32_MAX /* instead of an id: the source's host name */
 
 struct entry {
     struct gsp_sv text;
     size_t source;
     uint32_t id;
-    bool owned; /* text.p is ours */
+    bool owned; /* text.p must be freed */
 };
 
 struct entries {
@@ -30,7 +30,7 @@ static int compare(const void *a, const void *b)
     return (x.len > y.len) - (x.len < y.len);
 }
 
-/* Whether the engine can have it as it is: UTF-8 without a NUL. */
+/* Whether the text is UTF-8 without a NUL. */
 static bool is_clean(struct gsp_sv text)
 {
     size_t i = 0;
@@ -68,7 +68,7 @@ bool gsp_store__utf8(struct gsp_sv *text, struct gsp_buf *room)
     return !room->failed;
 }
 
-static bool put_entry(struct entries *entries, struct gsp_sv text, size_t source, uint32_t id)
+static bool add_entry(struct entries *entries, struct gsp_sv text, size_t source, uint32_t id)
 {
     struct entry *entry = &entries->at[entries->count];
     *entry = (struct entry){text, source, id, false};
@@ -88,21 +88,21 @@ static bool put_entry(struct entries *entries, struct gsp_sv text, size_t source
 
 static bool collect(const struct gsp_view *view, struct entries *entries)
 {
-    size_t most = view->source_count;
+    size_t max = view->source_count;
     for (size_t i = 0; i < view->source_count; i++) {
-        most += view->sources[i]->string_count;
+        max += view->sources[i]->string_count;
     }
-    entries->at = calloc(most + 1, sizeof(*entries->at));
+    entries->at = calloc(max + 1, sizeof(*entries->at));
     if (!entries->at) {
         return false;
     }
     for (size_t i = 0; i < view->source_count; i++) {
         const struct gsp_source *source = view->sources[i];
-        if (source->host && !put_entry(entries, gsp_sv_of(source->host), i, HOST)) {
+        if (source->host && !add_entry(entries, gsp_sv_of(source->host), i, HOST)) {
             return false;
         }
         for (uint32_t id = 0; id < source->string_count; id++) {
-            if (source->strings[id].p && !put_entry(entries, source->strings[id], i, id)) {
+            if (source->strings[id].p && !add_entry(entries, source->strings[id], i, id)) {
                 return false;
             }
         }
@@ -121,7 +121,7 @@ static void free_entries(struct entries *entries)
     free(entries->at);
 }
 
-/* The sorted texts, each once; and where in them every id is. */
+/* The sorted strings without duplicates. */
 struct merged {
     struct gsp_sv *strings;
     char *bytes;
@@ -129,6 +129,7 @@ struct merged {
     size_t byte_count;
 };
 
+/* Also sets the code of every id of every source. */
 static bool merge(const struct gsp_view *view, const struct entries *entries, struct merged *out)
 {
     size_t bytes = 1;
@@ -151,22 +152,22 @@ static bool merge(const struct gsp_view *view, const struct entries *entries, st
         }
         struct gsp_source *source = view->sources[entry->source];
         if (entry->id == HOST) {
-            source->host_place = out->count;
+            source->host_code = out->count;
         } else {
-            source->places[entry->id] = out->count;
+            source->codes[entry->id] = out->count;
         }
     }
     return true;
 }
 
-static bool renew_places(const struct gsp_view *view)
+static bool reset_codes(const struct gsp_view *view)
 {
     for (size_t i = 0; i < view->source_count; i++) {
         struct gsp_source *source = view->sources[i];
-        free(source->places);
-        source->host_place = 0;
-        source->places = calloc((size_t)source->string_count + 1, sizeof(*source->places));
-        if (!source->places) {
+        free(source->codes);
+        source->host_code = 0;
+        source->codes = calloc((size_t)source->string_count + 1, sizeof(*source->codes));
+        if (!source->codes) {
             return false;
         }
     }
@@ -181,8 +182,8 @@ static uint32_t width_of(duckdb_type type)
     return type == DUCKDB_TYPE_USMALLINT ? 2 : 4;
 }
 
-/* Makes the ENUM.  A table that is filled while a query runs has none: a query's types are
- * settled before it runs. */
+/* Creates the ENUM type. A live table has none: the types of a query are fixed before it runs,
+ * and a live table gets its strings while the query runs. */
 static bool make_type(const struct gsp_duck *duck, struct gsp_view *view)
 {
     if (view->string_type) {
@@ -219,7 +220,7 @@ static bool same_strings(const struct gsp_view *view, const struct merged *merge
 
 static bool adopt(const struct gsp_duck *duck, struct gsp_view *view, struct merged *merged)
 {
-    /* The lengths are in the bytes, as NULs: equal bytes are equal strings. */
+    /* Every string ends with a NUL, so equal bytes mean equal strings. */
     if (same_strings(view, merged)) {
         return true;
     }
@@ -238,12 +239,10 @@ int gsp_store__view_strings(const struct gsp_duck *duck, struct gsp_view *view, 
 {
     struct entries entries = {0};
     struct merged merged = {0};
-    const bool ok = renew_places(view) && collect(view, &entries) &&
+    const bool ok = reset_codes(view) && collect(view, &entries) &&
                     merge(view, &entries, &merged) && adopt(duck, view, &merged);
     free_entries(&entries);
     free(merged.strings);
     free(merged.bytes);
-    return ok ? GSP_OK
-              : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the strings of %s.%s", view->schema,
-                            view->name);
+    return ok ? GSP_OK : gsp_err_nomem(err);
 }

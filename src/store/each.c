@@ -6,7 +6,7 @@
 #include "model/cells.h"
 #include "wire/table.h"
 
-int gsp_store_each(struct gsp_store *store, const char *sql, gsp_store_row_fn take, void *ctx,
+int gsp_store_each(struct gsp_store *store, const char *sql, gsp_store_row_fn visit, void *ctx,
                    struct gsp_err *err)
 {
     struct gsp_rows *rows = NULL;
@@ -16,7 +16,7 @@ int gsp_store_each(struct gsp_store *store, const char *sql, gsp_store_row_fn ta
         rc = GSP_OK;
         for (size_t i = 0; rc == GSP_OK && i < batch.row_count; i++) {
             const struct gsp_store_row row = {.rows = rows, .batch = &batch, .at = i};
-            rc = take(ctx, &row, err);
+            rc = visit(ctx, &row, err);
         }
     }
     gsp_rows_free(rows);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * each.h -- the rows of a statement of ours, one by one.
+ * each.h -- runs a query and calls a function for each row.
  *
- * Used by: profile_read.c, digest/, cli/.
  * Threads: one owner.
  */
 #pragma once
@@ -21,15 +20,15 @@ struct gsp_store_row {
     size_t at;
 };
 
-/* Called for each row; a negative value ends it and is handed on. */
+/* Called for each row. A negative result stops gsp_store_each(), which returns it. */
 typedef int (*gsp_store_row_fn)(void *ctx, const struct gsp_store_row *row, struct gsp_err *err);
 
-/* Runs a statement.  Fails with what the store fails with, and with what take gives. */
-GSP_MUST_CHECK int gsp_store_each(struct gsp_store *store, const char *sql, gsp_store_row_fn take,
+/* Runs a statement. Fails like gsp_store_query(), or with the result of visit. */
+GSP_MUST_CHECK int gsp_store_each(struct gsp_store *store, const char *sql, gsp_store_row_fn visit,
                                   void *ctx, struct gsp_err *err);
 
-/* The value of a column: GSP_NULL_I64, NaN, "" where it is NULL or of another kind.
- * Text is borrowed for the call of take. */
+/* Return the value of a column; GSP_NULL_I64, NaN or "" if it is NULL or has another type.
+ * Text is borrowed until visit returns. */
 int64_t gsp_store_i64(const struct gsp_store_row *row, size_t column);
 double gsp_store_f64(const struct gsp_store_row *row, size_t column);
 struct gsp_sv gsp_store_text(const struct gsp_store_row *row, size_t column);

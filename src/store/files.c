@@ -17,7 +17,7 @@ static void put_path(struct gsp_buf *list, const char *path)
     gsp_store__sql_quote(list, gsp_sv_of(path));
 }
 
-/* Why a file cannot be one of a table's; NULL when it can. */
+/* Returns why a file cannot be read as Parquet, or NULL if it can. */
 static const char *objection(struct gsp_store *store, const char *path, struct gsp_err *why)
 {
     struct stat st;
@@ -28,7 +28,7 @@ static const char *objection(struct gsp_store *store, const char *path, struct g
         return "not a regular file";
     }
     if (strpbrk(path, "*?[")) {
-        return "its path has one of * ? [ in it";
+        return "the path contains *, ? or [";
     }
     gsp_auto_buf sql = {0};
     gsp_buf_puts(&sql, "FROM read_parquet([");
@@ -62,7 +62,7 @@ int gsp_store_add_parquet(struct gsp_store *store, const char *schema, const cha
         view->stale = true;
     }
     if (view->parquet.failed || store->allowed.failed) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the names of files");
+        return gsp_err_nomem(err);
     }
     return GSP_OK;
 }
@@ -71,7 +71,7 @@ int gsp_store_allow_output(struct gsp_store *store, const char *path, struct gsp
 {
     if (store->locked || store->output) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s",
-                           store->locked ? "the store is locked" : "there is an output already");
+                           store->locked ? "the store is locked" : "an output is already set");
     }
     const char *slash = strrchr(path, '/');
     gsp_auto_buf folder = {0};
@@ -83,7 +83,7 @@ int gsp_store_allow_output(struct gsp_store *store, const char *path, struct gsp
     if (!real || access(real, W_OK) != 0 || !*name) {
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: %s", path,
                            *name ? strerror(errno) /* NOLINT(concurrency-mt-unsafe) */
-                                 : "a folder");
+                                 : "is a folder");
     }
     gsp_auto_buf tmp = {0};
     gsp_buf_printf(&tmp, "%s/.%s.%d.part", real, name, (int)getpid());
@@ -94,13 +94,13 @@ int gsp_store_allow_output(struct gsp_store *store, const char *path, struct gsp
     store->output_tmp = tmp_path ? strdup(tmp_path) : NULL;
     store->output = whole_path ? strdup(whole_path) : NULL;
     if (!store->output || !store->output_tmp) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the name of a file");
+        return gsp_err_nomem(err);
     }
     put_path(&store->allowed, store->output_tmp);
     return GSP_OK;
 }
 
-/* Where the last token of the statement ends, a semicolon left out. */
+/* Returns the end of the last token before the closing semicolon. */
 static size_t end_of(struct gsp_sv sql)
 {
     size_t end = 0;
@@ -113,7 +113,7 @@ static size_t end_of(struct gsp_sv sql)
     return end;
 }
 
-/* The statement was found to be one SELECT, so parentheses around it hold. */
+/* The statement is a single SELECT (checked before), so it fits in parentheses. */
 void gsp_store__copy_sql(const struct gsp_store *store, struct gsp_sv select, struct gsp_buf *out)
 {
     gsp_buf_puts(out, "COPY (");

@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "store/store_internal.h"
 
-extern const char gsp_store__macros_sql[]; /* made from macros.sql */
+extern const char gsp_store__macros_sql[]; /* generated from macros.sql */
 
 static const char BEGIN[] = "CREATE OR REPLACE MACRO gsprof.";
 
@@ -41,7 +41,7 @@ bool gsp_macro_named(struct gsp_sv text, struct gsp_sv name)
     return false;
 }
 
-/* The bits of the macros that text names, and of those that they name in turn. */
+/* Returns the bits of the macros that text uses, directly or through other macros. */
 static uint64_t find_named(struct gsp_sv text, uint64_t known)
 {
     struct gsp_macro macro;
@@ -71,8 +71,7 @@ int gsp_store__macros(struct gsp_store *store, struct gsp_sv sql, uint64_t *made
     if (text.len == 0 && !text.failed)
         return GSP_OK;
     const char *statements = gsp_buf_cstr(&text);
-    int rc = statements ? gsp_store__run(store, statements, err)
-                        : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    int rc = statements ? gsp_store__run(store, statements, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
         *made |= missing;
     return rc;

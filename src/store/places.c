@@ -9,42 +9,41 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/attr.h"
 #include "base/file.h"
 #include "base/time.h"
 #include "store/manifest.h"
 
-#define PLACES_MAX    4096U
-/* A folder that changed so recently may change again without its time showing it. */
+#define DIRS_MAX      4096U
+/* Within this time of a change, another change may leave the directory's mtime unchanged. */
 #define FRESH_NS      (100 * GSP_NS_PER_MS)
 #define RING_FILE_MAX (2 * GSP_NAME_MAX + 8)
 
 struct gsp_store_place {
-    int folder_fd;
-    int64_t changed_ns; /* the folder's time when it was read */
-    char (*names)[RING_FILE_MAX];
+    int fd;
+    int64_t changed_ns;           /* mtime when the directory was read */
+    char (*names)[RING_FILE_MAX]; /* of the rings that were opened or left out */
     size_t name_count;
+    size_t name_cap;
 };
 
-static bool is_known(const struct gsp_store_place *place, const char *name)
+static bool is_known(const struct gsp_store_place *dir, const char *name)
 {
-    for (size_t i = 0; i < place->name_count; i++) {
-        if (strcmp(place->names[i], name) == 0) {
+    for (size_t i = 0; i < dir->name_count; i++) {
+        if (strcmp(dir->names[i], name) == 0) {
             return true;
         }
     }
     return false;
 }
 
-static bool remember(struct gsp_store_place *place, const char *name)
+static bool add_name(struct gsp_store_place *dir, const char *name)
 {
-    char(*names)[RING_FILE_MAX] =
-        realloc(place->names, (place->name_count + 1) * sizeof(*place->names));
-    if (!names) {
+    if (!gsp_array_fit(&dir->names, &dir->name_cap, dir->name_count + 1)) {
         return false;
     }
-    place->names = names;
-    (void)snprintf(names[place->name_count++], sizeof(*names), "%s", name);
+    (void)snprintf(dir->names[dir->name_count++], sizeof(*dir->names), "%s", name);
     return true;
 }
 
@@ -70,13 +69,13 @@ static int add_ring(struct gsp_store *store, struct gsp_ring_view *view,
     return rc == GSP_OK ? gsp_store__view_add(table, source, columns, count, scope, err) : rc;
 }
 
-/* A ring that cannot be read is told and left out; NOMEM fails. */
-static int try_ring(struct gsp_store *store, struct gsp_store_place *place, const char *name,
+/* Leaves out a ring that cannot be read, with a warning. Fails with NOMEM. */
+static int try_ring(struct gsp_store *store, struct gsp_store_place *dir, const char *name,
                     const struct gsp_first_rows *first, struct gsp_err *err)
 {
     struct gsp_err why = {0};
     struct gsp_ring_view *view = NULL;
-    int rc = gsp_ring_open(place->folder_fd, name, &view, &why);
+    int rc = gsp_ring_open(dir->fd, name, &view, &why);
     if (rc == GSP_OK) {
         rc = add_ring(store, view, first, &why);
     }
@@ -84,40 +83,39 @@ static int try_ring(struct gsp_store *store, struct gsp_store_place *place, cons
         return gsp_err_set(err, GSP_E_NOMEM, why.sys, "%s", why.msg);
     }
     if (rc == GSP_E_NOFILE) {
-        return GSP_OK; /* it went while we looked: it may come again */
+        return GSP_OK; /* removed since the directory was read; it may be created again */
     }
     if (rc != GSP_OK) {
         gsp_store__warn(store, "left out: %s", why.msg);
     }
-    return remember(place, name) ? GSP_OK
-                                 : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a ring");
+    return add_name(dir, name) ? GSP_OK : gsp_err_nomem(err);
 }
 
-static int read_folder(struct gsp_store *store, struct gsp_store_place *place,
-                       const struct gsp_first_rows *first, struct gsp_err *err)
+static int read_dir(struct gsp_store *store, struct gsp_store_place *dir,
+                    const struct gsp_first_rows *first, struct gsp_err *err)
 {
-    const int fd = openat(place->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!folder) {
+    const int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!stream) {
         gsp_fd_close(&fd);
-        return GSP_OK; /* removed: what is mapped stays readable */
+        return GSP_OK; /* removed: the rings that are mapped stay readable */
     }
     int rc = GSP_OK;
     const struct dirent *entry = NULL;
-    while (rc == GSP_OK && (entry = readdir(folder))) { /* NOLINT(concurrency-mt-unsafe) */
+    while (rc == GSP_OK && (entry = readdir(stream))) { /* NOLINT(concurrency-mt-unsafe) */
         if (gsp_sv_ends(gsp_sv_of(entry->d_name), ".ring") &&
-            strlen(entry->d_name) < RING_FILE_MAX && !is_known(place, entry->d_name)) {
-            rc = try_ring(store, place, entry->d_name, first, err);
+            strlen(entry->d_name) < RING_FILE_MAX && !is_known(dir, entry->d_name)) {
+            rc = try_ring(store, dir, entry->d_name, first, err);
         }
     }
-    (void)closedir(folder);
+    (void)closedir(stream);
     return rc;
 }
 
-static int64_t changed_ns(const struct gsp_store_place *place)
+static int64_t changed_ns(const struct gsp_store_place *dir)
 {
     struct stat st;
-    if (fstat(place->folder_fd, &st) != 0) {
+    if (fstat(dir->fd, &st) != 0) {
         return 0;
     }
     return st.st_mtim.tv_sec * GSP_NS_PER_S + st.st_mtim.tv_nsec;
@@ -125,15 +123,15 @@ static int64_t changed_ns(const struct gsp_store_place *place)
 
 int gsp_store__places_refresh(struct gsp_store *store, struct gsp_err *err)
 {
-    for (size_t i = 0; i < store->place_count; i++) {
-        struct gsp_store_place *place = &store->places[i];
+    for (size_t i = 0; i < store->ring_dir_count; i++) {
+        struct gsp_store_place *dir = &store->ring_dirs[i];
         const int64_t now = gsp_realtime_ns();
-        const int64_t changed = changed_ns(place);
-        if (changed == place->changed_ns && now - changed > FRESH_NS) {
+        const int64_t changed = changed_ns(dir);
+        if (changed == dir->changed_ns && now - changed > FRESH_NS) {
             continue;
         }
-        place->changed_ns = changed;
-        const int rc = read_folder(store, place, NULL, err);
+        dir->changed_ns = changed;
+        const int rc = read_dir(store, dir, NULL, err);
         if (rc != GSP_OK) {
             return rc;
         }
@@ -143,13 +141,14 @@ int gsp_store__places_refresh(struct gsp_store *store, struct gsp_err *err)
 
 void gsp_store__places_free(struct gsp_store *store)
 {
-    for (size_t i = 0; i < store->place_count; i++) {
-        gsp_fd_close(&store->places[i].folder_fd);
-        free(store->places[i].names);
+    for (size_t i = 0; i < store->ring_dir_count; i++) {
+        gsp_fd_close(&store->ring_dirs[i].fd);
+        free(store->ring_dirs[i].names);
     }
-    free(store->places);
-    store->places = NULL;
-    store->place_count = 0;
+    free(store->ring_dirs);
+    store->ring_dirs = NULL;
+    store->ring_dir_count = 0;
+    store->ring_dir_cap = 0;
 }
 
 /* ------------------------------------------------------------------------------------- losses */
@@ -199,7 +198,7 @@ static int put_losses(struct gsp_batch *batch, const struct gsp_view *view,
     return GSP_OK;
 }
 
-/* gsprof.loss of the rings, as they are when it is asked. */
+/* Fills gsprof.loss with the current losses of the rings. */
 static int fill_loss(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
 {
     const struct gsp_store *store = ctx;
@@ -207,14 +206,14 @@ static int fill_loss(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
         const struct gsp_view *view = store->catalog.views[i];
         for (size_t k = 0; k < view->source_count; k++) {
             if (put_losses(batch, view, view->sources[k]) != GSP_OK) {
-                return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for what was lost");
+                return gsp_err_nomem(err);
             }
         }
     }
     return GSP_OK;
 }
 
-static int watch_losses(struct gsp_store *store, struct gsp_err *err)
+static int add_loss_table(struct gsp_store *store, struct gsp_err *err)
 {
     const struct gsp_table *table = gsp_table_at(GSP_TABLE_gsprof_loss);
     const struct gsp_view *view =
@@ -225,28 +224,25 @@ static int watch_losses(struct gsp_store *store, struct gsp_err *err)
 int gsp_store_add_place_after(struct gsp_store *store, const struct gsp_place *place,
                               const struct gsp_first_rows *first, struct gsp_err *err)
 {
-    if (store->locked || store->place_count == PLACES_MAX) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the store takes no more processes");
+    if (store->locked || store->ring_dir_count == DIRS_MAX) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the store accepts no more processes");
     }
-    int rc = watch_losses(store, err);
+    int rc = add_loss_table(store, err);
     if (rc != GSP_OK) {
         return rc;
     }
-    struct gsp_store_place *places =
-        realloc(store->places, (store->place_count + 1) * sizeof(*places));
-    if (!places) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a process's rings");
+    if (!gsp_array_fit(&store->ring_dirs, &store->ring_dir_cap, store->ring_dir_count + 1)) {
+        return gsp_err_nomem(err);
     }
-    store->places = places;
-    struct gsp_store_place *new = &places[store->place_count];
-    *new = (struct gsp_store_place){.folder_fd = -1};
-    rc = gsp_place_open(place, &new->folder_fd, err);
+    struct gsp_store_place *new = &store->ring_dirs[store->ring_dir_count];
+    *new = (struct gsp_store_place){.fd = -1};
+    rc = gsp_place_open(place, &new->fd, err);
     if (rc != GSP_OK) {
         return rc;
     }
-    store->place_count++;
+    store->ring_dir_count++;
     new->changed_ns = changed_ns(new);
-    return read_folder(store, new, first, err);
+    return read_dir(store, new, first, err);
 }
 
 int gsp_store_add_place(struct gsp_store *store, const struct gsp_place *place, struct gsp_err *err)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * places.h -- the rings of processes, also those that come while a store is open.
+ * places.h -- the ring directories of a store, and the rings in them.
  *
- * Used by: store/ alone.
  * Threads: as store.h.
  */
 #pragma once
@@ -11,6 +10,6 @@
 #include "store/source_ring.h"
 #include "store/store_internal.h"
 
-/* Adds the rings that came since. */
+/* Adds the rings that were created since the last call. */
 GSP_MUST_CHECK int gsp_store__places_refresh(struct gsp_store *store, struct gsp_err *err);
 void gsp_store__places_free(struct gsp_store *store);

@@ -8,14 +8,14 @@
 #include "base/map.h"
 #include "base/time.h"
 #include "base/title.h"
+#include "model/ids.h"
 #include "store/each.h"
-#include "store/profile_tables.h"
 #include "wire/table.h"
 
-/* What stands for a stack whose frames were overwritten before they could be kept. */
+/* Replaces a stack whose frames were overwritten before they were saved. */
 #define LOST_NAME "(frames not kept)"
 
-/* Stacks that only allocations have are none of a profile's. */
+/* Stacks that only allocations refer to do not belong to the profile. */
 static const char STACKS_SQL[] =
     "SELECT stack_id, func, file, lineno, frame_type FROM python.stack "
     "WHERE stack_id IN (SELECT stack_id FROM python.stack_sample) ORDER BY stack_id, depth DESC";
@@ -31,7 +31,7 @@ static const char LOSSES_SQL[] = "SELECT cause, sum(\"count\")::BIGINT FROM gspr
                                  "WHERE source = 'sampler' GROUP BY cause";
 static const char NAMES_SQL[] = "SELECT pid, arg_max(name, ts_ns) FROM process.metrics "
                                 "WHERE name IS NOT NULL GROUP BY pid";
-/* The kernel's name of a thread is known at once, and what the program calls it a little later. */
+/* The last name: the first samples have the kernel's name, later ones the program's. */
 static const char THREADS_SQL[] =
     "SELECT pid, thread_id, arg_max(thread_name, ts_ns) FROM python.stack_sample "
     "WHERE thread_name IS NOT NULL GROUP BY pid, thread_id";
@@ -39,26 +39,25 @@ static const char THREADS_SQL[] =
 struct reader {
     const struct gsp_profile_from *from;
     struct gsp_profile *profile;
-    struct gsp_hmap stacks;       /* id of the rows -> the profile's */
+    struct gsp_hmap stacks;       /* stack_id -> the profile's stack */
     struct gsp_hmap threads;      /* (pid, thread id) -> index */
     struct gsp_hmap processes;    /* pid -> index */
     struct gsp_hmap names;        /* pid -> string */
     struct gsp_hmap thread_names; /* (pid, thread id) -> string */
-    int64_t stack_id;             /* whose frames are being read */
-    uint32_t stack;               /* as far as they were */
-    uint32_t lost; /* the stack that stands for those without frames; GSP_NONE not yet */
+    int64_t stack_id;             /* stack whose frames are being read */
+    uint32_t stack;               /* the frames read so far */
+    uint32_t lost;                /* the stack LOST_NAME; GSP_NONE: not added yet */
     int64_t start_ns;
 };
 
-static int keep(struct gsp_hmap *map, uint64_t a, uint64_t b, uint32_t value, struct gsp_err *err)
+static int put(struct gsp_hmap *map, uint64_t a, uint64_t b, uint32_t value, struct gsp_err *err)
 {
-    return gsp_hmap_put(map, a, b, value) ? GSP_OK
-                                          : gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    return gsp_hmap_put(map, a, b, value) ? GSP_OK : gsp_err_nomem(err);
 }
 
 /* ------------------------------------------------------------------------------------ facts */
 
-static int take_facts(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_facts(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
     struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
@@ -80,7 +79,7 @@ static int take_facts(void *ctx, const struct gsp_store_row *row, struct gsp_err
     return GSP_OK;
 }
 
-static int take_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
     struct gsp_losses *losses = &gsp_profile_meta(reader->profile)->losses;
@@ -97,28 +96,28 @@ static int take_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     return GSP_OK;
 }
 
-static int take_name(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_name(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
     uint32_t name = GSP_NONE;
     const int rc = gsp_profile_string(reader->profile, gsp_store_text(row, 1), &name, err);
-    return rc == GSP_OK ? keep(&reader->names, (uint64_t)gsp_store_i64(row, 0), 0, name, err) : rc;
+    return rc == GSP_OK ? put(&reader->names, (uint64_t)gsp_store_i64(row, 0), 0, name, err) : rc;
 }
 
-static int take_thread_name(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_thread_name(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
     uint32_t name = GSP_NONE;
     const int rc = gsp_profile_string(reader->profile, gsp_store_text(row, 2), &name, err);
-    return rc == GSP_OK ? keep(&reader->thread_names, (uint64_t)gsp_store_i64(row, 0),
-                               (uint64_t)gsp_store_i64(row, 1), name, err)
+    return rc == GSP_OK ? put(&reader->thread_names, (uint64_t)gsp_store_i64(row, 0),
+                              (uint64_t)gsp_store_i64(row, 1), name, err)
                         : rc;
 }
 
 /* ----------------------------------------------------------------------------------- stacks */
 
-/* Frames come from the root on, all of a stack together. */
-static int take_frame(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+/* Rows are ordered by stack, each stack from its root. */
+static int read_frame(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
     const int64_t id = gsp_store_i64(row, 0);
@@ -139,7 +138,7 @@ static int take_frame(void *ctx, const struct gsp_store_row *row, struct gsp_err
     if (rc == GSP_OK &&
         gsp_profile_stack_depth(reader->profile, reader->stack) < GSP_STACK_DEPTH_MAX)
         rc = gsp_profile_stack(reader->profile, reader->stack, at, &reader->stack, err);
-    return rc == GSP_OK ? keep(&reader->stacks, (uint64_t)id, 0, reader->stack, err) : rc;
+    return rc == GSP_OK ? put(&reader->stacks, (uint64_t)id, 0, reader->stack, err) : rc;
 }
 
 static int find_stack(struct reader *reader, int64_t id, uint32_t *out, struct gsp_err *err)
@@ -168,7 +167,7 @@ static int find_stack(struct reader *reader, int64_t id, uint32_t *out, struct g
 
 /* ---------------------------------------------------------------------------------- samples */
 
-static const struct gsp_run_process *known_process(const struct reader *reader, int64_t pid)
+static const struct gsp_run_process *process_of_run(const struct reader *reader, int64_t pid)
 {
     for (size_t i = 0; i < reader->from->process_count; i++) {
         if (reader->from->processes[i].pid == pid)
@@ -177,7 +176,7 @@ static const struct gsp_run_process *known_process(const struct reader *reader, 
     return NULL;
 }
 
-/* The name that the process has by its end, as all that looks at living ones calls it. */
+/* The last name of the process, in the format that live processes have. */
 static void put_title(const struct reader *reader, const struct gsp_run_process *about, int64_t pid,
                       struct gsp_buf *out)
 {
@@ -201,12 +200,12 @@ static int find_process(struct reader *reader, int64_t pid, int64_t rank, uint32
         *out = *known;
         return GSP_OK;
     }
-    const struct gsp_run_process *about = known_process(reader, pid);
+    const struct gsp_run_process *about = process_of_run(reader, pid);
     struct gsp_process process = {.pid = pid > 0 && pid <= INT32_MAX ? (int32_t)pid : 0,
                                   .ppid = -1};
     gsp_auto_buf name = {0};
     int rc = GSP_OK;
-    /* As a recording of ranks calls them. */
+    /* The same prefix as in a recording of several ranks. */
     if (rank != GSP_NULL_I64)
         gsp_buf_printf(&name, "rank %lld: ", (long long)rank);
     put_title(reader, about, pid, &name);
@@ -217,7 +216,7 @@ static int find_process(struct reader *reader, int64_t pid, int64_t rank, uint32
         rc = gsp_profile_string(reader->profile, gsp_sv_of(about->python), &process.version, err);
     if (rc == GSP_OK)
         rc = gsp_profile_process(reader->profile, &process, out, err);
-    return rc == GSP_OK ? keep(&reader->processes, (uint64_t)pid, 0, *out, err) : rc;
+    return rc == GSP_OK ? put(&reader->processes, (uint64_t)pid, 0, *out, err) : rc;
 }
 
 static int find_thread(struct reader *reader, const struct gsp_store_row *row, uint32_t *out,
@@ -236,10 +235,10 @@ static int find_thread(struct reader *reader, const struct gsp_store_row *row, u
     thread.name = name ? *name : GSP_NONE;
     if (rc == GSP_OK)
         rc = gsp_profile_thread(reader->profile, &thread, out, err);
-    return rc == GSP_OK ? keep(&reader->threads, (uint64_t)pid, (uint64_t)tid, *out, err) : rc;
+    return rc == GSP_OK ? put(&reader->threads, (uint64_t)pid, (uint64_t)tid, *out, err) : rc;
 }
 
-static int take_sample(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+static int read_sample(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
     const int64_t weight = gsp_store_i64(row, 4);
@@ -260,17 +259,17 @@ int gsp_store_read_profile(struct gsp_store *store, const struct gsp_profile_fro
                            struct gsp_profile *profile, struct gsp_err *err)
 {
     struct reader reader = {.from = from, .profile = profile, .stack_id = GSP_NULL_I64};
-    int rc = gsp_store_each(store, FACTS_SQL, take_facts, &reader, err);
+    int rc = gsp_store_each(store, FACTS_SQL, read_facts, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, LOSSES_SQL, take_loss, &reader, err);
+        rc = gsp_store_each(store, LOSSES_SQL, read_loss, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, NAMES_SQL, take_name, &reader, err);
+        rc = gsp_store_each(store, NAMES_SQL, read_name, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, THREADS_SQL, take_thread_name, &reader, err);
+        rc = gsp_store_each(store, THREADS_SQL, read_thread_name, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, STACKS_SQL, take_frame, &reader, err);
+        rc = gsp_store_each(store, STACKS_SQL, read_frame, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, SAMPLES_SQL, take_sample, &reader, err);
+        rc = gsp_store_each(store, SAMPLES_SQL, read_sample, &reader, err);
     gsp_hmap_free(&reader.stacks);
     gsp_hmap_free(&reader.threads);
     gsp_hmap_free(&reader.processes);

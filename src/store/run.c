@@ -12,24 +12,21 @@
 #include <unistd.h>
 #include <yyjson.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "model/ids.h"
 #include "store/manifest.h"
 #include "store/profile_tables.h"
 #include "store/segment.h"
 #include "store/store_internal.h"
 
-/* Rows of samples in one file: so much is in memory at a time. */
+/* Samples in one file; bounds the memory for a batch. */
 #define FILE_ROWS_MAX  1000000U
-/* Bytes of meta.json. */
+/* Maximum size of meta.json in bytes. */
 #define META_BYTES_MAX (4U << 20)
-/* Parquet files of a folder. */
+/* Maximum number of Parquet files in a folder. */
 #define FILES_MAX      100000U
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-}
 
 static bool is_run_file(const char *name)
 {
@@ -60,15 +57,15 @@ int gsp_run_prepare(const char *path, bool replace, struct gsp_err *err)
     if (mkdir(path, 0777) == 0)
         return GSP_OK;
     if (errno != EEXIST)
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot make the folder %.160s: %s", path,
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot create the folder %.160s: %s", path,
                            strerror(errno));
     if (stat(path, &info) < 0 || !S_ISDIR(info.st_mode))
-        return gsp_err_set(err, GSP_E_NOWRITE, 0, "cannot write %.180s: it is not a folder", path);
+        return gsp_err_set(err, GSP_E_NOWRITE, 0, "cannot write to %.180s: not a folder", path);
     if (access(path, W_OK | X_OK) < 0)
         return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot write to %.160s: %s", path,
                            strerror(errno));
     if (!replace && gsp_run_is(path))
-        return gsp_err_set(err, GSP_E_EXISTS, 0, "there is a recording in %.180s already", path);
+        return gsp_err_set(err, GSP_E_EXISTS, 0, "%.180s already contains a recording", path);
     return GSP_OK;
 }
 
@@ -83,8 +80,6 @@ void gsp_run_clear(const char *path)
     }
     closedir(dir);
 }
-
-/* Writing. */
 
 struct writer {
     const char *path;
@@ -106,7 +101,7 @@ static int write_batch(void *ctx, struct gsp_batch *batch, struct gsp_err *err)
     return gsp_segment_write(batch, writer->path, file, NULL, err);
 }
 
-/* The profile's own word on what meta.json says.  Processes are the caller's to free. */
+/* Fills the members of meta.json that come from the profile. The caller frees *out. */
 static int describe(const struct gsp_profile *profile, struct gsp_run_about *about,
                     struct gsp_buf *texts, struct gsp_run_process **out, struct gsp_err *err)
 {
@@ -123,8 +118,8 @@ static int describe(const struct gsp_profile *profile, struct gsp_run_about *abo
     about->samples = gsp_profile_sample_count(profile);
     *out = calloc(count + 1, sizeof(**out));
     if (!*out)
-        return no_memory(err);
-    /* All texts first: the buffer moves while it grows. */
+        return gsp_err_nomem(err);
+    /* All texts first, because the buffer moves while it grows. */
     for (uint32_t i = 0; i < count; i++) {
         const struct gsp_process *process = gsp_profile_process_at(profile, i);
         const uint32_t ids[] = {process->name, process->cmdline, process->version};
@@ -134,7 +129,7 @@ static int describe(const struct gsp_profile *profile, struct gsp_run_about *abo
         }
     }
     if (!gsp_buf_cstr(texts))
-        return no_memory(err);
+        return gsp_err_nomem(err);
     const char *at = texts->p;
     for (uint32_t i = 0; i < count; i++) {
         struct gsp_run_process *process = &(*out)[i];
@@ -162,14 +157,12 @@ int gsp_run_write(const char *path, const struct gsp_profile *profile,
     int rc = gsp_profile_tables(profile, about->host, &sink, err);
     if (rc == GSP_OK)
         rc = describe(profile, &whole, &texts, &processes, err);
-    /* Last: a folder whose meta.json says so has its tables. */
+    /* Last: a folder with a complete meta.json has all its tables. */
     if (rc == GSP_OK)
         rc = gsp_run_write_meta(path, &whole, true, err);
     free(processes);
     return rc;
 }
-
-/* Reading. */
 
 struct reader {
     struct gsp_store *store;
@@ -177,6 +170,7 @@ struct reader {
     struct gsp_manifest manifest;
     char (*files)[GSP_SEGMENT_NAME_MAX];
     size_t file_count;
+    size_t file_cap;
 };
 
 static bool is_drained(const struct gsp_manifest *manifest, const char *schema, const char *table)
@@ -189,14 +183,12 @@ static bool is_drained(const struct gsp_manifest *manifest, const char *schema, 
     return false;
 }
 
-static int keep_file(struct reader *reader, const char *file, struct gsp_err *err)
+static int add_file(struct reader *reader, const char *file, struct gsp_err *err)
 {
     if (reader->file_count >= FILES_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "%.160s has too many files", reader->path);
-    void *more = realloc(reader->files, (reader->file_count + 1) * sizeof(*reader->files));
-    if (!more)
-        return no_memory(err);
-    reader->files = more;
+    if (!gsp_array_fit(&reader->files, &reader->file_cap, reader->file_count + 1))
+        return gsp_err_nomem(err);
     snprintf(reader->files[reader->file_count], sizeof(*reader->files), "%s", file);
     reader->file_count++;
     return GSP_OK;
@@ -214,13 +206,13 @@ static int list_files(struct reader *reader, struct gsp_err *err)
         char table[GSP_NAME_MAX];
         if (gsp_segment_name_ok(entry->d_name, schema, table) &&
             !is_drained(&reader->manifest, schema, table))
-            rc = keep_file(reader, entry->d_name, err);
+            rc = add_file(reader, entry->d_name, err);
     }
     closedir(dir);
     for (size_t i = 0; rc == GSP_OK && i < reader->manifest.segment_count; i++) {
         const struct gsp_segment *segment = &reader->manifest.segments[i];
         if (is_drained(&reader->manifest, segment->schema, segment->table))
-            rc = keep_file(reader, segment->file, err);
+            rc = add_file(reader, segment->file, err);
     }
     return rc;
 }
@@ -230,7 +222,7 @@ static int compare_files(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* Files of one table stand together once they are sorted. */
+/* Sorts the files, so that those of one table follow each other. */
 static int add_files(struct reader *reader, struct gsp_err *err)
 {
     int rc = GSP_OK;
@@ -249,7 +241,7 @@ static int add_files(struct reader *reader, struct gsp_err *err)
     return rc;
 }
 
-/* Where the ring goes on behind what is in files. */
+/* Returns the first row of a lane that is not in a segment. */
 static uint64_t row_of(const void *ctx, const struct gsp_ring_info *info, uint32_t lane)
 {
     struct gsp_ring_cursor key = {
@@ -268,34 +260,34 @@ static uint64_t lost_of(const void *ctx, const struct gsp_ring_info *info, const
     return gsp_manifest_lost(ctx, &loss);
 }
 
-static int add_place(struct reader *reader, const struct gsp_place *place, struct gsp_err *err)
+static int add_ring_dir(struct reader *reader, const struct gsp_place *dir, struct gsp_err *err)
 {
     const struct gsp_first_rows first = {row_of, lost_of, &reader->manifest};
     struct gsp_err cause = {0};
-    const int rc = gsp_store_add_place_after(reader->store, place, &first, &cause);
+    const int rc = gsp_store_add_place_after(reader->store, dir, &first, &cause);
     if (rc == GSP_E_NOMEM)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     if (rc < 0)
         gsp_store__warn(reader->store, "left out: %s", cause.msg);
     return GSP_OK;
 }
 
-/* Rows that wait in rings of processes that were drained: each process once. */
+/* Adds the rows that are still in the rings of the drained processes, each process once. */
 static int add_rings(struct reader *reader, struct gsp_err *err)
 {
     int rc = GSP_OK;
     const struct gsp_manifest *manifest = &reader->manifest;
     for (size_t i = 0; rc == GSP_OK && i < manifest->cursor_count; i++) {
         const struct gsp_ring_cursor *cursor = &manifest->cursors[i];
-        struct gsp_place place;
+        struct gsp_place dir;
         bool seen = false;
         for (size_t k = 0; k < i && !seen; k++)
             seen = manifest->cursors[k].pid == cursor->pid &&
                    manifest->cursors[k].start_time == cursor->start_time;
-        /* The manifest's word on where the rings are is not asked for: it may be anybody's. */
-        if (!seen && gsp_place_find(cursor->pid, &place, NULL) == GSP_OK &&
-            place.start_time == cursor->start_time)
-            rc = add_place(reader, &place, err);
+        /* The ring directory comes from the pid, not from the manifest, which is not trusted. */
+        if (!seen && gsp_place_find(cursor->pid, &dir, NULL) == GSP_OK &&
+            dir.start_time == cursor->start_time)
+            rc = add_ring_dir(reader, &dir, err);
     }
     return rc;
 }
@@ -342,7 +334,7 @@ static uint32_t text_member(struct gsp_batch *batch, yyjson_val *root, const cha
     return text.p && text.len ? gsp_batch_intern(batch, text) : GSP_NULL_STR;
 }
 
-/* One row of gsprof.run, from meta.json; a recording that was killed has none. */
+/* Adds a row of gsprof.run from meta.json, which a killed recording does not have. */
 static int add_about(struct reader *reader, struct gsp_err *err)
 {
     char path[GSP_RUN_PATH_MAX];
@@ -384,7 +376,7 @@ int gsp_store_add_run_row(struct gsp_store *store, const char *path,
                            &batch, err);
     if (rc < 0)
         return rc;
-    /* "before.gsp" is called before. */
+    /* The run of "before.gsp" is "before". */
     struct gsp_sv name = gsp_run_name(path);
     const char *dot = name.len > 1 ? memchr(name.p + 1, '.', name.len - 1) : NULL;
     name.len = dot ? (size_t)(dot - name.p) : name.len;
@@ -405,14 +397,15 @@ int gsp_store_add_run(struct gsp_store *store, const char *path, struct gsp_err 
 {
     struct reader reader = {.store = store, .path = path};
     if (!gsp_run_is(path))
-        return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recording in %.180s", path);
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "%.180s contains no recording", path);
     struct gsp_err cause = {0};
     int rc = gsp_manifest_read(path, &reader.manifest, &cause);
-    /* Without the manifest's cursors the rings would show rows twice: the files alone, then. */
     if (rc == GSP_E_NOMEM)
-        return no_memory(err);
+        return gsp_err_nomem(err);
+    /* Without the cursors, rows in segments would be read from the rings again: use the files
+     * only. */
     if (rc < 0)
-        gsp_store__warn(store, "%s; all Parquet files of the folder are read", cause.msg);
+        gsp_store__warn(store, "%s; reading all Parquet files of the folder", cause.msg);
     rc = list_files(&reader, err);
     if (rc == GSP_OK)
         rc = add_files(&reader, err);

@@ -112,8 +112,7 @@ int gsp_run_write_meta(const char *path, const struct gsp_run_about *about, bool
     gsp_auto_buf text = {0};
     struct gsp_newfile file = {.fd = -1};
     put_meta(&text, path, about);
-    int rc = text.failed ? gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory")
-                         : gsp_run_file(name, path, GSP_RUN_META, err);
+    int rc = text.failed ? gsp_err_nomem(err) : gsp_run_file(name, path, GSP_RUN_META, err);
     if (rc == GSP_OK)
         rc = gsp_newfile_open(&file, name, replace, err);
     if (rc == GSP_OK)

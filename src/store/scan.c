@@ -4,38 +4,40 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/attr.h"
 #include "store/batch.h"
 #include "store/copy.h"
 
-/* What a statement asked for: one a call of the function in it. */
+/* One use of the table function in a statement. */
 struct bound {
     struct gsp_store *store;
     struct gsp_view *view;
     struct gsp_time_range range;
 };
 
-/* Rows of one span, in pieces that fill one chunk of the engine each. */
+/* A span of a source. Its rows are returned in chunks of the engine. */
 struct piece {
     struct gsp_source *source;
     struct gsp_source_span span;
-    uint64_t first_chunk;         /* chunks of the pieces before */
-    _Atomic uint64_t first_given; /* the first row that was copied; UINT64_MAX: none */
-    _Atomic uint64_t missing;     /* rows that were overwritten before they were copied */
+    uint64_t first_chunk;          /* number of chunks of the pieces before */
+    _Atomic uint64_t first_copied; /* first row that was copied; UINT64_MAX: none */
+    _Atomic uint64_t missing;      /* rows that were overwritten before they were copied */
 };
 
 struct scan {
     const struct bound *bound;
     struct piece *pieces;
     size_t piece_count;
+    size_t piece_cap;
     uint64_t chunk_count;
     uint64_t chunk_rows;
-    uint32_t *columns; /* of the view, in the order the query wants them */
+    uint32_t *columns; /* of the view, in the order of the query */
     uint64_t column_count;
     _Atomic uint64_t next_chunk;
 };
 
-/* The engine is loaded once: callbacks, which get no other context, find it here. */
+/* The engine, for the callbacks, which have no other context. It is loaded only once. */
 static const struct gsp_duck *scan_duck;
 
 static bool read_time(const struct gsp_duck *duck, duckdb_bind_info info, const char *name,
@@ -96,7 +98,7 @@ static void bind(duckdb_bind_info info)
     const struct gsp_duck *duck = store->duck;
     struct gsp_view *view = view_of(store, info);
     if (!view || view->column_count == 0) {
-        duck->bind_set_error(info, GSP_SCAN_NAME " takes the name of a table: 'schema.table'");
+        duck->bind_set_error(info, GSP_SCAN_NAME " needs the name of a table: 'schema.table'");
         return;
     }
     struct bound *bound = calloc(1, sizeof(*bound));
@@ -121,12 +123,12 @@ static void bind(duckdb_bind_info info)
     duck->bind_set_cardinality(info, rows, false);
 }
 
-/* Rows that are missing behind one that was given.  Those before the first are rows that were
- * overwritten in time, as all older ones; a lane of which nothing is left is missing. */
-static uint64_t holes_of(const struct piece *piece)
+/* Returns the number of rows missing after the first copied row. Rows before it do not count: they
+ * are old rows that the ring had to overwrite. If no row was copied, all missing rows count. */
+static uint64_t count_holes(const struct piece *piece)
 {
     const uint64_t missing = atomic_load_explicit(&piece->missing, memory_order_relaxed);
-    const uint64_t first = atomic_load_explicit(&piece->first_given, memory_order_relaxed);
+    const uint64_t first = atomic_load_explicit(&piece->first_copied, memory_order_relaxed);
     return first == UINT64_MAX ? missing : missing - (first - piece->span.from);
 }
 
@@ -134,8 +136,8 @@ static void free_scan(void *arg)
 {
     struct scan *scan = arg;
     for (size_t i = 0; i < scan->piece_count; i++) {
-        atomic_fetch_add_explicit(&scan->pieces[i].source->rows_missed, holes_of(&scan->pieces[i]),
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(&scan->pieces[i].source->rows_missed,
+                                  count_holes(&scan->pieces[i]), memory_order_relaxed);
     }
     free(scan->pieces);
     free(scan->columns);
@@ -153,7 +155,9 @@ static int make_batch(const struct gsp_store *store, struct gsp_view *view, stru
     return view->fill(view->fill_ctx, *out, err);
 }
 
-/* Fills a live table, once a query however often it is scanned. */
+/* Fills a live table, once in each query. */
+static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_err *err)
+    GSP_REQUIRES(&store->fill_lock);
 static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_err *err)
 {
     if (!view->fill || view->live_query == store->query_number) {
@@ -178,17 +182,14 @@ static int add_pieces(struct scan *scan, struct gsp_source *source, const struct
     if (spans->count == 0) {
         return GSP_OK;
     }
-    struct piece *pieces =
-        realloc(scan->pieces, (scan->piece_count + spans->count) * sizeof(*pieces));
-    if (!pieces) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a scan");
+    if (!gsp_array_fit(&scan->pieces, &scan->piece_cap, scan->piece_count + spans->count)) {
+        return gsp_err_nomem(err);
     }
-    scan->pieces = pieces;
     for (size_t i = 0; i < spans->count; i++) {
-        pieces[scan->piece_count++] = (struct piece){.source = source,
-                                                     .span = spans->at[i],
-                                                     .first_chunk = scan->chunk_count,
-                                                     .first_given = UINT64_MAX};
+        scan->pieces[scan->piece_count++] = (struct piece){.source = source,
+                                                           .span = spans->at[i],
+                                                           .first_chunk = scan->chunk_count,
+                                                           .first_copied = UINT64_MAX};
         scan->chunk_count +=
             (spans->at[i].to - spans->at[i].from + scan->chunk_rows - 1) / scan->chunk_rows;
     }
@@ -212,8 +213,9 @@ static int plan(struct scan *scan, struct gsp_err *err)
     return rc;
 }
 
-/* A result with names of a ring whose dictionary is full lacks some of them. */
-static void note_names(const struct scan *scan)
+/* Marks the sources if the query reads a string column. The query then warns about strings that a
+ * full dictionary lost. */
+static void mark_strings_read(const struct scan *scan)
 {
     const struct gsp_view *view = scan->bound->view;
     bool reads = false;
@@ -223,19 +225,19 @@ static void note_names(const struct scan *scan)
                 view->columns[column].constant == GSP_CONST_NONE;
     }
     for (size_t i = 0; i < scan->piece_count && reads; i++) {
-        atomic_store_explicit(&scan->pieces[i].source->names_read, true, memory_order_relaxed);
+        atomic_store_explicit(&scan->pieces[i].source->strings_read, true, memory_order_relaxed);
     }
 }
 
 static int prepare(struct scan *scan, struct gsp_err *err)
 {
     struct gsp_store *store = scan->bound->store;
-    pthread_mutex_lock(&store->fill_lock);
+    gsp_lock_take(&store->fill_lock);
     int rc = fill_live(store, scan->bound->view, err);
     if (rc != GSP_OK && err) {
         store->fill_err = *err;
     }
-    pthread_mutex_unlock(&store->fill_lock);
+    gsp_lock_release(&store->fill_lock);
     return rc == GSP_OK ? plan(scan, err) : rc;
 }
 
@@ -257,7 +259,7 @@ static void init(duckdb_init_info info)
     scan->column_count = count;
     scan->chunk_rows = duck->vector_size();
     for (idx_t i = 0; i < count; i++) {
-        /* A query that wants no column at all, count(*), asks for one that is not there. */
+        /* For count(*), which needs no column, the engine passes an invalid index. */
         const idx_t column = duck->init_get_column_index(info, i);
         columns[i] = column < bound->view->column_count ? (uint32_t)column : UINT32_MAX;
     }
@@ -267,12 +269,12 @@ static void init(duckdb_init_info info)
         duck->init_set_error(info, err.msg);
         return;
     }
-    note_names(scan);
+    mark_strings_read(scan);
     const uint64_t threads = bound->store->threads;
     duck->init_set_max_threads(info, scan->chunk_count < threads ? scan->chunk_count + 1 : threads);
 }
 
-/* The last piece that begins at or before the chunk. */
+/* Returns the last piece that starts at or before the chunk. */
 static struct piece *piece_of(const struct scan *scan, uint64_t chunk)
 {
     size_t low = 0;
@@ -288,17 +290,17 @@ static struct piece *piece_of(const struct scan *scan, uint64_t chunk)
     return &scan->pieces[low];
 }
 
-static void note_given(struct piece *piece, uint64_t row)
+static void lower_first_copied(struct piece *piece, uint64_t row)
 {
-    uint64_t first = atomic_load_explicit(&piece->first_given, memory_order_relaxed);
+    uint64_t first = atomic_load_explicit(&piece->first_copied, memory_order_relaxed);
     while (row < first &&
-           !atomic_compare_exchange_weak_explicit(&piece->first_given, &first, row,
+           !atomic_compare_exchange_weak_explicit(&piece->first_copied, &first, row,
                                                   memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 
-/* Copies rows until they are known to have been whole; the rows that were overwritten
- * meanwhile are left out, and counted.  Worth the number of rows. */
+/* Copies rows, again if some were overwritten meanwhile; those are left out and counted. Returns
+ * the number of rows. */
 static uint64_t copy_rows(const struct scan *scan, struct piece *piece, struct gsp_source_span span,
                           duckdb_data_chunk chunk)
 {
@@ -314,7 +316,7 @@ static uint64_t copy_rows(const struct scan *scan, struct piece *piece, struct g
         }
         const uint64_t oldest = source->ops->oldest(source, span.lane);
         if (oldest <= span.from) {
-            note_given(piece, span.from);
+            lower_first_copied(piece, span.from);
             return span.to - span.from;
         }
         const uint64_t next = oldest < span.to ? oldest : span.to;
@@ -330,7 +332,7 @@ static void scan_chunk(duckdb_function_info info, duckdb_data_chunk out)
     struct scan *scan = duck->function_get_init_data(info);
     uint64_t rows = 0;
     while (rows == 0) {
-        /* Relaxed: only that no two threads get the same number matters. */
+        /* Relaxed: the threads only need different numbers. */
         const uint64_t chunk =
             atomic_fetch_add_explicit(&scan->next_chunk, 1, memory_order_relaxed);
         if (chunk >= scan->chunk_count) {
@@ -369,5 +371,5 @@ int gsp_store__scan_register(struct gsp_store *store, struct gsp_err *err)
     duck->destroy_logical_type(&number);
     return state == DuckDBSuccess
                ? GSP_OK
-               : gsp_err_set(err, GSP_E_NOTSUP, 0, "the SQL engine takes no table function");
+               : gsp_err_set(err, GSP_E_NOTSUP, 0, "the SQL engine rejected the table function");
 }

@@ -5,21 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/buf.h"
 #include "base/time.h"
 
-/* Rows that are copied before it is looked whether they were overwritten meanwhile. */
+/* Rows copied between two checks for overwritten rows. */
 #define CHUNK_ROWS  ((size_t)1024)
-/* Of one column's values. */
+/* For one column. */
 #define CHUNK_BYTES (CHUNK_ROWS * 8)
 
 struct lane_state {
-    uint64_t taken; /* rows below are in the batch, on disk, or lost */
-    uint64_t kept;  /* rows below are on disk, or counted as lost there */
+    uint64_t copied;  /* rows before are in the batch, on disk, or lost */
+    uint64_t written; /* rows before are on disk, or counted as lost there */
     bool known;
 };
 
-/* The ring's own counts. */
+/* Losses that the ring counts itself. */
 struct counted {
     uint64_t rows_lost;
     uint64_t rows_no_file;
@@ -37,26 +38,21 @@ struct gsp_taker {
     const struct gsp_ring_info *info;
     struct gsp_batch *batch;
     struct lane_state *lanes; /* GSP_RING_LANES_MAX */
-    bool is_new;              /* lanes not known yet have begun under our eyes */
-    struct lost lost;
-    struct counted noted; /* in the manifest */
+    bool is_new;              /* an unknown lane was created after draining began */
+    struct lost lost;         /* since the last write */
+    struct counted noted;     /* in the manifest */
     int64_t since_ns;
-    uint32_t *ids; /* by the ring's ids: the batch's; 0 not yet */
+    uint32_t *ids; /* by the ring's string id: the batch's; 0: not interned yet */
     size_t id_count;
     char *row;
     char *chunk; /* CHUNK_ROWS values of each column */
     struct gsp_ring_span *spans;
-    struct gsp_buf *texts; /* of the row's text columns: they must stay until the append */
+    struct gsp_buf *texts; /* by column: the texts of the row, until the append */
     struct gsp_table table;
     struct gsp_column columns[GSP_COLUMNS_MAX];
 };
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
-}
-
-/* The ring's own columns: a table that this version does not know is drained all the same. */
+/* Uses the columns of the ring, so that tables of other versions are drained too. */
 static void describe(struct gsp_taker *taker)
 {
     const struct gsp_ring_info *info = taker->info;
@@ -78,14 +74,14 @@ static void describe(struct gsp_taker *taker)
                                       .row_bytes = offset};
 }
 
-static void remember(struct gsp_taker *taker, const struct gsp_ring_cursor *cursor)
+static void restore_cursor(struct gsp_taker *taker, const struct gsp_ring_cursor *cursor)
 {
     for (uint32_t i = 0; cursor && i < cursor->lane_count; i++) {
         const struct gsp_cursor_lane *lane = &cursor->lanes[i];
         if (lane->lane >= GSP_RING_LANES_MAX)
             continue;
         taker->lanes[lane->lane] =
-            (struct lane_state){.taken = lane->row, .kept = lane->row, .known = true};
+            (struct lane_state){.copied = lane->row, .written = lane->row, .known = true};
     }
 }
 
@@ -96,7 +92,7 @@ int gsp_taker_new(struct gsp_ring_view *view, const struct gsp_ring_cursor *curs
     struct gsp_taker *taker = calloc(1, sizeof(*taker));
     if (!taker) {
         gsp_ring_view_close(view);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     taker->view = view;
     taker->info = gsp_ring_info(view);
@@ -109,9 +105,9 @@ int gsp_taker_new(struct gsp_ring_view *view, const struct gsp_ring_cursor *curs
     taker->chunk = calloc(taker->table.column_count + 1, CHUNK_BYTES);
     if (!taker->lanes || !taker->spans || !taker->texts || !taker->row || !taker->chunk) {
         gsp_taker_free(taker);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
-    remember(taker, cursor);
+    restore_cursor(taker, cursor);
     *out = taker;
     return GSP_OK;
 }
@@ -160,7 +156,7 @@ uint64_t gsp_taker_lost(const struct gsp_taker *taker)
     return taker->lost.rows + taker->lost.texts;
 }
 
-/* The batch's id of a string of the ring. */
+/* Returns the batch's id of a string of the ring. */
 static uint32_t map_string(struct gsp_taker *taker, const struct gsp_ring_dict *dict, uint32_t id)
 {
     if (id == GSP_NULL_STR || id >= dict->count || id >= taker->id_count || !dict->strings[id].p)
@@ -170,7 +166,7 @@ static uint32_t map_string(struct gsp_taker *taker, const struct gsp_ring_dict *
     return taker->ids[id];
 }
 
-static struct gsp_sv take_text(struct gsp_taker *taker, uint32_t lane, uint32_t column,
+static struct gsp_sv read_text(struct gsp_taker *taker, uint32_t lane, uint32_t column,
                                uint64_t ref)
 {
     struct gsp_buf *text = &taker->texts[column];
@@ -185,7 +181,7 @@ static struct gsp_sv take_text(struct gsp_taker *taker, uint32_t lane, uint32_t 
     return (struct gsp_sv){NULL, 0};
 }
 
-/* Row i of the chunk, as the batch wants it. */
+/* Appends row i of the chunk to the batch. */
 static int put_row(struct gsp_taker *taker, const struct gsp_ring_dict *dict, uint32_t lane,
                    size_t i, struct gsp_err *err)
 {
@@ -209,7 +205,7 @@ static int put_row(struct gsp_taker *taker, const struct gsp_ring_dict *dict, ui
             break;
         case GSP_TEXT:
             memcpy(&ref, value, sizeof(ref));
-            text = take_text(taker, lane, c, ref);
+            text = read_text(taker, lane, c, ref);
             memcpy(member, &text, sizeof(text));
             break;
         }
@@ -217,32 +213,33 @@ static int put_row(struct gsp_taker *taker, const struct gsp_ring_dict *dict, ui
     return gsp_batch_append(taker->batch, taker->row, err);
 }
 
-static int take_span(struct gsp_taker *taker, const struct gsp_ring_dict *dict,
+static int copy_span(struct gsp_taker *taker, const struct gsp_ring_dict *dict,
                      const struct gsp_ring_span *span, size_t rows_max, struct gsp_err *err)
 {
     struct lane_state *lane = &taker->lanes[span->lane];
-    while (lane->taken < span->to && gsp_taker_rows(taker) < rows_max) {
-        const uint64_t from = lane->taken;
+    while (lane->copied < span->to && gsp_taker_rows(taker) < rows_max) {
+        const uint64_t from = lane->copied;
         const uint64_t left = span->to - from;
         const size_t n = left < CHUNK_ROWS ? (size_t)left : CHUNK_ROWS;
         for (uint32_t c = 0; c < taker->table.column_count; c++)
             gsp_ring_copy(taker->view, span->lane, c, from, n, taker->chunk + c * CHUNK_BYTES);
-        /* What was overwritten while it was copied is lost, and looks like anything. */
+        /* Rows that were overwritten during the copy are lost; their bytes are arbitrary. */
         const uint64_t oldest = gsp_ring_oldest(taker->view, span->lane);
         const uint64_t gone = oldest <= from ? 0 : oldest - from < n ? oldest - from : n;
         for (size_t i = (size_t)gone; i < n; i++) {
             int rc = put_row(taker, dict, span->lane, i, err);
             if (rc < 0)
                 return rc;
-            lane->taken = from + i + 1;
+            lane->copied = from + i + 1;
         }
-        lane->taken = from + n;
+        lane->copied = from + n;
         taker->lost.rows += gone;
     }
     return GSP_OK;
 }
 
-/* Where to go on in a lane; rows that are not there any more are counted. */
+/* Finds the first row to copy, and counts the overwritten rows before it. Returns whether the lane
+ * has new rows. */
 static bool begin_lane(struct gsp_taker *taker, const struct gsp_ring_span *span)
 {
     if (span->lane >= GSP_RING_LANES_MAX)
@@ -250,16 +247,17 @@ static bool begin_lane(struct gsp_taker *taker, const struct gsp_ring_span *span
     struct lane_state *lane = &taker->lanes[span->lane];
     if (!lane->known) {
         lane->known = true;
-        lane->taken = lane->kept = taker->is_new ? 0 : span->from;
+        lane->copied = lane->written = taker->is_new ? 0 : span->from;
     }
-    if (lane->taken < span->from) {
-        taker->lost.rows += span->from - lane->taken;
-        lane->taken = span->from;
+    if (lane->copied < span->from) {
+        taker->lost.rows += span->from - lane->copied;
+        lane->copied = span->from;
     }
-    return lane->taken < span->to;
+    return lane->copied < span->to;
 }
 
-static int prepare(struct gsp_taker *taker, const struct gsp_ring_dict *dict, struct gsp_err *err)
+static int prepare_batch(struct gsp_taker *taker, const struct gsp_ring_dict *dict,
+                         struct gsp_err *err)
 {
     if (!taker->batch) {
         int rc = gsp_batch_new(&taker->table, taker->info->host, taker->info->pid,
@@ -273,7 +271,7 @@ static int prepare(struct gsp_taker *taker, const struct gsp_ring_dict *dict, st
     if (dict->count > taker->id_count) {
         uint32_t *ids = realloc(taker->ids, dict->count * sizeof(*ids));
         if (!ids)
-            return no_memory(err);
+            return gsp_err_nomem(err);
         memset(ids + taker->id_count, 0, (dict->count - taker->id_count) * sizeof(*ids));
         taker->ids = ids;
         taker->id_count = dict->count;
@@ -281,20 +279,20 @@ static int prepare(struct gsp_taker *taker, const struct gsp_ring_dict *dict, st
     return GSP_OK;
 }
 
-static uint64_t more(uint64_t all, uint64_t noted)
+static uint64_t subtract(uint64_t all, uint64_t noted)
 {
     return all > noted ? all - noted : 0;
 }
 
-/* What the ring counts by itself goes into the manifest too: the ring may go. */
+/* Copies the ring's own counts, for the manifest: the ring may be removed later. */
 static void count_losses(struct gsp_taker *taker)
 {
     struct gsp_ring_state state;
     gsp_ring_state(taker->view, &state);
     taker->lost.counted =
-        (struct counted){.rows_lost = more(state.rows_lost, taker->noted.rows_lost),
-                         .rows_no_file = more(state.rows_no_file, taker->noted.rows_no_file),
-                         .strings_lost = more(state.strings_lost, taker->noted.strings_lost)};
+        (struct counted){.rows_lost = subtract(state.rows_lost, taker->noted.rows_lost),
+                         .rows_no_file = subtract(state.rows_no_file, taker->noted.rows_no_file),
+                         .strings_lost = subtract(state.strings_lost, taker->noted.strings_lost)};
 }
 
 int gsp_taker_take(struct gsp_taker *taker, size_t rows_max, struct gsp_err *err)
@@ -303,21 +301,21 @@ int gsp_taker_take(struct gsp_taker *taker, size_t rows_max, struct gsp_err *err
     const size_t count = gsp_ring_spans(taker->view, taker->spans, GSP_RING_LANES_MAX, NULL);
     bool any = false;
     for (size_t i = 0; i < count; i++) {
-        /* Not "||": every lane is looked at. */
+        /* Not "||": begin_lane() must be called for every lane. */
         if (begin_lane(taker, &taker->spans[i]))
             any = true;
     }
     taker->is_new = true;
     if (!any)
         return GSP_OK;
-    /* After the spans: the strings of their rows are surely there. */
+    /* Read after the spans, so that it has all strings of their rows. */
     struct gsp_ring_dict dict = {0};
     int rc = gsp_ring_dict_read(taker->view, &dict, err);
     if (rc == GSP_OK)
-        rc = prepare(taker, &dict, err);
+        rc = prepare_batch(taker, &dict, err);
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
         if (taker->spans[i].lane < GSP_RING_LANES_MAX)
-            rc = take_span(taker, &dict, &taker->spans[i], rows_max, err);
+            rc = copy_span(taker, &dict, &taker->spans[i], rows_max, err);
     }
     gsp_ring_dict_free(&dict);
     return rc;
@@ -384,21 +382,22 @@ int gsp_taker_note(const struct gsp_taker *taker, struct gsp_manifest *manifest,
     int rc = GSP_OK;
     for (uint32_t i = 0; rc == GSP_OK && i < GSP_RING_LANES_MAX; i++) {
         if (taker->lanes[i].known)
-            rc = gsp_manifest_advance(manifest, &key, i, taker->lanes[i].taken, err);
+            rc = gsp_manifest_advance(manifest, &key, i, taker->lanes[i].copied, err);
     }
     return rc == GSP_OK ? note_losses(taker, manifest, err) : rc;
 }
 
-void gsp_taker_settle(struct gsp_taker *taker, bool kept)
+void gsp_taker_settle(struct gsp_taker *taker, bool is_written)
 {
     for (uint32_t i = 0; i < GSP_RING_LANES_MAX; i++) {
         struct lane_state *lane = &taker->lanes[i];
-        if (kept)
-            lane->kept = lane->taken;
+        gsp_assert(lane->written <= lane->copied);
+        if (is_written)
+            lane->written = lane->copied;
         else
-            lane->taken = lane->kept;
+            lane->copied = lane->written;
     }
-    if (kept) {
+    if (is_written) {
         taker->noted.rows_lost += taker->lost.counted.rows_lost;
         taker->noted.rows_no_file += taker->lost.counted.rows_no_file;
         taker->noted.strings_lost += taker->lost.counted.strings_lost;

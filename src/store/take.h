@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * take.h -- copies rows out of a ring into a batch, before they are overwritten.
+ * take.h -- copies rows from a ring to a batch before they are overwritten.
  *
- * What was copied is kept apart from what is on disk: when writing fails the taker goes back to
- * what the manifest has, and takes what the ring still holds again.
+ * Copied rows and written rows are counted separately. If writing fails, the next call copies the
+ * rows again that the ring still has.
  *
- * Used by: store/drain.c.
  * Threads: one owner.
  */
 #pragma once
@@ -22,27 +21,27 @@
 
 struct gsp_taker; /* opaque: a ring being drained */
 
-/* Takes the view, also on failure.  is_new: the ring was made after draining began, so that all
- * its rows were there to be drained.  cursor (may be NULL) says what was drained before. */
+/* Takes ownership of the view, also on failure. is_new: the ring was created after draining began,
+ * so rows missing from it are lost. cursor (may be NULL): how far it was drained before. */
 GSP_MUST_CHECK int gsp_taker_new(struct gsp_ring_view *view, const struct gsp_ring_cursor *cursor,
                                  bool is_new, struct gsp_taker **out, struct gsp_err *err);
 void gsp_taker_free(struct gsp_taker *taker); /* NULL does nothing */
 
 const struct gsp_ring_info *gsp_taker_info(const struct gsp_taker *taker); /* borrowed */
 
-/* Copies what is new, as long as fewer than rows_max wait.  Fails with NOMEM or LIMIT. */
+/* Copies new rows while the batch has fewer than rows_max. Fails with NOMEM or LIMIT. */
 GSP_MUST_CHECK int gsp_taker_take(struct gsp_taker *taker, size_t rows_max, struct gsp_err *err);
-size_t gsp_taker_rows(const struct gsp_taker *taker);        /* that wait */
-int64_t gsp_taker_since_ns(const struct gsp_taker *taker);   /* CLOCK_MONOTONIC: the oldest does */
-uint64_t gsp_taker_published(const struct gsp_taker *taker); /* rows of the ring so far */
-uint64_t gsp_taker_lost(const struct gsp_taker *taker);      /* since the last settle */
+size_t gsp_taker_rows(const struct gsp_taker *taker);        /* in the batch */
+int64_t gsp_taker_since_ns(const struct gsp_taker *taker);   /* CLOCK_MONOTONIC, of the batch */
+uint64_t gsp_taker_published(const struct gsp_taker *taker); /* rows that the ring ever had */
+uint64_t gsp_taker_lost(const struct gsp_taker *taker);      /* since gsp_taker_settle() */
 
-/* The rows that wait; the caller's.  NULL when there are none. */
+/* Returns the batch, which the caller then owns; NULL if it has no rows. */
 struct gsp_batch *gsp_taker_batch(struct gsp_taker *taker);
-/* A ring that another drainer has begun: what the manifest has of its losses is not new. */
+/* Continues a ring of an earlier drainer: the losses in the manifest are not counted again. */
 void gsp_taker_resume(struct gsp_taker *taker, const struct gsp_manifest *manifest);
-/* Writes into a manifest how far it came, and what was lost on the way. */
+/* Adds the cursor and the losses to a manifest. Fails with NOMEM. */
 GSP_MUST_CHECK int gsp_taker_note(const struct gsp_taker *taker, struct gsp_manifest *manifest,
                                   struct gsp_err *err);
-/* The batch and the manifest are on disk (kept), or they are not and will not be. */
-void gsp_taker_settle(struct gsp_taker *taker, bool kept);
+/* Ends a write: the batch and the manifest are on disk, or the rows must be copied again. */
+void gsp_taker_settle(struct gsp_taker *taker, bool is_written);

@@ -21,8 +21,8 @@ static void put_scan(struct gsp_buf *sql, const struct gsp_view *view)
     gsp_buf_printf(sql, "FROM " GSP_SCAN_NAME "('%s.%s')", view->schema, view->name);
 }
 
-/* Rows in files have strings as text; all branches of the union say so, lest an ENUM be taken
- * for the type of the column. */
+/* Casts ENUMs to VARCHAR: Parquet files have text, and the engine must not choose the ENUM as the
+ * type of the union's column. */
 static void put_select(struct gsp_buf *sql, const struct gsp_view *view)
 {
     gsp_buf_puts(sql, "SELECT ");
@@ -58,9 +58,9 @@ static void put_rows(struct gsp_buf *sql, const struct gsp_view *view)
     }
 }
 
-/* Equal stacks have equal ids, whoever writes them, and a writer puts a stack into its ring again
- * before it is overwritten: each frame is shown once, or joins would count it several times.
- * A GROUP BY, for columns that a query does not want are not read then. */
+/* Shows each frame of python.stack once, or joins would count it several times: several sources may
+ * have the same stack, and a writer repeats a stack before its ring overwrites it. Uses GROUP BY,
+ * so that the engine reads only the columns that a query needs. */
 static void put_stack_rows(struct gsp_buf *sql, const struct gsp_view *view)
 {
     gsp_buf_puts(sql, "SELECT stack_id, depth");
@@ -94,10 +94,10 @@ static void put_view(struct gsp_buf *sql, const struct gsp_view *view)
 
 static bool is_stale(const struct gsp_view *view)
 {
-    return view->wanted && view->stale && (view->column_count > 0 || view->parquet.len > 0);
+    return view->needed && view->stale && (view->column_count > 0 || view->parquet.len > 0);
 }
 
-/* The schema of a view; the first one of a schema makes it. */
+/* Appends the statement that creates the schema, before the first view of the schema. */
 static void put_schema(struct gsp_buf *sql, const struct gsp_catalog *catalog, size_t i)
 {
     for (size_t k = 0; k < i; k++) {
@@ -114,11 +114,10 @@ static void put_schema(struct gsp_buf *sql, const struct gsp_catalog *catalog, s
 static int run_buf(struct gsp_store *store, struct gsp_buf *sql, struct gsp_err *err)
 {
     const char *text = gsp_buf_cstr(sql);
-    return text ? gsp_store__run(store, text, err)
-                : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the views");
+    return text ? gsp_store__run(store, text, err) : gsp_err_nomem(err);
 }
 
-/* One by one: files that do not fit their table are left out, the rest is shown. */
+/* Creates the views one by one. Leaves out files that do not fit their table. */
 static int make_each(struct gsp_store *store, struct gsp_err *err)
 {
     int rc = GSP_OK;
@@ -146,7 +145,7 @@ static int make_each(struct gsp_store *store, struct gsp_err *err)
     return rc;
 }
 
-static int make_wanted(struct gsp_store *store, bool *made, struct gsp_err *err)
+static int make_needed(struct gsp_store *store, bool *made, struct gsp_err *err)
 {
     const struct gsp_catalog *catalog = &store->catalog;
     gsp_auto_buf sql = {0};
@@ -169,14 +168,14 @@ static int make_wanted(struct gsp_store *store, bool *made, struct gsp_err *err)
         rc = make_each(store, err);
     }
     for (size_t i = 0; rc == GSP_OK && i < catalog->view_count; i++) {
-        catalog->views[i]->stale = catalog->views[i]->stale && !catalog->views[i]->wanted;
+        catalog->views[i]->stale = catalog->views[i]->stale && !catalog->views[i]->needed;
     }
     store->commented = false;
     return rc;
 }
 
-/* Whether a statement may ask what tables there are, or names some by a macro. */
-static bool wants_all(struct gsp_sv sql)
+/* Whether a statement may list tables, or uses some through a macro. */
+static bool needs_all(struct gsp_sv sql)
 {
     static const char *const starts[] = {
         "information_schema", "duckdb_", "pg_", "sqlite_", "show", "desc", "tables", "comment"};
@@ -199,8 +198,8 @@ static bool wants_all(struct gsp_sv sql)
     return false;
 }
 
-/* Also within strings: query_table('python.torch_trace'). */
-static bool names(struct gsp_sv sql, const char *name)
+/* Finds names in strings too: query_table('python.torch_trace'). */
+static bool contains(struct gsp_sv sql, const char *name)
 {
     const size_t len = strlen(name);
     for (size_t i = 0; i + len <= sql.len; i++) {
@@ -213,22 +212,22 @@ static bool names(struct gsp_sv sql, const char *name)
 
 int gsp_store__views(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *err)
 {
-    const bool all = wants_all(sql);
+    const bool all = needs_all(sql);
     for (size_t i = 0; i < store->catalog.view_count; i++) {
         struct gsp_view *view = store->catalog.views[i];
-        view->wanted = all || names(sql, view->name);
+        view->needed = all || contains(sql, view->name);
     }
     bool made = false;
-    return make_wanted(store, &made, err);
+    return make_needed(store, &made, err);
 }
 
 int gsp_store__all_views(struct gsp_store *store, bool *made, struct gsp_err *err)
 {
     *made = false;
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        store->catalog.views[i]->wanted = true;
+        store->catalog.views[i]->needed = true;
     }
-    return make_wanted(store, made, err);
+    return make_needed(store, made, err);
 }
 
 int gsp_store__file_views(struct gsp_store *store, struct gsp_err *err)
@@ -236,9 +235,9 @@ int gsp_store__file_views(struct gsp_store *store, struct gsp_err *err)
     bool made = false;
     for (size_t i = 0; i < store->catalog.view_count; i++) {
         struct gsp_view *view = store->catalog.views[i];
-        view->wanted = view->wanted || view->parquet.len > 0;
+        view->needed = view->needed || view->parquet.len > 0;
     }
-    return make_wanted(store, &made, err);
+    return make_needed(store, &made, err);
 }
 
 static void put_comment(struct gsp_buf *sql, const struct gsp_view *view,
@@ -273,7 +272,7 @@ int gsp_store__comments(struct gsp_store *store, struct gsp_err *err)
     }
     const char *text = gsp_buf_cstr(&sql);
     if (!text) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the views");
+        return gsp_err_nomem(err);
     }
     const int rc = gsp_store__run(store, text, err);
     store->commented = rc == GSP_OK;

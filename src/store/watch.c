@@ -5,28 +5,28 @@
 
 #include "base/time.h"
 
-/* The engine forgets an interrupt that comes before it began: it is told again after this. */
+/* The engine ignores an interrupt before the query starts, so it is repeated at this interval. */
 #define AGAIN_NS (5 * GSP_NS_PER_MS)
 /* Longest sleep of the thread. */
-#define NAP_NS   (3600 * GSP_NS_PER_S)
+#define WAIT_NS  (3600 * GSP_NS_PER_S)
 
-static void nap_until(struct gsp_watch *watch, int64_t when_ns)
+static void wait_until(struct gsp_watch *watch, int64_t when_ns)
 {
     const int64_t now = gsp_now_ns();
-    if (when_ns - now > NAP_NS) {
-        when_ns = now + NAP_NS;
+    if (when_ns - now > WAIT_NS) {
+        when_ns = now + WAIT_NS;
     }
     const struct timespec at = {when_ns / GSP_NS_PER_S, when_ns % GSP_NS_PER_S};
     (void)sem_clockwait(&watch->wake, CLOCK_MONOTONIC, &at);
 }
 
-static void tell(struct gsp_watch *watch)
+static void interrupt_engine(struct gsp_watch *watch)
 {
-    pthread_mutex_lock(&watch->lock);
+    gsp_lock_take(&watch->lock);
     if (atomic_load(&watch->deadline_ns) != 0) {
         watch->duck->interrupt(watch->con);
     }
-    pthread_mutex_unlock(&watch->lock);
+    gsp_lock_release(&watch->lock);
 }
 
 static void *run(void *arg)
@@ -45,14 +45,14 @@ static void *run(void *arg)
         const int64_t now = gsp_now_ns();
         const bool interrupted = atomic_load(&watch->interrupted);
         if (!interrupted && now < deadline) {
-            nap_until(watch, deadline);
+            wait_until(watch, deadline);
             continue;
         }
         if (!interrupted) {
             atomic_store(&watch->timed_out, true);
         }
-        tell(watch);
-        nap_until(watch, now + AGAIN_NS);
+        interrupt_engine(watch);
+        wait_until(watch, now + AGAIN_NS);
     }
     return NULL;
 }
@@ -62,13 +62,11 @@ int gsp_store__watch_start(struct gsp_watch *watch, const struct gsp_duck *duck,
 {
     watch->duck = duck;
     watch->con = con;
-    pthread_mutex_init(&watch->lock, NULL);
     sem_init(&watch->wake, 0, 0);
     const int sys = pthread_create(&watch->thread, NULL, run, watch);
     if (sys != 0) {
-        pthread_mutex_destroy(&watch->lock);
         sem_destroy(&watch->wake);
-        return gsp_err_set(err, GSP_E_NOMEM, sys, "no thread to watch the time of queries");
+        return gsp_err_set(err, GSP_E_NOMEM, sys, "cannot create a thread");
     }
     watch->started = true;
     return GSP_OK;
@@ -83,7 +81,6 @@ void gsp_store__watch_stop(struct gsp_watch *watch)
     sem_post(&watch->wake);
     pthread_join(watch->thread, NULL);
     sem_destroy(&watch->wake);
-    pthread_mutex_destroy(&watch->lock);
     watch->started = false;
 }
 
@@ -100,7 +97,7 @@ void gsp_store__watch_arm(struct gsp_watch *watch)
     const int64_t left = watch->left_ns;
     atomic_store(&watch->deadline_ns,
                  left > INT64_MAX - watch->armed_ns ? INT64_MAX : watch->armed_ns + left);
-    /* A thread that sleeps until an earlier deadline wakes in time by itself. */
+    /* If the thread waits for an earlier deadline, it wakes up by itself. */
     if (atomic_load(&watch->idle)) {
         sem_post(&watch->wake);
     }
@@ -108,9 +105,9 @@ void gsp_store__watch_arm(struct gsp_watch *watch)
 
 void gsp_store__watch_disarm(struct gsp_watch *watch)
 {
-    pthread_mutex_lock(&watch->lock);
+    gsp_lock_take(&watch->lock);
     atomic_store(&watch->deadline_ns, 0);
-    pthread_mutex_unlock(&watch->lock);
+    gsp_lock_release(&watch->lock);
     if (watch->left_ns != INT64_MAX) {
         const int64_t used = gsp_now_ns() - watch->armed_ns;
         watch->left_ns = used < watch->left_ns ? watch->left_ns - used : 0;

@@ -4,17 +4,17 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <wchar.h>
 
 #include "base/time.h"
+#include "base/width.h"
 #include "model/words.h"
 
-/* Cells of the columns of numbers, the blank before each included. */
+/* Widths of the number columns, including the blank before each. */
 #define OWN_PCT_WIDTH    8U
 #define TOTAL_PCT_WIDTH  9U
 #define OWN_WIDTH        10U
 #define TOTAL_WIDTH      12U
-/* Of what is left, the part of the function. */
+/* The share of the remaining width for the function. */
 #define FUNCTION_SHARE   0.6
 #define REPLAY_TEXT_SIZE 32U
 
@@ -51,7 +51,7 @@ void gsp_top_layout_make(unsigned width, struct gsp_top_layout *out)
     if (width < GSP_TOP_WIDTH_MIN)
         width = GSP_TOP_WIDTH_MIN;
     unsigned numbers = OWN_PCT_WIDTH + TOTAL_PCT_WIDTH + OWN_WIDTH + TOTAL_WIDTH;
-    unsigned rest = width - numbers - 2; /* a blank before each of the two */
+    unsigned rest = width - numbers - 2; /* a blank before each of the last two columns */
     unsigned function = (unsigned)(rest * FUNCTION_SHARE);
     const unsigned widths[GSP_TOP_COLUMNS] = {OWN_PCT_WIDTH, TOTAL_PCT_WIDTH, OWN_WIDTH,
                                               TOTAL_WIDTH,   function,        rest - function};
@@ -73,36 +73,9 @@ enum gsp_top_column gsp_top_layout_at(const struct gsp_top_layout *layout, unsig
     return GSP_TOP_COLUMNS;
 }
 
-/* The length of the character at the start of text, and the cells it takes. */
-static size_t one_char(struct gsp_sv text, size_t *cells)
-{
-    size_t len = gsp_utf8_len(text);
-    *cells = 1;
-    if (len <= 1)
-        return 1;
-    uint32_t code = (unsigned char)text.p[0] & (0xffU >> (len + 1));
-    for (size_t i = 1; i < len; i++)
-        code = code << 6 | ((unsigned char)text.p[i] & 0x3fU);
-    int width = wcwidth((wchar_t)code);
-    *cells = width >= 0 ? (size_t)width : 1;
-    return len;
-}
-
-size_t gsp_text_cells(struct gsp_sv text)
-{
-    size_t sum = 0;
-    while (text.len > 0) {
-        size_t cells;
-        size_t len = one_char(text, &cells);
-        text = (struct gsp_sv){text.p + len, text.len - len};
-        sum += cells;
-    }
-    return sum;
-}
-
 void gsp_text_fit(struct gsp_buf *out, struct gsp_sv text, size_t width, bool right)
 {
-    size_t cells = gsp_text_cells(text);
+    size_t cells = gsp_width(text);
     if (cells <= width) {
         if (right)
             gsp_buf_printf(out, "%*s", (int)(width - cells), "");
@@ -113,12 +86,12 @@ void gsp_text_fit(struct gsp_buf *out, struct gsp_sv text, size_t width, bool ri
     }
     size_t used = 0;
     while (width > 0 && used + 1 < width) {
-        size_t next;
-        size_t len = one_char(text, &next);
+        struct gsp_sv rest = text;
+        size_t next = gsp_width_step(&rest);
         if (used + next + 1 > width)
             break;
-        gsp_buf_put(out, text.p, len);
-        text = (struct gsp_sv){text.p + len, text.len - len};
+        gsp_buf_put(out, text.p, text.len - rest.len);
+        text = rest;
         used += next;
     }
     if (width > 0)
@@ -127,17 +100,13 @@ void gsp_text_fit(struct gsp_buf *out, struct gsp_sv text, size_t width, bool ri
 
 void gsp_text_fit_end(struct gsp_buf *out, struct gsp_sv text, size_t width)
 {
-    size_t cells = gsp_text_cells(text);
+    size_t cells = gsp_width(text);
     if (cells <= width || width == 0) {
         gsp_text_fit(out, text, width, false);
         return;
     }
-    while (cells + 1 > width) {
-        size_t gone;
-        size_t len = one_char(text, &gone);
-        text = (struct gsp_sv){text.p + len, text.len - len};
-        cells -= gone;
-    }
+    while (cells + 1 > width)
+        cells -= gsp_width_step(&text);
     gsp_buf_putc(out, '~');
     gsp_text_fit(out, text, width - 1, false);
 }
@@ -250,7 +219,7 @@ void gsp_line_columns(const struct gsp_top_layout *layout, enum gsp_top_column s
                                                         "total time", "function", "file:line"};
     for (unsigned i = 0; i < GSP_TOP_COLUMNS; i++) {
         char title[24];
-        /* Never by colour alone. */
+        /* A mark, because colour alone is not enough. */
         snprintf(title, sizeof(title), "%s%s", TITLES[i], i == sort ? "*" : "");
         if (i >= GSP_TOP_FUNCTION)
             gsp_buf_putc(out, ' ');
@@ -275,7 +244,7 @@ static void put_weight(struct gsp_buf *out, enum gsp_unit unit, int64_t weight, 
     gsp_text_fit(out, gsp_buf_sv(&text), width, true);
 }
 
-/* What shows where in a tree a row is.  A deep one says its depth instead of being pushed out. */
+/* The indentation of a row in a tree. A deep row shows its depth instead. */
 static void put_indent(struct gsp_buf *out, const struct gsp_top_row *row, unsigned width)
 {
     if (row->depth * 2 <= width / 2)
@@ -302,7 +271,7 @@ void gsp_line_row(const struct gsp_top_layout *layout, const struct gsp_profile 
     gsp_top_row_name(profile, row, &raw);
     gsp_buf_term(&text, gsp_buf_sv(&raw));
     gsp_buf_putc(out, ' ');
-    if (row->kind != GSP_TOP_ROW_FRAME) { /* has no file: the room is its own */
+    if (row->kind != GSP_TOP_ROW_FRAME) { /* has no file: use both columns */
         size_t room = layout->width[GSP_TOP_FUNCTION] + 1 + layout->width[GSP_TOP_FILE];
         gsp_text_fit(out, gsp_buf_sv(&text), room, false);
         return;
@@ -313,6 +282,6 @@ void gsp_line_row(const struct gsp_top_layout *layout, const struct gsp_profile 
     gsp_top_row_place(profile, &query->view, row, &raw);
     gsp_buf_term(&text, gsp_buf_sv(&raw));
     gsp_buf_putc(out, ' ');
-    /* The line is at the end, and tells more than how a path begins. */
+    /* The line number is at the end, and matters more than the start of the path. */
     gsp_text_fit_end(out, gsp_buf_sv(&text), layout->width[GSP_TOP_FILE]);
 }

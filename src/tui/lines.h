@@ -2,9 +2,8 @@
 /*
  * lines.h -- the lines of a live view as text, before anything is drawn.
  *
- * Everything from a target is escaped here.  A line is clipped to its width in columns.
+ * All text from a target is escaped here. A line is clipped to its width in columns.
  *
- * Used by: tui/ (screen, ui, text), cli/ (top).
  * Threads: no state.
  */
 #pragma once
@@ -17,49 +16,49 @@
 #include "tui/machine.h"
 #include "tui/rows.h"
 
-/* Less than this cannot show a table. */
+/* The smallest terminal that can show a table. */
 #define GSP_TOP_WIDTH_MIN  80U
 #define GSP_TOP_HEIGHT_MIN 10U
 
-/* What stands above the table. */
+/* The data of the header above the table. */
 struct gsp_top_facts {
-    const char *title; /* "python3 train.py": bytes of the target */
+    const char *title; /* "python3 train.py"; not escaped */
     int32_t pid;       /* 0 when unknown */
     bool is_replay;
     bool is_paused;
-    bool is_ended;       /* replay: the last sample was shown; live: the target has ended */
+    bool is_ended;       /* replay: the last sample was shown; live: the target has exited */
     int64_t time_ns;     /* since the beginning */
-    int64_t duration_ns; /* of the recording that is replayed; 0 else */
+    int64_t duration_ns; /* of the replayed recording; 0 if live */
     double gil_pct;
     double active_pct;
     uint32_t threads;
     uint32_t processes;
     uint64_t samples;
-    double rate_hz; /* asked for; 0 when unknown */
+    double rate_hz; /* requested; 0 when unknown */
     struct gsp_losses losses;
     struct gsp_machine machine;
 };
 
-/* Fills in what the sums tell: gil_pct, active_pct, samples. */
+/* Fills gil_pct, active_pct and samples from the sums. */
 void gsp_top_facts_sum(const struct gsp_top *top, bool whole, struct gsp_top_facts *facts);
-/* Fills in threads and processes that have had samples, where nobody else counts them. */
+/* Fills threads and processes with those that have samples, for views without another source. */
 void gsp_top_facts_count(const struct gsp_top *top, struct gsp_top_facts *facts);
 
-/* Where the columns are: column i takes width[i] cells from start[i] on. */
+/* The position of the columns: column i has width[i] cells from start[i] on. */
 struct gsp_top_layout {
     unsigned start[GSP_TOP_COLUMNS];
     unsigned width[GSP_TOP_COLUMNS];
 };
 
 void gsp_top_layout_make(unsigned width, struct gsp_top_layout *out);
-/* The column at x; GSP_TOP_COLUMNS when there is none. */
+/* The column at x; GSP_TOP_COLUMNS if there is none. */
 enum gsp_top_column gsp_top_layout_at(const struct gsp_top_layout *layout, unsigned x);
 
-/* All append one line without its end. */
+/* All append one line without its newline. */
 void gsp_line_title(const struct gsp_top_facts *facts, struct gsp_buf *out);
 void gsp_line_facts(const struct gsp_top_facts *facts, struct gsp_buf *out);
 void gsp_line_machine(const struct gsp_top_facts *facts, struct gsp_buf *out);
-/* What is shown, and in which order. */
+/* The filters and the sort order. */
 void gsp_line_query(const struct gsp_top *top, const struct gsp_top_query *query,
                     struct gsp_buf *out);
 void gsp_line_columns(const struct gsp_top_layout *layout, enum gsp_top_column sort,
@@ -68,9 +67,7 @@ void gsp_line_row(const struct gsp_top_layout *layout, const struct gsp_profile 
                   const struct gsp_top_query *query, const struct gsp_top_row *row,
                   struct gsp_buf *out);
 
-/* Cells that well-formed UTF-8 takes on a screen. */
-size_t gsp_text_cells(struct gsp_sv text);
-/* Appends text in exactly width cells: padded, or clipped with "~" as its last one. */
+/* Appends text in exactly width cells: padded, or clipped with "~" at the end. */
 void gsp_text_fit(struct gsp_buf *out, struct gsp_sv text, size_t width, bool right);
-/* The same, clipped at its beginning. */
+/* The same, but clipped at the beginning. */
 void gsp_text_fit_end(struct gsp_buf *out, struct gsp_sv text, size_t width);

@@ -12,10 +12,10 @@
 /* Fields of a cpu line: user nice system idle iowait irq softirq steal guest guest_nice. */
 #define FIELD_IDLE     3U
 #define FIELD_IOWAIT   4U
-/* guest and guest_nice are within user and nice already. */
+/* guest and guest_nice are included in user and nice. */
 #define FIELDS_SUMMED  8U
 
-/* The next run of digits after blanks; false when there is none, or it does not fit. */
+/* Skips blanks and reads digits; false if there are none, or the number does not fit. */
 static bool next_number(struct gsp_sv *rest, uint64_t *out)
 {
     size_t i = 0;
@@ -106,7 +106,7 @@ bool gsp_machine_parse_meminfo(struct gsp_sv text, uint64_t *used_bytes, uint64_
 void gsp_machine_load(struct gsp_machine *machine, const struct gsp_machine_times *now)
 {
     const struct gsp_machine_times *last = &machine->last;
-    /* iowait may fall, by the kernel's own word: such an interval says nothing. */
+    /* iowait may decrease (proc(5)): such an interval is ignored. */
     machine->has_cpu = last->all > 0 && now->all > last->all && now->busy >= last->busy &&
                        now->busy - last->busy <= now->all - last->all;
     if (machine->has_cpu)
@@ -117,7 +117,7 @@ void gsp_machine_load(struct gsp_machine *machine, const struct gsp_machine_time
 
 bool gsp_machine_find_gpu(const char *root)
 {
-    /* Made by the drivers of NVIDIA, of AMD, and of the former below Windows. */
+    /* Created by the drivers of NVIDIA, AMD, and NVIDIA under WSL. */
     static const char *const marks[] = {"/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/kfd",
                                         "/dev/dxg"};
     char path[512];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_table.h -- who holds a process's memory, as lines of a live view, as text and as JSON.
+ * mem_table.h -- the lines of code that hold memory of a process: lines of a live view, text, JSON.
  *
- * Used by: cli/ (top --mem).
  * Threads: no state.
  */
 #pragma once
@@ -18,15 +17,15 @@
 enum gsp_memtop_column { GSP_MEMTOP_HELD, GSP_MEMTOP_GROWTH, GSP_MEMTOP_RATE, GSP_MEMTOP_COLUMNS };
 
 struct gsp_memtop_row {
-    struct gsp_sv name; /* bytes of the target */
+    struct gsp_sv name; /* not escaped */
     int64_t held_bytes;
     int64_t blocks;
-    double growth; /* bytes a second, in the last interval */
-    double rate;   /* allocated bytes a second, in the last interval */
+    double growth; /* bytes per second, in the last interval */
+    double rate;   /* allocated bytes per second, in the last interval */
 };
 
 struct gsp_memtop {
-    struct gsp_sv title; /* bytes of the target */
+    struct gsp_sv title; /* not escaped */
     int32_t pid;
     size_t processes;
     int64_t elapsed_ns;
@@ -40,14 +39,14 @@ struct gsp_memtop {
     size_t count;
 };
 
-/* As the column says, the most first. */
+/* Sorts by the column, largest first. */
 void gsp_memtop_sort(struct gsp_memtop *top);
-/* The head: two lines, and the titles of the columns as the third. */
+/* The header: two lines of facts and one of column titles. */
 #define GSP_MEMTOP_HEAD_LINES 3U
 void gsp_memtop_head_line(const struct gsp_memtop *top, size_t i, struct gsp_buf *out);
 void gsp_memtop_row_line(const struct gsp_memtop_row *row, struct gsp_buf *out);
-/* All of it; at most limit rows (0: all). */
+/* The header and at most limit rows (0: all). */
 void gsp_memtop_text(const struct gsp_memtop *top, unsigned width, size_t limit,
                      struct gsp_buf *out);
-/* One object on one line; what is not known is null. */
+/* One object on one line; unknown values are null. */
 void gsp_memtop_json(const struct gsp_memtop *top, size_t limit, struct gsp_buf *out);

@@ -25,7 +25,7 @@ static void set_label(struct gsp_ui_choice *choice, const struct gsp_buf *raw)
     gsp_buf_term(&safe, gsp_buf_sv(raw));
     const char *text = gsp_buf_cstr(&safe);
     snprintf(choice->label, sizeof(choice->label), "%s", text ? text : "");
-    /* A character that was cut in two is worse than none. */
+    /* Remove a partial character at the end. */
     size_t len = strlen(choice->label);
     if (len + 1 == sizeof(choice->label)) {
         while (len > 0 && ((unsigned char)choice->label[len - 1] & 0x80U))

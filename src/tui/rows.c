@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "tui/rows_internal.h"
 
 const char *gsp_top_column_name(size_t i)
@@ -36,28 +37,22 @@ bool gsp_top_query_is_open(const struct gsp_top_query *query, uint64_t path)
     return query->folded == toggled;
 }
 
-struct gsp_top_row *gsp_rows__add(struct gsp_rows_maker *mk, enum gsp_top_row_kind kind,
+struct gsp_top_row *gsp_rows__add(struct gsp_rows_maker *build, enum gsp_top_row_kind kind,
                                   uint32_t id)
 {
-    if (mk->count == mk->cap) {
-        size_t cap = mk->cap ? mk->cap * 2 : 128;
-        struct gsp_top_row *grown = realloc(mk->rows, cap * sizeof(*grown));
-        if (!grown)
-            return NULL;
-        mk->rows = grown;
-        mk->cap = cap;
-    }
-    struct gsp_top_row *row = &mk->rows[mk->count++];
+    if (!gsp_array_fit(&build->rows, &build->cap, build->count + 1))
+        return NULL;
+    struct gsp_top_row *row = &build->rows[build->count++];
     *row = (struct gsp_top_row){.kind = kind, .id = id, .parent = GSP_NO_INDEX};
     return row;
 }
 
-bool gsp_rows__wanted(const struct gsp_rows_maker *mk, const struct gsp_top_sum *sum)
+bool gsp_rows__wanted(const struct gsp_rows_maker *build, const struct gsp_top_sum *sum)
 {
-    const struct gsp_top_query *query = mk->query;
+    const struct gsp_top_query *query = build->query;
     if (query->thread != GSP_NO_INDEX && sum->thread != query->thread)
         return false;
-    const struct gsp_thread *thread = gsp_profile_thread_at(mk->profile, sum->thread);
+    const struct gsp_thread *thread = gsp_profile_thread_at(build->profile, sum->thread);
     return thread && (query->process == GSP_NO_INDEX || thread->process == query->process);
 }
 
@@ -68,35 +63,35 @@ static uint32_t shown_line(const struct gsp_view *view, const struct gsp_frame *
     return view->no_lines ? 0 : frame->line;
 }
 
-void gsp_rows__key(const struct gsp_rows_maker *mk, uint32_t frame, uint64_t *a, uint64_t *b)
+void gsp_rows__key(const struct gsp_rows_maker *build, uint32_t frame, uint64_t *a, uint64_t *b)
 {
-    const struct gsp_frame *f = gsp_profile_frame_at(mk->profile, frame);
+    const struct gsp_frame *f = gsp_profile_frame_at(build->profile, frame);
     *a = f ? (uint64_t)f->name << 32 | f->file : 0;
-    *b = f ? (uint64_t)shown_line(&mk->query->view, f) << 8 | (uint64_t)f->kind : 0;
+    *b = f ? (uint64_t)shown_line(&build->query->view, f) << 8 | (uint64_t)f->kind : 0;
 }
 
-void gsp_rows__add_own(struct gsp_rows_maker *mk, struct gsp_top_row *row,
+void gsp_rows__add_own(struct gsp_rows_maker *build, struct gsp_top_row *row,
                        const struct gsp_top_sum *sum)
 {
     row->own_count = gsp_sum_u64(row->own_count, sum->count);
     row->own_weight = gsp_sum_i64(row->own_weight, sum->weight);
-    row->own_recent = gsp_sum_i64(row->own_recent, gsp_top_sum_recent(mk->top, sum));
+    row->own_recent = gsp_sum_i64(row->own_recent, gsp_top_sum_recent(build->top, sum));
 }
 
-void gsp_rows__add_total(struct gsp_rows_maker *mk, struct gsp_top_row *row,
+void gsp_rows__add_total(struct gsp_rows_maker *build, struct gsp_top_row *row,
                          const struct gsp_top_sum *sum)
 {
     row->total_count = gsp_sum_u64(row->total_count, sum->count);
     row->total_weight = gsp_sum_i64(row->total_weight, sum->weight);
-    row->total_recent = gsp_sum_i64(row->total_recent, gsp_top_sum_recent(mk->top, sum));
+    row->total_recent = gsp_sum_i64(row->total_recent, gsp_top_sum_recent(build->top, sum));
 }
 
-void gsp_rows__set_pct(const struct gsp_rows_maker *mk, struct gsp_top_row *row)
+void gsp_rows__set_pct(const struct gsp_rows_maker *build, struct gsp_top_row *row)
 {
-    bool whole = mk->query->whole;
-    const struct gsp_top_span *span = whole ? gsp_top_all(mk->top) : gsp_top_recent(mk->top);
-    row->own_pct = gsp_top_pct(mk->top, span, whole ? row->own_weight : row->own_recent);
-    row->total_pct = gsp_top_pct(mk->top, span, whole ? row->total_weight : row->total_recent);
+    bool whole = build->query->whole;
+    const struct gsp_top_span *span = whole ? gsp_top_all(build->top) : gsp_top_recent(build->top);
+    row->own_pct = gsp_top_pct(build->top, span, whole ? row->own_weight : row->own_recent);
+    row->total_pct = gsp_top_pct(build->top, span, whole ? row->total_weight : row->total_recent);
 }
 
 static char lower(char c)
@@ -104,7 +99,7 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
 }
 
-/* Letters of ASCII match in either case. */
+/* Ignores the case of ASCII letters. */
 static bool contains(struct gsp_sv text, const char *part)
 {
     size_t len = strlen(part);
@@ -118,18 +113,18 @@ static bool contains(struct gsp_sv text, const char *part)
     return false;
 }
 
-bool gsp_rows__matches(const struct gsp_rows_maker *mk, const struct gsp_top_row *row)
+bool gsp_rows__matches(const struct gsp_rows_maker *build, const struct gsp_top_row *row)
 {
-    const char *filter = mk->query->filter;
+    const char *filter = build->query->filter;
     if (filter[0] == '\0')
         return true;
     if (row->kind == GSP_TOP_ROW_FRAME) {
-        const struct gsp_frame *frame = gsp_profile_frame_at(mk->profile, row->id);
-        return frame && (contains(gsp_profile_string_at(mk->profile, frame->name), filter) ||
-                         contains(gsp_profile_string_at(mk->profile, frame->file), filter));
+        const struct gsp_frame *frame = gsp_profile_frame_at(build->profile, row->id);
+        return frame && (contains(gsp_profile_string_at(build->profile, frame->name), filter) ||
+                         contains(gsp_profile_string_at(build->profile, frame->file), filter));
     }
     gsp_auto_buf name = {0};
-    gsp_top_row_name(mk->profile, row, &name);
+    gsp_top_row_name(build->profile, row, &name);
     return contains(gsp_buf_sv(&name), filter);
 }
 
@@ -150,7 +145,7 @@ static int compare_sv(struct gsp_sv a, struct gsp_sv b)
     return order ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* The other kinds stand before frames, in the order in which they were met. */
+/* Threads and processes come before frames, in the order of their index. */
 static int compare_names(const struct gsp_profile *profile, const struct gsp_top_row *x,
                          const struct gsp_top_row *y, bool file)
 {
@@ -172,11 +167,11 @@ static int compare_names(const struct gsp_profile *profile, const struct gsp_top
     return order;
 }
 
-int gsp_rows__compare(const struct gsp_rows_maker *mk, const struct gsp_top_row *x,
+int gsp_rows__compare(const struct gsp_rows_maker *build, const struct gsp_top_row *x,
                       const struct gsp_top_row *y)
 {
     int order = 0;
-    switch (mk->query->sort) {
+    switch (build->query->sort) {
     case GSP_TOP_OWN_PCT:
         order = compare_f64(x->own_pct, y->own_pct);
         break;
@@ -188,7 +183,7 @@ int gsp_rows__compare(const struct gsp_rows_maker *mk, const struct gsp_top_row 
         break;
     case GSP_TOP_FUNCTION:
     case GSP_TOP_FILE:
-        order = compare_names(mk->profile, x, y, mk->query->sort == GSP_TOP_FILE);
+        order = compare_names(build->profile, x, y, build->query->sort == GSP_TOP_FILE);
         break;
     case GSP_TOP_OWN:
     case GSP_TOP_COLUMNS:
@@ -196,7 +191,7 @@ int gsp_rows__compare(const struct gsp_rows_maker *mk, const struct gsp_top_row 
     }
     order = order ? order : compare_i64(x->own_weight, y->own_weight);
     order = order ? order : compare_i64(x->total_weight, y->total_weight);
-    order = order ? order : compare_names(mk->profile, x, y, false);
+    order = order ? order : compare_names(build->profile, x, y, false);
     return order ? order : (x->id > y->id) - (x->id < y->id);
 }
 
@@ -205,69 +200,70 @@ static int compare_list(const void *a, const void *b, void *arg)
     return gsp_rows__compare(arg, a, b);
 }
 
-/* The row of a frame: at row_of[frame] when it was met before, else by its key. */
-static struct gsp_top_row *row_of_frame(struct gsp_rows_maker *mk, struct gsp_hmap *keys,
+/* The row of a frame: row_of[frame] if it is known, otherwise by its key. */
+static struct gsp_top_row *row_of_frame(struct gsp_rows_maker *build, struct gsp_hmap *keys,
                                         uint32_t *row_of, uint32_t frame)
 {
     if (row_of[frame])
-        return &mk->rows[row_of[frame] - 1];
+        return &build->rows[row_of[frame] - 1];
     uint64_t a;
     uint64_t b;
-    gsp_rows__key(mk, frame, &a, &b);
+    gsp_rows__key(build, frame, &a, &b);
     const uint32_t *known = gsp_hmap_get(keys, a, b);
     if (known) {
         row_of[frame] = *known;
-        return &mk->rows[*known - 1];
+        return &build->rows[*known - 1];
     }
-    struct gsp_top_row *row = gsp_rows__add(mk, GSP_TOP_ROW_FRAME, frame);
-    row_of[frame] = (uint32_t)mk->count;
+    struct gsp_top_row *row = gsp_rows__add(build, GSP_TOP_ROW_FRAME, frame);
+    row_of[frame] = (uint32_t)build->count;
     if (!row || !gsp_hmap_put(keys, a, b, row_of[frame]))
         return NULL;
     return row;
 }
 
-/* Adds the sums up.  A function that stands in a stack more than once has it once in its total:
- * path is the number of the last sum that the row has counted. */
-static bool add_list(struct gsp_rows_maker *mk, struct gsp_hmap *keys, uint32_t *row_of)
+/* Adds up the sums. A function that occurs several times in a stack counts once in its total:
+ * row->path is the number of the last sum that the row has counted. */
+static bool add_list(struct gsp_rows_maker *build, struct gsp_hmap *keys, uint32_t *row_of)
 {
-    for (size_t i = 0; i < gsp_top_sum_count(mk->top); i++) {
-        const struct gsp_top_sum *sum = gsp_top_sum_at(mk->top, i);
-        if (!gsp_rows__wanted(mk, sum))
+    for (size_t i = 0; i < gsp_top_sum_count(build->top); i++) {
+        const struct gsp_top_sum *sum = gsp_top_sum_at(build->top, i);
+        if (!gsp_rows__wanted(build, sum))
             continue;
-        for (uint32_t s = sum->stack; s != GSP_NONE; s = gsp_profile_stack_caller(mk->profile, s)) {
-            uint32_t frame = gsp_profile_stack_frame(mk->profile, s);
-            struct gsp_top_row *row = row_of_frame(mk, keys, row_of, frame);
+        for (uint32_t s = sum->stack; s != GSP_NONE;
+             s = gsp_profile_stack_caller(build->profile, s)) {
+            uint32_t frame = gsp_profile_stack_frame(build->profile, s);
+            struct gsp_top_row *row = row_of_frame(build, keys, row_of, frame);
             if (!row)
                 return false;
             if (s == sum->stack)
-                gsp_rows__add_own(mk, row, sum);
+                gsp_rows__add_own(build, row, sum);
             if (row->path != i + 1)
-                gsp_rows__add_total(mk, row, sum);
+                gsp_rows__add_total(build, row, sum);
             row->path = i + 1;
         }
     }
     return true;
 }
 
-static bool make_list(struct gsp_rows_maker *mk)
+static bool make_list(struct gsp_rows_maker *build)
 {
     struct gsp_hmap keys = {0};
-    uint32_t *row_of = calloc(gsp_profile_frame_count(mk->profile) + 1, sizeof(*row_of));
-    bool ok = row_of && add_list(mk, &keys, row_of);
+    uint32_t *row_of = calloc(gsp_profile_frame_count(build->profile) + 1, sizeof(*row_of));
+    bool ok = row_of && add_list(build, &keys, row_of);
     gsp_hmap_free(&keys);
     free(row_of);
     if (!ok)
         return false;
     size_t kept = 0;
-    for (size_t i = 0; i < mk->count; i++) {
-        mk->rows[i].path = 0;
-        gsp_rows__set_pct(mk, &mk->rows[i]);
-        if (gsp_rows__matches(mk, &mk->rows[i]))
-            mk->rows[kept++] = mk->rows[i];
+    for (size_t i = 0; i < build->count; i++) {
+        build->rows[i].path = 0;
+        gsp_rows__set_pct(build, &build->rows[i]);
+        if (gsp_rows__matches(build, &build->rows[i]))
+            build->rows[kept++] = build->rows[i];
     }
-    mk->count = kept;
+    build->count = kept;
     if (kept)
-        qsort_r(mk->rows, kept, sizeof(*mk->rows), compare_list, mk);
+        qsort_r(build->rows, kept, sizeof(*build->rows), compare_list, build);
     return true;
 }
 
@@ -275,12 +271,12 @@ int gsp_top_rows_make(const struct gsp_top *top, const struct gsp_top_query *que
                       struct gsp_top_rows *out, struct gsp_err *err)
 {
     gsp_top_rows_free(out);
-    struct gsp_rows_maker mk = {.top = top, .profile = gsp_top_profile(top), .query = query};
-    if (!(query->tree ? gsp_rows__make_tree(&mk) : make_list(&mk))) {
-        free(mk.rows);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table of functions");
+    struct gsp_rows_maker build = {.top = top, .profile = gsp_top_profile(top), .query = query};
+    if (!(query->tree ? gsp_rows__make_tree(&build) : make_list(&build))) {
+        free(build.rows);
+        return gsp_err_nomem(err);
     }
-    *out = (struct gsp_top_rows){mk.rows, mk.count};
+    *out = (struct gsp_top_rows){build.rows, build.count};
     return GSP_OK;
 }
 

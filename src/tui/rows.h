@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows.h -- what a live view shows of its sums: the rows for one way of looking.
+ * rows.h -- the rows that a live view shows of its sums, for one query.
  *
- * A list has a row per function (or line); a tree has a row per node that is not folded away,
- * processes and threads on top.  No terminal is needed to make rows.
+ * A list has a row per function (or line). A tree has a row per visible node, with processes and
+ * threads on top. No terminal is needed.
  *
- * Used by: tui/ (ui, lines, screen, text), cli/ (top).
  * Threads: one owner.
  */
 #pragma once
@@ -30,7 +29,7 @@ enum gsp_top_column {
     GSP_TOP_TOTAL,
     GSP_TOP_FUNCTION,
     GSP_TOP_FILE,
-    GSP_TOP_COLUMNS, /* how many there are */
+    GSP_TOP_COLUMNS, /* the number of columns */
 };
 
 /* "own", "total", "own-time", "total-time", "function", "file"; NULL past the last. */
@@ -41,17 +40,17 @@ struct gsp_top_query {
     struct gsp_view view;
     enum gsp_top_column sort;
     bool tree;
-    bool whole;       /* shares of everything since the reset, not of the last interval */
-    bool folded;      /* nodes of a tree are folded unless toggled, else open unless toggled */
-    uint32_t thread;  /* this one only; GSP_NO_INDEX: all */
+    bool whole;       /* percentages of all time since the reset, not of the last interval */
+    bool folded;      /* default state of tree nodes: folded or open */
+    uint32_t thread;  /* only this one; GSP_NO_INDEX: all */
     uint32_t process; /* the same */
-    char filter[GSP_TOP_FILTER_MAX]; /* part of a function's or file's name; "" lets all pass */
-    struct gsp_hmap toggled;         /* paths of nodes whose fold is not the usual one -> 1 */
+    char filter[GSP_TOP_FILTER_MAX]; /* part of the name of a function or file; "": no filter */
+    struct gsp_hmap toggled;         /* paths of nodes whose state is not the default -> 1 */
 };
 
 void gsp_top_query_init(struct gsp_top_query *query);
 void gsp_top_query_free(struct gsp_top_query *query);
-/* Folds an open node or opens a folded one; without memory nothing changes. */
+/* Folds an open node or opens a folded one. Does nothing if memory runs out. */
 void gsp_top_query_toggle(struct gsp_top_query *query, uint64_t path);
 bool gsp_top_query_is_open(const struct gsp_top_query *query, uint64_t path);
 
@@ -59,19 +58,19 @@ enum gsp_top_row_kind { GSP_TOP_ROW_FRAME, GSP_TOP_ROW_THREAD, GSP_TOP_ROW_PROCE
 
 struct gsp_top_row {
     enum gsp_top_row_kind kind;
-    uint32_t id; /* of the frame; index of the thread or process */
+    uint32_t id; /* frame id, or index of the thread or process */
     uint32_t depth;
-    uint32_t parent; /* index of a row of the same tree, GSP_NO_INDEX at the top */
+    uint32_t parent; /* index of a row; GSP_NO_INDEX at the top */
     bool has_children;
     bool is_open;
-    uint64_t path; /* what the node is called by its fold */
+    uint64_t path; /* identifies the node in query->toggled */
     uint64_t own_count;
     uint64_t total_count;
     int64_t own_weight; /* since the reset */
     int64_t total_weight;
     int64_t own_recent; /* in the last interval */
     int64_t total_recent;
-    double own_pct; /* as the query says: of the last interval, or of all */
+    double own_pct; /* of the last interval, or of all time (query->whole) */
     double total_pct;
 };
 
@@ -80,18 +79,18 @@ struct gsp_top_rows {
     size_t count;
 };
 
-/* Replaces what *out held ({0} at first).  Fails with NOMEM; *out is empty then. */
+/* Replaces the rows of *out ({0} at first). Fails with NOMEM; *out is then empty. */
 GSP_MUST_CHECK int gsp_top_rows_make(const struct gsp_top *top, const struct gsp_top_query *query,
                                      struct gsp_top_rows *out, struct gsp_err *err);
 void gsp_top_rows_free(struct gsp_top_rows *rows);
 
-/* Append the texts of a row as bytes of the target: whoever shows them escapes them. */
+/* Appends the name of a row; not escaped. */
 void gsp_top_row_name(const struct gsp_profile *profile, const struct gsp_top_row *row,
                       struct gsp_buf *out);
-/* "file.py:12"; nothing for threads and processes. */
+/* Appends "file.py:12"; nothing for threads and processes. Not escaped. */
 void gsp_top_row_place(const struct gsp_profile *profile, const struct gsp_view *view,
                        const struct gsp_top_row *row, struct gsp_buf *out);
-/* The line that the view shows; 0 when unknown or not shown. */
+/* The line to show; 0 if it is unknown or hidden. */
 uint32_t gsp_top_row_line(const struct gsp_profile *profile, const struct gsp_view *view,
                           const struct gsp_top_row *row);
 

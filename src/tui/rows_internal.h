@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rows_internal.h -- what lists and trees have in common while they are made.
+ * rows_internal.h -- helpers for building lists and trees.
  *
- * Used by: rows.c, tree_rows.c.
  * Threads: one owner.
  */
 #pragma once
@@ -18,21 +17,21 @@ struct gsp_rows_maker {
     size_t cap;
 };
 
-/* A new row, all zero but for kind and id; NULL without memory.  Moves the others. */
-struct gsp_top_row *gsp_rows__add(struct gsp_rows_maker *mk, enum gsp_top_row_kind kind,
+/* Adds a row with kind and id, otherwise zero; NULL if memory runs out. Moves the other rows. */
+struct gsp_top_row *gsp_rows__add(struct gsp_rows_maker *build, enum gsp_top_row_kind kind,
                                   uint32_t id);
-/* Does the query want this sum at all? */
-bool gsp_rows__wanted(const struct gsp_rows_maker *mk, const struct gsp_top_sum *sum);
-/* What is the same in the query's view has the same two words. */
-void gsp_rows__key(const struct gsp_rows_maker *mk, uint32_t frame, uint64_t *a, uint64_t *b);
-void gsp_rows__add_own(struct gsp_rows_maker *mk, struct gsp_top_row *row,
+/* Returns whether the query selects this sum. */
+bool gsp_rows__wanted(const struct gsp_rows_maker *build, const struct gsp_top_sum *sum);
+/* Computes a key: frames that are equal in the view have equal keys. */
+void gsp_rows__key(const struct gsp_rows_maker *build, uint32_t frame, uint64_t *a, uint64_t *b);
+void gsp_rows__add_own(struct gsp_rows_maker *build, struct gsp_top_row *row,
                        const struct gsp_top_sum *sum);
-void gsp_rows__add_total(struct gsp_rows_maker *mk, struct gsp_top_row *row,
+void gsp_rows__add_total(struct gsp_rows_maker *build, struct gsp_top_row *row,
                          const struct gsp_top_sum *sum);
-void gsp_rows__set_pct(const struct gsp_rows_maker *mk, struct gsp_top_row *row);
-bool gsp_rows__matches(const struct gsp_rows_maker *mk, const struct gsp_top_row *row);
-/* As qsort wants it: the row that comes first is less. */
-int gsp_rows__compare(const struct gsp_rows_maker *mk, const struct gsp_top_row *x,
+void gsp_rows__set_pct(const struct gsp_rows_maker *build, struct gsp_top_row *row);
+bool gsp_rows__matches(const struct gsp_rows_maker *build, const struct gsp_top_row *row);
+/* Compares for qsort: the row that comes first is less. */
+int gsp_rows__compare(const struct gsp_rows_maker *build, const struct gsp_top_row *x,
                       const struct gsp_top_row *y);
-/* Makes the rows of a tree; false without memory. */
-bool gsp_rows__make_tree(struct gsp_rows_maker *mk);
+/* Builds the rows of a tree; false if memory runs out. */
+bool gsp_rows__make_tree(struct gsp_rows_maker *build);

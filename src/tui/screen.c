@@ -25,12 +25,12 @@ static struct {
     bool is_open;
     bool is_utf8;
     SCREEN *screen;
-    struct termios before; /* the terminal as it was */
-    char leave[128];       /* what makes it so again */
+    struct termios before; /* the original settings */
+    char leave[128];       /* the sequence that restores the terminal */
 } state;
 
-/* Appends a string of terminfo to what restores the terminal. */
-static void note_leave(size_t *len, const char *text)
+/* Appends a terminfo string to the restoring sequence. */
+static void add_leave(size_t *len, const char *text)
 {
     size_t n = text ? strlen(text) : 0;
     if (text && *len + n < sizeof(state.leave)) {
@@ -42,21 +42,21 @@ static void note_leave(size_t *len, const char *text)
 static const char *capability(const char *name)
 {
     char copy[16];
-    snprintf(copy, sizeof(copy), "%s", name); /* old terminfo wants to write to it */
+    snprintf(copy, sizeof(copy), "%s", name); /* the parameter of older versions is not const */
     const char *text = tigetstr(copy);
-    /* NULL: not there; -1: not a string. */
+    /* NULL: missing; -1: not a string. */
     return text == (const char *)-1 ? NULL : text; /* NOLINT(performance-no-int-to-ptr) */
 }
 
-static void note_restore(void)
+static void prepare_restore(void)
 {
     size_t len = 0;
     state.leave[0] = '\0';
-    note_leave(&len, "\033[?1000l\033[?1006l"); /* no mouse */
-    note_leave(&len, capability("sgr0"));
-    note_leave(&len, capability("rmkx"));
-    note_leave(&len, capability("cnorm"));
-    note_leave(&len, capability("rmcup"));
+    add_leave(&len, "\033[?1000l\033[?1006l"); /* mouse off */
+    add_leave(&len, capability("sgr0"));
+    add_leave(&len, capability("rmkx"));
+    add_leave(&len, capability("cnorm"));
+    add_leave(&len, capability("rmcup"));
 }
 
 static void set_up(bool color)
@@ -90,13 +90,13 @@ int gsp_screen_open(bool color, struct gsp_err *err)
         setlocale(LC_CTYPE, "C.UTF-8");
     state.is_utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     const char *name = getenv("TERM");
-    /* newterm() tells what initscr() would exit for. */
+    /* newterm() returns an error where initscr() would exit. */
     state.screen = newterm(name, stdout, stdin);
     if (!state.screen)
         return gsp_err_set(err, GSP_E_NOTSUP, 0,
                            "the terminal \"%.60s\" is unknown or cannot move its cursor",
                            name ? name : "");
-    note_restore();
+    prepare_restore();
     set_up(color);
     state.is_open = true;
     return GSP_OK;
@@ -118,7 +118,7 @@ void gsp_screen_restore(void)
     if (!state.is_open)
         return;
     ssize_t n = write(STDOUT_FILENO, state.leave, strlen(state.leave));
-    (void)n; /* nowhere left to complain */
+    (void)n; /* no way to report an error */
     tcsetattr(STDIN_FILENO, TCSANOW, &state.before);
 }
 
@@ -130,7 +130,7 @@ void gsp_screen_size(unsigned *width, unsigned *height)
     *height = y > 0 ? (unsigned)y : 0;
 }
 
-static void take_mouse(struct gsp_ui_key *out)
+static void read_mouse(struct gsp_ui_key *out)
 {
     MEVENT event;
     out->code = GSP_KEY_NONE;
@@ -174,7 +174,7 @@ bool gsp_screen_key(int timeout_ms, struct gsp_ui_key *out)
         return false;
     if (rc == KEY_CODE_YES) {
         if (key == KEY_MOUSE)
-            take_mouse(out);
+            read_mouse(out);
         else
             out->code = code_of(key);
         return true;
@@ -187,7 +187,7 @@ bool gsp_screen_key(int timeout_ms, struct gsp_ui_key *out)
     return true;
 }
 
-/* One line of the screen, in as many cells as it has. */
+/* Draws one line in the full width. */
 static void put_line(unsigned y, struct gsp_buf *line, unsigned width, attr_t attr)
 {
     gsp_auto_buf fit = {0};
@@ -212,7 +212,7 @@ static void draw_head(const struct gsp_screen_view *view)
     gsp_line_facts(view->facts, &line);
     put_line(GSP_UI_LINE_FACTS, &line, ui->width, A_NORMAL);
     gsp_line_machine(view->facts, &line);
-    /* What the machine does not have stands back. */
+    /* Dims what the machine does not have. */
     const char *text = gsp_buf_cstr(&line);
     const char *absent = text ? strstr(text, "GPU n") : NULL;
     int column = absent ? (int)(absent - text) : -1;
@@ -220,7 +220,7 @@ static void draw_head(const struct gsp_screen_view *view)
     if (column >= 0 && (unsigned)column < ui->width)
         mvwchgat(stdscr, GSP_UI_LINE_MACHINE, column, -1, A_DIM, 0, NULL);
     if (ui->mode == GSP_UI_FILTER)
-        gsp_buf_printf(&line, "filter: %s_   (Enter keeps it, Esc does not)", ui->query.filter);
+        gsp_buf_printf(&line, "filter: %s_   (Enter: apply, Esc: cancel)", ui->query.filter);
     else
         gsp_line_query(view->top, &ui->query, &line);
     put_line(GSP_UI_LINE_QUERY, &line, ui->width, ui->mode == GSP_UI_FILTER ? A_BOLD : A_NORMAL);
@@ -255,8 +255,8 @@ static void draw_table(const struct gsp_screen_view *view)
                 attr |= A_REVERSE;
         } else if (i == 1 && rows->count == 0) {
             gsp_buf_puts(&line, ui->query.filter[0] ? "  nothing matches the filter"
-                                                    : "  no samples: waiting threads are left out, "
-                                                      "-i shows them");
+                                                    : "  no samples (idle threads are hidden; -i "
+                                                      "shows them)");
         }
         put_line((unsigned)(GSP_UI_LINE_ROWS + i), &line, ui->width, attr);
     }
@@ -280,16 +280,16 @@ static void draw_help(const struct gsp_ui *ui)
     gsp_auto_buf line = {0};
     const struct gsp_ui_help *help;
     unsigned y = 0;
-    gsp_buf_puts(&line, "Keys (any key goes back)");
+    gsp_buf_puts(&line, "Keys (any key closes this help)");
     put_line(y++, &line, ui->width, A_BOLD);
     for (size_t i = 0; y < ui->height && (help = gsp_ui_help_at(ui, i)); i++) {
         gsp_buf_printf(&line, "  %-18s %s", help->keys, help->text);
         put_line(y++, &line, ui->width, A_NORMAL);
     }
     static const char *const NOTES[] = {
-        "", "own: what a function did itself; total: with everything it called.",
-        "Shares are of the last interval: 100 % is one thread all the time.",
-        "Times are sums since the beginning or the last reset."};
+        "", "own: the function itself; total: including the functions it calls.",
+        "Percentages cover the last interval; 100 % is one thread that always runs.",
+        "Times are totals since the start or the last reset."};
     for (size_t i = 0; i < GSP_COUNT(NOTES) && y < ui->height; i++) {
         gsp_buf_puts(&line, NOTES[i]);
         put_line(y++, &line, ui->width, A_NORMAL);
@@ -299,7 +299,7 @@ static void draw_help(const struct gsp_ui *ui)
 static void draw_choices(const struct gsp_ui *ui)
 {
     gsp_auto_buf line = {0};
-    gsp_buf_printf(&line, "Show one %s (Enter chooses, Esc goes back)",
+    gsp_buf_printf(&line, "Show one %s (Enter: select, Esc: cancel)",
                    ui->mode == GSP_UI_THREADS ? "thread" : "process");
     put_line(0, &line, ui->width, A_BOLD);
     size_t room = ui->height - 1;
@@ -314,7 +314,7 @@ static void draw_choices(const struct gsp_ui *ui)
 static void draw_too_small(const struct gsp_ui *ui)
 {
     gsp_auto_buf line = {0};
-    gsp_buf_printf(&line, "%ux%u is too small; 80x10 is needed", ui->width, ui->height);
+    gsp_buf_printf(&line, "%ux%u is too small (minimum: 80x10)", ui->width, ui->height);
     put_line(0, &line, ui->width, A_NORMAL);
     gsp_buf_puts(&line, "q: quit");
     if (ui->height > 1)

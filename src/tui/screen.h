@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * screen.h -- the terminal: draws a live view on it, hears keys and mouse, gives it back as it
- * was.
+ * screen.h -- the terminal: draws a live view, reads keys and mouse, restores the terminal.
  *
- * The only file that sees curses.  There is one terminal, so there is one screen.
+ * The only file that uses curses. A process has one terminal, so there is one screen.
  *
- * Used by: cli/ (top).
- * Threads: one owner; gsp_screen_restore() may be called by a signal handler.
+ * Threads: one owner; a signal handler may call gsp_screen_restore().
  */
 #pragma once
 
@@ -17,7 +15,7 @@
 #include "tui/lines.h"
 #include "tui/ui.h"
 
-/* Everything that is on the screen. */
+/* The content of the screen. */
 struct gsp_screen_view {
     const struct gsp_top *top;
     const struct gsp_ui *ui;
@@ -25,21 +23,21 @@ struct gsp_screen_view {
     const struct gsp_top_rows *rows;
 };
 
-/* Takes the terminal of stdin and stdout.  Fails with NOTSUP when it is none, or one that cannot
+/* Opens the terminal of stdin and stdout. Fails with NOTSUP if it is not a terminal, or cannot
  * move its cursor. */
 GSP_MUST_CHECK int gsp_screen_open(bool color, struct gsp_err *err);
-/* Gives it back; does nothing when it was not taken. */
+/* Restores the terminal; does nothing if it is not open. */
 void gsp_screen_close(void);
-/* The same from a signal handler, by what was noted beforehand. */
+/* The same for a signal handler, with strings prepared in advance. */
 void gsp_screen_restore(void);
 
 void gsp_screen_size(unsigned *width, unsigned *height);
-/* The next key that was pressed; false when there is none within timeout_ms. */
+/* Waits for a key; false if none is pressed within timeout_ms. */
 bool gsp_screen_key(int timeout_ms, struct gsp_ui_key *out);
 void gsp_screen_draw(const struct gsp_screen_view *view);
 
-/* A view that is made of lines already: the first is the title, the one at `titles` the titles of
- * a table, the last the keys. */
+/* A view of finished lines: the first is the title, the one at `titles` has the column titles,
+ * the last lists the keys. */
 struct gsp_screen_lines {
     struct gsp_buf *at;
     size_t count;

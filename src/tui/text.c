@@ -97,7 +97,7 @@ static void put_facts(struct gsp_json *json, const struct gsp_top *top,
     gsp_json_put_sv(json, "command", gsp_sv_of(facts->title));
     put_known(json, "pid", facts->pid > 0, (uint64_t)facts->pid);
     gsp_json_put_i64(json, "time_ns", facts->time_ns);
-    gsp_json_key(json, "interval_ns"); /* what the percentages are of */
+    gsp_json_key(json, "interval_ns"); /* the time that the percentages cover */
     gsp_json_i64(json, span->length_ns);
     put_f64(json, "gil_pct", true, facts->gil_pct);
     put_f64(json, "active_pct", true, facts->active_pct);

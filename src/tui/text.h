@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * text.h -- a live view without a terminal: as plain text, and as JSON for programs.
+ * text.h -- a live view without a terminal: plain text, and JSON for programs.
  *
- * Used by: cli/ (top).
  * Threads: no state.
  */
 #pragma once
@@ -12,12 +11,12 @@
 #include "base/err.h"
 #include "tui/lines.h"
 
-/* The header, the titles and at most limit rows (0: all) in width columns. */
+/* The header, the column titles and at most limit rows (0: all) in width columns. */
 GSP_MUST_CHECK int gsp_top_text(const struct gsp_top *top, const struct gsp_top_query *query,
                                 const struct gsp_top_facts *facts, unsigned width, size_t limit,
                                 struct gsp_buf *out);
-/* One object on one line.  Numbers are numbers, units are in the keys, what is unknown is null.
- * Both fail with NOMEM. */
+/* One object on one line. Keys contain the unit; unknown values are null. Both functions fail
+ * with NOMEM. */
 GSP_MUST_CHECK int gsp_top_json(const struct gsp_top *top, const struct gsp_top_query *query,
                                 const struct gsp_top_facts *facts, size_t limit,
                                 struct gsp_buf *out);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/map.h"
 #include "model/tree.h"
 
@@ -19,7 +20,7 @@ struct gsp_top {
     struct gsp_top_span last;
     struct gsp_top_span now;
     int64_t now_ns;
-    bool turned; /* last is an interval */
+    bool has_interval; /* last is a complete interval */
     bool paused;
 };
 
@@ -27,7 +28,7 @@ int gsp_top_new(const struct gsp_profile *profile, struct gsp_top **out, struct 
 {
     *out = calloc(1, sizeof(**out));
     if (!*out)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     (*out)->profile = profile;
     return GSP_OK;
 }
@@ -52,14 +53,8 @@ static struct gsp_top_sum *sum_of(struct gsp_top *top, uint32_t thread, uint32_t
     const uint32_t *known = gsp_hmap_get(&top->cells, thread, stack);
     if (known)
         return &top->sums[*known];
-    if (top->count == top->cap) {
-        size_t cap = top->cap ? top->cap * 2 : 256;
-        struct gsp_top_sum *grown = realloc(top->sums, cap * sizeof(*grown));
-        if (!grown)
-            return NULL;
-        top->sums = grown;
-        top->cap = cap;
-    }
+    if (!gsp_array_fit(&top->sums, &top->cap, top->count + 1))
+        return NULL;
     if (!gsp_hmap_put(&top->cells, thread, stack, (uint32_t)top->count))
         return NULL;
     struct gsp_top_sum *sum = &top->sums[top->count++];
@@ -67,7 +62,7 @@ static struct gsp_top_sum *sum_of(struct gsp_top *top, uint32_t thread, uint32_t
     return sum;
 }
 
-static bool meet_thread(struct gsp_top *top, uint32_t thread, int64_t weight)
+static bool count_thread(struct gsp_top *top, uint32_t thread, int64_t weight)
 {
     if (thread >= top->thread_cap) {
         size_t cap = (size_t)thread + 16;
@@ -98,8 +93,8 @@ static int add(struct gsp_top *top, const struct gsp_total *total, uint32_t flag
                struct gsp_err *err)
 {
     struct gsp_top_sum *sum = sum_of(top, total->thread, total->stack);
-    if (!sum || !meet_thread(top, total->thread, total->weight))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+    if (!sum || !count_thread(top, total->thread, total->weight))
+        return gsp_err_nomem(err);
     sum->count = gsp_sum_u64(sum->count, total->count);
     sum->weight = gsp_sum_i64(sum->weight, total->weight);
     sum->now = gsp_sum_i64(sum->now, total->weight);
@@ -149,7 +144,7 @@ void gsp_top_turn(struct gsp_top *top)
     }
     top->last = top->now;
     top->now = (struct gsp_top_span){0};
-    top->turned = true;
+    top->has_interval = true;
 }
 
 void gsp_top_reset(struct gsp_top *top)
@@ -161,7 +156,7 @@ void gsp_top_reset(struct gsp_top *top)
     top->all = (struct gsp_top_span){0};
     top->last = top->all;
     top->now = top->all;
-    top->turned = false;
+    top->has_interval = false;
 }
 
 void gsp_top_seek(struct gsp_top *top, int64_t now_ns)
@@ -182,12 +177,12 @@ const struct gsp_top_span *gsp_top_all(const struct gsp_top *top)
 
 const struct gsp_top_span *gsp_top_recent(const struct gsp_top *top)
 {
-    return top->turned ? &top->last : &top->now;
+    return top->has_interval ? &top->last : &top->now;
 }
 
 int64_t gsp_top_sum_recent(const struct gsp_top *top, const struct gsp_top_sum *sum)
 {
-    return top->turned ? sum->last : sum->now;
+    return top->has_interval ? sum->last : sum->now;
 }
 
 size_t gsp_top_sum_count(const struct gsp_top *top)

@@ -8,7 +8,7 @@
 #define WHEEL_ROWS 3U
 #define SEEK_NS    (5 * GSP_NS_PER_S)
 
-/* What a key acts on. */
+/* The context of an action. */
 struct act {
     struct gsp_ui *ui;
     const struct gsp_top *top;
@@ -82,7 +82,7 @@ static void do_last(const struct act *act)
     act->ui->cursor = act->rows->count ? act->rows->count - 1 : 0;
 }
 
-/* In a recording these move in time, in a live view in the table. */
+/* In a recording, Home and End move in time; in a live view, in the table. */
 static void do_home(const struct act *act)
 {
     if (act->ui->is_replay)
@@ -115,7 +115,7 @@ static void do_fold_all(const struct act *act)
     gsp_hmap_clear(&act->ui->query.toggled);
 }
 
-/* Left and right: seek in a recording, else fold and open. */
+/* Left and right: seek in a recording; fold and open in a live view. */
 static void do_side(const struct act *act)
 {
     struct gsp_ui *ui = act->ui;
@@ -140,7 +140,7 @@ static void do_filter(const struct act *act)
     ui->mode = GSP_UI_FILTER;
 }
 
-static void do_pick(const struct act *act)
+static void do_choose(const struct act *act)
 {
     act->ui->mode = act->key->code == 't' ? GSP_UI_THREADS : GSP_UI_PROCESSES;
     gsp_ui__list_choices(act->ui, act->top);
@@ -164,7 +164,7 @@ static void do_tree(const struct act *act)
         query->sort = GSP_TOP_OWN_PCT;
 }
 
-static void do_threads_apart(const struct act *act)
+static void do_split_threads(const struct act *act)
 {
     act->ui->query.view.threads = !act->ui->query.view.threads;
 }
@@ -185,7 +185,7 @@ static void do_quit(const struct act *act)
     act->ui->wants_quit = true;
 }
 
-/* Leaves what narrows the view. */
+/* Removes all filters. */
 static void do_escape(const struct act *act)
 {
     struct gsp_top_query *query = &act->ui->query;
@@ -211,7 +211,7 @@ static void do_click(const struct act *act)
     size_t row = ui->first + key->y - GSP_UI_LINE_ROWS;
     if (row >= act->rows->count)
         return;
-    /* The first click marks, one more on the same row folds or opens. */
+    /* The first click selects a row, a second one folds or opens it. */
     if (row == ui->cursor)
         do_fold(act);
     ui->cursor = row;
@@ -248,11 +248,11 @@ static const struct {
     {'+', do_fold_all},
     {'-', do_fold_all},
     {'/', do_filter},
-    {'t', do_pick},
-    {'p', do_pick},
+    {'t', do_choose},
+    {'p', do_choose},
     {'l', do_lines},
     {'v', do_tree},
-    {'a', do_threads_apart},
+    {'a', do_split_threads},
     {'r', do_reset},
     {'?', do_help},
     {GSP_KEY_HELP, do_help},
@@ -264,28 +264,28 @@ static const struct {
 static const struct gsp_ui_help HELP[] = {
     {.keys = "?, F1", .text = "this help", .footer = "help"},
     {.keys = "q", .text = "quit", .footer = "quit"},
-    {.keys = "space", .text = "pause and go on; nothing is added while paused", .footer = "pause"},
+    {.keys = "space", .text = "pause and resume; nothing is added while paused", .footer = "pause"},
     {.keys = "1 2 3 4", .text = "sort by own %, total %, own time, total time", .footer = "sort"},
-    {.keys = "< >", .text = "sort by the next column; or click on its title"},
-    {.keys = "/", .text = "show only what has this text in its function or file", .footer = "find"},
-    {.keys = "t", .text = "show one thread only", .footer = "thread"},
-    {.keys = "p", .text = "show one process only", .footer = "proc"},
+    {.keys = "< >", .text = "sort by the next column; or click a column title"},
+    {.keys = "/", .text = "show only functions or files that contain a text", .footer = "find"},
+    {.keys = "t", .text = "show only one thread", .footer = "thread"},
+    {.keys = "p", .text = "show only one process", .footer = "proc"},
     {.keys = "Esc", .text = "show everything again"},
     {.keys = "l", .text = "lines or functions", .footer = "lines"},
-    {.keys = "v", .text = "call tree or list; processes stand on top of a tree", .footer = "tree"},
-    {.keys = "Enter", .text = "fold or open a branch of the tree; or click on it twice"},
+    {.keys = "v", .text = "call tree or list; a tree starts with the processes", .footer = "tree"},
+    {.keys = "Enter", .text = "fold or open a branch of the tree; or click it twice"},
     {.keys = "+ -", .text = "open or fold all branches"},
-    {.keys = "a", .text = "threads apart from each other in the tree"},
-    {.keys = "r", .text = "reset: begin the sums anew", .footer = "reset", .live_only = true},
-    {.keys = "r", .text = "reset: begin the sums anew", .replay_only = true},
-    {.keys = "up down PgUp PgDn", .text = "move in the table; so does the wheel of the mouse"},
+    {.keys = "a", .text = "show threads separately in the tree"},
+    {.keys = "r", .text = "reset all sums", .footer = "reset", .live_only = true},
+    {.keys = "r", .text = "reset all sums", .replay_only = true},
+    {.keys = "up down PgUp PgDn", .text = "move in the table; also the mouse wheel"},
     {.keys = "Home End", .text = "first and last row; also g and G", .live_only = true},
     {.keys = "left right",
-     .text = "5 seconds back and forth",
+     .text = "seek 5 seconds back or forward",
      .footer = "seek",
      .replay_only = true},
     {.keys = "Home End",
-     .text = "beginning and end of the recording; g and G: of the table",
+     .text = "start and end of the recording; g and G: of the table",
      .replay_only = true},
 };
 
@@ -304,7 +304,7 @@ void gsp_ui_free(struct gsp_ui *ui)
     ui->choice_count = 0;
 }
 
-/* Appends a character as UTF-8, if it is one and there is room. */
+/* Appends a printable character as UTF-8, if it fits. */
 static void append_char(char *filter, size_t len, int code)
 {
     unsigned c = (unsigned)code;
@@ -319,7 +319,7 @@ static void append_char(char *filter, size_t len, int code)
     filter[len] = '\0';
 }
 
-/* Keys while the filter is typed: it works with every letter. */
+/* Handles keys while the filter is edited. Each letter takes effect at once. */
 static void edit_filter(struct gsp_ui *ui, int code)
 {
     char *filter = ui->query.filter;
@@ -330,7 +330,7 @@ static void edit_filter(struct gsp_ui *ui, int code)
         memcpy(filter, ui->before, sizeof(ui->before));
         ui->mode = GSP_UI_TABLE;
     } else if (code == GSP_KEY_ERASE) {
-        /* A character of more bytes goes as a whole. */
+        /* Remove all bytes of the character. */
         while (len > 0 && ((unsigned char)filter[len - 1] & 0xc0U) == 0x80U)
             filter[--len] = '\0';
         if (len > 0)
@@ -348,7 +348,7 @@ static void choose(struct gsp_ui *ui)
     uint32_t id = ui->choices[ui->choice].id;
     if (ui->mode == GSP_UI_PROCESSES) {
         ui->query.process = id;
-        ui->query.thread = GSP_NO_INDEX; /* it may belong to another process */
+        ui->query.thread = GSP_NO_INDEX; /* the thread may belong to another process */
     } else {
         ui->query.thread = id;
     }
@@ -420,8 +420,8 @@ void gsp_ui_press(struct gsp_ui *ui, const struct gsp_ui_key *key, const struct 
 
 size_t gsp_ui_page(const struct gsp_ui *ui)
 {
-    unsigned taken = GSP_UI_LINE_ROWS + GSP_UI_FOOTER_LINES;
-    return ui->height > taken ? ui->height - taken : 1;
+    unsigned used = GSP_UI_LINE_ROWS + GSP_UI_FOOTER_LINES;
+    return ui->height > used ? ui->height - used : 1;
 }
 
 void gsp_ui_settle(struct gsp_ui *ui, size_t row_count)
@@ -433,7 +433,7 @@ void gsp_ui_settle(struct gsp_ui *ui, size_t row_count)
         ui->first = ui->cursor;
     if (ui->cursor - ui->first >= page)
         ui->first = ui->cursor - page + 1;
-    /* No empty lines at the end while there are rows before. */
+    /* No empty lines at the end while earlier rows exist. */
     if (ui->first + page > row_count)
         ui->first = row_count > page ? row_count - page : 0;
 }

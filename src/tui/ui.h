@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ui.h -- how a live view answers to keys and mouse, apart from any terminal.
+ * ui.h -- how a live view reacts to keys and mouse, independent of the terminal.
  *
- * screen.h turns what a terminal sends into struct gsp_ui_key; here it changes what is shown,
- * or asks for what only the owner can do (pause, reset, seek, quit).
+ * screen.h turns terminal input into struct gsp_ui_key. This module changes the view, or requests
+ * what only the owner can do (pause, reset, seek, quit).
  *
- * Used by: tui/ (screen), cli/ (top).
  * Threads: one owner.
  */
 #pragma once
@@ -18,7 +17,7 @@
 #include "tui/lines.h"
 #include "tui/rows.h"
 
-/* Where things are on the screen: lines from the top. */
+/* The lines of the screen, from the top. */
 #define GSP_UI_LINE_TITLE   0U
 #define GSP_UI_LINE_FACTS   1U
 #define GSP_UI_LINE_MACHINE 2U
@@ -27,13 +26,13 @@
 #define GSP_UI_LINE_ROWS    5U
 #define GSP_UI_FOOTER_LINES 1U
 
-/* Keys that are no characters; all others are the character. */
+/* Keys that are not characters. All other codes are the character. */
 enum gsp_ui_code {
     GSP_KEY_NONE = 0,
     GSP_KEY_ENTER = '\n',
     GSP_KEY_ESCAPE = 27,
     GSP_KEY_ERASE = 127,
-    GSP_KEY_UP = 0x110000, /* past the last character of Unicode */
+    GSP_KEY_UP = 0x110000, /* above all Unicode characters */
     GSP_KEY_DOWN,
     GSP_KEY_LEFT,
     GSP_KEY_RIGHT,
@@ -69,18 +68,18 @@ struct gsp_ui {
     enum gsp_ui_mode mode;
     bool is_replay;
     bool is_paused;
-    size_t cursor; /* row that is marked */
-    size_t first;  /* row that is shown first */
+    size_t cursor; /* the selected row */
+    size_t first;  /* the first visible row */
     unsigned width;
     unsigned height;
     char before[GSP_TOP_FILTER_MAX]; /* the filter before it was edited */
     struct gsp_ui_choice *choices;
     size_t choice_count;
     size_t choice;
-    /* What the owner is asked for, who sets it back. */
+    /* Requests to the owner, which the owner clears. */
     bool wants_quit;
     bool wants_reset;
-    int64_t seek_ns; /* by how much to move in a recording */
+    int64_t seek_ns; /* time to move by in a recording */
     bool wants_start;
     bool wants_end;
 };
@@ -89,7 +88,7 @@ struct gsp_ui {
 struct gsp_ui_help {
     const char *keys;
     const char *text;   /* what they do */
-    const char *footer; /* the short word; NULL: not there */
+    const char *footer; /* the short name; NULL: not in the footer */
     bool live_only;
     bool replay_only;
 };
@@ -97,17 +96,17 @@ struct gsp_ui_help {
 void gsp_ui_init(struct gsp_ui *ui, bool is_replay);
 void gsp_ui_free(struct gsp_ui *ui);
 
-/* Does what the key asks for.  rows are those on the screen. */
+/* Handles a key. rows are those on the screen. */
 void gsp_ui_press(struct gsp_ui *ui, const struct gsp_ui_key *key, const struct gsp_top *top,
                   const struct gsp_top_rows *rows);
-/* The rows were made anew, or the screen has another size: the cursor stays among them. */
+/* Keeps the cursor within the rows, after they or the size of the screen have changed. */
 void gsp_ui_settle(struct gsp_ui *ui, size_t row_count);
 
-/* Rows of the table that the screen has room for. */
+/* The number of rows that fit on the screen. */
 size_t gsp_ui_page(const struct gsp_ui *ui);
-/* The rows of the help that are for this view; NULL past the last. */
+/* The help entries of this view; NULL past the last. */
 const struct gsp_ui_help *gsp_ui_help_at(const struct gsp_ui *ui, size_t i);
 
-/* The list of threads or processes to choose from, as ui->mode says, into ui->choices:
- * all first, then the main thread, then by their weight. */
+/* Fills ui->choices with the threads or processes to choose from, according to ui->mode: all,
+ * then the main thread, then by weight. */
 void gsp_ui__list_choices(struct gsp_ui *ui, const struct gsp_top *top);

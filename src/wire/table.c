@@ -2,12 +2,13 @@
 #include "wire/table.h"
 
 #define TIMES                                                                                      \
-    {"ts_ns", "ns", "when, CLOCK_REALTIME", GSP_I64, offsetof(row, ts_ns)},                        \
-        {"mono_ns", "ns", "when, CLOCK_MONOTONIC", GSP_I64, offsetof(row, mono_ns)},
+    {"ts_ns", "ns", "time, CLOCK_REALTIME", GSP_I64, offsetof(row, ts_ns)},                        \
+        {"mono_ns", "ns", "time, CLOCK_MONOTONIC", GSP_I64, offsetof(row, mono_ns)},
 #define COMMON_TARGET TIMES
 #define COMMON_ROWS                                                                                \
-    TIMES{"pid", "", "the process", GSP_I64, offsetof(row, pid)},                                  \
-        {"rank", "", "its rank in a distributed job, when known", GSP_I64, offsetof(row, rank)},
+    TIMES{"pid", "", "process id", GSP_I64, offsetof(row, pid)},                                   \
+        {"rank", "", "rank of the process in a distributed job, if known", GSP_I64,                \
+         offsetof(row, rank)},
 #define COMMON_HOST TIMES
 #define COMMON_PLAIN
 

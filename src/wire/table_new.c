@@ -21,12 +21,12 @@ struct made_table {
 };
 
 static const struct gsp_column_spec times[] = {
-    {"ts_ns", "ns", "when, CLOCK_REALTIME", GSP_I64},
-    {"mono_ns", "ns", "when, CLOCK_MONOTONIC", GSP_I64},
+    {"ts_ns", "ns", "time, CLOCK_REALTIME", GSP_I64},
+    {"mono_ns", "ns", "time, CLOCK_MONOTONIC", GSP_I64},
 };
 static const struct gsp_column_spec process[] = {
-    {"pid", "", "the process", GSP_I64},
-    {"rank", "", "its rank in a distributed job, when known", GSP_I64},
+    {"pid", "", "process id", GSP_I64},
+    {"rank", "", "rank of the process in a distributed job, if known", GSP_I64},
 };
 
 static void set_text(char *out, size_t cap, const char *text)

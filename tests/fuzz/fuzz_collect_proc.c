@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_collect_proc.c -- every parser of /proc and /sys over the same hostile text, and what must
- * hold of what they give.
+ * fuzz_collect_proc.c -- runs every parser of /proc and /sys over the same hostile text, and checks
+ * invariants of the results.
  */
 #include <stdint.h>
 #include <stdlib.h>

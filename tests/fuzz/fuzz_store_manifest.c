@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_store_manifest.c -- manifest.json of somebody's folder: refused or read, and what is read
- * names no path.
+ * fuzz_store_manifest.c -- untrusted manifests are rejected, or read without paths in file names.
  */
 #include <stdint.h>
 #include <stdlib.h>

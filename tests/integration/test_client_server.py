@@ -160,7 +160,7 @@ def test_processes_that_are_not_there(daemon: Daemon, tmp_path: Path) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     begun = gsprof("http-profile", at, "--name", "x", "--pid", gone.pid)
-    assert f"there is no process {gone.pid}" in begun.err
+    assert f"process {gone.pid} does not exist" in begun.err
     words: List[object] = ["--name", "y", "--stacks", "--pid", gone.pid]
     refused = gsprof("http-profile", at, *words, status=EXIT_PERM).err
     assert "gsprof serve --allow-control" in refused

@@ -278,7 +278,7 @@ def test_stopped_and_going_on(start: StartTarget, some_python: Python) -> None:
     os.kill(target.pid, signal.SIGSTOP)
     wait_for(lambda: state_of(target.pid) == "T", "it does not stop")
     err = gsprof("inject", target.pid, status=EXIT_NOPROC).err
-    assert "it is stopped" in err and f"kill -CONT {target.pid}" in err
+    assert "the process is stopped" in err and f"kill -CONT {target.pid}" in err
     assert state_of(target.pid) == "T"
     os.kill(target.pid, signal.SIGCONT)
     assert eval_in(target.pid, "2 + 2") == "4\n"

@@ -56,7 +56,7 @@ def test_none_left_is_said(start: StartTarget, tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["--include", "--exclude", "--thread"])
 def test_no_expression(option: str) -> None:
     done = gsprof("record", option, "(", "--", main_python(), "-c", "1", status=EXIT_USAGE)
-    assert "no regular expression" in done.err
+    assert "not a regular expression" in done.err
 
 
 def test_cpu_and_wall(start: StartTarget, tmp_path: Path) -> None:

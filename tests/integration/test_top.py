@@ -386,7 +386,7 @@ def test_keys(screen: StartScreen, start: StartTarget) -> None:
     one.press("-")
     one.wait(r"\+ thread runner")
     one.press("+", "?")
-    one.wait("any key goes back", has("pause"))
+    one.wait("any key closes this help", has("pause"))
     one.press("x", "q")
     one.wait("left with 0", has("samples in"))
     # The terminal is as it was: lines, echo, no mouse, the normal screen.
@@ -438,7 +438,7 @@ def test_sizes(screen: StartScreen, start: StartTarget) -> None:
     one.wait("spin .*spin.py")
     for width, height in ((60, 20), (100, 8)):
         one.tmux("resize-window", "-x", str(width), "-y", str(height))
-        one.wait(f"{width}x{height} is too small; 80x10 is needed")
+        one.wait(rf"{width}x{height} is too small \(minimum: 80x10\)")
     one.tmux("resize-window", "-x", "200", "-y", "50")
     one.wait("spin .*spin.py", lambda text: max(map(len, text.splitlines())) > 100)
     one.press("q")

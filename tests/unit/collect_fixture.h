@@ -5,7 +5,7 @@
  *     struct machine m;
  *     machine_open(&m, "cgroup2");
  *     machine_tick(&m, collect, 1);     one second after the start
- *     machine_later(&m);                the files of the second moment
+ *     machine_later(&m);                the files of one second later
  *     const struct gsp_row_system_cpu *row = machine_row(&m, GSP_TABLE_system_cpu, 0);
  */
 #pragma once
@@ -37,7 +37,7 @@ struct machine_row {
 };
 
 struct machine {
-    struct gsp_sink sink; /* first: what the sources are given */
+    struct gsp_sink sink; /* must be first: sources get its address */
     char folder[64];
     char fixture[PATH_MAX];
     char proc[128];
@@ -74,7 +74,7 @@ static void machine_put(struct gsp_sink *sink, enum gsp_table_id table, const vo
     memcpy(slot->values, row, bytes);
 }
 
-/* Overwrites in place: who holds the file open sees the new content. */
+/* Overwrites in place, so that open descriptors see the new content. */
 static inline void machine_write(const struct machine *m, const char *path, const char *bytes,
                                  size_t len)
 {
@@ -172,7 +172,7 @@ static inline const void *machine_row(const struct machine *m, enum gsp_table_id
     return NULL;
 }
 
-/* The same, where there has to be one. */
+/* The same, but fails the test if the row does not exist. */
 __attribute__((returns_nonnull)) static inline const void *
 machine_need(const struct machine *m, enum gsp_table_id table, size_t i)
 {
@@ -204,7 +204,7 @@ static inline void machine_close(struct machine *m)
     nftw(m->folder, machine_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The trouble of a source; "" without, "?" for a source that is not there. */
+/* The trouble of a source; "" if none, "?" if the source does not exist. */
 static inline const char *machine_trouble(const struct gsp_collect *collect, const char *name)
 {
     struct gsp_collect_state state;

@@ -164,7 +164,7 @@ static inline bool fix_same_thread(const struct gsp_profile *a, uint32_t x,
            fix_same_string(a, p->version, b, q->version);
 }
 
-/* Checks that b tells the same as a: meta, threads, and each sample. */
+/* Checks that b equals a: meta, threads, and each sample. */
 static inline void fix_check_same(const struct gsp_profile *a, const struct gsp_profile *b)
 {
     const struct gsp_profile_meta *m = gsp_profile_meta_get(a);
@@ -243,17 +243,17 @@ static inline void fix_check_golden(struct gsp_buf *bytes, const char *name)
     bool same = gsp_sv_eq(gsp_buf_sv(bytes), gsp_buf_sv(&golden));
     tap_check(same);
     if (!same)
-        printf("# differs from %s (GSP_GOLDEN_WRITE=1 writes it anew); now:\n# %.2000s\n", name,
+        printf("# differs from %s (GSP_GOLDEN_WRITE=1 rewrites it); now:\n# %.2000s\n", name,
                gsp_buf_cstr(bytes));
     gsp_buf_free(&golden);
 }
 
-/* Any cut and any changed byte must be refused or read, without harm: what the sanitizers see. */
+/* Truncated or changed bytes must be rejected or read without harm: for the sanitizers. */
 static inline void fix_mangle(struct gsp_sv bytes, const char *format, size_t step)
 {
     struct gsp_profile *p = NULL;
     for (size_t len = 0; len < bytes.len; len += step) {
-        char *copy = malloc(len + 1); /* of exact size, for ASan to see the end */
+        char *copy = malloc(len + 1); /* of exact size, so that ASan detects overruns */
         tap_require(copy != NULL);
         memcpy(copy, bytes.p, len);
         if (fix_read((struct gsp_sv){copy, len}, format, &p, NULL) == GSP_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_ask.h -- asks a store and gives the answer as one line, for tests.
+ * store_ask.h -- runs a query and returns the result as one line, for tests.
  *
  * Threads: one owner.
  */
@@ -77,8 +77,8 @@ static inline void put_value(struct gsp_buf *out, const struct gsp_rows_column *
     }
 }
 
-/* The result as "a,b;c,d", an error as "! code message". */
-static inline const char *ask(struct gsp_store *store, const char *sql, struct gsp_buf *out)
+/* Returns the result as "a,b;c,d", or an error as "! code message". */
+static inline const char *query(struct gsp_store *store, const char *sql, struct gsp_buf *out)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_err err = {0};

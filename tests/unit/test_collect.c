@@ -6,7 +6,7 @@
 
 static struct machine m;
 
-/* Opens a machine, reads it at its two moments, one second apart. */
+/* Opens a machine and reads it at two times, one second apart. */
 static struct gsp_collect *two_ticks(const char *name)
 {
     struct gsp_collect *collect = NULL;
@@ -24,7 +24,7 @@ static void end(struct gsp_collect *collect)
     machine_close(&m);
 }
 
-TAP_TEST(the_first_look_has_no_rates)
+TAP_TEST(the_first_reading_has_no_rates)
 {
     struct gsp_collect *collect = NULL;
     machine_open(&m, "plain");
@@ -95,7 +95,7 @@ TAP_TEST(disks_and_networks)
     near(disk->reads_per_s, 100);
     near(disk->writes_per_s, 400);
     near(disk->util_percent, 50);
-    /* Neither partitions nor loop devices that nobody uses. */
+    /* Neither partitions nor unused loop devices. */
     tap_eq_str(machine_text(&m, idle->device), "sda");
     near(idle->util_percent, 0);
     tap_check(machine_row(&m, GSP_TABLE_system_disk, 2) == NULL);
@@ -109,12 +109,12 @@ TAP_TEST(disks_and_networks)
     end(collect);
 }
 
-TAP_TEST(percent_is_of_what_the_cgroup_allows)
+TAP_TEST(percent_is_relative_to_the_cgroup_limit)
 {
     struct gsp_collect *collect = two_ticks("cgroup2");
     const struct gsp_row_system_cpu *cpu = machine_need(&m, GSP_TABLE_system_cpu, 0);
     const struct gsp_row_system_memory *memory = machine_need(&m, GSP_TABLE_system_memory, 0);
-    /* The pod above us allows 2 cores; it used 1.5 s in a second. */
+    /* The parent pod allows 2 cores; it used 1.5 s in one second. */
     tap_eq_str(machine_text(&m, cpu->limit_source), "cgroup");
     near(cpu->limit_cores, 2);
     near(cpu->util_percent, 75);
@@ -138,7 +138,7 @@ TAP_TEST(percent_is_of_what_the_cgroup_allows)
     end(collect);
 }
 
-TAP_TEST(limits_of_the_older_kind)
+TAP_TEST(limits_of_cgroup_v1)
 {
     struct gsp_collect *collect = two_ticks("cgroup1");
     const struct gsp_row_system_cpu *cpu = machine_need(&m, GSP_TABLE_system_cpu, 0);
@@ -154,7 +154,7 @@ TAP_TEST(limits_of_the_older_kind)
     end(collect);
 }
 
-TAP_TEST(a_limit_that_changes_is_seen)
+TAP_TEST(a_changed_limit_is_noticed)
 {
     struct gsp_collect *collect = two_ticks("cgroup2");
     machine_set(&m, "sys/fs/cgroup/kubepods/pod1/memory.max", "2147483648\n");
@@ -164,7 +164,7 @@ TAP_TEST(a_limit_that_changes_is_seen)
     end(collect);
 }
 
-TAP_TEST(energy_counters_start_over)
+TAP_TEST(energy_counters_wrap)
 {
     struct gsp_collect *collect = two_ticks("rapl");
     const struct gsp_row_energy_metrics *package = machine_need(&m, GSP_TABLE_energy_metrics, 0);
@@ -180,13 +180,13 @@ TAP_TEST(energy_counters_start_over)
     tap_eq_str(machine_text(&m, dram->domain), "dram");
     tap_eq_str(machine_text(&m, dram->device), "package-0 dram");
     near(dram->joules, 3);
-    /* The other way to the same counter is left out. */
+    /* The second path to the same counter is omitted. */
     tap_check(machine_row(&m, GSP_TABLE_energy_metrics, 3) == NULL);
     tap_eq_str(machine_trouble(collect, "energy"), "");
     end(collect);
 }
 
-TAP_TEST(an_estimate_says_that_it_is_one)
+TAP_TEST(an_estimate_is_marked_as_one)
 {
     struct gsp_collect *collect = NULL;
     machine_open(&m, "plain");
@@ -198,14 +198,14 @@ TAP_TEST(an_estimate_says_that_it_is_one)
     machine_tick(&m, collect, 2);
     const struct gsp_row_energy_metrics *row = machine_need(&m, GSP_TABLE_energy_metrics, 0);
     tap_eq_str(machine_text(&m, row->source), "estimate");
-    /* 37.5 % busy without what was stolen: 10 % + 90 % of that, of 100 W. */
+    /* 37.5 % busy without stolen time: 10 % + 90 % of that, of 100 W. */
     near(row->watts, 10 + 90 * 0.375);
     tap_check(gsp_is_null_f64(row->carbon_grams));
     tap_check(strstr(machine_trouble(collect, "energy"), "TDP of 100 W") != NULL);
     end(collect);
 }
 
-TAP_TEST(gpus_of_amd)
+TAP_TEST(amd_gpus)
 {
     struct gsp_collect *collect = two_ticks("amdgpu");
     const struct gsp_row_gpu_metrics *a = machine_need(&m, GSP_TABLE_gpu_metrics, 0);
@@ -219,7 +219,7 @@ TAP_TEST(gpus_of_amd)
     near(a->memory_clock_mhz, 1000);
     near(b->power_watts, 35);
     tap_check(gsp_is_null_f64(a->pcie_rx_bytes_per_s));
-    /* Not the other maker's, and devices are told once. */
+    /* GPUs of other vendors are omitted, and each device has one row. */
     tap_check(machine_row(&m, GSP_TABLE_gpu_metrics, 2) == NULL);
     tap_check(machine_row(&m, GSP_TABLE_gpu_device, 0) == NULL);
     bool found = false;
@@ -243,7 +243,7 @@ TAP_TEST(gpus_of_amd)
     end(collect);
 }
 
-TAP_TEST(a_failing_gpu_of_amd_is_blank)
+TAP_TEST(a_failing_amd_gpu_is_blank)
 {
     static const char *const files[] = {"gpu_busy_percent",
                                         "mem_busy_percent",
@@ -265,7 +265,7 @@ TAP_TEST(a_failing_gpu_of_amd_is_blank)
     const struct gsp_row_gpu_metrics *b = machine_need(&m, GSP_TABLE_gpu_metrics, 1);
     tap_check(gsp_is_null_f64(a->util_percent) && a->memory_used_bytes == GSP_NULL_I64);
     near(b->util_percent, 0);
-    tap_eq_str(machine_trouble(collect, "gpu_amdgpu"), "GPU 0 (card0) tells nothing");
+    tap_eq_str(machine_trouble(collect, "gpu_amdgpu"), "GPU 0 (card0) reports no values");
     machine_set(&m, "sys/class/drm/card0/device/gpu_busy_percent", "12\n");
     machine_tick(&m, collect, 10);
     a = machine_need(&m, GSP_TABLE_gpu_metrics, 0);
@@ -305,7 +305,7 @@ TAP_TEST(a_watched_process)
     tap_eq_int(row->minor_faults, 150);
     tap_eq_int(row->major_faults, 3);
     tap_eq_int(row->ctx_switches, 125);
-    /* What each of its threads has used. */
+    /* The CPU time of each thread. */
     const struct gsp_row_process_thread *thread = machine_need(&m, GSP_TABLE_process_thread, 0);
     const struct gsp_row_process_thread *other = machine_need(&m, GSP_TABLE_process_thread, 1);
     tap_check(machine_row(&m, GSP_TABLE_process_thread, 2) == NULL);
@@ -322,8 +322,8 @@ TAP_TEST(a_watched_process)
     tap_eq_int(gone->pid, 4444);
     tap_eq_int(gone->rss_bytes, GSP_NULL_I64);
     tap_check(gone->state == GSP_NULL_STR && gsp_is_null_f64(gone->cpu_percent));
-    tap_eq_str(machine_trouble(collect, "process"), "process 4444 is gone");
-    /* Fewer and others from now on. */
+    tap_eq_str(machine_trouble(collect, "process"), "process 4444 has exited");
+    /* Another list of processes. */
     gsp_collect_watch(collect, &pids[2], 1);
     machine_tick(&m, collect, 3);
     row = machine_need(&m, GSP_TABLE_process_metrics, 0);
@@ -334,8 +334,8 @@ TAP_TEST(a_watched_process)
     end(collect);
 }
 
-/* On this machine: a child that works, then ends. */
-TAP_TEST(a_real_process_that_ends)
+/* On this machine: a child that works, then exits. */
+TAP_TEST(a_real_process_that_exits)
 {
     struct gsp_collect *collect = NULL;
     int begin[2];
@@ -363,10 +363,10 @@ TAP_TEST(a_real_process_that_ends)
     machine_tick(&m, collect, 2);
     const struct gsp_row_process_metrics *row = machine_need(&m, GSP_TABLE_process_metrics, 0);
     tap_check(row->cpu_percent > 0 && row->rss_bytes > 0 && row->vms_bytes > row->rss_bytes);
-    tap_check(row->threads >= 1); /* an emulator has some of its own */
+    tap_check(row->threads >= 1); /* an emulator adds its own */
     tap_check(row->ctx_switches > 0);
     kill(child, SIGKILL);
-    /* It has no memory any more: not 0 bytes. */
+    /* Its memory is unknown, not 0 bytes. */
     siginfo_t info;
     tap_require(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) == 0);
     machine_tick(&m, collect, 2.5);
@@ -380,14 +380,14 @@ TAP_TEST(a_real_process_that_ends)
     tap_eq_int(row->pid, child);
     tap_eq_int(row->rss_bytes, GSP_NULL_I64);
     char gone[64];
-    snprintf(gone, sizeof(gone), "process %d is gone", (int)child);
+    snprintf(gone, sizeof(gone), "process %d has exited", (int)child);
     tap_eq_str(machine_trouble(collect, "process"), gone);
-    /* The others go on. */
+    /* The other processes are still read. */
     tap_check(machine_row(&m, GSP_TABLE_system_cpu, 0) != NULL);
     end(collect);
 }
 
-/* Every file of a machine, one after the other, with bytes that make no sense. */
+/* Replaces every file of a machine in turn by malformed bytes. */
 static size_t spoil(const char *folder, const char *under, struct gsp_collect *collect,
                     double *seconds)
 {
@@ -419,7 +419,7 @@ static size_t spoil(const char *folder, const char *under, struct gsp_collect *c
     return count;
 }
 
-TAP_TEST(files_of_any_content_do_no_harm)
+TAP_TEST(arbitrary_files_do_no_harm)
 {
     static const char *const machines[] = {"cgroup2", "cgroup1", "amdgpu", "rapl"};
     const int32_t pid = 77;
@@ -437,7 +437,7 @@ TAP_TEST(files_of_any_content_do_no_harm)
     }
 }
 
-TAP_TEST(a_huge_file_is_refused)
+TAP_TEST(a_huge_file_is_rejected)
 {
     struct gsp_collect *collect = two_ticks("plain");
     const size_t len = 9U << 20;
@@ -454,7 +454,7 @@ TAP_TEST(a_huge_file_is_refused)
     end(collect);
 }
 
-TAP_TEST(nothing_at_all)
+TAP_TEST(an_empty_machine)
 {
     struct gsp_collect *collect = NULL;
     const struct gsp_collect_env env = {.proc_root = "/nowhere", .sys_root = "/nowhere"};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GPUs of NVIDIA, by a stand-in for the driver's library: shows what is made of answers, not how
+ * NVIDIA GPUs, with a stand-in for the driver's library: tests how gsprof handles answers, not how
  * a GPU behaves.
  */
 #include "collect_fixture.h"
 
 static struct machine m;
-static char answers[PATH_MAX]; /* what the stand-in reads */
+static char answers[PATH_MAX]; /* the file that the stand-in reads */
 
 static void set_answers(const char *text, size_t len)
 {
@@ -20,7 +20,7 @@ static void load_answers(struct gsp_buf *out)
     tap_require(gsp_file_read(path, 65536, out, NULL) == 0);
 }
 
-/* The usual answers, and before them others: the first line counts. */
+/* The default answers, preceded by others: the first matching line counts. */
 static void answer(const char *more)
 {
     gsp_auto_buf text = {0};
@@ -68,7 +68,7 @@ static size_t count_rows(enum gsp_table_id table)
     return count;
 }
 
-TAP_TEST(what_does_not_change)
+TAP_TEST(constant_properties)
 {
     struct gsp_collect *collect = start("");
     machine_tick(&m, collect, 1);
@@ -87,7 +87,7 @@ TAP_TEST(what_does_not_change)
     tap_check(gsp_is_null_f64(device->power_limit_watts) && device->mig == GSP_NULL_BOOL);
     device = machine_need(&m, GSP_TABLE_gpu_device, 2);
     tap_eq_int(device->mig, 1);
-    /* Once, and again when something is other. */
+    /* Once, and again after a change. */
     machine_tick(&m, collect, 2);
     tap_eq_int(count_rows(GSP_TABLE_gpu_device), 0);
     answer("0.power_limit_mw 300000\n");
@@ -136,7 +136,7 @@ TAP_TEST(values_and_rates)
     end(collect);
 }
 
-TAP_TEST(older_drivers_are_asked_for_pcie_in_turns)
+TAP_TEST(pcie_of_older_drivers_is_read_in_turns)
 {
     struct gsp_collect *collect = start("");
     double tx = gsp_null_f64();
@@ -165,26 +165,26 @@ TAP_TEST(processes_and_their_containers)
     tap_eq_int(row->memory_used_bytes, 5368709120LL);
     near(row->util_percent, 60);
     tap_eq_int(row->gpu_instance, GSP_NULL_I64);
-    /* One that we cannot see, whose memory the driver does not know. */
+    /* A process that we cannot see, whose memory the driver does not know. */
     row = machine_need(&m, GSP_TABLE_gpu_process, 1);
     tap_eq_int(row->pid, 4242);
     tap_check(row->name == GSP_NULL_STR && row->memory_used_bytes == GSP_NULL_I64 &&
               row->container_pid == GSP_NULL_I64 && gsp_is_null_f64(row->util_percent));
-    /* On a part of a divided GPU. */
+    /* On an instance of a partitioned GPU. */
     row = machine_need(&m, GSP_TABLE_gpu_process, 2);
     tap_eq_int(row->gpu, 2);
     tap_eq_int(row->gpu_instance, 3);
     end(collect);
 }
 
-TAP_TEST(a_divided_gpu_has_no_utilisation_and_says_why)
+TAP_TEST(a_partitioned_gpu_has_no_utilisation_and_says_why)
 {
     struct gsp_collect *collect = start("");
     machine_tick(&m, collect, 1);
     tap_check(gsp_is_null_f64(metrics(2)->util_percent));
     near(metrics(2)->power_watts, 90);
     tap_eq_str(machine_trouble(collect, "gpu_nvml"),
-               "GPU 2 is divided (MIG): its utilisation is not told");
+               "GPU 2 is partitioned (MIG): utilisation not available");
     end(collect);
 }
 
@@ -206,7 +206,7 @@ TAP_TEST(a_lost_gpu_is_blank_and_comes_back)
     machine_tick(&m, collect, 40);
     near(metrics(1)->util_percent, 10);
     tap_eq_str(machine_trouble(collect, "gpu_nvml"), "");
-    /* It is told again. */
+    /* Its row is added again. */
     const struct gsp_row_gpu_device *device = NULL;
     for (size_t i = 0; (device = machine_row(&m, GSP_TABLE_gpu_device, i)) != NULL; i++) {
         if (device->gpu == 1)
@@ -216,7 +216,7 @@ TAP_TEST(a_lost_gpu_is_blank_and_comes_back)
     end(collect);
 }
 
-TAP_TEST(a_gpu_that_takes_the_place_of_another_keeps_its_number)
+TAP_TEST(a_replacement_gpu_keeps_the_number)
 {
     struct gsp_collect *collect = start("2.mig 0\n");
     machine_tick(&m, collect, 1);
@@ -251,7 +251,7 @@ TAP_TEST(use_by_a_process_is_kept_for_a_while)
     end(collect);
 }
 
-TAP_TEST(one_value_that_fails_is_blank_alone)
+TAP_TEST(only_the_failing_value_is_blank)
 {
     struct gsp_collect *collect = start("2.mig 0\n0.temperature.code 999\n0.power_mw.code 4\n");
     machine_tick(&m, collect, 1);
@@ -262,7 +262,7 @@ TAP_TEST(one_value_that_fails_is_blank_alone)
     end(collect);
 }
 
-TAP_TEST(a_gpu_that_cannot_be_had_at_first)
+TAP_TEST(a_gpu_that_is_unavailable_at_first)
 {
     struct gsp_collect *collect = start("2.mig 0\n1.handle.code 15\n");
     machine_tick(&m, collect, 1);
@@ -278,12 +278,13 @@ TAP_TEST(a_gpu_that_cannot_be_had_at_first)
     end(collect);
 }
 
-TAP_TEST(errors_of_the_driver_have_their_names)
+TAP_TEST(driver_errors_have_names)
 {
     struct gsp_collect *collect = start("init 9\n");
     machine_tick(&m, collect, 1);
     tap_eq_int(count_rows(GSP_TABLE_gpu_metrics), 0);
-    tap_eq_str(machine_trouble(collect, "gpu_nvml"), "NVML does not start: Driver Not Loaded (9)");
+    tap_eq_str(machine_trouble(collect, "gpu_nvml"),
+               "NVML initialization failed: Driver Not Loaded (9)");
     tap_check(machine_row(&m, GSP_TABLE_system_cpu, 0) != NULL);
     /* A driver that is loaded later is found. */
     answer("");
@@ -294,14 +295,14 @@ TAP_TEST(errors_of_the_driver_have_their_names)
     end(collect);
 }
 
-TAP_TEST(no_library_and_no_nvml_in_it)
+TAP_TEST(missing_and_foreign_libraries)
 {
     struct gsp_collect *collect = start("");
     gsp_collect_close(collect);
     m.env.nvml_library = "libgsprof-there-is-none.so.1";
     tap_require(gsp_collect_open(&m.env, &collect, NULL) == 0);
     tap_eq_str(machine_trouble(collect, "gpu_nvml"),
-               "no libgsprof-there-is-none.so.1: no driver of NVIDIA here");
+               "no libgsprof-there-is-none.so.1: NVIDIA driver not found");
     gsp_collect_close(collect);
     m.env.nvml_library = "libc.so.6";
     tap_require(gsp_collect_open(&m.env, &collect, NULL) == 0);
@@ -309,7 +310,7 @@ TAP_TEST(no_library_and_no_nvml_in_it)
     end(collect);
 }
 
-TAP_TEST(answers_of_any_kind_do_no_harm)
+TAP_TEST(arbitrary_answers_do_no_harm)
 {
     static const char *const junk[] = {"count 99999\n",
                                        "count -1\n",

@@ -16,7 +16,7 @@ TAP_TEST(processors)
 {
     struct gsp_cpu_line lines[2];
     uint64_t ctx = 0;
-    /* More lines than there is room for are counted. */
+    /* Lines beyond the capacity are counted. */
     tap_eq_int(gsp_collect__parse_stat(sv("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 1 1 1 1 1 1 1 1\n"
                                           "cpu7 9 9 9 9\nintr 5\nctxt 99\n"),
                                        lines, 2, &ctx),
@@ -34,7 +34,7 @@ TAP_TEST(processors)
     tap_eq_int(gsp_collect__parse_stat((struct gsp_sv){NULL, 0}, NULL, 0, &ctx), 0);
 }
 
-TAP_TEST(sums_of_huge_numbers_are_no_small_ones)
+TAP_TEST(sums_of_huge_numbers_do_not_wrap)
 {
     struct gsp_cpu_line line;
     uint64_t ctx = 0;
@@ -42,7 +42,7 @@ TAP_TEST(sums_of_huge_numbers_are_no_small_ones)
                                        &line, 1, &ctx),
                1);
     tap_check(line.ticks[GSP_CPU_USER] == GSP_UNKNOWN - 1);
-    /* One digit more is no number. */
+    /* One more digit does not fit. */
     tap_eq_int(gsp_collect__parse_stat(sv("cpu  184467440737095516150 1 1 1\n"), &line, 1, &ctx),
                0);
 }
@@ -62,7 +62,7 @@ TAP_TEST(keys)
     tap_check(out[3] == GSP_UNKNOWN);
 }
 
-TAP_TEST(choices)
+TAP_TEST(selected_word)
 {
     tap_check(gsp_sv_eq(gsp_collect__parse_chosen(sv("always [madvise] never\n")), sv("madvise")));
     tap_check(gsp_sv_eq(gsp_collect__parse_chosen(sv("[always]")), sv("always")));
@@ -88,7 +88,7 @@ TAP_TEST(devices)
     tap_check(!gsp_collect__parse_net(line_of(": 1 2 3"), &line));
 }
 
-TAP_TEST(a_command_can_be_called_anything)
+TAP_TEST(a_command_can_have_any_name)
 {
     struct gsp_pid_stat stat;
     tap_check(gsp_collect__parse_pid_stat(
@@ -143,7 +143,7 @@ TAP_TEST(groups)
     tap_eq_int(gsp_collect__parse_cpu_list(sv("0-99999999999")), 0);
 }
 
-TAP_TEST(small_ones)
+TAP_TEST(small_files)
 {
     uint64_t value = 0;
     bool nested = false;

@@ -79,27 +79,27 @@ TAP_TEST(every_value_of_every_frame)
     log.made.gpus = 1; /* a new metric: a new segment */
     add_frames(&log, 60);
     struct gsp_store *store = ask_of(&log, NULL, 0);
-    tap_eq_str(ask(store,
-                   "SELECT count(DISTINCT frame_id), min(frame_id), max(frame_id), min(host), "
-                   "count(sessions) FROM session.frame",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(DISTINCT frame_id), min(frame_id), max(frame_id), min(host), "
+                     "count(sessions) FROM session.frame",
+                     &out),
                "100,1,100,here,0");
-    tap_eq_str(ask(store,
-                   "SELECT ts_ns, device, value FROM session.frame WHERE frame_id = 100 AND "
-                   "metric = 'system.cpu.util_percent' ORDER BY device NULLS FIRST LIMIT 1",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT ts_ns, device, value FROM session.frame WHERE frame_id = 100 AND "
+                     "metric = 'system.cpu.util_percent' ORDER BY device NULLS FIRST LIMIT 1",
+                     &out),
                "1700000019800000000,NULL,36.63");
-    tap_eq_str(ask(store,
-                   "SELECT min(frame_id), count(*), max(value) FROM session.frame WHERE "
-                   "metric LIKE 'gpu%power_watts'",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT min(frame_id), count(*), max(value) FROM session.frame WHERE "
+                     "metric LIKE 'gpu%power_watts'",
+                     &out),
                "41,60,100");
     /* Frames that came after the look are not the query's. */
     add_frames(&log, 10);
-    tap_eq_str(ask(store, "SELECT max(frame_id) FROM session.frame", &out), "100");
+    tap_eq_str(query(store, "SELECT max(frame_id) FROM session.frame", &out), "100");
     gsp_store_close(store);
     store = ask_of(&log, NULL, 0);
-    tap_eq_str(ask(store, "SELECT max(frame_id) FROM session.frame", &out), "110");
+    tap_eq_str(query(store, "SELECT max(frame_id) FROM session.frame", &out), "110");
     gsp_store_close(store);
     close_log(&log);
 }
@@ -116,21 +116,21 @@ TAP_TEST(frames_know_their_sessions)
     open_log(&log);
     add_frames(&log, 40);
     struct gsp_store *store = ask_of(&log, sessions, 3);
-    tap_eq_str(ask(store,
-                   "SELECT sessions, min(frame_id) AS f, max(frame_id) FROM session.frame "
-                   "GROUP BY sessions ORDER BY f",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT sessions, min(frame_id) AS f, max(frame_id) FROM session.frame "
+                     "GROUP BY sessions ORDER BY f",
+                     &out),
                "NULL,1,4;[\"a \\\"b\\\"\"],5,20;[\"on\",\"a \\\"b\\\"\"],21,30;[\"on\"],31,40");
-    tap_eq_str(ask(store,
-                   "SELECT name, status, end_ns, freq_ms, labels, first_frame, last_frame "
-                   "FROM session.list ORDER BY first_frame",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT name, status, end_ns, freq_ms, labels, first_frame, last_frame "
+                     "FROM session.list ORDER BY first_frame",
+                     &out),
                "a \"b\",failed,9000,NULL,{\"lr\": [1, \"x\"]},5,30;"
                "none,done,9000,200,NULL,15,14;on,active,NULL,200,NULL,21,NULL");
-    tap_eq_str(ask(store,
-                   "SELECT count(DISTINCT frame_id) FROM gsprof.session_frames('on') UNION ALL "
-                   "SELECT count(*) FROM gsprof.session_frames('none')",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(DISTINCT frame_id) FROM gsprof.session_frames('on') UNION ALL "
+                     "SELECT count(*) FROM gsprof.session_frames('none')",
+                     &out),
                "20;0");
     gsp_store_close(store);
     close_log(&log);
@@ -152,16 +152,16 @@ TAP_TEST(many_sessions_of_one_frame)
     open_log(&log);
     add_frames(&log, 20);
     struct gsp_store *store = ask_of(&log, sessions, MANY);
-    tap_eq_str(ask(store,
-                   "SELECT count(DISTINCT sessions), max(len(string_split(sessions, ','))), "
-                   "bool_or(sessions LIKE '[\"s999\",%') FROM session.frame",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(DISTINCT sessions), max(len(string_split(sessions, ','))), "
+                     "bool_or(sessions LIKE '[\"s999\",%') FROM session.frame",
+                     &out),
                "11,32,true");
-    tap_eq_str(ask(store,
-                   "SELECT count(*) FROM session.list AS s, "
-                   "(SELECT DISTINCT frame_id FROM session.frame) AS f "
-                   "WHERE f.frame_id = 20 AND f.frame_id >= s.first_frame",
-                   &out),
+    tap_eq_str(query(store,
+                     "SELECT count(*) FROM session.list AS s, "
+                     "(SELECT DISTINCT frame_id FROM session.frame) AS f "
+                     "WHERE f.frame_id = 20 AND f.frame_id >= s.first_frame",
+                     &out),
                "1000");
     gsp_store_close(store);
     free(sessions);
@@ -195,17 +195,18 @@ TAP_TEST(a_damaged_row_is_unknown)
     add_frames(&log, 5);
     struct gsp_store *store = ask_of(&log, NULL, 0);
     int64_t metrics = 0;
-    tap_require(gsp_parse_i64(ask(store, "SELECT count(*) // 5 FROM session.frame", &out), 1, 1000,
-                              &metrics, NULL) == GSP_OK);
+    tap_require(gsp_parse_i64(query(store, "SELECT count(*) // 5 FROM session.frame", &out), 1,
+                              1000, &metrics, NULL) == GSP_OK);
     gsp_store_close(store);
     damage(&log, (off_t)(metrics * (int64_t)sizeof(double) + 48));
     store = ask_of(&log, NULL, 0);
-    tap_eq_str(ask(store,
-                   "SELECT frame_id, count(value), count(ts_ns) FROM session.frame "
-                   "WHERE frame_id >= 4 AND metric = 'system.cpu.util_percent' AND device IS NULL "
-                   "GROUP BY frame_id ORDER BY frame_id",
-                   &out),
-               "4,1,1;5,0,0");
+    tap_eq_str(
+        query(store,
+              "SELECT frame_id, count(value), count(ts_ns) FROM session.frame "
+              "WHERE frame_id >= 4 AND metric = 'system.cpu.util_percent' AND device IS NULL "
+              "GROUP BY frame_id ORDER BY frame_id",
+              &out),
+        "4,1,1;5,0,0");
     gsp_store_close(store);
     close_log(&log);
 }
@@ -220,9 +221,9 @@ TAP_TEST(a_log_that_is_gone_is_told)
     memcpy(folder, log.folder, sizeof(folder));
     snprintf(log.folder, sizeof(log.folder), "/no/such/folder");
     struct gsp_store *store = ask_of(&log, NULL, 0);
-    tap_check(strstr(ask(store, "SELECT count(*) FROM session.frame", &out),
+    tap_check(strstr(query(store, "SELECT count(*) FROM session.frame", &out),
                      "! IO the log of frames cannot be read") != NULL);
-    tap_eq_str(ask(store, "SELECT count(*) FROM session.list", &out), "0");
+    tap_eq_str(query(store, "SELECT count(*) FROM session.list", &out), "0");
     gsp_store_close(store);
     memcpy(log.folder, folder, sizeof(folder));
     close_log(&log);

@@ -23,7 +23,7 @@ static int read_code(const char *text)
     return rc;
 }
 
-TAP_TEST(members_have_their_types)
+TAP_TEST(members_of_all_types)
 {
     struct gsp_body *body =
         read_ok("{\"name\": \"a\\u0000b\", \"force\": true, \"rate\": 0.5, "
@@ -50,7 +50,7 @@ TAP_TEST(members_have_their_types)
     gsp_body_free(body);
 }
 
-TAP_TEST(wrong_types_are_told_by_name)
+TAP_TEST(errors_name_the_member_of_a_wrong_type)
 {
     struct gsp_body *body = read_ok("{\"name\": 5, \"pids\": [1.5], \"force\": \"yes\"}");
     struct gsp_err err = {0};
@@ -66,7 +66,7 @@ TAP_TEST(wrong_types_are_told_by_name)
     gsp_body_free(body);
 }
 
-TAP_TEST(what_is_no_object_is_refused)
+TAP_TEST(anything_but_an_object_is_rejected)
 {
     tap_eq_int(read_code("[1]"), GSP_E_FORMAT);
     tap_eq_int(read_code("\"x\""), GSP_E_FORMAT);
@@ -75,19 +75,19 @@ TAP_TEST(what_is_no_object_is_refused)
     tap_eq_int(read_code("{\"a\": \"\xff\"}"), GSP_E_FORMAT);
 }
 
-TAP_TEST(depth_is_limited_before_anything_is_built)
+TAP_TEST(depth_is_limited_before_parsing)
 {
     gsp_auto_buf text = {0};
     for (int i = 0; i < 100000; i++)
         gsp_buf_puts(&text, "{\"a\":[");
     tap_eq_int(read_code(gsp_buf_cstr(&text)), GSP_E_LIMIT);
-    /* Brackets in strings are no depth. */
+    /* Brackets in strings do not count. */
     gsp_buf_clear(&text);
     gsp_buf_puts(&text, "{\"a\": \"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"{\"}");
     gsp_body_free(read_ok(gsp_buf_cstr(&text)));
 }
 
-TAP_TEST(nothing_is_an_empty_object)
+TAP_TEST(an_empty_text_is_an_empty_object)
 {
     struct gsp_body *body = read_ok("");
     struct gsp_sv name = {0};
@@ -97,7 +97,7 @@ TAP_TEST(nothing_is_an_empty_object)
     gsp_body_free(body);
 }
 
-TAP_TEST(members_in_their_order)
+TAP_TEST(members_keep_their_order)
 {
     struct gsp_body *body = read_ok("{\"a\": \"text\", \"b\": 0.1, \"c\": [true]}");
     static const char *const values[] = {"text", "0.1", "[true]"};
@@ -119,7 +119,7 @@ static int add_x(void *ctx, const struct gsp_body *item)
     return GSP_OK;
 }
 
-TAP_TEST(objects_of_an_array_one_by_one)
+TAP_TEST(each_object_of_an_array)
 {
     struct gsp_body *body = read_ok("{\"a\": [{\"x\": 1}, {\"x\": 2}], \"none\": [], "
                                     "\"mixed\": [{\"x\": 1}, 2], \"bad\": [{}], \"no\": 1}");
@@ -158,22 +158,22 @@ static int put_scalar(void *ctx, const struct gsp_body_scalar *value)
     return out->len > 200 ? GSP_E_LIMIT : GSP_OK;
 }
 
-static void check_scalars(const char *json, int wanted_rc, const char *wanted)
+static void check_scalars(const char *json, int expected_rc, const char *expected)
 {
     gsp_auto_buf text = {0};
     gsp_auto_buf out = {0};
     struct gsp_err err = {0};
     gsp_buf_printf(&text, "{\"p\": %s}", json);
     struct gsp_body *body = read_ok(gsp_buf_cstr(&text));
-    tap_eq_int(gsp_body_scalars(body, "p", put_scalar, &out, &err), wanted_rc);
-    if (wanted_rc < 0)
-        tap_check(strstr(err.msg, wanted) != NULL);
+    tap_eq_int(gsp_body_scalars(body, "p", put_scalar, &out, &err), expected_rc);
+    if (expected_rc < 0)
+        tap_check(strstr(err.msg, expected) != NULL);
     else
-        tap_eq_str(gsp_buf_cstr(&out), wanted);
+        tap_eq_str(gsp_buf_cstr(&out), expected);
     gsp_body_free(body);
 }
 
-TAP_TEST(scalars_by_place_and_by_name)
+TAP_TEST(scalars_of_arrays_and_objects)
 {
     check_scalars("[1, -2.5, \"a\", true, null, -9223372036854775808]", 1,
                   "=1 =-2.5 ='a' =true =null =-9223372036854775808 ");

@@ -9,7 +9,7 @@
 #include "proc/maps.h"
 #include "tap.h"
 
-/* The line of /proc for a thread that waits in a call. */
+/* The /proc line of a thread that waits in a system call. */
 static enum gsp_inject_state state_of(long number, uint64_t second, uint64_t fourth,
                                       struct gsp_inject_call_at *at)
 {
@@ -20,7 +20,7 @@ static enum gsp_inject_state state_of(long number, uint64_t second, uint64_t fou
     return gsp_inject_state_of(gsp_sv_of(text), at);
 }
 
-TAP_TEST(calls_that_the_kernel_begins_again_come_first)
+TAP_TEST(restartable_calls_come_first)
 {
     static const long calls[] = {SYS_read,     SYS_ppoll,  SYS_pselect6, SYS_clock_nanosleep,
                                  SYS_recvfrom, SYS_accept, SYS_wait4,    SYS_restart_syscall};
@@ -32,7 +32,7 @@ TAP_TEST(calls_that_the_kernel_begins_again_come_first)
     tap_check(at.args[0] == 1 && at.args[5] == 6);
 }
 
-TAP_TEST(a_lock_of_the_c_library_is_no_condition)
+TAP_TEST(a_c_library_lock_is_not_a_condition_variable)
 {
     struct gsp_inject_call_at at;
     tap_eq_int(state_of(SYS_futex, FUTEX_WAIT_PRIVATE, 0, &at), GSP_INJECT_UNSAFE);
@@ -50,7 +50,7 @@ TAP_TEST(calls_that_map_memory_are_not_safe)
         tap_eq_int(state_of(calls[i], 2, 4, &at), GSP_INJECT_UNSAFE);
 }
 
-TAP_TEST(epoll_ends_with_eintr_and_can_be_begun_again_if_it_waits_for_ever)
+TAP_TEST(epoll_without_timeout_can_be_restarted_after_eintr)
 {
     struct gsp_inject_call_at at;
     tap_eq_int(state_of(SYS_epoll_pwait, 2, 0xffffffff, &at), GSP_INJECT_INTERRUPTS);
@@ -61,7 +61,7 @@ TAP_TEST(epoll_ends_with_eintr_and_can_be_begun_again_if_it_waits_for_ever)
     tap_check(!gsp_inject_is_endless(&at));
 }
 
-TAP_TEST(sleeps_for_a_span_are_told_from_those_until_a_time)
+TAP_TEST(relative_and_absolute_sleeps_differ)
 {
     struct gsp_inject_call_at at;
     tap_eq_int(state_of(SYS_clock_nanosleep, 0, 0, &at), GSP_INJECT_RESTARTS);
@@ -70,7 +70,7 @@ TAP_TEST(sleeps_for_a_span_are_told_from_those_until_a_time)
     tap_check(!gsp_inject_is_span(&at));
 }
 
-TAP_TEST(texts_that_say_nothing_are_not_safe)
+TAP_TEST(unreadable_states_are_not_safe)
 {
     static const char *const texts[] = {"",
                                         "-1 0x7ffd 0x7f00\n",
@@ -106,7 +106,7 @@ static struct gsp_maps *read_maps(void)
     return maps;
 }
 
-TAP_TEST(code_that_never_holds_a_lock_is_known_by_its_file)
+TAP_TEST(lock_free_code_is_identified_by_its_file)
 {
     static const struct {
         uint64_t addr;
@@ -123,7 +123,7 @@ TAP_TEST(code_that_never_holds_a_lock_is_known_by_its_file)
     gsp_maps_free(maps);
 }
 
-TAP_TEST(a_stack_without_room_is_seen)
+TAP_TEST(a_full_stack_is_detected)
 {
     struct gsp_maps *maps = read_maps();
     tap_check(gsp_inject_room(maps, 0x7f0000a10000) == 0x10000);
@@ -133,7 +133,7 @@ TAP_TEST(a_stack_without_room_is_seen)
     gsp_maps_free(maps);
 }
 
-TAP_TEST(c_libraries_are_known_by_their_names)
+TAP_TEST(c_libraries_are_identified_by_name)
 {
     tap_eq_int(gsp_inject__linker_file_of("/lib/x86_64-linux-gnu/libc.so.6"), GSP_LINKER_LIBC);
     tap_eq_int(gsp_inject__linker_file_of("/lib/x86_64-linux-gnu/libc-2.31.so"), GSP_LINKER_LIBC);

@@ -46,7 +46,7 @@ TAP_TEST(equal_things_have_equal_ids)
     gsp_profile_free(p);
 }
 
-TAP_TEST(many_strings_are_all_found_again)
+TAP_TEST(many_strings_are_all_found)
 {
     struct gsp_profile *p = fresh(false);
     char text[32];
@@ -62,7 +62,7 @@ TAP_TEST(many_strings_are_all_found_again)
     gsp_profile_free(p);
 }
 
-TAP_TEST(ids_that_do_not_exist_are_refused)
+TAP_TEST(unknown_ids_are_rejected)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_err err = {0};
@@ -91,7 +91,7 @@ TAP_TEST(ids_that_do_not_exist_are_refused)
     gsp_profile_free(p);
 }
 
-TAP_TEST(stacks_deeper_than_the_limit_are_refused)
+TAP_TEST(stacks_deeper_than_the_limit_are_rejected)
 {
     struct gsp_profile *p = fresh(false);
     uint32_t frame = fix_frame(p, "f", "f.py", 1);
@@ -103,7 +103,7 @@ TAP_TEST(stacks_deeper_than_the_limit_are_refused)
     gsp_profile_free(p);
 }
 
-/* Numbers that look like nothing: all widths, both signs, many blocks. */
+/* Arbitrary numbers: all widths, both signs, many blocks. */
 static struct gsp_sample odd_sample(uint64_t *seed)
 {
     uint64_t r[4];
@@ -172,7 +172,7 @@ TAP_TEST(sums_add_up)
     tap_check(!gsp_profile_has_samples(p));
     const struct gsp_total *last = gsp_profile_total_at(p, gsp_profile_total_count(p) - 1);
     tap_eq_int(last->count, 10);
-    tap_check(last->weight == INT64_MAX); /* no wrapping around */
+    tap_check(last->weight == INT64_MAX); /* saturated */
     gsp_profile_free(p);
 }
 

@@ -42,7 +42,7 @@ static struct gsp_profile *plain(uint32_t *thread)
     return p;
 }
 
-TAP_TEST(processes_stand_on_top_when_there_are_several)
+TAP_TEST(several_processes_are_at_the_top)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_view view = {.no_lines = true};
@@ -62,7 +62,7 @@ TAP_TEST(processes_stand_on_top_when_there_are_several)
     gsp_profile_free(p);
 }
 
-TAP_TEST(threads_stand_above_their_stacks)
+TAP_TEST(threads_are_above_their_stacks)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_view view = {.no_lines = true, .threads = true};
@@ -78,7 +78,7 @@ TAP_TEST(threads_stand_above_their_stacks)
     gsp_profile_free(p);
 }
 
-TAP_TEST(lines_of_a_function_merge_when_asked)
+TAP_TEST(lines_of_a_function_merge_on_request)
 {
     uint32_t thread = 0;
     struct gsp_profile *p = plain(&thread);
@@ -100,7 +100,7 @@ TAP_TEST(lines_of_a_function_merge_when_asked)
     gsp_profile_free(p);
 }
 
-TAP_TEST(stacks_nobody_sampled_are_not_there)
+TAP_TEST(stacks_without_samples_are_omitted)
 {
     uint32_t thread = 0;
     struct gsp_profile *p = plain(&thread);
@@ -152,7 +152,7 @@ TAP_TEST(an_empty_profile_has_a_root)
     gsp_profile_free(p);
 }
 
-TAP_TEST(files_are_shown_from_where_they_are_imported)
+TAP_TEST(files_are_shown_relative_to_their_import_root)
 {
     static const struct {
         const char *path;
@@ -184,7 +184,7 @@ TAP_TEST(files_are_shown_from_where_they_are_imported)
     tap_eq_int(gsp_view_file(&view, gsp_sv_of("/a/b.py")).len, 7);
 }
 
-/* A million different stacks, forty thousand frames: what an hour of a busy program gives. */
+/* A million different stacks, forty thousand frames: an hour of a busy program. */
 TAP_TEST(a_million_stacks_take_less_than_a_second)
 {
     uint32_t thread = 0;
@@ -204,7 +204,7 @@ TAP_TEST(a_million_stacks_take_less_than_a_second)
             fix_add(p, thread, stack, 0, 0);
         }
     }
-    /* The best of three: others use the machine too. */
+    /* The best of three, because the machine may be busy. */
     struct gsp_tree *tree = NULL;
     int64_t took_ns = INT64_MAX;
     for (int i = 0; i < 3; i++) {
@@ -263,7 +263,7 @@ TAP_TEST(numbers_have_three_figures)
                 "1 stack torn, 2 ticks late, 1 process ended early, 1,000 processes not Python");
 }
 
-TAP_TEST(a_profile_says_what_it_is)
+TAP_TEST(a_profile_is_described)
 {
     gsp_auto_buf b = {0};
     struct gsp_profile *p = fix_small();

@@ -38,7 +38,7 @@ TAP_TEST(no_burst_after_a_delay)
     tap_check(gsp_clock_wait(&clock, &stop, &missed) > 0);
     lost += missed;
     tap_check(missed >= 18);
-    /* Every slot is either given or counted. */
+    /* Every slot is either a tick or counted as missed. */
     tap_eq_int(clock.slot - slot, (int64_t)lost + 1);
     int64_t before = gsp_now_ns();
     for (int i = 0; i < 5; i++)

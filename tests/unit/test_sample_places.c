@@ -19,20 +19,20 @@ static bool prove(uint64_t pc, struct gsp_places places, bool same)
     return gsp_places_prove(&known, pc, &places, same);
 }
 
-TAP_TEST(a_place_that_is_not_known_yet_needs_the_same_before_and_after)
+TAP_TEST(an_unknown_slot_needs_the_same_position_before_and_after)
 {
     tap_check(!prove(CALL, one(RIGHT), false));
     tap_check(prove(CALL, one(RIGHT), true));
 }
 
-TAP_TEST(a_known_place_proves_alone)
+TAP_TEST(a_known_slot_is_proof)
 {
     tap_check(prove(CALL, one(RIGHT), true));
     tap_check(prove(CALL, one(RIGHT), true));
     tap_check(prove(CALL, one(RIGHT), false));
 }
 
-TAP_TEST(an_old_word_in_another_slot_proves_nothing)
+TAP_TEST(a_stale_value_in_another_slot_proves_nothing)
 {
     for (int i = 0; i < 100; i++)
         tap_check(prove(CALL, one(RIGHT), true));
@@ -41,7 +41,7 @@ TAP_TEST(an_old_word_in_another_slot_proves_nothing)
     tap_check(prove(CALL, one(RIGHT), false));
 }
 
-TAP_TEST(each_call_has_a_place_of_its_own)
+TAP_TEST(each_call_has_its_own_slot)
 {
     for (int i = 0; i < 3; i++) {
         tap_check(prove(CALL, one(RIGHT), true));
@@ -51,14 +51,14 @@ TAP_TEST(each_call_has_a_place_of_its_own)
     tap_check(!prove(ATTR, one(RIGHT), true));
 }
 
-/* A slot that is not written for this call may agree for as long as the program does one thing. */
-TAP_TEST(places_that_agreed_so_far_must_all_agree)
+/* A slot that is not written for this call may match as long as the program does one thing. */
+TAP_TEST(all_slots_that_have_matched_must_match)
 {
     const struct gsp_places both = {2, {RIGHT, STALE}};
     for (int i = 0; i < 1000; i++)
         prove(CALL, both, true);
     tap_check(!prove(CALL, one(STALE), false));
-    /* Then it does another, and that is learnt soon. */
+    /* Then the program does another, and the wrong slot is soon dropped. */
     int refused = 0;
     for (int i = 0; i < 1000; i++)
         refused += !prove(CALL, one(RIGHT), true);
@@ -66,12 +66,12 @@ TAP_TEST(places_that_agreed_so_far_must_all_agree)
     tap_check(!prove(CALL, one(STALE), true));
 }
 
-TAP_TEST(nothing_found_proves_nothing)
+TAP_TEST(an_empty_set_proves_nothing)
 {
     tap_check(!prove(CALL, (struct gsp_places){0}, true));
 }
 
-TAP_TEST(a_set_has_each_place_once_and_an_end)
+TAP_TEST(a_set_has_no_duplicates_and_a_limit)
 {
     struct gsp_places places = {0};
     gsp_places_add(&places, RIGHT);

@@ -7,17 +7,17 @@
 #include "tap.h"
 
 static struct gsp_profile *profile;
-static struct gsp_select *chosen;
+static struct gsp_select *selector;
 
 static void begin(struct gsp_select_opts opts)
 {
     tap_eq_int(gsp_profile_new(false, &profile, NULL), GSP_OK);
-    tap_eq_int(gsp_select_new(&opts, profile, &chosen, NULL), GSP_OK);
+    tap_eq_int(gsp_select_new(&opts, profile, &selector, NULL), GSP_OK);
 }
 
 static void end(void)
 {
-    gsp_select_free(chosen);
+    gsp_select_free(selector);
     gsp_profile_free(profile);
 }
 
@@ -50,24 +50,24 @@ static const char *shown(uint32_t stack)
     return text;
 }
 
-static const char *chosen_of(uint32_t stack, bool in_gc)
+static const char *selected(uint32_t stack, bool in_gc)
 {
     uint32_t out;
-    tap_eq_int(gsp_select_stack(chosen, stack, in_gc, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_select_stack(selector, stack, in_gc, &out, NULL), GSP_OK);
     return shown(out);
 }
 
-TAP_TEST(all_stays_as_it_is)
+TAP_TEST(without_options_nothing_changes)
 {
     begin((struct gsp_select_opts){0});
     uint32_t a = call(GSP_NONE, "main", "a.py");
     uint32_t b = call(a, "load", "b.py");
     uint32_t out;
-    tap_eq_int(gsp_select_stack(chosen, b, false, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_select_stack(selector, b, false, &out, NULL), GSP_OK);
     tap_eq_int(out, b);
-    tap_eq_int(gsp_select_stack(chosen, GSP_NONE, true, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_select_stack(selector, GSP_NONE, true, &out, NULL), GSP_OK);
     tap_eq_int(out, GSP_NONE);
-    tap_check(gsp_select_thread(chosen, gsp_sv_of("any")));
+    tap_check(gsp_select_thread(selector, gsp_sv_of("any")));
     end();
 }
 
@@ -78,20 +78,20 @@ TAP_TEST(include_by_function_or_file)
     uint32_t b = call(a, "load", "b.py");
     uint32_t c = call(b, "forward", "/x/lib/torch/nn.py");
     uint32_t d = call(c, "loader", "c.py");
-    tap_eq_str(chosen_of(d, false), "load;forward");
-    tap_eq_str(chosen_of(a, false), "");
-    /* A mark alone is nothing that was asked for. */
-    tap_eq_str(chosen_of(a, true), "");
+    tap_eq_str(selected(d, false), "load;forward");
+    tap_eq_str(selected(a, false), "");
+    /* A mark alone is not recorded. */
+    tap_eq_str(selected(a, true), "");
     end();
 }
 
-TAP_TEST(exclude_goes_before_include)
+TAP_TEST(exclude_overrides_include)
 {
     begin((struct gsp_select_opts){.include = "py$", .exclude = "^load$"});
     uint32_t a = call(GSP_NONE, "main", "a.py");
     uint32_t b = call(a, "load", "b.py");
     uint32_t c = call(b, "read", "b.py");
-    tap_eq_str(chosen_of(c, false), "main;read");
+    tap_eq_str(selected(c, false), "main;read");
     end();
 }
 
@@ -103,18 +103,18 @@ TAP_TEST(imports_become_one_mark)
     s = call(s, "exec_module", "<frozen importlib._bootstrap_external>");
     uint32_t inner = call(s, "<module>", "b.py");
     uint32_t again = call(inner, "_find_and_load", "<frozen importlib._bootstrap>");
-    tap_eq_str(chosen_of(inner, false), "<module>;(import);<module>");
-    tap_eq_str(chosen_of(again, false), "<module>;(import);<module>;(import)");
-    tap_eq_str(chosen_of(s, false), "<module>;(import)");
+    tap_eq_str(selected(inner, false), "<module>;(import);<module>");
+    tap_eq_str(selected(again, false), "<module>;(import);<module>;(import)");
+    tap_eq_str(selected(s, false), "<module>;(import)");
     end();
     begin((struct gsp_select_opts){.import_frames = true});
     s = call(GSP_NONE, "<module>", "a.py");
     s = call(s, "_find_and_load", "<frozen importlib._bootstrap>");
-    tap_eq_str(chosen_of(s, false), "<module>;_find_and_load");
+    tap_eq_str(selected(s, false), "<module>;_find_and_load");
     end();
 }
 
-TAP_TEST(frames_of_our_own_are_left_out)
+TAP_TEST(own_frames_are_omitted)
 {
     begin((struct gsp_select_opts){0});
     uint32_t s = call(GSP_NONE, "<module>", "/srv/gsprof/train.py");
@@ -124,28 +124,28 @@ TAP_TEST(frames_of_our_own_are_left_out)
     s = call(s, "<module>", "/srv/gsprof/model.py");
     uint32_t hooked = call(s, "_wrap.<locals>.init", "<gsprof, not importlib._bootstrap>");
     uint32_t inner = call(hooked, "Adam.__init__", "torch/optim/adam.py");
-    tap_eq_str(chosen_of(inner, false), "<module>;(import);<module>;Adam.__init__");
-    tap_eq_str(chosen_of(hooked, false), "<module>;(import);<module>");
+    tap_eq_str(selected(inner, false), "<module>;(import);<module>;Adam.__init__");
+    tap_eq_str(selected(hooked, false), "<module>;(import);<module>");
     uint32_t alone = call(GSP_NONE, "wait", "/opt/lib/gsprof/_imports.py");
-    tap_eq_str(chosen_of(alone, false), "");
+    tap_eq_str(selected(alone, false), "");
     s = call(GSP_NONE, "execsitecustomize", "<frozen site>");
     s = call(s, "<module>", "/usr/lib/gsprof/python/start/sitecustomize.py");
     s = call(s, "<module>", "/etc/python3.11/sitecustomize.py");
-    tap_eq_str(chosen_of(s, false), "execsitecustomize;<module>");
-    /* Programs may lie in a folder of that name. */
+    tap_eq_str(selected(s, false), "execsitecustomize;<module>");
+    /* A program may be in a folder of that name. */
     s = call(GSP_NONE, "<module>", "/srv/gsprof/measure/data/_load.py");
     s = call(s, "f", "/srv/my_gsprof/_x.py");
     s = call(s, "g", "/srv/gsprof/profiler/_timer.py");
-    tap_eq_str(chosen_of(s, false), "<module>;f");
+    tap_eq_str(selected(s, false), "<module>;f");
     end();
 }
 
-TAP_TEST(collections_are_marked)
+TAP_TEST(garbage_collections_are_marked)
 {
     begin((struct gsp_select_opts){0});
     uint32_t a = call(GSP_NONE, "main", "a.py");
-    tap_eq_str(chosen_of(a, true), "main;(garbage collection)");
-    tap_eq_str(chosen_of(a, false), "main");
+    tap_eq_str(selected(a, true), "main;(garbage collection)");
+    tap_eq_str(selected(a, false), "main");
     end();
 }
 
@@ -156,12 +156,12 @@ TAP_TEST(the_deepest_stack_has_no_room_for_a_mark)
     for (uint32_t i = 0; i < GSP_STACK_DEPTH_MAX; i++)
         s = call(s, "f", "a.py");
     uint32_t out;
-    tap_eq_int(gsp_select_stack(chosen, s, true, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_select_stack(selector, s, true, &out, NULL), GSP_OK);
     tap_eq_int(out, s);
     end();
 }
 
-TAP_TEST(what_a_function_calls)
+TAP_TEST(only_callees_of_a_function)
 {
     begin((struct gsp_select_opts){.below = "^run_cell$"});
     uint32_t a = call(GSP_NONE, "main", "kernel.py");
@@ -169,13 +169,13 @@ TAP_TEST(what_a_function_calls)
     uint32_t c = call(b, "<module>", "cell.py");
     uint32_t d = call(c, "burn", "cell.py");
     uint32_t other = call(a, "select", "kernel.py");
-    tap_eq_str(chosen_of(d, false), "<module>;burn");
-    tap_eq_str(chosen_of(other, false), "");
-    tap_eq_str(chosen_of(b, true), "");
-    /* The innermost one counts. */
+    tap_eq_str(selected(d, false), "<module>;burn");
+    tap_eq_str(selected(other, false), "");
+    tap_eq_str(selected(b, true), "");
+    /* The innermost match counts. */
     uint32_t again = call(call(d, "run_cell", "kernel.py"), "<module>", "inner.py");
-    tap_eq_str(chosen_of(again, false), "<module>");
-    tap_eq_str(chosen_of(call(c, "load", "cell.py"), false), "<module>;load");
+    tap_eq_str(selected(again, false), "<module>");
+    tap_eq_str(selected(call(c, "load", "cell.py"), false), "<module>;load");
     end();
 }
 
@@ -189,7 +189,7 @@ static const char *file_of(uint32_t stack)
     return text;
 }
 
-TAP_TEST(files_get_other_names)
+TAP_TEST(files_are_renamed)
 {
     char path[] = "/tmp/gsp-names-XXXXXX";
     const char text[] = "/tmp/k/1.py\tIn[1]\n/tmp/k/2.py\tIn[2]\n";
@@ -200,7 +200,7 @@ TAP_TEST(files_get_other_names)
     unlink(path);
     uint32_t stack = call(call(GSP_NONE, "main", "/tmp/k/2.py"), "burn", "/tmp/k/3.py");
     uint32_t out;
-    tap_eq_int(gsp_select_stack(chosen, stack, false, &out, NULL), GSP_OK);
+    tap_eq_int(gsp_select_stack(selector, stack, false, &out, NULL), GSP_OK);
     tap_eq_str(file_of(out), "/tmp/k/3.py");
     tap_eq_str(file_of(gsp_profile_stack_caller(profile, out)), "In[2]");
     end();
@@ -216,21 +216,21 @@ TAP_TEST(files_get_other_names)
 TAP_TEST(threads_by_name)
 {
     begin((struct gsp_select_opts){.thread = "^worker-[0-9]+$"});
-    tap_check(gsp_select_thread(chosen, gsp_sv_of("worker-12")));
-    tap_check(!gsp_select_thread(chosen, gsp_sv_of("MainThread")));
-    tap_check(!gsp_select_thread(chosen, (struct gsp_sv){"", 0}));
+    tap_check(gsp_select_thread(selector, gsp_sv_of("worker-12")));
+    tap_check(!gsp_select_thread(selector, gsp_sv_of("MainThread")));
+    tap_check(!gsp_select_thread(selector, (struct gsp_sv){"", 0}));
     end();
 }
 
-TAP_TEST(what_is_no_expression)
+TAP_TEST(invalid_expressions_are_rejected)
 {
     struct gsp_err err = {0};
     tap_eq_int(gsp_select_check("[", &err), GSP_E_USAGE);
-    tap_check(strstr(err.msg, "[ is no regular expression") != NULL);
+    tap_check(strstr(err.msg, "[ is not a regular expression") != NULL);
     tap_eq_int(gsp_select_check("a|b", NULL), GSP_OK);
     tap_eq_int(gsp_select_check(NULL, NULL), GSP_OK);
     tap_eq_int(gsp_profile_new(false, &profile, NULL), GSP_OK);
-    tap_eq_int(gsp_select_new(&(struct gsp_select_opts){.thread = "("}, profile, &chosen, NULL),
+    tap_eq_int(gsp_select_new(&(struct gsp_select_opts){.thread = "("}, profile, &selector, NULL),
                GSP_E_USAGE);
     gsp_profile_free(profile);
 }

@@ -10,8 +10,8 @@
 #include "tap.h"
 
 #define PYTHON "/usr/bin/python3"
-#define TRIES  20000 /* of a millisecond */
-/* Replaces itself by the same program when it gets a byte; then waits for the end of its input. */
+#define TRIES  20000 /* of one millisecond each */
+/* Calls exec of the same program when it reads a byte, then waits for the end of its input. */
 #define PROGRAM                                                                                    \
     "import os, sys\n"                                                                             \
     "os.write(1, b'.')\n"                                                                          \
@@ -49,7 +49,7 @@ static uint32_t thread_of(struct gsp_slot *slot, struct gsp_profile *profile)
     return found->index;
 }
 
-TAP_TEST(a_process_that_is_let_go_comes_back_as_itself_unless_it_called_exec)
+TAP_TEST(a_detached_process_keeps_its_entry_unless_it_called_exec)
 {
     struct gsp_profile *profile = NULL;
     struct gsp_slot *slot = NULL;

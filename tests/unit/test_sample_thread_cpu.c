@@ -20,7 +20,7 @@ static void *work(void *user)
     return NULL;
 }
 
-/* The threads that the test says are Python's. */
+/* The threads that this test treats as Python's. */
 static bool is_main_alone(const void *user, pid_t tid)
 {
     (void)user;
@@ -34,7 +34,7 @@ static bool are_all(const void *user, pid_t tid)
     return true;
 }
 
-TAP_TEST(what_workers_use_is_counted_by_name)
+TAP_TEST(cpu_time_of_workers_is_counted_by_name)
 {
     struct gsp_thread_cpu cpu = {0};
     struct gsp_thread_cpu all = {0};
@@ -50,7 +50,7 @@ TAP_TEST(what_workers_use_is_counted_by_name)
     gsp_thread_cpu_look(&all, getpid(), are_all, NULL);
     stop = true;
     pthread_join(thread, NULL);
-    /* One that has ended keeps what it had. */
+    /* A thread that has ended keeps its time. */
     gsp_thread_cpu_look(&cpu, getpid(), is_main_alone, NULL);
     gsp_thread_cpu_sum(&cpu, &sum);
     tap_eq_int(sum.threads, 1);
@@ -65,7 +65,7 @@ TAP_TEST(what_workers_use_is_counted_by_name)
     tap_eq_int(gsp_task_cpu_ns(getpid(), 99999999), -1);
 }
 
-TAP_TEST(words)
+TAP_TEST(a_sum_as_text)
 {
     struct gsp_native_cpu sum = {.cpu_ns = 8100 * GSP_NS_PER_MS,
                                  .threads = 6,

@@ -22,10 +22,10 @@
 
 #define CAPACITY INT64_C(1000)
 
-/* Rings, and the folder they are drained to; removed at the end of the test. */
+/* Rings and the folder of their segments. */
 struct scene {
     char root[64];   /* XDG_RUNTIME_DIR */
-    char folder[96]; /* of segments */
+    char folder[96]; /* for segments */
     int place_fd;
     struct gsp_place place;
     struct gsp_ring *ring;
@@ -141,8 +141,8 @@ static struct gsp_store *run_store(const struct scene *scene)
     return store;
 }
 
-/* The first row's numbers. */
-static void ask(struct gsp_store *store, const char *sql, int64_t *out, size_t count)
+/* Reads the numbers of the first row. */
+static void query(struct gsp_store *store, const char *sql, int64_t *out, size_t count)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view view;
@@ -159,16 +159,16 @@ static void ask(struct gsp_store *store, const char *sql, int64_t *out, size_t c
     gsp_rows_free(rows);
 }
 
-/* Rows of files and rings together: how many, how many different, first and last. */
+/* Checks the rows of files and rings together: their number, that all differ, first and last. */
 static void check_rows(const struct scene *scene, int64_t count, int64_t first, int64_t last)
 {
     int64_t seen[4];
     struct gsp_store *store = run_store(scene);
     tap_eq_str(gsp_store_warning(store, 0), NULL);
-    ask(store,
-        "SELECT count(*), count(DISTINCT step), min(step), max(step) FROM python.torch_trace "
-        "WHERE rank = 2 AND module = 'block.0'",
-        seen, 4);
+    query(store,
+          "SELECT count(*), count(DISTINCT step), min(step), max(step) FROM python.torch_trace "
+          "WHERE rank = 2 AND module = 'block.0'",
+          seen, 4);
     tap_eq_int(seen[0], count);
     tap_eq_int(seen[1], count);
     tap_eq_int(seen[2], first);
@@ -183,7 +183,7 @@ static int64_t lost(const struct scene *scene, const char *cause)
     struct gsp_store *store = run_store(scene);
     snprintf(sql, sizeof(sql),
              "SELECT coalesce(sum(count), 0)::BIGINT FROM gsprof.loss WHERE cause = '%s'", cause);
-    ask(store, sql, &seen, 1);
+    query(store, sql, &seen, 1);
     gsp_store_close(store);
     return seen;
 }
@@ -199,18 +199,18 @@ static size_t count_files(const struct scene *scene, const char *end)
     return count;
 }
 
-TAP_TEST(each_row_is_shown_once)
+TAP_TEST(each_row_is_read_once)
 {
     struct scene scene;
     scene_begin(&scene);
     write_rows(&scene, 0, 300);
     struct gsp_drain *drain = drain_open(&scene, NULL);
     tick(drain, true);
-    check_rows(&scene, 300, 0, 299); /* all in a segment, all in the ring */
+    check_rows(&scene, 300, 0, 299); /* in a segment and still in the ring */
     write_rows(&scene, 300, 900);    /* the first 200 are overwritten */
     check_rows(&scene, 1200, 0, 1199);
     tick(drain, false);
-    check_rows(&scene, 1200, 0, 1199); /* taken, not written */
+    check_rows(&scene, 1200, 0, 1199); /* copied, not written */
     tick(drain, true);
     write_rows(&scene, 1200, 5);
     check_rows(&scene, 1205, 0, 1204);
@@ -220,7 +220,7 @@ TAP_TEST(each_row_is_shown_once)
     scene_end(&scene);
 }
 
-TAP_TEST(rings_of_who_has_ended_are_let_go)
+TAP_TEST(rings_of_ended_processes_are_closed)
 {
     struct scene *scene =
         mmap(NULL, sizeof(*scene), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -241,7 +241,7 @@ TAP_TEST(rings_of_who_has_ended_are_let_go)
     tick(drain, false);
     tap_eq_int(gsp_drain_published(drain, GSP_TABLE_python_torch_trace, &rings), 50);
     tap_eq_int(rings, 1);
-    /* Nothing is due yet, but for those that write no more. */
+    /* The rows are too new to be due, but the process has ended. */
     for (int i = 0; i < 6; i++)
         tick(drain, false);
     tap_eq_int(gsp_drain_stats(drain).rows, 50);
@@ -256,7 +256,7 @@ TAP_TEST(rings_of_who_has_ended_are_let_go)
     munmap(scene, sizeof(*scene));
 }
 
-TAP_TEST(rows_that_came_too_fast_are_counted)
+TAP_TEST(overwritten_rows_are_counted)
 {
     struct scene scene;
     scene_begin(&scene);
@@ -266,7 +266,7 @@ TAP_TEST(rows_that_came_too_fast_are_counted)
     write_rows(&scene, 10, 3 * CAPACITY);
     tick(drain, true);
     struct gsp_drain_stats stats = gsp_drain_stats(drain);
-    /* The ring keeps at least its capacity, less what may be amid an append. */
+    /* The ring has at least its capacity, minus rows that are being appended. */
     tap_eq_int(stats.rows + stats.lost, 10 + 3 * CAPACITY);
     tap_check(stats.lost >= 2 * CAPACITY - 10 && stats.lost <= 2 * CAPACITY + 10);
     tap_eq_int(lost(&scene, "overwritten"), stats.lost);
@@ -274,11 +274,11 @@ TAP_TEST(rows_that_came_too_fast_are_counted)
     scene_end(&scene);
 }
 
-TAP_TEST(names_that_found_no_room_are_counted_once)
+TAP_TEST(strings_of_a_full_dictionary_are_counted_once)
 {
     struct scene scene;
     scene_begin(&scene);
-    /* The head of the ring says so, as its writer would. */
+    /* Set the count in the ring's header, like its writer. */
     gsp_auto_fd file = openat(scene.place_fd, "python.torch_trace.ring", O_RDWR | O_CLOEXEC);
     uint64_t strings = 7;
     const off_t at = offsetof(struct gsp_ring_head, strings_lost);
@@ -299,17 +299,17 @@ TAP_TEST(names_that_found_no_room_are_counted_once)
     tick(drain, true);
     gsp_drain_close(drain);
     tap_eq_int(lost(&scene, "dictionary full"), 9);
-    /* And without the rings. */
+    /* The counts stay when the ring is removed. */
     tap_require(unlinkat(scene.place_fd, "python.torch_trace.ring", 0) == 0);
     tap_eq_int(lost(&scene, "dictionary full"), 9);
     struct gsp_store *store = run_store(&scene);
     tap_eq_str(gsp_store_warning(store, 0),
-               "9 values of python.torch_trace are NULL: its dictionary of names is full");
+               "9 values of python.torch_trace are NULL because its dictionary is full");
     gsp_store_close(store);
     scene_end(&scene);
 }
 
-TAP_TEST(a_second_drainer_goes_on)
+TAP_TEST(a_second_drainer_continues)
 {
     struct scene scene;
     struct gsp_drain *second = NULL;
@@ -328,7 +328,7 @@ TAP_TEST(a_second_drainer_goes_on)
     scene_end(&scene);
 }
 
-TAP_TEST(small_segments_become_one)
+TAP_TEST(small_segments_are_merged)
 {
     struct scene scene;
     scene_begin(&scene);
@@ -344,7 +344,7 @@ TAP_TEST(small_segments_become_one)
     gsp_drain_close(drain);
     tap_eq_int(count_files(&scene, ".parquet"), 1);
     check_rows(&scene, 500, 0, 499);
-    /* Once more into the same folder. */
+    /* A second recording into the same folder. */
     drain = drain_open(&scene, NULL);
     write_rows(&scene, 500, 7);
     tick(drain, true);
@@ -355,7 +355,7 @@ TAP_TEST(small_segments_become_one)
     scene_end(&scene);
 }
 
-TAP_TEST(the_oldest_go_when_there_is_too_much)
+TAP_TEST(the_oldest_segments_are_removed_at_the_limit)
 {
     struct scene scene;
     scene_begin(&scene);
@@ -373,8 +373,8 @@ TAP_TEST(the_oldest_go_when_there_is_too_much)
     scene_end(&scene);
 }
 
-/* What a killed drainer leaves: a segment that no manifest names, and one half written. */
-TAP_TEST(leftovers_do_not_show)
+/* A killed drainer leaves a segment that the manifest does not list, and an unfinished one. */
+TAP_TEST(leftover_files_are_ignored_and_removed)
 {
     struct scene scene;
     char from[160];
@@ -412,7 +412,7 @@ TAP_TEST(damaged_segments_are_left_out)
     snprintf(path, sizeof(path), "%s/python.torch_trace.2.parquet", scene.folder);
     tap_require(truncate(path, 200) == 0);
     struct gsp_store *store = run_store(&scene);
-    ask(store, "SELECT count(*) FROM python.torch_trace", &seen, 1);
+    query(store, "SELECT count(*) FROM python.torch_trace", &seen, 1);
     tap_eq_int(seen, 200);
     tap_require(gsp_store_warning(store, 0) != NULL);
     tap_check(strstr(gsp_store_warning(store, 0), "python.torch_trace.2.parquet") != NULL);
@@ -420,7 +420,7 @@ TAP_TEST(damaged_segments_are_left_out)
     scene_end(&scene);
 }
 
-/* Opens the scene's folder and drains it twice; the child is killed somewhere on the way. */
+/* Drains twice. The parent kills this process meanwhile. */
 static void drain_in_child(const struct scene *scene)
 {
     struct gsp_drain *drain = NULL;
@@ -433,7 +433,7 @@ static void drain_in_child(const struct scene *scene)
     _exit(0);
 }
 
-/* A drainer that is killed loses nothing that the ring still has, and shows none twice. */
+/* After a kill, no row that the ring still has is lost, and no row appears twice. */
 static void check_killed(long step_ms, long phase_ms)
 {
     struct scene scene;
@@ -450,7 +450,7 @@ static void check_killed(long step_ms, long phase_ms)
         tap_require(child >= 0);
         if (child == 0)
             drain_in_child(&scene);
-        /* Spread over the time that draining takes, not to wait for anything. */
+        /* Kill at different times of the drain. This does not wait for an event. */
         const struct timespec pause = {0, (round * step_ms + phase_ms) % 97 * 1000000L};
         nanosleep(&pause, NULL);
         kill(child, SIGKILL);
@@ -460,13 +460,13 @@ static void check_killed(long step_ms, long phase_ms)
     scene_end(&scene);
 }
 
-/* In four parts, each with the time of a test. */
-TAP_TEST(killed_at_any_moment)
+/* Four tests, because each test has a time limit. */
+TAP_TEST(killed_at_any_time)
 {
     check_killed(7, 0);
 }
 
-TAP_TEST(killed_at_other_moments)
+TAP_TEST(killed_at_other_times)
 {
     check_killed(11, 3);
 }
@@ -481,8 +481,8 @@ TAP_TEST(killed_late)
     check_killed(3, 50);
 }
 
-/* A full disk keeps what is there; draining goes on when there is space again. */
-TAP_TEST(a_full_disk)
+/* A full disk loses no segment, and draining continues when there is space again. */
+TAP_TEST(a_full_disk_loses_nothing)
 {
     struct scene scene;
     char path[160];

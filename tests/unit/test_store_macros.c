@@ -25,7 +25,7 @@ static void add_batch(struct gsp_store *store, enum gsp_table_id id, int64_t pid
     tap_require(rc == GSP_OK);
 }
 
-/* Steps of 100 ms; rank 1 takes a tenth more, step 7 of rank 0 half as much again. */
+/* Steps take 100 ms; 110 ms in rank 1; step 7 of rank 0 takes 150 ms. */
 static void fill_steps(struct gsp_batch *batch, int64_t rank)
 {
     for (int64_t i = 0; i < STEPS; i++) {
@@ -38,7 +38,7 @@ static void fill_steps(struct gsp_batch *batch, int64_t rank)
     }
 }
 
-/* A megabyte more in each step. */
+/* Memory grows by 1 MB in each step. */
 static void fill_trace(struct gsp_batch *batch, int64_t rank)
 {
     static const char *const MODULES[] = {"embed", "block.0", "block.1", "head"};
@@ -112,8 +112,8 @@ static void fill_frames(struct gsp_batch *batch, int64_t rank)
     }
 }
 
-/* A sample each 10 ms for 2 s: two of three in load() below main(), else in main() alone.
- * In the second half all are in load().  A monitor's thread waits all the time. */
+/* A sample every 10 ms for 2 s: two of three in load(), called by main(), the others in main().
+ * In the second half all are in load(). The monitor thread always waits. */
 static struct gsp_profile *profile(void)
 {
     struct gsp_profile *p = NULL;
@@ -189,8 +189,8 @@ static void put_cell(struct gsp_buf *out, const struct gsp_rows_column *column,
     }
 }
 
-/* All rows, cells joined by blanks, rows by new lines; the number of rows. */
-static size_t ask(struct gsp_store *store, struct gsp_sv sql, struct gsp_buf *out)
+/* Appends all rows: cells separated by spaces, rows by newlines. Returns the number of rows. */
+static size_t query(struct gsp_store *store, struct gsp_sv sql, struct gsp_buf *out)
 {
     struct gsp_err err = {0};
     struct gsp_rows *rows = NULL;
@@ -214,15 +214,15 @@ static size_t ask(struct gsp_store *store, struct gsp_sv sql, struct gsp_buf *ou
     return count;
 }
 
-static void check(struct gsp_store *store, const char *sql, const char *wanted)
+static void check(struct gsp_store *store, const char *sql, const char *expected)
 {
     gsp_auto_buf text = {0};
-    ask(store, gsp_sv_of(sql), &text);
-    if (!tap_eq_str(gsp_buf_cstr(&text), wanted))
+    query(store, gsp_sv_of(sql), &text);
+    if (!tap_eq_str(gsp_buf_cstr(&text), expected))
         printf("# %s\n", sql);
 }
 
-TAP_TEST(answers_are_right)
+TAP_TEST(macros_return_correct_rows)
 {
     struct gsp_store *store = open_store();
     check(store, "SELECT func, self_s, total_s, samples FROM gsprof.hot_functions()",
@@ -254,7 +254,7 @@ TAP_TEST(answers_are_right)
     gsp_store_close(store);
 }
 
-TAP_TEST(examples_of_the_page_run)
+TAP_TEST(examples_in_the_docs_run)
 {
     gsp_auto_buf page = {0};
     struct gsp_store *store = open_store();
@@ -267,7 +267,7 @@ TAP_TEST(examples_of_the_page_run)
         tap_require(end != NULL);
         gsp_auto_buf text = {0};
         const struct gsp_sv sql = {at, (size_t)(end - at)};
-        if (!tap_check(ask(store, sql, &text) > 0))
+        if (!tap_check(query(store, sql, &text) > 0))
             printf("# no rows: %.*s\n", (int)sql.len, sql.p);
         at = end + 3;
         examples++;
@@ -276,7 +276,7 @@ TAP_TEST(examples_of_the_page_run)
     gsp_store_close(store);
 }
 
-TAP_TEST(the_page_names_all_macros)
+TAP_TEST(the_docs_list_all_macros)
 {
     gsp_auto_buf page = {0};
     struct gsp_macro macro;
@@ -289,7 +289,7 @@ TAP_TEST(the_page_names_all_macros)
     tap_check(count >= 11 && count < GSP_MACROS_MAX);
 }
 
-TAP_TEST(names_are_whole_words)
+TAP_TEST(macro_names_match_whole_words)
 {
     tap_check(gsp_macro_named(gsp_sv_of("FROM gsprof.STEPS()"), gsp_sv_of("steps")));
     tap_check(!gsp_macro_named(gsp_sv_of("FROM slow_steps()"), gsp_sv_of("steps")));

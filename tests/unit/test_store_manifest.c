@@ -53,7 +53,7 @@ static struct gsp_manifest small(void)
     return m;
 }
 
-TAP_TEST(what_is_written_is_read)
+TAP_TEST(a_written_manifest_is_read_back)
 {
     struct gsp_manifest m = small();
     struct gsp_manifest n = {0};
@@ -80,7 +80,7 @@ TAP_TEST(what_is_written_is_read)
     remove_folder();
 }
 
-TAP_TEST(a_copy_is_its_own)
+TAP_TEST(a_copy_is_independent)
 {
     struct gsp_manifest m = small();
     struct gsp_manifest n = {0};
@@ -94,7 +94,7 @@ TAP_TEST(a_copy_is_its_own)
     gsp_manifest_free(&n);
 }
 
-TAP_TEST(none_is_an_empty_one)
+TAP_TEST(a_missing_manifest_is_empty)
 {
     struct gsp_manifest m = {0};
     make_folder();
@@ -105,7 +105,7 @@ TAP_TEST(none_is_an_empty_one)
     remove_folder();
 }
 
-TAP_TEST(names_of_files_are_no_paths)
+TAP_TEST(file_names_are_never_paths)
 {
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
@@ -133,7 +133,7 @@ TAP_TEST(names_of_files_are_no_paths)
     }
 }
 
-TAP_TEST(other_versions_and_bad_files_are_told)
+TAP_TEST(other_versions_and_malformed_files_are_rejected)
 {
     static const struct {
         const char *text;
@@ -165,7 +165,7 @@ TAP_TEST(other_versions_and_bad_files_are_told)
     remove_folder();
 }
 
-TAP_TEST(cut_anywhere_it_is_refused)
+TAP_TEST(truncated_manifests_are_rejected)
 {
     struct gsp_manifest m = small();
     struct gsp_buf text = {0};

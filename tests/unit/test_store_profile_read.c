@@ -25,7 +25,7 @@ static struct gsp_profile *read_back(struct gsp_store *store, const struct gsp_p
     return out;
 }
 
-/* Rows do not say where a function begins. */
+/* Ignores the first line of functions, which rows do not have. */
 static bool is_same(const struct gsp_profile *a, uint32_t x, const struct gsp_profile *b,
                     uint32_t y)
 {
@@ -40,7 +40,7 @@ static bool is_same(const struct gsp_profile *a, uint32_t x, const struct gsp_pr
     return x == y;
 }
 
-TAP_TEST(what_was_made_rows_is_read_back)
+TAP_TEST(a_profile_is_read_back_from_its_rows)
 {
     struct gsp_profile *a = fix_small();
     struct gsp_store *store = store_of(a, NULL);
@@ -77,7 +77,7 @@ TAP_TEST(what_was_made_rows_is_read_back)
     gsp_profile_free(b);
 }
 
-TAP_TEST(equal_stacks_of_two_sources_are_one)
+TAP_TEST(equal_stacks_of_two_sources_are_merged)
 {
     struct gsp_profile *a = fix_small();
     struct gsp_store *store = store_of(a, a);
@@ -115,7 +115,7 @@ TAP_TEST(a_thread_has_its_last_name)
     gsp_profile_free(b);
 }
 
-/* What process.metrics calls a process, at a time. */
+/* Adds a row of process.metrics with the name of a process. */
 static void add_metrics(struct gsp_store *store, int64_t pid, const char *name, int64_t ts_ns)
 {
     struct gsp_batch *batch = NULL;
@@ -131,16 +131,16 @@ static void add_metrics(struct gsp_store *store, int64_t pid, const char *name, 
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
 }
 
-static void check_name(const struct gsp_profile *profile, uint32_t process, const char *want)
+static void check_name(const struct gsp_profile *profile, uint32_t process, const char *expected)
 {
     gsp_auto_buf name = {0};
     const struct gsp_process *at = gsp_profile_process_at(profile, process);
     tap_require(at);
     gsp_buf_putsv(&name, gsp_profile_string_at(profile, at->name));
-    tap_eq_str(gsp_buf_cstr(&name), want);
+    tap_eq_str(gsp_buf_cstr(&name), expected);
 }
 
-TAP_TEST(a_worker_has_the_name_it_took)
+TAP_TEST(a_worker_has_its_last_name)
 {
     struct gsp_profile *a = fix_small();
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
@@ -161,7 +161,7 @@ TAP_TEST(a_worker_has_the_name_it_took)
     gsp_profile_free(b);
 }
 
-TAP_TEST(nothing_gives_no_samples)
+TAP_TEST(an_empty_store_gives_no_samples)
 {
     struct gsp_store *store = open_store(&(struct gsp_store_options){0});
     lock_store(store);
@@ -180,7 +180,7 @@ static int refuse(void *user, const struct gsp_sample *sample, struct gsp_err *e
     return gsp_err_set(err, GSP_E_NOWRITE, 0, "full");
 }
 
-TAP_TEST(a_taker_that_fails_ends_it)
+TAP_TEST(a_failing_callback_stops_reading)
 {
     struct gsp_profile *a = fix_small();
     struct gsp_profile *b = NULL;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "model/ids.h"
 #include "profile_fixture.h"
 #include "store/batch.h"
 #include "store/profile_tables.h"
@@ -67,7 +68,7 @@ static const char *text_at(const struct gsp_batch *batch, const char *name, size
     return text;
 }
 
-TAP_TEST(samples_are_rows)
+TAP_TEST(samples_become_rows)
 {
     struct gsp_profile *p = fix_small();
     struct seen seen = tables_of(p, 0);
@@ -83,7 +84,7 @@ TAP_TEST(samples_are_rows)
     const uint8_t *gil = column(samples, "has_gil");
     tap_eq_int(gil[0], 1);
     tap_eq_int(gil[1], 0);
-    /* The same stack twice; another one; none at all. */
+    /* Equal stacks, a different stack, no stack. */
     tap_eq_int(number_at(samples, "stack_id", 0), number_at(samples, "stack_id", 2));
     tap_check(number_at(samples, "stack_id", 0) != number_at(samples, "stack_id", 3));
     tap_check(number_at(samples, "stack_id", 0) > 0);
@@ -98,11 +99,11 @@ TAP_TEST(frames_are_innermost_first)
     struct seen seen = tables_of(p, 0);
     tap_require(seen.count == 3);
     const struct gsp_batch *stacks = seen.batches[1];
-    const int64_t wanted = number_at(seen.batches[0], "stack_id", 0);
+    const int64_t expected = number_at(seen.batches[0], "stack_id", 0);
     static const char *const NAMES[] = {"load", "main", "<module>"};
     size_t found = 0;
     for (size_t i = 0; i < gsp_batch_rows(stacks); i++) {
-        if (number_at(stacks, "stack_id", i) != wanted)
+        if (number_at(stacks, "stack_id", i) != expected)
             continue;
         tap_require(found < GSP_COUNT(NAMES));
         tap_eq_int(number_at(stacks, "depth", i), found);
@@ -115,7 +116,7 @@ TAP_TEST(frames_are_innermost_first)
     gsp_profile_free(p);
 }
 
-TAP_TEST(losses_are_rows)
+TAP_TEST(losses_become_rows)
 {
     struct gsp_profile *p = fix_small();
     gsp_profile_meta(p)->losses.unmerged = 7;
@@ -132,7 +133,7 @@ TAP_TEST(losses_are_rows)
     gsp_profile_free(p);
 }
 
-TAP_TEST(many_samples_come_in_parts)
+TAP_TEST(many_samples_are_split_into_batches)
 {
     struct gsp_profile *p = fix_small();
     struct seen seen = tables_of(p, 4);
@@ -143,7 +144,7 @@ TAP_TEST(many_samples_come_in_parts)
     gsp_profile_free(p);
 }
 
-/* Ids are of what the frames say, not of the order in which a recording met them. */
+/* Ids depend on the frames, not on their order in the recording. */
 TAP_TEST(equal_stacks_have_equal_ids_in_every_recording)
 {
     struct gsp_profile *a = fix_small();
@@ -166,7 +167,7 @@ TAP_TEST(equal_stacks_have_equal_ids_in_every_recording)
     gsp_profile_free(b);
 }
 
-TAP_TEST(sums_are_rows_too)
+TAP_TEST(totals_become_rows)
 {
     struct gsp_profile *p = NULL;
     tap_require(gsp_profile_new(false, &p, NULL) == GSP_OK);
@@ -188,7 +189,7 @@ TAP_TEST(sums_are_rows_too)
     gsp_profile_free(p);
 }
 
-TAP_TEST(ranks_are_read_from_titles)
+TAP_TEST(ranks_are_parsed_from_process_names)
 {
     tap_eq_int(gsp_profile_rank(gsp_sv_of("rank 12: python3 x")), 12);
     tap_check(gsp_profile_rank(gsp_sv_of("rank : x")) == GSP_NULL_I64);

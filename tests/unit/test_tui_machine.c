@@ -15,12 +15,12 @@ TAP_TEST(stat_is_summed)
                                                  "cpu1 5 10 15 50 20 3 3 3 0 0\n"
                                                  "intr 1 2 3\n"),
                                        &times));
-    tap_eq_int(times.all, 218); /* guests are within user already */
+    tap_eq_int(times.all, 218); /* guest time is part of user time */
     tap_eq_int(times.busy, 78);
     tap_eq_int(times.cores, 2);
 }
 
-TAP_TEST(bad_texts_are_refused)
+TAP_TEST(malformed_text_is_rejected)
 {
     static const char *const bad[] = {"",
                                       "cpu",
@@ -50,15 +50,15 @@ TAP_TEST(memory_in_bytes)
     tap_eq_int(total, 1000 * 1024);
 }
 
-TAP_TEST(load_is_of_the_time_between)
+TAP_TEST(load_covers_the_time_between_readings)
 {
     struct gsp_machine machine = {0};
     gsp_machine_load(&machine, &(struct gsp_machine_times){.busy = 100, .all = 200, .cores = 4});
-    tap_check(!machine.has_cpu); /* nothing to compare with */
+    tap_check(!machine.has_cpu); /* no earlier reading */
     gsp_machine_load(&machine, &(struct gsp_machine_times){.busy = 125, .all = 300, .cores = 4});
     tap_check(machine.has_cpu);
     tap_eq_int(machine.cpu_pct, 25);
-    /* Counters that go back say nothing. */
+    /* Counters that decrease are ignored. */
     gsp_machine_load(&machine, &(struct gsp_machine_times){.busy = 120, .all = 400, .cores = 4});
     tap_check(!machine.has_cpu);
 }
@@ -71,7 +71,7 @@ TAP_TEST(this_machine_can_be_read)
     tap_check(machine.cores > 0);
 }
 
-TAP_TEST(gpu_is_known_by_its_driver)
+TAP_TEST(the_gpu_is_identified_by_its_driver)
 {
     char root[] = "/tmp/gsprof-test-XXXXXX";
     char folder[64];

@@ -23,7 +23,7 @@ static struct gsp_memtop made(enum gsp_memtop_column sort)
     return top;
 }
 
-TAP_TEST(sorted_as_asked)
+TAP_TEST(rows_are_sorted)
 {
     struct gsp_memtop top = made(GSP_MEMTOP_HELD);
     tap_eq_int(top.rows[0].held_bytes, 3000);
@@ -33,7 +33,7 @@ TAP_TEST(sorted_as_asked)
     tap_eq_int(top.rows[0].held_bytes, 0);
 }
 
-TAP_TEST(text_is_harmless_and_fits)
+TAP_TEST(text_is_escaped_and_fits)
 {
     const struct gsp_memtop top = made(GSP_MEMTOP_HELD);
     gsp_auto_buf text = {0};
@@ -53,7 +53,7 @@ TAP_TEST(text_is_harmless_and_fits)
     tap_check(strstr(gsp_buf_cstr(&text), "small") == NULL);
 }
 
-TAP_TEST(json_tells_what_is_not_known)
+TAP_TEST(json_has_null_for_unknown_values)
 {
     const struct gsp_memtop top = made(GSP_MEMTOP_HELD);
     gsp_auto_buf text = {0};

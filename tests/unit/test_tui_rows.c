@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/time.h"
+#include "base/width.h"
 #include "top_fixture.h"
 #include "tui/lines.h"
 #include "tui/text.h"
@@ -112,7 +113,7 @@ TAP_TEST(branches_fold)
     gsp_top_query_toggle(&query, path);
     tap_require(gsp_top_rows_make(top, &query, &rows, NULL) == GSP_OK);
     tap_check(rows.rows[1].has_children && !rows.rows[1].is_open);
-    tap_eq_int(rows.rows[2].depth, 1); /* the next branch follows at once */
+    tap_eq_int(rows.rows[2].depth, 1); /* the next branch follows directly */
     gsp_top_query_toggle(&query, path);
     query.folded = true;
     check_rows(top, &query, "0 process 100: python3 app.py --fast 1/10\n");
@@ -122,7 +123,7 @@ TAP_TEST(branches_fold)
     gsp_profile_free(p);
 }
 
-TAP_TEST(threads_apart)
+TAP_TEST(threads_are_separate_rows)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_top *top = fix_top(p);
@@ -159,7 +160,7 @@ TAP_TEST(a_share_is_of_time)
     gsp_profile_free(p);
 }
 
-TAP_TEST(an_interval_is_forgotten_but_its_sums_are_not)
+TAP_TEST(an_expired_interval_stays_in_the_sums)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_top *top = fix_top(p);
@@ -168,7 +169,7 @@ TAP_TEST(an_interval_is_forgotten_but_its_sums_are_not)
     tap_eq_int(gsp_top_recent(top)->samples, 10);
     tap_require(gsp_top_add(top, &sample, NULL) == GSP_OK);
     gsp_top_advance(top, 200 * GSP_NS_PER_MS);
-    tap_eq_int(gsp_top_recent(top)->samples, 10); /* until the turn */
+    tap_eq_int(gsp_top_recent(top)->samples, 10); /* until the interval ends */
     gsp_top_turn(top);
     tap_eq_int(gsp_top_recent(top)->samples, 1);
     tap_eq_int(gsp_top_recent(top)->length_ns, 100 * GSP_NS_PER_MS);
@@ -199,14 +200,14 @@ TAP_TEST(a_pause_adds_nothing)
     gsp_profile_free(p);
 }
 
-TAP_TEST(sums_alone_will_do)
+TAP_TEST(sums_without_intervals)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_top *top = NULL;
     tap_require(gsp_top_new(p, &top, NULL) == GSP_OK);
     tap_require(gsp_top_add_totals(top, NULL) == GSP_OK);
     tap_eq_int(gsp_top_all(top)->samples, 10);
-    /* No time is known: shares are of all weight. */
+    /* Without a duration, shares are relative to the total weight. */
     tap_eq_int(gsp_top_pct(top, gsp_top_all(top), 20 * GSP_NS_PER_MS) + 0.5, 20);
     gsp_top_free(top);
     gsp_profile_free(p);
@@ -253,7 +254,7 @@ TAP_TEST(columns_fill_the_width)
     }
 }
 
-TAP_TEST(no_line_is_wider_than_asked)
+TAP_TEST(no_line_exceeds_the_width)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_top *top = fix_top(p);
@@ -267,7 +268,7 @@ TAP_TEST(no_line_is_wider_than_asked)
         struct gsp_sv rest = gsp_buf_sv(&text);
         struct gsp_sv line;
         while (gsp_sv_split(&rest, '\n', &line)) {
-            tap_check(gsp_text_cells(line) <= 80);
+            tap_check(gsp_width(line) <= 80);
             tap_check(!memchr(line.p, '\033', line.len));
         }
     }

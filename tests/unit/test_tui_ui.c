@@ -94,7 +94,7 @@ TAP_TEST(filter_is_typed)
 {
     struct bench b = begin(false);
     press(&b, '/');
-    press(&b, 'q'); /* a letter now */
+    press(&b, 'q'); /* now a letter */
     tap_check(!b.ui.wants_quit);
     press(&b, GSP_KEY_ERASE);
     press(&b, 's');
@@ -112,7 +112,7 @@ TAP_TEST(filter_is_typed)
     tap_eq_str(b.ui.query.filter, "sg");
     press(&b, GSP_KEY_ESCAPE);
     tap_eq_str(b.ui.query.filter, "");
-    /* However much is typed. */
+    /* The filter has a maximum length. */
     press(&b, '/');
     for (int i = 0; i < 200; i++)
         press(&b, i % 2 ? 0x1f600 : 'a');
@@ -120,7 +120,7 @@ TAP_TEST(filter_is_typed)
     end(&b);
 }
 
-TAP_TEST(one_thread_is_chosen)
+TAP_TEST(one_thread_is_selected)
 {
     struct bench b = begin(false);
     press(&b, 't');
@@ -139,7 +139,7 @@ TAP_TEST(one_thread_is_chosen)
     press(&b, GSP_KEY_ENTER);
     tap_eq_int(b.ui.query.process, 1);
     tap_eq_int(b.ui.query.thread, GSP_NO_INDEX);
-    press(&b, 't'); /* only those of the process */
+    press(&b, 't'); /* only threads of the process */
     tap_eq_int(b.ui.choice_count, 2);
     press(&b, GSP_KEY_ESCAPE);
     tap_eq_int(b.ui.mode, GSP_UI_TABLE);
@@ -159,7 +159,7 @@ TAP_TEST(the_tree_folds)
     tap_eq_int(b.rows.count, all);
     click(&b, 50, GSP_UI_LINE_ROWS + 1);
     tap_check(b.rows.count < all);
-    press(&b, GSP_KEY_LEFT); /* folded already: to the one above */
+    press(&b, GSP_KEY_LEFT); /* already folded: moves to the parent */
     tap_eq_int(b.ui.cursor, 0);
     press(&b, '-');
     tap_eq_int(b.rows.count, 1);
@@ -170,7 +170,7 @@ TAP_TEST(the_tree_folds)
     end(&b);
 }
 
-TAP_TEST(wishes_of_the_owner)
+TAP_TEST(keys_that_the_owner_handles)
 {
     struct bench b = begin(false);
     press(&b, ' ');
@@ -183,7 +183,7 @@ TAP_TEST(wishes_of_the_owner)
     tap_check(b.ui.query.view.by_function);
     press(&b, '?');
     tap_eq_int(b.ui.mode, GSP_UI_HELP);
-    press(&b, 'q'); /* leaves the help only */
+    press(&b, 'q'); /* closes only the help */
     tap_check(!b.ui.wants_quit);
     press(&b, 'q');
     tap_check(b.ui.wants_quit);
@@ -212,7 +212,7 @@ TAP_TEST(the_footer_fits)
                 width += strcspn(help->keys, ", ") + strlen(help->footer) + 2;
             tap_check(strlen(help->text) <= 59);
         }
-        tap_check(width <= GSP_TOP_WIDTH_MIN + 1); /* the last blank may go */
+        tap_check(width <= GSP_TOP_WIDTH_MIN + 1); /* without the trailing blank */
         gsp_ui_free(&ui);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tree_fixture.h -- a small /proc made in a temporary folder, for what takes a root path.
+ * tree_fixture.h -- a small /proc in a temporary folder, for functions with a root path.
  *
  * Threads: one owner.
  */
@@ -28,7 +28,7 @@ GSP_UNUSED static void tree_new(struct tree *tree)
     tap_require(mkdtemp(tree->root) != NULL);
 }
 
-/* Writes len bytes to root/path, with all the folders on the way. */
+/* Writes len bytes to root/path, and creates the folders. */
 GSP_UNUSED static void tree_put_bytes(const struct tree *tree, const char *path, const char *bytes,
                                       size_t len)
 {

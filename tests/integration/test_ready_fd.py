@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--ready-fd: what a command reports to the program that started it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+from conftest import StartTarget
+from support import EXIT_USAGE, GSPROF, PATIENCE_S
+
+Events = List[Dict[str, Any]]
+
+
+def start_reporting(*args: object) -> Tuple["subprocess.Popen[bytes]", int]:
+    """A command, and the end of the pipe that it reports to."""
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [str(GSPROF), "--ready-fd", str(writing), *map(str, args)],
+        pass_fds=[writing],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(writing)
+    return process, reading
+
+
+def report_of(*args: object) -> Tuple[int, Events]:
+    process, reading = start_reporting(*args)
+    with os.fdopen(reading) as lines:
+        events = [json.loads(line) for line in lines]
+    return process.wait(PATIENCE_S), events
+
+
+def test_a_recording_reports_its_start_and_its_end(start: StartTarget, tmp_path: Path) -> None:
+    target = start("spin.py")
+    output = tmp_path / "p.gsp"
+    command = ["record", "--pid", target.pid, "-o", output, "--duration", "0.3"]
+    status, (ready, done) = report_of(*command)
+    assert status == 0
+    assert ready == {"event": "ready", "pid": target.pid}
+    assert done["event"] == "done" and done["output"] == str(output)
+    assert done["samples"] > 0 and output.exists()
+
+
+def test_an_empty_recording_is_an_error(tmp_path: Path) -> None:
+    command = ["record", "-o", tmp_path / "p.gsp", "--", "true"]
+    status, events = report_of(*command)
+    assert status != 0
+    assert [event["event"] for event in events] == ["ready", "error"]
+    assert events[1]["code"] == "EMPTY"
+
+
+def test_errors_have_a_code() -> None:
+    status, events = report_of("record", "--pid", "4194300")
+    assert status != 0
+    assert [(event["event"], event["code"]) for event in events] == [("error", "NOPROC")]
+    assert "4194300" in events[0]["message"]
+    status, events = report_of("record", "--pid", "1", "--", "true")
+    assert status == EXIT_USAGE and events[0]["code"] == "USAGE"
+
+
+def test_warnings_are_reported_even_with_quiet(tmp_path: Path) -> None:
+    sql = "SELECT * FROM range(10)"
+    status, events = report_of(
+        "query", "--quiet", "--limit", "3", "-f", "json", str(os.getpid()), sql
+    )
+    assert status == 0
+    assert [event["event"] for event in events] == ["warning"]
+    assert "more rows" in events[0]["message"]
+
+
+def test_a_reader_that_closes_its_end_does_not_harm(tmp_path: Path) -> None:
+    output = tmp_path / "p.gsp"
+    process, reading = start_reporting(
+        "record", "-o", output, "--", "python3", "-c", "import time; time.sleep(0.3)"
+    )
+    os.close(reading)
+    assert process.wait(PATIENCE_S) == 0
+    assert output.exists()
