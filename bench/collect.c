@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collect.c -- what one look of every source costs here: CPU time of this thread in
- * microseconds, the median of each source and of all together, as JSON.
+ * collect.c -- measures the CPU time of reading each metric source once, and all of them. Prints
+ * the medians in microseconds as JSON.
  *
- * usage: collect ROUNDS PID...       the processes to watch
+ * usage: collect ROUNDS PID...       PID: the processes to watch
  */
 #include "collect/collect.h"
 
@@ -20,7 +20,7 @@
 #define PIDS_MAX    64
 
 struct counting_sink {
-    struct gsp_sink sink; /* first: what the sources are given */
+    struct gsp_sink sink; /* must be the first member */
     size_t rows;
 };
 
@@ -74,7 +74,7 @@ static void measure(size_t source_count, struct gsp_collector **sources, int rou
             values[i * (size_t)rounds + (size_t)r] = cpu_ns() - begin;
             sums[r] += values[i * (size_t)rounds + (size_t)r];
         }
-        usleep(1000); /* as in life: caches are cold again */
+        usleep(1000); /* let the caches get cold, as in real use */
     }
     printf("{");
     for (size_t i = 0; i < source_count; i++) {

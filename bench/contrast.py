@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long gsprof compare takes for two large runs."""
+"""The time that gsprof compare takes for two large runs."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def main(bench: Bench) -> None:
             cpu.append(cost.cpu_s)
     value = statistics.median(walls)
     what = f"two runs of {STEPS:,} steps and {MODULES:,} modules"
-    note = f"least {min(walls):.2f} s, {min(cpu):.2f} s CPU; {CALLS} calls a module"
+    note = f"least {min(walls):.2f} s, {min(cpu):.2f} s CPU; {CALLS} calls per module"
     ok = value <= WALL_BAR_S
     bench.add(Row("contrast", what, value, "s", f"<= {WALL_BAR_S:g}", ok, shown(argv), note))

@@ -11,17 +11,16 @@ struct writer {
     const struct gsp_profile *profile;
     struct gsp_out *out;
     struct gsp_json json;
-    struct gsp_timeline timeline;
-    uint32_t *function;                 /* by frame id: the first frame of the same function */
-    uint32_t open[GSP_STACK_DEPTH_MAX]; /* functions whose slice is open, root first */
-    uint32_t next[GSP_STACK_DEPTH_MAX]; /* those of the span being written */
+    struct gsp_timeline timeline;       /* frame_map: the first frame of the same function */
+    uint32_t open[GSP_STACK_DEPTH_MAX]; /* functions with an open slice, root first */
+    uint32_t next[GSP_STACK_DEPTH_MAX]; /* functions of the span being written */
     size_t open_count;
     int32_t pid;
     uint64_t tid;
 };
 
-/* A slice lasts as long as a function runs, whichever its line is: frames of one function are
- * one here. */
+/* Maps all frames of a function to one, because a slice lasts as long as the function runs,
+ * whatever its current line. */
 static bool find_functions(struct writer *writer)
 {
     size_t count = gsp_profile_frame_count(writer->profile);
@@ -32,7 +31,7 @@ static bool find_functions(struct writer *writer)
         uint64_t a = (uint64_t)frame->name << 32 | frame->file;
         uint64_t b = (uint64_t)frame->first_line << 8 | frame->kind;
         const uint32_t *same = gsp_hmap_get(&known, a, b);
-        writer->function[id] = same ? *same : id;
+        writer->timeline.frame_map[id] = same ? *same : id;
         ok = same || gsp_hmap_put(&known, a, b, id);
     }
     gsp_hmap_free(&known);
@@ -96,7 +95,7 @@ static void write_span(struct writer *writer, const struct gsp_span *span)
         gsp_profile_stack_frames(writer->profile, span->stack, writer->next, GSP_STACK_DEPTH_MAX);
     size_t same = 0;
     for (size_t i = 0; i < depth; i++)
-        writer->next[i] = writer->function[writer->next[i]];
+        writer->next[i] = writer->timeline.frame_map[writer->next[i]];
     while (same < depth && same < writer->open_count && writer->next[same] == writer->open[same])
         same++;
     close_slices(writer, same, span->start);
@@ -104,7 +103,7 @@ static void write_span(struct writer *writer, const struct gsp_span *span)
         open_slice(writer, writer->next[i], span->start);
 }
 
-/* Names for the viewer: of a process or of a thread. */
+/* The name of a process or a thread. */
 static void write_name(struct writer *writer, const char *what, struct gsp_sv name)
 {
     begin_event(writer, "M");
@@ -121,7 +120,7 @@ static void write_thread(struct writer *writer, uint32_t i)
     const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, i);
     const struct gsp_process *process = gsp_profile_process_at(writer->profile, thread->process);
     writer->pid = process->pid;
-    /* Viewers keep 32 bits of it: Python's own ids would run into each other. */
+    /* Viewers keep only 32 bits, in which two Python thread ids could be equal. */
     writer->tid = thread->os_id ? thread->os_id : i + 1;
     if (process->name != GSP_NONE)
         write_name(writer, "process_name", gsp_profile_string_at(writer->profile, process->name));
@@ -143,7 +142,7 @@ static void write_thread(struct writer *writer, uint32_t i)
 static int write_all(struct writer *writer, struct gsp_err *err)
 {
     if (!find_functions(writer))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the functions");
+        return gsp_err_nomem(err);
     const struct gsp_profile_meta *meta = gsp_profile_meta_get(writer->profile);
     gsp_json_init(&writer->json, &writer->out->buf);
     gsp_json_obj_begin(&writer->json);
@@ -171,22 +170,18 @@ static int write_all(struct writer *writer, struct gsp_err *err)
 static int write_chrome(const struct gsp_profile *profile, const struct gsp_view *view,
                         struct gsp_out *out, struct gsp_err *err)
 {
-    (void)view; /* slices are functions, and always by thread */
+    (void)view; /* slices are always functions, grouped by thread */
     if (gsp_profile_meta_get(profile)->unit != GSP_UNIT_NS)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "a trace needs times, the profile has none");
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the profile has no times, which a trace needs");
     struct writer *writer = calloc(1, sizeof(*writer));
     if (!writer)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to write a trace");
+        return gsp_err_nomem(err);
     writer->profile = profile;
     writer->out = out;
     int rc = gsp_export__timeline_fill(profile, &writer->timeline, err);
-    if (rc == GSP_OK) {
-        writer->function = calloc(gsp_profile_frame_count(profile) + 1, sizeof(*writer->function));
-        rc = writer->function ? write_all(writer, err)
-                              : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the functions");
-    }
+    if (rc == GSP_OK)
+        rc = write_all(writer, err);
     gsp_export__timeline_free(&writer->timeline);
-    free(writer->function);
     free(writer);
     return rc;
 }

@@ -13,8 +13,8 @@ void gsp_fb_free(struct gsp_fb *fb)
     *fb = (struct gsp_fb){0};
 }
 
-/* Room for n more bytes in front; NULL when there is none. */
-static unsigned char *grow(struct gsp_fb *fb, size_t n)
+/* Reserves n bytes in front. Returns NULL on failure. */
+static unsigned char *reserve(struct gsp_fb *fb, size_t n)
 {
     if (fb->failed || n > BYTES_MAX || fb->used + n > BYTES_MAX) {
         fb->failed = true;
@@ -41,12 +41,12 @@ static unsigned char *grow(struct gsp_fb *fb, size_t n)
 
 static void put(struct gsp_fb *fb, const void *bytes, size_t n)
 {
-    unsigned char *at = grow(fb, n);
+    unsigned char *at = reserve(fb, n);
     if (at && n)
         memcpy(at, bytes, n);
 }
 
-/* Zeros, so that what is written after n more bytes begins at a multiple of align. */
+/* Adds zeros so that an object of n bytes written next begins at a multiple of align. */
 static void pad(struct gsp_fb *fb, size_t n, size_t align)
 {
     size_t rest = (fb->used + n) % align;
@@ -57,7 +57,7 @@ static void pad(struct gsp_fb *fb, size_t n, size_t align)
     }
 }
 
-/* FlatBuffers are little-endian, as every machine is that we run on. */
+/* FlatBuffers are little-endian, and so is every supported machine. */
 static void put_u32(struct gsp_fb *fb, uint32_t v)
 {
     put(fb, &v, sizeof(v));
@@ -68,7 +68,7 @@ static gsp_fb_ref here(const struct gsp_fb *fb)
     return fb->failed ? 0 : (gsp_fb_ref)fb->used;
 }
 
-/* The distance from where the reference will stand to the object. */
+/* A reference is the distance from its own position to the object. */
 static void put_ref(struct gsp_fb *fb, gsp_fb_ref ref)
 {
     put_u32(fb, (uint32_t)fb->used + (uint32_t)sizeof(uint32_t) - ref);
@@ -153,7 +153,7 @@ void gsp_fb_ref_to(struct gsp_fb *fb, unsigned slot, gsp_fb_ref ref)
     put_field(fb, slot, &distance, sizeof(distance));
 }
 
-/* The table begins with its distance to the vtable, which stands right before it. */
+/* A table begins with its distance to its vtable, which directly precedes it. */
 gsp_fb_ref gsp_fb_end(struct gsp_fb *fb)
 {
     uint16_t vtable[GSP_FB_SLOTS_MAX + 2] = {0};

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flatbuf.h -- writes FlatBuffers: tables, vectors and strings, from the leaves to the root.
+ * flatbuf.h -- a writer of FlatBuffers: tables, vectors and strings.
  *
- * The bytes grow from the end to the front, as the format wants it: what a table refers to is
- * written before it, and a reference is the distance from the end.  A failed allocation is
- * remembered; gsp_fb_finish() tells it.
+ * The buffer grows from its end to its front, as the format requires. Write an object before
+ * the table that refers to it. A reference is a distance from the end of the buffer. A failed
+ * allocation is remembered and reported by gsp_fb_finish().
  *
- * Used by: the files of export/ alone.
  * Threads: one owner.
  */
 #pragma once
@@ -20,15 +19,15 @@
 
 #define GSP_FB_SLOTS_MAX 8U
 
-/* Where an object begins, counted from the end of the buffer; 0 is none. */
+/* Start of an object, as a distance from the end of the buffer; 0: no object. */
 typedef uint32_t gsp_fb_ref;
 
 struct gsp_fb {
-    unsigned char *bytes; /* of cap; the last used ones are written */
+    unsigned char *bytes; /* the last `used` bytes are written */
     size_t cap;
     size_t used;
-    size_t align;                       /* the largest any object asked for */
-    gsp_fb_ref slots[GSP_FB_SLOTS_MAX]; /* of the table being written; 0: default */
+    size_t align;                       /* the largest alignment of any object */
+    gsp_fb_ref slots[GSP_FB_SLOTS_MAX]; /* fields of the table being written; 0: default */
     gsp_fb_ref table_start;
     unsigned slot_count;
     bool failed;
@@ -37,7 +36,7 @@ struct gsp_fb {
 void gsp_fb_free(struct gsp_fb *fb); /* {0} does nothing; leaves {0} */
 
 gsp_fb_ref gsp_fb_string(struct gsp_fb *fb, struct gsp_sv text); /* well-formed UTF-8 */
-/* A vector of references to objects that are written already. */
+/* A vector of references to objects already written. */
 gsp_fb_ref gsp_fb_refs(struct gsp_fb *fb, const gsp_fb_ref *refs, size_t count);
 /* A vector of structs of 64-bit words. */
 gsp_fb_ref gsp_fb_words(struct gsp_fb *fb, const int64_t *words, size_t words_each, size_t count);
@@ -51,6 +50,6 @@ void gsp_fb_i64(struct gsp_fb *fb, unsigned slot, int64_t v);
 void gsp_fb_ref_to(struct gsp_fb *fb, unsigned slot, gsp_fb_ref ref);
 gsp_fb_ref gsp_fb_end(struct gsp_fb *fb);
 
-/* Puts the root's reference in front.  The bytes are borrowed until free; a whole number of
- * eight.  {NULL, 0} when there was no memory or the buffer passed 1 GB. */
+/* Writes the reference to the root and returns the bytes, borrowed until gsp_fb_free(). Their
+ * number is a multiple of eight. Returns {NULL, 0} if memory ran out or the buffer passed 1 GB. */
 struct gsp_sv gsp_fb_finish(struct gsp_fb *fb, gsp_fb_ref root);

@@ -57,8 +57,8 @@ const struct gsp_format *gsp_format_of_path(const char *path)
     return best;
 }
 
-/* The extension is believed unless the content says otherwise: many formats share ".json". */
-static const struct gsp_format *recognise(const char *path, struct gsp_sv bytes)
+/* The content overrules the extension, because several formats share ".json". */
+static const struct gsp_format *detect(const char *path, struct gsp_sv bytes)
 {
     const struct gsp_format *named = gsp_format_of_path(path);
     if (named && (!named->sniff || named->sniff(bytes)))
@@ -79,11 +79,11 @@ int gsp_format_load(const char *path, const struct gsp_format *format, bool keep
     if (rc)
         return rc;
     if (!format)
-        format = recognise(path, gsp_buf_sv(&bytes));
+        format = detect(path, gsp_buf_sv(&bytes));
     if (!format)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "%s is in no known profile format", path);
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "%s: unknown profile format", path);
     if (!format->read)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s: the format %s can be written but not read",
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "%s: the %s format can be written but not read",
                            path, format->name);
     struct gsp_profile *profile = NULL;
     rc = gsp_profile_new(keep_samples, &profile, err);
@@ -105,7 +105,7 @@ int gsp_format_save(const char *path, const struct gsp_format *format,
                     struct gsp_err *err)
 {
     if (!format->write)
-        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the format %s can be read but not written",
+        return gsp_err_set(err, GSP_E_NOTSUP, 0, "the %s format can be read but not written",
                            format->name);
     struct gsp_newfile file = {.fd = -1};
     int rc = gsp_newfile_open(&file, path, replace, err);
@@ -114,7 +114,7 @@ int gsp_format_save(const char *path, const struct gsp_format *format,
     struct gsp_out out;
     gsp_out_init(&out, file.fd);
     rc = format->write(profile, view, &out, err);
-    /* Always finished, for it frees the buffer; the first failure is the one to tell. */
+    /* Always finish, to free the buffer. The first failure is the one to report. */
     int finish_rc = gsp_out_finish(&out, rc ? NULL : err);
     if (rc == GSP_OK)
         rc = finish_rc;

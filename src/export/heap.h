@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * heap.h -- memory in use and memory allocated, in one file of pprof.
+ * heap.h -- a pprof file of memory in use and memory allocated.
  *
- * Used by: cli/ (mem report).
  * Threads: no state.
  */
 #pragma once
@@ -13,9 +12,10 @@
 #include "model/profile.h"
 #include "model/tree.h"
 
-/* Values alloc_objects, alloc_space, inuse_objects and inuse_space: what is in use are the sums of
- * the profile, what was allocated is told by an array with an element for each of them (count and
- * weight are looked at).  NULL: an ordinary profile.  A NULL view shows all.  Fails with NOMEM. */
+/* Writes the values alloc_objects, alloc_space, inuse_objects and inuse_space. The profile's totals
+ * are the memory in use; `allocated` has one element for each of them, of which only count and
+ * weight are read. NULL writes an ordinary profile. A NULL view shows everything. Fails with
+ * NOMEM. */
 GSP_MUST_CHECK int gsp_pprof_write_heap(const struct gsp_profile *profile,
                                         const struct gsp_total *allocated,
                                         const struct gsp_view *view, struct gsp_out *out,

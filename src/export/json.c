@@ -9,12 +9,12 @@
 #include "export/json_read.h"
 #include "export/names.h"
 
-/* What a function had: total counts each sample once, however often it is on the stack. */
+/* Totals of a function. A sample counts once, even if the function is on the stack repeatedly. */
 struct function {
     struct gsp_sv name;
     uint64_t count, own_count;
     int64_t weight, own_weight;
-    size_t seen_in; /* 1 + the row of the sums that was counted last */
+    size_t seen_in; /* 1 + the row of the total that was counted last */
 };
 
 struct writer {
@@ -35,7 +35,7 @@ static void put_string(struct writer *writer, const char *key, uint32_t id)
         gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, id));
 }
 
-/* Microseconds: an epoch time with more digits would not survive as a double. */
+/* Microseconds, because a double cannot hold an epoch time with more digits. */
 static void put_us_as_s(struct writer *writer, const char *key, int64_t us)
 {
     gsp_json_key(&writer->json, key);
@@ -47,7 +47,7 @@ static void put_flag(struct writer *writer, const char *key, bool v)
     gsp_json_put_bool(&writer->json, key, v);
 }
 
-/* A weight as seconds; null where it is not a time. */
+/* A weight in seconds; null if it is not a time. */
 static void put_time(struct writer *writer, const char *key, int64_t weight)
 {
     gsp_json_key(&writer->json, key);
@@ -62,8 +62,8 @@ static int64_t floor_us(int64_t ns)
     return ns / GSP_NS_PER_US - (ns % GSP_NS_PER_US < 0);
 }
 
-/* An element of one of the long lists begins on a line of its own. */
-static void line(struct writer *writer)
+/* Starts a new line. Each element of a long list begins on one. */
+static void break_line(struct writer *writer)
 {
     gsp_buf_putc(&writer->out->buf, '\n');
     gsp_out_spill(writer->out);
@@ -110,7 +110,7 @@ static void write_processes(struct writer *writer)
     gsp_json_arr_begin(&writer->json);
     for (uint32_t i = 0; i < count; i++) {
         const struct gsp_process *process = gsp_profile_process_at(writer->profile, i);
-        line(writer);
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_i64(&writer->json, "pid", process->pid);
         gsp_json_key(&writer->json, "ppid");
@@ -131,7 +131,7 @@ static void write_processes(struct writer *writer)
     gsp_json_arr_end(&writer->json);
 }
 
-/* The kernel's id where it is known, else Python's. */
+/* The kernel's id if known, otherwise Python's. */
 static uint64_t thread_id(const struct gsp_thread *thread)
 {
     return thread->os_id ? thread->os_id : thread->python_id;
@@ -149,7 +149,7 @@ static void write_threads(struct writer *writer)
     gsp_json_arr_begin(&writer->json);
     for (uint32_t i = 0; i < count; i++) {
         const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, i);
-        line(writer);
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_i64(&writer->json, "pid", thread_pid(writer, thread));
         gsp_json_put_u64(&writer->json, "thread_id", thread_id(thread));
@@ -177,7 +177,7 @@ static void write_frames(struct writer *writer)
     gsp_json_arr_begin(&writer->json);
     for (uint32_t id = 1; id <= count; id++) {
         const struct gsp_frame *frame = gsp_profile_frame_at(writer->profile, id);
-        line(writer);
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         put_string(writer, "name", frame->name);
         put_string(writer, "file", frame->file);
@@ -200,7 +200,7 @@ static void write_frames(struct writer *writer)
     gsp_json_arr_end(&writer->json);
 }
 
-/* The part that samples and sums share: whose they are, and the stack by name and by frame. */
+/* The members that samples and totals share: the thread, and the stack by name and by frame. */
 static void write_stack(struct writer *writer, uint32_t thread_index, uint32_t stack)
 {
     const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, thread_index);
@@ -230,7 +230,7 @@ static void write_samples(struct writer *writer)
     struct gsp_sample sample;
     gsp_sample_iter_init(&iter, writer->profile);
     while (gsp_sample_iter_next(&iter, &sample)) {
-        line(writer);
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         write_stack(writer, sample.thread, sample.stack);
         put_us_as_s(writer, "timestamp", start_us + floor_us(sample.time_ns));
@@ -241,13 +241,13 @@ static void write_samples(struct writer *writer)
     }
 }
 
-/* Without samples each sum is an entry, with its count and no time. */
-static void write_sums(struct writer *writer)
+/* Totals are entries with a count and no time. */
+static void write_totals(struct writer *writer)
 {
     size_t count = gsp_profile_total_count(writer->profile);
     for (size_t i = 0; i < count; i++) {
         const struct gsp_total *total = gsp_profile_total_at(writer->profile, i);
-        line(writer);
+        break_line(writer);
         gsp_json_obj_begin(&writer->json);
         write_stack(writer, total->thread, total->stack);
         gsp_json_put_null(&writer->json, "timestamp");
@@ -288,7 +288,7 @@ static void sum_functions(struct writer *writer, struct function *functions)
     }
 }
 
-/* The most time first, then by name: the same profile gives the same file. */
+/* Descending by samples, then by name, so that the same profile gives the same file. */
 static int compare(const void *a, const void *b)
 {
     const struct function *x = a;
@@ -307,7 +307,7 @@ static int write_functions(struct writer *writer, struct gsp_err *err)
     size_t count = gsp_profile_string_count(writer->names.pool) + 1;
     gsp_auto_free struct function *functions = calloc(count, sizeof(*functions));
     if (!functions)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to sum the functions");
+        return gsp_err_nomem(err);
     for (uint32_t i = 0; i < count; i++)
         functions[i].name = gsp_profile_string_at(writer->names.pool, i);
     sum_functions(writer, functions);
@@ -317,7 +317,7 @@ static int write_functions(struct writer *writer, struct gsp_err *err)
     gsp_json_obj_begin(&writer->json);
     for (size_t i = 0; i < count && functions[i].count; i++) {
         const struct function *function = &functions[i];
-        line(writer);
+        break_line(writer);
         gsp_json_keysv(&writer->json, function->name);
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_u64(&writer->json, "samples", function->count);
@@ -343,7 +343,7 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     if (gsp_profile_has_samples(writer->profile))
         write_samples(writer);
     else
-        write_sums(writer);
+        write_totals(writer);
     gsp_json_arr_end(&writer->json);
     int rc = write_functions(writer, err);
     gsp_json_obj_end(&writer->json);
@@ -354,10 +354,10 @@ static int write_all(struct writer *writer, struct gsp_err *err)
 static int write_json(const struct gsp_profile *profile, const struct gsp_view *view,
                       struct gsp_out *out, struct gsp_err *err)
 {
-    (void)view; /* everything is kept: the view is chosen by who reads the file */
+    (void)view; /* the file keeps everything; its reader chooses the view */
     struct writer *writer = calloc(1, sizeof(*writer));
     if (!writer)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to write JSON");
+        return gsp_err_nomem(err);
     writer->profile = profile;
     writer->meta = gsp_profile_meta_get(profile);
     writer->out = out;

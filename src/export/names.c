@@ -27,14 +27,14 @@ struct gsp_sv gsp_export__module_of(struct gsp_sv path)
     return gsp_sv_basename(cut(path, 0, base.len + 1));
 }
 
-/* Is this the frame of "python -m": what it calls is the main script. */
+/* Whether the frame is of runpy ("python -m"), which calls the main script. */
 static bool is_runpy(const struct gsp_profile *profile, const struct gsp_frame *frame)
 {
     struct gsp_sv module = gsp_export__module_of(gsp_profile_string_at(profile, frame->file));
     return gsp_sv_eq(module, gsp_sv_of("runpy"));
 }
 
-/* Marks the files whose "<module>" nobody imported. */
+/* Marks main scripts: files whose "<module>" was not imported. */
 static void mark_main_files(const struct gsp_profile *profile, bool *is_main_file)
 {
     size_t count = gsp_profile_stack_count(profile);
@@ -66,7 +66,7 @@ static int fill(const struct gsp_profile *profile, const bool *is_main_file,
             gsp_buf_putc(&buf, '.');
         gsp_buf_putsv(&buf, name);
         if (buf.failed)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for names");
+            return gsp_err_nomem(err);
         int rc = gsp_profile_string(names->pool, gsp_buf_sv(&buf), &names->of_frame[id], err);
         if (rc)
             return rc;
@@ -88,7 +88,7 @@ int gsp_export__names_fill(const struct gsp_profile *profile, struct gsp_names *
         is_main_file[GSP_NONE] = true; /* no file, no module */
         rc = fill(profile, is_main_file, names, err);
     } else {
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for names");
+        rc = gsp_err_nomem(err);
     }
     free(is_main_file);
     if (rc)

@@ -17,8 +17,8 @@ int gsp_plot_format(const char *path, enum gsp_plot_format *out, struct gsp_err 
             return GSP_OK;
         }
     }
-    return gsp_err_set(err, GSP_E_USAGE, 0, "--plot: '%.120s' ends in none of .svg, .png and .html",
-                       path);
+    return gsp_err_set(err, GSP_E_USAGE, 0,
+                       "--plot: the extension of '%.120s' is not .svg, .png or .html", path);
 }
 
 bool gsp_plot_matches(const char *words, const char *metric)
@@ -47,6 +47,6 @@ int gsp_plot_draw(const struct gsp_plot *plot, const struct gsp_session_data *da
         gsp_plot__svg(&scene, out);
     gsp_plot__scene_free(&scene);
     if (rc == GSP_OK && out->failed)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a picture");
+        rc = gsp_err_nomem(err);
     return rc;
 }

@@ -11,7 +11,7 @@
 #define TIME_TICKS  9.0
 #define TICK_DROP   16.0F
 
-/* The smallest of 1, 2, 5 times a power of ten that is not less. */
+/* Returns the smallest 1, 2 or 5 times a power of ten that is at least `least`. */
 static double nice_step(double least)
 {
     double power = pow(10, floor(log10(least)));
@@ -29,7 +29,7 @@ void gsp_plot__value(double v, const char *unit, char *out, size_t cap)
     bool is_bytes = strncmp(unit, "bytes", 5) == 0;
     const char *rest = is_bytes ? unit + 5 : unit;
     size_t prefix = 0;
-    /* Percent and degrees have no thousands. */
+    /* Percentages take no prefix. */
     bool scales = is_bytes || strcmp(unit, "%") != 0;
     while (scales && fabs(v) >= 1000 && prefix + 1 < sizeof(PREFIXES) - 1) {
         v /= 1000;
@@ -44,7 +44,7 @@ void gsp_plot__value_axis(struct plot_scene *scene, struct plot_panel *panel, co
 {
     double low = panel->low < 0 ? panel->low : 0;
     double high = panel->high;
-    /* What is all the same, or nearly, gets an axis too. */
+    /* Values that are all (nearly) equal need a range as well. */
     if (!(high - low > fabs(low) * 1e-9))
         high = low + fmax(1, fabs(low) * 0.1);
     if (strcmp(unit, "%") == 0 && high <= 100.5 && low >= 0)
@@ -65,7 +65,7 @@ void gsp_plot__value_axis(struct plot_scene *scene, struct plot_panel *panel, co
     }
 }
 
-/* How far apart ticks of time are, in nanoseconds: as clocks are divided. */
+/* Returns the distance between time labels, in nanoseconds. */
 static int64_t time_step(int64_t span_ns)
 {
     static const int STEPS_S[] = {1,   2,   5,    10,   15,   30,    60,    120,   300,

@@ -8,22 +8,22 @@
 #include "base/time.h"
 #include "export/plot_scene.h"
 
-#define METRICS_MAX 3U  /* of a panel */
-#define LINES_MAX   12U /* the same; more cannot be told apart */
+#define METRICS_MAX 3U  /* per panel */
+#define LINES_MAX   12U /* per panel; more cannot be distinguished */
 #define ROWS_MAX    256U
 #define PANELS_MAX  24U
 #define HEAD        66.0F
 #define HEAD_LEFT   24.0F
 
-/* What most people look for, in this order. */
-static const struct known {
+/* The panels that are drawn by default, in this order. */
+static const struct default_panel {
     const char *title;
     const char *unit;
     struct {
         const char *metric;
-        const char *column; /* how lines of this metric are called, when there are several */
+        const char *column; /* label of the metric if the panel has several; otherwise "" */
     } of[METRICS_MAX];
-} KNOWN[] = {
+} DEFAULT_PANELS[] = {
     {"GPU utilisation", "%", {{"gpu_util", ""}}},
     {"GPU memory", "%", {{"gpu_memory", ""}}},
     {"GPU power", "W", {{"gpu.power_watts", ""}}},
@@ -56,23 +56,23 @@ bool gsp_plot_wants(void *ctx, const char *metric)
     const struct gsp_plot *plot = ctx;
     if (plot->metrics)
         return gsp_plot_matches(plot->metrics, metric);
-    for (size_t i = 0; i < GSP_COUNT(KNOWN); i++) {
-        for (size_t k = 0; k < METRICS_MAX && KNOWN[i].of[k].metric; k++) {
-            if (strcmp(KNOWN[i].of[k].metric, metric) == 0)
+    for (size_t i = 0; i < GSP_COUNT(DEFAULT_PANELS); i++) {
+        for (size_t k = 0; k < METRICS_MAX && DEFAULT_PANELS[i].of[k].metric; k++) {
+            if (strcmp(DEFAULT_PANELS[i].of[k].metric, metric) == 0)
                 return true;
         }
     }
     return strcmp(metric, HEAT_CORES) == 0;
 }
 
-/* Biggest mean first. */
+/* Descending by mean. */
 static int compare(const void *a, const void *b)
 {
     const struct plot_pick *x = a;
     const struct plot_pick *y = b;
     if (x->series->mean != y->series->mean)
         return x->series->mean > y->series->mean ? -1 : 1;
-    /* Series lie in one array: the order of the file. */
+    /* Series are in one array, in file order. */
     return x->series < y->series ? -1 : x->series > y->series;
 }
 
@@ -96,7 +96,7 @@ static void pick(const struct gsp_session_data *data, const char *metric, const 
     }
 }
 
-/* Lines are as many as can be told apart: the biggest, in the order of the file otherwise. */
+/* Draws all lines in file order, or the ones with the largest mean if they are too many. */
 static void draw_lines(struct plot_scene *scene, const struct gsp_session_data *data,
                        struct plot_spec *spec, struct picks *picks)
 {
@@ -113,23 +113,22 @@ static void draw_lines(struct plot_scene *scene, const struct gsp_session_data *
     gsp_plot__panel(scene, data, spec);
 }
 
-static void draw_known(struct plot_scene *scene, const struct gsp_session_data *data,
-                       struct picks *picks)
+static void draw_default_panels(struct plot_scene *scene, const struct gsp_session_data *data,
+                                struct picks *picks)
 {
-    for (size_t i = 0; i < GSP_COUNT(KNOWN); i++) {
-        struct plot_spec spec = {.title = KNOWN[i].title, .unit = KNOWN[i].unit};
+    for (size_t i = 0; i < GSP_COUNT(DEFAULT_PANELS); i++) {
+        struct plot_spec spec = {.title = DEFAULT_PANELS[i].title, .unit = DEFAULT_PANELS[i].unit};
         picks->count = 0;
         picks->left_out = 0;
-        for (size_t k = 0; k < METRICS_MAX && KNOWN[i].of[k].metric; k++)
-            pick(data, KNOWN[i].of[k].metric, KNOWN[i].of[k].column, picks);
-        /* Files of others have shares from 0 to 1 there. */
+        for (size_t k = 0; k < METRICS_MAX && DEFAULT_PANELS[i].of[k].metric; k++)
+            pick(data, DEFAULT_PANELS[i].of[k].metric, DEFAULT_PANELS[i].of[k].column, picks);
+        /* Files of other tools may use fractions from 0 to 1. */
         if (!data->has_format && strcmp(spec.unit, "%") == 0)
             spec.unit = "";
         draw_lines(scene, data, &spec, picks);
     }
 }
 
-/* By the end of its name, as all names have it. */
 const char *gsp_plot_unit(const char *metric)
 {
     static const struct {
@@ -150,9 +149,9 @@ const char *gsp_plot_unit(const char *metric)
     return "";
 }
 
-/* A panel for each metric that was asked for. */
-static void draw_asked(struct plot_scene *scene, const struct gsp_session_data *data,
-                       const char *words, struct picks *picks)
+/* One panel per metric that the user selected. */
+static void draw_selected_panels(struct plot_scene *scene, const struct gsp_session_data *data,
+                                 const char *words, struct picks *picks)
 {
     size_t panels = 0;
     for (size_t i = 0; i < data->series_count && panels < PANELS_MAX; i++) {
@@ -230,10 +229,10 @@ int gsp_plot__layout(const struct gsp_plot *plot, const struct gsp_session_data 
                      struct plot_scene *scene, struct gsp_err *err)
 {
     if (!data->bin_ns)
-        return gsp_err_set(err, GSP_E_EMPTY, 0, "there is nothing to draw: no frame has a time");
+        return gsp_err_set(err, GSP_E_EMPTY, 0, "nothing to draw: no frame has a time");
     struct picks *picks = calloc(1, sizeof(*picks));
     if (!picks)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a picture");
+        return gsp_err_nomem(err);
     scene->from_ns = data->first_ns;
     scene->to_ns = data->last_ns > data->first_ns ? data->last_ns : data->first_ns + GSP_NS_PER_MS;
     scene->zone_s = data->zone_s;
@@ -241,16 +240,16 @@ int gsp_plot__layout(const struct gsp_plot *plot, const struct gsp_session_data 
     draw_head(scene, data);
     float empty = scene->height;
     if (plot->metrics)
-        draw_asked(scene, data, plot->metrics, picks);
+        draw_selected_panels(scene, data, plot->metrics, picks);
     else
-        draw_known(scene, data, picks);
+        draw_default_panels(scene, data, picks);
     draw_heat(scene, data, picks);
     free(picks);
     if (gsp_plot__scene_failed(scene))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a picture");
+        return gsp_err_nomem(err);
     if (scene->height == empty)
         return gsp_err_set(err, GSP_E_EMPTY, 0,
-                           plot->metrics ? "there is nothing to draw: no metric has such a name"
-                                         : "there is nothing to draw: no known metric has values");
+                           plot->metrics ? "nothing to draw: no metric matches"
+                                         : "nothing to draw: no known metric has values");
     return GSP_OK;
 }

@@ -11,7 +11,7 @@
 #define RIGHT        26.0F
 #define TITLE_HEIGHT 24.0F
 #define PANEL_HEIGHT 140.0F
-#define FOOT         42.0F /* numbers of time, and air */
+#define FOOT         42.0F /* time labels and a margin */
 #define LEGEND_MARK  10.0F
 #define LEGEND_GAP   16.0F
 #define LABEL_MAX    40U
@@ -22,7 +22,7 @@
 #define HEAT_ROW_MAX 24.0F
 #define GAP_PERIODS  3
 
-/* Bins of a series made into at most `columns` columns. */
+/* The bins of a series, merged into columns of pixels. */
 struct columns {
     struct gsp_session_bin at[COLUMNS_MAX];
     size_t count;
@@ -49,7 +49,7 @@ static void make_columns(const struct gsp_session_data *data, const struct gsp_s
     }
 }
 
-/* Longer than this without a value is a gap, which no line may hide. */
+/* A longer time without a value is a gap, and interrupts the line. */
 static double gap_ns(const struct gsp_session_data *data, const struct columns *columns)
 {
     double period = data->frequency_ms * (double)GSP_NS_PER_MS;
@@ -72,7 +72,7 @@ static float y_of(const struct plot_panel *panel, double v)
     return panel->y + panel->h - (float)share * panel->h;
 }
 
-/* A stretch of columns without a gap: the band of extremes, then the line of means. */
+/* Draws columns without a gap: the band of extremes, then the line of means. */
 static void put_stretch(struct plot_scene *scene, const struct plot_panel *panel,
                         const struct plot_line *line, const struct plot_column *at, size_t count)
 {
@@ -156,7 +156,8 @@ static void make_label(const struct plot_pick *pick, char *out, size_t cap)
              device[0] && pick->column[0] ? " " : "", pick->column);
 }
 
-/* The names of the lines beside the title, in as many rows as they take; gives their height. */
+/* Writes the names of the lines beside the title, in several rows if needed. Returns the height of
+ * the additional rows. */
 static float put_legend(struct plot_scene *scene, const struct plot_spec *spec, float x, float y)
 {
     float at = x;
@@ -225,7 +226,7 @@ void gsp_plot__panel(struct plot_scene *scene, const struct gsp_session_data *da
     scene->height = panel.y + panel.h + FOOT;
 }
 
-/* One row of the map: neighbours of the same step are one rectangle. */
+/* Draws one row of the heat map. Neighbours of the same colour share a rectangle. */
 static void put_heat_row(struct plot_scene *scene, const struct plot_panel *row,
                          const struct columns *columns, double top, double gap)
 {
@@ -241,7 +242,7 @@ static void put_heat_row(struct plot_scene *scene, const struct plot_panel *row,
             seen = (int64_t)i;
         } else if (i < columns->count && seen >= 0 &&
                    (double)((int64_t)i - seen) * columns->width_ns <= gap) {
-            now = step; /* between two frames, not a gap */
+            now = step; /* between two metric frames, not a gap */
         }
         if (now == step && i < columns->count)
             continue;
@@ -287,7 +288,7 @@ void gsp_plot__heat(struct plot_scene *scene, const struct gsp_session_data *dat
                             (struct plot_point){panel.x - 8, row.y + row_height / 2 + 4}, 1,
                             PLOT_LETTERS, label);
     }
-    /* What the colours mean. */
+    /* The colour scale. */
     char text[48];
     float x = PLOT_WIDTH - RIGHT - 60 - (float)PLOT_HEATS * 8;
     float y = scene->height + 6;

@@ -13,7 +13,7 @@ extern const char gsp_export__plot_css[];
 extern const char gsp_export__plot_page_css[];
 extern const char gsp_export__plot_js[];
 
-/* Colours that follow the theme are classes; those of lines and steps are the same in both. */
+/* Colours that depend on the theme are classes. Those of lines and of the heat map do not. */
 static void put_color(size_t color, const char *property, struct gsp_buf *out)
 {
     static const char *const CLASSES[] = {"back", "panel", "grid", "text", "faint"};
@@ -146,11 +146,11 @@ static void put_panel_data(const struct plot_scene *scene, const struct plot_pan
     const struct {
         const char *name;
         float v;
-    } places[] = {{"x", panel->x}, {"y", panel->y}, {"w", panel->w}, {"h", panel->h}};
+    } fields[] = {{"x", panel->x}, {"y", panel->y}, {"w", panel->w}, {"h", panel->h}};
     gsp_json_obj_begin(json);
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        gsp_json_key(json, places[i].name);
-        put_f32(json, places[i].v);
+    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+        gsp_json_key(json, fields[i].name);
+        put_f32(json, fields[i].v);
     }
     gsp_json_put_str(json, "unit", gsp_plot__text_at(scene, panel->unit));
     gsp_json_key(json, "lines");
@@ -161,7 +161,7 @@ static void put_panel_data(const struct plot_scene *scene, const struct plot_pan
     gsp_json_obj_end(json);
 }
 
-/* JSON inside a script element: nothing in it may end the element. */
+/* JSON inside a script element. '<' is escaped, so that no text ends the element. */
 static void put_data(const struct plot_scene *scene, struct gsp_buf *out)
 {
     gsp_auto_buf text = {0};

@@ -5,7 +5,7 @@
 
 #include "model/cells.h"
 
-/* Quotes are needed by what would end a field, and by blanks that some readers strip. */
+/* Quotes protect delimiters, and spaces that some readers strip. */
 static bool needs_quotes(struct gsp_sv text)
 {
     if (text.len == 0 || text.p[0] == ' ' || text.p[text.len - 1] == ' ')

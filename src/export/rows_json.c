@@ -16,7 +16,7 @@ static void put_cell(struct gsp_json *json, const struct gsp_rows_column *column
         gsp_json_i64(json, ((const int64_t *)values->data)[row]);
         break;
     case GSP_CELL_I128:
-        gsp_json_raw(json, (struct gsp_sv){"", 0}); /* for the comma */
+        gsp_json_raw(json, (struct gsp_sv){"", 0}); /* writes the comma */
         gsp_cell_i128(((const struct gsp_i128 *)values->data)[row], json->out);
         break;
     case GSP_CELL_F64:

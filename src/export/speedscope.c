@@ -15,12 +15,11 @@ struct writer {
     const struct gsp_view *view;
     struct gsp_out *out;
     struct gsp_json json;
-    struct gsp_timeline timeline;
-    uint32_t *index;                      /* by frame id: place in shared.frames */
+    struct gsp_timeline timeline;         /* frame_map: index into shared.frames */
     uint32_t frames[GSP_STACK_DEPTH_MAX]; /* of the stack being written */
 };
 
-/* The line that tells this frame from others, as the view has it; 0 for none. */
+/* The line that identifies the frame in this view; 0: none. */
 static uint32_t line_of(const struct writer *writer, const struct gsp_frame *frame)
 {
     if (writer->view && writer->view->no_lines)
@@ -42,7 +41,7 @@ static void write_frame(struct writer *writer, const struct gsp_frame *frame)
     gsp_out_spill(writer->out);
 }
 
-/* shared.frames: those that the view does not tell apart are one. */
+/* Frames that the view does not distinguish share an entry. */
 static int write_frames(struct writer *writer, struct gsp_err *err)
 {
     size_t count = gsp_profile_frame_count(writer->profile);
@@ -58,12 +57,12 @@ static int write_frames(struct writer *writer, struct gsp_err *err)
         uint64_t a = (uint64_t)frame->name << 32 | frame->file;
         const uint32_t *same = gsp_hmap_get(&known, a, line_of(writer, frame));
         if (same) {
-            writer->index[id] = *same;
+            writer->timeline.frame_map[id] = *same;
         } else if (gsp_hmap_put(&known, a, line_of(writer, frame), next)) {
-            writer->index[id] = next++;
+            writer->timeline.frame_map[id] = next++;
             write_frame(writer, frame);
         } else {
-            rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the frames");
+            rc = gsp_err_nomem(err);
         }
     }
     gsp_json_arr_end(&writer->json);
@@ -72,7 +71,7 @@ static int write_frames(struct writer *writer, struct gsp_err *err)
     return rc;
 }
 
-/* "NAME (pid 1, tid 2)": the reader takes it apart again. */
+/* "NAME (pid 1, tid 2)". Our reader parses it. */
 static void write_thread_name(struct writer *writer, const struct gsp_thread *thread)
 {
     gsp_auto_buf name = {0};
@@ -89,12 +88,12 @@ static void write_stack(struct writer *writer, uint32_t stack)
         gsp_profile_stack_frames(writer->profile, stack, writer->frames, GSP_STACK_DEPTH_MAX);
     gsp_json_arr_begin(&writer->json);
     for (size_t i = 0; i < depth; i++)
-        gsp_json_u64(&writer->json, writer->index[writer->frames[i]]);
+        gsp_json_u64(&writer->json, writer->timeline.frame_map[writer->frames[i]]);
     gsp_json_arr_end(&writer->json);
     gsp_out_spill(writer->out);
 }
 
-/* Stacks and weights are two lists of the same length; a gap is an empty stack. */
+/* Stacks and weights are two lists of the same length. A gap is an empty stack. */
 static void write_lists(struct writer *writer, uint32_t thread)
 {
     struct gsp_span_iter iter;
@@ -172,18 +171,14 @@ static int write_speedscope(const struct gsp_profile *profile, const struct gsp_
 {
     struct writer *writer = calloc(1, sizeof(*writer));
     if (!writer)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to write speedscope's format");
+        return gsp_err_nomem(err);
     writer->profile = profile;
     writer->view = view;
     writer->out = out;
     int rc = gsp_export__timeline_fill(profile, &writer->timeline, err);
-    if (rc == GSP_OK) {
-        writer->index = calloc(gsp_profile_frame_count(profile) + 1, sizeof(*writer->index));
-        rc = writer->index ? write_all(writer, err)
-                           : gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the frames");
-    }
+    if (rc == GSP_OK)
+        rc = write_all(writer, err);
     gsp_export__timeline_free(&writer->timeline);
-    free(writer->index);
     free(writer);
     return rc;
 }

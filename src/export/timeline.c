@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Ends of spans stop here: far beyond any recording, and safe to add to. */
+/* No span ends later: far beyond any recording, and additions do not overflow. */
 #define TIME_MAX (INT64_MAX / 4)
 
 static int64_t clamp(int64_t v)
@@ -13,9 +13,9 @@ static int64_t clamp(int64_t v)
     return v < TIME_MAX ? v : TIME_MAX;
 }
 
-/* Puts a span that begins at start, or right behind the last one when that is not much earlier. */
-static void lay(struct gsp_buf *spans, int64_t *end, int64_t start, const struct gsp_sample *sample,
-                int64_t period_ns)
+/* Appends a span that begins at start, or at the end of the last one if the gap is small. */
+static void append(struct gsp_buf *spans, int64_t *end, int64_t start,
+                   const struct gsp_sample *sample, int64_t period_ns)
 {
     int64_t len = clamp(sample->weight);
     int64_t gap = clamp(start) - *end;
@@ -29,31 +29,31 @@ static void lay(struct gsp_buf *spans, int64_t *end, int64_t start, const struct
     *end += gap + len;
 }
 
-/* A weight of nanoseconds is the time up to the sample. */
+/* A weight in nanoseconds is the time before the sample. */
 static int64_t start_of(const struct gsp_sample *sample, enum gsp_unit unit)
 {
     return unit == GSP_UNIT_NS ? clamp(sample->time_ns) - clamp(sample->weight) : sample->time_ns;
 }
 
-static void lay_samples(const struct gsp_profile *profile, struct gsp_timeline *timeline,
-                        int64_t *ends)
+static void append_samples(const struct gsp_profile *profile, struct gsp_timeline *timeline,
+                           int64_t *ends)
 {
     const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
     gsp_sample_iter_init(&iter, profile);
     while (gsp_sample_iter_next(&iter, &sample))
-        lay(&timeline->threads[sample.thread], &ends[sample.thread], start_of(&sample, meta->unit),
-            &sample, meta->period_ns);
+        append(&timeline->threads[sample.thread], &ends[sample.thread],
+               start_of(&sample, meta->unit), &sample, meta->period_ns);
 }
 
-static void lay_sums(const struct gsp_profile *profile, struct gsp_timeline *timeline,
-                     int64_t *ends)
+static void append_totals(const struct gsp_profile *profile, struct gsp_timeline *timeline,
+                          int64_t *ends)
 {
     for (size_t i = 0; i < gsp_profile_total_count(profile); i++) {
         const struct gsp_total *total = gsp_profile_total_at(profile, i);
         struct gsp_sample sample = {.weight = total->weight, .stack = total->stack};
-        lay(&timeline->threads[total->thread], &ends[total->thread], 0, &sample, 0);
+        append(&timeline->threads[total->thread], &ends[total->thread], 0, &sample, 0);
     }
 }
 
@@ -63,13 +63,15 @@ int gsp_export__timeline_fill(const struct gsp_profile *profile, struct gsp_time
     size_t count = gsp_profile_thread_count(profile);
     *timeline = (struct gsp_timeline){.thread_count = count};
     timeline->threads = calloc(count + 1, sizeof(*timeline->threads));
+    timeline->frame_map =
+        calloc(gsp_profile_frame_count(profile) + 1, sizeof(*timeline->frame_map));
     int64_t *ends = calloc(count + 1, sizeof(*ends));
-    bool failed = !timeline->threads || !ends;
+    bool failed = !timeline->threads || !timeline->frame_map || !ends;
     if (!failed) {
         if (gsp_profile_has_samples(profile))
-            lay_samples(profile, timeline, ends);
+            append_samples(profile, timeline, ends);
         else
-            lay_sums(profile, timeline, ends);
+            append_totals(profile, timeline, ends);
         for (size_t i = 0; i < count; i++) {
             failed = failed || timeline->threads[i].failed;
             timeline->end = ends[i] > timeline->end ? ends[i] : timeline->end;
@@ -79,7 +81,7 @@ int gsp_export__timeline_fill(const struct gsp_profile *profile, struct gsp_time
     if (!failed)
         return GSP_OK;
     gsp_export__timeline_free(timeline);
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to lay out the samples");
+    return gsp_err_nomem(err);
 }
 
 void gsp_export__timeline_free(struct gsp_timeline *timeline)
@@ -87,6 +89,7 @@ void gsp_export__timeline_free(struct gsp_timeline *timeline)
     for (size_t i = 0; timeline->threads && i < timeline->thread_count; i++)
         gsp_buf_free(&timeline->threads[i]);
     free(timeline->threads);
+    free(timeline->frame_map);
     *timeline = (struct gsp_timeline){0};
 }
 

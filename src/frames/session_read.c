@@ -6,27 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "frames/session_internal.h"
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
-}
-
-/* A row's text or number, by the name of its member; NULL and -1 when it has no such place. */
+/* Returns the text member of a row with this name; NULL if none exists. */
 static char **row_text(struct gsp_session_row *row, struct gsp_sv name)
 {
     const struct {
         const char *name;
         char **at;
-    } places[] = {{"metric", &row->metric},
+    } fields[] = {{"metric", &row->metric},
                   {"device", &row->device},
                   {"unit", &row->unit},
                   {"integral_unit", &row->integral_unit}};
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (gsp_sv_eq(gsp_sv_of(places[i].name), name))
-            return places[i].at;
+    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+        if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+            return fields[i].at;
     }
     return NULL;
 }
@@ -36,12 +32,12 @@ static double *row_number(struct gsp_session_row *row, struct gsp_sv name)
     const struct {
         const char *name;
         double *at;
-    } places[] = {{"count", &row->count}, {"mean", &row->mean}, {"std", &row->std},
+    } fields[] = {{"count", &row->count}, {"mean", &row->mean}, {"std", &row->std},
                   {"min", &row->min},     {"max", &row->max},   {"p50", &row->p50},
                   {"p95", &row->p95},     {"p99", &row->p99},   {"integral", &row->integral}};
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (gsp_sv_eq(gsp_sv_of(places[i].name), name))
-            return places[i].at;
+    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+        if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+            return fields[i].at;
     }
     return NULL;
 }
@@ -56,7 +52,7 @@ static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct g
         if (rc == GSP_OK && text && scan->kind == GSP_SCAN_TEXT && !*text) {
             *text = gsp_sv_dup(scan->text);
             if (!*text)
-                return no_memory(err);
+                return gsp_err_nomem(err);
         } else if (rc == GSP_OK && number && scan->kind == GSP_SCAN_NUMBER) {
             *number = scan->number;
         }
@@ -72,32 +68,26 @@ int gsp_session__rows(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
     struct gsp_scan *scan = &reader->scan;
-    size_t cap = data->row_count;
     int rc = gsp_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
         if (scan->kind != GSP_SCAN_OBJ_BEGIN)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "summary has a row that is no object");
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the summary is not an object");
         if (data->row_count == GSP_SESSION_ROWS_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "summary has more than %u rows",
                                GSP_SESSION_ROWS_MAX);
-        if (data->row_count == cap) {
-            cap = cap ? cap * 2 : 64;
-            struct gsp_session_row *more = realloc(data->rows, cap * sizeof(*more));
-            if (!more)
-                return no_memory(err);
-            data->rows = more;
-        }
+        if (!gsp_array_fit(&data->rows, &reader->row_cap, data->row_count + 1))
+            return gsp_err_nomem(err);
         struct gsp_session_row *row = &data->rows[data->row_count++];
-        const double no = (double)NAN;
-        *row = (struct gsp_session_row){.count = no,
-                                        .mean = no,
-                                        .std = no,
-                                        .min = no,
-                                        .max = no,
-                                        .p50 = no,
-                                        .p95 = no,
-                                        .p99 = no,
-                                        .integral = no};
+        const double missing = (double)NAN;
+        *row = (struct gsp_session_row){.count = missing,
+                                        .mean = missing,
+                                        .std = missing,
+                                        .min = missing,
+                                        .max = missing,
+                                        .p50 = missing,
+                                        .p95 = missing,
+                                        .p99 = missing,
+                                        .integral = missing};
         rc = read_row(scan, row, err);
         if (rc == GSP_OK)
             rc = gsp_scan_next(scan, err);
@@ -108,11 +98,11 @@ int gsp_session__rows(struct session_reader *reader, struct gsp_err *err)
 static int read_frames(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_scan *scan = &reader->scan;
-    bool values = reader->want->values;
+    bool values = reader->options->values;
     int rc = gsp_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
         if (scan->kind != GSP_SCAN_OBJ_BEGIN)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "frame %llu is no object",
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "frame %llu is not an object",
                                (unsigned long long)reader->data->frames + 1);
         if (values) {
             rc = gsp_session__frame(reader, err);
@@ -133,19 +123,19 @@ static int copy_value(struct session_reader *reader, struct gsp_buf *out, struct
     gsp_json_init(&json, out);
     int rc = gsp_scan_copy(&reader->scan, &json, err);
     if (rc == GSP_OK && out->failed)
-        rc = no_memory(err);
+        rc = gsp_err_nomem(err);
     return rc;
 }
 
-struct text_place {
+struct text_field {
     const char *name;
     char *out;
     size_t cap;
 };
 
-static void keep_text(struct gsp_sv text, const struct text_place *place)
+static void copy_text(struct gsp_sv text, const struct text_field *field)
 {
-    snprintf(place->out, place->cap, "%.*s", (int)(text.len < place->cap ? text.len : place->cap),
+    snprintf(field->out, field->cap, "%.*s", (int)(text.len < field->cap ? text.len : field->cap),
              text.p ? text.p : "");
 }
 
@@ -153,15 +143,15 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
 {
     struct gsp_session_data *data = reader->data;
     const struct gsp_scan *scan = &reader->scan;
-    const struct text_place places[] = {
+    const struct text_field fields[] = {
         {"name", data->name, sizeof(data->name)},
         {"host", data->host, sizeof(data->host)},
         {"start_time", data->start_time, sizeof(data->start_time)},
         {"end_time", data->end_time, sizeof(data->end_time)},
     };
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (scan->kind == GSP_SCAN_TEXT && gsp_sv_eq(gsp_sv_of(places[i].name), name))
-            keep_text(scan->text, &places[i]);
+    for (size_t i = 0; i < GSP_COUNT(fields); i++) {
+        if (scan->kind == GSP_SCAN_TEXT && gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+            copy_text(scan->text, &fields[i]);
     }
     if (scan->kind != GSP_SCAN_NUMBER)
         return;
@@ -173,7 +163,8 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
         data->has_format = true;
 }
 
-/* "metadata", whose { was the last token: kept as it is, and the parts that are shown. */
+/* Copies "metadata" as JSON and extracts the members that are displayed. The last token was its
+ * {. */
 static int read_metadata(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_scan *scan = &reader->scan;
@@ -200,7 +191,7 @@ static int read_metadata(struct session_reader *reader, struct gsp_err *err)
     return rc;
 }
 
-/* A member of the file; its value's first token was the last one. */
+/* Reads a member of the file. The last token began its value. */
 static int read_part(struct session_reader *reader, struct gsp_sv name, bool *has_frames,
                      struct gsp_err *err)
 {
@@ -235,7 +226,7 @@ static int read_all(struct session_reader *reader, struct gsp_err *err)
     bool has_frames = false;
     int rc = gsp_scan_next(scan, err);
     if (rc == GSP_OK && scan->kind != GSP_SCAN_OBJ_BEGIN)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "no session: the file is no JSON object");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a session: the file is not a JSON object");
     if (rc == GSP_OK)
         rc = gsp_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
@@ -250,11 +241,11 @@ static int read_all(struct session_reader *reader, struct gsp_err *err)
     if (rc == GSP_OK)
         rc = gsp_scan_next(scan, err); /* nothing may follow */
     if (rc == GSP_OK && !has_frames)
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "no session: the file has no frames");
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a session: the file has no frames");
     return rc;
 }
 
-int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_want *want,
+int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_want *options,
                      struct gsp_session_data **out, struct gsp_err *err)
 {
     *out = NULL;
@@ -263,12 +254,12 @@ int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_wan
     if (!reader || !data) {
         free(reader);
         free(data);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     data->duration_s = (double)NAN;
     data->frequency_ms = (double)NAN;
     reader->data = data;
-    reader->want = want;
+    reader->options = options;
     int rc = gsp_scan_open(&reader->scan, read, ctx, err);
     if (rc == GSP_OK)
         rc = read_all(reader, err);

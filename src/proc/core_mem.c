@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory of a core.  Read, not mapped: a file that is cut short while it is mapped kills
- * whoever looks at it. */
+/* The memory of a core. The file is read, not mapped: if a mapped file is truncated, access to it
+ * kills the reader. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,14 +47,14 @@ void gsp_core__count_missing(struct gsp_core *core)
     core->info.missing_bytes = 0;
     for (size_t i = 0; i < core->load_count; i++) {
         struct gsp_core__load *load = &core->loads[i];
-        uint64_t room = load->offset < core->len ? core->len - load->offset : 0;
-        load->file_len = load->meant_len < room ? load->meant_len : room;
+        uint64_t available = load->offset < core->len ? core->len - load->offset : 0;
+        load->file_len = load->meant_len < available ? load->meant_len : available;
         core->info.missing_bytes += load->meant_len - load->file_len;
     }
 }
 
-/* The file has become shorter than it was when it was opened. */
-static void notice_cut(struct gsp_core *core)
+/* Updates the counts if the file has been truncated since it was opened. */
+static void check_truncated(struct gsp_core *core)
 {
     struct stat st;
     if (fstat(core->fd, &st) == 0 && (uint64_t)st.st_size < core->len) {
@@ -76,7 +76,7 @@ bool gsp_core__read(struct gsp_core *core, uint64_t off, void *to, size_t len)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0) {
-            notice_cut(core);
+            check_truncated(core);
             return false;
         }
         done += (size_t)n;
@@ -94,7 +94,7 @@ size_t gsp_core__read_mem(struct gsp_core *core, uint64_t addr, void *to, size_t
     return gsp_core__read(core, load->offset + off, to, n) ? n : 0;
 }
 
-/* The next load's address above addr: what lies there is newer than the file. */
+/* Address of the next load above addr. A load takes precedence over the mapped file. */
 static uint64_t next_load(const struct gsp_core *core, uint64_t addr)
 {
     size_t lo = 0;
@@ -114,10 +114,10 @@ static int read_span(struct gsp_core *core, const struct gsp_mem_span *span)
     unsigned char *to = span->to;
     for (size_t done = 0; done < span->len;) {
         uint64_t addr = span->addr + done;
-        size_t want = span->len - done;
-        size_t have = gsp_core__read_mem(core, addr, to + done, want);
-        if (have) {
-            done += have;
+        size_t left = span->len - done;
+        size_t got = gsp_core__read_mem(core, addr, to + done, left);
+        if (got) {
+            done += got;
             continue;
         }
         const struct gsp_core__load *load = gsp_core__load_at(core, addr);
@@ -127,7 +127,7 @@ static int read_span(struct gsp_core *core, const struct gsp_mem_span *span)
         uint64_t end = next_load(core, addr);
         if (end > area->end)
             end = area->end;
-        size_t n = end - addr < want ? (size_t)(end - addr) : want;
+        size_t n = end - addr < left ? (size_t)(end - addr) : left;
         if (!gsp_core__module_read(core, area->module, area->offset + (addr - area->start),
                                    to + done, n))
             return GSP_E_FAULT;
@@ -150,7 +150,7 @@ static int core_gather(void *self, const struct gsp_mem_span *spans, size_t coun
 
 static void core_release(void *self)
 {
-    (void)self; /* the core is its owner's to close */
+    (void)self; /* the owner of the core closes it */
 }
 
 static const struct gsp_mem_ops CORE_OPS = {core_gather, core_release};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registers of a core, in the order of the kernel's struct user_regs_struct (x86-64) and struct
+/* Registers of a core. The indices follow the kernel's struct user_regs_struct (x86-64) and struct
  * user_pt_regs (aarch64). */
 #include <string.h>
 

@@ -6,7 +6,7 @@
 
 #include "proc/image_internal.h"
 
-#define DYNAMIC_MAX 512U /* entries of PT_DYNAMIC; real ones have some 40 */
+#define DYNAMIC_MAX 512U /* entries of PT_DYNAMIC; usual are about 40 */
 #define CHAIN_MAX   4096U
 #define NAME_MAX_   128U
 
@@ -21,7 +21,7 @@ static int read_header(struct gsp_image *image, Elf64_Ehdr *ehdr, struct gsp_err
     return GSP_OK;
 }
 
-/* The values of PT_DYNAMIC are relocated by glibc and left alone by musl. */
+/* glibc relocates the values of PT_DYNAMIC in place; musl does not. */
 static gsp_raddr absolute(const struct gsp_image *image, uint64_t value)
 {
     return value < image->bias ? value + image->bias : value;
@@ -53,7 +53,7 @@ static int read_dynamic(struct gsp_image *image, const Elf64_Phdr *phdr)
     return rc;
 }
 
-static int fill(struct gsp_image *image, struct gsp_err *err)
+static int read_headers(struct gsp_image *image, struct gsp_err *err)
 {
     Elf64_Ehdr ehdr;
     int rc = read_header(image, &ehdr, err);
@@ -77,7 +77,7 @@ static int fill(struct gsp_image *image, struct gsp_err *err)
     if (ehdr.e_type == ET_DYN)
         image->bias = image->map->start - (image->segments[0].p_vaddr & ~0xfffULL);
     if (dynamic)
-        gsp_ignore(read_dynamic(image, dynamic)); /* without it there is still the file */
+        gsp_ignore(read_dynamic(image, dynamic)); /* the file remains as a source of symbols */
     return GSP_OK;
 }
 
@@ -87,12 +87,12 @@ int gsp_image_open(pid_t pid, struct gsp_mem *mem, const struct gsp_map *map,
     *out = NULL;
     struct gsp_image *image = calloc(1, sizeof(*image));
     if (!image)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     image->pid = pid;
     image->mem = mem;
     image->map = map;
     image->file_fd = -1;
-    int rc = fill(image, err);
+    int rc = read_headers(image, err);
     if (rc != GSP_OK) {
         gsp_image_close(image);
         return rc;
@@ -109,7 +109,7 @@ void gsp_image_close(struct gsp_image *image)
     free(image);
 }
 
-/* The address of symbol i if it has this name and is defined here, else 0. */
+/* Returns the address of symbol i if it has this name and is defined in this image, else 0. */
 static gsp_raddr symbol_if_named(struct gsp_image *image, uint32_t i, const char *name, size_t len)
 {
     Elf64_Sym sym;

@@ -34,15 +34,15 @@ static size_t spans_within(const struct gsp_mem_span *spans, size_t count, size_
 static int live_gather(void *self, const struct gsp_mem_span *spans, size_t count, size_t *done)
 {
     struct live *live = self;
-    size_t want = 0;
+    size_t total = 0;
     for (size_t i = 0; i < count; i++) {
         live->local[i] = (struct iovec){spans[i].to, spans[i].len};
-        /* An address of another process: it is never dereferenced here. */
+        /* An address of another process: never dereferenced here. */
         live->remote[i] = (struct iovec){(void *)(uintptr_t)spans[i].addr, spans[i].len};
-        want += spans[i].len;
+        total += spans[i].len;
     }
     ssize_t got = process_vm_readv(live->pid, live->local, count, live->remote, count, 0);
-    if (gsp_likely(got >= 0 && (size_t)got == want)) {
+    if (gsp_likely(got >= 0 && (size_t)got == total)) {
         *done = count;
         return GSP_OK;
     }
@@ -106,7 +106,7 @@ int gsp_mem_open_ops(const struct gsp_mem_ops *ops, void *self, struct gsp_mem *
     struct gsp_mem *mem = calloc(1, sizeof(*mem));
     if (!mem) {
         ops->free(self);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     }
     mem->ops = ops;
     mem->self = self;
@@ -119,7 +119,7 @@ int gsp_mem_open_pid(pid_t pid, struct gsp_mem **out, struct gsp_err *err)
     *out = NULL;
     struct live *live = calloc(1, sizeof(*live));
     if (!live)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     live->pid = pid;
     return gsp_mem_open_ops(&LIVE_OPS, live, out, err);
 }
@@ -130,11 +130,11 @@ int gsp_mem_open_regions(const struct gsp_mem_region *regions, size_t count, str
     *out = NULL;
     struct recorded *rec = calloc(1, sizeof(*rec));
     if (!rec)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     rec->regions = calloc(count ? count : 1, sizeof(*regions));
     if (!rec->regions) {
         free(rec);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     }
     if (count)
         memcpy(rec->regions, regions, count * sizeof(*regions));

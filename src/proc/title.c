@@ -5,7 +5,7 @@
 #include "base/title.h"
 #include "proc/task.h"
 
-/* Bytes of a rank. */
+/* Maximum length of a rank, bytes. */
 #define RANK_MAX 20U
 
 static void put_own_name(pid_t pid, struct gsp_sv cmdline, struct gsp_buf *out)

@@ -27,7 +27,7 @@
 
 struct str_head {
     uint64_t length; /* characters */
-    unsigned kind;   /* bytes of a character */
+    unsigned kind;   /* bytes per character */
     gsp_raddr data;
 };
 
@@ -58,12 +58,12 @@ static size_t utf8_put(uint32_t c, char *out)
     return 4;
 }
 
-/* head holds the object's first bytes, at least unicode_ascii_size of them. */
+/* head: the first bytes of the object, at least unicode_ascii_size. */
 static int parse_head(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
                       const unsigned char *head, struct str_head *out)
 {
     uint32_t state = 0;
-    /* The layout can come from the target itself. */
+    /* The layout may come from the target, so check it. */
     if (layout->unicode_length + sizeof(out->length) > layout->unicode_ascii_size ||
         layout->unicode_state + sizeof(state) > layout->unicode_ascii_size) {
         return GSP_E_FORMAT;
@@ -112,15 +112,15 @@ int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp
                     size_t max_bytes, struct gsp_buf *out)
 {
     unsigned char head[STR_HEAD_MAX];
-    size_t have = sizeof(head);
+    size_t head_len = sizeof(head);
     if (layout->unicode_ascii_size > sizeof(head)) {
         return GSP_E_FORMAT;
     }
-    /* Most strings are whole in the first read; one at the end of a mapping needs a shorter. */
-    int rc = gsp_mem_read(mem, addr, head, have);
+    /* The first read contains most strings completely. At the end of a mapping, read less. */
+    int rc = gsp_mem_read(mem, addr, head, head_len);
     if (rc == GSP_E_FAULT) {
-        have = layout->unicode_ascii_size;
-        rc = gsp_mem_read(mem, addr, head, have);
+        head_len = layout->unicode_ascii_size;
+        rc = gsp_mem_read(mem, addr, head, head_len);
     }
     if (rc != 0) {
         return rc;
@@ -132,7 +132,7 @@ int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp
     }
     size_t count = str.length < max_bytes ? (size_t)str.length : max_bytes;
     size_t bytes = count * str.kind;
-    if (str.data >= addr && str.data - addr <= have && bytes <= have - (str.data - addr)) {
+    if (str.data >= addr && str.data - addr <= head_len && bytes <= head_len - (str.data - addr)) {
         return put_text(head + (str.data - addr), count, str.kind, max_bytes, out);
     }
     gsp_auto_buf data = {0};
@@ -144,7 +144,7 @@ int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp
     return rc != 0 ? rc : put_text((unsigned char *)room, count, str.kind, max_bytes, out);
 }
 
-/* Does the str object at addr hold exactly this ASCII text? */
+/* Compares the str object at addr with an ASCII text. */
 static int str_is(const struct gsp_py__view *v, gsp_raddr addr, const char *text, bool *out)
 {
     gsp_auto_buf buf = {0};
@@ -152,13 +152,14 @@ static int str_is(const struct gsp_py__view *v, gsp_raddr addr, const char *text
     *out = false;
     int rc = gsp_py_str_read(v->mem, v->layout, addr, len + 1, &buf);
     if (rc == GSP_E_FAULT || rc == GSP_E_FORMAT) {
-        return 0; /* some other key */
+        return 0; /* not a str */
     }
     *out = rc == 0 && buf.len == len && (len == 0 || memcmp(buf.p, text, len) == 0);
     return rc;
 }
 
-/* Reads up to cap bytes of a C string, never past the page where it cannot be read. */
+/* Reads up to cap bytes of a C string, one page at a time: the page after its end may be unmapped.
+ */
 static int cstr_read(struct gsp_mem *mem, gsp_raddr addr, char *out, size_t cap)
 {
     size_t len = 0;
@@ -202,13 +203,13 @@ int gsp_py_type_name(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
 
 /* ---- Dicts ---- */
 
-/* The keys of a dict, and where their values are. */
+/* The keys of a dict and the address of their values. */
 struct keys {
     gsp_raddr entries;
     uint64_t count;
     size_t entry_bytes;
     size_t key_at;    /* in an entry */
-    gsp_raddr values; /* 0 when they are in the entries, after the key */
+    gsp_raddr values; /* 0: in the entries, after the key */
 };
 
 static uint64_t index_bytes_old(uint64_t size)
@@ -217,7 +218,7 @@ static uint64_t index_bytes_old(uint64_t size)
     return size * width;
 }
 
-/* Up to 3.10: dk_size counts slots of the index, whose width follows from it. */
+/* Up to 3.10: dk_size is the number of index slots and determines their width. */
 static int keys_read_old(const struct gsp_py__view *v, const unsigned char *head, gsp_raddr addr,
                          struct keys *out)
 {
@@ -331,12 +332,12 @@ int gsp_py__type_read(const struct gsp_py__view *v, gsp_raddr object, struct gsp
     };
     rc = gsp_mem_gather(v->mem, spans, GSP_COUNT(spans), NULL);
     if (rc == 0 && (out->basicsize < l->object_size || out->basicsize > (1 << 20))) {
-        rc = GSP_E_FORMAT; /* no type has such instances */
+        rc = GSP_E_FORMAT;
     }
     return rc;
 }
 
-/* Where the values of an instance are that has no dict; 0 when it has one (then *dict). */
+/* Finds the inline values of an instance, or its dict; the other one is 0. */
 static int find_managed(const struct gsp_py__view *v, gsp_raddr object,
                         const struct gsp_py__type *type, gsp_raddr *values, gsp_raddr *dict)
 {
@@ -414,7 +415,7 @@ int gsp_py_attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
     return rc != 0 ? rc : keys_each(&view, &keys, fn, arg);
 }
 
-struct finding {
+struct lookup {
     const struct gsp_py__view *view;
     const char *key;
     gsp_raddr value;
@@ -423,33 +424,33 @@ struct finding {
 
 static bool find_item(void *arg, gsp_raddr key, gsp_raddr value)
 {
-    struct finding *finding = arg;
+    struct lookup *lookup = arg;
     bool same = false;
-    finding->rc = str_is(finding->view, key, finding->key, &same);
+    lookup->rc = str_is(lookup->view, key, lookup->key, &same);
     if (same) {
-        finding->value = value;
+        lookup->value = value;
     }
-    return finding->rc == 0 && !same;
+    return lookup->rc == 0 && !same;
 }
 
 int gsp_py_dict_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr dict,
                      const char *key, gsp_raddr *out)
 {
     const struct gsp_py__view view = {mem, layout};
-    struct finding finding = {&view, key, 0, 0};
-    int rc = gsp_py_dict_each(mem, layout, dict, find_item, &finding);
-    *out = finding.value;
-    return rc != 0 ? rc : finding.rc;
+    struct lookup lookup = {&view, key, 0, 0};
+    int rc = gsp_py_dict_each(mem, layout, dict, find_item, &lookup);
+    *out = lookup.value;
+    return rc != 0 ? rc : lookup.rc;
 }
 
 int gsp_py_attr_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr object,
                      const char *name, gsp_raddr *out)
 {
     const struct gsp_py__view view = {mem, layout};
-    struct finding finding = {&view, name, 0, 0};
-    int rc = gsp_py_attr_each(mem, layout, object, find_item, &finding);
-    *out = finding.value;
-    return rc != 0 ? rc : finding.rc;
+    struct lookup lookup = {&view, name, 0, 0};
+    int rc = gsp_py_attr_each(mem, layout, object, find_item, &lookup);
+    *out = lookup.value;
+    return rc != 0 ? rc : lookup.rc;
 }
 
 /* ---- Ints and threads ---- */
@@ -521,7 +522,7 @@ static bool name_thread(void *arg, gsp_raddr key, gsp_raddr value)
     if (rc == 0 && name.len > 0) {
         naming->fn(naming->arg, ident, gsp_buf_sv(&name));
     }
-    /* A thread that was just being made or that ended is no failure of the others. */
+    /* A thread that is starting or ending does not hide the others. */
     naming->rc = rc == GSP_E_FAULT || rc == GSP_E_FORMAT ? 0 : rc;
     return naming->rc == 0;
 }

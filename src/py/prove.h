@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prove.h -- whether the calls of a stack that was read are calls that the program makes.
+ * prove.h -- verifies that the calls of a stack are calls that the program makes.
  *
- * walk.h says what a proof is.
+ * walk.h describes how.
  *
- * Used by: py/walk.c.
  * Threads: one owner.
  */
 #pragma once
@@ -13,7 +12,7 @@
 
 #include "py/walk.h"
 
-/* True if every edge of walker->chain is proven, now or before.  snap is what the chain was read
- * from; try numbers the reads. */
+/* Returns whether every edge of walker->chain is verified, now or before. snap is the snapshot from
+ * which the chain was read; try is the number of the read. */
 bool gsp_py__prove(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns,
                    unsigned try);

@@ -12,10 +12,10 @@
 #define BYTES_DEFAULT 128U
 #define ITEMS_DEFAULT 16U
 #define DEPTH_DEFAULT 4U
-#define NODES_MAX     4096U /* objects looked at for one repr: bounds the time */
-#define DIGITS_MAX    64U   /* of 30 bits: an int of up to 578 decimal places is shown whole */
+#define NODES_MAX     4096U /* objects visited for one repr: bounds the time */
+#define DIGITS_MAX    64U   /* of 30 bits: an int of up to 578 decimal places is shown in full */
 #define BASES_MAX     16U
-#define PRECISION_MAX 16 /* decimals after the first that tell every double */
+#define PRECISION_MAX 16 /* decimals that identify every double */
 
 /* Py_TPFLAGS_HEAPTYPE, Py_TPFLAGS_*_SUBCLASS */
 #define IS_HEAP_TYPE  (1ULL << 9U)
@@ -42,7 +42,7 @@ static size_t room_of(const struct gsp_py__repr *r)
 
 /* ---- Numbers ---- */
 
-/* Digits of base 1e9, the lowest first, from digits of 30 bits; out has room for all. */
+/* Converts digits of 30 bits to digits of base 1e9, the lowest first. out must be large enough. */
 static size_t to_decimal(const uint32_t *digits, size_t count, uint32_t *out)
 {
     size_t len = 0;
@@ -102,13 +102,13 @@ static int write_bool(struct gsp_py__repr *r, gsp_raddr addr)
     return rc;
 }
 
-/* Does the text read back as the value, in the precision that it has? */
+/* Returns whether the text parses to the same float or double. */
 static bool reads_back(const char *text, double value, bool is_float)
 {
     return is_float ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value;
 }
 
-/* Shortest digits that read back the same, in the form that float.__repr__ chooses. */
+/* Uses the same notation as float.__repr__. */
 void gsp_py__write_double(struct gsp_buf *out, double value, bool is_float)
 {
     char text[40];
@@ -225,7 +225,7 @@ static int write_bytes(struct gsp_py__repr *r, gsp_raddr addr)
 
 /* ---- Containers ---- */
 
-/* Before every item; false when no more are to be shown. */
+/* Writes the separator before an item. Returns false if no more items are shown. */
 static bool next_item(struct gsp_py__repr *r, size_t *shown)
 {
     if (*shown > 0) {
@@ -312,7 +312,7 @@ static int write_dict(struct gsp_py__repr *r, gsp_raddr addr)
     return rc != 0 ? rc : items.rc;
 }
 
-/* A slot is a key and its hash; a key that was removed has the hash that no key has. */
+/* A slot is a key and its hash. A removed key has hash -1, which no key has. */
 static int write_set_items(struct gsp_py__repr *r, gsp_raddr table, uint64_t slots, uint64_t used)
 {
     size_t shown = 0;
@@ -323,7 +323,7 @@ static int write_set_items(struct gsp_py__repr *r, gsp_raddr table, uint64_t slo
             return rc;
         }
         if (slot[0] == 0 || slot[1] == UINT64_MAX) {
-            /* Empty slots are cheap to read, but a hostile table has 2^64 of them. */
+            /* Empty slots are cheap, but a hostile table can have 2^64 of them. */
             r->nodes += i % 64U == 63U;
             if (is_full(r)) {
                 return 0;
@@ -369,7 +369,7 @@ static int write_set(struct gsp_py__repr *r, gsp_raddr addr, bool frozen)
 
 /* ---- Any object ---- */
 
-/* A container inside itself, or too deep, is shown by an ellipsis. */
+/* Writes an ellipsis for a container that contains itself or is nested too deeply. */
 static int write_nested(struct gsp_py__repr *r, gsp_raddr addr, enum gsp_py__kind kind)
 {
     static const char *const marks[] = {
@@ -398,11 +398,11 @@ static int write_nested(struct gsp_py__repr *r, gsp_raddr addr, enum gsp_py__kin
 
 struct builtin {
     const char *name;
-    uint64_t flag; /* set in every subclass; 0 when only the name tells */
+    uint64_t flag; /* set in every subclass; 0: recognized only by name */
     enum gsp_py__kind kind;
 };
 
-/* bool before int, whose subclass it is. */
+/* bool comes before int, because it is a subclass. */
 static const struct builtin BUILTINS[] = {
     {"bool", 0, GSP_PY__BOOL},
     {"int", IS_LONG, GSP_PY__INT},
@@ -421,7 +421,8 @@ static const struct builtin BUILTINS[] = {
     {"NotImplementedType", 0, GSP_PY__NOT_IMPLEMENTED},
 };
 
-/* A class of the program can have any name, but it is never a static type. */
+/* A class of the program can have any name, but it is never a static type, so only static types are
+ * recognized by name. */
 static const struct builtin *find_builtin(struct gsp_sv name, uint64_t flags, bool *exact)
 {
     bool is_static = (flags & IS_HEAP_TYPE) == 0;
@@ -474,7 +475,7 @@ static int write_value(struct gsp_py__repr *r, gsp_raddr addr, enum gsp_py__kind
     return GSP_E_FORMAT;
 }
 
-/* An instance of a subclass: its class's name, then the value inside it. */
+/* Writes an instance of a subclass: the name of its class, then its value. */
 static int write_subclass(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv name,
                           enum gsp_py__kind kind)
 {
@@ -485,7 +486,8 @@ static int write_subclass(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv 
     return rc;
 }
 
-/* Only the name tells a float or a set: look for it among the bases. */
+/* Recognizes subclasses of types without a flag, such as float and set, by the names of the bases.
+ */
 static const struct builtin *find_by_base(struct gsp_py__repr *r, const struct gsp_py__type *type)
 {
     const struct gsp_py_layout *l = r->view.layout;
@@ -556,8 +558,8 @@ static int write_object(struct gsp_py__repr *r, gsp_raddr addr)
     return rc;
 }
 
-/* Cuts the text to its limit, between characters. */
-static void cut(struct gsp_py__repr *r)
+/* Truncates the text to its limit, between characters. */
+static void truncate_text(struct gsp_py__repr *r)
 {
     size_t max = r->limits.bytes_max > 3 ? r->limits.bytes_max - 3 : 0;
     if (r->out->len - r->start <= r->limits.bytes_max) {
@@ -585,6 +587,6 @@ int gsp_py_repr(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_rad
     if (out->failed) {
         return GSP_E_NOMEM;
     }
-    cut(&r);
+    truncate_text(&r);
     return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays are shown by shape and dtype.  numpy's structs are part of its C ABI, unchanged since
- * 1.7.  torch's are not: a tensor's layout is taken only where the memory itself proves it.
+ * Shows arrays by shape and dtype. numpy's structs are part of its C ABI, unchanged since 1.7.
+ * torch's are not: a tensor is recognized only if its memory is consistent.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -10,8 +10,8 @@
 #include "py/repr_internal.h"
 
 #define DIMS_MAX      64U
-#define TENSOR_WORDS  48U /* how much of a TensorImpl is looked at */
-#define TENSOR_INLINE 5U  /* sizes kept inside; more are behind a pointer */
+#define TENSOR_WORDS  48U /* words of a TensorImpl that are searched */
+#define TENSOR_INLINE 5U  /* sizes stored inline; more are behind a pointer */
 #define BASES_MAX     16U
 #define NUMPY_PREFIX  "numpy."
 
@@ -75,7 +75,7 @@ static int write_scalar(struct gsp_py__repr *r, gsp_raddr addr, const struct sca
         gsp_buf_puts(r->out, bytes[0] ? "True" : "False");
     } else {
         uint64_t value = 0;
-        memcpy(&value, bytes, sizeof(value)); /* little-endian: the rest is zero */
+        memcpy(&value, bytes, sizeof(value)); /* little-endian; the rest is zero */
         if (scalar->kind == SCALAR_UINT) {
             gsp_buf_printf(r->out, "%" PRIu64, value);
         } else {
@@ -112,7 +112,7 @@ static void write_shape(struct gsp_buf *out, const int64_t *dims, size_t count)
     gsp_buf_puts(out, count == 1 ? ",)" : ")");
 }
 
-/* The name of the scalar type of a dtype: "numpy.float64" as "float64". */
+/* Writes the name of the scalar type of a dtype: "numpy.float64" as "float64". */
 static int write_dtype(struct gsp_py__repr *r, gsp_raddr descr)
 {
     gsp_auto_buf name = {0};
@@ -163,7 +163,7 @@ static int write_ndarray(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv n
 
 /* ---- torch ---- */
 
-/* c10::ScalarType, in its order. */
+/* In the order of c10::ScalarType. */
 static const char *const TORCH_DTYPES[] = {
     "torch.uint8",     "torch.int8",      "torch.int16",      "torch.int32",
     "torch.int64",     "torch.float16",   "torch.float32",    "torch.float64",
@@ -177,9 +177,9 @@ struct tensor {
     uint16_t dtype;
 };
 
-/* A tensor's sizes follow its pointer back to the Python object: their number, five sizes and
- * five strides (or a pointer to all), the storage offset, the number of elements, the dtype.
- * It is one if the sizes multiply to the number of elements. */
+/* The pointer to the Python object is followed by the number of sizes, five sizes and five strides
+ * (or a pointer to all), the storage offset, the number of elements and the dtype. The words are a
+ * tensor if the product of the sizes is the number of elements. */
 static bool parse_tensor(struct gsp_mem *mem, const uint64_t *words, struct tensor *out)
 {
     uint64_t count = words[0];
@@ -203,7 +203,7 @@ static bool parse_tensor(struct gsp_mem *mem, const uint64_t *words, struct tens
     return elements == words[2 + 2 * TENSOR_INLINE] && out->dtype < GSP_COUNT(TORCH_DTYPES);
 }
 
-/* The TensorImpl behind a THPVariable, whose first word after the header may be a flag. */
+/* Finds the TensorImpl of a THPVariable, whose first word after the header may be a flag. */
 static bool find_tensor(struct gsp_py__repr *r, gsp_raddr addr, struct tensor *out)
 {
     uint64_t impls[2];
@@ -238,7 +238,7 @@ static int write_tensor(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv na
     return 0;
 }
 
-/* ---- Which of them ---- */
+/* ---- Any array ---- */
 
 enum array_kind { ARRAY_NONE, ARRAY_NUMPY, ARRAY_TORCH };
 

@@ -150,7 +150,7 @@ static void put_samples(struct gsp_digest *digest)
         gsp_words_count(lost, &detail);
         gsp_buf_puts(&detail, " of what was recorded is missing");
     } else {
-        gsp_buf_puts(&detail, "nothing lost");
+        gsp_buf_puts(&detail, digest->has_losses ? "nothing lost" : "losses not recorded");
     }
     put(digest,
         (struct gsp_digest_card){.id = "samples",

@@ -475,6 +475,7 @@ void gsp_digest__json(const struct gsp_digest *digest, struct gsp_buf *out)
         put_spans(&json, digest);
     if (!isnan(digest->memory.peak_rss_bytes) || digest->memory.site_count)
         put_memory(&json, digest);
-    put_losses(&json, digest);
+    if (digest->has_losses || digest->loss_count)
+        put_losses(&json, digest);
     gsp_json_obj_end(&json);
 }

@@ -107,6 +107,8 @@ static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, 
     int rc = gsp_digest__stacks(digest, opts, err);
     if (rc < 0)
         return rc;
+    /* Only a recorder counts ticks; a profile from another source has none. */
+    digest->has_losses |= meta->ticks > 0;
     if (losses)
         add_losses(digest, meta);
     const size_t count = digest->stacks.has_times ? digest->stacks.sample_count : 0;

@@ -246,6 +246,7 @@ int gsp_digest__session(struct gsp_digest *digest, const char *path, struct gsp_
     add_known(digest, data);
     add_others(digest, data);
     add_facts(digest, data);
+    digest->has_losses = data->losses.len > 0;
     add_losses(digest, gsp_buf_sv(&data->losses));
     load_stacks(digest, path, gsp_buf_sv(&data->metadata));
     gsp_session_data_free(data);

@@ -112,9 +112,24 @@ static int take_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err 
     return GSP_OK;
 }
 
+/* Sets has_losses if the tables come from a recorder or an agent, which count losses. */
+static int take_recorder(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+{
+    struct gsp_digest *digest = ctx;
+    (void)err;
+    digest->has_losses |= gsp_store_i64(row, 0) > 0;
+    return GSP_OK;
+}
+
 int gsp_digest__table_losses(struct gsp_digest *digest, struct gsp_store *store,
                              struct gsp_err *err)
 {
+    const int rc = gsp_store_each(store,
+                                  "SELECT (SELECT count(*) FROM gsprof.loss) + (SELECT count(*) "
+                                  "FROM gsprof.sampler) + (SELECT count(*) FROM gsprof.setting)",
+                                  take_recorder, digest, err);
+    if (rc < 0)
+        return rc;
     return gsp_store_each(store,
                           "SELECT source::VARCHAR, cause::VARCHAR, sum(count)::BIGINT "
                           "FROM gsprof.loss GROUP BY ALL HAVING sum(count) > 0 ORDER BY ALL",

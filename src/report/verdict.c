@@ -517,7 +517,7 @@ static void tell_losses(const struct gsp_judge *judge)
     if (kinds > NAMES_MAX)
         gsp_buf_printf(&text, " and %zu more", kinds - NAMES_MAX);
     /* Without stacks it is not known what else there would have been. */
-    if (kinds == 0 && digest->stacks.seen > 0)
+    if (kinds == 0 && digest->has_losses && digest->stacks.seen > 0)
         gsp_buf_puts(&text, "Nothing was lost");
     add_line(judge, &text);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A .eh_frame section of hostile bytes, for either machine: rows ascend, rules are known ones. */
+/* A .eh_frame section of hostile bytes, for both machines: rows ascend, rules are valid. */
 #include <elf.h>
 #include <stdint.h>
 #include <stdlib.h>

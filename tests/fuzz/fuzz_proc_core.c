@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A core file, every byte of it hostile: headers, notes, segments and what they map. */
+/* A core file of hostile bytes: headers, notes, segments and mapped files. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An ELF image in a target's memory, every byte of it hostile. */
+/* An ELF image of hostile bytes in a target's memory. */
 #include <stdint.h>
 
 #include "proc/image.h"

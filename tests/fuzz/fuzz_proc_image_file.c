@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of an image, every byte of it hostile: sections and the full symbol table. */
+/* The file of an image, of hostile bytes: sections and the full symbol table. */
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void look(struct gsp_image *image)
+static void query(struct gsp_image *image)
 {
     struct gsp_range range;
     (void)gsp_image_filesym(image, "_PyRuntime");
@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .start = BASE, .end = BASE + size, .inode = st.st_ino, .path = path, .readable = true};
     struct gsp_image *image;
     if (gsp_image_open(0, mem, &map, &image, NULL) == GSP_OK) {
-        look(image);
+        query(image);
         gsp_image_close(image);
     }
     gsp_mem_free(mem);

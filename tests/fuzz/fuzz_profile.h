@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_profile.h -- reads bytes as a profile, and writes what was read in formats that take
- * everything: a profile of hostile making must not harm a writer either.
+ * fuzz_profile.h -- reads bytes as a profile and writes the profile in several formats, because
+ * a hostile profile must not harm a writer either.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ static inline void fuzz_write(const struct gsp_profile *profile, const char *for
     gsp_out_init(&out, fd);
     int rc = gsp_format_find(format)->write(profile, NULL, &out, &err);
     int finish_rc = gsp_out_finish(&out, NULL);
-    /* A trace of what has no times is refused; all else must be written. */
+    /* A trace needs times; every other format must be written. */
     if ((rc && rc != GSP_E_NOTSUP) || finish_rc)
         abort();
 }

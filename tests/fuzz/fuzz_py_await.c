@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chain of awaits in a target whose memory is the input: coroutines, their types, frames and
- * code objects.  The first byte chooses the version. */
+/* An await chain in a target whose memory is the input: coroutines, their types, frames and code
+ * objects. The first byte selects the version. */
 #include <stdint.h>
 #include <stdlib.h>
 

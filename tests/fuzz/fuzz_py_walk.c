@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stack of a thread in a target whose memory is the input: frames, code objects, names,
- * line tables and the pointers between them.  The first byte chooses the version. */
+ * line tables and the pointers between them. The first byte selects the version. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!walker)
         abort();
     gsp_py_walker_init(walker, mem, &run);
-    walker->still = (data[1] & 1) != 0;
+    walker->stopped = (data[1] & 1) != 0;
     struct gsp_snap snap;
     gsp_snap_init(&snap, mem);
     for (int64_t now_ns = 1; now_ns < 4; now_ns++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profile_fixture.h -- profiles for tests of formats: a small one, a large one, and equality.
+ * profile_fixture.h -- a small profile for tests of formats, and checks for equality.
  */
 #pragma once
 
@@ -74,7 +74,8 @@ static inline void fix_add(struct gsp_profile *profile, uint32_t thread, uint32_
     tap_require(gsp_profile_add(profile, &sample, NULL) == GSP_OK);
 }
 
-/* Two processes, three threads, a recursion, a gap, a late thread, names that need escaping. */
+/* Two processes, three threads, a recursion, a gap, a thread that starts late, and names that need
+ * escaping. */
 static inline struct gsp_profile *fix_small(void)
 {
     struct gsp_profile *p = NULL;
@@ -164,7 +165,7 @@ static inline bool fix_same_thread(const struct gsp_profile *a, uint32_t x,
            fix_same_string(a, p->version, b, q->version);
 }
 
-/* Checks that b equals a: meta, threads, and each sample. */
+/* Checks that both have the same meta, threads and samples. */
 static inline void fix_check_same(const struct gsp_profile *a, const struct gsp_profile *b)
 {
     const struct gsp_profile_meta *m = gsp_profile_meta_get(a);
@@ -195,7 +196,7 @@ static inline void fix_check_same(const struct gsp_profile *a, const struct gsp_
     tap_check(!gsp_sample_iter_next(&y, &t));
 }
 
-/* The file of the profile in that format; the caller frees *bytes. */
+/* Writes the profile in a format; the caller frees *bytes. */
 static inline void fix_write(const struct gsp_profile *profile, const char *format,
                              const struct gsp_view *view, struct gsp_buf *bytes)
 {
@@ -226,7 +227,7 @@ static inline int fix_read(struct gsp_sv bytes, const char *format, struct gsp_p
     return rc;
 }
 
-/* Compares with tests/golden/<name>, or writes it when GSP_GOLDEN_WRITE is set. */
+/* Compares with tests/golden/<name>, or writes it if GSP_GOLDEN_WRITE is set. */
 static inline void fix_check_golden(struct gsp_buf *bytes, const char *name)
 {
     char path[512];
@@ -243,17 +244,17 @@ static inline void fix_check_golden(struct gsp_buf *bytes, const char *name)
     bool same = gsp_sv_eq(gsp_buf_sv(bytes), gsp_buf_sv(&golden));
     tap_check(same);
     if (!same)
-        printf("# differs from %s (GSP_GOLDEN_WRITE=1 rewrites it); now:\n# %.2000s\n", name,
+        printf("# differs from %s (GSP_GOLDEN_WRITE=1 updates it); now:\n# %.2000s\n", name,
                gsp_buf_cstr(bytes));
     gsp_buf_free(&golden);
 }
 
-/* Truncated or changed bytes must be rejected or read without harm: for the sanitizers. */
+/* Truncated or changed bytes must be rejected or read safely; the sanitizers check that. */
 static inline void fix_mangle(struct gsp_sv bytes, const char *format, size_t step)
 {
     struct gsp_profile *p = NULL;
     for (size_t len = 0; len < bytes.len; len += step) {
-        char *copy = malloc(len + 1); /* of exact size, so that ASan detects overruns */
+        char *copy = malloc(len + 1); /* so that ASan detects reads past the end */
         tap_require(copy != NULL);
         memcpy(copy, bytes.p, len);
         if (fix_read((struct gsp_sv){copy, len}, format, &p, NULL) == GSP_OK)

@@ -54,8 +54,7 @@ static void save_as(const struct gsp_profile *p, const char *format, const char 
     tap_require(rc == GSP_OK);
 }
 
-/* Whatever a file is called, it is read as what it is. */
-TAP_TEST(content_wins_over_a_wrong_name)
+TAP_TEST(content_overrules_the_extension)
 {
     char folder[] = "/tmp/gsp-format-XXXXXX";
     tap_require(mkdtemp(folder) != NULL);
@@ -75,16 +74,16 @@ TAP_TEST(content_wins_over_a_wrong_name)
     save_as(p, "chrome", "wrong.json");
     tap_eq_int(gsp_format_load("wrong.json", NULL, true, &q, &err), GSP_E_NOTSUP);
     tap_check(q == NULL);
-    tap_eq_str(err.msg, "wrong.json: the format chrome can be written but not read");
+    tap_eq_str(err.msg, "wrong.json: the chrome format can be written but not read");
     tap_eq_int(gsp_format_load("wrong.json", gsp_format_find("gsp"), true, &q, &err), GSP_E_FORMAT);
-    tap_eq_str(err.msg, "wrong.json (read as gsp): not a .gsp file: no header at byte 0");
+    tap_eq_str(err.msg, "wrong.json (read as gsp): not a .gsp file");
     tap_eq_int(gsp_format_load("missing.json", NULL, true, &q, &err), GSP_E_NOFILE);
     unlink("wrong.json");
     gsp_profile_free(p);
     rmdir(folder);
 }
 
-TAP_TEST(nothing_is_overwritten_unasked)
+TAP_TEST(an_existing_file_is_replaced_only_on_request)
 {
     char folder[] = "/tmp/gsp-format-XXXXXX";
     tap_require(mkdtemp(folder) != NULL);
@@ -94,7 +93,7 @@ TAP_TEST(nothing_is_overwritten_unasked)
     save_as(p, "folded", "a.folded");
     tap_eq_int(gsp_format_save("a.folded", folded, p, NULL, false, NULL), GSP_E_EXISTS);
     tap_eq_int(gsp_format_save("a.folded", folded, p, NULL, true, NULL), GSP_OK);
-    /* A writer that fails leaves the file as it was. */
+    /* A writer that fails does not change the file. */
     struct gsp_profile *counts = NULL;
     tap_require(fix_read(gsp_sv_of("a 1\n"), "folded", &counts, NULL) == GSP_OK);
     tap_eq_int(gsp_format_save("a.folded", gsp_format_find("chrome"), counts, NULL, true, NULL),
@@ -103,7 +102,7 @@ TAP_TEST(nothing_is_overwritten_unasked)
     tap_eq_int(gsp_format_load("a.folded", NULL, true, &q, NULL), GSP_OK);
     tap_eq_int(gsp_profile_sample_count(q), 10);
     unlink("a.folded");
-    tap_eq_int(rmdir(folder), 0); /* and no temporary file */
+    tap_eq_int(rmdir(folder), 0); /* no temporary file remains */
     gsp_profile_free(p);
     gsp_profile_free(q);
     gsp_profile_free(counts);

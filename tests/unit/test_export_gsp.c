@@ -55,7 +55,7 @@ TAP_TEST(round_trip_of_nanoseconds_and_odd_weights)
     gsp_buf_free(&bytes);
 }
 
-TAP_TEST(round_trip_of_sums)
+TAP_TEST(round_trip_of_totals)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_total sum = {.thread = 1, .stack = 2, .count = 1000000, .weight = -5};
@@ -73,7 +73,7 @@ TAP_TEST(round_trip_of_sums)
     gsp_buf_free(&bytes);
 }
 
-TAP_TEST(the_pid_inside_a_namespace)
+TAP_TEST(round_trip_of_a_pid_in_a_namespace)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_process inside = *gsp_profile_process_at(p, 1);
@@ -94,7 +94,7 @@ TAP_TEST(golden)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_buf bytes = {0};
-    /* Compressed bytes may differ between versions of zstd: the golden file is for reading. */
+    /* Versions of zstd may compress differently, so the golden file is only read. */
     fix_write(p, "gsp", NULL, &bytes);
     if (getenv("GSP_GOLDEN_WRITE"))
         fix_check_golden(&bytes, "gsp/small.gsp");
@@ -125,7 +125,7 @@ static uint64_t roll(struct recorder *recorder)
     return recorder->seed >> 24;
 }
 
-/* Stacks some 20 deep that share their roots, as those of a program do. */
+/* Stacks of 20 frames with common roots, as in a real program. */
 static void grow_stacks(struct recorder *recorder)
 {
     struct gsp_profile *p = recorder->profile;
@@ -160,8 +160,8 @@ static void start_recorder(struct recorder *recorder, int64_t period_ns)
     grow_stacks(recorder);
 }
 
-/* One thread works, moving to another stack every other tick; the others wait where they are
- * and are seen in every 10th tick.  Flushed once a second. */
+/* One thread works and changes its stack in about every second tick. The others wait and are
+ * sampled in every 10th tick. Flushes once a second. */
 static uint64_t record(struct recorder *recorder, int64_t period_ns, int seconds)
 {
     uint64_t count = 0;
@@ -190,7 +190,7 @@ static uint64_t record(struct recorder *recorder, int64_t period_ns, int seconds
     return count;
 }
 
-static void slurp(struct recorder *recorder, struct gsp_buf *bytes)
+static void read_file(struct recorder *recorder, struct gsp_buf *bytes)
 {
     rewind(recorder->file);
     tap_require(gsp_fd_read_all(fileno(recorder->file), 1U << 30, bytes, NULL) == GSP_OK);
@@ -209,9 +209,9 @@ static void check_size(int64_t period_ns, int seconds, double limit)
     uint64_t count = record(&recorder, period_ns, seconds);
     tap_require(gsp_stream_finish(recorder.stream, NULL) == GSP_OK);
     struct gsp_buf bytes = {0};
-    slurp(&recorder, &bytes);
+    read_file(&recorder, &bytes);
     double per_sample = (double)bytes.len / (double)count;
-    printf("# %zu bytes for %" PRIu64 " samples: %.2f a sample\n", bytes.len, count, per_sample);
+    printf("# %zu bytes for %" PRIu64 " samples: %.2f per sample\n", bytes.len, count, per_sample);
     tap_check(per_sample <= limit);
     struct gsp_profile *q = read_gsp(gsp_buf_sv(&bytes));
     tap_eq_int(gsp_profile_sample_count(q), count);
@@ -222,17 +222,17 @@ static void check_size(int64_t period_ns, int seconds, double limit)
     stop_recorder(&recorder);
 }
 
-TAP_TEST(a_minute_at_1_khz_takes_at_most_3_bytes_a_sample)
+TAP_TEST(a_minute_at_1_khz_takes_at_most_3_bytes_per_sample)
 {
     check_size(1000000, 60, 3.0);
 }
 
-TAP_TEST(ten_minutes_at_100_hz_take_at_most_3_bytes_a_sample)
+TAP_TEST(ten_minutes_at_100_hz_take_at_most_3_bytes_per_sample)
 {
     check_size(10000000, 600, 3.0);
 }
 
-TAP_TEST(a_thread_that_stays_where_it_is_costs_next_to_nothing)
+TAP_TEST(equal_samples_take_almost_no_space)
 {
     struct recorder recorder;
     start_recorder(&recorder, 1000000);
@@ -250,22 +250,22 @@ TAP_TEST(a_thread_that_stays_where_it_is_costs_next_to_nothing)
     stop_recorder(&recorder);
 }
 
-TAP_TEST(what_was_flushed_survives_a_kill)
+TAP_TEST(flushed_samples_survive_a_kill)
 {
     struct recorder recorder;
     start_recorder(&recorder, 1000000);
     uint64_t count = record(&recorder, 1000000, 5);
     struct gsp_sample unflushed = {.time_ns = 6000000000, .weight = 1};
     tap_require(gsp_stream_add(recorder.stream, &unflushed, NULL) == GSP_OK);
-    gsp_stream_free(recorder.stream); /* as if killed: no end mark */
+    gsp_stream_free(recorder.stream); /* as if killed: no end block */
     struct gsp_buf bytes = {0};
-    slurp(&recorder, &bytes);
+    read_file(&recorder, &bytes);
     struct gsp_profile *q = read_gsp(gsp_buf_sv(&bytes));
     tap_eq_int(gsp_profile_sample_count(q), count);
     tap_check(gsp_profile_meta(q)->truncated);
     gsp_profile_free(q);
 
-    /* Wherever it is cut, what stands before is read. */
+    /* A truncated file is read up to the last complete block. */
     uint64_t last = 0;
     for (size_t len = HEADER_BYTES; len < bytes.len; len += 97) {
         q = read_gsp((struct gsp_sv){bytes.p, len});
@@ -279,14 +279,14 @@ TAP_TEST(what_was_flushed_survives_a_kill)
     stop_recorder(&recorder);
 }
 
-TAP_TEST(late_names_reach_the_file)
+TAP_TEST(changed_names_reach_the_file)
 {
     struct recorder recorder;
     start_recorder(&recorder, 1000000);
     record(&recorder, 1000000, 1);
     struct gsp_profile *p = recorder.profile;
     struct gsp_thread thread = *gsp_profile_thread_at(p, 2);
-    thread.name = fix_string(p, "now known");
+    thread.name = fix_string(p, "new name");
     gsp_profile_set_thread(p, 2, &thread);
     gsp_stream_thread_changed(recorder.stream, 2);
     struct gsp_process process = *gsp_profile_process_at(p, 0);
@@ -296,7 +296,7 @@ TAP_TEST(late_names_reach_the_file)
     gsp_profile_meta(p)->losses.torn = 17;
     tap_require(gsp_stream_finish(recorder.stream, NULL) == GSP_OK);
     struct gsp_buf bytes = {0};
-    slurp(&recorder, &bytes);
+    read_file(&recorder, &bytes);
     struct gsp_profile *q = read_gsp(gsp_buf_sv(&bytes));
     tap_check(fix_same_thread(p, 2, q, 2));
     tap_check(fix_same_thread(p, 3, q, 3));
@@ -307,7 +307,7 @@ TAP_TEST(late_names_reach_the_file)
     stop_recorder(&recorder);
 }
 
-TAP_TEST(times_are_rounded_down_to_microseconds_and_sums_stay_right)
+TAP_TEST(times_are_rounded_down_to_microseconds_and_sums_stay_correct)
 {
     struct recorder recorder;
     start_recorder(&recorder, 1000000);
@@ -320,7 +320,7 @@ TAP_TEST(times_are_rounded_down_to_microseconds_and_sums_stay_right)
     }
     tap_require(gsp_stream_finish(recorder.stream, NULL) == GSP_OK);
     struct gsp_buf bytes = {0};
-    slurp(&recorder, &bytes);
+    read_file(&recorder, &bytes);
     struct gsp_profile *q = read_gsp(gsp_buf_sv(&bytes));
     struct gsp_sample_iter iter;
     struct gsp_sample sample = {0};
@@ -335,7 +335,7 @@ TAP_TEST(times_are_rounded_down_to_microseconds_and_sums_stay_right)
     stop_recorder(&recorder);
 }
 
-TAP_TEST(a_full_disk_is_told_and_nothing_is_written_after)
+TAP_TEST(a_full_disk_is_reported)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_stream *stream = NULL;
@@ -349,7 +349,7 @@ TAP_TEST(a_full_disk_is_told_and_nothing_is_written_after)
     gsp_profile_free(p);
 }
 
-static void check_refused(struct gsp_sv bytes, const char *message)
+static void check_rejected(struct gsp_sv bytes, const char *message)
 {
     struct gsp_profile *q = NULL;
     struct gsp_err err = {0};
@@ -357,27 +357,26 @@ static void check_refused(struct gsp_sv bytes, const char *message)
     tap_eq_str(err.msg, message);
 }
 
-TAP_TEST(damage_is_told_with_its_place)
+TAP_TEST(damage_is_reported_with_its_offset)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_buf bytes = {0};
     fix_write(p, "gsp", NULL, &bytes);
-    check_refused((struct gsp_sv){"GIF89a", 6}, "not a .gsp file: no header at byte 0");
-    check_refused((struct gsp_sv){bytes.p, 31}, "not a .gsp file: no header at byte 0");
+    check_rejected((struct gsp_sv){"GIF89a", 6}, "not a .gsp file");
+    check_rejected((struct gsp_sv){bytes.p, 31}, "not a .gsp file");
     bytes.p[13] ^= 1;
-    check_refused(gsp_buf_sv(&bytes), "a broken header at byte 0");
+    check_rejected(gsp_buf_sv(&bytes), "invalid file header");
     bytes.p[13] ^= 1;
     bytes.p[8] = 9;
-    check_refused(gsp_buf_sv(&bytes), "version 9 of .gsp is not known");
+    check_rejected(gsp_buf_sv(&bytes), "unknown .gsp version 9");
     bytes.p[8] = 1;
     bytes.p[HEADER_BYTES + 20] ^= 1;
-    check_refused(gsp_buf_sv(&bytes), "a wrong checksum in the block at byte 32");
+    check_rejected(gsp_buf_sv(&bytes), "wrong checksum in the block at byte 32");
     bytes.p[HEADER_BYTES + 20] ^= 1;
     gsp_buf_putc(&bytes, 'x');
     char message[80];
-    snprintf(message, sizeof(message), "something after the end in the block at byte %zu",
-             bytes.len - 1);
-    check_refused(gsp_buf_sv(&bytes), message);
+    snprintf(message, sizeof(message), "data after the end, at byte %zu", bytes.len - 1);
+    check_rejected(gsp_buf_sv(&bytes), message);
     fix_mangle((struct gsp_sv){bytes.p, bytes.len - 1}, "gsp", 1);
     gsp_profile_free(p);
     gsp_buf_free(&bytes);

@@ -4,7 +4,7 @@
 #include "model/tree.h"
 #include "profile_fixture.h"
 
-/* Sums by stack and thread, so that the order of samples does not matter. */
+/* Compares totals, so that the order of samples does not matter. */
 static void check_same_totals(const struct gsp_profile *a, const struct gsp_profile *b)
 {
     tap_eq_int(gsp_profile_total_count(a), gsp_profile_total_count(b));
@@ -24,7 +24,7 @@ static void check_same_totals(const struct gsp_profile *a, const struct gsp_prof
     }
 }
 
-/* As fix_small(), but with names that the text of pprof can carry unchanged. */
+/* fix_small() and a stack with frames of every kind. */
 static struct gsp_profile *small(void)
 {
     struct gsp_profile *p = fix_small();
@@ -49,9 +49,9 @@ static void gunzip(struct gsp_sv in, struct gsp_buf *out)
     } start = {in.p};
     z_stream zip = {.next_in = start.next, .avail_in = (uInt)in.len};
     tap_require(inflateInit2(&zip, 31) == Z_OK);
-    char *room = gsp_buf_reserve(out, 1U << 20);
-    tap_require(room != NULL);
-    zip.next_out = (Bytef *)room;
+    char *space = gsp_buf_reserve(out, 1U << 20);
+    tap_require(space != NULL);
+    zip.next_out = (Bytef *)space;
     zip.avail_out = 1U << 20;
     tap_eq_int(inflate(&zip, Z_FINISH), Z_STREAM_END);
     out->len = (1U << 20) - zip.avail_out;
@@ -67,16 +67,16 @@ static void gzip(struct gsp_sv in, struct gsp_buf *out)
     z_stream zip = {.next_in = start.next, .avail_in = (uInt)in.len};
     tap_require(deflateInit2(&zip, 9, Z_DEFLATED, 31, 9, Z_DEFAULT_STRATEGY) == Z_OK);
     size_t cap = deflateBound(&zip, in.len);
-    char *room = gsp_buf_reserve(out, cap);
-    tap_require(room != NULL);
-    zip.next_out = (Bytef *)room;
+    char *space = gsp_buf_reserve(out, cap);
+    tap_require(space != NULL);
+    zip.next_out = (Bytef *)space;
     zip.avail_out = (uInt)cap;
     tap_eq_int(deflate(&zip, Z_FINISH), Z_STREAM_END);
     out->len = cap - zip.avail_out;
     deflateEnd(&zip);
 }
 
-TAP_TEST(what_is_written_is_read_back)
+TAP_TEST(round_trip)
 {
     struct gsp_profile *p = small();
     struct gsp_profile *q = NULL;
@@ -94,7 +94,7 @@ TAP_TEST(what_is_written_is_read_back)
     tap_eq_int(m->period_ns, n->period_ns);
     tap_eq_int(m->unit, n->unit);
     tap_eq_int(gsp_profile_sample_count(p), gsp_profile_sample_count(q));
-    /* The name with a newline comes back escaped; all else is the same. */
+    /* The name with a newline is escaped. */
     struct gsp_tree *tree = NULL;
     tap_require(gsp_tree_new(q, NULL, &tree, NULL) == GSP_OK);
     bool escaped = false;
@@ -107,7 +107,7 @@ TAP_TEST(what_is_written_is_read_back)
     gsp_profile_free(p);
 }
 
-/* Once escaped, names stay: the second round trip is exact. */
+/* Escaped names are not escaped again: the second round trip is exact. */
 TAP_TEST(a_second_round_trip_changes_nothing)
 {
     struct gsp_profile *p = small();
@@ -126,7 +126,7 @@ TAP_TEST(a_second_round_trip_changes_nothing)
     gsp_profile_free(p);
 }
 
-TAP_TEST(the_message_is_as_it_was)
+TAP_TEST(golden)
 {
     struct gsp_profile *p = small();
     struct gsp_buf bytes = {0};
@@ -139,7 +139,7 @@ TAP_TEST(the_message_is_as_it_was)
     gsp_profile_free(p);
 }
 
-TAP_TEST(weights_of_other_units_keep_them)
+TAP_TEST(weights_keep_their_unit)
 {
     for (int unit = GSP_UNIT_NS; unit <= GSP_UNIT_BYTES; unit++) {
         struct gsp_profile *p = small();
@@ -175,8 +175,8 @@ static struct gsp_tree *tree_of_data(const char *name, struct gsp_profile **prof
     return tree;
 }
 
-/* What the Go runtime writes of itself: 300 calls of burn() sampled at 100 Hz, and its heap. */
-TAP_TEST(profiles_of_go_are_read)
+/* Files written by the Go runtime: 300 calls of burn() sampled at 100 Hz, and a heap profile. */
+TAP_TEST(profiles_of_go_programs_are_read)
 {
     struct gsp_profile *p = NULL;
     struct gsp_tree *tree = tree_of_data("go_cpu.pb.gz", &p);
@@ -199,7 +199,7 @@ TAP_TEST(profiles_of_go_are_read)
     gsp_profile_free(p);
 }
 
-/* A message made by hand: fields are (number << 3 | 2), length, bytes. */
+/* Parts of a message. Each field is (number << 3 | 2), a length and bytes. */
 #define TYPES "\x0a\x04\x08\x01\x10\x02"
 #define STRINGS                                                                                    \
     "\x32\x00\x32\x01s\x32\x01"                                                                    \
@@ -238,7 +238,7 @@ TAP_TEST(every_id_is_checked)
     tap_eq_int(READ("\x1f\x8b\x08nonsense"), GSP_E_FORMAT);
 }
 
-TAP_TEST(a_bomb_is_refused)
+TAP_TEST(a_decompression_bomb_is_rejected)
 {
     struct gsp_err err = {0};
     size_t len = 64U << 20;
@@ -252,8 +252,8 @@ TAP_TEST(a_bomb_is_refused)
     gsp_buf_free(&bomb);
 }
 
-/* A location of a thousand lines in ten thousand samples: ten million frames of 60 KB. */
-TAP_TEST(locations_do_not_multiply)
+/* A location with 1000 lines in 10,000 samples: ten million frames from a file of 60 KB. */
+TAP_TEST(too_many_frames_for_the_size_of_the_file_are_rejected)
 {
     struct gsp_err err = {0};
     gsp_auto_buf bytes = {0};
@@ -268,7 +268,7 @@ TAP_TEST(locations_do_not_multiply)
     tap_eq_int(read_bytes(bytes.p, bytes.len, &err), GSP_E_LIMIT);
 }
 
-TAP_TEST(damaged_files_do_no_harm)
+TAP_TEST(damaged_input_is_handled_safely)
 {
     struct gsp_profile *p = small();
     struct gsp_buf bytes = {0};

@@ -5,7 +5,7 @@
 #include "model/tree.h"
 #include "profile_fixture.h"
 
-/* The entry of a function in a written file: its five figures; fails the test if absent. */
+/* Returns the five values of a function; fails the test if it does not exist. */
 static uint32_t entry(const struct gsp_marshal *doc, const char *name)
 {
     uint32_t root = gsp_marshal__root(doc);
@@ -39,8 +39,8 @@ static bool near(double a, double b)
     return fabs(a - b) < 1e-9;
 }
 
-static void check_figures(const struct gsp_marshal *doc, uint32_t tuple, const int64_t *counts,
-                          const double *seconds)
+static void check_values(const struct gsp_marshal *doc, uint32_t tuple, const int64_t *counts,
+                         const double *seconds)
 {
     tap_eq_int(integer(doc, tuple, 0), counts[0]);
     tap_eq_int(integer(doc, tuple, 1), counts[1]);
@@ -48,7 +48,7 @@ static void check_figures(const struct gsp_marshal *doc, uint32_t tuple, const i
     tap_check(near(real(doc, tuple, 3), seconds[1]));
 }
 
-TAP_TEST(the_file_is_as_it_was)
+TAP_TEST(golden)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_buf bytes = {0};
@@ -59,28 +59,28 @@ TAP_TEST(the_file_is_as_it_was)
     gsp_profile_free(p);
 }
 
-/* main has 6 of 10 samples (2 own); load has 3, one of them twice on the stack. */
-TAP_TEST(figures_are_samples_and_recursion_counts_once)
+/* main has 6 of 10 samples (2 of its own); load has 3, one of them with two occurrences. */
+TAP_TEST(values_are_samples_and_recursion_counts_once)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_buf bytes = {0};
     struct gsp_marshal *doc = NULL;
     fix_write(p, "pstats", NULL, &bytes);
     tap_require(gsp_marshal__read(gsp_buf_sv(&bytes), &doc, NULL) == GSP_OK);
-    check_figures(doc, entry(doc, "main"), (int64_t[]){6, 6}, (double[]){0.02, 0.06});
-    check_figures(doc, entry(doc, "<module>"), (int64_t[]){7, 7}, (double[]){0.01, 0.07});
-    /* Two functions of that name: first lines 8 and 10. The first in the file calls the second. */
-    check_figures(doc, entry(doc, "load"), (int64_t[]){3, 3}, (double[]){0.02, 0.03});
+    check_values(doc, entry(doc, "main"), (int64_t[]){6, 6}, (double[]){0.02, 0.06});
+    check_values(doc, entry(doc, "<module>"), (int64_t[]){7, 7}, (double[]){0.01, 0.07});
+    /* Two functions have this name (first lines 8 and 10); the first calls the second. */
+    check_values(doc, entry(doc, "load"), (int64_t[]){3, 3}, (double[]){0.02, 0.03});
     uint32_t callers = gsp_marshal__item(doc, entry(doc, "main"), 4);
     tap_eq_int(gsp_marshal__at(doc, callers)->count, 2);
-    check_figures(doc, gsp_marshal__item(doc, callers, 1), (int64_t[]){6, 6},
-                  (double[]){0.02, 0.06});
+    check_values(doc, gsp_marshal__item(doc, callers, 1), (int64_t[]){6, 6},
+                 (double[]){0.02, 0.06});
     gsp_marshal__free(doc);
     gsp_buf_free(&bytes);
     gsp_profile_free(p);
 }
 
-TAP_TEST(a_recursive_function_has_more_calls_than_primitive_ones)
+TAP_TEST(a_recursive_function_has_more_calls_than_primitive_calls)
 {
     struct gsp_profile *p = NULL;
     tap_require(gsp_profile_new(false, &p, NULL) == GSP_OK);
@@ -96,14 +96,14 @@ TAP_TEST(a_recursive_function_has_more_calls_than_primitive_ones)
     struct gsp_marshal *doc = NULL;
     fix_write(p, "pstats", NULL, &bytes);
     tap_require(gsp_marshal__read(gsp_buf_sv(&bytes), &doc, NULL) == GSP_OK);
-    check_figures(doc, entry(doc, "f"), (int64_t[]){2, 4}, (double[]){0.02, 0.02});
-    check_figures(doc, entry(doc, "g"), (int64_t[]){1, 1}, (double[]){0, 0.01});
+    check_values(doc, entry(doc, "f"), (int64_t[]){2, 4}, (double[]){0.02, 0.02});
+    check_values(doc, entry(doc, "g"), (int64_t[]){1, 1}, (double[]){0, 0.01});
     gsp_marshal__free(doc);
     gsp_buf_free(&bytes);
     gsp_profile_free(p);
 }
 
-TAP_TEST(own_files_read_back_with_the_same_times)
+TAP_TEST(round_trip_keeps_times)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_profile *q = NULL;
@@ -114,7 +114,7 @@ TAP_TEST(own_files_read_back_with_the_same_times)
     int64_t sum = 0;
     for (size_t i = 0; i < gsp_profile_total_count(q); i++)
         sum += gsp_profile_total_at(q, i)->weight;
-    tap_eq_int(sum, 90000000); /* nine samples of ten have a stack */
+    tap_eq_int(sum, 90000000); /* nine of ten samples have a stack */
     tap_eq_int(gsp_profile_meta_get(q)->duration_ns, 90000000);
     gsp_profile_free(q);
     gsp_buf_free(&bytes);
@@ -133,7 +133,7 @@ static struct gsp_profile *read_data(const char *name)
     return p;
 }
 
-/* The tree of a file of the standard profiler, as "caller>callee" pairs. */
+/* Whether the tree of a file of Python's profilers has this pair of caller and callee. */
 static bool has_pair(const struct gsp_tree *tree, const char *caller, const char *callee)
 {
     for (uint32_t i = 1; i < gsp_tree_count(tree); i++) {
@@ -202,27 +202,27 @@ static int read_bytes(const char *bytes, size_t len, struct gsp_err *err)
     return rc;
 }
 
-#define REFUSED(text, code) tap_eq_int(read_bytes(text, sizeof(text) - 1, &err), code)
+#define REJECTED(text, code) tap_eq_int(read_bytes(text, sizeof(text) - 1, &err), code)
 
-TAP_TEST(hostile_files_are_refused)
+TAP_TEST(hostile_files_are_rejected)
 {
     struct gsp_err err = {0};
-    REFUSED("", GSP_E_FORMAT);
-    REFUSED("N", GSP_E_FORMAT);
-    REFUSED("{", GSP_E_FORMAT);
-    REFUSED("{N", GSP_E_FORMAT);
-    REFUSED("{NN0", GSP_E_FORMAT);
-    REFUSED("c", GSP_E_FORMAT);                 /* a code object */
-    REFUSED("(\xff\xff\xff\x7f", GSP_E_FORMAT); /* two thousand million items */
-    REFUSED("u\xff\xff\xff\xff", GSP_E_FORMAT); /* a text of four gigabytes */
-    REFUSED("l\x00\x00\x00\x80", GSP_E_FORMAT); /* minus two thousand million digits */
-    REFUSED("r\x00\x00\x00\x00", GSP_E_FORMAT); /* a reference to nothing */
-    REFUSED("{)\x03u\1\0\0\0fi\1\0\0\0u\1\0\0\0fN0", GSP_E_FORMAT);
-    REFUSED("((((((((((((((((((((((((((((((", GSP_E_FORMAT);
+    REJECTED("", GSP_E_FORMAT);
+    REJECTED("N", GSP_E_FORMAT);
+    REJECTED("{", GSP_E_FORMAT);
+    REJECTED("{N", GSP_E_FORMAT);
+    REJECTED("{NN0", GSP_E_FORMAT);
+    REJECTED("c", GSP_E_FORMAT);                 /* a code object */
+    REJECTED("(\xff\xff\xff\x7f", GSP_E_FORMAT); /* 2^31 - 1 items */
+    REJECTED("u\xff\xff\xff\xff", GSP_E_FORMAT); /* a string of 4 GB */
+    REJECTED("l\x00\x00\x00\x80", GSP_E_FORMAT); /* -2^31 digits */
+    REJECTED("r\x00\x00\x00\x00", GSP_E_FORMAT); /* an unknown reference */
+    REJECTED("{)\x03u\1\0\0\0fi\1\0\0\0u\1\0\0\0fN0", GSP_E_FORMAT);
+    REJECTED("((((((((((((((((((((((((((((((", GSP_E_FORMAT);
     /* A dictionary that is its own key. */
-    REFUSED("\xfbr\0\0\0\0r\0\0\0\0"
-            "0",
-            GSP_E_FORMAT);
+    REJECTED("\xfbr\0\0\0\0r\0\0\0\0"
+             "0",
+             GSP_E_FORMAT);
     tap_eq_int(read_bytes("{0", 2, &err), GSP_OK);
     char deep[1024];
     for (size_t i = 0; i + 2 <= sizeof(deep); i += 2) {
@@ -233,8 +233,8 @@ TAP_TEST(hostile_files_are_refused)
     tap_check(strstr(err.msg, "nested too deep") != NULL);
 }
 
-/* One dictionary of a thousand callers, referred to by a thousand functions: a million. */
-TAP_TEST(references_do_not_multiply)
+/* 1000 functions refer to one dictionary of 1000 callers: a million callers. */
+TAP_TEST(too_many_callers_for_the_size_of_the_file_are_rejected)
 {
     gsp_auto_buf bytes = {0};
     gsp_auto_buf scratch = {0};
@@ -268,7 +268,7 @@ TAP_TEST(references_do_not_multiply)
     tap_eq_int(read_bytes(bytes.p, bytes.len, &err), GSP_E_LIMIT);
 }
 
-TAP_TEST(damaged_files_do_no_harm)
+TAP_TEST(damaged_input_is_handled_safely)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_buf bytes = {0};

@@ -31,7 +31,7 @@ TAP_TEST(numbers_of_128_bits_are_exact)
     }
 }
 
-TAP_TEST(every_column_has_a_name_of_its_own)
+TAP_TEST(column_names_are_unique)
 {
     static const char *const GIVEN[] = {"a", "", "a", "a_2", "", "a", "column_2", "\xff", NULL};
     static const char *const EXPECTED[] = {"a",          "column_2",     "a_2",
@@ -82,7 +82,7 @@ TAP_TEST(json_of_many_batches_and_of_none_is_an_array)
     }
 }
 
-TAP_TEST(json_that_failed_is_no_array)
+TAP_TEST(json_of_a_failed_query_is_incomplete)
 {
     struct fix_rows fix = fix_rows_all();
     fix.batch_count = 3;
@@ -109,7 +109,7 @@ TAP_TEST(csv_has_every_kind)
                "1e+300,true,\xe6\x97\xa5\xe6\x9c\xac \xef\xbf\xbd,[],\xc3\xbc\n");
 }
 
-TAP_TEST(csv_tells_null_from_empty)
+TAP_TEST(csv_distinguishes_null_from_empty)
 {
     static const struct gsp_rows_column COLUMNS[] = {{"a \"x\"", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
                                                      {"", "VARCHAR", NULL, 0, GSP_CELL_TEXT}};
@@ -126,7 +126,7 @@ TAP_TEST(csv_tells_null_from_empty)
                                     "x,\n");
 }
 
-/* The messages of a stream: their kinds as letters, and whether the end is there. */
+/* Checks the kinds of the messages of a stream, as letters, and whether it has an end marker. */
 static void check_stream(const struct gsp_buf *text, const char *kinds, bool ended)
 {
     size_t at = 0;
@@ -141,8 +141,8 @@ static void check_stream(const struct gsp_buf *text, const char *kinds, bool end
         has_end = head[1] == 0;
         if (has_end)
             break;
-        /* The root's table, by way of its vtable: field 1 is the kind, field 3 the length (two
-         * bytes each, after four). */
+        /* The vtable has two bytes per field, after four: field 1 is the kind, field 3 the
+         * length. */
         const char *meta = text->p + at;
         uint32_t root;
         memcpy(&root, meta, sizeof(root));
@@ -181,8 +181,8 @@ TAP_TEST(arrow_streams_are_framed)
     }
 }
 
-/* Other programs read this file (tests/integration/test_arrow.py). */
-TAP_TEST(arrow_is_as_it_was)
+/* tests/integration/test_arrow.py reads this file with other programs. */
+TAP_TEST(arrow_golden)
 {
     struct fix_rows fix = fix_rows_all();
     gsp_auto_buf text = {0};
@@ -190,7 +190,7 @@ TAP_TEST(arrow_is_as_it_was)
     fix_check_golden(&text, "arrow/kinds.arrows");
 }
 
-TAP_TEST(arrow_that_failed_has_no_end)
+TAP_TEST(arrow_of_a_failed_query_has_no_end_marker)
 {
     struct fix_rows fix = fix_rows_all();
     fix.batch_count = 3;
@@ -200,8 +200,7 @@ TAP_TEST(arrow_that_failed_has_no_end)
     check_stream(&text, "SD", false);
 }
 
-/* Nothing follows a descriptor that takes no more. */
-TAP_TEST(a_closed_output_ends_the_writing)
+TAP_TEST(writing_stops_when_the_output_fails)
 {
     int (*const WRITERS[])(struct gsp_rows *, struct gsp_out *,
                            struct gsp_err *) = {gsp_rows_json, gsp_rows_csv, gsp_rows_arrow};

@@ -22,7 +22,7 @@
 #define SP_INDEX    19UL
 #endif
 
-/* A core in the making: notes first, then loads. */
+/* Builds a core: notes first, then loads. */
 struct maker {
     struct gsp_buf notes;
     Elf64_Phdr loads[8];
@@ -115,7 +115,7 @@ static unsigned char data_at(uint64_t addr)
     return (unsigned char)(i * 3 + (i >> 8));
 }
 
-TAP_TEST(who_it_was)
+TAP_TEST(process_identity)
 {
     struct maker maker = {0};
     unsigned char info[136] = {0};
@@ -166,7 +166,7 @@ TAP_TEST(memory_across_segments)
             break;
     }
     tap_eq_int(gsp_mem_read(mem, DATA_ADDR - 1, got, 2), GSP_E_FAULT);
-    /* The second page of the second segment was not written. */
+    /* The core does not contain the second page of the second segment. */
     tap_eq_int(gsp_mem_read(mem, NEXT_ADDR + PAGE - 1, got, 1), GSP_OK);
     tap_eq_int(gsp_mem_read(mem, NEXT_ADDR + PAGE - 1, got, 2), GSP_E_FAULT);
     tap_eq_int(gsp_mem_read(mem, UINT64_MAX - 3, got, 8), GSP_E_FAULT);
@@ -175,8 +175,8 @@ TAP_TEST(memory_across_segments)
     gsp_core_close(core);
 }
 
-/* Wherever a core is cut, it is read as far as it goes or refused in words. */
-TAP_TEST(cut_anywhere)
+/* A core truncated in its headers is rejected with a message; any other is read up to its end. */
+TAP_TEST(truncated_at_any_length)
 {
     struct maker maker = {0};
     add_thread(&maker, 1, 6);
@@ -198,8 +198,8 @@ TAP_TEST(cut_anywhere)
     }
 }
 
-/* A file that is cut while it is open is as one that was cut before. */
-TAP_TEST(cut_while_open)
+/* A core truncated while it is open behaves like one truncated before. */
+TAP_TEST(truncated_while_open)
 {
     struct maker maker = {0};
     add_thread(&maker, 1, 6);
@@ -294,8 +294,8 @@ TAP_TEST(other_files_are_named)
         {"\xfd\x37zXZ", "xz"},
         {"\x7f"
          "ELF",
-         "cut"},
-        {"plain text", "no ELF"},
+         "truncated"},
+        {"plain text", "not an ELF"},
     };
     for (size_t i = 0; i < GSP_COUNT(rows); i++) {
         struct gsp_core *core;
@@ -314,7 +314,7 @@ TAP_TEST(no_such_file)
     tap_eq_int(gsp_core_open("/", &core, &err), GSP_E_FORMAT);
 }
 
-TAP_TEST(notes_that_lie)
+TAP_TEST(malformed_notes)
 {
     static const uint64_t files[] = {UINT64_MAX / 24, PAGE, 1, 2, 3};
     static const uint64_t unnamed[] = {1, PAGE, FILE_ADDR, FILE_ADDR + PAGE, 0};
@@ -343,7 +343,7 @@ struct image {
     unsigned char rest[2 * PAGE];
 };
 
-/* A little ELF file of two and a bit pages with this build-id. */
+/* A small ELF file, slightly longer than two pages, with this build-id. */
 static void make_image(struct image *image, unsigned char id)
 {
     *image = (struct image){.ehdr = {.e_type = ET_DYN,
@@ -368,7 +368,7 @@ static void write_image(const char *path, const struct image *image)
     tap_require(fclose(file) == 0);
 }
 
-/* What the core left out comes from the mapped file, if it is the same build. */
+/* Pages that the core omits are read from the mapped file, if it is the same build. */
 static void check_file(unsigned char id_then, unsigned char id_now, bool with_head, bool same)
 {
     char path[] = "/tmp/gsp_core_XXXXXX";
@@ -393,7 +393,7 @@ static void check_file(unsigned char id_then, unsigned char id_now, bool with_he
     tap_eq_int(gsp_mem_read(mem, FILE_ADDR + 100, got, sizeof(got)), same ? GSP_OK : GSP_E_FAULT);
     if (same) {
         tap_check(memcmp(got, (const char *)&now + 100, sizeof(got)) == 0);
-        /* The last page goes on with zeros. */
+        /* The rest of the last page is zero. */
         tap_eq_int(gsp_mem_read(mem, FILE_ADDR + sizeof(now) - 1, got, 9), GSP_OK);
         tap_eq_int(got[0], 0x5a);
         tap_eq_int(got[8], 0);
@@ -413,17 +413,17 @@ TAP_TEST(pages_of_the_mapped_file)
     check_file(7, 7, true, true);
 }
 
-TAP_TEST(another_build_is_not_believed)
+TAP_TEST(another_build_is_not_read)
 {
     check_file(7, 8, true, false);
 }
 
-TAP_TEST(without_a_build_id_the_name_must_do)
+TAP_TEST(without_a_build_id_the_path_decides)
 {
     check_file(7, 8, false, true);
 }
 
-TAP_TEST(a_file_that_is_gone)
+TAP_TEST(a_deleted_file)
 {
     struct maker maker = {0};
     add_thread(&maker, 1, 0);

@@ -45,7 +45,7 @@ TAP_TEST(finds_by_address)
     gsp_maps_free(maps);
 }
 
-TAP_TEST(refuses_what_is_no_map)
+TAP_TEST(rejects_malformed_maps)
 {
     static const char *const BAD[] = {
         "hello\n",
@@ -71,10 +71,10 @@ TAP_TEST(reads_its_own_process)
     gsp_maps_free(maps);
 }
 
-/* Splits one mapping into many and joins them again, without end. */
+/* Splits one mapping into many and joins them again, forever. */
 static void split_and_join(void)
 {
-    enum { PAGES = 400 }; /* more lines than one read() gives */
+    enum { PAGES = 400 }; /* more lines than one read() returns */
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *area = mmap(NULL, PAGES * page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -108,7 +108,7 @@ TAP_TEST(a_map_that_changes_while_it_is_read)
     waitpid(child, NULL, 0);
 }
 
-TAP_TEST(a_process_that_is_not_there)
+TAP_TEST(a_process_that_does_not_exist)
 {
     struct gsp_maps *maps;
     struct gsp_err err = {0};

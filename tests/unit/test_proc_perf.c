@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of perf events, whole and broken, and events of a child of ours. */
+/* Perf records, valid and malformed, and perf events of a child process. */
 #include <linux/perf_event.h>
 #include <string.h>
 
@@ -18,12 +18,12 @@
 
 #define STACK_WORDS 4U
 
-/* header, ABI, registers, room, stack, used */
+/* header, ABI, registers, size of the stack area, stack, bytes used */
 struct record {
     struct perf_event_header header;
     uint64_t abi;
     uint64_t regs[REGS];
-    uint64_t room;
+    uint64_t area;
     uint64_t stack[STACK_WORDS];
     uint64_t used;
 };
@@ -33,7 +33,7 @@ static struct record make(void)
     struct record record = {
         .header = {.type = PERF_RECORD_SAMPLE, .size = sizeof(record)},
         .abi = PERF_SAMPLE_REGS_ABI_64,
-        .room = sizeof(record.stack),
+        .area = sizeof(record.stack),
         .stack = {11, 12, 13, 14},
         .used = 24,
     };
@@ -53,7 +53,7 @@ TAP_TEST(a_record)
     tap_check(memcmp(moment.stack, record.stack, 24) == 0);
 }
 
-TAP_TEST(broken_records)
+TAP_TEST(malformed_records)
 {
     struct gsp_perf_moment moment;
     struct record record = make();
@@ -68,10 +68,10 @@ TAP_TEST(broken_records)
     record.abi = PERF_SAMPLE_REGS_ABI_32;
     tap_check(!gsp_perf__parse(&record, sizeof(record), &moment));
     record = make();
-    record.room = UINT64_MAX;
+    record.area = UINT64_MAX;
     tap_check(!gsp_perf__parse(&record, sizeof(record), &moment));
     record = make();
-    record.used = record.room + 8;
+    record.used = record.area + 8;
     tap_check(!gsp_perf__parse(&record, sizeof(record), &moment));
     record = make();
     record.header.type = PERF_RECORD_LOST;
@@ -85,7 +85,7 @@ static void need_events(void)
         tap_skip(err.msg);
 }
 
-TAP_TEST(a_thread_that_runs)
+TAP_TEST(a_running_thread)
 {
     need_events();
     pid_t child = fork();
@@ -106,7 +106,7 @@ TAP_TEST(a_thread_that_runs)
     waitpid(child, NULL, 0);
 }
 
-TAP_TEST(a_thread_that_sleeps_or_is_gone)
+TAP_TEST(a_sleeping_and_an_ended_thread)
 {
     need_events();
     int ends[2];
@@ -120,11 +120,11 @@ TAP_TEST(a_thread_that_sleeps_or_is_gone)
     struct gsp_perf *perf;
     struct gsp_perf_moment moment;
     tap_require(gsp_perf_open(child, 8192, &perf, NULL) == GSP_OK);
-    /* It may have been on its way to sleep. */
-    bool came = true;
-    for (int i = 0; came && i < 100; i++)
-        came = gsp_perf_take(perf, 1000000, &moment);
-    tap_check(!came);
+    /* The child may still run for a moment before it sleeps. */
+    bool captured = true;
+    for (int i = 0; captured && i < 100; i++)
+        captured = gsp_perf_take(perf, 1000000, &moment);
+    tap_check(!captured);
     close(ends[1]);
     tap_require(waitpid(child, NULL, 0) == child);
     tap_check(!gsp_perf_take(perf, 1000000, &moment));

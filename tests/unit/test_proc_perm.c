@@ -63,7 +63,7 @@ TAP_TEST(one_capability)
     tree_free(&tree);
 }
 
-TAP_TEST(nothing_is_known)
+TAP_TEST(nothing_is_readable)
 {
     struct tree tree;
     struct gsp_perm perm;
@@ -77,8 +77,8 @@ TAP_TEST(nothing_is_known)
     tree_free(&tree);
 }
 
-/* Bytes that a kernel never writes must not lead us astray either. */
-TAP_TEST(nonsense_is_survived)
+/* Text that no kernel writes counts as unknown. */
+TAP_TEST(malformed_files)
 {
     struct tree tree;
     struct gsp_perm perm;
@@ -158,8 +158,8 @@ TAP_TEST(grandchild_is_a_descendant)
     tree_free(&tree);
 }
 
-/* Parents that go in a circle end the search, not the program. */
-TAP_TEST(circle_of_parents)
+/* A loop of parents ends the search. */
+TAP_TEST(loop_of_parents)
 {
     struct tree tree;
     struct gsp_perm perm;
@@ -185,11 +185,11 @@ TAP_TEST(real_machine)
     tap_eq_int(err.code, GSP_E_NOPROC);
 }
 
-/* Only another user than root has files that root can be seen to own. */
+/* Needs a user other than root: root owns its own files in any case. */
 TAP_TEST(undumpable)
 {
     if (geteuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
-        tap_skip("needs root, to become nobody");
+        tap_skip("needs root, to switch to another user");
     struct gsp_perm perm;
     prctl(PR_SET_DUMPABLE, 1);
     gsp_perm_look("", getpid(), &perm);

@@ -28,25 +28,25 @@ static void expect(struct gsp_snap *snap, size_t at, size_t len)
     tap_check(memcmp(got, memory + at, len) == 0);
 }
 
-TAP_TEST(a_walk_repeats_as_one_gather)
+TAP_TEST(a_repeated_walk_costs_one_gather)
 {
     struct gsp_mem *mem = open_memory();
     struct gsp_snap snap;
     gsp_snap_init(&snap, mem);
     static const size_t AT[] = {0, 8192, 100, 16384, 20000, 8200};
-    for (int round = 0; round < 5; round++) {
+    for (int pass = 0; pass < 5; pass++) {
         uint64_t before = gsp_mem_calls(mem);
         gsp_snap_refresh(&snap);
         for (size_t i = 0; i < GSP_COUNT(AT); i++)
             expect(&snap, AT[i], 48);
-        if (round > 0)
+        if (pass > 0)
             tap_eq_int(gsp_mem_calls(mem) - before, 1);
     }
     gsp_snap_free(&snap);
     gsp_mem_free(mem);
 }
 
-TAP_TEST(a_refresh_sees_new_bytes)
+TAP_TEST(a_refresh_reads_new_bytes)
 {
     struct gsp_mem *mem = open_memory();
     struct gsp_snap snap;
@@ -62,7 +62,7 @@ TAP_TEST(a_refresh_sees_new_bytes)
     gsp_mem_free(mem);
 }
 
-/* Memory that is another one at every read. */
+/* Memory with different contents at every read. */
 static int gather_counting(void *self, const struct gsp_mem_span *spans, size_t count, size_t *done)
 {
     unsigned char *number = self;
@@ -74,14 +74,14 @@ static int gather_counting(void *self, const struct gsp_mem_span *spans, size_t 
     return GSP_OK;
 }
 
-static void keep(void *self)
+static void do_not_free(void *self)
 {
     (void)self;
 }
 
 TAP_TEST(a_second_copy_follows_the_first)
 {
-    static const struct gsp_mem_ops OPS = {gather_counting, keep};
+    static const struct gsp_mem_ops OPS = {gather_counting, do_not_free};
     unsigned char number = 0;
     struct gsp_mem *mem;
     struct gsp_snap snap;
@@ -111,7 +111,7 @@ TAP_TEST(a_second_copy_follows_the_first)
     gsp_mem_free(mem);
 }
 
-TAP_TEST(what_nobody_asks_for_is_dropped)
+TAP_TEST(unused_windows_are_dropped)
 {
     struct gsp_mem *mem = open_memory();
     struct gsp_snap snap;
@@ -128,7 +128,7 @@ TAP_TEST(what_nobody_asks_for_is_dropped)
     gsp_mem_free(mem);
 }
 
-TAP_TEST(an_address_that_is_not_there)
+TAP_TEST(an_unmapped_address)
 {
     struct gsp_mem *mem = open_memory();
     struct gsp_snap snap;
@@ -142,8 +142,8 @@ TAP_TEST(an_address_that_is_not_there)
     gsp_mem_free(mem);
 }
 
-/* A page that goes away under a window: the rest of the gather must not be lost for good. */
-TAP_TEST(a_window_that_vanishes)
+/* A window whose page was unmapped is dropped, and the other windows are read again. */
+TAP_TEST(an_unmapped_window)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     unsigned char *pages =
@@ -158,7 +158,7 @@ TAP_TEST(a_window_that_vanishes)
     for (size_t i = 0; i < 3; i++)
         tap_eq_int(gsp_snap_read(&snap, (uintptr_t)pages + i * page + 2000, &byte, 1), GSP_OK);
     munmap(pages + page, page);
-    for (int round = 0; round < 3; round++) {
+    for (int pass = 0; pass < 3; pass++) {
         gsp_snap_refresh(&snap);
         tap_eq_int(gsp_snap_read(&snap, (uintptr_t)pages + page + 2000, &byte, 1), GSP_E_FAULT);
         tap_eq_int(gsp_snap_read(&snap, (uintptr_t)pages + 2 * page + 2000, &byte, 1), GSP_OK);
@@ -168,12 +168,12 @@ TAP_TEST(a_window_that_vanishes)
     gsp_mem_free(mem);
 }
 
-TAP_TEST(more_places_than_windows)
+TAP_TEST(more_addresses_than_windows)
 {
     struct gsp_mem *mem = open_memory();
     struct gsp_snap snap;
     gsp_snap_init(&snap, mem);
-    for (int round = 0; round < 3; round++) {
+    for (int pass = 0; pass < 3; pass++) {
         gsp_snap_refresh(&snap);
         for (size_t at = 0; at < sizeof(memory) - 8; at += 200)
             expect(&snap, at, 8);
