@@ -158,32 +158,32 @@ def test_marks(start: StartTarget, python: Python, runtime: Dict[str, str]) -> N
 EVENTS = """
 import gc, json, os, sys, time
 import gsprof
-assert gsprof.enable(stack_span="^taken$", stack_exception=True, stack_gc=0.0001)
-def apart():
+assert gsprof.enable(stack_span="^captured$", stack_exception=True, stack_gc=0.0001)
+def pause():
     # Stacks of events are rate-limited.
     end = time.monotonic() + 0.02
     while time.monotonic() < end:
         pass
 gc.disable()
-apart()
-with gsprof.span("taken"):
-    with gsprof.span("not taken"):
+pause()
+with gsprof.span("captured"):
+    with gsprof.span("not captured"):
         pass
-apart()
+pause()
 try:
     with gsprof.span("outer"):
         with gsprof.span("inner"):
             raise ValueError
 except ValueError:
     pass
-apart()
+pause()
 gc.collect()
 gsprof.config(stack_gc=0)
-apart()
+pause()
 for _ in range(20):
     gsprof.step()
     sum(range(1000))
-# The median is known, so a step can be slow; this one is slower than twenty others.
+# The median is known by now; this step is slower than the twenty before it.
 gsprof.config(stack_slow_step=3)
 time.sleep(0.5)
 gsprof.step()
@@ -212,7 +212,7 @@ def test_stacks_of_events_beside_live_ones(runtime: Dict[str, str], tmp_path: Pa
     for trigger in events:
         assert live[trigger] == dead[trigger]
         assert live[trigger]["times"] == 1 and live[trigger]["least"] == 0, live[trigger]
-        assert live[trigger]["frames"] == 1, "the one frame of the script"
+        assert live[trigger]["frames"] == 1, "the script has one frame"
 
 
 LIMITED = """
@@ -308,7 +308,7 @@ def test_subinterpreters(python: Python, runtime: Dict[str, str]) -> None:
 # --------------------------------------------------------------------- switching
 
 
-TELL = (
+PRINT_STATE = (
     "import sys; m = sys.modules.get('gsprof._gsprof'); "
     "print('on' if m and m.is_on() else 'loaded' if m else 'off')"
 )
@@ -334,7 +334,7 @@ def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str])
     script.write_text(
         "import json, subprocess, sys\n"
         "m = sys.modules.get('gsprof._gsprof')\n"
-        f"child = subprocess.check_output([sys.executable, '-c', {TELL!r}])\n"
+        f"child = subprocess.check_output([sys.executable, '-c', {PRINT_STATE!r}])\n"
         "print(json.dumps({'on': bool(m and m.is_on()), 'child': child.decode().strip()}))\n"
     )
     env = quiet(runtime, GSPROF=said, PYTHONPATH=str(PACKAGE / "start"))
@@ -345,10 +345,16 @@ def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str])
 def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
     """The installed .pth; a filter on the module of -m; torch profiling waits for torch."""
     site = f"import site; site.addsitedir({str(PACKAGE)!r}); "
-    assert run(site + TELL, quiet(runtime)).strip() == "off"
-    assert run(site + TELL, quiet(runtime, GSPROF="1")).strip() == "on"
-    assert run(site + TELL, quiet(runtime, GSPROF_TORCH_PROFILING="off")).strip() == "loaded"
-    torch = site + "import sys; sys.path.insert(0, '.'); " + TELL + "; import torch; " + TELL
+    assert run(site + PRINT_STATE, quiet(runtime)).strip() == "off"
+    assert run(site + PRINT_STATE, quiet(runtime, GSPROF="1")).strip() == "on"
+    assert run(site + PRINT_STATE, quiet(runtime, GSPROF_TORCH_PROFILING="off")).strip() == "loaded"
+    torch = (
+        site
+        + "import sys; sys.path.insert(0, '.'); "
+        + PRINT_STATE
+        + "; import torch; "
+        + PRINT_STATE
+    )
     (tmp_path / "torch.py").write_text("import sys\nassert __spec__.loader and __loader__\n")
     said = run(torch, quiet(runtime, GSPROF_TORCH_PROFILING="rate=0.5"), cwd=tmp_path)
     # The substitute for torch has no modules to trace: that is reported, and nothing else happens.
@@ -356,7 +362,7 @@ def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
         "loaded",
         "on",
     ]
-    (tmp_path / "tool.py").write_text(TELL)
+    (tmp_path / "tool.py").write_text(PRINT_STATE)
     start_dir = str(PACKAGE / "start")
     env = quiet(runtime, GSPROF="tool.py", PYTHONPATH=start_dir)
     assert run("", env, args=["-m", "tool"], cwd=tmp_path).strip() == "on"
@@ -369,12 +375,12 @@ def test_a_fresh_virtual_environment(runtime: Dict[str, str], tmp_path: Path) ->
     found = run("import sysconfig; print(sysconfig.get_path('purelib'))", {}, python)
     for name in ("gsprof", "gsprof.pth"):
         (Path(found.strip()) / name).symlink_to(PACKAGE / name)
-    assert run(TELL, quiet(runtime), python).strip() == "off"
-    assert run(TELL, quiet(runtime, GSPROF="1"), python).strip() == "on"
+    assert run(PRINT_STATE, quiet(runtime), python).strip() == "off"
+    assert run(PRINT_STATE, quiet(runtime, GSPROF="1"), python).strip() == "on"
     script = tmp_path / "train.py"
-    script.write_text("import gsprof\n" + TELL)
+    script.write_text("import gsprof\n" + PRINT_STATE)
     env = quiet(runtime, GSPROF_TORCH_PROFILING="on")
-    assert run("", env, python, args=[str(script)]).strip() == "loaded", "there is no torch"
+    assert run("", env, python, args=[str(script)]).strip() == "loaded", "torch is not installed"
 
 
 def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> None:
@@ -383,7 +389,7 @@ def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> No
     path = f"{PACKAGE / 'start'}{os.pathsep}{tmp_path}"
     show = "import sitecustomize, sys; print(sitecustomize.__file__); "
     for env in (quiet(runtime, GSPROF="1"), quiet(runtime)):
-        words = run(show + TELL, {**env, "PYTHONPATH": path}).split()
+        words = run(show + PRINT_STATE, {**env, "PYTHONPATH": path}).split()
         assert words[:3] == ["mine", "sitecustomize", str(tmp_path / "sitecustomize.py")]
         assert words[3] == ("on" if "GSPROF" in env else "off")
     (tmp_path / "sitecustomize.py").write_text("raise ValueError('theirs')\n")
@@ -391,8 +397,8 @@ def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> No
     assert "ValueError: theirs" in said and said.endswith("goes on\n")
 
 
-def test_pythons_without_a_sitecustomize(runtime: Dict[str, str]) -> None:
-    """Versions that are too old for the package too: no output, no failure."""
+def test_pythons_without_their_own_sitecustomize(runtime: Dict[str, str]) -> None:
+    """No output and no failure, also with versions that the package does not support."""
     versions = Path.home() / ".pyenv" / "versions"
     found = [*versions.glob("2.7*/bin/python"), *versions.glob("3.[6789].*/bin/python3")]
     if not found:
@@ -400,7 +406,7 @@ def test_pythons_without_a_sitecustomize(runtime: Dict[str, str]) -> None:
     env = quiet(runtime, GSPROF="1", PYTHONPATH=str(PACKAGE / "start"))
     for python in found:
         old = "/2." in str(python) or "/3.6" in str(python) or "/3.7" in str(python)
-        assert run(TELL, env, str(python)) == ("off\n" if old else "on\n")
+        assert run(PRINT_STATE, env, str(python)) == ("off\n" if old else "on\n")
 
 
 SPECS = """
@@ -472,7 +478,7 @@ def test_specifications_and_calls(runtime: Dict[str, str]) -> None:
     assert said.splitlines()[-1] == "fine", said
 
 
-# ----------------------------------------------------------------------- trouble
+# ---------------------------------------------------------------------- failures
 
 
 LATE = """
@@ -510,7 +516,7 @@ def test_no_space_for_rings(options: str, tmp_path: Path) -> None:
     folder.mkdir()
     code = tmp_path / "quiet.py"
     code.write_text(QUIET)
-    # All folders in which rings can be.
+    # All folders that can hold rings.
     last = Path(f"/tmp/gsprof-{os.getuid()}")
     last.mkdir(mode=0o700, exist_ok=True)
     places = (folder, "/dev/shm", last, "/var/tmp")
@@ -542,10 +548,10 @@ def test_own_errors_do_not_reach_the_program(runtime: Dict[str, str], tmp_path: 
     said = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
     assert said.splitlines() == ["gsprof: cannot load the package: broken", "fine"]
     env = quiet(runtime, GSPROF="1", GSPROF_STACK_GC="soon", PYTHONPATH=str(PACKAGE / "start"))
-    said = run(TELL, env)
+    said = run(PRINT_STATE, env)
     assert said.startswith("gsprof: ValueError") and said.endswith("on\n")
     env = quiet(
         runtime, GSPROF="1", GSPROF_TORCH_PROFILING="layers=(", PYTHONPATH=env["PYTHONPATH"]
     )
-    said = run(TELL, env)
+    said = run(PRINT_STATE, env)
     assert "regular expression" in said and said.endswith("on\n")
