@@ -220,7 +220,7 @@ def test_values_of_queued_signals(job: StartJob) -> None:
     assert one.status() == 0
 
 
-# ----------------------------------------------------------------------------- wait_until_stopped programs
+# ----------------------------------------------------------------------------- stopped programs
 
 
 def wait_until_stopped(one: Job) -> int:
@@ -233,7 +233,7 @@ def wait_until_stopped(one: Job) -> int:
         assert os.WIFSTOPPED(status), status
         return os.WSTOPSIG(status)
 
-    number: int = wait_for(stop_signal, "the process is not wait_until_stopped")
+    number: int = wait_for(stop_signal, "the process is not stopped")
     return number
 
 
@@ -362,7 +362,8 @@ def test_an_interrupt_of_a_program_in_its_own_group(
     It sleeps for short times, because signal.pause() can miss a signal that arrives just before
     it."""
     ready_file = tmp_path / "ready_file"
-    code = f"import os, time; os.setpgrp(); open({str(ready_file)!r}, 'w')\nwhile True: time.sleep(0.01)"
+    code = f"import os, time; os.setpgrp(); open({str(ready_file)!r}, 'w')\n"
+    code += "while True: time.sleep(0.01)"
     program = [main_python(), "-c", f"import sys; sys.excepthook = lambda *_: None; {code}"]
     run = [str(GSPROF), "run", "-q", "-o", str(tmp_path / "kept"), "--"]
     ways = []

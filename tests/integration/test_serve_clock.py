@@ -57,7 +57,7 @@ def test_clock_set_back_during_a_session(serve: Serve, clock: Clock) -> None:
     daemon.frames(5)  # sampling continues without waiting for the old time
     whole = stop(daemon, "kept")
     assert whole["losses"]["clock_steps_back"] == 1
-    assert all(gap["cause"] == "late" for gap in whole["gaps"])  # of a busy machine
+    assert all(gap["cause"] == "late" for gap in whole["gaps"])  # on a busy machine
     assert daemon.get("/status")["uptime_s"] >= 0
     assert 0 < whole["metadata"]["duration_s"] < 600
     numbers = [frame["frame_id"] for frame in whole["frames"]]
