@@ -36,7 +36,7 @@ def test_job(job: Job, tmp_path: Path) -> None:
     if not (HOME / "done").exists():
         pytest.skip("needs the environment of make test-real")
     environment = Environment(python=str(HOME / "bin" / "python"))
-    why = environment.lacks(job.packages)
+    why = environment.reason_to_skip(job.packages)
     if why:
         pytest.skip(why)
     tally = Tally()
