@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Situations that C libraries create for a profiler: they allocate in destructors, in threads that
-   * Python does not know, and while the calling thread does not hold the GIL. */
+ * Python does not know, and while the calling thread does not hold the GIL. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Worker threads as libraries start them: they have names and never enter Python. One has more on
-   * its stack than one copy holds, one runs code without unwind rules. And two loops to call from
-   * Python. */
+ * its stack than one copy holds, one runs code without unwind rules. And two loops to call from
+ * Python. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stddef.h>
