@@ -151,8 +151,12 @@ def test_killed_recorder_leaves_its_samples(
     recorder = running("record", "-p", target.pid, "-o", f"{run}/")
     recorder.sampling()
     stream = run / "profile.gsp"
-    # The header and some blocks.
-    wait_for(lambda: stream.stat().st_size >= 600, "no samples in the stream")
+
+    def has_samples() -> bool:
+        assert recorder.process.poll() is None
+        return stream.stat().st_size >= 600  # the header and some blocks
+
+    wait_for(has_samples, "no samples in the stream")
     recorder.signal(signal.SIGKILL)
     recorder.process.wait()
     gsprof("convert", "-i", run, "-o", tmp_path / "left.folded")

@@ -264,8 +264,8 @@ def test_settings_by_file_environment_flag_request(serve: Serve, tmp_path: Path)
     # An invalid file changes nothing; a daemon in the background can report it only in /status.
     (config / "config.toml").write_text("query_timeout = 4\nquery_rows = soon\n")
     os.kill(daemon.pid, signal.SIGHUP)
-    finished = daemon.until("/status", lambda got: got["settings_error"] is not None)
-    assert "config.toml: line 2: query_rows must be" in finished["settings_error"]
+    reported = daemon.until("/status", lambda got: got["settings_error"] is not None)
+    assert "config.toml: line 2: query_rows must be" in reported["settings_error"]
     assert daemon.get("/config")["config"]["gsprof.query_timeout"] == 3
     (config / "config.toml").write_text("query_timeout = 4\n")
     os.kill(daemon.pid, signal.SIGHUP)

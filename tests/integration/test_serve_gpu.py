@@ -55,7 +55,7 @@ def prometheus(daemon: Daemon) -> Dict[str, float]:
 
 def error_of(daemon: Daemon) -> str:
     (row,) = (row for row in daemon.get("/status")["sources"] if row["name"] == "gpu_nvml")
-    return str(row["error_of"])
+    return str(row["trouble"])
 
 
 def test_gpus_of_status_and_clients(serve: Serve, answers: Path) -> None:
