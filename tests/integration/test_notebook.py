@@ -115,9 +115,9 @@ def test_short_cell_is_not_an_error() -> None:
     """The warning is correct, and plain text even if colours are forced."""
     found = shell("%%gsprof\nanswer = 8", env={"CLICOLOR_FORCE": "1"})
     assert found["answer"] == 8
-    said = found["results"][0]["err"]
-    assert "too short for 100 Hz; raise the rate: --rate 1000" in said, said
-    assert "\x1b" not in said and "interpreter" not in said, said
+    warning = found["results"][0]["err"]
+    assert "too short for 100 Hz; raise the rate: --rate 1000" in warning, warning
+    assert "\x1b" not in warning and "interpreter" not in warning, warning
 
 
 def rows_of(text: str) -> Dict[str, str]:

@@ -47,9 +47,9 @@ def run(
         timeout=PATIENCE_S,
         check=False,
     )
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, said
-    return said
+    output = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, output
+    return output
 
 
 # ------------------------------------------------------------------------- marks
@@ -301,8 +301,8 @@ print("fine")
 def test_subinterpreters(python: Python, runtime: Dict[str, str]) -> None:
     if "t-" in python.label:
         pytest.skip("free-threaded interpreters are tested by test_marks")
-    said = run(SUBINTERPRETER, quiet(runtime, PYTHONPATH=str(PACKAGE)), python.path)
-    assert said.splitlines()[-1:] == ["fine"] or said == "", said
+    output = run(SUBINTERPRETER, quiet(runtime, PYTHONPATH=str(PACKAGE)), python.path)
+    assert output.splitlines()[-1:] == ["fine"] or output == "", output
 
 
 # --------------------------------------------------------------------- switching
@@ -314,21 +314,21 @@ PRINT_STATE = (
 )
 
 
-@pytest.mark.parametrize("said", ["0", "off", "", "regex:nothing", "other.py"])
-def test_environment_off(said: str, runtime: Dict[str, str], tmp_path: Path) -> None:
-    assert start_script(tmp_path, "train.py", said, runtime)["on"] is False
+@pytest.mark.parametrize("value", ["0", "off", "", "regex:nothing", "other.py"])
+def test_environment_off(value: str, runtime: Dict[str, str], tmp_path: Path) -> None:
+    assert start_script(tmp_path, "train.py", value, runtime)["on"] is False
 
 
-@pytest.mark.parametrize("said", ["1", "followed", "2", "nested", "train.py", "regex:^tr.*n"])
-def test_environment_on(said: str, runtime: Dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", ["1", "followed", "2", "nested", "train.py", "regex:^tr.*n"])
+def test_environment_on(value: str, runtime: Dict[str, str], tmp_path: Path) -> None:
     """Each form, with sitecustomize as under `gsprof run`; and whether children are recorded."""
-    facts = start_script(tmp_path, "train.py", said, runtime)
+    facts = start_script(tmp_path, "train.py", value, runtime)
     assert facts["on"] is True
     child = {"1": False, "followed": False, "2": True, "nested": True}
-    assert facts["child"] == ("on" if child.get(said) else "off")
+    assert facts["child"] == ("on" if child.get(value) else "off")
 
 
-def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str]) -> Json:
+def start_script(folder: Path, name: str, value: str, runtime: Mapping[str, str]) -> Json:
     """Runs a program that prints whether the agent is on in it, and in a child started with -c."""
     script = folder / name
     script.write_text(
@@ -337,7 +337,7 @@ def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str])
         f"child = subprocess.check_output([sys.executable, '-c', {PRINT_STATE!r}])\n"
         "print(json.dumps({'on': bool(m and m.is_on()), 'child': child.decode().strip()}))\n"
     )
-    env = quiet(runtime, GSPROF=said, PYTHONPATH=str(PACKAGE / "start"))
+    env = quiet(runtime, GSPROF=value, PYTHONPATH=str(PACKAGE / "start"))
     facts: Json = json.loads(run("", env, args=[str(script)]))
     return facts
 
@@ -356,9 +356,9 @@ def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
         + PRINT_STATE
     )
     (tmp_path / "torch.py").write_text("import sys\nassert __spec__.loader and __loader__\n")
-    said = run(torch, quiet(runtime, GSPROF_TORCH_PROFILING="rate=0.5"), cwd=tmp_path)
+    output = run(torch, quiet(runtime, GSPROF_TORCH_PROFILING="rate=0.5"), cwd=tmp_path)
     # The substitute for torch has no modules to trace: that is reported, and nothing else happens.
-    assert [line for line in said.splitlines() if not line.startswith("gsprof:")] == [
+    assert [line for line in output.splitlines() if not line.startswith("gsprof:")] == [
         "loaded",
         "on",
     ]
@@ -393,8 +393,8 @@ def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> No
         assert words[:3] == ["mine", "sitecustomize", str(tmp_path / "sitecustomize.py")]
         assert words[3] == ("on" if "GSPROF" in env else "off")
     (tmp_path / "sitecustomize.py").write_text("raise ValueError('theirs')\n")
-    said = run("print('goes on')", {**quiet(runtime, GSPROF="1"), "PYTHONPATH": path})
-    assert "ValueError: theirs" in said and said.endswith("goes on\n")
+    output = run("print('continues')", {**quiet(runtime, GSPROF="1"), "PYTHONPATH": path})
+    assert "ValueError: theirs" in output and output.endswith("continues\n")
 
 
 def test_pythons_without_their_own_sitecustomize(runtime: Dict[str, str]) -> None:
@@ -448,15 +448,15 @@ for odd in ("enc(ode", "(?P<1>x)"):
         raise AssertionError
 gsprof.disable_torch_profiling()
 assert gsprof.config()["torch"] == "off"
-with gsprof.span("asked"):
+with gsprof.span("queried"):
     pass
-assert gsprof.query("SELECT name FROM python.span") == [{"name": "asked"}]
-def asks(secret):
-    sql = "SELECT locals FROM python.backtrace WHERE func = 'asks'"
+assert gsprof.query("SELECT name FROM python.span") == [{"name": "queried"}]
+def query_locals(secret):
+    sql = "SELECT locals FROM python.backtrace WHERE func = 'query_locals'"
     assert gsprof.query(sql) == [{"locals": None}]
     found = gsprof.query(sql, locals=True)
     assert "'walnut'" in found[0]["locals"] and found.warnings == [], found
-asks("walnut")
+query_locals("walnut")
 try:
     gsprof.query("SELECT nothing FROM nowhere")
 except RuntimeError as error:
@@ -474,8 +474,8 @@ print("fine")
 
 
 def test_specifications_and_calls(runtime: Dict[str, str]) -> None:
-    said = run(SPECS, quiet(runtime, PYTHONPATH=str(PACKAGE)))
-    assert said.splitlines()[-1] == "fine", said
+    output = run(SPECS, quiet(runtime, PYTHONPATH=str(PACKAGE)))
+    assert output.splitlines()[-1] == "fine", output
 
 
 # ---------------------------------------------------------------------- failures
@@ -529,9 +529,9 @@ def test_no_space_for_rings(options: str, tmp_path: Path) -> None:
         timeout=PATIENCE_S,
         check=False,
     )
-    said = done.stdout.decode()
-    assert done.returncode == 0, said
-    assert said.strip() == ("True" if options == "size=128k" else "False")
+    output = done.stdout.decode()
+    assert done.returncode == 0, output
+    assert output.strip() == ("True" if options == "size=128k" else "False")
     assert is_root()
 
 
@@ -545,13 +545,13 @@ def test_own_errors_do_not_reach_the_program(runtime: Dict[str, str], tmp_path: 
     (broken / "start" / "sitecustomize.py").write_text(hook)
     env: Dict[str, Any] = {**runtime, "GSPROF": "1", "PYTHONPATH": str(broken / "start")}
     assert run("print('fine')", env) == "fine\n"
-    said = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
-    assert said.splitlines() == ["gsprof: cannot load the package: broken", "fine"]
+    output = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
+    assert output.splitlines() == ["gsprof: cannot load the package: broken", "fine"]
     env = quiet(runtime, GSPROF="1", GSPROF_STACK_GC="soon", PYTHONPATH=str(PACKAGE / "start"))
-    said = run(PRINT_STATE, env)
-    assert said.startswith("gsprof: ValueError") and said.endswith("on\n")
+    output = run(PRINT_STATE, env)
+    assert output.startswith("gsprof: ValueError") and output.endswith("on\n")
     env = quiet(
         runtime, GSPROF="1", GSPROF_TORCH_PROFILING="layers=(", PYTHONPATH=env["PYTHONPATH"]
     )
-    said = run(PRINT_STATE, env)
-    assert "regular expression" in said and said.endswith("on\n")
+    output = run(PRINT_STATE, env)
+    assert "regular expression" in output and output.endswith("on\n")

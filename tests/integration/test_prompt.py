@@ -75,7 +75,7 @@ class Session:
         )
         self.type(text)
 
-    def ask(self, text: str) -> str:
+    def enter(self, text: str) -> str:
         """Types a line and returns the output before the next prompt."""
         self.type(text + "\n")
         return self.until(PROMPT)
@@ -116,30 +116,32 @@ def test_statements_and_commands(prompt: Open) -> None:
     session = prompt()
     session.type("SELECT count(*) AS n\n")
     session.until("-> ")
-    assert "90" in session.ask("FROM python.torch_trace;")
-    assert "Timing is on" in session.ask("\\timing")
-    several = session.ask("-- a comment\nSELECT 40 + 1 AS a; /* ; */ SELECT ';' || 42 AS b; -- end")
+    assert "90" in session.enter("FROM python.torch_trace;")
+    assert "Timing is on" in session.enter("\\timing")
+    several = session.enter(
+        "-- a comment\nSELECT 40 + 1 AS a; /* ; */ SELECT ';' || 42 AS b; -- end"
+    )
     assert "41" in several + session.until(PROMPT)
-    assert "Time: " in session.ask("SELECT 1;")
-    assert "torch_trace" in session.ask("\\d")
-    assert "duration" in session.ask("\\d python.torch_step")
-    session.ask("\\format json")
-    assert '{"x":1}' in session.ask("SELECT 1 AS x;")
-    assert "not for a terminal" in session.ask("\\format arrow")
-    session.ask("\\format table")
-    session.ask("\\x")
-    assert "row 1" in session.ask("SELECT 1 AS x, 2 AS y;")
-    assert "\\timing" in session.ask("\\?")
-    assert "no such command" in session.ask("\\nothing")
+    assert "Time: " in session.enter("SELECT 1;")
+    assert "torch_trace" in session.enter("\\d")
+    assert "duration" in session.enter("\\d python.torch_step")
+    session.enter("\\format json")
+    assert '{"x":1}' in session.enter("SELECT 1 AS x;")
+    assert "not for a terminal" in session.enter("\\format arrow")
+    session.enter("\\format table")
+    session.enter("\\x")
+    assert "row 1" in session.enter("SELECT 1 AS x, 2 AS y;")
+    assert "\\timing" in session.enter("\\?")
+    assert "no such command" in session.enter("\\nothing")
     session.type("\\q\n")
     assert session.leave() == 0
 
 
 def test_errors_do_not_end_the_prompt(prompt: Open) -> None:
     session = prompt()
-    assert "did you mean step?" in session.ask("SELECT stpe FROM python.torch_trace;")
-    assert "only SELECT" in session.ask("DROP VIEW python.torch_trace;")
-    assert "41" in session.ask("SELECT 40 + 1;")
+    assert "did you mean step?" in session.enter("SELECT stpe FROM python.torch_trace;")
+    assert "only SELECT" in session.enter("DROP VIEW python.torch_trace;")
+    assert "41" in session.enter("SELECT 40 + 1;")
     session.key("\x04")
     assert session.leave() == 0
 
@@ -148,7 +150,7 @@ def test_completion(prompt: Open) -> None:
     session = prompt()
     session.key("SELECT count(*) FROM python.torch_tr\t")
     session.until("ace")
-    assert "90" in session.ask(";")
+    assert "90" in session.enter(";")
     session.key("SELECT 1 FROM python.tor\t\t")
     seen = session.until("python.torch_trace")
     assert "python.torch_step" in seen
@@ -161,13 +163,13 @@ def test_interrupts(prompt: Open) -> None:
     session.key("SELECT garbage\x03")
     session.until("^C")
     session.until(PROMPT)
-    assert "42" in session.ask("SELECT 41 + 1;")
+    assert "42" in session.enter("SELECT 41 + 1;")
     # All lines of a statement are dropped.
     session.type("SELECT 1,\n")
     session.until("-> ")
     session.key("\x03")
     session.until(PROMPT)
-    assert "43" in session.ask("SELECT 42 + 1;")
+    assert "43" in session.enter("SELECT 42 + 1;")
 
 
 def bit(number: int) -> int:
@@ -187,12 +189,12 @@ def test_a_query_is_interrupted(prompt: Open) -> None:
     wait_for(lambda: is_in_query(session.process.pid), "the query does not run")
     session.type("\x03")
     assert "interrupted" in session.until(PROMPT)
-    assert "44" in session.ask("SELECT 43 + 1;")
+    assert "44" in session.enter("SELECT 43 + 1;")
 
 
 def test_history_is_kept(prompt: Open, tmp_path: Path) -> None:
     session = prompt()
-    session.ask("SELECT 12345 AS kept;")
+    session.enter("SELECT 12345 AS kept;")
     session.type("\\q\n")
     assert session.leave() == 0
     path = tmp_path / "state" / "gsprof" / "query_history"
@@ -201,25 +203,25 @@ def test_history_is_kept(prompt: Open, tmp_path: Path) -> None:
     session = prompt()
     session.key("\x1b[A\x1b[A")  # the last command is \q
     session.until("SELECT 12345 AS kept;")
-    assert "12345" in session.ask("")
+    assert "12345" in session.enter("")
 
 
 def test_long_tables_are_paged(prompt: Open, tmp_path: Path) -> None:
     page = tmp_path / "page"
     session = prompt(PAGER=f"cat > '{page}'")
-    session.ask("FROM range(5);")
+    session.enter("FROM range(5);")
     assert not page.exists()
-    session.ask("FROM range(500);")
+    session.enter("FROM range(500);")
     assert "(500 rows)" in page.read_text(encoding="utf-8")
     # Leaving the pager early returns to the prompt.
     session = prompt(PAGER="true")
-    session.ask("FROM range(9999);")
-    assert "45" in session.ask("SELECT 44 + 1;")
+    session.enter("FROM range(9999);")
+    assert "45" in session.enter("SELECT 44 + 1;")
 
 
 def test_tables_fit_the_terminal(prompt: Open) -> None:
     session = prompt()
-    seen = session.ask("SELECT * FROM python.torch_trace;")
+    seen = session.enter("SELECT * FROM python.torch_trace;")
     lines = [line for line in seen.replace("\r", "").split("\n") if "layer" in line]
     assert lines and all(len(line) <= 100 for line in lines)
     assert "not shown" in seen
@@ -251,14 +253,14 @@ def test_queries_of_a_server(daemon: Daemon) -> None:
     session = Session(["query", f"127.0.0.1:{daemon.port}"], {**daemon.env, "PAGER": "cat"})
     try:
         session.until(PROMPT)
-        assert "42" in session.ask("SELECT 40 + 2 AS answer;")
-        assert "first_frame" in session.ask("\\d session.list")
-        assert "nosuch" in session.ask("SELECT nosuch FROM session.list;")
-        assert "Timing is on" in session.ask("\\timing")
-        assert "Time:" in session.ask("SELECT count(*) FROM session.frame;")
+        assert "42" in session.enter("SELECT 40 + 2 AS answer;")
+        assert "first_frame" in session.enter("\\d session.list")
+        assert "nosuch" in session.enter("SELECT nosuch FROM session.list;")
+        assert "Timing is on" in session.enter("\\timing")
+        assert "Time:" in session.enter("SELECT count(*) FROM session.frame;")
         session.key("SELECT count(*) AS n FROM session.fra\t")
         session.until("me ")
-        assert "(1 row)" in session.ask(";")
+        assert "(1 row)" in session.enter(";")
         # Without the interrupt, the query would run longer than the test's timeout.
         session.type("SELECT count(*) FROM range(1000000000) a, range(1000000000) b;\n")
         session.until("b;")

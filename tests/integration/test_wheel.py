@@ -238,9 +238,9 @@ with CUDATimer().measure("x"):
     pass
 import gsprof
 assert gsprof.enable()
-with gsprof.span("asked"):
+with gsprof.span("queried"):
     pass
-assert gsprof.query("SELECT name FROM python.span") == [{"name": "asked"}]
+assert gsprof.query("SELECT name FROM python.span") == [{"name": "queried"}]
 print("fine")
 """
 
