@@ -231,10 +231,10 @@ def test_stacks_of_a_session(serve: Serve, start: StartTarget) -> None:
 
 def test_queries(serve: Serve) -> None:
     daemon = serve()
-    daemon.post("/profiling/start", {"name": "asked"})
+    daemon.post("/profiling/start", {"name": "queried"})
     daemon.frames(3)
     rows = daemon.ask("POST", "/query", {"sql": "SELECT name, status FROM session.list"})[1]
-    assert rows == [{"name": "asked", "status": "active"}]
+    assert rows == [{"name": "queried", "status": "active"}]
     sql = "SELECT count(*) AS n FROM memory.system.memory"
     status, headers, text = daemon.raw(
         "POST", "/query", json.dumps({"sql": sql, "format": "csv"}).encode()

@@ -89,13 +89,13 @@ def others(daemon: Daemon) -> Iterator[None]:
     done = threading.Event()
     slowest: List[float] = []
 
-    def ask() -> None:
+    def send_requests() -> None:
         while not done.is_set():
             begin = time.monotonic()
             assert daemon.get("/health")["status"] == "ok"
             slowest[:] = [max([time.monotonic() - begin, *slowest])]
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=send_requests)
     thread.start()
     yield
     done.set()
@@ -133,10 +133,10 @@ def test_answers_that_are_not_read(daemon: Daemon, others: None) -> None:
     file = daemon.output / "big.json"
     os.truncate(file, 64 << 20)  # more than a socket buffers
     before = sockets(daemon)
-    ask = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    download = ask.format("/profiling/sessions/big/download").encode()
+    get = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    download = get.format("/profiling/sessions/big/download").encode()
     with ExitStack() as stack:
-        for request in (download, ask.format("/stream").encode()):
+        for request in (download, get.format("/stream").encode()):
             for half_closed in (False, True):
                 client = stack.enter_context(connect(daemon, request, 4096))
                 if half_closed:

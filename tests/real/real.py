@@ -182,16 +182,16 @@ class Started:
 
     def send_requests(self, number: int) -> None:
         """Sends requests until there were enough and each process had some."""
-        asked = 0
+        sent = 0
         url = f"http://127.0.0.1:{self.port}/{number}"
         while not self.is_over.is_set():
-            enough = asked >= 20 and len(self.pids(self.job.role)) >= self.job.processes
+            enough = sent >= 20 and len(self.pids(self.job.role)) >= self.job.processes
             if enough and not (self.facts / "stay").exists():
                 return
             try:
                 with urllib.request.urlopen(url, timeout=60) as answer:
                     json.load(answer)
-                asked += 1
+                sent += 1
             except OSError:
                 self.is_over.wait(0.1)  # the server has not started yet
 
