@@ -111,10 +111,9 @@ void gsp_collect_watch(struct gsp_collect *collect, const int32_t *pids, size_t 
     free(collect->pids);
     collect->pids = copy;
     collect->pid_count = count;
-    for (size_t i = 0; i < TYPES; i++) {
+    for (size_t i = 0; i < TYPES; i++)
         if (collect->slots[i].collector && types[i]->watch)
             types[i]->watch(collect->slots[i].collector, copy, count);
-    }
 }
 
 bool gsp_collect_state(const struct gsp_collect *collect, size_t i, struct gsp_collect_state *out)

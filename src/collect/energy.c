@@ -99,11 +99,9 @@ static void find_zones(struct gsp_collector *self)
     if (!dir)
         return;
     /* Other zones (intel-rapl-mmio) report the same energy again. */
-    for (const struct dirent *e = readdir(dir); e && self->zone_count < ZONES_MAX;
-         e = readdir(dir)) {
+    for (const struct dirent *e = readdir(dir); e && self->zone_count < ZONES_MAX; e = readdir(dir))
         if (strncmp(e->d_name, ZONE_PREFIX, strlen(ZONE_PREFIX)) == 0)
             add_zone(self, folder, e->d_name);
-    }
     closedir(dir);
     qsort(self->zones, self->zone_count, sizeof(self->zones[0]), by_device);
 }

@@ -105,10 +105,9 @@ static void read_bus(const char *device, char *out, size_t cap)
         return;
     struct gsp_text_scan rest = gsp_collect__scan_of(gsp_buf_sv(&text));
     struct gsp_text_scan line;
-    while (gsp_collect__scan_line(&rest, &line)) {
+    while (gsp_collect__scan_line(&rest, &line))
         if (gsp_collect__scan_text(&line, key))
             snprintf(out, cap, "%.*s", (int)(line.end - line.p), line.p);
-    }
 }
 
 static void describe(struct gpu *gpu, const char *device)
@@ -186,10 +185,9 @@ static void scan_cards(struct gsp_collector *self)
     snprintf(path, sizeof(path), "%s/class/drm", self->env.sys_root);
     DIR *dir = opendir(path);
     for (const struct dirent *e = dir ? readdir(dir) : NULL; e && self->count < GPUS_MAX;
-         e = readdir(dir)) {
+         e = readdir(dir))
         if (is_card(e->d_name))
             add_card(self, e->d_name);
-    }
     if (dir)
         closedir(dir);
     qsort(self->gpus, self->count, sizeof(self->gpus[0]), by_card);

@@ -134,10 +134,9 @@ static struct gpu *add_gpu(struct gsp_collector *self)
  * new one. */
 static struct gpu *gpu_of(struct gsp_collector *self, const char *uuid, unsigned index)
 {
-    for (size_t i = 0; uuid[0] && i < self->count; i++) {
+    for (size_t i = 0; uuid[0] && i < self->count; i++)
         if (strcmp(self->gpus[i].uuid, uuid) == 0)
             return &self->gpus[i];
-    }
     if (index < self->count && (!self->gpus[index].uuid[0] || !uuid[0]))
         return &self->gpus[index];
     return add_gpu(self);
@@ -257,10 +256,9 @@ static void try_handle(const struct gsp_nvml *nvml, struct gpu *gpu)
 
 static bool any_lost(const struct gsp_collector *self)
 {
-    for (size_t i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++)
         if (self->gpus[i].lost)
             return true;
-    }
     return false;
 }
 
@@ -273,10 +271,9 @@ static void find_lost(struct gsp_collector *self, int64_t now_ns)
     self->next_retry_ns = now_ns + RETRY_NS;
     if (first)
         return;
-    for (size_t i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++)
         if (self->gpus[i].lost)
             try_handle(&self->nvml, &self->gpus[i]);
-    }
     if (any_lost(self) && now_ns >= self->next_restart_ns) {
         restart(self);
         self->next_restart_ns = now_ns + self->restart_ns;

@@ -159,10 +159,9 @@ static void open_watched(const struct gsp_collector *self, struct watched *w, in
 
 static struct watched *find_watched(struct gsp_collector *self, int32_t pid)
 {
-    for (size_t i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++)
         if (self->watched[i].pid == pid)
             return &self->watched[i];
-    }
     return NULL;
 }
 
@@ -191,10 +190,9 @@ static void watch(struct gsp_collector *self, const int32_t *pids, size_t count)
             open_watched(self, &next[n++], pids[i]);
         }
     }
-    for (size_t i = 0; i < self->count; i++) {
+    for (size_t i = 0; i < self->count; i++)
         if (!self->watched[i].is_watched)
             close_watched(&self->watched[i]);
-    }
     free(self->watched);
     self->watched = next;
     self->count = n;
@@ -202,10 +200,9 @@ static void watch(struct gsp_collector *self, const int32_t *pids, size_t count)
 
 static struct thread *find_thread(struct watched *w, int32_t tid)
 {
-    for (size_t i = 0; i < w->thread_count; i++) {
+    for (size_t i = 0; i < w->thread_count; i++)
         if (w->threads[i].tid == tid)
             return &w->threads[i];
-    }
     return NULL;
 }
 
