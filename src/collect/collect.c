@@ -18,9 +18,9 @@ static const struct gsp_collector_type *const types[] = {
 #define TYPES GSP_COUNT(types)
 
 struct slot {
-    struct gsp_collector *collector; /* NULL: not open */
-    struct gsp_err err;              /* why */
-    int64_t next_try_ns;             /* 0: at the first read */
+    void *collector;     /* NULL: not open */
+    struct gsp_err err;  /* why */
+    int64_t next_try_ns; /* 0: at the first read */
 };
 
 struct gsp_collect {
