@@ -167,10 +167,10 @@ def test_missing_processes(daemon: Daemon, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Daemon(tmp_path / "other", "--allow-control")
     try:
-        told = gsprof("http-profile", f"127.0.0.1:{other.port}", *words, status=EXIT_NOPROC).err
+        missing = gsprof("http-profile", f"127.0.0.1:{other.port}", *words, status=EXIT_NOPROC).err
     finally:
         other.end()
-    assert "gsprof list" in told
+    assert "gsprof list" in missing
     assert "at most 200 bytes" in gsprof("http-profile", at, "--name", "a/b", status=None).err
 
 
@@ -199,8 +199,8 @@ def test_warning_about_a_readable_token(tmp_path: Path) -> None:
     for mode, is_warned in ((0o644, True), (0o600, False)):
         file.chmod(mode)
         words = ["serve", "--bind", "nowhere", "--token-file", file, "--state-dir", tmp_path / "s"]
-        said = gsprof(*words, status=EXIT_USAGE).err
-        assert (f"chmod 600 {file}" in said) == is_warned, said
+        message = gsprof(*words, status=EXIT_USAGE).err
+        assert (f"chmod 600 {file}" in message) == is_warned, message
 
 
 def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

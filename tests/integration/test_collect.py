@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metric sources in the output of doctor: on this machine, and with a fake NVML, which tests how
-answers are processed, not how a GPU behaves."""
+"""The metric sources in the output of doctor: on this machine, and with a fake NVML, which tests
+the processing of answers, not the behaviour of a GPU."""
 
 from __future__ import annotations
 

@@ -112,16 +112,16 @@ def test_significance(runs: Dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule, status, said",
+    "rule, status, message",
     [
         ("step_time 5%", EXIT_USAGE, "it has no comparison"),
         ("stp_time > 5%", EXIT_USAGE, "did you mean 'step_time'"),
         ("gpu_util < -5%", EXIT_FORMAT, "not in both recordings: gpu_util"),
     ],
 )
-def test_invalid_rules(runs: Dict[str, Path], rule: str, status: int, said: str) -> None:
+def test_invalid_rules(runs: Dict[str, Path], rule: str, status: int, message: str) -> None:
     done = gsprof("compare", runs["base"], runs["slow"], "--fail-if", rule, status=status)
-    assert said in done.err and not done.out
+    assert message in done.err and not done.out
 
 
 def test_profiles(profiles: Dict[str, Path], tmp_path: Path) -> None:

@@ -35,14 +35,18 @@ def fixture_eager(start: StartTarget) -> Target:
     return start("agent_settings.py", AGENT, "eager")
 
 
-def settings_of(said: Json) -> Json:
-    return {row["name"]: row for row in said["settings"]}
+def settings_of(document: Json) -> Json:
+    return {row["name"]: row for row in document["settings"]}
 
 
 def test_all_settings_with_their_meaning(target: Target) -> None:
-    said = json.loads(gsprof("config", target.pid, "--json").out)
-    assert (said["pid"], said["state"], said["applied"]) == (target.pid, ["loaded"], True)
-    rows = settings_of(said)
+    document = json.loads(gsprof("config", target.pid, "--json").out)
+    assert (document["pid"], document["state"], document["applied"]) == (
+        target.pid,
+        ["loaded"],
+        True,
+    )
+    rows = settings_of(document)
     rate = rows["gsprof.torch.rate"]
     assert (rate["value"], rate["type"], rate["default"]) == ("1", "number", "1")
     assert all(row["description"] for row in rows.values())
@@ -55,8 +59,8 @@ def test_all_settings_with_their_meaning(target: Target) -> None:
 def test_a_change_that_is_applied_at_once(eager: Target) -> None:
     changed = gsprof(eager.pid, "config", "gsprof.torch=yes", "torch.rate=0.250")
     assert "has taken it up" in changed.err
-    said = json.loads(gsprof("config", eager.pid, "--json").out)
-    rows = settings_of(said)
+    document = json.loads(gsprof("config", eager.pid, "--json").out)
+    rows = settings_of(document)
     assert rows["gsprof.torch"]["value"] == "on"
     assert rows["gsprof.torch.rate"]["value"] == "0.25"
     assert eager.go()["rate"] == "0.25"
@@ -68,8 +72,8 @@ def test_a_change_that_is_applied_at_once(eager: Target) -> None:
 def test_a_change_that_is_applied_later(target: Target) -> None:
     changed = gsprof("config", target.pid, "torch.rate=0.5", "--json")
     assert "has not taken it up" in changed.err
-    said = json.loads(changed.out)
-    assert said["applied"] is False and list(settings_of(said)) == ["gsprof.torch.rate"]
+    document = json.loads(changed.out)
+    assert document["applied"] is False and list(settings_of(document)) == ["gsprof.torch.rate"]
     assert target.go()["rate"] == "0.5"
     assert json.loads(gsprof("config", target.pid, "--json").out)["applied"] is True
 
@@ -100,10 +104,10 @@ def test_invalid_settings(target: Target) -> None:
 def test_ring_size(start: StartTarget) -> None:
     """The setting is listed, read from the environment, and refused with the allowed range."""
     target = start("agent_settings.py", AGENT, env={"GSPROF_RING_ROWS": "500"})
-    said = json.loads(gsprof("config", target.pid, "--json").out)
-    row = settings_of(said)["gsprof.ring.rows"]
+    document = json.loads(gsprof("config", target.pid, "--json").out)
+    row = settings_of(document)["gsprof.ring.rows"]
     assert (row["value"], row["default"], row["type"]) == ("500", "0", "number")
-    assert said["applied"] and "first row comes later" in row["description"]
+    assert document["applied"] and "first row comes later" in row["description"]
     gsprof("config", target.pid, "ring.rows=700")
     assert "700" in gsprof("config", target.pid, "ring").out
     for wrong in ("-1", "10000001", "many"):
