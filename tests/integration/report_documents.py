@@ -409,7 +409,7 @@ def comparison() -> Json:
 
 
 def hostile() -> Json:
-    """The hostile names in every place for strings."""
+    """The hostile names in every string member."""
     made = ordinary(4.0)
     made["title"] = HOSTILE[0]
     made["facts"] = [{"name": name, "value": name} for name in HOSTILE]
