@@ -16,15 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/folder.h"
 #include "agent/gate.h"
 #include "agent/page.h"
+#include "agent/ring_dir.h"
 #include "agent/settings.h"
 #include "base/file.h"
 #include "base/sandbox.h"
 #include "base/time.h"
 #include "ring/append.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 /* Default rows of a ring, and of torch_trace if space allows: a small model writes thousands of
  * rows per second. */
@@ -110,9 +110,8 @@ static bool wait_while(_Atomic uint32_t *word, uint32_t value, int64_t end_ns)
 {
     while (atomic_load(word) == value) {
         const int64_t left_ns = end_ns - gsp_now_ns();
-        if (my_work > 0 || left_ns <= 0) {
+        if (my_work > 0 || left_ns <= 0)
             return false;
-        }
         const struct timespec left = {left_ns / GSP_NS_PER_S, left_ns % GSP_NS_PER_S};
         syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &left, NULL, 0);
     }
@@ -125,18 +124,17 @@ static bool wait_while(_Atomic uint32_t *word, uint32_t value, int64_t end_ns)
 static void forget(void)
 {
     const uint32_t phase = atomic_load(&agent.phase);
-    if (phase == OFF || phase == QUIET) {
+    if (phase == OFF || phase == QUIET)
         return;
-    }
     for (size_t i = 0; i < TABLES_MAX; i++) {
         struct gsp_ring *ring = atomic_exchange(&agent.ring[i], NULL);
         agent.parents[i] = ring ? ring : agent.parents[i];
         atomic_store(&agent.making[i], NOT_MADE);
         atomic_store(&agent.lost[i], 0);
     }
-    gsp_agent__gate_forget();
-    gsp_agent__page_forget();
-    gsp_agent__settings_forget();
+    gsp_agent__gate_reset();
+    gsp_agent__page_reset();
+    gsp_agent__settings_reset();
     atomic_fetch_add(&agent.generation, 1);
     atomic_store(&agent.phase, phase == STOPPING ? OFF : FORKED);
 }
@@ -153,9 +151,8 @@ static void drop_parents(void)
 {
     const bool safe = !gsp_agent__gate_is_nested();
     for (size_t i = 0; i < TABLES_MAX; i++) {
-        if (safe) {
+        if (safe)
             gsp_ring_abandon(agent.parents[i]);
-        }
         agent.parents[i] = NULL;
     }
 }
@@ -171,9 +168,9 @@ static void apply_environment(void)
     char value[GSP_CONTROL_VALUE];
     const char *text = secure_getenv(ROWS_ENV);
     const enum gsp_setting_id id = GSP_SET_ring_rows;
-    if (text && gsp_control_get(gsp_agent__page(), id, value) &&
-        strcmp(value, gsp_setting_row(id)->fallback) == 0 &&
-        gsp_setting_row_check(id, gsp_sv_of(text), value, NULL) == 0) {
+    if (text && gsp_wire_control_get(gsp_agent__page(), id, value) &&
+        strcmp(value, gsp_wire_setting_row(id)->fallback) == 0 &&
+        gsp_wire_setting_row_check(id, gsp_sv_of(text), value, NULL) == 0) {
         struct gsp_control *page = gsp_agent__page();
         gsp_ignore(!gsp_agent__page_set(agent.folder, id, value));
         /* Already applied: rings read the setting when they are created. */
@@ -190,20 +187,18 @@ static bool store_folder(int fd)
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     const ssize_t n = readlink(link, agent.folder, sizeof(agent.folder) - 1);
     agent.folder[n > 0 ? n : 0] = '\0';
-    if (n <= 0 || (size_t)n == sizeof(agent.folder) - 1 || fstat(fd, &st) != 0) {
+    if (n <= 0 || (size_t)n == sizeof(agent.folder) - 1 || fstat(fd, &st) != 0)
         return false;
-    }
     agent.folder_dev = st.st_dev;
     agent.folder_ino = st.st_ino;
     return true;
 }
 
-int gsp_agent__folder_open(void)
+int gsp_agent__ring_dir_open(void)
 {
     struct stat st;
-    if (gsp_sandbox_is_new()) {
+    if (gsp_sandbox_is_new())
         return -1;
-    }
     const int fd = open(agent.folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 &&
         (fstat(fd, &st) != 0 || st.st_dev != agent.folder_dev || st.st_ino != agent.folder_ino)) {
@@ -223,19 +218,18 @@ static enum gsp_agent_rc begin(void)
         atomic_store(&agent.retry_ns[i], 0);
     }
     int made = -1;
-    const struct gsp_place_about about = {.pid = (int32_t)getpid(),
-                                          .rank = atomic_load(&agent.rank)};
+    const struct gsp_ring_dir_spec about = {.pid = (int32_t)getpid(),
+                                            .rank = atomic_load(&agent.rank)};
     gsp_sandbox_note();
-    const int rc = gsp_sandbox_is_new() ? GSP_E_NOWRITE : gsp_place_make(&about, &made, NULL);
+    const int rc = gsp_sandbox_is_new() ? GSP_E_NOWRITE : gsp_ring_dir_create(&about, &made, NULL);
     gsp_auto_fd fd = made;
     if (rc != 0 || !store_folder(fd)) {
-        gsp_agent__page_local(true, GSP_CONTROL_QUIET);
-        return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_PLACE;
+        gsp_agent__page_make_private(true, GSP_CONTROL_QUIET);
+        return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_SPACE;
     }
     const enum gsp_agent_rc made_page = gsp_agent__page_make(fd);
-    if (made_page == GSP_AGENT_OK) {
+    if (made_page == GSP_AGENT_OK)
         apply_environment();
-    }
     return made_page;
 }
 
@@ -252,9 +246,8 @@ static bool enter_phase(uint32_t work, uint32_t *was)
     do {
         *was = atomic_load(&agent.phase);
         const bool is_done = work == STARTING ? *was == ON : *was == OFF;
-        if (is_done) {
+        if (is_done)
             return false;
-        }
         const uint32_t next = work == STARTING && *was == FORKED ? RESUMING : work;
         if (!is_changing(*was) && atomic_compare_exchange_strong(&agent.phase, was, next)) {
             begin_work();
@@ -277,9 +270,8 @@ enum gsp_agent_rc gsp_agent_start(void)
         rc = begin();
         atomic_fetch_add(&agent.generation, 1);
         end_work(&agent.phase, rc == GSP_AGENT_OK ? ON : QUIET);
-        if (rc == GSP_AGENT_OK) {
-            gsp_agent__settings_put();
-        }
+        if (rc == GSP_AGENT_OK)
+            gsp_agent__settings_write();
     }
     pthread_setcancelstate(cancel, NULL);
     errno = saved_errno;
@@ -289,9 +281,8 @@ enum gsp_agent_rc gsp_agent_start(void)
 /* Starts the agent at the first call in a child. */
 static void start_in_child(void)
 {
-    if (gsp_unlikely(atomic_load_explicit(&agent.phase, memory_order_acquire) == FORKED)) {
+    if (gsp_unlikely(atomic_load_explicit(&agent.phase, memory_order_acquire) == FORKED))
         gsp_agent_start();
-    }
 }
 
 /* --------------------------------------------------------------------------------------- stop */
@@ -314,13 +305,12 @@ static void end(void)
     bool more = detach_rings(detached);
     for (int round = 0; round < STOP_ROUNDS && (round == 0 || more); round++) {
         const bool empty = gsp_agent__gate_wait();
-        for (size_t i = 0; i < TABLES_MAX && empty; i++) {
+        for (size_t i = 0; i < TABLES_MAX && empty; i++)
             gsp_ring_close(detached[i]);
-        }
         more = detach_rings(detached);
     }
     gsp_agent_mark(GSP_CONTROL_EJECTED, ~GSP_CONTROL_EJECTED);
-    gsp_agent__page_local(false, GSP_CONTROL_EJECTED);
+    gsp_agent__page_make_private(false, GSP_CONTROL_EJECTED);
 }
 
 void gsp_agent_stop(void)
@@ -334,7 +324,7 @@ void gsp_agent_stop(void)
             end();
         } else if (was == FORKED) {
             drop_parents();
-            gsp_agent__page_local(false, GSP_CONTROL_EJECTED);
+            gsp_agent__page_make_private(false, GSP_CONTROL_EJECTED);
         }
         end_work(&agent.phase, OFF);
     }
@@ -364,7 +354,7 @@ const _Atomic uint64_t *gsp_agent_serial(void)
 bool gsp_agent_setting(enum gsp_setting_id id, char out[GSP_CONTROL_VALUE])
 {
     start_in_child();
-    return gsp_control_get(gsp_agent__page(), id, out);
+    return gsp_wire_control_get(gsp_agent__page(), id, out);
 }
 
 bool gsp_agent_set(enum gsp_setting_id id, const char *value)
@@ -372,11 +362,11 @@ bool gsp_agent_set(enum gsp_setting_id id, const char *value)
     const int saved_errno = errno;
     char checked[GSP_CONTROL_VALUE];
     start_in_child();
-    const bool done = gsp_setting_row_check((size_t)id, gsp_sv_of(value), checked, NULL) == 0 &&
-                      gsp_agent__page_set(agent.folder, id, checked);
-    if (done) {
-        gsp_agent__settings_put();
-    }
+    const bool done =
+        gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), checked, NULL) == 0 &&
+        gsp_agent__page_set(agent.folder, id, checked);
+    if (done)
+        gsp_agent__settings_write();
     errno = saved_errno;
     return done;
 }
@@ -386,9 +376,8 @@ void gsp_agent_applied(uint64_t serial)
     start_in_child();
     /* Partner: the load in the process that changed the setting. */
     if (atomic_exchange_explicit(&gsp_agent__page()->applied, serial, memory_order_release) !=
-        serial) {
-        gsp_agent__settings_put();
-    }
+        serial)
+        gsp_agent__settings_write();
 }
 
 void gsp_agent_mark(uint32_t set, uint32_t clear)
@@ -405,9 +394,8 @@ void gsp_agent_mark(uint32_t set, uint32_t clear)
 
 const struct gsp_table *gsp_agent_table_at(size_t id)
 {
-    if (id < GSP_TABLE_COUNT) {
-        return gsp_table_at(id);
-    }
+    if (id < GSP_TABLE_COUNT)
+        return gsp_wire_table_at(id);
     /* Partner: the exchange in gsp_agent_table_add(). */
     return id < TABLES_MAX
                ? atomic_load_explicit(&agent.user[id - GSP_TABLE_COUNT], memory_order_acquire)
@@ -421,9 +409,8 @@ enum gsp_table_id gsp_agent_table_add(const struct gsp_table *table)
         /* Partner: the load in gsp_agent_table_at(). */
         if (atomic_compare_exchange_strong_explicit(&agent.user[i], &old, table,
                                                     memory_order_release, memory_order_acquire) ||
-            (strcmp(old->name, table->name) == 0 && strcmp(old->schema, table->schema) == 0)) {
+            (strcmp(old->name, table->name) == 0 && strcmp(old->schema, table->schema) == 0))
             return (enum gsp_table_id)(GSP_TABLE_COUNT + i);
-        }
     }
     return (enum gsp_table_id)TABLES_MAX;
 }
@@ -433,10 +420,9 @@ static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
     struct statvfs fs;
     char value[GSP_CONTROL_VALUE];
     int64_t rows = 0;
-    if (gsp_control_get(gsp_agent__page(), GSP_SET_ring_rows, value) &&
-        gsp_parse_i64(value, 1, GSP_RING_ROWS_LIMIT, &rows, NULL) == 0) {
+    if (gsp_wire_control_get(gsp_agent__page(), GSP_SET_ring_rows, value) &&
+        gsp_parse_i64(value, 1, GSP_RING_ROWS_LIMIT, &rows, NULL) == 0)
         return (uint32_t)rows;
-    }
     const bool has_room = table == GSP_TABLE_python_torch_trace && fstatvfs(folder_fd, &fs) == 0 &&
                           (uint64_t)fs.f_bavail * fs.f_frsize >= TRACE_ROOM_BYTES;
     return has_room ? TRACE_ROWS : ROWS_DEFAULT;
@@ -445,7 +431,7 @@ static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
 static struct gsp_ring *make_ring(enum gsp_table_id table)
 {
     struct gsp_ring *ring = NULL;
-    gsp_auto_fd fd = gsp_agent__folder_open();
+    gsp_auto_fd fd = gsp_agent__ring_dir_open();
     struct gsp_ring_spec spec = {
         .table = gsp_agent_table_at(table),
         .row_capacity = fd >= 0 ? rows_of(table, fd) : 0,
@@ -455,9 +441,8 @@ static struct gsp_ring *make_ring(enum gsp_table_id table)
      * follower writes its ring of losses to the same directory. */
     spec.keeps_old =
         spec.table && (strcmp(spec.table->schema, "python") == 0 || table == GSP_TABLE_gsprof_loss);
-    if (table == GSP_TABLE_gsprof_setting) {
+    if (table == GSP_TABLE_gsprof_setting)
         gsp_agent__settings_spec(&spec);
-    }
     if (fd < 0 || gsp_ring_create(fd, &spec, &ring, NULL) != 0) {
         gsp_agent_mark(GSP_CONTROL_QUIET, 0);
         return NULL;
@@ -471,13 +456,13 @@ static struct gsp_ring *publish(enum gsp_table_id table, struct gsp_ring *ring, 
                                 uint32_t own_rows)
 {
     if (atomic_load(&agent.generation) != generation) {
-        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0) + own_rows);
+        gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0) + own_rows);
         gsp_ring_close(ring);
         return NULL;
     }
     atomic_store(&agent.ring[table], ring);
     /* After the store of the ring. Partner: lose(). */
-    gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
+    gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0));
     /* The rank may have been set since the ring was created. */
     gsp_ring_set_rank(ring, atomic_load(&agent.rank));
     return ring;
@@ -488,9 +473,8 @@ static void lose(enum gsp_table_id table, uint32_t rows)
 {
     atomic_fetch_add(&agent.lost[table], rows);
     struct gsp_ring *ring = atomic_load(&agent.ring[table]);
-    if (ring) {
-        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
-    }
+    if (ring)
+        gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0));
 }
 
 /* Creates the ring, unless another thread has done so. If it returns NULL, it has counted own_rows
@@ -501,17 +485,15 @@ static struct gsp_ring *make_and_publish(enum gsp_table_id table, uint32_t gener
     begin_work();
     struct gsp_ring *ring = atomic_load(&agent.ring[table]);
     const bool exists = ring != NULL;
-    if (!exists) {
+    if (!exists)
         ring = make_ring(table);
-    }
     const uint32_t outcome = ring ? NOT_MADE : CANNOT_BE;
     if (!ring) {
         atomic_store(&agent.retry_ns[table], gsp_now_ns() + RING_RETRY_NS);
         lose(table, own_rows);
     } else if (!exists) {
-        if (atomic_exchange(&agent.retry_ns[table], 0) != 0) {
+        if (atomic_exchange(&agent.retry_ns[table], 0) != 0)
             gsp_agent_mark(0, GSP_CONTROL_QUIET);
-        }
         ring = publish(table, ring, generation, own_rows);
     }
     end_work(&agent.making[table], outcome);
@@ -522,9 +504,8 @@ static struct gsp_ring *make_and_publish(enum gsp_table_id table, uint32_t gener
 static bool claim_making(enum gsp_table_id table, uint32_t *making)
 {
     *making = NOT_MADE;
-    if (atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE)) {
+    if (atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE))
         return true;
-    }
     return *making == CANNOT_BE && gsp_now_ns() >= atomic_load(&agent.retry_ns[table]) &&
            atomic_compare_exchange_strong(&agent.making[table], making, BEING_MADE);
 }
@@ -532,13 +513,11 @@ static bool claim_making(enum gsp_table_id table, uint32_t *making)
 /* Waits until another thread has created the ring or failed. Returns false at the timeout. */
 static bool wait_for_maker(enum gsp_table_id table, int64_t end_ns)
 {
-    if (wait_while(&agent.making[table], BEING_MADE, end_ns)) {
+    if (wait_while(&agent.making[table], BEING_MADE, end_ns))
         return true;
-    }
     uint32_t making = BEING_MADE;
-    if (gsp_now_ns() >= end_ns) {
+    if (gsp_now_ns() >= end_ns)
         atomic_compare_exchange_strong(&agent.making[table], &making, MADE_LATE);
-    }
     return false;
 }
 
@@ -552,9 +531,8 @@ static bool wait_for_start(uint32_t *phase, int64_t end_ns)
         return !is_changing(*phase);
     }
     if (!wait_while(&agent.phase, *phase, end_ns)) {
-        if (gsp_now_ns() >= end_ns) {
+        if (gsp_now_ns() >= end_ns)
             atomic_store(&agent.late_generation, generation + 1);
-        }
         return false;
     }
     *phase = atomic_load(&agent.phase);
@@ -569,24 +547,19 @@ static struct gsp_ring *find_ring(enum gsp_table_id table, uint32_t own_rows)
     for (int round = 0; round < RING_ROUNDS; round++) {
         start_in_child();
         uint32_t phase = atomic_load(&agent.phase);
-        if ((phase == STARTING || phase == RESUMING) && !wait_for_start(&phase, end_ns)) {
+        if ((phase == STARTING || phase == RESUMING) && !wait_for_start(&phase, end_ns))
             break;
-        }
         const uint32_t generation = atomic_load(&agent.generation);
-        if (phase != ON) {
+        if (phase != ON)
             return NULL;
-        }
         uint32_t making = NOT_MADE;
-        if (claim_making(table, &making)) {
+        if (claim_making(table, &making))
             return make_and_publish(table, generation, own_rows);
-        }
-        if (making != BEING_MADE || !wait_for_maker(table, end_ns)) {
+        if (making != BEING_MADE || !wait_for_maker(table, end_ns))
             break;
-        }
         struct gsp_ring *ring = atomic_load(&agent.ring[table]);
-        if (ring) {
+        if (ring)
             return ring;
-        }
     }
     lose(table, own_rows);
     return NULL;
@@ -596,9 +569,8 @@ static struct gsp_ring *find_ring(enum gsp_table_id table, uint32_t own_rows)
 static __attribute__((noinline)) struct gsp_ring *ring_slowly(enum gsp_table_id table,
                                                               uint32_t own_rows)
 {
-    if (!gsp_agent_table_at((size_t)table)) {
+    if (!gsp_agent_table_at((size_t)table))
         return NULL;
-    }
     const int saved_errno = errno;
     int cancel = 0;
     /* Opening files is a cancellation point. A thread that ended here would never leave its gate.
@@ -622,31 +594,30 @@ static inline struct gsp_ring *ring_of(enum gsp_table_id table, uint32_t own_row
 
 bool gsp_agent_put(enum gsp_table_id table, const void *row)
 {
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(table, 1);
     const bool done = ring && gsp_ring_append(ring, row);
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
     return done;
 }
 
 bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *row)
 {
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(GSP_TABLE_python_torch_trace, 1);
     struct gsp_lane *lane = gsp_likely(ring != NULL) ? gsp_ring_lane(ring) : NULL;
-    if (gsp_likely(lane != NULL)) {
+    if (gsp_likely(lane != NULL))
         gsp_append_python_torch_trace(lane, row);
-    }
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
     return lane != NULL;
 }
 
 uint32_t gsp_agent_intern(enum gsp_table_id table, struct gsp_sv text)
 {
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(table, 0);
     const uint32_t id = ring ? gsp_ring_intern(ring, text) : GSP_NULL_STR;
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
     return id;
 }
 
@@ -659,12 +630,11 @@ void gsp_agent_set_rank(int64_t rank)
 {
     start_in_child();
     atomic_store(&agent.rank, rank);
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     for (size_t i = 0; i < TABLES_MAX; i++) {
         struct gsp_ring *ring = atomic_load(&agent.ring[i]);
-        if (ring) {
+        if (ring)
             gsp_ring_set_rank(ring, rank);
-        }
     }
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
 }

@@ -122,10 +122,9 @@ static enum gsp_container container_of_text(const char *text)
         {"containerd", GSP_CONTAINER_OTHER},
         {"systemd-nspawn", GSP_CONTAINER_OTHER},
     };
-    for (size_t i = 0; i < GSP_COUNT(marks); i++) {
+    for (size_t i = 0; i < GSP_COUNT(marks); i++)
         if (strstr(text, marks[i].mark))
             return marks[i].kind;
-    }
     return GSP_CONTAINER_NONE;
 }
 
@@ -242,7 +241,7 @@ static void read_target(const char *root, struct gsp_perm *out, unsigned pid_lev
         out->is_dumpable = (int64_t)info.st_uid == target_euid ? GSP_ANSWER_YES : GSP_ANSWER_NO;
 }
 
-void gsp_perm_look(const char *root, pid_t pid, struct gsp_perm *out)
+void gsp_proc_perm_read(const char *root, pid_t pid, struct gsp_perm *out)
 {
     *out = (struct gsp_perm){.euid = -1,
                              .yama_scope = -1,
@@ -256,7 +255,7 @@ void gsp_perm_look(const char *root, pid_t pid, struct gsp_perm *out)
         read_target(root, out, pid_levels);
 }
 
-const char *gsp_container_name(enum gsp_container container)
+const char *gsp_proc_container_name(enum gsp_container container)
 {
     static const char *const names[] = {
         [GSP_CONTAINER_NONE] = "none",     [GSP_CONTAINER_DOCKER] = "docker",
@@ -266,7 +265,7 @@ const char *gsp_container_name(enum gsp_container container)
     return (size_t)container < GSP_COUNT(names) ? names[container] : "other";
 }
 
-int gsp_perm_try(pid_t pid, struct gsp_err *err)
+int gsp_proc_perm_check(pid_t pid, struct gsp_err *err)
 {
     char path[64];
     /* Opening this file requires the same permission as process_vm_readv(). */
@@ -315,7 +314,7 @@ static int selftest_read(pid_t child, int ready_fd, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_perm_selftest(struct gsp_err *err)
+int gsp_proc_perm_selftest(struct gsp_err *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)

@@ -29,15 +29,14 @@ static void call_quietly(PyObject *callable)
     PyErr_Restore(type, value, trace);
 }
 
-void gsp_pyext__refresh(PyObject *module, struct gsp_pyext *state)
+void gsp_pyext__settings_refresh(PyObject *module, struct gsp_pyext *state)
 {
     (void)module;
     /* Relaxed: a change may be seen later, and no other data depend on it. */
     const uint64_t serial = atomic_load_explicit(gsp_agent_serial(), memory_order_relaxed);
     if (gsp_likely(serial == atomic_load_explicit(&state->serial, memory_order_relaxed)) ||
-        (serial & 1U)) {
+        (serial & 1U))
         return;
-    }
     atomic_store_explicit(&state->serial, serial, memory_order_relaxed);
     atomic_store_explicit(&state->spans_on, is_set(GSP_SET_spans), memory_order_relaxed);
     const double gc_ms = number_of(GSP_SET_stack_gc);
@@ -55,13 +54,11 @@ void gsp_pyext__refresh(PyObject *module, struct gsp_pyext *state)
 static int find(PyObject *name)
 {
     const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
-    if (!text) {
+    if (!text)
         return -1;
-    }
-    const int id = gsp_setting_row_find(gsp_sv_of(text));
-    if (id < 0) {
+    const int id = gsp_wire_setting_row_find(gsp_sv_of(text));
+    if (id < 0)
         PyErr_SetObject(PyExc_KeyError, name);
-    }
     return id;
 }
 
@@ -69,13 +66,11 @@ static PyObject *get(PyObject *module, PyObject *name)
 {
     (void)module;
     const int id = find(name);
-    if (id < 0) {
+    if (id < 0)
         return NULL;
-    }
     char text[GSP_CONTROL_VALUE];
-    if (!gsp_agent_setting((enum gsp_setting_id)id, text)) {
-        return PyUnicode_FromString(gsp_setting_row((size_t)id)->fallback);
-    }
+    if (!gsp_agent_setting((enum gsp_setting_id)id, text))
+        return PyUnicode_FromString(gsp_wire_setting_row((size_t)id)->fallback);
     return PyUnicode_FromString(text);
 }
 
@@ -84,12 +79,11 @@ static int parse_pair(PyObject *args, char canonical[GSP_CONTROL_VALUE])
 {
     PyObject *name = NULL;
     const char *value = NULL;
-    if (!PyArg_ParseTuple(args, "Us", &name, &value)) {
+    if (!PyArg_ParseTuple(args, "Us", &name, &value))
         return -1;
-    }
     const int id = find(name);
     struct gsp_err err = {0};
-    if (id >= 0 && gsp_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
+    if (id >= 0 && gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
         PyErr_SetString(PyExc_ValueError, err.msg);
         return -1;
     }
@@ -107,15 +101,14 @@ static PyObject *set(PyObject *module, PyObject *args)
 {
     char canonical[GSP_CONTROL_VALUE];
     const int id = parse_pair(args, canonical);
-    if (id < 0) {
+    if (id < 0)
         return NULL;
-    }
     const bool done = gsp_agent_set((enum gsp_setting_id)id, canonical);
-    gsp_pyext__refresh(module, gsp_pyext__state(module));
+    gsp_pyext__settings_refresh(module, gsp_pyext__state(module));
     return PyBool_FromLong(done);
 }
 
-static PyObject *describe(const struct gsp_setting_row *row)
+static PyObject *describe(const struct gsp_wire_setting_row *row)
 {
     static const char *const types[] = {
         [GSP_SETTING_BOOL] = "bool", [GSP_SETTING_NUMBER] = "number", [GSP_SETTING_TEXT] = "text"};
@@ -127,16 +120,15 @@ static PyObject *settings(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     PyObject *list = PyList_New(0);
-    const struct gsp_setting_row *row = NULL;
+    const struct gsp_wire_setting_row *row = NULL;
     bool ok = list != NULL;
-    for (size_t i = 0; ok && (row = gsp_setting_row(i)); i++) {
+    for (size_t i = 0; ok && (row = gsp_wire_setting_row(i)); i++) {
         PyObject *one = describe(row);
         ok = one && PyList_Append(list, one) == 0;
         Py_XDECREF(one);
     }
-    if (ok) {
+    if (ok)
         return list;
-    }
     Py_XDECREF(list);
     return NULL;
 }
@@ -152,7 +144,7 @@ static PyObject *serial(PyObject *module, PyObject *unused)
 static PyObject *refresh(PyObject *module, PyObject *unused)
 {
     (void)unused;
-    gsp_pyext__refresh(module, gsp_pyext__state(module));
+    gsp_pyext__settings_refresh(module, gsp_pyext__state(module));
     Py_RETURN_NONE;
 }
 
@@ -174,9 +166,8 @@ static PyObject *set_callback(PyObject *module, PyObject *args)
 {
     const char *name = NULL;
     PyObject *callable = NULL;
-    if (!PyArg_ParseTuple(args, "sO:set_callback", &name, &callable)) {
+    if (!PyArg_ParseTuple(args, "sO:set_callback", &name, &callable))
         return NULL;
-    }
     struct gsp_pyext *state = gsp_pyext__state(module);
     const struct {
         const char *name;
@@ -202,7 +193,7 @@ static PyObject *set_callback(PyObject *module, PyObject *args)
 static PyObject *gc_callback(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     struct gsp_pyext *state = gsp_pyext__state(module);
-    gsp_pyext__refresh(module, state);
+    gsp_pyext__settings_refresh(module, state);
     gsp_pyext__memory_tick();
     if (state->gc_limit_ns == 0 || count < 1) {
         state->gc_began_ns = 0;
@@ -217,9 +208,8 @@ static PyObject *gc_callback(PyObject *module, PyObject *const *args, Py_ssize_t
         state->gc_began_ns = 0;
         if (took_ns >= state->gc_limit_ns && state->on_slow_gc) {
             PyObject *result = PyObject_CallFunction(state->on_slow_gc, "L", (long long)took_ns);
-            if (!result) {
+            if (!result)
                 PyErr_Clear();
-            }
             Py_XDECREF(result);
         }
     }

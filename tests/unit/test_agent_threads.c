@@ -123,7 +123,7 @@ TAP_TEST(stop_and_start_while_threads_put)
         tap_check(agent_read(getpid(), RING_FILE).status & GSP_RING_CLOSED);
     }
     crowd_end(crowd);
-    tap_check(!gsp_live_is_mapped("torch_trace", 0));
+    tap_check(!gsp_ring_file_is_mapped("torch_trace", 0));
     agent_teardown();
 }
 
@@ -656,17 +656,16 @@ TAP_TEST(rows_of_threads_without_a_gate_are_counted)
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 65536);
     pthread_barrier_init(&all_have_put, NULL, MANY + 1);
-    for (int i = 0; i < MANY; i++) {
+    for (int i = 0; i < MANY; i++)
         if (pthread_create(&threads[i], &small, put_and_stay, NULL) != 0)
             tap_skip("cannot start enough threads");
-    }
     pthread_barrier_wait(&all_have_put);
     for (int i = 0; i < MANY; i++)
         pthread_join(threads[i], NULL);
     const struct agent_rows seen = agent_read(getpid(), RING_FILE);
     tap_eq_int(seen.rows + seen.lost, 2 * MANY);
     gsp_agent_stop();
-    tap_check(!gsp_live_is_mapped("torch_trace", 0));
+    tap_check(!gsp_ring_file_is_mapped("torch_trace", 0));
     agent_teardown();
 }
 #endif

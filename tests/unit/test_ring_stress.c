@@ -62,11 +62,10 @@ static void *write_rows(void *arg)
         struct gsp_lane *lane = gsp_ring_lane(writer->ring);
         if (!lane)
             continue;
-        if (writer->broken) {
+        if (writer->broken)
             append_broken(lane, &row);
-        } else {
+        else
             gsp_append_python_torch_trace(lane, &row);
-        }
         if (writer->acked)
             atomic_store_explicit(writer->acked, n + 1, memory_order_release);
     }
@@ -208,9 +207,9 @@ static void write_forever(int folder, struct shared *shared)
 static void check_after_death(int folder, const struct shared *shared)
 {
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span spans[8];
+    struct gsp_ring_range spans[8];
     struct ring_seen seen = {0};
-    size_t count = gsp_ring_spans(view, spans, 8, NULL);
+    size_t count = gsp_ring_ranges(view, spans, 8, NULL);
     uint64_t expected = 0;
     for (size_t i = 0; i < count; i++) {
         int64_t writer = 0;
