@@ -344,8 +344,8 @@ def test_launch(python: Python, running: StartRunning, tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     command = (python.path, program("exits.py"), stop, "7")
     one = running("record", "-o", path, "-r", "500", "--", *command)
-    one.sampling()
-    one.until_seen(lambda so_far: "busy" in so_far.names() and len(so_far.samples) >= 50)
+    one.wait_until_recording()
+    one.wait_until_enough(lambda so_far: "busy" in so_far.names() and len(so_far.samples) >= 50)
     stop.touch()
     done = one.finish()
     assert done.status == 7, done

@@ -23,7 +23,7 @@ from support import (
     main_python,
     record_until,
     wait_for,
-    wait_until_asleep,
+    wait_until_sleeping,
 )
 
 
@@ -62,7 +62,7 @@ def test_invalid_expressions(option: str) -> None:
 def test_cpu_and_wall(start: StartTarget, tmp_path: Path) -> None:
     gsprof("record", "-p", "1", "--cpu", "--wall", status=EXIT_USAGE)
     target = start("idle.py")
-    wait_until_asleep(target.pid)
+    wait_until_sleeping(target.pid)
     profile = record_until(has_any, target.pid, tmp_path / "p.json", "--wall", duration_s=0.3)
     assert not any(sample.on_cpu for sample in profile.samples)
 
@@ -113,8 +113,8 @@ def test_import_frames_become_one_mark(running: StartRunning, tmp_path: Path) ->
 
     def recorded(name: str, *options: str) -> Profile:
         one = running("record", "-r", "200", "-o", tmp_path / name, *options, *argv)
-        one.sampling()
-        one.until_seen(lambda so_far: len(in_module(so_far)) >= 10)
+        one.wait_until_recording()
+        one.wait_until_enough(lambda so_far: len(in_module(so_far)) >= 10)
         one.signal(signal.SIGINT)
         one.finish()
         return Profile.load(tmp_path / name)
@@ -130,10 +130,10 @@ def test_interim_file(start: StartTarget, running: StartRunning, tmp_path: Path)
     target = start("spin.py")
     path = tmp_path / "p.json"
     one = running("record", "-p", target.pid, "-o", path, "-r", "200")
-    one.sampling()
-    first: Profile = wait_for(one.so_far)  # there may be no sample yet
+    one.wait_until_recording()
+    first: Profile = wait_for(one.interim_profile)  # there may be no sample yet
     assert first.samples and not first.raw["truncated"]
-    one.seen(len(first.samples) + 1)
+    one.wait_for_samples(len(first.samples) + 1)
     files = sorted(tmp_path.iterdir())
     assert tmp_path / "p.1.json" in files and tmp_path / "p.2.json" in files
     second = Profile.load(tmp_path / f"p.{len(list(tmp_path.glob('p.*.json')))}.json")
@@ -149,8 +149,8 @@ def test_until_signal(start: StartTarget, running: StartRunning, tmp_path: Path)
     one = running("record", "-p", target.pid, "-o", path, "-r", "100", "--until-signal")
     one.lines.until("Waiting for SIGUSR2")
     one.signal(signal.SIGUSR2)
-    one.sampling()
-    one.seen(1)
+    one.wait_until_recording()
+    one.wait_for_samples(1)
     one.signal(signal.SIGUSR2)
     done = one.finish()
     assert done.status == 0 and "second SIGUSR2" in done.err, done

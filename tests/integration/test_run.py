@@ -149,7 +149,7 @@ def test_killed_recorder_leaves_its_samples(
     target = start("spin.py")
     run = tmp_path / "run"
     recorder = running("record", "-p", target.pid, "-o", f"{run}/")
-    recorder.sampling()
+    recorder.wait_until_recording()
     stream = run / "profile.gsp"
 
     def has_samples() -> bool:

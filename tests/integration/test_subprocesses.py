@@ -45,9 +45,9 @@ def test_tree(start: StartTarget, running: StartRunning, tmp_path: Path) -> None
     target = start("launcher.py", tmp_path)
     path = tmp_path / "p.json"
     one = running("record", "-p", target.pid, "-o", path, "-s", "-r", "200")
-    one.sampling()
+    one.wait_until_recording()
     assert target.go()["late"]
-    one.until_seen(lambda so_far: EARLY | {"late"} <= set(so_far.names()))
+    one.wait_until_enough(lambda so_far: EARLY | {"late"} <= set(so_far.names()))
     one.signal(signal.SIGINT)
     done = one.finish()
     assert done.status == 0, done
@@ -107,7 +107,7 @@ def test_unrecorded_children_of_a_launched_program(tmp_path: Path, running: Star
     started, go, stop = (tmp_path / name for name in ("started", "go", "stop"))
     words = [main_python(), "-c", FORKS_AND_RUNS, started, go, program("exits.py"), stop, "0"]
     one = running("record", "-i", "-o", tmp_path / "p.json", "--", *words)
-    one.sampling()
+    one.wait_until_recording()
     wait_for(started.exists)
 
     def wait_for_search() -> None:
@@ -115,7 +115,7 @@ def test_unrecorded_children_of_a_launched_program(tmp_path: Path, running: Star
         so_far: List[float] = []
 
         def is_long() -> bool:
-            profile = one.so_far()
+            profile = one.interim_profile()
             so_far.append(profile.raw["duration"] if profile else 0)
             return so_far[-1] > 2 * so_far[0] + 1
 
@@ -168,8 +168,8 @@ def test_launched_through_a_shell(running: StartRunning, tmp_path: Path) -> None
     stop = tmp_path / "stop"
     script = f"{main_python()} {program('exits.py')} {stop} 0; exit 3"
     one = running("record", "-o", path, "-s", "-r", "200", "--", "/bin/sh", "-c", script)
-    one.sampling()
-    one.until_seen(lambda so_far: "busy" in so_far.names())
+    one.wait_until_recording()
+    one.wait_until_enough(lambda so_far: "busy" in so_far.names())
     stop.touch()
     done = one.finish()
     assert done.status == 3, done
@@ -184,12 +184,12 @@ def test_fork_storm(
     target = start("forkstorm.py", stop, python=python)
     path = tmp_path / "p.json"
     one = running("record", "-p", target.pid, "-o", path, "-s", "-r", "500")
-    one.sampling()
-    one.until_seen(lambda so_far: any("storm" in sample.names for sample in so_far.samples))
+    one.wait_until_recording()
+    one.wait_until_enough(lambda so_far: any("storm" in sample.names for sample in so_far.samples))
     stop.touch()
     done = one.finish()
     assert done.status == 0, done
-    assert target.hear()["forks"] >= 50
+    assert target.read_facts()["forks"] >= 50
     profile = Profile.load(path)
     assert any("storm" in sample.names for sample in profile.samples)
     # A fork of Python is Python, even if it ended before it could be sampled.
@@ -206,9 +206,9 @@ def test_zombies(running: StartRunning, tmp_path: Path) -> None:
     code += "wait_for_stop()\n"
     path = tmp_path / "p.json"
     one = running("record", "-o", path, "-s", "--", main_python(), "-c", code, stop)
-    one.sampling()
+    one.wait_until_recording()
     # gsprof scans the whole tree once a second.
-    one.until_seen(
+    one.wait_until_enough(
         lambda so_far: sum("wait_for_stop" in sample.names for sample in so_far.samples) >= 250
     )
     stop.touch()
@@ -227,10 +227,10 @@ def test_exec_of_another_program(running: StartRunning, tmp_path: Path) -> None:
         f"os.execv(sys.executable, [sys.executable, {program('exits.py')!r}, {str(stop)!r}, '4'])"
     )
     one = running("record", "-o", path, "-r", "200", "--", main_python(), "-c", script)
-    one.sampling()
-    one.seen(10)
+    one.wait_until_recording()
+    one.wait_for_samples(10)
     go.touch()
-    one.until_seen(lambda so_far: "busy" in so_far.names())
+    one.wait_until_enough(lambda so_far: "busy" in so_far.names())
     stop.touch()
     done = one.finish()
     assert done.status == 4, done
