@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# get-web.sh OUT.html [DEPFILE] -- builds the report's page (web/) into one HTML file.
+# get-web.sh OUT.html [DEPFILE] -- builds the report page (web/) into one HTML file.
 # get-web.sh --modules [FOLDER] -- prints the path of the npm packages of a folder (default: web).
-# get-web.sh --check -- checks types and format of web/, and the format of the browser tests.
+# get-web.sh --check -- checks types and format of web/, and the format of tests/web/.
 #
-# npm fetches the packages of package-lock.json from the configured registry and checks their
-# checksums. Install scripts are not run. Packages are cached by the hash of the lock file, and the
-# page by the hash of its sources, in ${XDG_CACHE_HOME:-~/.cache}/gsprof/web (or GSPROF_WEB_CACHE).
-# With a filled cache no network is needed.
+# npm fetches the packages of package-lock.json from the registry of this machine and compares them
+# with the checksums in the file. Install scripts are not run. Packages and the page are cached in
+# ${XDG_CACHE_HOME:-~/.cache}/gsprof/web (or GSPROF_WEB_CACHE), by the hash of the lock file and of
+# all sources: an unchanged page is not built again, and cached packages need no network.
 set -eu
 
 die() {
@@ -18,7 +18,7 @@ die() {
 
 no_packages() {
     echo "get-web: $*" >&2
-    echo "  without a network: build on another machine, copy ~/.cache/gsprof/web, and set" >&2
+    echo "  without network: build on another machine, copy its ~/.cache/gsprof/web, and set" >&2
     echo "  GSPROF_WEB_CACHE to the copy" >&2
     exit 69
 }
@@ -28,7 +28,7 @@ cache=${GSPROF_WEB_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/gsprof/web}
 
 work=
 trap '[ -z "$work" ] || rm -rf "$work"' EXIT
-# new_work: creates a temporary folder in the cache, to be renamed when complete.
+# new_work: makes a temporary folder in the cache; a rename publishes it at once.
 new_work() {
     mkdir -p "$cache"
     work=$(mktemp -d "$cache/new.XXXXXX")
@@ -38,7 +38,7 @@ hash_of() {
     sha256sum | cut -c1-16
 }
 
-# modules FOLDER: fetches its packages unless cached, and sets $packages to their path.
+# modules FOLDER: fetches its packages if needed; sets $packages to their path.
 modules() {
     kept=$cache/modules-$(cat "$1/package-lock.json" "$1/package.json" | hash_of)
     if [ ! -d "$kept/node_modules" ]; then
@@ -51,7 +51,7 @@ modules() {
             no_packages "npm cannot fetch the packages of $(basename "$1")"
         }
         rm -rf "$work/npm" "$work/log"
-        # A concurrent run may have finished first.
+        # A concurrent run may have been faster.
         mv -T "$work" "$kept" 2>/dev/null || rm -rf "$work"
         work=
         [ -d "$kept/node_modules" ] || die "cannot create $kept"
@@ -59,13 +59,13 @@ modules() {
     packages=$kept/node_modules
 }
 
-# sources: prints the sources of the page, one per line.
+# sources: prints the source files of the page, one per line.
 sources() {
     (cd "$root/web" && find . -name node_modules -prune -o -type f -print | LC_ALL=C sort)
 }
 
-# copy_web: copies web/ and links its packages, in $work.
-copy_web() {
+# copy_sources: copies web/ to $work and links its packages.
+copy_sources() {
     modules "$root/web"
     new_work
     cp -R "$root/web" "$work/web"
@@ -80,7 +80,7 @@ case ${1:-} in
     exit 0
     ;;
 --check)
-    copy_web
+    copy_sources
     cp "$root"/tests/web/*.mjs "$work/web/"
     cd "$work/web"
     node node_modules/typescript/bin/tsc --noEmit --pretty false
@@ -94,11 +94,11 @@ case ${1:-} in
 esac
 
 out=$1
-# A package builder may have no home folder.
+# A package build may have no home directory.
 mkdir -p "$cache" 2>/dev/null || cache=$(dirname "$out")/web-cache
 page=$cache/page-$(sources | (cd "$root/web" && xargs sha256sum) | hash_of).html
 if [ ! -f "$page" ]; then
-    copy_web
+    copy_sources
     (cd "$work/web" && node node_modules/vite/bin/vite.js build --logLevel warn --outDir "$work/dist" \
         >"$work/log" 2>&1) || {
         cat "$work/log" >&2

@@ -128,10 +128,9 @@ static void put_package(struct gsp_json *json, const struct gsp_visit *script, c
     const struct package package = {path, tag, path && !writes_compiled(script->pid, path)};
     gsp_json_key(json, "modules");
     gsp_json_obj_begin(json);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         if (is_source(found[i]->d_name))
             put_module(json, &package, found[i]->d_name);
-    }
     gsp_json_obj_end(json);
     gsp_json_key(json, "libraries");
     gsp_json_arr_begin(json);
@@ -167,7 +166,7 @@ void gsp_visit__put_request(const struct gsp_visit *script, const struct gsp_vis
     gsp_json_key(&json, "settings");
     gsp_json_obj_begin(&json);
     for (size_t i = 0; i < script->setting_count; i++)
-        gsp_json_put_str(&json, gsp_setting_row(script->settings[i].id)->name,
+        gsp_json_put_str(&json, gsp_wire_setting_row(script->settings[i].id)->name,
                          script->settings[i].value);
     gsp_json_obj_end(&json);
     if (strcmp(script->what, "inject") == 0)

@@ -47,7 +47,7 @@ struct gsp_visit_result {
     int64_t total_ns;
 };
 
-/* Fails like gsp_inject_call(); with NOTPY, VERSION, STARTING; with NOWRITE (no ring directory);
+/* Fails like gsp_inject__call(); with NOTPY, VERSION, STARTING; with NOWRITE (no ring directory);
  * and with TIMEOUT if the script did not start or end within the limit. Free the result with
  * gsp_visit_result_free(). */
 GSP_MUST_CHECK int gsp_visit(const struct gsp_visit *visit, struct gsp_visit_result *out,

@@ -19,7 +19,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "record/exit_watch.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "wire/table.h"
 
 struct gsp_follow_opts {
@@ -31,7 +31,8 @@ struct gsp_follow_opts {
     bool is_child;   /* our own child: it may not be a Python process yet */
     bool tree;       /* process.metrics also of all descendants */
     bool no_metrics; /* no metrics of processes and of the host */
-    const struct gsp_place_limits *limits; /* for rings of exited processes; NULL: the defaults */
+    const struct gsp_ring_dir_limits
+        *limits; /* for rings of exited processes; NULL: the defaults */
     /* Called once when the ring directory and the rings exist; may be NULL. */
     void (*ready)(void *user);
     /* Called a few times per second; may be NULL. */
@@ -61,4 +62,4 @@ GSP_MUST_CHECK int gsp_follow_run(const struct gsp_follow_opts *opts,
                                   struct gsp_follow_result *result, struct gsp_err *err);
 
 /* Whether the process of a ring directory has a follower. */
-bool gsp_follow_is_on(const struct gsp_place *place);
+bool gsp_follow_is_on(const struct gsp_ring_dir *place);

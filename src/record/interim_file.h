@@ -25,7 +25,7 @@ struct gsp_interim {
 /* Starts writing the contents of the stream file. No other writer may be running.
  * Fails with NOTSUP (the output is stdout or a run), IO. */
 GSP_MUST_CHECK int gsp_interim_start(struct gsp_interim *interim, const struct gsp_rec_file *file,
-                                     const struct gsp_view *view, struct gsp_err *err);
+                                     const struct gsp_view_options *view, struct gsp_err *err);
 /* Returns whether the writer has exited; then *ok is whether it wrote the file. wait: waits for
  * it. */
 bool gsp_interim_done(struct gsp_interim *interim, bool wait, bool *ok);

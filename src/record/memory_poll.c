@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "collect/huge.h"
 #include "proc/task.h"
-#include "ring/live.h"
-#include "ring/place.h"
+#include "ring/dir.h"
+#include "ring/process.h"
 #include "ring/reader.h"
 #include "sample/dump.h"
 #include "wire/table.h"
@@ -36,7 +36,7 @@ int64_t gsp_memtake_rss(pid_t pid)
 static int64_t newest_step(int folder_fd)
 {
     struct gsp_ring_view *view = NULL;
-    struct gsp_ring_span spans[GSP_RING_LANES_MAX];
+    struct gsp_ring_range spans[GSP_RING_LANES_MAX];
     int64_t newest = GSP_MEMLOG_UNKNOWN;
     if (gsp_ring_open_newest(folder_fd, "python", "torch_step", &view, NULL) < 0)
         return newest;
@@ -45,7 +45,7 @@ static int64_t newest_step(int folder_fd)
     while (column < info->column_count && strcmp(info->columns[column].name, "step") != 0)
         column++;
     const bool is_known = column < info->column_count && info->columns[column].type == GSP_I64;
-    const size_t count = is_known ? gsp_ring_spans(view, spans, GSP_RING_LANES_MAX, NULL) : 0;
+    const size_t count = is_known ? gsp_ring_ranges(view, spans, GSP_RING_LANES_MAX, NULL) : 0;
     for (size_t i = 0; i < count; i++) {
         int64_t step = GSP_NULL_I64;
         if (spans[i].to == spans[i].from)
@@ -62,8 +62,8 @@ static bool is_running(const struct gsp_memtake_process *process)
 {
     uint64_t ticks = 0;
     char state = 0;
-    return gsp_live_start_time(process->pid, &ticks, &state) && ticks == process->start_time &&
-           state != 'Z' && state != 'X';
+    return gsp_ring_process_start_time(process->pid, &ticks, &state) &&
+           ticks == process->start_time && state != 'Z' && state != 'X';
 }
 
 /* -------------------------------------------------------------------------------- new processes */
@@ -80,9 +80,9 @@ static int begin_process(struct gsp_memtake *poll, struct gsp_memtake_process *p
     gsp_proc_cmdline(process->pid, &cmdline);
     if (gsp_proc_info(process->pid, &info, NULL) < 0)
         info.ppid = -1;
-    const struct gsp_memwriter_process spec = {
+    const struct gsp_memlog_writer_process spec = {
         .pid = process->pid, .ppid = info.ppid, .cmdline = gsp_buf_sv(&cmdline)};
-    return gsp_memwriter_begin(poll->writer, &spec, process->table, &process->index, err);
+    return gsp_memlog_writer_add_process(poll->writer, &spec, process->table, &process->index, err);
 }
 
 /* Opens the counters of a process, if they exist. */
@@ -90,17 +90,17 @@ static int open_table(struct gsp_memtake *poll, struct gsp_memtake_process *proc
                       struct gsp_err *err)
 {
     struct gsp_err why = {0};
-    struct gsp_memtable *table = NULL;
-    int rc = gsp_memtable_open(process->folder_fd, &table, &why);
-    if (rc == GSP_OK && poll->claims && !gsp_memtable_claim(table)) {
+    struct gsp_memlog_table *table = NULL;
+    int rc = gsp_memlog_table_open(process->folder_fd, &table, &why);
+    if (rc == GSP_OK && poll->claims && !gsp_memlog_table_claim(table)) {
         poll->is_claimed = true;
         rc = gsp_err_set(&why, GSP_E_EXISTS, 0, "process %d is being recorded already",
                          (int)process->pid);
     }
     if (rc == GSP_OK)
-        rc = gsp_memtable_take(table, &why);
+        rc = gsp_memlog_table_copy(table, &why);
     if (rc < 0) {
-        gsp_memtable_close(table);
+        gsp_memlog_table_close(table);
         if (rc != GSP_E_NOFILE)
             poll->err = why;
         return GSP_OK;
@@ -111,22 +111,21 @@ static int open_table(struct gsp_memtake *poll, struct gsp_memtake_process *proc
 
 static struct gsp_memtake_process *find(const struct gsp_memtake *poll, pid_t pid, uint64_t start)
 {
-    for (size_t i = 0; i < poll->count; i++) {
+    for (size_t i = 0; i < poll->count; i++)
         if (poll->at[i].pid == pid && poll->at[i].start_time == start)
             return &poll->at[i];
-    }
     return NULL;
 }
 
 /* Adds a process if it has a ring directory. */
 static int add_process(struct gsp_memtake *poll, pid_t pid, struct gsp_err *err)
 {
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     uint64_t ticks = 0;
     char state = 0;
-    if (gsp_live_start_time(pid, &ticks, &state) && find(poll, pid, ticks))
+    if (gsp_ring_process_start_time(pid, &ticks, &state) && find(poll, pid, ticks))
         return GSP_OK;
-    if (gsp_place_find(pid, &place, NULL) < 0 || find(poll, pid, place.start_time) ||
+    if (gsp_ring_dir_find(pid, &place, NULL) < 0 || find(poll, pid, place.start_time) ||
         (!place.live && poll->claims && pid != poll->pid))
         return GSP_OK;
     if (!gsp_array_fit(&poll->at, &poll->capacity, poll->count + 1))
@@ -134,7 +133,7 @@ static int add_process(struct gsp_memtake *poll, pid_t pid, struct gsp_err *err)
     struct gsp_memtake_process *process = &poll->at[poll->count];
     *process =
         (struct gsp_memtake_process){.pid = pid, .start_time = place.start_time, .folder_fd = -1};
-    if (gsp_place_open(&place, &process->folder_fd, &poll->err) < 0)
+    if (gsp_ring_dir_open(&place, &process->folder_fd, &poll->err) < 0)
         return GSP_OK;
     poll->count++;
     return GSP_OK;
@@ -145,7 +144,7 @@ static int add_processes(struct gsp_memtake *poll, struct gsp_err *err)
     pid_t *pids = NULL;
     size_t count = 0;
     int rc = add_process(poll, poll->pid, err);
-    if (!poll->subprocesses || gsp_tree_pids(poll->pid, &pids, &count, NULL) < 0)
+    if (!poll->subprocesses || gsp_sample_tree_pids(poll->pid, &pids, &count, NULL) < 0)
         return rc;
     for (size_t i = 0; rc == GSP_OK && i < count; i++)
         rc = add_process(poll, pids[i], err);
@@ -159,8 +158,8 @@ static void end_process(struct gsp_memtake *poll, struct gsp_memtake_process *pr
                         int64_t now_ns)
 {
     if (process->table && poll->writer)
-        gsp_memwriter_gone(poll->writer, process->index, now_ns);
-    gsp_memtable_close(process->table);
+        gsp_memlog_writer_end_process(poll->writer, process->index, now_ns);
+    gsp_memlog_table_close(process->table);
     process->table = NULL;
 }
 
@@ -189,7 +188,8 @@ static int put_tick(struct gsp_memtake *poll, struct gsp_memtake_process *proces
     totals[GSP_MEMTOTAL_RSS] = gsp_memtake_rss(process->pid);
     totals[GSP_MEMTOTAL_HUGE] = huge_bytes(poll, process, totals[GSP_MEMTOTAL_RSS]);
     totals[GSP_MEMTOTAL_STEP] = newest_step(process->folder_fd);
-    return gsp_memwriter_tick(poll->writer, process->index, now_ns, process->table, totals, err);
+    return gsp_memlog_writer_tick(poll->writer, process->index, now_ns, process->table, totals,
+                                  err);
 }
 
 static int read_counters(struct gsp_memtake *poll, struct gsp_memtake_process *process,
@@ -201,12 +201,13 @@ static int read_counters(struct gsp_memtake *poll, struct gsp_memtake_process *p
     process->is_fresh = false;
     if (!process->table)
         rc = open_table(poll, process, err);
-    if (rc == GSP_OK && process->table && gsp_memtable_take(process->table, &poll->err) < 0)
+    if (rc == GSP_OK && process->table && gsp_memlog_table_copy(process->table, &poll->err) < 0)
         end_process(poll, process, now_ns);
     if (rc == GSP_OK && process->table) {
         poll->live++;
         rc = put_tick(poll, process, now_ns, err);
-        if (rc == GSP_OK && (!runs || gsp_memtable_is_old(process->table, process->folder_fd)))
+        if (rc == GSP_OK &&
+            (!runs || gsp_memlog_table_is_replaced(process->table, process->folder_fd)))
             end_process(poll, process, now_ns);
     }
     process->over = !runs;
@@ -217,17 +218,16 @@ int gsp_memtake_round(struct gsp_memtake *poll, int64_t now_ns, struct gsp_err *
 {
     int rc = add_processes(poll, err);
     poll->live = 0;
-    for (size_t i = 0; rc == GSP_OK && i < poll->count; i++) {
+    for (size_t i = 0; rc == GSP_OK && i < poll->count; i++)
         if (!poll->at[i].over)
             rc = read_counters(poll, &poll->at[i], now_ns, err);
-    }
     return rc;
 }
 
 void gsp_memtake_free(struct gsp_memtake *poll)
 {
     for (size_t i = 0; i < poll->count; i++) {
-        gsp_memtable_close(poll->at[i].table);
+        gsp_memlog_table_close(poll->at[i].table);
         gsp_fd_close(&poll->at[i].folder_fd);
     }
     free(poll->at);

@@ -23,21 +23,21 @@ struct gsp_memtake_process {
     pid_t pid;
     uint64_t start_time;
     int folder_fd;
-    struct gsp_memtable *table; /* NULL: no counters at the moment */
-    uint32_t index;             /* in the recording */
-    bool over;                  /* exited and read for the last time */
-    bool is_fresh;              /* its counters were found in this pass */
-    int64_t huge_bytes;         /* in huge pages, when last read */
-    int64_t huge_rss_bytes;     /* resident at that time; 0: not read yet */
+    struct gsp_memlog_table *table; /* NULL: no counters at the moment */
+    uint32_t index;                 /* in the recording */
+    bool over;                      /* exited and read for the last time */
+    bool is_fresh;                  /* its counters were found in this pass */
+    int64_t huge_bytes;             /* in huge pages, when last read */
+    int64_t huge_rss_bytes;         /* resident at that time; 0: not read yet */
 };
 
 struct gsp_memtake {
     pid_t pid;
     bool subprocesses;
-    bool claims;                  /* allow only one recorder per process */
-    bool asks_huge;               /* read the bytes in huge pages from time to time */
-    bool is_last;                 /* this is the last pass */
-    struct gsp_memwriter *writer; /* borrowed; NULL: nothing is written */
+    bool claims;                      /* allow only one recorder per process */
+    bool asks_huge;                   /* read the bytes in huge pages from time to time */
+    bool is_last;                     /* this is the last pass */
+    struct gsp_memlog_writer *writer; /* borrowed; NULL: nothing is written */
     struct gsp_memtake_process *at;
     size_t count;
     size_t capacity;

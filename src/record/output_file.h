@@ -37,8 +37,8 @@ GSP_MUST_CHECK int gsp_rec_file_open(struct gsp_rec_file *file, const char *outp
  * output stays. Fails with NOWRITE, NOMEM. */
 GSP_MUST_CHECK int gsp_rec_file_settle(struct gsp_rec_file *file, struct gsp_err *err);
 /* Converts the stream to the output. On failure the stream stays. */
-GSP_MUST_CHECK int gsp_rec_file_finish(struct gsp_rec_file *file, const struct gsp_view *view,
-                                       struct gsp_err *err);
+GSP_MUST_CHECK int gsp_rec_file_finish(struct gsp_rec_file *file,
+                                       const struct gsp_view_options *view, struct gsp_err *err);
 /* Removes all files: no sample was recorded. Frees. */
 void gsp_rec_file_discard(struct gsp_rec_file *file);
 void gsp_rec_file_free(struct gsp_rec_file *file); /* closes; removes nothing */

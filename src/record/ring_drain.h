@@ -38,19 +38,19 @@ struct gsp_rec_rings_seen {
     bool failing;      /* rows could not be written */
 };
 
-/* Starts the thread. Fails with NOMEM, and like gsp_drain_open() if now. */
+/* Starts the thread. Fails with NOMEM, and like gsp_store_drain_open() if now. */
 GSP_MUST_CHECK int gsp_rec_rings_start(const struct gsp_rec_rings_opts *opts,
                                        struct gsp_rec_rings **out, struct gsp_err *err);
 /* May be called from any thread. */
 struct gsp_rec_rings_seen gsp_rec_rings_seen(struct gsp_rec_rings *rings);
 /* Ends the thread, drains the remaining rows, and merges the segments of each table into one file.
  * Fails if rows could not be written: they are still in the rings. */
-GSP_MUST_CHECK int gsp_rec_rings_finish(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
-                                        struct gsp_err *err);
+GSP_MUST_CHECK int gsp_rec_rings_finish(struct gsp_rec_rings *rings,
+                                        struct gsp_store_drain_stats *stats, struct gsp_err *err);
 /* Returns the ring directory of the ith drained process; NULL after the last. To be called after
  * gsp_rec_rings_finish(). */
-const struct gsp_place *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i);
+const struct gsp_ring_dir *gsp_rec_rings_place_at(const struct gsp_rec_rings *rings, size_t i);
 void gsp_rec_rings_free(struct gsp_rec_rings *rings); /* after finish; NULL does nothing */
 /* Finishes and frees. NULL does nothing. */
-GSP_MUST_CHECK int gsp_rec_rings_stop(struct gsp_rec_rings *rings, struct gsp_drain_stats *stats,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_rec_rings_stop(struct gsp_rec_rings *rings,
+                                      struct gsp_store_drain_stats *stats, struct gsp_err *err);

@@ -17,8 +17,8 @@
 #include "wire/table.h"
 
 struct gsp_ring_sink {
-    struct gsp_sink sink; /* for the collectors; must be first */
-    int folder_fd;        /* borrowed */
+    struct gsp_collect_sink sink; /* for the collectors; must be first */
+    int folder_fd;                /* borrowed */
     int32_t pid;
     uint64_t start_time;
     int64_t rank;

@@ -96,16 +96,16 @@ static int describe(struct gsp_run_place *dir, const struct gsp_run_place_opts *
         snprintf(dir->kernel, sizeof(dir->kernel), "%.60s %.80s %.60s", system.sysname,
                  system.release, system.machine);
     const bool has_cwd = getcwd(dir->cwd, sizeof(dir->cwd)) != NULL;
-    dir->about = (struct gsp_run_about){.host = dir->host[0] ? dir->host : NULL,
-                                        .command = dir->command,
-                                        .state = GSP_RUN_RUNNING,
-                                        .argv = opts->argv,
-                                        .cwd = has_cwd ? dir->cwd : NULL,
-                                        .kernel = dir->kernel,
-                                        .status = GSP_NULL_I64,
-                                        .signal = GSP_NULL_I64,
-                                        .start_ns = gsp_realtime_ns(),
-                                        .unit = "ns"};
+    dir->about = (struct gsp_run_meta){.host = dir->host[0] ? dir->host : NULL,
+                                       .command = dir->command,
+                                       .state = GSP_RUN_RUNNING,
+                                       .argv = opts->argv,
+                                       .cwd = has_cwd ? dir->cwd : NULL,
+                                       .kernel = dir->kernel,
+                                       .status = GSP_NULL_I64,
+                                       .signal = GSP_NULL_I64,
+                                       .start_ns = gsp_realtime_ns(),
+                                       .unit = "ns"};
     return GSP_OK;
 }
 
@@ -158,11 +158,11 @@ static int remove_old(const char *path, struct gsp_err *err)
 {
     struct gsp_drain *drain = NULL;
     struct gsp_err cause = {0};
-    const int rc = gsp_drain_open(path, NULL, &drain, &cause);
-    gsp_drain_close(drain);
+    const int rc = gsp_store_drain_open(path, NULL, &drain, &cause);
+    gsp_store_drain_close(drain);
     if (rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE)
         return gsp_err_set(err, rc, cause.sys, "%s", cause.msg);
-    gsp_run_clear(path);
+    gsp_store_run_remove_files(path);
     return GSP_OK;
 }
 
@@ -183,7 +183,7 @@ static int make_named(struct gsp_run_place *dir, const struct gsp_run_place_opts
         rc = make_runs_folder(err);
     dir->was_made = access(dir->path, F_OK) != 0;
     if (rc == GSP_OK)
-        rc = gsp_run_prepare(dir->path, opts->force, err);
+        rc = gsp_store_run_create(dir->path, opts->force, err);
     return rc == GSP_OK && opts->force ? remove_old(dir->path, err) : rc;
 }
 
@@ -191,7 +191,7 @@ static int make_named(struct gsp_run_place *dir, const struct gsp_run_place_opts
 static int claim(const struct gsp_run_place *dir, struct gsp_err *err)
 {
     struct gsp_err cause = {0};
-    const int rc = gsp_run_write_meta(dir->path, &dir->about, false, &cause);
+    const int rc = gsp_store_run_write_meta(dir->path, &dir->about, false, &cause);
     if (rc == GSP_E_EXISTS)
         return gsp_err_set(err, rc, 0, "%.180s already has a recording", dir->path);
     /* On a full disk, closing the file fails with IO. */
@@ -221,7 +221,7 @@ void gsp_run_place_discard(struct gsp_run_place *dir)
 {
     if (!dir->path[0])
         return;
-    gsp_run_clear(dir->path);
+    gsp_store_run_remove_files(dir->path);
     if (dir->was_made && rmdir(dir->path) == 0 && gsp_sv_starts(gsp_sv_of(dir->path), RUNS))
         rmdir(GSP_RUNS_FOLDER); /* fails if it has other runs */
     dir->path[0] = '\0';

@@ -33,7 +33,7 @@ struct gsp_run_place {
     char cwd[GSP_RUN_PATH_MAX];
     char kernel[256];
     char *command; /* argv, quoted for a shell */
-    struct gsp_run_about about;
+    struct gsp_run_meta about;
 };
 
 /* Appends the default name of a run: "train-20260131-235959". */

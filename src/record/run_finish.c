@@ -10,7 +10,7 @@
 #include "record/ring_notes.h"
 #include "report/verdict.h"
 #include "report/write.h"
-#include "store/each.h"
+#include "store/query_each.h"
 #include "store/run_list.h"
 #include "store/run_profile.h"
 #include "wire/table.h"
@@ -26,8 +26,8 @@ struct finish {
     struct gsp_run_made *result;
     struct gsp_run_process *processes;
     size_t process_count;
-    struct gsp_place *places; /* ring directories of the processes */
-    char *cmdlines;           /* storage for the processes' strings */
+    struct gsp_ring_dir *places; /* ring directories of the processes */
+    char *cmdlines;              /* storage for the processes' strings */
     char (*versions)[VERSION_MAX];
     struct gsp_store *store;
     struct gsp_profile *profile; /* NULL: too many samples to keep in memory */
@@ -51,8 +51,8 @@ static void wait_for_followers(const struct gsp_run_told *announced)
     const struct timespec pause = {.tv_nsec = POLL_NS};
     const int64_t until_ns = gsp_now_ns() + FOLLOWERS_NS;
     for (size_t i = 0; i < announced->count; i++) {
-        struct gsp_place place;
-        if (gsp_place_find(announced->pids[i], &place, NULL) < 0 || place.live)
+        struct gsp_ring_dir place;
+        if (gsp_ring_dir_find(announced->pids[i], &place, NULL) < 0 || place.live)
             continue;
         while (gsp_follow_is_on(&place) && gsp_now_ns() < until_ns)
             nanosleep(&pause, NULL);
@@ -60,17 +60,18 @@ static void wait_for_followers(const struct gsp_run_told *announced)
 }
 
 /* The drain found the rings earlier; the process may have run another program since. */
-static void refresh(struct gsp_place *place)
+static void refresh(struct gsp_ring_dir *place)
 {
-    struct gsp_place last;
-    if (gsp_place_find(place->pid, &last, NULL) == GSP_OK && last.start_time == place->start_time)
+    struct gsp_ring_dir last;
+    if (gsp_ring_dir_find(place->pid, &last, NULL) == GSP_OK &&
+        last.start_time == place->start_time)
         *place = last;
 }
 
 static void list_processes(struct finish *finish)
 {
     const struct gsp_rec_rings *rings = finish->opts->rings;
-    const struct gsp_place *place = NULL;
+    const struct gsp_ring_dir *place = NULL;
     size_t count = 0;
     while (gsp_rec_rings_place_at(rings, count))
         count++;
@@ -94,7 +95,7 @@ static void list_processes(struct finish *finish)
 
 static void drain(struct finish *finish)
 {
-    struct gsp_drain_stats stats;
+    struct gsp_store_drain_stats stats;
     struct gsp_err err = {0};
     wait_for_followers(finish->opts->announced);
     gsp_ignore(is_fine(finish, gsp_rec_rings_finish(finish->opts->rings, &stats, &err), &err));
@@ -111,10 +112,10 @@ static const char VERSIONS_SQL[] = "SELECT pid, any_value(value) FROM gsprof.set
 static int add_version(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct finish *finish = ctx;
-    const struct gsp_sv text = gsp_store_text(row, 1);
+    const struct gsp_sv text = gsp_store_row_text(row, 1);
     (void)err;
     for (size_t i = 0; i < finish->process_count; i++) {
-        if (finish->processes[i].pid != gsp_store_i64(row, 0) || text.len >= VERSION_MAX)
+        if (finish->processes[i].pid != gsp_store_row_i64(row, 0) || text.len >= VERSION_MAX)
             continue;
         memcpy(finish->versions[i], text.p, text.len);
         finish->processes[i].python = finish->versions[i];
@@ -130,22 +131,23 @@ static int open_store(struct finish *finish, struct gsp_err *err)
         rc = gsp_store_add_run(finish->store, finish->opts->dir->path, err);
     if (rc == GSP_OK)
         rc = gsp_store_lock(finish->store, err);
-    return rc == GSP_OK ? gsp_store_each(finish->store, VERSIONS_SQL, add_version, finish, err)
-                        : rc;
+    return rc == GSP_OK
+               ? gsp_store_query_each(finish->store, VERSIONS_SQL, add_version, finish, err)
+               : rc;
 }
 
 static int write_profile(struct finish *finish, struct gsp_err *err)
 {
-    const struct gsp_run_about *about = &finish->opts->dir->about;
-    const struct gsp_profile_from from = {.start_ns = about->start_ns,
-                                          .end_ns = about->end_ns,
-                                          .processes = finish->processes,
-                                          .process_count = finish->process_count};
+    const struct gsp_run_meta *about = &finish->opts->dir->about;
+    const struct gsp_profile_source from = {.start_ns = about->start_ns,
+                                            .end_ns = about->end_ns,
+                                            .processes = finish->processes,
+                                            .process_count = finish->process_count};
     const int rc = gsp_store_run_profile_write_files(finish->opts->dir->path, finish->store, &from,
                                                      finish->samples, &finish->profile, err);
     if (finish->profile) {
-        finish->period_ns = gsp_profile_meta_get(finish->profile)->period_ns;
-        finish->samples = gsp_profile_sample_count(finish->profile);
+        finish->period_ns = gsp_model_profile_meta_get(finish->profile)->period_ns;
+        finish->samples = gsp_model_profile_sample_count(finish->profile);
     }
     return rc;
 }
@@ -159,7 +161,7 @@ static int write_html(const struct finish *finish, const struct gsp_digest *dige
     gsp_auto_buf page = {0};
     int rc = gsp_digest_write(digest, GSP_DIGEST_HTML, NULL, &page, err);
     if (rc == GSP_OK)
-        rc = gsp_run_file(path, finish->opts->dir->path, GSP_RUN_REPORT, err);
+        rc = gsp_store_run_path(path, finish->opts->dir->path, GSP_RUN_REPORT, err);
     return rc == GSP_OK ? gsp_file_put(path, true, &page, err) : rc;
 }
 
@@ -185,14 +187,14 @@ static void write_report(struct finish *finish)
 
 static void write_meta(struct finish *finish, enum gsp_run_state state)
 {
-    struct gsp_run_about *about = &finish->opts->dir->about;
+    struct gsp_run_meta *about = &finish->opts->dir->about;
     struct gsp_err err = {0};
     about->state = state;
     about->processes = finish->processes;
     about->process_count = finish->process_count;
     about->samples = finish->samples;
     about->period_ns = finish->period_ns;
-    const int rc = gsp_run_write_meta(finish->opts->dir->path, about, true, &err);
+    const int rc = gsp_store_run_write_meta(finish->opts->dir->path, about, true, &err);
     gsp_ignore(is_fine(finish, rc, &err));
     about->processes = NULL;
     about->process_count = 0;
@@ -202,12 +204,12 @@ static void write_meta(struct finish *finish, enum gsp_run_state state)
 static void remove_rings(const struct finish *finish)
 {
     for (size_t i = 0; i < finish->process_count; i++)
-        gsp_ignore(gsp_place_remove(&finish->places[i], NULL)); /* fails for a running process */
+        gsp_ignore(gsp_ring_dir_remove(&finish->places[i], NULL)); /* fails for a running process */
 }
 
 static void set_end(const struct gsp_run_finish *opts)
 {
-    struct gsp_run_about *about = &opts->dir->about;
+    struct gsp_run_meta *about = &opts->dir->about;
     const struct gsp_follow_result *followed = opts->followed;
     about->end_ns = gsp_realtime_ns();
     about->duration_ns = about->end_ns - about->start_ns;
@@ -229,11 +231,11 @@ void gsp_run_finish(const struct gsp_run_finish *opts, struct gsp_run_made *resu
         write_report(&finish);
     const bool is_complete = result->err.code == GSP_OK && result->has_report;
     write_meta(&finish, is_complete ? GSP_RUN_COMPLETE : GSP_RUN_PARTIAL);
-    gsp_run_find_former(opts->dir->path, opts->dir->command, result->previous);
+    gsp_store_run_find_previous(opts->dir->path, opts->dir->command, result->previous);
     gsp_store_close(finish.store); /* it maps the rings */
     if (is_complete)
         remove_rings(&finish);
-    gsp_profile_free(finish.profile);
+    gsp_model_profile_free(finish.profile);
     free(finish.processes);
     free(finish.places);
     free(finish.cmdlines);

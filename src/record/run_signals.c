@@ -235,12 +235,11 @@ static bool wait_filled(bool is_quiet)
     const int64_t deadline_ns = gsp_now_ns() + QUIET_NS;
     bool is_late = false;
     gsp_lock_take(&queue.lock);
-    while (queue.count == 0 && !queue.is_closed && !is_late) {
+    while (queue.count == 0 && !queue.is_closed && !is_late)
         if (is_quiet)
             gsp_lock_wait(&queue.lock, &queue.filled);
         else
             is_late = !gsp_lock_wait_until(&queue.lock, &queue.filled, deadline_ns);
-    }
     const bool is_filled = queue.count > 0;
     gsp_lock_release(&queue.lock);
     return is_filled;

@@ -3,9 +3,9 @@
  * stream_sink.h -- writes the samples of a sampler to a .gsp file.
  *
  *   gsp_stream_sink_init()     creates the profile that the sampler fills
- *   gsp_record_new()           with &sink->sink; sets the sampling period
+ *   gsp_sample_record_new()           with &sink->sink; sets the sampling period
  *   gsp_stream_sink_open()     writes the header
- *   gsp_record_run()           writes the samples
+ *   gsp_sample_record_run()           writes the samples
  *   gsp_stream_sink_finish()   writes the end mark
  *
  * Threads: one owner; samples may be read by any thread.
@@ -22,12 +22,12 @@
 #include "sample/record.h"
 
 struct gsp_stream_sink {
-    struct gsp_record_sink sink; /* for gsp_record_new() */
+    struct gsp_record_sink sink; /* for gsp_sample_record_new() */
     struct gsp_profile *profile;
     struct gsp_stream *stream; /* NULL: not open */
     _Atomic uint64_t samples;
     /* Called after each flush; may be NULL. A failure ends the recording. */
-    int (*flushed)(void *user, const struct gsp_record_stats *stats, struct gsp_err *err);
+    int (*flushed)(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err);
     void *user;
 };
 

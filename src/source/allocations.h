@@ -17,18 +17,18 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "memlog/log.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "store/batch.h"
 #include "store/store.h"
 
 /* Appends rows of python.allocation or python.stack, depending on the table of the batch. place is
- * a struct gsp_place. Appends nothing if the process does not count allocations.
+ * a struct gsp_ring_dir. Appends nothing if the process does not count allocations.
  * Fails with FORMAT, PERM, NOMEM. */
 GSP_MUST_CHECK int gsp_allocation_fill(void *place, struct gsp_batch *batch, struct gsp_err *err);
 
 /* Adds both tables to a store if the process counts allocations. Keep place until the store is
  * closed. */
-GSP_MUST_CHECK int gsp_allocation_add(struct gsp_store *store, struct gsp_place *place,
+GSP_MUST_CHECK int gsp_allocation_add(struct gsp_store *store, struct gsp_ring_dir *place,
                                       struct gsp_err *err);
 
 /* Adds a recording to a store: python.allocation, python.stack, and resident memory as

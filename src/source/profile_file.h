@@ -13,8 +13,8 @@
 #include "export/format.h"
 #include "model/tree.h"
 
-/* Name of the format of a run folder. gsp_format_find() does not know it: a folder is not a stream
- * of bytes. */
+/* Name of the format of a run folder. gsp_export_format_find() does not know it: a folder is not a
+ * stream of bytes. */
 #define GSP_SOURCE_RUN_FORMAT "run"
 
 /* Finds the format to write path in: by name, else by extension. Fails with USAGE. */
@@ -31,5 +31,5 @@ GSP_MUST_CHECK int gsp_source_load_profile(const char *path, const char *from, b
 /* Writes a profile to a file or a run folder. */
 GSP_MUST_CHECK int gsp_source_save_profile(const char *path, const struct gsp_format *format,
                                            const struct gsp_profile *profile,
-                                           const struct gsp_view *view, bool force,
+                                           const struct gsp_view_options *view, bool force,
                                            struct gsp_err *err);

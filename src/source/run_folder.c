@@ -40,12 +40,12 @@ int gsp_run_folder_load(const char *path, bool keep_samples, struct gsp_profile 
 static int add_file(struct gsp_store *store, const char *path, struct gsp_err *err)
 {
     struct gsp_profile *profile = NULL;
-    int rc = gsp_format_load(path, NULL, true, &profile, err);
+    int rc = gsp_export_format_load(path, NULL, true, &profile, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_profile(store, profile, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_run_row(store, path, profile, err);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     return rc;
 }
 
@@ -73,7 +73,7 @@ int gsp_run_folder_add(struct gsp_store *store, const char *path, struct gsp_err
         return add_list(store, path, err);
     struct gsp_profile *profile = NULL;
     int rc = gsp_store_add_run(store, path, err);
-    if (rc < 0 || gsp_run_has_table(path, "python", "stack_sample"))
+    if (rc < 0 || gsp_store_run_has_table(path, "python", "stack_sample"))
         return rc;
     /* `gsprof record` was killed or is still running: profile.gsp has the samples so far. */
     struct gsp_err cause = {0};
@@ -84,7 +84,7 @@ int gsp_run_folder_add(struct gsp_store *store, const char *path, struct gsp_err
         rc = gsp_store_add_profile(store, profile, err);
     else if (err)
         *err = cause;
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     return rc;
 }
 

@@ -18,7 +18,7 @@
 bool gsp_run_folder_named(const char *path);
 
 /* Loads the profile of a run. Fails with NOFILE (the run has no profile), and like
- * gsp_format_load(). */
+ * gsp_export_format_load(). */
 GSP_MUST_CHECK int gsp_run_folder_load(const char *path, bool keep_samples,
                                        struct gsp_profile **out, struct gsp_err *err);
 /* Adds the tables of a run to a store, also if the recorder is running or was killed. path may be a

@@ -16,12 +16,12 @@ static int load_named(const char *folder, const char *name, bool keep_samples,
 {
     char path[GSP_RUN_PATH_MAX];
     *out = NULL;
-    const int rc = gsp_run_file(path, folder, name, err);
+    const int rc = gsp_store_run_path(path, folder, name, err);
     if (rc < 0)
         return rc;
     if (access(path, F_OK) != 0)
         return gsp_err_set(err, GSP_E_NOFILE, 0, "no recorded profile in %.180s", folder);
-    return gsp_format_load(path, NULL, keep_samples, out, err);
+    return gsp_export_format_load(path, NULL, keep_samples, out, err);
 }
 
 int gsp_store_run_profile_load_file(const char *folder, struct gsp_profile **out,
@@ -34,13 +34,13 @@ int gsp_store_run_profile_load_file(const char *folder, struct gsp_profile **out
 static int read_tables(struct gsp_store *store, bool keep_samples, struct gsp_profile **out,
                        struct gsp_err *err)
 {
-    static const struct gsp_profile_from ALL = {0};
-    int rc = gsp_profile_new(keep_samples, out, err);
+    static const struct gsp_profile_source ALL = {0};
+    int rc = gsp_model_profile_new(keep_samples, out, err);
     if (rc == GSP_OK)
-        rc = gsp_store_read_profile(store, &ALL, *out, err);
-    if (rc == GSP_OK && gsp_profile_sample_count(*out) > 0)
+        rc = gsp_store_profile_read(store, &ALL, *out, err);
+    if (rc == GSP_OK && gsp_model_profile_sample_count(*out) > 0)
         return GSP_OK;
-    gsp_profile_free(*out);
+    gsp_model_profile_free(*out);
     *out = NULL;
     return rc;
 }
@@ -58,7 +58,7 @@ static int load_tables(const char *folder, struct gsp_store *store, bool keep_sa
     *out = NULL;
     if (store)
         return read_tables(store, keep_samples, out, err);
-    if (!gsp_run_is(folder))
+    if (!gsp_store_run_exists(folder))
         return GSP_OK;
     int rc = gsp_store_open(&(struct gsp_store_options){.timeout_ns = -1}, &own, err);
     if (rc == GSP_OK)
@@ -84,7 +84,7 @@ int gsp_store_run_profile_load(const char *folder, struct gsp_store *store, bool
         const int rc = FORMS[i] ? load_named(folder, FORMS[i], keep_samples, &profile, &cause)
                                 : load_tables(folder, store, keep_samples, &profile, &cause);
         if (rc == GSP_E_NOMEM) {
-            gsp_profile_free(*out);
+            gsp_model_profile_free(*out);
             *out = NULL;
             return gsp_err_nomem(err);
         }
@@ -92,9 +92,9 @@ int gsp_store_run_profile_load(const char *folder, struct gsp_store *store, bool
             *skipped = cause;
         if (!profile)
             continue;
-        gsp_profile_free(*out);
+        gsp_model_profile_free(*out);
         *out = profile;
-        if (gsp_profile_sample_count(profile) > 0)
+        if (gsp_model_profile_sample_count(profile) > 0)
             return GSP_OK;
     }
     return GSP_OK;
@@ -104,37 +104,37 @@ int gsp_store_run_profile_load(const char *folder, struct gsp_store *store, bool
 
 static int stream_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
 {
-    return gsp_stream_add(user, sample, err);
+    return gsp_export_stream_add(user, sample, err);
 }
 
-static int stream_tables(struct gsp_store *store, int fd, const struct gsp_profile_from *all,
+static int stream_tables(struct gsp_store *store, int fd, const struct gsp_profile_source *all,
                          struct gsp_err *err)
 {
-    struct gsp_profile_from from = *all;
+    struct gsp_profile_source from = *all;
     struct gsp_profile *profile = NULL;
     struct gsp_stream *stream = NULL;
-    int rc = gsp_profile_new(false, &profile, err);
+    int rc = gsp_model_profile_new(false, &profile, err);
     if (rc == GSP_OK)
-        rc = gsp_stream_new(fd, profile, &stream, err);
+        rc = gsp_export_stream_new(fd, profile, &stream, err);
     from.take = stream_sample;
     from.user = stream;
     if (rc == GSP_OK)
-        rc = gsp_store_read_profile(store, &from, profile, err);
+        rc = gsp_store_profile_read(store, &from, profile, err);
     if (rc == GSP_OK) {
-        rc = gsp_stream_finish(stream, err);
+        rc = gsp_export_stream_finish(stream, err);
         stream = NULL;
     }
-    gsp_stream_free(stream);
-    gsp_profile_free(profile);
+    gsp_export_stream_free(stream);
+    gsp_model_profile_free(profile);
     return rc;
 }
 
 static int write_stream(const char *folder, struct gsp_store *store,
-                        const struct gsp_profile_from *from, struct gsp_err *err)
+                        const struct gsp_profile_source *from, struct gsp_err *err)
 {
     char path[GSP_RUN_PATH_MAX];
     struct gsp_newfile file = {.fd = -1};
-    int rc = gsp_run_file(path, folder, GSP_RUN_PROFILE, err);
+    int rc = gsp_store_run_path(path, folder, GSP_RUN_PROFILE, err);
     if (rc == GSP_OK)
         rc = gsp_newfile_open(&file, path, true, err);
     if (rc < 0)
@@ -147,30 +147,32 @@ static int write_stream(const char *folder, struct gsp_store *store,
 }
 
 static int save_as(const char *folder, const char *name, const char *format,
-                   const struct gsp_profile *profile, const struct gsp_view *view,
+                   const struct gsp_profile *profile, const struct gsp_view_options *view,
                    struct gsp_err *err)
 {
     char path[GSP_RUN_PATH_MAX];
-    const int rc = gsp_run_file(path, folder, name, err);
-    return rc < 0 ? rc : gsp_format_save(path, gsp_format_find(format), profile, view, true, err);
+    const int rc = gsp_store_run_path(path, folder, name, err);
+    return rc < 0 ? rc
+                  : gsp_export_format_save(path, gsp_export_format_find(format), profile, view,
+                                           true, err);
 }
 
 int gsp_store_run_profile_write_files(const char *folder, struct gsp_store *store,
-                                      const struct gsp_profile_from *from, uint64_t samples,
+                                      const struct gsp_profile_source *from, uint64_t samples,
                                       struct gsp_profile **out, struct gsp_err *err)
 {
     *out = NULL;
     if (samples > GSP_RUN_JSON_SAMPLES_MAX)
         return write_stream(folder, store, from, err);
-    int rc = gsp_profile_new(true, out, err);
+    int rc = gsp_model_profile_new(true, out, err);
     if (rc == GSP_OK)
-        rc = gsp_store_read_profile(store, from, *out, err);
+        rc = gsp_store_profile_read(store, from, *out, err);
     if (rc == GSP_OK)
         rc = save_as(folder, GSP_RUN_PROFILE, "gsp", *out, NULL, err);
     if (rc == GSP_OK)
         rc = save_as(folder, GSP_RUN_JSON, "json", *out, NULL, err);
     if (rc < 0) {
-        gsp_profile_free(*out);
+        gsp_model_profile_free(*out);
         *out = NULL;
     }
     return rc;
@@ -180,36 +182,37 @@ int gsp_store_run_profile_write_files(const char *folder, struct gsp_store *stor
 
 static const char *command_of(const struct gsp_profile *profile, struct gsp_buf *text)
 {
-    const struct gsp_process *process = gsp_profile_process_at(profile, 0);
+    const struct gsp_process *process = gsp_model_profile_process_at(profile, 0);
     if (!process)
         return NULL;
     const uint32_t id = process->cmdline != GSP_NONE ? process->cmdline : process->name;
-    gsp_buf_putsv(text, gsp_profile_string_at(profile, id));
+    gsp_buf_putsv(text, gsp_model_profile_string_at(profile, id));
     return gsp_buf_cstr(text);
 }
 
 int gsp_store_run_profile_write_tables(const char *folder, const struct gsp_profile *profile,
-                                       const struct gsp_view *view, bool is_local,
+                                       const struct gsp_view_options *view, bool is_local,
                                        struct gsp_err *err)
 {
     char host[256] = "";
     gsp_auto_buf command = {0};
-    struct gsp_run_about about = {.command = command_of(profile, &command)};
+    struct gsp_run_meta about = {.command = command_of(profile, &command)};
     if (is_local && gethostname(host, sizeof(host) - 1) == 0)
         about.host = host;
     int rc = GSP_OK;
-    if (gsp_profile_sample_count(profile) <= GSP_RUN_JSON_SAMPLES_MAX)
+    if (gsp_model_profile_sample_count(profile) <= GSP_RUN_JSON_SAMPLES_MAX)
         rc = save_as(folder, GSP_RUN_JSON, "json", profile, view, err);
-    return rc == GSP_OK ? gsp_run_write(folder, profile, &about, err) : rc;
+    return rc == GSP_OK ? gsp_store_run_write(folder, profile, &about, err) : rc;
 }
 
 int gsp_store_run_profile_save(const char *folder, const struct gsp_profile *profile,
-                               const struct gsp_view *view, bool replace, struct gsp_err *err)
+                               const struct gsp_view_options *view, bool replace,
+                               struct gsp_err *err)
 {
-    int rc = gsp_run_prepare(folder, replace, err);
+    int rc = gsp_store_run_create(folder, replace, err);
     if (rc < 0)
         return rc;
-    gsp_run_clear(folder);
+    gsp_store_run_remove_files(folder);
     rc = save_as(folder, GSP_RUN_PROFILE, "gsp", profile, view, err);
     return rc == GSP_OK ? gsp_store_run_profile_write_tables(folder, profile, view, false, err)
                         : rc;

@@ -36,11 +36,11 @@ GSP_MUST_CHECK int gsp_store_run_profile_load(const char *folder, struct gsp_sto
                                               bool keep_samples, struct gsp_profile **out,
                                               struct gsp_err *skipped, struct gsp_err *err);
 /* Loads profile.gsp, else profile.json. Fails with NOFILE if neither exists, and like
- * gsp_format_load(). */
+ * gsp_export_format_load(). */
 GSP_MUST_CHECK int gsp_store_run_profile_load_file(const char *folder, struct gsp_profile **out,
                                                    struct gsp_err *err);
 /* Reads the profile from the tables of a locked store, with its samples. *out is NULL if there are
- * none. Fails like gsp_store_read_profile(). */
+ * none. Fails like gsp_store_profile_read(). */
 GSP_MUST_CHECK int gsp_store_run_profile_load_tables(struct gsp_store *store,
                                                      struct gsp_profile **out, struct gsp_err *err);
 
@@ -48,16 +48,16 @@ GSP_MUST_CHECK int gsp_store_run_profile_load_tables(struct gsp_store *store,
  * If it is above GSP_RUN_JSON_SAMPLES_MAX, copies the samples to profile.gsp without keeping them
  * in memory, writes no profile.json and sets *out to NULL; else *out is the profile. */
 GSP_MUST_CHECK int gsp_store_run_profile_write_files(const char *folder, struct gsp_store *store,
-                                                     const struct gsp_profile_from *from,
+                                                     const struct gsp_profile_source *from,
                                                      uint64_t samples, struct gsp_profile **out,
                                                      struct gsp_err *err);
 /* Derives the tables, meta.json and profile.json from a profile. The folder exists.
- * is_local: the profile was recorded on this host. Fails like gsp_run_write(). */
+ * is_local: the profile was recorded on this host. Fails like gsp_store_run_write(). */
 GSP_MUST_CHECK int gsp_store_run_profile_write_tables(const char *folder,
                                                       const struct gsp_profile *profile,
-                                                      const struct gsp_view *view, bool is_local,
-                                                      struct gsp_err *err);
+                                                      const struct gsp_view_options *view,
+                                                      bool is_local, struct gsp_err *err);
 /* Creates a run folder from a profile. Fails with EXISTS unless replace, and as above. */
 GSP_MUST_CHECK int gsp_store_run_profile_save(const char *folder, const struct gsp_profile *profile,
-                                              const struct gsp_view *view, bool replace,
+                                              const struct gsp_view_options *view, bool replace,
                                               struct gsp_err *err);

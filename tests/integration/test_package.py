@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python package: marks, switching on by the environment, and what must never hurt."""
+"""The Python package: marks, activation by the environment, and failures that must not affect the
+program."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def rows(pid: int, sql: str, env: Mapping[str, str]) -> List[Json]:
 
 
 def quiet(env: Mapping[str, str], **more: str) -> Dict[str, str]:
-    """Without a follower: what it writes is tested elsewhere."""
+    """Without a follower, which is tested elsewhere."""
     return {**env, "GSPROF_FOLLOW": "off", "GSPROF_DEBUG": "1", **more}
 
 
@@ -34,7 +35,7 @@ def run(
     args: Sequence[str] = (),
     cwd: Optional[Path] = None,
 ) -> str:
-    """What a program says on its streams; it must end well."""
+    """Returns the output of a program, which must succeed."""
     whole = {**os.environ, **env}
     done = subprocess.run(
         [python or main_python(), *args, "-c", code] if code else [python or main_python(), *args],
@@ -46,9 +47,9 @@ def run(
         timeout=PATIENCE_S,
         check=False,
     )
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, said
-    return said
+    output = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, output
+    return output
 
 
 # ------------------------------------------------------------------------- marks
@@ -157,32 +158,32 @@ def test_marks(start: StartTarget, python: Python, runtime: Dict[str, str]) -> N
 EVENTS = """
 import gc, json, os, sys, time
 import gsprof
-assert gsprof.enable(stack_span="^taken$", stack_exception=True, stack_gc=0.0001)
-def apart():
-    # Stacks of events are taken at most so often.
+assert gsprof.enable(stack_span="^captured$", stack_exception=True, stack_gc=0.0001)
+def pause():
+    # Stacks of events are rate-limited.
     end = time.monotonic() + 0.02
     while time.monotonic() < end:
         pass
 gc.disable()
-apart()
-with gsprof.span("taken"):
-    with gsprof.span("not taken"):
+pause()
+with gsprof.span("captured"):
+    with gsprof.span("not captured"):
         pass
-apart()
+pause()
 try:
     with gsprof.span("outer"):
         with gsprof.span("inner"):
             raise ValueError
 except ValueError:
     pass
-apart()
+pause()
 gc.collect()
 gsprof.config(stack_gc=0)
-apart()
+pause()
 for _ in range(20):
     gsprof.step()
     sum(range(1000))
-# The median is known.  Only now may a step be slow, and this one is: twenty took less.
+# The median is known by now; this step is slower than the twenty before it.
 gsprof.config(stack_slow_step=3)
 time.sleep(0.5)
 gsprof.step()
@@ -192,7 +193,7 @@ sys.stdin.read()
 
 
 def test_stacks_of_events_beside_live_ones(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """Each event's stack once, together with the stack of now; after kill -9 without that."""
+    """Each event's stack appears once, with the current stack; after kill -9 without it."""
     script = tmp_path / "events.py"
     script.write_text(EVENTS)
     env = {**os.environ, **quiet(runtime, PYTHONPATH=str(PACKAGE))}
@@ -211,7 +212,7 @@ def test_stacks_of_events_beside_live_ones(runtime: Dict[str, str], tmp_path: Pa
     for trigger in events:
         assert live[trigger] == dead[trigger]
         assert live[trigger]["times"] == 1 and live[trigger]["least"] == 0, live[trigger]
-        assert live[trigger]["frames"] == 1, "the one frame of the script"
+        assert live[trigger]["frames"] == 1, "the script has one frame"
 
 
 LIMITED = """
@@ -236,9 +237,9 @@ burst(50)
 """
 
 
-def test_stacks_that_are_left_out_are_counted(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """Each trigger has its own limit, also for events that come at once; stacks taken and left
-    out are all that there were."""
+def test_skipped_stacks_are_counted(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """Each trigger has its own limit, even for simultaneous events; captured and skipped stacks add
+    up to all events."""
     script = tmp_path / "limited.py"
     script.write_text(LIMITED)
     env = {**os.environ, **quiet(runtime, PYTHONPATH=str(PACKAGE))}
@@ -285,7 +286,7 @@ for _ in range(3):
     low.destroy(one)
 one = own()
 if one is not None:
-    # With a lock of its own: refused by the interpreter, which goes on.
+    # With its own GIL: the interpreter rejects the module and continues.
     try:
         low.run_string(one, "try:\\n  import gsprof\\nexcept ImportError:\\n  pass\\n")
     except Exception as error:
@@ -300,98 +301,104 @@ print("fine")
 def test_subinterpreters(python: Python, runtime: Dict[str, str]) -> None:
     if "t-" in python.label:
         pytest.skip("free-threaded interpreters are tested by test_marks")
-    said = run(SUBINTERPRETER, quiet(runtime, PYTHONPATH=str(PACKAGE)), python.path)
-    assert said.splitlines()[-1:] == ["fine"] or said == "", said
+    output = run(SUBINTERPRETER, quiet(runtime, PYTHONPATH=str(PACKAGE)), python.path)
+    assert output.splitlines()[-1:] == ["fine"] or output == "", output
 
 
 # --------------------------------------------------------------------- switching
 
 
-TELL = (
+PRINT_STATE = (
     "import sys; m = sys.modules.get('gsprof._gsprof'); "
     "print('on' if m and m.is_on() else 'loaded' if m else 'off')"
 )
 
 
-@pytest.mark.parametrize("said", ["0", "off", "", "regex:nothing", "other.py"])
-def test_environment_off(said: str, runtime: Dict[str, str], tmp_path: Path) -> None:
-    assert start_script(tmp_path, "train.py", said, runtime)["on"] is False
+@pytest.mark.parametrize("value", ["0", "off", "", "regex:nothing", "other.py"])
+def test_environment_off(value: str, runtime: Dict[str, str], tmp_path: Path) -> None:
+    assert start_script(tmp_path, "train.py", value, runtime)["on"] is False
 
 
-@pytest.mark.parametrize("said", ["1", "followed", "2", "nested", "train.py", "regex:^tr.*n"])
-def test_environment_on(said: str, runtime: Dict[str, str], tmp_path: Path) -> None:
-    """Each form, by sitecustomize as `gsprof run` hands it over; and whether children follow."""
-    facts = start_script(tmp_path, "train.py", said, runtime)
+@pytest.mark.parametrize("value", ["1", "followed", "2", "nested", "train.py", "regex:^tr.*n"])
+def test_environment_on(value: str, runtime: Dict[str, str], tmp_path: Path) -> None:
+    """Each form, with sitecustomize as under `gsprof run`; and whether children are recorded."""
+    facts = start_script(tmp_path, "train.py", value, runtime)
     assert facts["on"] is True
     child = {"1": False, "followed": False, "2": True, "nested": True}
-    assert facts["child"] == ("on" if child.get(said) else "off")
+    assert facts["child"] == ("on" if child.get(value) else "off")
 
 
-def start_script(folder: Path, name: str, said: str, runtime: Mapping[str, str]) -> Json:
-    """A program that tells whether the agent is in it, and in a child of it that runs -c."""
+def start_script(folder: Path, name: str, value: str, runtime: Mapping[str, str]) -> Json:
+    """Runs a program that prints whether the agent is on in it, and in a child started with -c."""
     script = folder / name
     script.write_text(
         "import json, subprocess, sys\n"
         "m = sys.modules.get('gsprof._gsprof')\n"
-        f"child = subprocess.check_output([sys.executable, '-c', {TELL!r}])\n"
+        f"child = subprocess.check_output([sys.executable, '-c', {PRINT_STATE!r}])\n"
         "print(json.dumps({'on': bool(m and m.is_on()), 'child': child.decode().strip()}))\n"
     )
-    env = quiet(runtime, GSPROF=said, PYTHONPATH=str(PACKAGE / "start"))
+    env = quiet(runtime, GSPROF=value, PYTHONPATH=str(PACKAGE / "start"))
     facts: Json = json.loads(run("", env, args=[str(script)]))
     return facts
 
 
 def test_pth_and_module(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The installed .pth; a filter on what -m runs; torch alone waits for torch."""
+    """The installed .pth; a filter on the module of -m; torch profiling waits for torch."""
     site = f"import site; site.addsitedir({str(PACKAGE)!r}); "
-    assert run(site + TELL, quiet(runtime)).strip() == "off"
-    assert run(site + TELL, quiet(runtime, GSPROF="1")).strip() == "on"
-    assert run(site + TELL, quiet(runtime, GSPROF_TORCH_PROFILING="off")).strip() == "loaded"
-    torch = site + "import sys; sys.path.insert(0, '.'); " + TELL + "; import torch; " + TELL
+    assert run(site + PRINT_STATE, quiet(runtime)).strip() == "off"
+    assert run(site + PRINT_STATE, quiet(runtime, GSPROF="1")).strip() == "on"
+    assert run(site + PRINT_STATE, quiet(runtime, GSPROF_TORCH_PROFILING="off")).strip() == "loaded"
+    torch = (
+        site
+        + "import sys; sys.path.insert(0, '.'); "
+        + PRINT_STATE
+        + "; import torch; "
+        + PRINT_STATE
+    )
     (tmp_path / "torch.py").write_text("import sys\nassert __spec__.loader and __loader__\n")
-    said = run(torch, quiet(runtime, GSPROF_TORCH_PROFILING="rate=0.5"), cwd=tmp_path)
-    # The stand-in for torch has no modules to trace: that is told, and nothing else happens.
-    assert [line for line in said.splitlines() if not line.startswith("gsprof:")] == [
+    output = run(torch, quiet(runtime, GSPROF_TORCH_PROFILING="rate=0.5"), cwd=tmp_path)
+    # The substitute for torch has no modules to trace: that is reported, and nothing else happens.
+    assert [line for line in output.splitlines() if not line.startswith("gsprof:")] == [
         "loaded",
         "on",
     ]
-    (tmp_path / "tool.py").write_text(TELL)
+    (tmp_path / "tool.py").write_text(PRINT_STATE)
     start_dir = str(PACKAGE / "start")
     env = quiet(runtime, GSPROF="tool.py", PYTHONPATH=start_dir)
     assert run("", env, args=["-m", "tool"], cwd=tmp_path).strip() == "on"
 
 
 def test_a_fresh_virtual_environment(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """As the documentation says: two links, and a variable."""
+    """The setup of the documentation: two links and a variable."""
     run("", runtime, args=["-m", "venv", "--without-pip", str(tmp_path / "env")])
     python = str(tmp_path / "env" / "bin" / "python3")
     found = run("import sysconfig; print(sysconfig.get_path('purelib'))", {}, python)
     for name in ("gsprof", "gsprof.pth"):
         (Path(found.strip()) / name).symlink_to(PACKAGE / name)
-    assert run(TELL, quiet(runtime), python).strip() == "off"
-    assert run(TELL, quiet(runtime, GSPROF="1"), python).strip() == "on"
+    assert run(PRINT_STATE, quiet(runtime), python).strip() == "off"
+    assert run(PRINT_STATE, quiet(runtime, GSPROF="1"), python).strip() == "on"
     script = tmp_path / "train.py"
-    script.write_text("import gsprof\n" + TELL)
+    script.write_text("import gsprof\n" + PRINT_STATE)
     env = quiet(runtime, GSPROF_TORCH_PROFILING="on")
-    assert run("", env, python, args=[str(script)]).strip() == "loaded", "there is no torch"
+    assert run("", env, python, args=[str(script)]).strip() == "loaded", "torch is not installed"
 
 
 def test_sitecustomize_is_chained(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The user's own has its turn, as if ours were not there; also when it fails."""
+    """The user's own sitecustomize runs as without gsprof, also if it fails."""
     (tmp_path / "sitecustomize.py").write_text("print('mine', __name__)\n")
     path = f"{PACKAGE / 'start'}{os.pathsep}{tmp_path}"
     show = "import sitecustomize, sys; print(sitecustomize.__file__); "
     for env in (quiet(runtime, GSPROF="1"), quiet(runtime)):
-        words = run(show + TELL, {**env, "PYTHONPATH": path}).split()
+        words = run(show + PRINT_STATE, {**env, "PYTHONPATH": path}).split()
         assert words[:3] == ["mine", "sitecustomize", str(tmp_path / "sitecustomize.py")]
         assert words[3] == ("on" if "GSPROF" in env else "off")
     (tmp_path / "sitecustomize.py").write_text("raise ValueError('theirs')\n")
-    said = run("print('goes on')", {**quiet(runtime, GSPROF="1"), "PYTHONPATH": path})
-    assert "ValueError: theirs" in said and said.endswith("goes on\n")
+    output = run("print('continues')", {**quiet(runtime, GSPROF="1"), "PYTHONPATH": path})
+    assert "ValueError: theirs" in output and output.endswith("continues\n")
 
 
-def test_pythons_without_a_sitecustomize(runtime: Dict[str, str]) -> None:
-    """Also those that are too old for the package: nothing is said, nothing fails."""
+def test_pythons_without_their_own_sitecustomize(runtime: Dict[str, str]) -> None:
+    """No output and no failure, also with versions that the package does not support."""
     versions = Path.home() / ".pyenv" / "versions"
     found = [*versions.glob("2.7*/bin/python"), *versions.glob("3.[6789].*/bin/python3")]
     if not found:
@@ -399,7 +406,7 @@ def test_pythons_without_a_sitecustomize(runtime: Dict[str, str]) -> None:
     env = quiet(runtime, GSPROF="1", PYTHONPATH=str(PACKAGE / "start"))
     for python in found:
         old = "/2." in str(python) or "/3.6" in str(python) or "/3.7" in str(python)
-        assert run(TELL, env, str(python)) == ("off\n" if old else "on\n")
+        assert run(PRINT_STATE, env, str(python)) == ("off\n" if old else "on\n")
 
 
 SPECS = """
@@ -416,17 +423,22 @@ for wrong in ("fast", "0", "2", "-1", "rate=", "what=1", "on,what=1"):
     except ValueError:
         continue
     assert wrong in ("0", "rate="), (wrong, found)
+import inspect
 import gsprof
 assert gsprof.enable_torch_profiling(rate=0.5, layers="enc", backward=True)
 have = gsprof.config()
 assert (have["torch"], have["torch.rate"], have["torch.layers"]) == ("on", "0.5", "enc"), have
 assert have["torch.backward"] == "on"
-try:
-    gsprof.enable_torch_profiling(what=1)
-except (TypeError, ValueError):
-    pass
-else:
-    raise AssertionError
+for function in (gsprof.enable, gsprof.config, gsprof.enable_torch_profiling):
+    try:
+        function(what=1)
+    except TypeError as error:
+        assert "unexpected keyword argument 'what'" in str(error), error
+    else:
+        raise AssertionError
+names = [name.replace(".", "_") for name in have]
+for function in (gsprof.enable, gsprof.config):
+    assert list(inspect.signature(function).parameters) == names, function
 for odd in ("enc(ode", "(?P<1>x)"):
     try:
         gsprof.enable_torch_profiling(layers=odd)
@@ -436,15 +448,15 @@ for odd in ("enc(ode", "(?P<1>x)"):
         raise AssertionError
 gsprof.disable_torch_profiling()
 assert gsprof.config()["torch"] == "off"
-with gsprof.span("asked"):
+with gsprof.span("queried"):
     pass
-assert gsprof.query("SELECT name FROM python.span") == [{"name": "asked"}]
-def asks(secret):
-    sql = "SELECT locals FROM python.backtrace WHERE func = 'asks'"
+assert gsprof.query("SELECT name FROM python.span") == [{"name": "queried"}]
+def query_locals(secret):
+    sql = "SELECT locals FROM python.backtrace WHERE func = 'query_locals'"
     assert gsprof.query(sql) == [{"locals": None}]
     found = gsprof.query(sql, locals=True)
     assert "'walnut'" in found[0]["locals"] and found.warnings == [], found
-asks("walnut")
+query_locals("walnut")
 try:
     gsprof.query("SELECT nothing FROM nowhere")
 except RuntimeError as error:
@@ -462,11 +474,11 @@ print("fine")
 
 
 def test_specifications_and_calls(runtime: Dict[str, str]) -> None:
-    said = run(SPECS, quiet(runtime, PYTHONPATH=str(PACKAGE)))
-    assert said.splitlines()[-1] == "fine", said
+    output = run(SPECS, quiet(runtime, PYTHONPATH=str(PACKAGE)))
+    assert output.splitlines()[-1] == "fine", output
 
 
-# ----------------------------------------------------------------------- trouble
+# ---------------------------------------------------------------------- failures
 
 
 LATE = """
@@ -475,8 +487,8 @@ char *where(void) { return block; }
 """
 
 
-def test_late_libraries_have_room(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """The loader keeps little room for thread-local data of libraries that come late."""
+def test_static_tls_is_left_for_late_libraries(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """The loader reserves little static TLS for libraries loaded late."""
     (tmp_path / "late.c").write_text(LATE)
     library = tmp_path / "late.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "late.c"], check=True)
@@ -498,13 +510,13 @@ print(ok)
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize("options", ["ro", "size=4k", "size=128k"])
-def test_no_room_for_rings(options: str, tmp_path: Path) -> None:
-    """Shared memory that is read-only, or full: the program runs on."""
+def test_no_space_for_rings(options: str, tmp_path: Path) -> None:
+    """With read-only or full shared memory, the program continues."""
     folder = tmp_path / "small"
     folder.mkdir()
     code = tmp_path / "quiet.py"
     code.write_text(QUIET)
-    # All places where rings can be.
+    # All folders that can hold rings.
     last = Path(f"/tmp/gsprof-{os.getuid()}")
     last.mkdir(mode=0o700, exist_ok=True)
     places = (folder, "/dev/shm", last, "/var/tmp")
@@ -517,14 +529,14 @@ def test_no_room_for_rings(options: str, tmp_path: Path) -> None:
         timeout=PATIENCE_S,
         check=False,
     )
-    said = done.stdout.decode()
-    assert done.returncode == 0, said
-    assert said.strip() == ("True" if options == "size=128k" else "False")
+    output = done.stdout.decode()
+    assert done.returncode == 0, output
+    assert output.strip() == ("True" if options == "size=128k" else "False")
     assert is_root()
 
 
-def test_faults_of_ours_stay_ours(runtime: Dict[str, str], tmp_path: Path) -> None:
-    """A package that cannot be loaded, a setting that cannot be: one line, and only on request."""
+def test_own_errors_do_not_reach_the_program(runtime: Dict[str, str], tmp_path: Path) -> None:
+    """A package that cannot be loaded, or an invalid setting: one line, and only on request."""
     broken = tmp_path / "python"
     (broken / "gsprof").mkdir(parents=True)
     (broken / "start").mkdir()
@@ -533,13 +545,13 @@ def test_faults_of_ours_stay_ours(runtime: Dict[str, str], tmp_path: Path) -> No
     (broken / "start" / "sitecustomize.py").write_text(hook)
     env: Dict[str, Any] = {**runtime, "GSPROF": "1", "PYTHONPATH": str(broken / "start")}
     assert run("print('fine')", env) == "fine\n"
-    said = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
-    assert said.splitlines() == ["gsprof: the package cannot be loaded: broken", "fine"]
+    output = run("print('fine')", {**env, "GSPROF_DEBUG": "1"})
+    assert output.splitlines() == ["gsprof: cannot load the package: broken", "fine"]
     env = quiet(runtime, GSPROF="1", GSPROF_STACK_GC="soon", PYTHONPATH=str(PACKAGE / "start"))
-    said = run(TELL, env)
-    assert said.startswith("gsprof: ValueError") and said.endswith("on\n")
+    output = run(PRINT_STATE, env)
+    assert output.startswith("gsprof: ValueError") and output.endswith("on\n")
     env = quiet(
         runtime, GSPROF="1", GSPROF_TORCH_PROFILING="layers=(", PYTHONPATH=env["PYTHONPATH"]
     )
-    said = run(TELL, env)
-    assert "regular expression" in said and said.endswith("on\n")
+    output = run(PRINT_STATE, env)
+    assert "regular expression" in output and output.endswith("on\n")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: what is in it, and what it does in fresh virtual environments.
+"""The wheel: its content, and its use in fresh virtual environments.
 
-It is made once, of the build under test.  The oldest interpreter, the system's and the newest try
+It is built once, from the build under test. The oldest interpreter, the system's and the newest use
 it; with GSPROF_TEST_FULL=1 all do."""
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import pytest
 from conftest import NEEDS_EXTENSION, PYTHONS
 from support import BUILD, GSPROF, PATIENCE_S, ROOT, Python, Target, main_python, probe
 
-# Making it waits for a compiler when sources are newer than the build.
+# Building the wheel may compile, if sources are newer than the build.
 BUILD_S = 600.0
-# Newest that any part may ask for: that of Debian 12 and Ubuntu 22.10.
+# Newest glibc version that any part may need: Debian 12 and Ubuntu 22.10 have it.
 GLIBC_MAX = (2, 36)
 
 pytestmark = NEEDS_EXTENSION
@@ -47,7 +47,7 @@ def run(
     timeout_s: float = PATIENCE_S,
     cwd: Optional[Path] = None,
 ) -> str:
-    """What a program says on stdout; it must end well, and say nothing on stderr."""
+    """Returns stdout of a program, which must succeed and print nothing on stderr."""
     done = subprocess.run(
         [str(word) for word in argv],
         stdin=subprocess.DEVNULL,
@@ -58,13 +58,13 @@ def run(
         timeout=timeout_s,
         check=False,
     )
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, (argv, said, done.stderr.decode("utf-8", "replace"))
-    return said
+    output = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, (argv, output, done.stderr.decode("utf-8", "replace"))
+    return output
 
 
 def call_hook(name: str, folder: Path, root: Path = ROOT) -> Path:
-    """As a frontend does: the hook in a process of its own, in the root of the sources."""
+    """Calls a hook as a frontend does: in a new process, in the source folder."""
     settings = json.dumps({"build-dir": str(BUILD), "compression": "0"})
     backend = root / "python" / "wheel"
     argv = [main_python(), "-c", HOOK, backend, name, folder, settings]
@@ -77,7 +77,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def chosen() -> List[Python]:
-    # Released ones: no pip runs under a beta yet.
+    # Only releases: pip does not support beta versions.
     pythons = [one for one in PYTHONS if "t-" not in one.label and one.version < (3, 15)]
     if os.environ.get("GSPROF_TEST_FULL"):
         return pythons
@@ -88,7 +88,7 @@ def chosen() -> List[Python]:
 # ------------------------------------------------------------------------- content
 
 
-def test_record_names_every_file_with_its_sum(wheel: Path) -> None:
+def test_record_lists_every_file_with_its_hash(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         record = next(name for name in names if name.endswith(".dist-info/RECORD"))
@@ -118,30 +118,32 @@ def test_metadata_and_tags(wheel: Path) -> None:
     assert "cp38-abi3-linux_" in tags[0], tags
     assert "-".join(wheel.stem.split("-")[2:]).startswith("cp38")
     assert "gsprof = gsprof.__main__:main" in entries
-    assert program.external_attr >> 16 & 0o111, "the program can be run"
+    assert program.external_attr >> 16 & 0o111, "the program is executable"
     assert {f"{info}/LICENSE", "gsprof.pth", "gsprof/py.typed"} <= set(names)
     if "gsprof/_program/lib/gsprof/libduckdb.so" in names:
         assert f"{info}/LICENSE.duckdb" in names
     sources = {p.name for p in (ROOT / "python" / "gsprof").rglob("*.py*") if p.suffix != ".pyc"}
-    assert sources <= {name.rpartition("/")[2] for name in names}, "one is not in a meson.build"
+    assert sources <= {
+        name.rpartition("/")[2] for name in names
+    }, "a source file is missing from a meson.build"
 
 
 def glibc_of(path: Path) -> Tuple[int, ...]:
-    """The newest version of the C library that a file asks for."""
-    said = run("objdump", "-T", path)
-    found = {tuple(map(int, text.split("."))) for text in re.findall(r"GLIBC_([0-9.]+)", said)}
+    """Returns the newest version of the C library that a file needs."""
+    output = run("objdump", "-T", path)
+    found = {tuple(map(int, text.split("."))) for text in re.findall(r"GLIBC_([0-9.]+)", output)}
     return max(found)
 
 
 def test_needed_versions_of_the_c_library(wheel: Path, tmp_path: Path) -> None:
-    """The documentation says which systems the wheel is for."""
+    """The wheel works on the systems that the documentation lists."""
     with zipfile.ZipFile(wheel) as archive:
         names = [n for n in archive.namelist() if n.endswith(".so") or n.endswith("bin/gsprof")]
         for name in names:
             path = Path(archive.extract(name, tmp_path))
             assert glibc_of(path) <= GLIBC_MAX, (name, glibc_of(path))
             needed = re.findall(r"NEEDED +(\S+)", run("objdump", "-p", path))
-            # What is loaded into other programs must not bring libraries of its own.
+            # A library loaded into other programs must not load more libraries.
             if "bin/gsprof" not in name and "duckdb" not in name:
                 assert {one.partition(".so")[0] for one in needed} <= {
                     "libc",
@@ -152,8 +154,8 @@ def test_needed_versions_of_the_c_library(wheel: Path, tmp_path: Path) -> None:
                 }, (name, needed)
 
 
-def test_archive_of_sources(tmp_path: Path) -> None:
-    """Complete, reproducible, and itself a tree of which an archive can be made."""
+def test_source_archive(tmp_path: Path) -> None:
+    """The archive is complete and reproducible, and can itself be archived."""
     first = call_hook("build_sdist", tmp_path)
     with tarfile.open(first) as archive:
         names = archive.getnames()
@@ -171,7 +173,7 @@ def test_archive_of_sources(tmp_path: Path) -> None:
 
 
 def pip_for(python: Python) -> str:
-    """An interpreter whose pip runs under that one too: pips of before 3.12 do not under it."""
+    """Returns an interpreter whose pip also runs under that one: older pips fail under 3.12."""
     hosts = [main_python()]
     if python.version >= (3, 12):
         hosts = [one.path for one in reversed(PYTHONS) if (3, 12) <= one.version < (3, 15)]
@@ -182,7 +184,7 @@ def pip_for(python: Python) -> str:
 
 
 class Env:
-    """A virtual environment without pip; another interpreter's installs into it."""
+    """A virtual environment without pip; the pip of another interpreter installs into it."""
 
     def __init__(self, python: Python, folder: Path) -> None:
         self.folder = folder
@@ -200,7 +202,7 @@ class Env:
         quiet = ["--no-input", "--disable-pip-version-check", "-q"]
         run(self.host, "-m", "pip", "--python", self.python, *quiet, *args, env=self.env)
 
-    def say(self, code: str, *args: object, **env: str) -> str:
+    def run_code(self, code: str, *args: object, **env: str) -> str:
         return run(self.python, *args, "-c", code, env={**self.env, **env}, cwd=self.folder)
 
     def program(self, *args: object, **env: str) -> str:
@@ -215,7 +217,7 @@ class Env:
         }
 
 
-TELL = (
+PRINT_STATE = (
     "import sys; m = sys.modules.get('gsprof._gsprof'); "
     "print('on' if m and m.is_on() else 'loaded' if m else 'off')"
 )
@@ -236,9 +238,9 @@ with CUDATimer().measure("x"):
     pass
 import gsprof
 assert gsprof.enable()
-with gsprof.span("asked"):
+with gsprof.span("queried"):
     pass
-assert gsprof.query("SELECT name FROM python.span") == [{"name": "asked"}]
+assert gsprof.query("SELECT name FROM python.span") == [{"name": "queried"}]
 print("fine")
 """
 
@@ -270,8 +272,8 @@ from gsprof import measure
 
 
 def check_handover(env: Env) -> None:
-    """The program of one environment, a program of another: it gets gsprof and nothing else."""
-    site = Path(env.say("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    """gsprof of one environment profiles a program of another, which sees only gsprof."""
+    site = Path(env.run_code("import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     neighbour = site / "gsprof_neighbour.py"
     neighbour.write_text("")
     script = env.folder.parent / "other.py"
@@ -280,13 +282,13 @@ def check_handover(env: Env) -> None:
     env.program("run", "-q", "-o", out, "--", main_python(), script)
     found = env.program("query", out, "SELECT name FROM python.span", "-f", "json")
     assert json.loads(found) == [{"name": "inside"}]
-    # The same for a program that runs already.
+    # The same for a running program.
     waits = "import json, os, sys; print(json.dumps({'pid': os.getpid()}), flush=True); input()"
     target = Target([main_python(), "-c", waits], env.env)
     try:
         env.program("inject", target.pid)
-        tell = "__import__('gsprof').__file__, [f for f in sys.path if f.endswith('site-packages')]"
-        file, folders = ast.literal_eval(env.program("eval", "--yes", target.pid, tell))
+        code = "__import__('gsprof').__file__, [f for f in sys.path if f.endswith('site-packages')]"
+        file, folders = ast.literal_eval(env.program("eval", "--yes", target.pid, code))
     finally:
         target.end()
     assert "own-env" in file and not [one for one in folders if "own-env" in one]
@@ -294,7 +296,7 @@ def check_handover(env: Env) -> None:
 
 
 def test_tags_of_interpreters_without_the_gil() -> None:
-    """Their extensions lie beside the other, and the wheel's name has a tag for each."""
+    """Their extensions are in the same folder, and the wheel's name has a tag for each."""
     call = "import sys; sys.path.insert(0, sys.argv[1]); import backend; print(*backend._expanded("
     call += "backend._tag(['gsprof/_gsprof.cpython-314t-x86_64-linux-gnu.so'])))"
     tags = run(main_python(), "-c", call, ROOT / "python" / "wheel").split()
@@ -303,19 +305,19 @@ def test_tags_of_interpreters_without_the_gil() -> None:
 
 @pytest.mark.parametrize("interpreter", [pytest.param(one, id=str(one)) for one in chosen()])
 def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path) -> None:
-    """Installed, used in every way, and gone without a trace."""
+    """Installs the wheel, uses it in every way, and uninstalls it completely."""
     env = Env(interpreter, tmp_path / "own-env")
     before = env.files()
     env.pip("install", "--no-index", "--no-compile", wheel)
     version = env.program("--version")
     assert version == run(GSPROF, "--version")
     assert run(env.python, "-m", "gsprof", "--version", env=env.env) == version
-    # Nothing is imported unless it is asked for; the program itself is no program to profile.
-    assert env.say(TELL) == "off\n"
-    assert env.say(TELL, GSPROF="1", GSPROF_FOLLOW="off") == "on\n"
+    # Nothing is imported unless requested; gsprof itself is not profiled.
+    assert env.run_code(PRINT_STATE) == "off\n"
+    assert env.run_code(PRINT_STATE, GSPROF="1", GSPROF_FOLLOW="off") == "on\n"
     assert env.program("--version", GSPROF="1") == version
     assert not [p for p in (env.folder / "rt").rglob("*") if p.name == "control" and "=" in p.name]
-    assert env.say(SMOKE, GSPROF_FOLLOW="off") == "fine\n"
+    assert env.run_code(SMOKE, GSPROF_FOLLOW="off") == "fine\n"
     script = env.folder / "work.py"
     script.write_text(WORK)
     env.program("record", "-q", "-o", "work.folded", "--", env.python, script)
@@ -325,7 +327,7 @@ def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path
     if interpreter.path == main_python():
         check_handover(env)
     env.pip("uninstall", "-y", "gsprof")
-    assert env.files() == before, "something is left"
+    assert env.files() == before, "uninstall left files behind"
 
 
 # ------------------------------------------------------------------------ by pip
@@ -333,8 +335,8 @@ def test_in_a_fresh_environment(interpreter: Python, wheel: Path, tmp_path: Path
 
 @pytest.mark.skipif(not os.environ.get("GSPROF_TEST_FULL"), reason="needs make test-full")
 @pytest.mark.parametrize("isolation", ["--build-isolation", "--no-build-isolation"])
-def test_pip_builds_it(isolation: str, tmp_path: Path) -> None:
-    """pip install . without an index, in the folder that `make` builds in."""
+def test_pip_builds_the_wheel(isolation: str, tmp_path: Path) -> None:
+    """pip install . without an index, in the build folder of `make`."""
     run(sys.executable, "-m", "venv", tmp_path / "env", timeout_s=BUILD_S)
     pip: Sequence[object] = [tmp_path / "env" / "bin" / "python3", "-m", "pip", "install"]
     settings = f"--config-settings=build-dir={BUILD}"

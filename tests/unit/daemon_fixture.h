@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon_fixture.h -- a state folder, and frames of a made-up machine whose values follow from the
- * frame's number.
+ * daemon_fixture.h -- a state folder, and metric frames of a simulated machine whose values follow
+ * from the tick.
  */
 #pragma once
 
@@ -25,17 +25,17 @@
 #define MADE_START_NS  (1700000000LL * GSP_NS_PER_S)
 
 struct made {
-    uint64_t tick; /* of the machine; grows with each frame */
+    uint64_t tick; /* of the machine; increases with each frame */
     int gpus;
     int processes;
     int64_t step_ns;  /* added to the monotonic clock, for gaps */
     int64_t wall_ns;  /* added to the wall clock */
-    double cpu;       /* when not 0: the CPU's utilisation */
+    double cpu;       /* if not 0: the CPU utilization */
     bool gpu_unnamed; /* no gpu.device rows yet */
     bool cpu_only;    /* short frames */
 };
 
-/* In memory where there is such a place. */
+/* Creates a folder, in memory if possible. */
 static inline void made_folder(char out[64])
 {
     snprintf(out, 64, "%s/gsprof-test-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
@@ -43,7 +43,7 @@ static inline void made_folder(char out[64])
         exit(1);
 }
 
-/* Removes the folder, its files and folders of files. */
+/* Removes the folder with its files and subfolders. */
 static inline void made_remove(const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -64,8 +64,8 @@ static inline void made_remove(const char *folder)
     rmdir(folder);
 }
 
-static inline void made_cpu(const struct made *made, const struct gsp_tick *tick,
-                            struct gsp_sink *sink)
+static inline void made_cpu(const struct made *made, const struct gsp_collect_tick *tick,
+                            struct gsp_collect_sink *sink)
 {
     for (int64_t c = -1; c < 2; c++) {
         struct gsp_row_system_cpu row = {.ts_ns = tick->ts_ns,
@@ -82,8 +82,8 @@ static inline void made_cpu(const struct made *made, const struct gsp_tick *tick
     }
 }
 
-static inline void made_devices(const struct made *made, const struct gsp_tick *tick,
-                                struct gsp_sink *sink)
+static inline void made_devices(const struct made *made, const struct gsp_collect_tick *tick,
+                                struct gsp_collect_sink *sink)
 {
     static const char *const DISKS[] = {"vda", "nvme0n1"};
     static const char *const NETS[] = {"lo", "eth0"};
@@ -140,8 +140,8 @@ static inline void made_devices(const struct made *made, const struct gsp_tick *
     sink->row(sink, GSP_TABLE_energy_metrics, &energy);
 }
 
-static inline void made_gpus(const struct made *made, const struct gsp_tick *tick,
-                             struct gsp_sink *sink)
+static inline void made_gpus(const struct made *made, const struct gsp_collect_tick *tick,
+                             struct gsp_collect_sink *sink)
 {
     for (int g = 0; g < made->gpus; g++) {
         struct gsp_row_gpu_device device = {
@@ -182,14 +182,14 @@ static inline void made_gpus(const struct made *made, const struct gsp_tick *tic
     }
 }
 
-/* One frame; worth what gsp_frames_end() says. */
+/* Adds a frame. Returns the result of gsp_frames_end(). */
 static inline int made_frame(struct gsp_frames *frames, struct made *made, struct gsp_err *err)
 {
     int64_t at = (int64_t)made->tick * MADE_PERIOD_NS;
-    struct gsp_tick tick = {.ts_ns = MADE_START_NS + at + made->step_ns + made->wall_ns,
-                            .mono_ns = GSP_NS_PER_S + at + made->step_ns};
+    struct gsp_collect_tick tick = {.ts_ns = MADE_START_NS + at + made->step_ns + made->wall_ns,
+                                    .mono_ns = GSP_NS_PER_S + at + made->step_ns};
     gsp_frames_begin(frames, &tick);
-    struct gsp_sink *sink = gsp_frames_sink(frames);
+    struct gsp_collect_sink *sink = gsp_frames_sink(frames);
     made_cpu(made, &tick, sink);
     if (!made->cpu_only)
         made_devices(made, &tick, sink);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has the agent, without its Python half, and takes up its settings: at each byte on stdin, or all
-the time when a second argument is there.  Says which value gsprof.torch.rate has."""
+"""Runs the agent without its Python half and applies its settings: at each byte on stdin, or in a
+loop with a second argument. Prints the value of gsprof.torch.rate."""
 
 import ctypes
 import json
@@ -18,18 +18,18 @@ value = ctypes.create_string_buffer(256)
 RATE = 2
 
 
-def take_up():
+def apply():
     library.gsp_agent_applied(serial[0])
     library.gsp_agent_setting(RATE, value)
     return {"pid": os.getpid(), "rate": value.value.decode()}
 
 
-print(json.dumps(take_up()), flush=True)
+print(json.dumps(apply()), flush=True)
 while True:
     if select.select([0], [], [], 0.001 if len(sys.argv) > 2 else None)[0]:
         if not os.read(0, 1):
             break
-        print(json.dumps(take_up()), flush=True)
+        print(json.dumps(apply()), flush=True)
     else:
-        take_up()
+        apply()
 library.gsp_agent_stop()

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * embed.c -- a program that is not Python but holds an interpreter.
+ * embed.c -- a C program that embeds a Python interpreter.
  *
- * Runs the file that it is given.
+ * Runs the file given as its argument.
  */
 #include <Python.h>
 
@@ -10,13 +10,11 @@
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
+    if (argc < 2)
         return 2;
-    }
     FILE *file = fopen(argv[1], "r");
-    if (!file) {
+    if (!file)
         return 2;
-    }
     Py_Initialize();
     int rc = PyRun_SimpleFile(file, argv[1]);
     (void)fclose(file);

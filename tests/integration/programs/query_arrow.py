@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof.query as rows and as Arrow: query_arrow.py GOLDEN.  Runs without NumPy too."""
+"""gsprof.query as rows and as Arrow: query_arrow.py GOLDEN. Also runs without NumPy."""
 
 import json
 import os
@@ -23,16 +23,16 @@ MANY = (
 
 def check_rows():
     found = gsprof.query(KINDS)
-    told = _recorder.run("query", "--format", "json", "--", str(os.getpid()), KINDS)
-    assert found == json.loads(told) and found.to_list() == list(found), found
+    printed = _recorder.run("query", "--format", "json", "--", str(os.getpid()), KINDS)
+    assert found == json.loads(printed) and found.to_list() == list(found), found
     assert found[-1]["a"] is None and found[:1][0]["e"] == "x"
-    nothing = gsprof.query("SELECT 1 AS x WHERE false")
-    assert not nothing and nothing.columns == ["x"]
-    return found, nothing
+    empty = gsprof.query("SELECT 1 AS x WHERE false")
+    assert not empty and empty.columns == ["x"]
+    return found, empty
 
 
 def check_damage(golden):
-    """Whatever was done to the bytes: an answer, or the one exception."""
+    """Any change of the bytes gives a result or MalformedData."""
     chance = random.Random(5)
     for length in range(0, len(golden), 7):
         try:
@@ -49,7 +49,7 @@ def check_damage(golden):
             pass
 
 
-def check_arrow(found, nothing):
+def check_arrow(found, empty):
     import pyarrow
 
     table = pyarrow.table(found)
@@ -57,20 +57,20 @@ def check_arrow(found, nothing):
     assert table.column_names == found.columns and table.num_rows == 2
     assert table.column("n").to_pylist() == ["a", None]
     assert table.schema.field("c").metadata == {b"sql_type": b"HUGEINT"}
-    assert pyarrow.table(nothing).num_rows == 0
+    assert pyarrow.table(empty).num_rows == 0
     many = gsprof.query(MANY)
     for _ in range(3):
         table = pyarrow.table(many)
         table.validate(full=True)
     assert table.to_pylist() == many
-    # What was handed out outlives what it came from, column by column; what nobody took is freed.
+    # Exported columns outlive the result; columns not imported are freed.
     column = table.column("s")
     many.__arrow_c_stream__()
     before = resident()
     for _ in range(200):
         many.__arrow_c_stream__()
         pyarrow.RecordBatchReader.from_stream(many).read_next_batch()
-    assert resident() - before < 64 << 20, "handing out leaks"
+    assert resident() - before < 64 << 20, "exporting leaks"
     del many, table
     assert column[69999].as_py() == "n69999"
     return column
