@@ -24,9 +24,6 @@
 /* A result of more rows than this is not written one value a line. */
 #define VERTICAL_ROWS_MAX 20U
 #define FIGURES           6
-#define BOLD              "\033[1m"
-#define DIM               "\033[2m"
-#define OFF               "\033[0m"
 
 /* A value of the first rows, as it is shown. */
 struct cell {
@@ -345,6 +342,11 @@ size_t gsp_rows_table_lines(const struct gsp_rows_table *table)
     return lines;
 }
 
+bool gsp_rows_table_is_empty(const struct gsp_rows_table *table)
+{
+    return table->row_count == 0;
+}
+
 static const char *style(const struct gsp_rows_table *table, const char *code)
 {
     return table->opts.color ? code : "";
@@ -377,7 +379,7 @@ static void put_padded(const struct gsp_rows_table *table, struct gsp_sv text, u
     const char *code = style(table, look->code);
     gsp_buf_puts(out, code);
     gsp_buf_putsv(out, gsp_buf_sv(&shown));
-    gsp_buf_puts(out, code[0] ? OFF : "");
+    gsp_buf_puts(out, code[0] ? GSP_STYLE_OFF : "");
     if (!look->right && !look->last)
         put_blanks(out, blanks);
     out->failed = out->failed || shown.failed;
@@ -400,17 +402,17 @@ static void put_head(const struct gsp_rows_table *table, struct gsp_buf *out)
         struct look look = {.right = is_number(column),
                             .cut = table->opts.width > 0,
                             .last = i + 1 == layout->shown,
-                            .code = BOLD};
+                            .code = GSP_STYLE_BOLD};
         put_padded(table, gsp_buf_sv(&name), layout->widths[i], &look, out);
     }
     gsp_buf_putc(out, '\n');
-    gsp_buf_puts(out, style(table, DIM));
+    gsp_buf_puts(out, style(table, GSP_STYLE_DIM));
     for (size_t i = 0; i < layout->shown; i++) {
         put_gap(out, i);
         for (unsigned k = 0; k < layout->widths[i]; k++)
             gsp_buf_puts(out, "\xe2\x94\x80"); /* U+2500 */
     }
-    gsp_buf_puts(out, style(table, OFF));
+    gsp_buf_puts(out, style(table, GSP_STYLE_OFF));
     gsp_buf_putc(out, '\n');
 }
 
@@ -422,7 +424,7 @@ static void put_cell(const struct gsp_rows_table *table, size_t i, struct gsp_sv
     struct look look = {.right = number,
                         .cut = table->opts.width > 0 && !number,
                         .last = i + 1 == layout->shown,
-                        .code = is_null ? DIM : ""};
+                        .code = is_null ? GSP_STYLE_DIM : ""};
     put_gap(out, i);
     put_padded(table, text, layout->widths[i], &look, out);
 }
@@ -434,10 +436,10 @@ static void put_member(const struct gsp_rows_table *table, size_t i, struct gsp_
     unsigned width = table->layout.name_width;
     gsp_auto_buf name = {0};
     put_line(gsp_sv_of(table->rows->columns[i].name), &name);
-    struct look look = {.cut = table->opts.width > 0, .code = BOLD};
+    struct look look = {.cut = table->opts.width > 0, .code = GSP_STYLE_BOLD};
     put_padded(table, gsp_buf_sv(&name), width, &look, out);
     put_blanks(out, GAP);
-    gsp_buf_puts(out, style(table, is_null ? DIM : ""));
+    gsp_buf_puts(out, style(table, is_null ? GSP_STYLE_DIM : ""));
     struct gsp_sv line;
     for (bool more = gsp_sv_split(&text, '\n', &line); more;) {
         gsp_buf_putsv(out, line);
@@ -447,14 +449,14 @@ static void put_member(const struct gsp_rows_table *table, size_t i, struct gsp_
             put_blanks(out, width + GAP);
         }
     }
-    gsp_buf_puts(out, style(table, is_null ? OFF : ""));
+    gsp_buf_puts(out, style(table, is_null ? GSP_STYLE_OFF : ""));
     gsp_buf_putc(out, '\n');
 }
 
 static void put_row_head(const struct gsp_rows_table *table, uint64_t number, struct gsp_buf *out)
 {
     gsp_buf_printf(out, "%s\xe2\x94\x80\xe2\x94\x80 row %" PRIu64 " \xe2\x94\x80\xe2\x94\x80%s\n",
-                   style(table, DIM), number, style(table, OFF));
+                   style(table, GSP_STYLE_DIM), number, style(table, GSP_STYLE_OFF));
 }
 
 /* A row's value i, which has its line breaks. */
@@ -537,7 +539,8 @@ static void put_foot(const struct gsp_rows_table *table, uint64_t count, struct 
 {
     const struct gsp_rows *rows = table->rows;
     gsp_auto_buf line = {0};
-    gsp_buf_printf(out, "%s(%" PRIu64 " row%s%s)", style(table, DIM), count, count == 1 ? "" : "s",
+    gsp_buf_printf(out, "%s(%" PRIu64 " row%s%s)", style(table, GSP_STYLE_DIM), count,
+                   count == 1 ? "" : "s",
                    rows->truncated ? "; there are more: the limit cut the result" : "");
     size_t missing = rows->column_count - table->layout.shown;
     if (missing && !table->layout.vertical) {
@@ -550,7 +553,7 @@ static void put_foot(const struct gsp_rows_table *table, uint64_t count, struct 
         gsp_buf_putc(out, '\n');
         gsp_report__cut(gsp_buf_sv(&line), table->opts.width, false, out);
     }
-    gsp_buf_printf(out, "%s\n", style(table, OFF));
+    gsp_buf_printf(out, "%s\n", style(table, GSP_STYLE_OFF));
     out->failed = out->failed || line.failed;
 }
 

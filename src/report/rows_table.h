@@ -22,6 +22,11 @@
 #include "base/file.h"
 #include "model/rows.h"
 
+/* Terminal codes of a table and its headings. */
+#define GSP_STYLE_BOLD "\033[1m"
+#define GSP_STYLE_DIM  "\033[2m"
+#define GSP_STYLE_OFF  "\033[0m"
+
 struct gsp_rows_table; /* opaque */
 
 struct gsp_rows_table_opts {
@@ -42,6 +47,8 @@ void gsp_rows_table_free(struct gsp_rows_table *table); /* NULL does nothing */
 
 /* How many lines it has, as far as the rows are read: whether to page. */
 size_t gsp_rows_table_lines(const struct gsp_rows_table *table);
+
+bool gsp_rows_table_is_empty(const struct gsp_rows_table *table);
 
 /* Writes the table, reading the rest of the rows; once.  Fails as new does and, through
  * gsp_out_finish(), with IO. */
