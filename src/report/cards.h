@@ -20,3 +20,5 @@ struct gsp_judge {
 
 /* Fills digest->cards; digest->no_memory tells a failure. */
 void gsp_digest__cards(const struct gsp_judge *judge);
+/* Adds the cards of resident memory and wall time. */
+void gsp_digest__memory_cards(struct gsp_digest *digest);

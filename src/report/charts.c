@@ -149,7 +149,7 @@ static int take_point(void *ctx, const struct gsp_store_row *row, struct gsp_err
 
 /* Lines without a single number say nothing, nor do devices and resources that were not used; a
  * chart of such lines does not either. */
-static void drop_empty(struct gsp_digest *digest, struct gsp_digest_chart *chart)
+void gsp_digest__chart_finish(struct gsp_digest *digest, struct gsp_digest_chart *chart)
 {
     const bool used_only =
         gsp_sv_eq(chart->unit, gsp_sv_of("bytes/s")) || gsp_sv_eq(chart->id, gsp_sv_of("pressure"));
@@ -196,7 +196,7 @@ static int add_steps_chart(struct gsp_digest *digest, struct gsp_err *err)
         }
         gsp_digest__point(digest, series, step->t, step->duration_s);
     }
-    drop_empty(digest, filler.chart);
+    gsp_digest__chart_finish(digest, filler.chart);
     return GSP_OK;
 }
 
@@ -207,7 +207,7 @@ int gsp_digest__charts(struct gsp_digest *digest, struct gsp_store *store, struc
         struct filler filler = {.digest = digest, .def = &CHARTS[i]};
         rc = gsp_store_each(store, CHARTS[i].sql, take_point, &filler, err);
         if (rc == GSP_OK && filler.chart)
-            drop_empty(digest, filler.chart);
+            gsp_digest__chart_finish(digest, filler.chart);
     }
     return rc;
 }

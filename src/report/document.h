@@ -29,7 +29,7 @@
 /* Durations that are kept of one module and stage, evenly over time. */
 #define GSP_DIGEST_VALUES_MAX  2000U
 
-enum gsp_digest_kind { GSP_DIGEST_RUN, GSP_DIGEST_SESSION, GSP_DIGEST_PROFILE };
+enum gsp_digest_kind { GSP_DIGEST_RUN, GSP_DIGEST_SESSION, GSP_DIGEST_PROFILE, GSP_DIGEST_MEMORY };
 enum gsp_digest_tone { GSP_TONE_PLAIN, GSP_TONE_GOOD, GSP_TONE_WARN, GSP_TONE_BAD };
 
 /* All texts are borrowed from the digest; bytes of a target may be anything. */

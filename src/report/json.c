@@ -441,7 +441,8 @@ static void put_head(struct gsp_json *json, const struct gsp_digest *digest)
 {
     static const char *const KINDS[] = {[GSP_DIGEST_RUN] = "run",
                                         [GSP_DIGEST_SESSION] = "session",
-                                        [GSP_DIGEST_PROFILE] = "profile"};
+                                        [GSP_DIGEST_PROFILE] = "profile",
+                                        [GSP_DIGEST_MEMORY] = "memory"};
     char start[32] = "";
     gsp_json_put_str(json, "format", "gsprof-report");
     gsp_json_put_i64(json, "version", 1);

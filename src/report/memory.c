@@ -14,11 +14,6 @@ struct look {
     size_t series;
 };
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the memory view of a report");
-}
-
 static int by_time(const void *a, const void *b)
 {
     const struct look *x = a;
@@ -61,7 +56,7 @@ static int sum_looks(const struct gsp_digest_chart *chart, double **t, double **
     if (!looks || !last || !*t || !*v) {
         free(looks);
         free(last);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     const size_t look_count = list_looks(chart, looks);
     double sum = 0;
@@ -129,7 +124,7 @@ static int add_site(struct sites *sites, const struct gsp_store_row *row, struct
     struct gsp_digest_site *more =
         gsp_digest__more(sites->digest, memory->sites, memory->site_count, sizeof(*memory->sites));
     if (!more)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     memory->sites = more;
     more[memory->site_count++] =
         (struct gsp_digest_site){.bytes = gsp_store_f64(row, 1), .count = gsp_store_f64(row, 2)};
@@ -163,7 +158,29 @@ static bool is_shown(const struct gsp_digest *digest, const struct gsp_digest_si
            digest->site_frames[site->frames[site->frame_count - 1]].kind != GSP_FRAME_MARK;
 }
 
-static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
+bool gsp_digest__site_frame(struct gsp_digest *digest, struct gsp_digest_site *site,
+                            struct gsp_digest_frame frame)
+{
+    if (!is_shown(digest, site, &frame))
+        return true;
+    struct gsp_digest_frame *frames = gsp_digest__more(
+        digest, digest->site_frames, digest->site_frame_count, sizeof(*digest->site_frames));
+    if (!frames)
+        return false;
+    digest->site_frames = frames;
+    uint32_t *more =
+        gsp_digest__more(digest, site->frames, site->frame_count, sizeof(*site->frames));
+    if (!more)
+        return false;
+    site->frames = more;
+    frame.func = gsp_digest__keep(digest, frame.func);
+    frame.file = gsp_digest__keep(digest, frame.file);
+    frames[digest->site_frame_count] = frame;
+    more[site->frame_count++] = (uint32_t)digest->site_frame_count++;
+    return true;
+}
+
+static int add_row(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct sites *sites = ctx;
     struct gsp_digest *digest = sites->digest;
@@ -173,31 +190,15 @@ static int take_site(void *ctx, const struct gsp_store_row *row, struct gsp_err 
             return rc;
     }
     struct gsp_digest_site *site = &digest->memory.sites[digest->memory.site_count - 1];
-    struct gsp_digest_frame frame = frame_of(row);
-    if (frame.func.len == 0)
-        return GSP_OK; /* its stack is not there */
-    if (!is_shown(digest, site, &frame))
-        return GSP_OK;
-    struct gsp_digest_frame *frames = gsp_digest__more(
-        digest, digest->site_frames, digest->site_frame_count, sizeof(*digest->site_frames));
-    if (!frames)
-        return no_memory(err);
-    digest->site_frames = frames;
-    uint32_t *more =
-        gsp_digest__more(digest, site->frames, site->frame_count, sizeof(*site->frames));
-    if (!more)
-        return no_memory(err);
-    site->frames = more;
-    frame.func = gsp_digest__keep(digest, frame.func);
-    frame.file = gsp_digest__keep(digest, frame.file);
-    frames[digest->site_frame_count] = frame;
-    more[site->frame_count++] = (uint32_t)digest->site_frame_count++;
-    return GSP_OK;
+    const struct gsp_digest_frame frame = frame_of(row);
+    /* The stack of a site may be missing. */
+    return frame.func.len == 0 || gsp_digest__site_frame(digest, site, frame) ? GSP_OK
+                                                                              : gsp_err_nomem(err);
 }
 
 int gsp_digest__memory(struct gsp_digest *digest, struct gsp_store *store, struct gsp_err *err)
 {
     struct sites sites = {.digest = digest};
     const int rc = gsp_digest__rss(digest, err);
-    return rc == GSP_OK ? gsp_store_each(store, SITES_SQL, take_site, &sites, err) : rc;
+    return rc == GSP_OK ? gsp_store_each(store, SITES_SQL, add_row, &sites, err) : rc;
 }

@@ -18,7 +18,7 @@ int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_
     report->path = path;
     int rc = gsp_memlog_open(path, &report->log, err);
     if (rc == GSP_OK && gsp_memlog_tick_count(report->log) == 0)
-        rc = gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s ends before the first look at the counters",
+        rc = gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s ends before the first sample of the counters",
                          path);
     if (rc == GSP_OK)
         rc = gsp_memgroups_make(&report->groups, report->log, by, err);
@@ -107,79 +107,103 @@ static void put_duration(int64_t ns, struct gsp_buf *out)
     gsp_buf_puts(out, gsp_fmt_duration(ns, text, sizeof(text)));
 }
 
-/* "12.3 s of python3 train.py, exact; peak 123 MiB at 3.2 s, RSS at most 200 MiB" */
-static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
+void gsp_memreport_put_peak(const struct gsp_memreport *report, struct gsp_buf *out)
+{
+    const struct gsp_mempeak peak = gsp_memreport_peak(report);
+    if (peak.bytes < 0)
+        return;
+    gsp_buf_puts(out, "Peak of a process: ");
+    put_bytes(peak.bytes, out);
+    if (peak.time_ns >= 0) {
+        gsp_buf_puts(out, " at ");
+        put_duration(peak.time_ns, out);
+    }
+    if (peak.rss_bytes >= 0) {
+        gsp_buf_puts(out, "; resident at most ");
+        put_bytes(peak.rss_bytes, out);
+    }
+}
+
+void gsp_memreport_put_huge(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
     const struct gsp_mempeak peak = gsp_memreport_peak(report);
-    gsp_auto_buf command = {0};
-    gsp_words_command(gsp_memlog_profile(report->log), &command);
-    put_duration(meta->duration_ns, out);
-    gsp_buf_puts(out, " of ");
-    gsp_buf_term(out, gsp_buf_sv(&command));
-    gsp_buf_printf(out, ", %s\n", gsp_memreport_is_exact(report) ? "exact" : "sampled");
-    if (peak.bytes >= 0) {
-        gsp_buf_puts(out, "Peak of a process: ");
-        put_bytes(peak.bytes, out);
-        if (peak.time_ns >= 0) {
-            gsp_buf_puts(out, " at ");
-            put_duration(peak.time_ns, out);
-        }
-        if (peak.rss_bytes >= 0) {
-            gsp_buf_puts(out, "; resident at most ");
-            put_bytes(peak.rss_bytes, out);
-        }
-        gsp_buf_putc(out, '\n');
-    }
-    if (peak.huge_bytes > 0) {
-        put_bytes(peak.huge_bytes, out);
-        gsp_buf_printf(out,
-                       " of it in huge pages (transparent_hugepage: %s): it grows by a whole "
-                       "one at a time\n",
-                       meta->huge_setting[0] ? meta->huge_setting : "not known");
-    }
-    if (meta->truncated)
-        gsp_buf_puts(out, "The file ends early: this is what was written until then.\n");
+    if (peak.huge_bytes <= 0)
+        return;
+    put_bytes(peak.huge_bytes, out);
+    gsp_buf_printf(out, " in huge pages (transparent_hugepage: %s)",
+                   meta->huge_setting[0] ? meta->huge_setting : "unknown");
 }
 
-/* Sums of several processes are of several moments. */
-static void put_peaks(const struct gsp_memreport *report, struct gsp_buf *out)
+/* Appends a line to the head, unless it is empty, and clears it. */
+static void put_head_line(struct gsp_buf *line, struct gsp_buf *out)
+{
+    if (line->len > 0) {
+        gsp_buf_putsv(out, gsp_buf_sv(line));
+        gsp_buf_putc(out, '\n');
+    }
+    gsp_buf_clear(line);
+}
+
+static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
+{
+    const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
+    gsp_auto_buf line = {0};
+    gsp_words_command(gsp_memlog_profile(report->log), &line);
+    put_duration(meta->duration_ns, out);
+    gsp_buf_puts(out, " of ");
+    gsp_buf_term(out, gsp_buf_sv(&line));
+    gsp_buf_printf(out, ", %s\n", gsp_memreport_is_exact(report) ? "exact" : "sampled");
+    gsp_buf_clear(&line);
+    gsp_memreport_put_peak(report, &line);
+    put_head_line(&line, out);
+    gsp_memreport_put_huge(report, &line);
+    put_head_line(&line, out);
+    if (meta->truncated)
+        gsp_buf_puts(out, "The end of the file is missing\n");
+}
+
+size_t gsp_memreport_process_count(const struct gsp_memreport *report)
 {
     size_t count = 0;
     while (gsp_memlog_process(report->log, count))
         count++;
-    if (count > 1)
-        gsp_buf_printf(out, "Held at the peaks of %zu processes, each at its own: ", count);
-    else
-        gsp_buf_puts(out, "Held at the peak: ");
+    return count;
 }
 
-static void put_question(const struct gsp_memreport *report, struct gsp_buf *out)
+void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memquestion *question = &report->question;
+    const size_t processes = gsp_memreport_process_count(report);
     switch (question->view) {
     case GSP_MEMVIEW_PEAK:
-        put_peaks(report, out);
+        /* Each process has its peak at another time. */
+        if (processes > 1)
+            gsp_buf_printf(out, "Held at the peaks of %zu processes", processes);
+        else
+            gsp_buf_puts(out, "Held at the peak");
         break;
     case GSP_MEMVIEW_AT:
         gsp_buf_puts(out, "Held at ");
         put_duration(question->to_ns, out);
-        gsp_buf_puts(out, ": ");
         break;
     case GSP_MEMVIEW_DIFF:
         gsp_buf_puts(out, "Grown between ");
         put_duration(question->from_ns, out);
         gsp_buf_puts(out, " and ");
         put_duration(question->to_ns, out);
-        gsp_buf_puts(out, ": ");
         break;
     case GSP_MEMVIEW_LEAKS:
-        gsp_buf_puts(out, "Keeps growing: ");
+        gsp_buf_puts(out, "Keeps growing");
         break;
     case GSP_MEMVIEW_TEMPORARY:
-        gsp_buf_puts(out, "Allocated and freed again between two looks: ");
+        gsp_buf_puts(out, "Allocated and freed between two samples");
         break;
     }
+}
+
+void gsp_memreport_put_total(const struct gsp_memreport *report, struct gsp_buf *out)
+{
     put_bytes(report->rows.all.bytes, out);
     const double error = gsp_memvalue_error(&report->rows.all);
     if (error > 0) {
@@ -191,7 +215,15 @@ static void put_question(const struct gsp_memreport *report, struct gsp_buf *out
     const int64_t count = report->rows.all.count;
     gsp_buf_puts(out, count < 0 ? "-" : "");
     gsp_words_count((uint64_t)(count < 0 ? -count : count), out);
-    gsp_buf_puts(out, count == 1 ? " block\n\n" : " blocks\n\n");
+    gsp_buf_puts(out, count == 1 ? " block" : " blocks");
+}
+
+static void put_question(const struct gsp_memreport *report, struct gsp_buf *out)
+{
+    gsp_memreport_put_view(report, out);
+    gsp_buf_puts(out, ": ");
+    gsp_memreport_put_total(report, out);
+    gsp_buf_puts(out, "\n\n");
 }
 
 /* A name, cut to what is left of the line. */
@@ -280,12 +312,12 @@ static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memleaks *leaks = &report->values.leaks;
     if (leaks->stretches < GSP_MEMLEAK_STRETCHES_MIN) {
-        gsp_buf_printf(out, "Too short to tell: %zu look%s, and a trend needs %u.\n",
-                       leaks->stretches, gsp_words_s(leaks->stretches), GSP_MEMLEAK_STRETCHES_MIN);
+        gsp_buf_printf(out, "Too short to detect growth: %zu of %u samples\n", leaks->stretches,
+                       GSP_MEMLEAK_STRETCHES_MIN);
         return;
     }
     if (leaks->count == 0) {
-        gsp_buf_puts(out, "Nothing keeps growing.\n");
+        gsp_buf_puts(out, "Nothing keeps growing\n");
         return;
     }
     put_question(report, out);

@@ -18,6 +18,7 @@
 #include "memlog/log.h"
 #include "memlog/view.h"
 #include "model/row_list.h"
+#include "report/document.h"
 
 struct gsp_memreport {
     struct gsp_memlog *log;
@@ -59,8 +60,21 @@ GSP_MUST_CHECK int gsp_memreport_table(const struct gsp_memreport *report,
                                        struct gsp_made_rows **out, struct gsp_err *err);
 GSP_MUST_CHECK int gsp_memreport_timeline(const struct gsp_memreport *report,
                                           struct gsp_made_rows **out, struct gsp_err *err);
-/* The page: facts and rows, and the place of the flame graph behind them. */
-void gsp_memreport_page(const struct gsp_memreport *report, struct gsp_buf *out);
+/* The view as a report document, with at most `limit` call stacks. On success the caller frees *out
+ * with gsp_digest_free(); on failure it is NULL. Fails with NOMEM. */
+GSP_MUST_CHECK int gsp_memreport_document(const struct gsp_memreport *report,
+                                          struct gsp_digest **out, struct gsp_err *err);
+
+/* Parts of the text and of the document; all append to out. */
+size_t gsp_memreport_process_count(const struct gsp_memreport *report);
+/* "Peak of a process: 123 MiB at 3.2 s; resident at most 200 MiB"; nothing if unknown. */
+void gsp_memreport_put_peak(const struct gsp_memreport *report, struct gsp_buf *out);
+/* "32.0 MiB in huge pages (transparent_hugepage: madvise)"; nothing if none were used. */
+void gsp_memreport_put_huge(const struct gsp_memreport *report, struct gsp_buf *out);
+/* "Held at the peak" */
+void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *out);
+/* "120 MiB (estimated, +- 2.10 MiB with 95 % confidence) in 1,234 blocks" */
+void gsp_memreport_put_total(const struct gsp_memreport *report, struct gsp_buf *out);
 
 /* What grew from one recording to the other, by name. */
 struct gsp_memcontrast_row {

@@ -20,28 +20,6 @@
 
 #define NO_MEMORY(err) gsp_err_set((err), GSP_E_NOMEM, 0, "no memory for a report")
 
-static int new_digest(enum gsp_digest_kind kind, const char *name, struct gsp_digest **out,
-                      struct gsp_err *err)
-{
-    struct gsp_digest *digest = calloc(1, sizeof(*digest));
-    *out = digest;
-    if (!digest)
-        return NO_MEMORY(err);
-    struct gsp_sv text = gsp_sv_of(name ? name : "");
-    while (text.len > 1 && text.p[text.len - 1] == '/')
-        text.len--;
-    digest->kind = kind;
-    digest->path = gsp_digest__keep(digest, gsp_sv_of(name ? name : ""));
-    digest->name = gsp_digest__keep(digest, gsp_sv_basename(text));
-    digest->title = digest->name;
-    digest->duration_s = (double)NAN;
-    digest->period_s = (double)NAN;
-    digest->exit_status = GSP_NULL_I64;
-    digest->memory = (struct gsp_digest_memory){.peak_rss_bytes = (double)NAN,
-                                                .growth_bytes_per_s = (double)NAN};
-    return GSP_OK;
-}
-
 /* Hands out a digest that is whole, or frees it. */
 static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, struct gsp_err *err)
 {
@@ -120,7 +98,7 @@ static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, 
 }
 
 /* When it was, and on what. */
-static void add_facts(struct gsp_digest *digest)
+void gsp_digest__origin_facts(struct gsp_digest *digest)
 {
     char when[64];
     struct tm parts;
@@ -142,14 +120,14 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
 {
     struct gsp_digest *digest = NULL;
     *out = NULL;
-    int rc = new_digest(GSP_DIGEST_PROFILE, name, &digest, err);
+    int rc = gsp_digest__new(GSP_DIGEST_PROFILE, name, &digest, err);
     if (rc < 0) {
         gsp_profile_free(profile);
         return rc;
     }
     rc = take_profile(digest, profile, true, opts, err);
     if (rc == GSP_OK)
-        add_facts(digest);
+        gsp_digest__origin_facts(digest);
     return finish(digest, rc, out, err);
 }
 
@@ -211,8 +189,7 @@ static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
     return rc == GSP_OK ? gsp_digest__table_losses(digest, store, err) : rc;
 }
 
-/* "python3 -u train.py --epochs 3" is called train.py, also of "rank 0: ...". */
-static struct gsp_sv program_of(struct gsp_sv command)
+struct gsp_sv gsp_digest__program(struct gsp_sv command)
 {
     const char *colon =
         gsp_sv_starts(command, "rank ") ? memmem(command.p, command.len, ": ", 2) : NULL;
@@ -258,8 +235,8 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
     if (rc < 0)
         return rc;
     if (digest->command.len)
-        digest->title = program_of(digest->command);
-    add_facts(digest);
+        digest->title = gsp_digest__program(digest->command);
+    gsp_digest__origin_facts(digest);
     return gsp_digest__table_facts(digest, store, err);
 }
 
@@ -271,7 +248,7 @@ int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile, 
     *out = NULL;
     int rc = profile ? GSP_OK : tables_profile(store, &profile, err);
     if (rc == GSP_OK)
-        rc = new_digest(GSP_DIGEST_RUN, name, &digest, err);
+        rc = gsp_digest__new(GSP_DIGEST_RUN, name, &digest, err);
     if (rc != GSP_OK) {
         gsp_profile_free(profile);
         return rc;
@@ -321,7 +298,7 @@ static int open_session(const char *path, const struct gsp_digest_opts *opts,
                         struct gsp_digest **out, struct gsp_err *err)
 {
     struct gsp_digest *digest = NULL;
-    int rc = new_digest(GSP_DIGEST_SESSION, path, &digest, err);
+    int rc = gsp_digest__new(GSP_DIGEST_SESSION, path, &digest, err);
     if (rc < 0)
         return rc;
     rc = gsp_digest__session(digest, path, err);
@@ -331,7 +308,7 @@ static int open_session(const char *path, const struct gsp_digest_opts *opts,
     if (rc == GSP_OK)
         rc = gsp_digest__rss(digest, err);
     if (rc == GSP_OK)
-        add_facts(digest);
+        gsp_digest__origin_facts(digest);
     return finish(digest, rc, out, err);
 }
 

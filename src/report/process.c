@@ -148,24 +148,12 @@ int gsp_process_report_json(struct gsp_store *store, const struct gsp_process_fa
 
 /* --------------------------------------------------------------------------------------- text */
 
-/* What the text is written from. */
+/* Parts of the text that come from single rows. */
 struct text {
-    struct gsp_rows *rows[GSP_COUNT(SECTIONS)];
-    struct gsp_rows_table *tables[GSP_COUNT(SECTIONS)];
     struct gsp_buf events; /* lines */
     struct gsp_buf stacks; /* lines */
     bool has_end;          /* one of the events is the end of the process */
 };
-
-static void free_text(struct text *text)
-{
-    for (size_t i = 0; i < GSP_COUNT(SECTIONS); i++) {
-        gsp_rows_table_free(text->tables[i]);
-        gsp_rows_free(text->rows[i]);
-    }
-    gsp_buf_free(&text->events);
-    gsp_buf_free(&text->stacks);
-}
 
 /* A row of a batch. */
 struct row {
@@ -278,25 +266,6 @@ static int read_stacks(struct gsp_store *store, const struct gsp_process_facts *
     return each_row(store, SECTIONS[SECTION_STACKS].sql, time_ns, put_frame, text, err);
 }
 
-static int read_text(struct gsp_store *store, const struct gsp_process_facts *process,
-                     const struct gsp_rows_table_opts *style, struct text *text,
-                     struct gsp_err *err)
-{
-    const int64_t time_ns = report_time(process);
-    int rc = each_row(store, SECTIONS[SECTION_EVENTS].sql, time_ns, put_event, text, err);
-    for (size_t i = SECTION_TABLES; rc >= 0 && i < GSP_COUNT(SECTIONS); i++) {
-        rc = query(store, SECTIONS[i].sql, time_ns, &text->rows[i], err);
-        /* Reads all rows: no section has more than a table reads at once. */
-        if (rc == GSP_OK)
-            rc = gsp_rows_table_new(text->rows[i], style, &text->tables[i], err);
-    }
-    if (rc >= 0)
-        rc = read_stacks(store, process, time_ns, text, err);
-    if (rc >= 0 && (text->events.failed || text->stacks.failed))
-        rc = gsp_err_nomem(err);
-    return rc < 0 ? rc : GSP_OK;
-}
-
 static const char *style_code(const struct gsp_rows_table_opts *style, const char *code)
 {
     return style->color ? code : "";
@@ -339,23 +308,22 @@ static void put_next(const struct gsp_process_facts *process, bool has_stacks, s
                        pid, pid);
 }
 
-static int write_text(const struct gsp_process_facts *process, const struct text *text,
-                      const struct gsp_rows_table_opts *style, struct gsp_out *out,
-                      struct gsp_err *err)
+/* Nothing if the section has no rows. */
+static int put_table(struct gsp_store *store, const struct section *section, int64_t time_ns,
+                     const struct gsp_rows_table_opts *style, struct gsp_out *out,
+                     struct gsp_err *err)
 {
-    int rc = GSP_OK;
-    put_head(process, text, style, &out->buf);
-    for (size_t i = SECTION_TABLES; rc == GSP_OK && i < GSP_COUNT(SECTIONS); i++) {
-        if (gsp_rows_table_is_empty(text->tables[i]))
-            continue;
-        put_title(style, SECTIONS[i].title, &out->buf);
-        rc = gsp_rows_table_write(text->tables[i], out, err);
+    struct gsp_rows *rows = NULL;
+    struct gsp_rows_table *table = NULL;
+    int rc = query(store, section->sql, time_ns, &rows, err);
+    if (rc == GSP_OK)
+        rc = gsp_rows_table_new(rows, style, &table, err);
+    if (rc == GSP_OK && !gsp_rows_table_is_empty(table)) {
+        put_title(style, section->title, &out->buf);
+        rc = gsp_rows_table_write(table, out, err);
     }
-    if (text->stacks.len > 0) {
-        put_title(style, SECTIONS[SECTION_STACKS].title, &out->buf);
-        gsp_buf_putsv(&out->buf, gsp_buf_sv(&text->stacks));
-    }
-    put_next(process, text->stacks.len > 0, &out->buf);
+    gsp_rows_table_free(table);
+    gsp_rows_free(rows);
     return rc;
 }
 
@@ -363,10 +331,21 @@ int gsp_process_report_text(struct gsp_store *store, const struct gsp_process_fa
                             const struct gsp_rows_table_opts *style, struct gsp_out *out,
                             struct gsp_err *err)
 {
+    const int64_t time_ns = report_time(process);
     struct text text = {0};
-    int rc = read_text(store, process, style, &text, err);
-    if (rc == GSP_OK)
-        rc = write_text(process, &text, style, out, err);
-    free_text(&text);
-    return rc;
+    int rc = each_row(store, SECTIONS[SECTION_EVENTS].sql, time_ns, put_event, &text, err);
+    put_head(process, &text, style, &out->buf);
+    for (size_t i = SECTION_TABLES; rc >= 0 && i < GSP_COUNT(SECTIONS); i++)
+        rc = put_table(store, &SECTIONS[i], time_ns, style, out, err);
+    if (rc >= 0)
+        rc = read_stacks(store, process, time_ns, &text, err);
+    if (text.stacks.len > 0) {
+        put_title(style, SECTIONS[SECTION_STACKS].title, &out->buf);
+        gsp_buf_putsv(&out->buf, gsp_buf_sv(&text.stacks));
+    }
+    put_next(process, text.stacks.len > 0, &out->buf);
+    out->buf.failed = out->buf.failed || text.events.failed || text.stacks.failed;
+    gsp_buf_free(&text.events);
+    gsp_buf_free(&text.stacks);
+    return rc < 0 ? rc : GSP_OK;
 }

@@ -29,8 +29,8 @@ struct gsp_process_facts {
 };
 
 /* Both read a locked store that has the tables of the process; a live process without rings has
- * python.backtrace only. They read all rows before they write, and fail with what a query fails
- * with and with NOMEM. */
+ * python.backtrace only. They fail with what a query fails with, and with NOMEM. After a failure
+ * out has an incomplete report. */
 GSP_MUST_CHECK int gsp_process_report_text(struct gsp_store *store,
                                            const struct gsp_process_facts *process,
                                            const struct gsp_rows_table_opts *style,

@@ -30,8 +30,6 @@ GSP_MUST_CHECK int gsp_digest__spans(struct gsp_digest *digest, struct gsp_store
                                      struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__charts(struct gsp_digest *digest, struct gsp_store *store,
                                       struct gsp_err *err);
-/* Peak and trend of the "rss" chart. */
-GSP_MUST_CHECK int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *err);
 /* The same, and the sites of python.allocation. */
 GSP_MUST_CHECK int gsp_digest__memory(struct gsp_digest *digest, struct gsp_store *store,
                                       struct gsp_err *err);
