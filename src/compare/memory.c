@@ -6,6 +6,7 @@
 
 #include "base/map.h"
 #include "model/words.h"
+#include "report/grid.h"
 #include "report/memory_view.h"
 
 /* Rows of two recordings are the same when they are called the same. */
@@ -78,28 +79,32 @@ void gsp_memcontrast_free(struct gsp_memcontrast *contrast)
     *contrast = (struct gsp_memcontrast){0};
 }
 
-static void put_amount(int64_t bytes, int width, struct gsp_buf *out)
+static void add_amount(struct gsp_report_grid *grid, int64_t bytes)
 {
-    gsp_auto_buf cell = {0};
-    gsp_words_amount(GSP_UNIT_BYTES, bytes, &cell);
-    const char *text = gsp_buf_cstr(&cell);
-    gsp_buf_printf(out, "%*s", width, text ? text : "");
+    gsp_words_amount(GSP_UNIT_BYTES, bytes, &grid->cell);
+    gsp_report_grid_cell(grid);
 }
 
 void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct gsp_memreport *b,
                           struct gsp_buf *out)
 {
-    gsp_buf_printf(out, "%10s%10s%10s  %s\n", "change", "before", "after",
-                   gsp_memby_name(b->groups.by));
+    struct gsp_report_grid grid = {
+        .column_count = 4,
+        .columns = {{"change", GSP_REPORT_GRID_NUMBER, 10},
+                    {"before", GSP_REPORT_GRID_NUMBER, 8},
+                    {"after", GSP_REPORT_GRID_NUMBER, 8},
+                    {gsp_memby_name(b->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     for (size_t i = 0; i < contrast->count && (!b->limit || i < b->limit); i++) {
         const struct gsp_memcontrast_row *row = &contrast->at[i];
-        put_amount(row->after - row->before, 10, out);
-        put_amount(row->before, 10, out);
-        put_amount(row->after, 10, out);
-        gsp_buf_puts(out, "  ");
-        gsp_buf_term(out, gsp_buf_sv(&row->name));
-        gsp_buf_putc(out, '\n');
+        add_amount(&grid, row->after - row->before);
+        add_amount(&grid, row->before);
+        add_amount(&grid, row->after);
+        gsp_buf_putsv(&grid.cell, gsp_buf_sv(&row->name));
+        gsp_report_grid_cell(&grid);
+        gsp_report_grid_row(&grid);
     }
+    gsp_report_grid_text(&grid, b->width, out);
+    gsp_report_grid_free(&grid);
 }
 
 int gsp_memcontrast_table(const struct gsp_memcontrast *contrast, struct gsp_made_rows **out,

@@ -3,14 +3,11 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "base/time.h"
 #include "model/tree.h"
 #include "model/words.h"
-
-#define CALLER_INDENT "                                  "
+#include "report/grid.h"
 
 int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_memby by,
                        struct gsp_err *err)
@@ -18,7 +15,7 @@ int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_
     report->path = path;
     int rc = gsp_memlog_open(path, &report->log, err);
     if (rc == GSP_OK && gsp_memlog_tick_count(report->log) == 0)
-        rc = gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s ends before the first sample of the counters",
+        rc = gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s ends before the first reading of the counters",
                          path);
     if (rc == GSP_OK)
         rc = gsp_memgroups_make(&report->groups, report->log, by, err);
@@ -92,13 +89,6 @@ struct gsp_mempeak gsp_memreport_peak(const struct gsp_memreport *report)
 static void put_bytes(int64_t bytes, struct gsp_buf *out)
 {
     gsp_words_amount(GSP_UNIT_BYTES, bytes, out);
-}
-
-static void put_right(struct gsp_buf *text, int width, struct gsp_buf *out)
-{
-    const char *p = gsp_buf_cstr(text);
-    gsp_buf_printf(out, "%*s", width, p ? p : "");
-    gsp_buf_clear(text);
 }
 
 static void put_duration(int64_t ns, struct gsp_buf *out)
@@ -197,7 +187,7 @@ void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *
         gsp_buf_puts(out, "Keeps growing");
         break;
     case GSP_MEMVIEW_TEMPORARY:
-        gsp_buf_puts(out, "Allocated and freed between two samples");
+        gsp_buf_puts(out, "Allocated and freed between two readings");
         break;
     }
 }
@@ -226,57 +216,38 @@ static void put_question(const struct gsp_memreport *report, struct gsp_buf *out
     gsp_buf_puts(out, "\n\n");
 }
 
-/* A name, cut to what is left of the line. */
-static void put_name(const struct gsp_memreport *report, struct gsp_sv name, size_t used,
-                     struct gsp_buf *out)
-{
-    gsp_auto_buf safe = {0};
-    gsp_buf_term(&safe, name);
-    size_t room = report->width > used + 8 ? report->width - used : 0;
-    if (room == 0 || safe.len <= room) {
-        gsp_buf_putsv(out, gsp_buf_sv(&safe));
-    } else {
-        size_t keep = room - 2;
-        while (keep > 0 && ((unsigned char)safe.p[keep] & 0xc0) == 0x80)
-            keep--;
-        gsp_buf_put(out, safe.p, keep);
-        gsp_buf_puts(out, "..");
-    }
-    gsp_buf_putc(out, '\n');
-}
-
-/* Where the program itself stands above a library's line. */
-static void put_caller(const struct gsp_memreport *report, uint32_t stack, struct gsp_buf *out)
+/* If the row's line is in a library, a note names the line of the program that called it. */
+static void end_row(const struct gsp_memreport *report, uint32_t stack,
+                    struct gsp_report_grid *grid)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const uint32_t caller = gsp_memgroup_caller(profile, stack);
-    gsp_auto_buf label = {0};
-    if (report->groups.by != GSP_MEMBY_LINE || caller == GSP_NONE)
-        return;
-    gsp_buf_puts(&label, "from ");
-    gsp_view_label(&(struct gsp_view){0}, profile, caller, &label);
-    gsp_buf_puts(out, CALLER_INDENT);
-    put_name(report, gsp_buf_sv(&label), strlen(CALLER_INDENT), out);
+    const uint32_t caller =
+        report->groups.by == GSP_MEMBY_LINE ? gsp_memgroup_caller(profile, stack) : GSP_NONE;
+    if (caller != GSP_NONE) {
+        gsp_buf_puts(&grid->cell, "from ");
+        gsp_view_label(&(struct gsp_view){0}, profile, caller, &grid->cell);
+    }
+    gsp_report_grid_row(grid);
 }
 
-static void put_row(const struct gsp_memreport *report, const struct gsp_memrow *row,
-                    struct gsp_buf *out)
+static void add_row(const struct gsp_memreport *report, const struct gsp_memrow *row,
+                    struct gsp_report_grid *grid)
 {
-    gsp_auto_buf cell = {0};
     const double error = gsp_memvalue_error(&row->value);
     const double all = (double)report->rows.all.bytes;
-    put_bytes(row->value.bytes, &cell);
-    put_right(&cell, 10, out);
+    put_bytes(row->value.bytes, &grid->cell);
+    gsp_report_grid_cell(grid);
     if (error > 0)
-        put_bytes((int64_t)(2 * error), &cell);
-    put_right(&cell, 10, out);
+        put_bytes((int64_t)(2 * error), &grid->cell);
+    gsp_report_grid_cell(grid);
     if (report->question.view != GSP_MEMVIEW_DIFF && all > 0)
-        gsp_words_pct(100 * (double)row->value.bytes / all, &cell);
-    put_right(&cell, 6, out);
-    gsp_buf_printf(out, "%8" PRId64 "  ", row->value.count);
-    gsp_memgroup_name(&report->groups, report->log, row->group, &cell);
-    put_name(report, gsp_buf_sv(&cell), strlen(CALLER_INDENT) + 2, out);
-    put_caller(report, row->stack, out);
+        gsp_words_pct(100 * (double)row->value.bytes / all, &grid->cell);
+    gsp_report_grid_cell(grid);
+    gsp_buf_printf(&grid->cell, "%" PRId64, row->value.count);
+    gsp_report_grid_cell(grid);
+    gsp_memgroup_name(&report->groups, report->log, row->group, &grid->cell);
+    gsp_report_grid_cell(grid);
+    end_row(report, row->stack, grid);
 }
 
 static const struct gsp_memrow *row_of(const struct gsp_memreport *report, uint32_t group)
@@ -288,31 +259,28 @@ static const struct gsp_memrow *row_of(const struct gsp_memreport *report, uint3
     return NULL;
 }
 
-static void put_leak(const struct gsp_memreport *report, const struct gsp_memleak *leak,
-                     struct gsp_buf *out)
+static void add_leak(const struct gsp_memreport *report, const struct gsp_memleak *leak,
+                     struct gsp_report_grid *grid)
 {
-    gsp_auto_buf cell = {0};
-    put_bytes((int64_t)leak->bytes_per_s, &cell);
-    gsp_buf_puts(&cell, "/s");
-    put_right(&cell, 12, out);
-    if (isfinite(leak->bytes_per_step))
-        put_bytes((int64_t)leak->bytes_per_step, &cell);
-    put_right(&cell, 10, out);
-    put_bytes(leak->live_bytes, &cell);
-    put_right(&cell, 10, out);
-    gsp_buf_puts(out, "  ");
-    gsp_memgroup_name(&report->groups, report->log, leak->group, &cell);
-    put_name(report, gsp_buf_sv(&cell), strlen(CALLER_INDENT), out);
     const struct gsp_memrow *row = row_of(report, leak->group);
-    if (row)
-        put_caller(report, row->stack, out);
+    put_bytes((int64_t)leak->bytes_per_s, &grid->cell);
+    gsp_buf_puts(&grid->cell, "/s");
+    gsp_report_grid_cell(grid);
+    if (isfinite(leak->bytes_per_step))
+        put_bytes((int64_t)leak->bytes_per_step, &grid->cell);
+    gsp_report_grid_cell(grid);
+    put_bytes(leak->live_bytes, &grid->cell);
+    gsp_report_grid_cell(grid);
+    gsp_memgroup_name(&report->groups, report->log, leak->group, &grid->cell);
+    gsp_report_grid_cell(grid);
+    end_row(report, row ? row->stack : GSP_NONE, grid);
 }
 
 static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memleaks *leaks = &report->values.leaks;
     if (leaks->stretches < GSP_MEMLEAK_STRETCHES_MIN) {
-        gsp_buf_printf(out, "Too short to detect growth: %zu of %u samples\n", leaks->stretches,
+        gsp_buf_printf(out, "Too short to detect growth: %zu of %u intervals\n", leaks->stretches,
                        GSP_MEMLEAK_STRETCHES_MIN);
         return;
     }
@@ -321,10 +289,16 @@ static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
         return;
     }
     put_question(report, out);
-    gsp_buf_printf(out, "%12s%10s%10s  %s\n", "growth", "per step", "held",
-                   gsp_memby_name(report->groups.by));
+    struct gsp_report_grid grid = {
+        .column_count = 4,
+        .columns = {{"growth", GSP_REPORT_GRID_NUMBER, 12},
+                    {"per step", GSP_REPORT_GRID_NUMBER, 8},
+                    {"held", GSP_REPORT_GRID_NUMBER, 8},
+                    {gsp_memby_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     for (size_t i = 0; i < leaks->count && (report->limit == 0 || i < report->limit); i++)
-        put_leak(report, &leaks->at[i], out);
+        add_leak(report, &leaks->at[i], &grid);
+    gsp_report_grid_text(&grid, report->width, out);
+    gsp_report_grid_free(&grid);
 }
 
 void gsp_memreport_text(const struct gsp_memreport *report, struct gsp_buf *out)
@@ -335,12 +309,18 @@ void gsp_memreport_text(const struct gsp_memreport *report, struct gsp_buf *out)
         return;
     }
     put_question(report, out);
-    gsp_buf_printf(out, "%10s%10s%6s%8s  %s\n", "bytes",
-                   gsp_memreport_is_exact(report) ? "" : "+- 95 %", "%", "blocks",
-                   gsp_memby_name(report->groups.by));
+    struct gsp_report_grid grid = {
+        .column_count = 5,
+        .columns = {{"bytes", GSP_REPORT_GRID_NUMBER, 10},
+                    {gsp_memreport_is_exact(report) ? "" : "+- 95 %", GSP_REPORT_GRID_NUMBER, 8},
+                    {"%", GSP_REPORT_GRID_NUMBER, 4},
+                    {"blocks", GSP_REPORT_GRID_NUMBER, 6},
+                    {gsp_memby_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     const size_t count = report->rows.count;
     for (size_t i = 0; i < count && (report->limit == 0 || i < report->limit); i++)
-        put_row(report, &report->rows.at[i], out);
+        add_row(report, &report->rows.at[i], &grid);
+    gsp_report_grid_text(&grid, report->width, out);
+    gsp_report_grid_free(&grid);
     if (report->limit && count > report->limit)
         gsp_buf_printf(out, "... and %zu more\n", count - report->limit);
 }

@@ -73,5 +73,3 @@ GSP_MUST_CHECK int gsp_report_json(const struct gsp_profile *profile, const stru
 /* Appends a field of CSV in quotes.  A name that begins like a formula gets a quote before it, so
  * that no spreadsheet runs it; control characters are escaped as for a terminal. */
 void gsp_report_csv_text(struct gsp_buf *out, struct gsp_sv text);
-/* Appends text for a cell of a Markdown table: what could be markup or HTML is made plain. */
-void gsp_report_markdown_text(struct gsp_buf *out, struct gsp_sv text);

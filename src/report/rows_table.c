@@ -8,8 +8,9 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/width.h"
 #include "model/cells.h"
-#include "report/table.h"
+#include "report/grid.h"
 
 #define GAP               2U
 /* Rows and bytes that decide the widths. */
@@ -190,7 +191,7 @@ static unsigned name_columns(const struct gsp_rows_column *column)
 {
     gsp_auto_buf name = {0};
     put_line(gsp_sv_of(column->name), &name);
-    return gsp_report__columns(gsp_buf_sv(&name));
+    return gsp_width(gsp_buf_sv(&name));
 }
 
 /* The columns that the widest value of a column takes, at least one. */
@@ -199,7 +200,7 @@ static unsigned widest_of(const struct gsp_rows_table *table, size_t i, struct g
     unsigned widest = 1;
     for (size_t row = 0; row < table->row_count; row++) {
         const struct cell *cell = &table->cells[row * table->rows->column_count + i];
-        unsigned columns = gsp_report__columns(one_line(table, cell, scratch));
+        unsigned columns = gsp_width(one_line(table, cell, scratch));
         widest = columns > widest ? columns : widest;
     }
     return widest;
@@ -371,7 +372,7 @@ static void put_padded(const struct gsp_rows_table *table, struct gsp_sv text, u
     unsigned columns = look->cut ? gsp_report__cut(text, width, false, &shown) : 0;
     if (!look->cut) {
         gsp_buf_putsv(&shown, text);
-        columns = gsp_report__columns(text);
+        columns = gsp_width(text);
     }
     size_t blanks = columns < width ? width - columns : 0;
     if (look->right)

@@ -2,11 +2,8 @@
 #include "report/table.h"
 
 #include <stdlib.h>
-#include <wchar.h>
 
 #include "model/lines.h"
-
-#define ELLIPSIS "\xe2\x80\xa6" /* U+2026 */
 
 /* Adds every node to the row of its label.  depth_of[label] counts how often the label
  * stands on the path to the node: the total is added at the outermost one only. */
@@ -173,77 +170,6 @@ void gsp_report__location(const struct gsp_profile *profile, const struct gsp_vi
     gsp_buf_putsv(out, gsp_view_file(view, gsp_profile_string_at(profile, frame->file)));
     if (row->line > 0 && frame->file != GSP_NONE)
         gsp_buf_printf(out, ":%u", row->line);
-}
-
-/* The columns a terminal gives a character, as the C library knows when the program has set a
- * locale with UTF-8; else never too few: East Asian and emoji take two. */
-static unsigned columns_of(struct gsp_sv text, size_t n)
-{
-    unsigned char first = (unsigned char)text.p[0];
-    unsigned c = n == 1 ? first : first & (0x7fU >> n);
-    for (size_t i = 1; i < n; i++)
-        c = c << 6 | ((unsigned)(unsigned char)text.p[i] & 0x3fU);
-    int known = n > 1 ? wcwidth((wchar_t)c) : 1;
-    if (known >= 0)
-        return (unsigned)known;
-    if (n < 3)
-        return 1;
-    if (n == 4)
-        return 2;
-    bool wide = (c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xd7a3) ||
-                (c >= 0xf900 && c <= 0xfaff) || (c >= 0xfe30 && c <= 0xfe6f) ||
-                (c >= 0xff00 && c <= 0xff60) || (c >= 0x231a && c <= 0x231b) ||
-                (c >= 0x2600 && c <= 0x27bf) || (c >= 0x2b1b && c <= 0x2b55);
-    return wide ? 2 : 1;
-}
-
-static unsigned step(struct gsp_sv *text)
-{
-    size_t n = gsp_utf8_len(*text);
-    unsigned columns = n > 0 ? columns_of(*text, n) : 1;
-    n = n > 0 ? n : 1;
-    text->p += n;
-    text->len -= n;
-    return columns;
-}
-
-unsigned gsp_report__columns(struct gsp_sv text)
-{
-    unsigned columns = 0;
-    while (text.len > 0)
-        columns += step(&text);
-    return columns;
-}
-
-unsigned gsp_report__cut(struct gsp_sv text, unsigned width, bool from_left, struct gsp_buf *out)
-{
-    unsigned columns = gsp_report__columns(text);
-    if (columns <= width) {
-        gsp_buf_putsv(out, text);
-        return columns;
-    }
-    if (width == 0)
-        return 0;
-    if (from_left) {
-        while (columns > width - 1)
-            columns -= step(&text);
-        gsp_buf_puts(out, ELLIPSIS);
-        gsp_buf_putsv(out, text);
-        return columns + 1;
-    }
-    struct gsp_sv rest = text;
-    unsigned used = 0;
-    for (;;) {
-        struct gsp_sv next = rest;
-        unsigned one = step(&next);
-        if (used + one > width - 1)
-            break;
-        used += one;
-        rest = next;
-    }
-    gsp_buf_put(out, text.p, text.len - rest.len);
-    gsp_buf_puts(out, ELLIPSIS);
-    return used + 1;
 }
 
 unsigned gsp_report__width(const struct gsp_report_opts *opts)

@@ -48,10 +48,5 @@ void gsp_report__function(const struct gsp_profile *profile, const struct gsp_re
 void gsp_report__location(const struct gsp_profile *profile, const struct gsp_view *view,
                           const struct gsp_report_row *row, struct gsp_buf *out);
 
-/* Appends text cut to at most width columns, an ellipsis where something is missing: at the
- * end, or (from_left) at the start.  Returns the columns used. */
-unsigned gsp_report__cut(struct gsp_sv text, unsigned width, bool from_left, struct gsp_buf *out);
-unsigned gsp_report__columns(struct gsp_sv text);
-
 /* The width of opts within its limits. */
 unsigned gsp_report__width(const struct gsp_report_opts *opts);

@@ -275,7 +275,7 @@ def test_a_file_whose_end_is_missing(leaks: Path, tmp_path: Path) -> None:
     cut.write_bytes(whole[: len(whole) - 300])
     document = report(cut)
     assert document["truncated"] and row(document, LEAK)["bytes"] > 0
-    assert "ends early" in gsprof("mem", "report", cut).out
+    assert "The end of the file is missing" in gsprof("mem", "report", cut).out
     cut.write_bytes(whole[:16])
     gsprof("mem", "report", cut, status=EXIT_EMPTY)
     cut.write_bytes(b"something else altogether")
