@@ -11,7 +11,7 @@ VENVS        ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gsprof/venvs
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all deps-% configure demo test test-full test-exits test-real test-quick lint bench install golden format fuzz clean help
+.PHONY: all deps-% configure demo test test-full test-exits test-real test-quick lint bench docs install golden format fuzz clean help
 
 all: configure ## build gsprof (build/gsprof)
 	@ninja -C $(BUILD)
@@ -53,6 +53,11 @@ lint: deps-lint ## check format, layers and sizes; run analyzers; build with war
 
 bench: deps-bench all ## measure cost and accuracy
 	@$(PYTHON) bench/run.py
+
+docs: ## build the documentation site (build/docs/index.html)
+	@tools/install-deps.sh docs
+	@$(PYTHON) -m sphinx -q -W --keep-going -E -a -j auto -d $(BUILD)/docs-cache -c docs . $(BUILD)/docs
+	@echo "documentation: $(abspath $(BUILD))/docs/index.html"
 
 install: all ## install (PREFIX=/usr/local)
 	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))

@@ -124,17 +124,17 @@ def stress(test: str, name: str, value: int) -> str:
 def torn(bench: Bench) -> None:
     rows = TORN_ROWS // 10 if bench.quick else TORN_ROWS
     output = stress("another_process_sees_no_torn_row", "GSPROF_TEST_ROWS", rows)
-    match = re.search(r"(\d+) rows read whole, (\d+) torn, (\d+) overwritten", output)
+    match = re.search(r"(\d+) rows valid, (\d+) torn, (\d+) overwritten", output)
     assert match, output
-    note = f"{rows:,} appends by 8 threads; {int(match[1]):,} complete rows read meanwhile"
+    note = f"{rows:,} appends by 8 threads; {int(match[1]):,} valid rows read meanwhile"
     count = int(match[2])
     bench.add(Row("ring", "torn rows read", float(count), "rows", "0", count == 0, note=note))
 
 
 def kills(bench: Bench) -> None:
     count = bench.rounds(KILLS)
-    stress("a_killed_writer_leaves_what_it_published", "GSPROF_TEST_KILLS", count)
-    note = f"{count} writers killed at random times"
+    stress("published_rows_survive_a_killed_writer", "GSPROF_TEST_KILLS", count)
+    note = f"{count} writers killed at random moments"
     bench.add(Row("ring", "published rows lost or invented", 0.0, "rows", "0", True, note=note))
 
 

@@ -42,7 +42,7 @@ def inside() -> Dict[str, float]:
     """Runs in the interpreter with PyTorch: the states in turns, the fastest round of each."""
     import gsprof
     import torch
-    from gsprof import _torch
+    from gsprof.torch import _hooks
 
     class Empty(torch.nn.Module):  # type: ignore[misc]
         def forward(self, x: Any) -> Any:
@@ -52,7 +52,7 @@ def inside() -> Dict[str, float]:
     original = module.__call__
     gsprof.enable_torch_profiling(shadow="off")
     wrapper = module.__call__
-    transparent = _torch._make_transparent(original, wrapper, _torch._is_compiling())
+    transparent = _hooks._make_transparent(original, wrapper, _hooks._is_compiling())
 
     def outer(inner: Any) -> float:
         # Inside another module, as most calls are: outermost calls also detect steps.
@@ -189,7 +189,8 @@ def cost_of(
     """The cost for all steps if one of `thin` is traced: per cent and its interval. Traces one of
     four steps, and compares the CPU time of that step and of the next one (which may free what the
     first created) with that of the third. Other load hardly changes these ratios."""
-    from gsprof import _gsprof, _torch_overhead
+    from gsprof import _gsprof
+    from gsprof.torch import _overhead
 
     switch_on({**settings, "torch.adaptive": "0", "torch.rate": "0.25"})
     times: Dict[int, int] = {}
@@ -200,8 +201,8 @@ def cost_of(
         times[step] = time.thread_time_ns() - began_ns
     last = max(times)
     firsts = [i for i in times if i % 4 == 0 and last - 4 * GROUPS < i < last - 2]
-    traced = _torch_overhead.estimate([times[i] / times[i + 2] for i in firsts])
-    after = _torch_overhead.estimate([times[i + 1] / times[i + 2] for i in firsts])
+    traced = _overhead.estimate([times[i] / times[i + 2] for i in firsts])
+    after = _overhead.estimate([times[i + 1] / times[i + 2] for i in firsts])
     assert traced is not None and after is not None
     percent, low, high = ((x + after.percent) / thin for x in traced)
     return percent, low, high
@@ -210,7 +211,7 @@ def cost_of(
 def untraced_cost(train_step: Callable[[], Any]) -> Tuple[float, float, float]:
     """The cost for steps that are not traced while the hooks are installed: blocks with and without
     hooks take turns, and their median steps are compared."""
-    from gsprof import _torch_overhead
+    from gsprof.torch import _overhead
 
     states = ({"torch": "off"}, {"torch.rate": "0"})
     ratios = []
@@ -221,7 +222,7 @@ def untraced_cost(train_step: Callable[[], Any]) -> Tuple[float, float, float]:
             cpu_us(train_step, BLOCK_WARM_UP)
             took[len(state.get("torch", ""))] = cpu_us(train_step, BLOCK_STEPS)
         ratios.append(took[0] / took[3])
-    found = _torch_overhead.estimate(ratios)
+    found = _overhead.estimate(ratios)
     assert found is not None
     return found.percent, found.low, found.high
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # install-deps.sh [GROUP...] -- installs the missing Debian packages for groups of make targets.
-# Groups: build (default), lint, test, demo, bench.
+# Groups: build (default), lint, test, docs, demo, bench.
 #
 # On another distribution, prints the missing packages and exits with status 69.
 set -eu
@@ -84,13 +84,17 @@ packages() {
         gcc-aarch64-linux-gnu   cmd:aarch64-linux-gnu-gcc
         libc6-dev-arm64-cross   file:/usr/aarch64-linux-gnu/include/stdio.h
         qemu-user-static        cmd:qemu-aarch64-static' ;;
+    docs) echo '
+        python3-sphinx          py:sphinx
+        python3-myst-parser     py:myst_parser
+        python3-sphinx-rtd-theme py:sphinx_rtd_theme' ;;
     demo) echo '
         python3-numpy           py:numpy' ;;
     bench) echo '
         wrk                     cmd:wrk
         python3-numpy           py:numpy' ;;
     *)
-        echo "install-deps: unknown group: $1 (build, lint, test, demo, bench)" >&2
+        echo "install-deps: unknown group: $1 (build, lint, test, docs, demo, bench)" >&2
         exit 64
         ;;
     esac

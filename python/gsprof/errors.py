@@ -43,7 +43,7 @@ class InputOutputError(GsprofError, OSError):
 
 
 class UsageError(GsprofError, ValueError):
-    """Wrong usage."""
+    """Invalid usage."""
 
     code = "USAGE"
     exit_status = 64
@@ -91,7 +91,7 @@ class MalformedData(GsprofError, ValueError):
 
 
 class TornRead(GsprofError):
-    """The target changed while it was read."""
+    """The target changed during the read."""
 
     code = "TORN"
     exit_status = 75
@@ -99,7 +99,7 @@ class TornRead(GsprofError):
 
 
 class LimitExceeded(GsprofError, ValueError):
-    """A limit was exceeded."""
+    """Limit exceeded."""
 
     code = "LIMIT"
     exit_status = 65
@@ -131,7 +131,7 @@ class CannotWrite(GsprofError, PermissionError):
 
 
 class BadAddress(GsprofError):
-    """An address of the target cannot be read."""
+    """Cannot read an address in the target."""
 
     code = "FAULT"
     exit_status = 75
@@ -147,7 +147,7 @@ class TimedOut(GsprofError, TimeoutError):
 
 
 class NotSupported(GsprofError, NotImplementedError):
-    """Not supported here."""
+    """Not supported on this system."""
 
     code = "NOTSUP"
     exit_status = 69

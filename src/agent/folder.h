@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folder.h -- the folder of this process's rings, once the agent has started.
+ * folder.h -- the ring directory of this process, once the agent has started.
  *
- * Used by: agent.c, memory.c.
- * Threads: all.
+ * Threads: any.
  */
 #pragma once
 
-/* The caller closes it; -1 when it is gone, or another's. */
+/* Opens the directory; the caller closes it. Returns -1 if it was removed or replaced. */
 int gsp_agent__folder_open(void);

@@ -24,17 +24,17 @@
 #define INTERVAL_MIN 1024U
 #define INTERVAL_MAX (UINT64_C(1) << 40)
 
-/* The counters have one address for ever, whatever is behind it: a file, or in a child of fork
- * memory of its own.  Who still has the address finds something there. */
+/* The address of the counters never changes, because callers keep it. It maps a file or, in a
+ * forked child, private memory. */
 static struct gsp_memory_head *home;
 static size_t home_bytes;
 static bool has_counters;
-static _Atomic uint32_t changing;  /* 1: somebody starts or stops */
-static _Atomic uint32_t is_childs; /* the counters are a child's own, without a file */
+static _Atomic uint32_t changing;  /* 1: a thread starts or stops counting */
+static _Atomic uint32_t is_childs; /* the counters are private memory of a child, without a file */
 static struct gsp_agent_memory_opts last_opts;
 static struct gsp_agent_python last_python;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool can_fork; /* without being told a child would count at its parent's */
+static bool can_fork; /* without fork handlers, a child would change its parent's counters */
 
 static bool reserve(void)
 {
@@ -51,7 +51,8 @@ static bool reserve(void)
     return true;
 }
 
-/* All but the start time, which is in a file of the kernel's: this runs in a fork as well. */
+/* Fills everything except the start time, which must be read from /proc: this also runs in a fork
+ * handler. */
 static void fill_head(struct gsp_memory_head *head, const struct gsp_agent_memory_opts *opts)
 {
     gsp_memory_init(head, &gsp_agent__mem_room[opts->mode]);
@@ -63,12 +64,12 @@ static void fill_head(struct gsp_memory_head *head, const struct gsp_agent_memor
     atomic_store_explicit(&head->state, GSP_MEMORY_ON, memory_order_relaxed);
 }
 
-/* A file of its size under a name of its own; -1 when there is no room. */
+/* Creates a temporary file of this size. Returns -1 if no space is left. */
 static int make_file(int folder_fd, const char *tmp, size_t bytes)
 {
     unlinkat(folder_fd, tmp, 0);
     const int fd = openat(folder_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    /* Reserved first: a full file system is an error here, not a SIGBUS later. */
+    /* Reserve the bytes first: a full file system is an error here, not a SIGBUS later. */
     if (fd >= 0 && (!gsp_place_has_room(fd, bytes) || posix_fallocate(fd, 0, (off_t)bytes) != 0)) {
         gsp_fd_close(&fd);
         unlinkat(folder_fd, tmp, 0);
@@ -77,7 +78,7 @@ static int make_file(int folder_fd, const char *tmp, size_t bytes)
     return fd;
 }
 
-/* Maps a new file over the counters.  keep: with what is counted already. */
+/* Maps a new file over the counters. keep: copies the present counters to it. */
 static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
 {
     char tmp[64];
@@ -111,23 +112,23 @@ static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
     return true;
 }
 
-/* What the thread that forks holds, from before_fork() to the handler that follows it. */
+/* State of the forking thread, from before_fork() to the handler after the fork. */
 static _Thread_local struct {
-    uint32_t busy; /* as it was */
+    uint32_t busy; /* old value */
     bool is_on;
     bool has_modules;
 } forking __attribute__((tls_model("initial-exec")));
 
-/* Before fork: no other thread is inside the linker on the engine's behalf.  The linker does not
- * renew its lock in a child, so a child of such a moment would hang in its first dlopen().
- * The engine's own lock is not taken: a handler that comes after this one may wait for a thread
- * that allocates (OpenBLAS ends its threads there).  The child frees the lock, so until then this
- * thread must not ask for it: what other handlers allocate is not counted. */
+/* Before fork: makes sure that no other thread is in the linker on behalf of the engine. The linker
+ * does not reset its lock in a child, so the child would hang in its first dlopen().
+ * Does not take the engine's lock, because a later fork handler may wait for a thread that
+ * allocates (OpenBLAS ends its threads there). The child releases the lock, so until then this
+ * thread must not take it: allocations of other fork handlers are not counted. */
 static void before_fork(void)
 {
     struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
     if (me->busy == GSP_AGENT__INSIDE) {
-        return; /* below a signal handler that came while the engine worked */
+        return; /* a signal handler that interrupted the engine forks */
     }
     forking.is_on = true;
     forking.busy = me->busy;
@@ -151,8 +152,8 @@ static void after_fork_in_parent(void)
     end_fork();
 }
 
-/* In a child, in the thread that forked: the counters are the parent's.  Memory of zeros comes in
- * their place, and counting goes on there. */
+/* Runs in a child, in the thread that forked. Replaces the parent's counters by private zeroed
+ * memory and continues counting there. */
 static void forget(void)
 {
     const uint32_t mode = atomic_load(&gsp_agent__mem_mode);
@@ -166,7 +167,7 @@ static void forget(void)
     atomic_store(&gsp_agent__mem_mode, GSP_MEMORY_OFF);
     void *own = mmap(home, home_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-    /* Below a signal handler that came while the engine worked nothing can be begun anew. */
+    /* If a signal handler that interrupted the engine forked, counting cannot restart. */
     if (own == MAP_FAILED || gsp_agent__mem_me.busy == GSP_AGENT__INSIDE) {
         return;
     }
@@ -260,8 +261,8 @@ void gsp_agent_memory_python_ends(void)
     gsp_agent__mem_notice_end();
     if (has_counters) {
         atomic_fetch_or(&home->state, GSP_MEMORY_LEAVING);
-        /* Partner: the fence in memlog/table.c.  Whoever sees what is freed from here on sees
-         * this. */
+        /* Partner: the fence in memlog/table.c. A reader that sees a later free also sees this
+         * state. */
         atomic_thread_fence(memory_order_release);
     }
     errno = saved_errno;

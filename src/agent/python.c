@@ -14,17 +14,17 @@
 #include "base/file.h"
 
 /* Python.h: Py_file_input */
-#define FILE_INPUT      257
-#define PATH_CAP        2048
-#define SCRIPT_MAX      (8U << 20)
-/* Five seconds for an interpreter that starts. */
-#define STARTING_NAPS   1000
-#define STARTING_NAP_NS 5000000L
+#define FILE_INPUT    257
+#define PATH_CAP      2048
+#define SCRIPT_MAX    (8U << 20)
+/* Waits up to five seconds for an interpreter that is starting. */
+#define START_WAITS   1000
+#define START_WAIT_NS 5000000L
 
 struct object; /* PyObject */
 
-/* What is used of the interpreter: all of it is in the stable ABI since 3.2, but for
- * PyUnicode_AsUTF8, which all versions export. */
+/* The functions of the interpreter. All are in the stable ABI since 3.2, except PyUnicode_AsUTF8,
+ * which all versions export. */
 struct python {
     int (*Py_IsInitialized)(void);
     int (*PyGILState_Ensure)(void);
@@ -75,8 +75,8 @@ static const struct {
     FUNCTION(_Py_IsFinalizing, true),
 };
 
-/* Nothing of the script reaches the program: no traceback on its stderr, no SystemExit.  By their
- * file its functions are known as ours. */
+/* Catches all exceptions, so that the program sees no traceback and no SystemExit. The file name
+ * marks the functions of the script as gsprof's. */
 static const char DRIVER[] = "name = text = b''\n"
                              "space = {'__name__': '__gsprof__', '__file__': path}\n"
                              "try:\n"
@@ -87,7 +87,7 @@ static const char DRIVER[] = "name = text = b''\n"
                              "    said = 'error ' + type(error).__name__ + ': ' + str(error)\n"
                              "    said = ascii(' '.join(said.split()))[1:-1][:400]\n";
 
-/* Whether the object behind a handle has all functions. */
+/* Finds the functions in a library. Returns false if a required one is missing. */
 static bool find_functions(void *handle, struct python *out)
 {
     for (size_t i = 0; i < GSP_COUNT(FUNCTIONS); i++) {
@@ -102,11 +102,11 @@ static bool find_functions(void *handle, struct python *out)
 
 static bool is_finalizing(const struct python *py)
 {
-    int (*ask)(void) = py->Py_IsFinalizing ? py->Py_IsFinalizing : py->_Py_IsFinalizing;
-    return ask && ask();
+    int (*function)(void) = py->Py_IsFinalizing ? py->Py_IsFinalizing : py->_Py_IsFinalizing;
+    return function && function();
 }
 
-/* The path of the n-th loaded object. */
+/* The path of the n-th loaded library. */
 struct nth {
     size_t left;
     char path[PATH_CAP];
@@ -123,7 +123,8 @@ static int copy_nth(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-/* One by one: a library must not be opened while the list is held. */
+/* Searches one library per iteration of the list, because dlopen() must not be called during
+ * dl_iterate_phdr(). */
 static bool find_anywhere(struct python *out)
 {
     for (size_t n = 0;; n++) {
@@ -141,7 +142,7 @@ static bool find_anywhere(struct python *out)
             continue;
         }
         const bool found = find_functions(handle, out);
-        /* It was loaded before and stays so. */
+        /* The library stays loaded. */
         dlclose(handle);
         if (found) {
             return true;
@@ -149,7 +150,7 @@ static bool find_anywhere(struct python *out)
     }
 }
 
-static void say(struct gsp_agent__said *out, const char *line)
+static void set_line(struct gsp_agent__said *out, const char *line)
 {
     snprintf(out->line, sizeof(out->line), "%s", line);
 }
@@ -163,8 +164,8 @@ static void set_and_release(const struct python *py, struct object *dict, const 
     }
 }
 
-/* The bytes that a name of the driver stands for, if any. */
-static void take_bytes(const struct python *py, struct object *globals, const char *name,
+/* Appends the bytes object `name`, if it exists, to out. */
+static void copy_bytes(const struct python *py, struct object *globals, const char *name,
                        struct gsp_buf *out)
 {
     struct object *found = py->PyDict_GetItemString(globals, name);
@@ -175,9 +176,9 @@ static void take_bytes(const struct python *py, struct object *globals, const ch
     }
 }
 
-/* Holds the interpreter's lock. */
-static void run(const struct python *py, const char *path, const struct gsp_buf *script,
-                struct gsp_agent__said *out)
+/* The caller holds the GIL. */
+static void run_script(const struct python *py, const char *path, const struct gsp_buf *script,
+                       struct gsp_agent__said *out)
 {
     struct object *globals = py->PyDict_New();
     struct object *code = py->Py_CompileString(DRIVER, "<gsprof>", FILE_INPUT);
@@ -190,9 +191,9 @@ static void run(const struct python *py, const char *path, const struct gsp_buf 
         struct object *text = py->PyDict_GetItemString(globals, "said");
         const char *line = result && text ? py->PyUnicode_AsUTF8(text) : NULL;
         if (line) {
-            say(out, line);
-            take_bytes(py, globals, "name", &out->file);
-            take_bytes(py, globals, "text", &out->text);
+            set_line(out, line);
+            copy_bytes(py, globals, "name", &out->file);
+            copy_bytes(py, globals, "text", &out->text);
         }
         if (result) {
             py->Py_DecRef(result);
@@ -207,12 +208,12 @@ static void run(const struct python *py, const char *path, const struct gsp_buf 
     }
 }
 
-/* A program that was started a moment ago initializes its interpreter yet. */
-static bool is_initialized(const struct python *py)
+/* Waits, because a program that has just started may still initialize its interpreter. */
+static bool wait_until_initialized(const struct python *py)
 {
-    const struct timespec nap = {.tv_nsec = STARTING_NAP_NS};
-    for (int i = 0; i < STARTING_NAPS && !py->Py_IsInitialized(); i++) {
-        nanosleep(&nap, NULL);
+    const struct timespec pause = {.tv_nsec = START_WAIT_NS};
+    for (int i = 0; i < START_WAITS && !py->Py_IsInitialized(); i++) {
+        nanosleep(&pause, NULL);
     }
     return py->Py_IsInitialized() != 0;
 }
@@ -222,28 +223,28 @@ void gsp_agent__python_run(const char *path, struct gsp_agent__said *out)
     struct python py;
     gsp_auto_buf script = {0};
     if (!find_functions(RTLD_DEFAULT, &py) && !find_anywhere(&py)) {
-        say(out, "error no Python in this process");
+        set_line(out, "error not a Python process");
         return;
     }
-    if (!is_initialized(&py)) {
-        say(out, "error the interpreter has not started, or has ended");
+    if (!wait_until_initialized(&py)) {
+        set_line(out, "error the interpreter has not started, or has ended");
         return;
     }
     if (is_finalizing(&py)) {
-        say(out, "error the interpreter is shutting down");
+        set_line(out, "error the interpreter is shutting down");
         return;
     }
-    /* Before the lock: whoever reads files while holding it gives it away. */
+    /* Read the file before taking the GIL. */
     if (gsp_file_read(path, SCRIPT_MAX, &script, NULL) != 0) {
-        say(out, "error the script cannot be read");
+        set_line(out, "error cannot read the script");
         return;
     }
-    /* What is left if the interpreter ends this thread while it waits. */
-    say(out, "error the interpreter is shutting down");
+    /* The outcome if the interpreter ends this thread while it waits. */
+    set_line(out, "error the interpreter is shutting down");
     const int state = py.PyGILState_Ensure();
-    say(out, "error the interpreter could not run the script");
-    gsp_agent_memory_pause(true); /* it is not the program that allocates here */
-    run(&py, path, &script, out);
+    set_line(out, "error the interpreter could not run the script");
+    gsp_agent_memory_pause(true); /* these are not allocations of the program */
+    run_script(&py, path, &script, out);
     gsp_agent_memory_pause(false);
     py.PyGILState_Release(state);
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * python.h -- runs a Python file under the interpreter that the process has, by the functions that
- * it exports, found by name: this library is linked to no Python.
+ * python.h -- runs a Python file in the interpreter of the process. Finds the exported functions of
+ * the interpreter by name, because this library does not link Python.
  *
- * Used by: enter.c.
- * Threads: one that may wait for the interpreter's lock.
+ * Threads: one that may wait for the GIL.
  * Signal-safe: no.
- * Allocates: what the interpreter does.
+ * Allocates: in the interpreter.
  */
 #pragma once
 
@@ -14,12 +13,11 @@
 
 #define GSP_AGENT__SAID_CAP 512
 
-/* What became of a script. */
+/* The outcome of a script. */
 struct gsp_agent__said {
-    char line[GSP_AGENT__SAID_CAP]; /* "ok" or "error <what>" */
-    struct gsp_buf file;            /* what it wants to have written, and where: ANSWER; or empty */
-    struct gsp_buf text;
+    char line[GSP_AGENT__SAID_CAP]; /* "ok" or "error <reason>" */
+    struct gsp_buf file;            /* path of a file to write, from ANSWER; or empty */
+    struct gsp_buf text;            /* its content */
 };
 
-/* Runs the file of that path. */
 void gsp_agent__python_run(const char *path, struct gsp_agent__said *out);

@@ -7,7 +7,7 @@
 #include "base/map.h"
 #include "model/tree.h"
 
-#define NO_STACK "(stack not known)"
+#define NO_STACK "(unknown stack)"
 
 const char *gsp_memby_name(size_t i)
 {
@@ -31,7 +31,7 @@ uint32_t gsp_memgroup_frame(const struct gsp_profile *profile, uint32_t stack)
     return innermost;
 }
 
-/* Code that came with the interpreter or was installed for it. */
+/* Whether it is code of the standard library or of an installed package. */
 static bool is_library(struct gsp_sv file)
 {
     static const char *const marks[] = {"/site-packages/", "/dist-packages/", "/lib/python"};
@@ -56,7 +56,7 @@ uint32_t gsp_memgroup_caller(const struct gsp_profile *profile, uint32_t stack)
     return GSP_NONE;
 }
 
-/* What two sites have in common that are of one group; *id is what the group is called by. */
+/* Returns the key that all sites of a group share. *id identifies the group for its name. */
 static void key_of(const struct gsp_memlog *log, enum gsp_memby by,
                    const struct gsp_memlog_site *site, uint64_t key[2], uint32_t *id)
 {
@@ -70,7 +70,7 @@ static void key_of(const struct gsp_memlog *log, enum gsp_memby by,
         key[1] = frame ? frame->file : 0;
         break;
     case GSP_MEMBY_MODULE:
-        /* A native frame's library is its name. */
+        /* The name of a native frame is its library. */
         key[0] = frame && frame->file == GSP_NONE ? frame->name : 0;
         key[1] = frame ? frame->file : 0;
         break;
@@ -85,7 +85,7 @@ static void key_of(const struct gsp_memlog *log, enum gsp_memby by,
         break;
     case GSP_MEMBY_LINE:
     case GSP_MEMBYS:
-        /* Frames that differ in what is not shown are one line. */
+        /* Ignore members of the frame that are not shown. */
         key[0] = frame ? (uint64_t)frame->name << 32 | frame->line : 0;
         key[1] = frame ? frame->file : 0;
         break;
@@ -123,7 +123,7 @@ int gsp_memgroups_make(struct gsp_memgroups *groups, const struct gsp_memlog *lo
     if (ok)
         return GSP_OK;
     gsp_memgroups_free(groups);
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the sites of the recording");
+    return gsp_err_nomem(err);
 }
 
 void gsp_memgroups_free(struct gsp_memgroups *groups)
@@ -139,7 +139,7 @@ static void put_thread(const struct gsp_profile *profile, uint32_t index, struct
     const struct gsp_process *process =
         thread ? gsp_profile_process_at(profile, thread->process) : NULL;
     if (!thread || thread->os_id == 0)
-        gsp_buf_puts(out, "(thread not known)");
+        gsp_buf_puts(out, "(unknown thread)");
     else
         gsp_buf_printf(out, "thread %llu%s", (unsigned long long)thread->os_id,
                        thread->is_main ? " (main)" : "");

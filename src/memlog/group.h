@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * group.h -- the sites of a recording put together: by line, function, module, thread, process.
+ * group.h -- groups the sites of a recording by line, function, module, thread, process or
+ * allocator.
  *
- * A line is the innermost Python line of a stack: a library below it that asked for the memory is
- * its doing.  Stacks without Python go by their innermost frame.
+ * The line of a stack is its innermost Python line, also if a native library below it allocated the
+ * memory. A stack without Python frames is grouped by its innermost frame.
  *
- * Used by: view.h, leak.h, cli/ (mem report).
- * Threads: never changes once made.
+ * Threads: immutable after creation.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ const char *gsp_memby_name(size_t i);
 struct gsp_memgroups {
     enum gsp_memby by;
     uint32_t *of_site; /* the group of each site */
-    uint32_t *ids;     /* of each group: frame, thread, process or allocator */
+    uint32_t *ids;     /* frame, thread, process or allocator of each group */
     size_t count;
 };
 
@@ -43,12 +43,13 @@ GSP_MUST_CHECK int gsp_memgroups_make(struct gsp_memgroups *groups, const struct
                                       enum gsp_memby by, struct gsp_err *err);
 void gsp_memgroups_free(struct gsp_memgroups *groups);
 
-/* The frame that a stack goes by: GSP_NONE for none. */
+/* Returns the frame by which a stack is grouped, or GSP_NONE. */
 uint32_t gsp_memgroup_frame(const struct gsp_profile *profile, uint32_t stack);
-/* The nearest frame of a stack that is the program's own and not of a library: GSP_NONE when that
- * is the one that it goes by, or there is none. */
+/* Returns the innermost frame of the program itself, not of a library. Returns GSP_NONE if it does
+ * not exist or is the frame by which the stack is grouped. */
 uint32_t gsp_memgroup_caller(const struct gsp_profile *profile, uint32_t stack);
 
-/* Appends what the group is called; bytes of the target, to be escaped by whoever shows them. */
+/* Appends the name of the group. It contains bytes of the target, which every output must escape.
+ */
 void gsp_memgroup_name(const struct gsp_memgroups *groups, const struct gsp_memlog *log,
                        uint32_t group, struct gsp_buf *out);

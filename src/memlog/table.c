@@ -10,12 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "ring/guard.h"
 
 #define PAGE      4096U
-#define CUT_LABEL "(frames left out)"
+#define CUT_LABEL "(frames omitted)"
 
 struct gsp_memtable {
     int fd;
@@ -26,9 +27,9 @@ struct gsp_memtable {
     ino_t ino;
     bool guarded;
     _Atomic uintptr_t cut;
-    struct gsp_memory_head head; /* as it was when opened: where the areas are */
+    struct gsp_memory_head head; /* checked copy from open: positions of the areas */
     struct gsp_memtable_facts facts;
-    struct gsp_buf strings; /* copies of what is only ever added */
+    struct gsp_buf strings; /* copies of append-only areas */
     struct gsp_buf frames;
     struct gsp_buf nodes;
     struct gsp_memsite *sites;
@@ -45,10 +46,10 @@ static int map_file(struct gsp_memtable *table, int fd, struct gsp_err *err)
 {
     struct stat st;
     if (fstat(fd, &st) < 0)
-        return gsp_err_set(err, GSP_E_IO, errno, "counters of memory: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_IO, errno, "memory counters: %s", strerror(errno));
     if (!S_ISREG(st.st_mode) || st.st_size < (off_t)GSP_MEMORY_HEAD ||
         st.st_size > (off_t)GSP_MEMORY_BYTES_MAX)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the counters of memory have a wrong size");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the memory counters have an invalid size");
     table->dev = st.st_dev;
     table->ino = st.st_ino;
     table->bytes = (size_t)st.st_size;
@@ -56,7 +57,7 @@ static int map_file(struct gsp_memtable *table, int fd, struct gsp_err *err)
     void *map = mmap(NULL, table->map_bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
         table->map_bytes = 0;
-        return gsp_err_set(err, GSP_E_NOMEM, errno, "counters of memory: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_NOMEM, errno, "memory counters: %s", strerror(errno));
     }
     table->map = map;
     atomic_init(&table->cut, UINTPTR_MAX);
@@ -66,7 +67,7 @@ static int map_file(struct gsp_memtable *table, int fd, struct gsp_err *err)
         return rc;
     memcpy(&table->head, table->map, sizeof(table->head));
     if (!gsp_memory_head_ok(&table->head, table->bytes))
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the counters of memory are damaged");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the memory counters are malformed");
     return GSP_OK;
 }
 
@@ -78,11 +79,11 @@ int gsp_memtable_open(int folder_fd, struct gsp_memtable **out, struct gsp_err *
         return gsp_err_set(err, GSP_E_NOFILE, errno, "allocations are not counted in this process");
     if (fd < 0)
         return gsp_err_set(err, errno == EACCES ? GSP_E_PERM : GSP_E_IO, errno,
-                           "counters of memory: %s", strerror(errno));
+                           "memory counters: %s", strerror(errno));
     struct gsp_memtable *table = calloc(1, sizeof(*table));
     if (!table) {
         gsp_fd_close(&fd);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "out of memory");
+        return gsp_err_nomem(err);
     }
     table->fd = fd;
     int rc = map_file(table, fd, err);
@@ -101,7 +102,7 @@ void gsp_memtable_close(struct gsp_memtable *table)
     if (table->guarded)
         gsp_guard_remove(table->map);
     if (table->map_bytes) {
-        /* Unmapping wants the address without const. */
+        /* munmap() needs the address without const. */
         union {
             const char *read;
             void *unmap;
@@ -135,7 +136,7 @@ static uint64_t load(const _Atomic uint64_t *at)
     return atomic_load_explicit(at, memory_order_relaxed);
 }
 
-/* More of an area that is only ever added to. */
+/* Copies the new part of an append-only area. */
 static void copy_more(const struct gsp_memtable *table, uint64_t off, size_t bytes,
                       struct gsp_buf *out)
 {
@@ -143,7 +144,7 @@ static void copy_more(const struct gsp_memtable *table, uint64_t off, size_t byt
         gsp_buf_put(out, table->map + off + out->len, bytes - out->len);
 }
 
-static uint32_t count_of(const _Atomic uint32_t *at, uint32_t max)
+static uint32_t load_count(const _Atomic uint32_t *at, uint32_t max)
 {
     const uint32_t count = atomic_load_explicit(at, memory_order_acquire);
     return count < max ? count : max;
@@ -154,7 +155,7 @@ static uint64_t capped(uint64_t value, uint64_t max)
     return value < max ? value : max;
 }
 
-/* free_* before alloc_*, as the file's header asks for. */
+/* Reads free_* before alloc_*, as wire/memory.h requires. */
 static void copy_site(const struct gsp_memory_site *from, uint64_t epoch, struct gsp_memsite *out)
 {
     struct gsp_memcount *count = &out->count;
@@ -174,19 +175,6 @@ static void copy_site(const struct gsp_memory_site *from, uint64_t epoch, struct
     out->allocator = from->allocator;
 }
 
-static bool room_for_sites(struct gsp_memtable *table, size_t count)
-{
-    if (count <= table->site_cap)
-        return true;
-    const size_t cap = count + count / 2;
-    struct gsp_memsite *sites = realloc(table->sites, cap * sizeof(*sites));
-    if (!sites)
-        return false;
-    table->sites = sites;
-    table->site_cap = cap;
-    return true;
-}
-
 static void copy_facts(struct gsp_memtable *table)
 {
     const struct gsp_memory_head *head = live_head(table);
@@ -198,7 +186,7 @@ static void copy_facts(struct gsp_memtable *table)
                                          .began_ns = table->head.began_ns,
                                          .device_allocated_bytes = -1,
                                          .device_reserved_bytes = -1};
-    /* Partner: the fence in agent/memory.c.  The counters were copied before. */
+    /* Partner: the fence in agent/memory.c. The counters were copied before. */
     atomic_thread_fence(memory_order_acquire);
     const uint32_t state = atomic_load_explicit(&head->state, memory_order_relaxed);
     facts->ended = state & GSP_MEMORY_ENDED;
@@ -226,15 +214,15 @@ static void copy_facts(struct gsp_memtable *table)
 int gsp_memtable_take(struct gsp_memtable *table, struct gsp_err *err)
 {
     const struct gsp_memory_head *head = live_head(table);
-    /* The order in which counts are loaded is that of the file's header: partner lines are the
-     * releases of the writer. */
-    const uint32_t sites = count_of(&head->site_count, table->head.site_max);
-    const uint32_t nodes = count_of(&head->node_count, table->head.node_max);
-    const uint32_t frames = count_of(&head->frame_count, table->head.frame_max);
+    /* Loads the counts in the order that wire/memory.h requires. Partners: the release stores in
+     * agent/mem_tables.c. */
+    const uint32_t sites = load_count(&head->site_count, table->head.site_max);
+    const uint32_t nodes = load_count(&head->node_count, table->head.node_max);
+    const uint32_t frames = load_count(&head->frame_count, table->head.frame_max);
     const size_t used =
-        (size_t)capped(count_of(&head->strings_used, UINT32_MAX), table->head.strings_bytes);
-    if (!room_for_sites(table, sites))
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a copy of the counters");
+        (size_t)capped(load_count(&head->strings_used, UINT32_MAX), table->head.strings_bytes);
+    if (!gsp_array_fit(&table->sites, &table->site_cap, sites))
+        return gsp_err_nomem(err);
     const uint64_t epoch = load(&head->peak_epoch);
     const struct gsp_memory_site *from =
         (const struct gsp_memory_site *)(const void *)(table->map + table->head.sites_off);
@@ -247,9 +235,9 @@ int gsp_memtable_take(struct gsp_memtable *table, struct gsp_err *err)
     copy_more(table, table->head.nodes_off, nodes * sizeof(struct gsp_memory_node), &table->nodes);
     copy_facts(table);
     if (table->strings.failed || table->frames.failed || table->nodes.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a copy of the counters");
+        return gsp_err_nomem(err);
     if (atomic_load(&table->cut) != UINTPTR_MAX)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "the counters of memory were cut off");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the memory counters were truncated");
     return GSP_OK;
 }
 
@@ -287,8 +275,8 @@ static int add_thread(struct growing *grow, uint64_t tid, uint32_t *out)
     return gsp_profile_thread(grow->profile, &thread, out, grow->err);
 }
 
-/* The thread of stacks that have none on top. */
-static int any_thread(struct growing *grow, uint32_t *out)
+/* Returns the thread for stacks without a thread. */
+static int no_thread(struct growing *grow, uint32_t *out)
 {
     int rc = GSP_OK;
     if (grow->stacks->no_thread == GSP_NO_INDEX)
@@ -315,15 +303,15 @@ static int put_frame(struct growing *grow, const struct gsp_memory_frame *from, 
         rc = gsp_profile_string(grow->profile, file, &frame.file, grow->err);
     if (rc == GSP_OK)
         rc = gsp_profile_frame(grow->profile, &frame, &id, grow->err);
-    /* Deeper than the engine ever goes: somebody else's bytes. */
+    /* The engine never writes deeper stacks: ignore the frame. */
     *out = caller;
     if (rc == GSP_OK && gsp_profile_stack_depth(grow->profile, caller) < GSP_STACK_DEPTH_MAX)
         rc = gsp_profile_stack(grow->profile, caller, id, out, grow->err);
     return rc;
 }
 
-/* A node whose parent does not come before it, or whose frame is not there, is a stack that is not
- * known. */
+/* If the parent of a node does not come before it, or its frame does not exist, the stack is
+ * unknown. */
 static int put_node(struct growing *grow, size_t i)
 {
     struct gsp_memstacks *stacks = grow->stacks;
@@ -337,7 +325,7 @@ static int put_node(struct growing *grow, size_t i)
     if (frame.kind == GSP_MEMORY_THREAD && node.parent == 0 && frame.line != 0)
         return add_thread(grow, frame.line, &stacks->threads[i]);
     if (node.parent == 0 || frame.kind == 0 || node.parent >= i) {
-        int rc = any_thread(grow, &stacks->threads[i]);
+        int rc = no_thread(grow, &stacks->threads[i]);
         if (rc < 0 || frame.kind == 0 || frame.kind == GSP_MEMORY_THREAD)
             return rc;
         return put_frame(grow, &frame, GSP_NONE, &stacks->stacks[i]);
@@ -353,14 +341,9 @@ int gsp_memstacks_grow(struct gsp_memstacks *stacks, const struct gsp_memtable *
     const size_t count = table->nodes.len / sizeof(struct gsp_memory_node);
     if (count <= stacks->count)
         return GSP_OK;
-    uint32_t *ids = realloc(stacks->stacks, count * sizeof(*ids));
-    if (ids)
-        stacks->stacks = ids;
-    uint32_t *threads = realloc(stacks->threads, count * sizeof(*threads));
-    if (threads)
-        stacks->threads = threads;
-    if (!ids || !threads)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for stacks");
+    if (!gsp_array_fit(&stacks->stacks, &stacks->stack_cap, count) ||
+        !gsp_array_fit(&stacks->threads, &stacks->thread_cap, count))
+        return gsp_err_nomem(err);
     while (stacks->count < count) {
         int rc = put_node(&grow, stacks->count);
         if (rc < 0)

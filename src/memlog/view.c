@@ -7,12 +7,7 @@
 #include "base/map.h"
 #include "model/tree.h"
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a view of the recording");
-}
-
-static int64_t whole(uint64_t v)
+static int64_t to_signed(uint64_t v)
 {
     return v < INT64_MAX ? (int64_t)v : INT64_MAX;
 }
@@ -36,7 +31,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What of the tick's allocations was free again at its end. */
+/* Adds the allocations of the tick that were freed within it. */
 static void add_temporary(struct making *make)
 {
     for (size_t i = 0; i < make->replay.changed_count; i++) {
@@ -48,14 +43,14 @@ static void add_temporary(struct making *make)
                                        less(now->free_bytes, before->free_bytes));
         const uint64_t count = smaller(less(now->alloc_count, before->alloc_count),
                                        less(now->free_count, before->free_count));
-        value->bytes = gsp_sum_i64(value->bytes, whole(bytes));
-        value->count = gsp_sum_i64(value->count, whole(count));
+        value->bytes = gsp_sum_i64(value->bytes, to_signed(bytes));
+        value->count = gsp_sum_i64(value->count, to_signed(count));
     }
 }
 
-/* The variance of each byte that is held; the blocks of a site are alike, so it is that of what was
- * held at the peak. */
-static void note_var(struct making *make)
+/* Stores the variance per live byte. The blocks of a site are similar, so it also applies to the
+ * bytes at the peak. */
+static void store_var(struct making *make)
 {
     for (size_t i = 0; i < make->replay.changed_count; i++) {
         const uint32_t site = make->replay.changed[i];
@@ -70,18 +65,18 @@ static void add_live(struct making *make, int sign)
     for (size_t i = 0; i < make->values->count; i++) {
         const struct gsp_memcount *count = &make->replay.counts[i];
         struct gsp_memvalue *value = &make->values->at[i];
-        value->bytes += sign * whole(gsp_memcount_live(count));
-        value->count += sign * whole(count->alloc_count - count->free_count);
+        value->bytes += sign * to_signed(gsp_memcount_live(count));
+        value->count += sign * to_signed(count->alloc_count - count->free_count);
         value->alloc_bytes += (uint64_t)sign * count->alloc_bytes;
         value->alloc_count += (uint64_t)sign * count->alloc_count;
-        /* What is there at both times has the same error in both. */
+        /* Blocks that are live at both times have the same error at both, which cancels out. */
         value->var =
             sign > 0 ? fabs((double)count->live_var - value->var) : (double)count->live_var;
     }
 }
 
-/* Of a site that was never seen holding anything: as if all its blocks were small, which is the
- * most that it can be. */
+/* Returns the variance per byte of a site that held nothing at any tick: that of small blocks,
+ * which is the maximum. */
 static double var_of_small(const struct gsp_memlog *log, size_t i)
 {
     const struct gsp_memlog_site *site = gsp_memlog_site(log, i);
@@ -95,27 +90,27 @@ static void set_peaks(struct making *make)
         double var = make->values->at[i].var;
         if (var <= 0)
             var = var_of_small(make->log, i);
-        make->values->at[i] = (struct gsp_memvalue){.bytes = whole(count->peak_bytes),
-                                                    .count = whole(count->peak_count),
+        make->values->at[i] = (struct gsp_memvalue){.bytes = to_signed(count->peak_bytes),
+                                                    .count = to_signed(count->peak_count),
                                                     .var = var * (double)count->peak_bytes,
                                                     .alloc_bytes = count->alloc_bytes,
                                                     .alloc_count = count->alloc_count};
     }
 }
 
-/* Up to and with the last tick at or before the time. */
-static int go_to(struct making *make, int64_t time_ns, struct gsp_err *err)
+/* Replays all ticks up to and including the time. */
+static int replay_to(struct making *make, int64_t time_ns, struct gsp_err *err)
 {
     const struct gsp_memlog_tick *tick;
     while ((tick = gsp_memlog_tick(make->log, make->replay.next)) && tick->time_ns <= time_ns) {
-        /* On its way out an interpreter frees what was kept: that is not temporary. */
+        /* Memory that an interpreter frees during shutdown is not temporary. */
         const bool is_end = tick->is_gone || tick->is_final;
         if (!gsp_memreplay_next(&make->replay))
-            return no_memory(err);
+            return gsp_err_nomem(err);
         if (make->question->view == GSP_MEMVIEW_TEMPORARY && !is_end)
             add_temporary(make);
         if (make->question->view == GSP_MEMVIEW_PEAK)
-            note_var(make);
+            store_var(make);
     }
     return GSP_OK;
 }
@@ -124,23 +119,23 @@ static int set_leaks(struct making *make, const struct gsp_memgroups *groups, st
 {
     struct gsp_memleaks *leaks = &make->values->leaks;
     int rc = gsp_memleaks_find(make->log, groups, leaks, err);
-    bool *accused = rc == GSP_OK ? calloc(groups->count + 1, sizeof(*accused)) : NULL;
-    if (!accused)
-        return rc < 0 ? rc : no_memory(err);
+    bool *is_leak = rc == GSP_OK ? calloc(groups->count + 1, sizeof(*is_leak)) : NULL;
+    if (!is_leak)
+        return rc < 0 ? rc : gsp_err_nomem(err);
     for (size_t i = 0; i < leaks->count; i++)
-        accused[leaks->at[i].group] = true;
-    rc = go_to(make, leaks->from_ns, err);
+        is_leak[leaks->at[i].group] = true;
+    rc = replay_to(make, leaks->from_ns, err);
     if (rc == GSP_OK)
         add_live(make, -1);
     if (rc == GSP_OK)
-        rc = go_to(make, leaks->to_ns, err);
+        rc = replay_to(make, leaks->to_ns, err);
     if (rc == GSP_OK)
         add_live(make, 1);
     for (size_t i = 0; i < make->values->count; i++) {
-        if (!accused[groups->of_site[i]])
+        if (!is_leak[groups->of_site[i]])
             make->values->at[i] = (struct gsp_memvalue){0};
     }
-    free(accused);
+    free(is_leak);
     return rc;
 }
 
@@ -149,25 +144,25 @@ static int fill_values(struct making *make, const struct gsp_memgroups *groups, 
     int rc = GSP_OK;
     switch (make->question->view) {
     case GSP_MEMVIEW_PEAK:
-        rc = go_to(make, INT64_MAX, err);
+        rc = replay_to(make, INT64_MAX, err);
         set_peaks(make);
         break;
     case GSP_MEMVIEW_TEMPORARY:
-        rc = go_to(make, INT64_MAX, err);
+        rc = replay_to(make, INT64_MAX, err);
         for (size_t i = 0; i < make->values->count; i++) {
             make->values->at[i].alloc_bytes = make->replay.counts[i].alloc_bytes;
             make->values->at[i].alloc_count = make->replay.counts[i].alloc_count;
         }
         break;
     case GSP_MEMVIEW_DIFF:
-        rc = go_to(make, make->question->from_ns, err);
+        rc = replay_to(make, make->question->from_ns, err);
         add_live(make, -1);
         if (rc == GSP_OK)
-            rc = go_to(make, make->question->to_ns, err);
+            rc = replay_to(make, make->question->to_ns, err);
         add_live(make, 1);
         break;
     case GSP_MEMVIEW_AT:
-        rc = go_to(make, make->question->to_ns, err);
+        rc = replay_to(make, make->question->to_ns, err);
         add_live(make, 1);
         break;
     case GSP_MEMVIEW_LEAKS:
@@ -184,7 +179,7 @@ int gsp_memvalues_make(struct gsp_memvalues *values, const struct gsp_memlog *lo
     struct making make = {.values = values, .log = log, .question = question};
     *values = (struct gsp_memvalues){.count = gsp_memlog_site_count(log)};
     values->at = calloc(values->count + 1, sizeof(*values->at));
-    int rc = values->at ? gsp_memreplay_begin(&make.replay, log, err) : no_memory(err);
+    int rc = values->at ? gsp_memreplay_begin(&make.replay, log, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
         rc = fill_values(&make, groups, err);
     gsp_memreplay_end(&make.replay);
@@ -242,7 +237,7 @@ int gsp_memrows_make(struct gsp_memrows *rows, const struct gsp_memlog *log,
     if (!rows->at || !most) {
         free(most);
         gsp_memrows_free(rows);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     for (uint32_t g = 0; g < groups->count; g++)
         rows->at[g].group = g;
@@ -303,18 +298,18 @@ int gsp_memvalues_fill_heap(const struct gsp_memvalues *values, const struct gsp
     int rc = GSP_OK;
     *out = calloc(values->count + 1, sizeof(**out));
     if (!*out)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     for (size_t i = 0; rc == GSP_OK && i < values->count; i++) {
         const struct gsp_total total = total_of(log, &values->at[i], i);
         const uint32_t *known = gsp_hmap_get(&map, total.thread, total.stack);
-        /* Sums stand in the order of first sight. */
+        /* The totals of a profile are in the order of their first addition. */
         const uint32_t at = known ? *known : (uint32_t)map.count;
         if (!known && !gsp_hmap_put(&map, total.thread, total.stack, at))
-            rc = no_memory(err);
+            rc = gsp_err_nomem(err);
         if (rc == GSP_OK)
             rc = gsp_profile_add_total(profile, &total, err);
         (*out)[at].count += values->at[i].alloc_count;
-        (*out)[at].weight = gsp_sum_i64((*out)[at].weight, whole(values->at[i].alloc_bytes));
+        (*out)[at].weight = gsp_sum_i64((*out)[at].weight, to_signed(values->at[i].alloc_bytes));
     }
     gsp_hmap_free(&map);
     if (rc < 0) {

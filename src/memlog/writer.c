@@ -5,11 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "memlog/layout.h"
 
-/* Kept free of the budget for the end of the recording. */
+/* Part of the budget that is reserved for the end of the recording. */
 #define RESERVE_PART 16U
 
 struct site {
@@ -35,7 +36,7 @@ struct gsp_memwriter {
     uint32_t blocks;
     int64_t last_ns; /* of the newest tick */
     struct gsp_profile *profile;
-    /* What of the profile is in the file already. */
+    /* Numbers of the profile's entries that are already in the file. */
     size_t strings;
     size_t frames;
     size_t stacks;
@@ -43,14 +44,10 @@ struct gsp_memwriter {
     uint32_t sites;
     struct process *processes;
     size_t process_count;
-    struct gsp_buf raw;     /* records of the block that is being made */
-    struct gsp_buf changes; /* of the tick that is being made */
+    size_t process_cap;
+    struct gsp_buf raw;     /* records of the present block */
+    struct gsp_buf changes; /* changes of the present tick */
 };
-
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the recording");
-}
 
 int gsp_memwriter_new(const struct gsp_memwriter_opts *opts, struct gsp_memwriter **out,
                       struct gsp_err *err)
@@ -58,7 +55,7 @@ int gsp_memwriter_new(const struct gsp_memwriter_opts *opts, struct gsp_memwrite
     *out = NULL;
     struct gsp_memwriter *writer = calloc(1, sizeof(*writer));
     if (!writer)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     writer->fd = opts->fd;
     writer->start_ns = opts->start_ns;
     writer->budget_bytes = opts->budget_bytes ? opts->budget_bytes : GSP_MEMLOG_BUDGET;
@@ -147,11 +144,8 @@ int gsp_memwriter_begin(struct gsp_memwriter *writer, const struct gsp_memwriter
                         const struct gsp_memtable *table, uint32_t *index, struct gsp_err *err)
 {
     const struct gsp_memtable_facts *facts = gsp_memtable_facts(table);
-    struct process *processes =
-        realloc(writer->processes, (writer->process_count + 1) * sizeof(*processes));
-    if (!processes)
-        return no_memory(err);
-    writer->processes = processes;
+    if (!gsp_array_fit(&writer->processes, &writer->process_cap, writer->process_count + 1))
+        return gsp_err_nomem(err);
     struct gsp_process process = {.pid = about->pid, .ppid = about->ppid};
     int rc = gsp_profile_string(writer->profile, about->cmdline, &process.name, err);
     process.cmdline = process.name;
@@ -159,7 +153,7 @@ int gsp_memwriter_begin(struct gsp_memwriter *writer, const struct gsp_memwriter
         rc = gsp_profile_process(writer->profile, &process, index, err);
     if (rc < 0)
         return rc;
-    struct process *fresh = &processes[writer->process_count++];
+    struct process *fresh = &writer->processes[writer->process_count++];
     *fresh = (struct process){.stacks = GSP_MEMSTACKS_NONE};
     fresh->stacks.process = *index;
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
@@ -176,7 +170,7 @@ int gsp_memwriter_begin(struct gsp_memwriter *writer, const struct gsp_memwriter
     return GSP_OK;
 }
 
-/* Sites that the table has and the file does not. */
+/* Writes the sites of the table that are not in the file yet. */
 static int put_sites(struct gsp_memwriter *writer, struct process *process,
                      const struct gsp_memtable *table, struct gsp_err *err)
 {
@@ -186,14 +180,8 @@ static int put_sites(struct gsp_memwriter *writer, struct process *process,
         return rc;
     put_strings(writer);
     put_stacks(writer);
-    if (count > process->site_cap) {
-        const size_t cap = count + count / 2;
-        struct site *sites = realloc(process->sites, cap * sizeof(*sites));
-        if (!sites)
-            return no_memory(err);
-        process->sites = sites;
-        process->site_cap = cap;
-    }
+    if (!gsp_array_fit(&process->sites, &process->site_cap, count))
+        return gsp_err_nomem(err);
     for (; process->site_count < count; process->site_count++) {
         const struct gsp_memsite *site = gsp_memtable_site(table, process->site_count);
         uint32_t thread = 0;
@@ -210,7 +198,7 @@ static int put_sites(struct gsp_memwriter *writer, struct process *process,
 
 /* -------------------------------------------------------------------------------------- ticks */
 
-/* Differences wrap, as they do when they are added again. */
+/* The difference may wrap; the reader's addition wraps the same way. */
 static void put_step(struct gsp_buf *out, uint64_t now, uint64_t before)
 {
     gsp_buf_varint(out, gsp_zigzag((int64_t)(now - before)));
@@ -250,7 +238,7 @@ static void put_change(struct gsp_buf *out, unsigned has, const struct gsp_memco
         put_step(out, now->live_var, before->live_var);
 }
 
-/* How many sites changed; they are in writer->changes. */
+/* Stores the changed sites in writer->changes and returns their number. */
 static uint32_t put_changes(struct gsp_memwriter *writer, struct process *process,
                             const struct gsp_memtable *table)
 {
@@ -272,7 +260,7 @@ static uint32_t put_changes(struct gsp_memwriter *writer, struct process *proces
     return count;
 }
 
-static int64_t known(uint64_t bytes)
+static int64_t to_signed(uint64_t bytes)
 {
     return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
 }
@@ -283,24 +271,24 @@ static void fill_totals(const struct gsp_memwriter *writer, const struct gsp_mem
     uint64_t lost = 0;
     for (size_t i = 0; i < GSP_MEMORY_LOSSES; i++)
         lost += i == GSP_MEMORY_CUT_STACKS ? 0 : facts->lost[i];
-    totals[GSP_MEMTOTAL_LIVE] = known(facts->live_bytes);
-    totals[GSP_MEMTOTAL_MALLOC] = known(facts->allocator_live[GSP_MEMORY_MALLOC]);
-    totals[GSP_MEMTOTAL_MMAP] = known(facts->allocator_live[GSP_MEMORY_MMAP]);
-    totals[GSP_MEMTOTAL_PYTHON] =
-        known(facts->allocator_live[GSP_MEMORY_PY_RAW] + facts->allocator_live[GSP_MEMORY_PY_MEM] +
-              facts->allocator_live[GSP_MEMORY_PY_OBJECT]);
+    totals[GSP_MEMTOTAL_LIVE] = to_signed(facts->live_bytes);
+    totals[GSP_MEMTOTAL_MALLOC] = to_signed(facts->allocator_live[GSP_MEMORY_MALLOC]);
+    totals[GSP_MEMTOTAL_MMAP] = to_signed(facts->allocator_live[GSP_MEMORY_MMAP]);
+    totals[GSP_MEMTOTAL_PYTHON] = to_signed(facts->allocator_live[GSP_MEMORY_PY_RAW] +
+                                            facts->allocator_live[GSP_MEMORY_PY_MEM] +
+                                            facts->allocator_live[GSP_MEMORY_PY_OBJECT]);
     if (facts->device_allocated_bytes >= 0) {
         totals[GSP_MEMTOTAL_DEVICE] = facts->device_allocated_bytes;
         totals[GSP_MEMTOTAL_DEVICE_RESERVED] = facts->device_reserved_bytes;
     }
-    totals[GSP_MEMTOTAL_PEAK] = known(facts->peak_bytes);
+    totals[GSP_MEMTOTAL_PEAK] = to_signed(facts->peak_bytes);
     if (facts->peak_ns > 0)
         totals[GSP_MEMTOTAL_PEAK_NS] = facts->peak_ns - writer->start_ns;
-    totals[GSP_MEMTOTAL_LOST] = known(lost);
+    totals[GSP_MEMTOTAL_LOST] = to_signed(lost);
 }
 
-static void put_when(struct gsp_memwriter *writer, enum gsp_memlog_tag tag, uint32_t index,
-                     int64_t now_ns)
+static void put_tick_head(struct gsp_memwriter *writer, enum gsp_memlog_tag tag, uint32_t index,
+                          int64_t now_ns)
 {
     int64_t time_ns = now_ns - writer->start_ns;
     time_ns = time_ns > writer->last_ns ? time_ns : writer->last_ns;
@@ -315,7 +303,7 @@ int gsp_memwriter_tick(struct gsp_memwriter *writer, uint32_t index, int64_t now
                        struct gsp_err *err)
 {
     if (index >= writer->process_count)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "no such process in the recording");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "the recording has no process %u", index);
     struct process *process = &writer->processes[index];
     int64_t now[GSP_MEMTOTALS];
     uint64_t mask = 0;
@@ -329,7 +317,7 @@ int gsp_memwriter_tick(struct gsp_memwriter *writer, uint32_t index, int64_t now
         gsp_buf_varint(&writer->raw, index);
         process->is_leaving = true;
     }
-    put_when(writer, GSP_MEMLOG_TICK, index, now_ns);
+    put_tick_head(writer, GSP_MEMLOG_TICK, index, now_ns);
     for (size_t i = 0; i < GSP_MEMTOTALS; i++)
         mask |= (uint64_t)(now[i] != process->totals[i]) << i;
     gsp_buf_varint(&writer->raw, mask);
@@ -340,13 +328,13 @@ int gsp_memwriter_tick(struct gsp_memwriter *writer, uint32_t index, int64_t now
     memcpy(process->totals, now, sizeof(now));
     gsp_buf_varint(&writer->raw, put_changes(writer, process, table));
     gsp_buf_putsv(&writer->raw, gsp_buf_sv(&writer->changes));
-    return writer->raw.failed || writer->changes.failed ? no_memory(err) : GSP_OK;
+    return writer->raw.failed || writer->changes.failed ? gsp_err_nomem(err) : GSP_OK;
 }
 
 void gsp_memwriter_gone(struct gsp_memwriter *writer, uint32_t index, int64_t now_ns)
 {
     if (index < writer->process_count)
-        put_when(writer, GSP_MEMLOG_GONE, index, now_ns);
+        put_tick_head(writer, GSP_MEMLOG_GONE, index, now_ns);
 }
 
 int gsp_memwriter_flush(struct gsp_memwriter *writer, struct gsp_err *err)
@@ -355,21 +343,22 @@ int gsp_memwriter_flush(struct gsp_memwriter *writer, struct gsp_err *err)
     gsp_auto_buf block = {0};
     unsigned char head[GSP_MEMLOG_BLOCK_BYTES];
     if (writer->raw.failed)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     if (records.len == 0)
         return GSP_OK;
     if (records.len > GSP_MEMLOG_BLOCK_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "too much for one block of the recording");
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "a block of the recording exceeds %u bytes",
+                           GSP_MEMLOG_BLOCK_MAX);
     gsp_memlog__put_number(head, records.len, 4);
     gsp_memlog__put_number(head + 4, writer->blocks, 4);
     gsp_memlog__put_number(head + 8, gsp_memlog__checksum(records, writer->blocks), 8);
     gsp_buf_put(&block, head, sizeof(head));
     gsp_buf_putsv(&block, records);
     if (block.failed)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     int rc = gsp_fd_write_all(writer->fd, block.p, block.len, err);
     if (rc < 0) {
-        /* Half a block would hide those that a later try appends. */
+        /* Remove an incomplete block, because readers would stop there and miss later blocks. */
         gsp_ignore(ftruncate(writer->fd, (off_t)writer->done_bytes) < 0 ||
                    lseek(writer->fd, (off_t)writer->done_bytes, SEEK_SET) < 0);
         return rc;

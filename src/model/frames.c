@@ -12,7 +12,7 @@
 
 /* In addition to modules whose names begin with an underscore. */
 static const char *const OWN_FILES[] = {"errors.py", "notebook.py", "pytest_plugin.py"};
-static const char *const OWN_PACKAGES[] = {"measure/", "profiler/"};
+static const char *const OWN_PACKAGES[] = {"measure/", "profiler/", "torch/"};
 
 bool gsp_frame_is_import(struct gsp_sv file)
 {

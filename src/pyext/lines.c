@@ -10,16 +10,16 @@
 #include "base/map.h"
 #include "base/time.h"
 
-/* Of a code object: beyond, lines are not counted. */
+/* Most lines counted of a code object. */
 #define LINES_MAX (1U << 20)
-/* Frames of a thread: deeper ones are not counted. */
+/* Most frames counted of a thread. */
 #define DEPTH_MAX (1U << 16)
 #define FIRST_CAP 64U
 
 struct entry {
     const void *frame;
     struct gsp_code_lines *lines;
-    struct gsp_line *line; /* that runs; NULL: none yet */
+    struct gsp_line *line; /* current line; NULL: none yet */
     int64_t since_ns;
 };
 
@@ -32,15 +32,15 @@ struct stack {
 
 static struct {
     _Atomic uint64_t generation; /* odd: on */
-    pthread_mutex_t mutex;       /* of map and codes, where there is no GIL */
+    pthread_mutex_t mutex;       /* protects map and codes without a GIL */
     struct gsp_hmap map;         /* address of a code object to its index */
     struct gsp_code_lines **codes;
     size_t count;
     size_t cap;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Not in the room that the loader keeps for libraries that come late: all thread-local data of a
- * library would be there, and other libraries need that room. */
+/* A pointer, so that the thread-local data stay small: the loader has little static TLS for
+ * libraries loaded late, and other libraries need it. */
 static _Thread_local struct stack *mine;
 static pthread_key_t at_exit;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -90,7 +90,7 @@ static struct stack *make_stack(void)
     return stack;
 }
 
-/* NULL when lines do not count now. */
+/* Returns NULL while lines are not counted. */
 static struct stack *stack_now(void)
 {
     struct stack *stack = mine;
@@ -156,7 +156,7 @@ static struct entry *push(struct stack *stack, const void *frame, struct gsp_cod
     return entry;
 }
 
-/* Ends the frames above this one; false when it is not among them. */
+/* Ends the frames above this one; returns false if it is not on the stack. */
 static bool unwind_to(struct stack *stack, const void *frame, int64_t now_ns)
 {
     size_t depth = stack->depth;

@@ -15,11 +15,11 @@ static struct gsp_memwatch *watch_of(PyObject *self)
     return ((struct sampler *)(void *)self)->watch;
 }
 
-/* -1, not known, is None. */
+/* -1 (not known) becomes None. */
 static PyObject *tuple_of(const struct gsp_memory *memory)
 {
     const int64_t bytes[] = {memory->resident_bytes, memory->reserved_bytes, memory->device_bytes,
-                             memory->unfiled_bytes};
+                             memory->nonfile_bytes};
     PyObject *tuple = PyTuple_New((Py_ssize_t)GSP_COUNT(bytes) + 1);
     PyObject *at = tuple ? PyLong_FromLongLong(memory->at_ns) : NULL;
     if (!at || PyTuple_SetItem(tuple, 0, at) != 0) {
@@ -156,12 +156,13 @@ static PyObject *sampler_samples(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef sampler_methods[] = {
-    {"start", sampler_start, METH_O, "start(with_thread) -> bool\n\nFalse: there is no thread."},
+    {"start", sampler_start, METH_O,
+     "start(with_thread) -> bool\n\nFalse: the thread cannot start."},
     {"stop", sampler_stop, METH_NOARGS, "stop()\n\nTakes the last sample."},
     {"is_on", sampler_is_on, METH_NOARGS, "is_on() -> bool"},
     {"peak", sampler_peak, METH_NOARGS, "peak() -> (0, resident, reserved, device, None)"},
     {"samples", sampler_samples, METH_NOARGS,
-     "samples() -> [(ns, resident, reserved, device, unfiled), ...]\n\nBytes; None: not known."},
+     "samples() -> [(ns, resident, reserved, device, nonfile), ...]\n\nBytes; None: not known."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -170,7 +171,7 @@ static PyType_Slot sampler_slots[] = {
     {Py_tp_dealloc, GSP_PY_SLOT(sampler_free)},
     {Py_tp_methods, sampler_methods},
     {Py_tp_doc, (char[]){"MemorySampler(interval_ms[, set_context, get_info, context])\n\n"
-                         "Memory at intervals, by a thread that never needs the interpreter."}},
+                         "Samples memory in a thread that never needs the GIL."}},
     {0, NULL},
 };
 
@@ -183,7 +184,7 @@ static PyType_Spec sampler_spec = {
 
 static PyMethodDef functions[] = {
     {"memory_now", memory_now, METH_NOARGS,
-     "memory_now() -> (ns, resident, reserved, None, unfiled)"},
+     "memory_now() -> (ns, resident, reserved, None, nonfile)"},
     {NULL, NULL, 0, NULL},
 };
 

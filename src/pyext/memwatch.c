@@ -23,20 +23,20 @@ struct gsp_memwatch {
     pthread_mutex_t mutex; /* of all that follows */
     pthread_cond_t stopped;
     pthread_t thread;
-    pid_t pid; /* that started it: a child after fork has no thread */
+    pid_t pid; /* process that has the thread: a child of fork has none */
     bool has_thread;
     bool is_on;
-    int64_t step_ns; /* between samples, as of now */
+    int64_t step_ns; /* current interval */
     struct gsp_memory peak;
     struct gsp_memory *samples;
     size_t count;
     size_t cap;
 };
 
-/* A file of the kernel that one read() gives whole, as a string.  Allocates nothing. */
+/* Reads a file of procfs as a string, in one read(). Allocates nothing. */
 static bool read_text(const char *path, char *text, size_t size)
 {
-    /* Opened each time: a descriptor kept over fork would still be the parent's. */
+    /* Opened each time: after fork, an inherited descriptor still reads the parent. */
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
     if (n <= 0) {
@@ -46,7 +46,7 @@ static bool read_text(const char *path, char *text, size_t size)
     return true;
 }
 
-/* Pages, as the kernel counts them: size, resident, shared, text, 0, data and stack, 0. */
+/* Reads the fields, in pages: size, resident, shared, text, 0, data and stack, 0. */
 static bool read_statm(int64_t pages[STATM_FIELDS])
 {
     char text[STATM_MAX];
@@ -94,7 +94,7 @@ void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_
         const int64_t page_bytes = sysconf(_SC_PAGESIZE);
         out->resident_bytes = pages[1] * page_bytes;
         out->anonymous_bytes = (pages[1] - pages[2]) * page_bytes;
-        /* Libraries and shared memory are resident too, and no part of what was asked for. */
+        /* Resident libraries and shared memory are not part of the data segment. */
         out->reserved_bytes =
             out->resident_bytes + greater(pages[5] * page_bytes - out->anonymous_bytes, 0);
     }
@@ -113,11 +113,11 @@ void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device, struct g
     gsp_pyext__memory_now(device, out);
     /* Linux 4.5 and later. */
     if (gsp_pyext__status_bytes(names, bytes, GSP_COUNT(names))) {
-        out->unfiled_bytes = bytes[0] + bytes[1];
+        out->nonfile_bytes = bytes[0] + bytes[1];
     }
 }
 
-/* The program may fork at any moment: what a child sees is always allocated, and as long as cap. */
+/* The program may fork at any time: the array that a child sees is always valid and holds cap. */
 static bool grow(struct gsp_memwatch *watch)
 {
     const size_t cap = watch->cap ? watch->cap * 2 : FIRST_CAP;
@@ -190,7 +190,7 @@ static void make_locks(struct gsp_memwatch *watch)
     pthread_condattr_destroy(&attr);
 }
 
-/* In a child the thread is gone, and may have held the mutex. */
+/* In a child of fork the thread does not exist, and may have held the mutex. */
 static void after_fork(struct gsp_memwatch *watch)
 {
     if (watch->pid != getpid()) {
@@ -217,10 +217,10 @@ struct gsp_memwatch *gsp_pyext__memwatch_new(int64_t interval_ns,
     return watch;
 }
 
-/* With the mutex held: the thread waits for it. */
+/* With the mutex held: the new thread waits for it. */
 static bool start_thread(struct gsp_memwatch *watch)
 {
-    /* Signals are for the threads of the program. */
+    /* Signals are left to the program's own threads. */
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -235,11 +235,11 @@ bool gsp_pyext__memwatch_start(struct gsp_memwatch *watch, bool with_thread)
     gsp_pyext__memwatch_stop(watch);
     struct gsp_memory now;
     gsp_pyext__memory_sample(&watch->device, &now);
-    /* Nothing that is allocated later is in the first sample. */
+    /* After the read: an allocation later than at_ns is not in the first sample. */
     now.at_ns = gsp_now_ns();
     bool ok = true;
     pthread_mutex_lock(&watch->mutex);
-    /* Another thread may have been faster. */
+    /* Another thread may have started it meanwhile. */
     if (!watch->is_on) {
         watch->count = 0;
         watch->peak = (struct gsp_memory){0, -1, -1, -1, -1, -1};

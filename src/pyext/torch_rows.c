@@ -6,7 +6,7 @@
 #include "pyext/torch.h"
 
 #define TABLE          GSP_TABLE_python_torch_trace
-/* Of code objects: CO_OPTIMIZED and CO_NEWLOCALS. */
+/* CO_OPTIMIZED and CO_NEWLOCALS of code objects. */
 #define FUNCTION_FLAGS 3
 
 struct gsp_torch_thread *gsp_pyext__torch_thread(void)
@@ -48,7 +48,7 @@ void gsp_pyext__torch_row(struct gsp_row_python_torch_trace *row, struct gsp_tor
         thread->thread_id = gsp_pyext__thread_id();
     }
     const double none = gsp_null_f64();
-    /* One by one: compilers clear the whole struct before they fill it by an initializer. */
+    /* Not by an initializer, for which compilers clear the whole struct first. */
     row->ts_ns = now_ns + gsp_pyext__torch.realtime_ns;
     row->mono_ns = now_ns;
     row->step = thread->step;
@@ -147,8 +147,8 @@ static PyObject *stage_row(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* torch_gpu_row(row, duration or None, allocated, max_allocated, cached): the row that gpu() was
- * given, now that its length is known, or will not be. */
+/* torch_gpu_row(row, duration or None, allocated, max_allocated, cached): writes the row that was
+ * passed to gpu(), now that its duration is known or given up. */
 static PyObject *gpu_row(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -176,9 +176,9 @@ static PyObject *gpu_row(PyObject *self, PyObject *args)
     return PyBool_FromLong(gsp_agent_put_torch(&row));
 }
 
-/* The locals of a function are a copy of ours, if no one else holds them: it would keep the
- * variables of now alive as long as the function runs. */
-static void forget_locals(PyObject *frame, PyObject *locals)
+/* Clears the dictionary of a function's locals if only we hold it: it would keep the present values
+ * alive as long as the function runs. */
+static void clear_locals(PyObject *frame, PyObject *locals)
 {
     PyObject *code = PyObject_GetAttrString(frame, "f_code");
     PyObject *flags = code ? PyObject_GetAttrString(code, "co_flags") : NULL;
@@ -192,9 +192,8 @@ static void forget_locals(PyObject *frame, PyObject *locals)
     PyErr_Clear();
 }
 
-/* torch_local(frame, name): a local variable.  f_locals would do, but until 3.12 it makes a
- * dictionary of all variables that lives as long as the frame: where the interpreter can give one
- * alone, it does. */
+/* torch_local(frame, name): returns a local variable. Uses PyFrame_GetVar() if it exists:
+ * until 3.12, f_locals creates a dictionary of all variables that lives as long as the frame. */
 static PyObject *local(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -212,19 +211,19 @@ static PyObject *local(PyObject *self, PyObject *args)
     if (value) {
         return value;
     }
-    /* Not a local of a function: a module's frame has a dictionary only. */
+    /* Not a local of a function: the frame of a module has only a dictionary. */
     PyErr_Clear();
     PyObject *locals = PyObject_GetAttrString(frame, "f_locals");
     value = locals ? PyObject_GetItem(locals, name) : NULL;
     if (value && !get_var) {
-        forget_locals(frame, locals);
+        clear_locals(frame, locals);
     }
     Py_XDECREF(locals);
     return value;
 }
 
 static PyMethodDef functions[] = {
-    {"torch_now", now, METH_NOARGS, "torch_now() -> int\n\nThe clock of the rows, ns."},
+    {"torch_now", now, METH_NOARGS, "torch_now() -> int\n\nReturns the clock of the rows, in ns."},
     {"torch_stage_row", stage_row, METH_VARARGS,
      "torch_stage_row(stage, module, class, began_ns, ended_ns)"},
     {"torch_gpu_row", gpu_row, METH_VARARGS, "torch_gpu_row(row, duration, *memory) -> bool"},

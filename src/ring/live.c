@@ -11,7 +11,8 @@
 
 #include "base/file.h"
 
-/* PROC_PID_INIT_INO of the kernel's linux/proc_ns.h: from there every process is seen. */
+/* The initial pid namespace, which sees every process (PROC_PID_INIT_INO of the kernel's
+ * linux/proc_ns.h). */
 #define PID_NS_FIRST    0xEFFFFFFCU
 #define STAT_STATE      3
 #define STAT_START_TIME 22
@@ -35,7 +36,7 @@ bool gsp_live_start_time(pid_t pid, uint64_t *ticks, char *state)
     if (!read_small(path, text, sizeof(text))) {
         return false;
     }
-    /* The command's name may hold anything, also brackets and blanks. */
+    /* The command name may contain parentheses and blanks. */
     const char *p = strrchr(text, ')');
     if (!p || p[1] != ' ') {
         return false;
@@ -67,8 +68,8 @@ static bool is_running(pid_t pid, uint64_t start_time)
            state != 'X';
 }
 
-/* The pid that a process has in its own, innermost namespace. */
-static pid_t own_pid(const char *number)
+/* Returns the pid of a process in its innermost namespace. */
+static pid_t inner_pid(const char *number)
 {
     char path[64];
     char text[4096];
@@ -88,7 +89,7 @@ static pid_t own_pid(const char *number)
     return pid;
 }
 
-/* A process of another namespace, as it is seen from here. */
+/* The same for a process in a child namespace. */
 static bool is_running_inside(pid_t pid, uint64_t start_time)
 {
     DIR *dir = opendir("/proc");
@@ -96,7 +97,7 @@ static bool is_running_inside(pid_t pid, uint64_t start_time)
     for (const struct dirent *e = dir ? readdir(dir) : NULL; e && !found; e = readdir(dir)) {
         if (e->d_name[0] >= '1' && e->d_name[0] <= '9') {
             found = is_running((pid_t)strtol(e->d_name, NULL, 10), start_time) &&
-                    own_pid(e->d_name) == pid;
+                    inner_pid(e->d_name) == pid;
         }
     }
     if (dir) {

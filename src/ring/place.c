@@ -14,6 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/file.h"
 #include "base/time.h"
 #include "ring/live.h"
@@ -28,12 +29,12 @@
 #define ROOTS_MAX   1024U
 #define PLACES_MAX  65536U
 #define ROOT_CHARS  192U
-/* What the rings of one process take, and those of some workers. */
+/* Space for the rings of one process and some workers. */
 #define ROOM_BYTES  (UINT64_C(128) << 20)
 /* $XDG_RUNTIME_DIR, /dev/shm, /tmp, /var/tmp. */
 #define OWN_ROOTS   4U
 
-#define LITTLE_ROOM "%.90s has %" PRIu64 " MB of room for tables, %" PRIu64 " MB are wanted"
+#define LITTLE_ROOM "%.90s has %" PRIu64 " MB of space for tables, %" PRIu64 " MB are needed"
 
 struct root {
     char path[ROOT_CHARS];
@@ -41,7 +42,7 @@ struct root {
 
 /* -------------------------------------------------------------------------------------- roots */
 
-/* A root that has no name of its user in it counts only if the folder around it is ours. */
+/* The path of this root does not name the user, so its parent must belong to the user. */
 static bool xdg_root(struct root *out)
 {
     const char *base = secure_getenv("XDG_RUNTIME_DIR");
@@ -54,8 +55,8 @@ static bool xdg_root(struct root *out)
     return n > 0 && (size_t)n < sizeof(out->path);
 }
 
-/* In the order in which they are tried; how many.  Files can be mapped from a disk too: for
- * containers with little shared memory. */
+/* Lists the roots of this user in order of preference, and returns their number. The ones on disk
+ * are for containers with little shared memory. */
 static size_t own_roots(struct root out[OWN_ROOTS])
 {
     static const char *const FOLDERS[] = {"/dev/shm", "/tmp", "/var/tmp"};
@@ -65,14 +66,6 @@ static size_t own_roots(struct root out[OWN_ROOTS])
                  (unsigned)geteuid());
     }
     return count;
-}
-
-/* Takes a descriptor from the variable that would close it. */
-static int keep_fd(int *fd)
-{
-    const int kept = *fd;
-    *fd = -1;
-    return kept;
 }
 
 int gsp_place__open_own(int at_fd, const char *path, bool for_writing, struct gsp_err *err)
@@ -94,9 +87,9 @@ int gsp_place__open_own(int at_fd, const char *path, bool for_writing, struct gs
                            (unsigned)st.st_uid, (unsigned)geteuid());
     }
     if (for_writing && (st.st_mode & 077) != 0 && fchmod(fd, 0700) != 0) {
-        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: others may write there", path);
+        return gsp_err_set(err, GSP_E_NOWRITE, errno, "%s: other users have access", path);
     }
-    return keep_fd(&fd);
+    return gsp_fd_release(&fd);
 }
 
 static int make_root(const char *path, struct gsp_err *err)
@@ -108,14 +101,14 @@ static int make_root(const char *path, struct gsp_err *err)
     return fd == GSP_E_NOFILE || fd == GSP_E_IO ? GSP_E_NOWRITE : fd;
 }
 
-/* ------------------------------------------------------------------------------------- making */
+/* ----------------------------------------------------------------------------------- creation */
 
 static void read_cmdline(pid_t pid, char *out, size_t cap)
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
     out[0] = '\0';
-    /* A command line may be megabytes; what is cut off anyway need not be read. */
+    /* A command line may have megabytes: read only the part that is kept. */
     gsp_auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return;
@@ -166,7 +159,7 @@ static int write_meta(int folder_fd, const struct gsp_ring__meta *meta, struct g
     gsp_auto_buf text = {0};
     gsp_ring__meta_write(meta, &text);
     if (text.failed) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for %s", META_NAME);
+        return gsp_err_nomem(err);
     }
     char tmp[64];
     snprintf(tmp, sizeof(tmp), ".%s.%d.tmp", META_NAME, (int)getpid());
@@ -184,9 +177,9 @@ static int write_meta(int folder_fd, const struct gsp_ring__meta *meta, struct g
     return 0;
 }
 
-/* Another writer may have made it, or this process when it ran another program: exec keeps the pid
- * and the start time, and changes the command line. */
-static int settle_meta(int folder_fd, const struct gsp_ring__meta *meta, struct gsp_err *err)
+/* Creates meta.json, or updates it if another writer or an earlier program of this process created
+ * it: exec keeps the pid and the start time, but changes the command line. */
+static int update_meta(int folder_fd, const struct gsp_ring__meta *meta, struct gsp_err *err)
 {
     struct gsp_ring__meta known;
     if (faccessat(folder_fd, META_NAME, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -200,7 +193,7 @@ static int settle_meta(int folder_fd, const struct gsp_ring__meta *meta, struct 
     if (meta->rank != GSP_NULL_I64) {
         known.rank = meta->rank;
     }
-    /* Rings with the former name are of use too. */
+    /* Rings are useful even with the old command line. */
     gsp_ignore(write_meta(folder_fd, &known, NULL));
     return 0;
 }
@@ -213,7 +206,7 @@ bool gsp_place_follow_exec(int folder_fd, pid_t pid, struct gsp_place_program *l
         return false;
     }
     memcpy(last->cmdline, meta.cmdline, sizeof(last->cmdline));
-    gsp_ignore(settle_meta(folder_fd, &meta, NULL));
+    gsp_ignore(update_meta(folder_fd, &meta, NULL));
     return true;
 }
 
@@ -223,7 +216,7 @@ static int name_folder(const struct gsp_place_about *about, uint64_t *start_time
     char state = 0;
     *start_time = about->start_time;
     if (*start_time == 0 && !gsp_live_start_time(about->pid, start_time, &state)) {
-        return gsp_err_set(err, GSP_E_NOPROC, 0, "there is no process %d", (int)about->pid);
+        return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d does not exist", (int)about->pid);
     }
     snprintf(name, 64, "%d-%" PRIu64, (int)about->pid, *start_time);
     return 0;
@@ -234,14 +227,14 @@ static int open_folder(int root_fd, const char *name)
     return openat(root_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Another writer of the process may have made it, when there was more room here or there. */
+/* Opens the directory if another writer of the process has created it in this root. */
 static int find_folder(const char *root, const char *name)
 {
     gsp_auto_fd root_fd = gsp_place__open_own(AT_FDCWD, root, true, NULL);
     return root_fd < 0 ? -1 : open_folder(root_fd, name);
 }
 
-/* The folder in a root; needs_room: if that has enough of it. */
+/* Creates the directory in a root; with needs_room, only if the root has enough space. */
 static int make_folder(const char *root, const char *name, bool needs_room, int *folder_fd,
                        struct gsp_err *err)
 {
@@ -263,8 +256,8 @@ static int make_folder(const char *root, const char *name, bool needs_room, int 
     return 0;
 }
 
-/* The root with the most room; count when none can be written to. */
-static size_t roomiest(const struct root *roots, size_t count)
+/* Returns the root with the most space, or count if none is writable. */
+static size_t find_most_space(const struct root *roots, size_t count)
 {
     size_t best = count;
     uint64_t most = 0;
@@ -279,10 +272,10 @@ static size_t roomiest(const struct root *roots, size_t count)
     return best;
 }
 
-/* Where it is already; else in the first root with room; else where there is most.  note: why it is
- * not in the first. */
-static int make_somewhere(const char *name, int *folder_fd, char note[GSP_PLACE_NOTE],
-                          struct gsp_err *err)
+/* Opens an existing directory; else creates it in the first root with enough space, or in the one
+ * with the most space. `note` says why it is not in the first root. */
+static int open_or_make(const char *name, int *folder_fd, char note[GSP_PLACE_NOTE],
+                        struct gsp_err *err)
 {
     struct root roots[OWN_ROOTS];
     struct gsp_err why = {0};
@@ -295,7 +288,7 @@ static int make_somewhere(const char *name, int *folder_fd, char note[GSP_PLACE_
         gsp_ignore(make_folder(roots[i].path, name, true, folder_fd, i == 0 ? &why : NULL));
         snprintf(note, GSP_PLACE_NOTE, "%.159s", why.msg);
     }
-    const size_t last = *folder_fd < 0 ? roomiest(roots, count) : count;
+    const size_t last = *folder_fd < 0 ? find_most_space(roots, count) : count;
     if (*folder_fd >= 0) {
         return 0;
     }
@@ -315,7 +308,7 @@ int gsp_place_make(const struct gsp_place_about *about, int *folder_fd, struct g
     int rc = name_folder(about, &start_time, name, err);
     int made = -1;
     if (rc == 0) {
-        rc = make_somewhere(name, &made, note, err);
+        rc = open_or_make(name, &made, note, err);
     }
     gsp_auto_fd fd = made;
     if (rc != 0) {
@@ -323,20 +316,20 @@ int gsp_place_make(const struct gsp_place_about *about, int *folder_fd, struct g
     }
     describe(about, start_time, &meta);
     memcpy(meta.note, note, sizeof(meta.note));
-    rc = settle_meta(fd, &meta, err);
+    rc = update_meta(fd, &meta, err);
     if (rc == 0) {
-        *folder_fd = keep_fd(&fd);
+        *folder_fd = gsp_fd_release(&fd);
     }
     return rc;
 }
 
-/* --------------------------------------------------------------------------------------- room */
+/* -------------------------------------------------------------------------------------- space */
 
 uint64_t gsp_place_room(int fd)
 {
     struct statvfs fs;
     struct statfs kind;
-    /* One without a size has no limit either; and what cannot be found out, fallocate() will. */
+    /* A file system without a size has no limit. If the size is unknown, fallocate() will fail. */
     if (fstatvfs(fd, &fs) != 0 || fs.f_blocks == 0) {
         return UINT64_MAX;
     }
@@ -354,14 +347,14 @@ bool gsp_place_has_room(int fd, uint64_t bytes)
     return gsp_place_room(fd) >= bytes;
 }
 
-/* What can be said of a root without making it; its room, 0 when it cannot be used. */
-static uint64_t look_at_root(const char *root, char note[GSP_PLACE_NOTE])
+/* Returns the space in a root without creating it; 0 if it cannot be used. */
+static uint64_t inspect_root(const char *root, char note[GSP_PLACE_NOTE])
 {
-    char around[ROOT_CHARS];
-    snprintf(around, sizeof(around), "%.*s", (int)(strrchr(root, '/') - root), root);
-    gsp_auto_fd fd = open(around, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char parent[ROOT_CHARS];
+    snprintf(parent, sizeof(parent), "%.*s", (int)(strrchr(root, '/') - root), root);
+    gsp_auto_fd fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || faccessat(fd, ".", W_OK, AT_EACCESS) != 0) {
-        snprintf(note, GSP_PLACE_NOTE, "%.100s: %.40s", around, strerror(errno));
+        snprintf(note, GSP_PLACE_NOTE, "%.100s: %.40s", parent, strerror(errno));
         return 0;
     }
     const uint64_t room = gsp_place_room(fd);
@@ -378,7 +371,7 @@ bool gsp_place_choose(struct gsp_place_choice *out)
     *out = (struct gsp_place_choice){0};
     for (size_t i = 0; i < count; i++) {
         char note[GSP_PLACE_NOTE] = "";
-        const uint64_t room = look_at_root(roots[i].path, note);
+        const uint64_t room = inspect_root(roots[i].path, note);
         if (i == 0) {
             memcpy(out->note, note, sizeof(note));
         }
@@ -404,7 +397,7 @@ static void add_root(struct root_list *list, const char *path)
     }
 }
 
-/* The roots of all users: <folder>/<prefix>*<suffix>. */
+/* Adds the roots of all users: <folder>/<prefix>*<suffix>. */
 static void add_roots_of_all(struct root_list *list, const char *folder, const char *prefix,
                              const char *suffix)
 {
@@ -426,7 +419,7 @@ static int list_roots(struct root_list *list, struct gsp_err *err)
     list->count = 0;
     list->at = calloc(ROOTS_MAX, sizeof(*list->at));
     if (!list->at) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to look for rings");
+        return gsp_err_nomem(err);
     }
     struct root own[OWN_ROOTS];
     struct root login;
@@ -434,7 +427,7 @@ static int list_roots(struct root_list *list, struct gsp_err *err)
     for (size_t i = 0; i < count; i++) {
         add_root(list, own[i].path);
     }
-    /* A target that was not started from a login has another environment than we. */
+    /* XDG_RUNTIME_DIR may be set in the target but not in this process. */
     snprintf(login.path, sizeof(login.path), "/run/user/%u/gsprof", (unsigned)geteuid());
     add_root(list, login.path);
     if (geteuid() == 0) {
@@ -446,7 +439,7 @@ static int list_roots(struct root_list *list, struct gsp_err *err)
     return 0;
 }
 
-/* "<pid>-<start time>", and nothing else. */
+/* Parses "<pid>-<start time>". */
 static bool parse_name(const char *name, int32_t *pid, uint64_t *start_time)
 {
     char *end = NULL;
@@ -468,8 +461,9 @@ static bool is_ring_name(const char *name)
     return name[0] != '.' && gsp_sv_ends(gsp_sv_of(name), ".ring");
 }
 
-/* Questions and answers of inject, eval and mem record, which a killed command leaves behind. */
-static bool is_visit_name(const char *name)
+/* Whether it is a request or response file of inject, eval or mem record. A killed command leaves
+ * them behind. */
+static bool is_request_name(const char *name)
 {
     static const char *const ENDS[] = {".py", ".claim", ".answer", ".outcome"};
     for (size_t i = 0; i < GSP_COUNT(ENDS); i++) {
@@ -482,7 +476,7 @@ static bool is_visit_name(const char *name)
 
 bool gsp_place__is_ours(const char *name)
 {
-    return is_ring_name(name) || is_visit_name(name) || strcmp(name, META_NAME) == 0 ||
+    return is_ring_name(name) || is_request_name(name) || strcmp(name, META_NAME) == 0 ||
            strcmp(name, GSP_CONTROL_FILE) == 0 || strcmp(name, GSP_MEMORY_FILE) == 0 ||
            (name[0] == '.' && gsp_sv_ends(gsp_sv_of(name), ".tmp"));
 }
@@ -547,7 +541,7 @@ static void read_meta(int folder_fd, struct gsp_place *place, uint64_t *pid_ns)
     memcpy(place->note, meta.note, sizeof(place->note));
 }
 
-/* False when the folder is not readable. */
+/* Returns false if the directory cannot be read. */
 static bool read_place(int root_fd, const char *root, const char *name, struct gsp_place *place)
 {
     struct stat st;
@@ -588,26 +582,20 @@ static int add_place(struct gsp_places *places, const struct gsp_place *place, s
     if (places->count == PLACES_MAX) {
         return gsp_err_set(err, GSP_E_LIMIT, 0, "more than %u processes have rings", PLACES_MAX);
     }
-    /* Doubles at powers of two. */
-    if ((places->count & (places->count - 1)) == 0) {
-        const size_t cap = places->count ? 2 * places->count : 1;
-        struct gsp_place *grown = realloc(places->at, cap * sizeof(*grown));
-        if (!grown) {
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to list rings");
-        }
-        places->at = grown;
+    if (!gsp_array_fit(&places->at, &places->capacity, places->count + 1)) {
+        return gsp_err_nomem(err);
     }
     places->at[places->count++] = *place;
     return 0;
 }
 
-/* Which folders are asked for. */
-struct asked {
-    pid_t pid; /* 0: of all processes */
-    bool bare; /* also those without rings */
+/* Selects ring directories. */
+struct filter {
+    pid_t pid; /* 0: all processes */
+    bool bare; /* include directories without rings */
 };
 
-static int read_root(const char *root, struct asked asked, struct gsp_places *places,
+static int read_root(const char *root, struct filter filter, struct gsp_places *places,
                      struct gsp_err *err)
 {
     const int fd = gsp_place__open_own(AT_FDCWD, root, false, err);
@@ -624,8 +612,8 @@ static int read_root(const char *root, struct asked asked, struct gsp_places *pl
         struct gsp_place place;
         memset(&place, 0, sizeof(place));
         if (parse_name(e->d_name, &place.pid, &place.start_time) &&
-            (asked.pid == 0 || asked.pid == place.pid) &&
-            read_place(dirfd(dir), root, e->d_name, &place) && (asked.bare || place.rings > 0) &&
+            (filter.pid == 0 || filter.pid == place.pid) &&
+            read_place(dirfd(dir), root, e->d_name, &place) && (filter.bare || place.rings > 0) &&
             !has_path(places, place.path)) {
             rc = add_place(places, &place, err);
         }
@@ -644,8 +632,8 @@ static int by_start(const void *a, const void *b)
     return left->pid > right->pid ? -1 : left->pid < right->pid;
 }
 
-/* A root that cannot be read keeps no one from the others: why is in *refused. */
-static int read_places(struct asked asked, struct gsp_places *out, struct gsp_err *refused,
+/* Skips a root that cannot be read, and stores the reason in *refused. */
+static int read_places(struct filter filter, struct gsp_places *out, struct gsp_err *refused,
                        struct gsp_err *err)
 {
     *out = (struct gsp_places){0};
@@ -653,7 +641,7 @@ static int read_places(struct asked asked, struct gsp_places *out, struct gsp_er
     int rc = list_roots(&roots, err);
     for (size_t i = 0; i < roots.count && rc == 0; i++) {
         struct gsp_err why = {0};
-        rc = read_root(roots.at[i].path, asked, out, &why);
+        rc = read_root(roots.at[i].path, filter, out, &why);
         if (rc == GSP_E_NOMEM || rc == GSP_E_LIMIT) {
             gsp_err_fill(err, rc, why.sys, "%s", why.msg);
         } else if (rc != 0) {
@@ -677,13 +665,13 @@ static int read_places(struct asked asked, struct gsp_places *out, struct gsp_er
 int gsp_places_read(struct gsp_places *out, struct gsp_err *err)
 {
     struct gsp_err refused = {0};
-    return read_places((struct asked){0}, out, &refused, err);
+    return read_places((struct filter){0}, out, &refused, err);
 }
 
 int gsp_place__read_bare(struct gsp_places *out, struct gsp_err *err)
 {
     struct gsp_err refused = {0};
-    return read_places((struct asked){.bare = true}, out, &refused, err);
+    return read_places((struct filter){.bare = true}, out, &refused, err);
 }
 
 void gsp_places_free(struct gsp_places *places)
@@ -698,7 +686,7 @@ int gsp_place_find(pid_t pid, struct gsp_place *out, struct gsp_err *err)
 {
     struct gsp_places places;
     struct gsp_err refused = {0};
-    const int rc = read_places((struct asked){.pid = pid}, &places, &refused, err);
+    const int rc = read_places((struct filter){.pid = pid}, &places, &refused, err);
     if (rc != 0) {
         return rc;
     }
@@ -727,7 +715,8 @@ int gsp_place_open(const struct gsp_place *place, int *folder_fd, struct gsp_err
     if (*folder_fd < 0) {
         return *folder_fd;
     }
-    /* Partner: is_held() in sweep.c.  Where there are no such locks, what is mapped stays. */
+    /* Partner: is_held() in sweep.c. If the file system has no locks, a sweep may remove the files;
+     * files that are already mapped stay readable. */
     struct flock hold = {.l_type = F_RDLCK};
     gsp_ignore(fcntl(*folder_fd, F_OFD_SETLK, &hold) != 0);
     return 0;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * place.h -- where the rings of a process are, and which processes have some.
+ * place.h -- ring directories: the folders that hold the rings of a process.
  *
- * <root>/<pid>-<start time>/ holds one file <schema>.<table>.ring for each table, and
- * meta.json.  <root> is $XDG_RUNTIME_DIR/gsprof, else /dev/shm/gsprof-<uid>; where there is little
- * room, /tmp/gsprof-<uid> or /var/tmp/gsprof-<uid>; mode 0700.
- * The start time tells a process from a later one with the same pid.
+ * <root>/<pid>-<start time>/ holds one file <schema>.<table>.ring for each table, and meta.json.
+ * <root> is $XDG_RUNTIME_DIR/gsprof, else /dev/shm/gsprof-<uid>. If space is short there, it is
+ * /tmp/gsprof-<uid> or /var/tmp/gsprof-<uid>. Its mode is 0700.
+ * The start time distinguishes a process from a later one with the same pid.
  *
- * Used by: writers (make), readers (list, open), cli list --clean.
  * Threads: no state.
  */
 #pragma once
@@ -20,45 +19,46 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* What a writer says of its process. */
+/* The process that a writer creates a directory for. */
 struct gsp_place_about {
     int32_t pid;
-    uint64_t start_time; /* 0: found out from /proc */
-    int64_t rank;        /* GSP_NULL_I64 when unknown */
-    const char *cmdline; /* one line; NULL: found out from /proc */
+    uint64_t start_time; /* 0: read from /proc */
+    int64_t rank;        /* GSP_NULL_I64: unknown */
+    const char *cmdline; /* one line; NULL: read from /proc */
 };
 
-/* Makes the folder of a process and its meta.json; *folder_fd is the caller's.
- * It being there already is no error: a process may load a second writer, or run another program
- * by exec, whose command line meta.json has from then on.
- * Fails with NOWRITE, PERM (the root is another user's), NOMEM. */
+/* Creates the ring directory of a process and its meta.json. The caller closes *folder_fd.
+ * The directory may already exist: a process may load a second writer, or run another program with
+ * exec. In that case meta.json gets the new command line.
+ * Fails with NOWRITE, PERM (the root belongs to another user), NOPROC or NOMEM. */
 GSP_MUST_CHECK int gsp_place_make(const struct gsp_place_about *about, int *folder_fd,
                                   struct gsp_err *err);
 
-/* What files of ours may take of the file system that fd is on, beside what it holds already.
- * Shared memory is the program's first: it dies by SIGBUS when there is none left.  So a gigabyte
- * stays free, or three quarters of a small file system (64 MB in many containers); of one in memory
- * at least half.  UINT64_MAX: there is no limit. */
+/* Returns the bytes that rings may still use on the file system of fd; UINT64_MAX: no limit.
+ * The program has priority, because it dies of SIGBUS if shared memory runs out. So a gigabyte
+ * stays free, or three quarters of a small file system (64 MB in many containers), and at least
+ * half of a file system in memory. */
 #define GSP_PLACE_FREE_BYTES (UINT64_C(1) << 30)
 uint64_t gsp_place_room(int fd);
 bool gsp_place_has_room(int fd, uint64_t bytes);
-/* One ring may have this part of it: the next ones need some too. */
+/* One ring may use this fraction of it, because more rings follow. */
 #define GSP_PLACE_RING_PART 16U
 /* Bytes of a note, with its NUL. */
 #define GSP_PLACE_NOTE      160U
 
-/* Bytes of a command line, with its NUL; longer ones are cut. */
+/* Bytes of a command line, with its NUL; longer ones are truncated. */
 #define GSP_CMDLINE_MAX     1020U
 
 struct gsp_place_program {
     char cmdline[GSP_CMDLINE_MAX];
 };
 
-/* Writes the process's command line into the folder's meta.json if it is no longer *last, and
- * updates *last.  Returns whether it was another: the process has run exec, or renamed itself. */
+/* If the command line of the process differs from *last, writes it to meta.json and to *last.
+ * Returns whether it differed: the process has called exec or has renamed itself. */
 bool gsp_place_follow_exec(int folder_fd, pid_t pid, struct gsp_place_program *last);
 
-/* Where the rings of a process that comes now would be; nothing is made.  False: nowhere. */
+/* Finds out where the rings of a new process would be, without creating anything. Returns false if
+ * no root is usable. */
 struct gsp_place_choice {
     char root[192];
     uint64_t room;             /* gsp_place_room() */
@@ -70,51 +70,54 @@ struct gsp_place {
     int32_t pid;
     uint64_t start_time;
     bool live;             /* a process with this pid and start time runs */
-    uint32_t rings;        /* files that are named like rings; 0: only what an agent left */
-    uint64_t bytes;        /* that all files of ours take */
-    int64_t rank;          /* GSP_NULL_I64 when unknown */
-    int64_t last_write_ns; /* CLOCK_REALTIME of the newest row, or of the folder */
-    uint32_t uid;          /* whose folder it is */
-    uint64_t dev;          /* file system that it is on */
+    uint32_t rings;        /* files with the name of a ring; 0: only other files of an agent */
+    uint64_t bytes;        /* disk usage of all files of gsprof */
+    int64_t rank;          /* GSP_NULL_I64: unknown */
+    int64_t last_write_ns; /* CLOCK_REALTIME of the newest row, or of the directory */
+    uint32_t uid;          /* owner of the directory */
+    uint64_t dev;          /* file system of the directory */
     char path[256];
-    char cmdline[256];         /* as the writer said it: not to be trusted, cut */
-    char note[GSP_PLACE_NOTE]; /* why it is not in the first root; "" if it is.  As above */
-    uint32_t small_rings;      /* that have fewer rows than usual, for want of room */
+    char cmdline[256];         /* written by the target: not trusted, truncated */
+    char note[GSP_PLACE_NOTE]; /* why it is not in the first root; "" if it is. Not trusted */
+    uint32_t small_rings;      /* rings with fewer rows than requested, because space is short */
 };
 
 struct gsp_places {
     struct gsp_place *at;
     size_t count;
+    size_t capacity;
 };
 
-/* All folders with rings of this user (root: of every user, in the roots of /dev/shm and
- * /run/user), the newest first.  No root at all is an empty list; a root or a folder that cannot be
- * read, or goes away meanwhile, is left out.  Fails with NOMEM, LIMIT. */
+/* Lists all ring directories that have rings, the newest process first: those of this user or, for
+ * root, those of every user. The list is empty if no root exists. Omits a root or directory that
+ * cannot be read or disappears meanwhile. Fails with NOMEM or LIMIT. */
 GSP_MUST_CHECK int gsp_places_read(struct gsp_places *out, struct gsp_err *err);
 void gsp_places_free(struct gsp_places *places);
 
-/* The folder of a pid: the live process's, else the newest dead one's.
- * Fails with NOFILE (no rings of this pid), PERM (and a root is another user's). */
+/* Finds the ring directory of a pid: that of the live process, else that of the newest dead one.
+ * Fails with NOFILE (no rings for this pid), or PERM (the same, and a root belongs to another
+ * user). */
 GSP_MUST_CHECK int gsp_place_find(pid_t pid, struct gsp_place *out, struct gsp_err *err);
 
-/* Opens the folder for reading, and checks whose it is.  While the descriptor is open no cleaner
- * removes the folder. */
+/* Opens the directory for reading and checks its owner. While the descriptor is open, no sweep
+ * removes the directory. */
 GSP_MUST_CHECK int gsp_place_open(const struct gsp_place *place, int *folder_fd,
                                   struct gsp_err *err);
-/* Whether the process has ended, the folder is this user's own, and nobody has written to it for
- * so long: it may be removed. */
+/* Whether the directory may be removed: the process has ended, the directory belongs to this user,
+ * and its last row is at least age_ns old. */
 bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns);
 
-/* What ended processes may keep: whoever makes rings or lists them removes the rest. */
+/* Limits for the rings of ended processes. A process that creates or lists rings removes the rest.
+ * Jobs with many short-lived workers must not fill the memory, so the rings of ended processes also
+ * use at most 1 / GSP_PLACE_KEEP_PART of each file system. */
 struct gsp_place_limits {
     int64_t keep_ns;     /* after the last row */
-    uint64_t keep_bytes; /* together; and at most GSP_PLACE_KEEP_PART of each file system: jobs with
-                          * many short-lived workers must not fill the memory */
+    uint64_t keep_bytes; /* in total */
 };
 #define GSP_PLACE_KEEP_NS    (INT64_C(86400) * 1000000000)
 #define GSP_PLACE_KEEP_BYTES (UINT64_C(1) << 30)
 #define GSP_PLACE_KEEP_PART  4U
-/* Rings that were written to so lately stay whatever they take: a run may not have read them. */
+/* Rings stay this long after their last row whatever they use: a run may not have read them yet. */
 #define GSP_PLACE_GRACE_NS   (INT64_C(10) * 1000000000)
 
 struct gsp_places_swept {
@@ -122,11 +125,11 @@ struct gsp_places_swept {
     uint64_t bytes;
 };
 
-/* Removes what is over the limits (NULL: the ones above), the longest unwritten first, and folders
- * of ended processes that have no rings.  The newest always stays, and so does what another process
- * reads or writes.  What cannot be removed stays. */
+/* Removes ring directories of ended processes that exceed the limits (NULL: the defaults above),
+ * the least recently written first, and those without rings. Keeps the newest, and those that
+ * another process reads or writes. Ignores errors. */
 struct gsp_places_swept gsp_places_sweep(const struct gsp_place_limits *limits);
-/* Removes the folder of a dead process; one that is gone already is no error.  Fails with EXISTS
- * (the process runs), NOWRITE (sys ENOTEMPTY: there are files that are not ours, or another process
- * puts some there; they and the folder stay), PERM, IO. */
+/* Removes the ring directory of a dead process; succeeds if it no longer exists. Fails with EXISTS
+ * (the process runs, or another process uses the directory), NOWRITE (sys ENOTEMPTY: the directory
+ * contains files that gsprof did not create, which stay), PERM or IO. */
 GSP_MUST_CHECK int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err);

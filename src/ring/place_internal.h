@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * place_internal.h -- what place.c and sweep.c share.
+ * place_internal.h -- functions that place.c and sweep.c share.
  *
  * Threads: no state.
  */
@@ -10,13 +10,13 @@
 
 #include "ring/place.h"
 
-/* Opens a folder that has to be ours, or anybody's when we are root and only read.  No link is
- * followed.  Worth a descriptor, or NOFILE, PERM, IO, NOWRITE. */
+/* Opens a folder of this user; root may read the folders of all users. Does not follow links.
+ * Returns a descriptor, or fails with NOFILE, PERM, IO or NOWRITE. */
 GSP_MUST_CHECK int gsp_place__open_own(int at_fd, const char *path, bool for_writing,
                                        struct gsp_err *err);
-/* The pid namespace that meta.json names; 0: unknown. */
+/* Returns the pid namespace in meta.json; 0: unknown. */
 uint64_t gsp_place__pid_ns(int folder_fd);
-/* What this program puts there; everything else stays, and so does the folder then. */
+/* Whether gsprof creates files with this name in ring directories. */
 bool gsp_place__is_ours(const char *name);
-/* As gsp_places_read(), with folders that have no rings. */
+/* Like gsp_places_read(), but includes directories without rings. */
 GSP_MUST_CHECK int gsp_place__read_bare(struct gsp_places *out, struct gsp_err *err);

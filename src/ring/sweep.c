@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sweep.c -- how the folders of ended processes go away.
+ * sweep.c -- removes the ring directories of ended processes.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,9 +17,9 @@
 #include "ring/live.h"
 #include "ring/place_internal.h"
 
-/* A folder without rings may be one that is just being made. */
+/* A younger directory without rings may belong to a process that is starting. */
 #define BARE_NS   (10 * GSP_NS_PER_S)
-/* File systems on which one user has rings. */
+/* File systems that are counted separately. */
 #define ROOTS_MAX 8U
 
 static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
@@ -32,7 +32,7 @@ static int remove_files(int folder_fd, const char *path, struct gsp_err *err)
     }
     int rc = 0;
     for (const struct dirent *e = readdir(dir); e && rc == 0; e = readdir(dir)) {
-        /* Another cleaner may be at it. */
+        /* Another process may be removing the same files. */
         if (gsp_place__is_ours(e->d_name) && unlinkat(folder_fd, e->d_name, 0) != 0 &&
             errno != ENOENT) {
             rc = gsp_err_set(err, GSP_E_NOWRITE, errno, "%s/%s: %s", path, e->d_name,
@@ -49,7 +49,7 @@ bool gsp_place_is_over(const struct gsp_place *place, int64_t age_ns)
            gsp_realtime_ns() - place->last_write_ns >= age_ns;
 }
 
-/* Bytes of ended processes that stay. */
+/* Bytes of the ended processes whose rings stay. */
 struct kept {
     uint64_t bytes;
     struct {
@@ -68,8 +68,8 @@ static uint64_t *kept_on(struct kept *kept, uint64_t dev)
     return &kept->on[i].bytes;
 }
 
-static bool is_too_much(const struct gsp_place *place, const struct gsp_place_limits *limits,
-                        const struct kept *kept, uint64_t on_it)
+static bool exceeds_bytes(const struct gsp_place *place, const struct gsp_place_limits *limits,
+                          const struct kept *kept, uint64_t on_it)
 {
     struct statvfs fs;
     const uint64_t part = statvfs(place->path, &fs) == 0
@@ -79,7 +79,7 @@ static bool is_too_much(const struct gsp_place *place, const struct gsp_place_li
            (kept->bytes + place->bytes > limits->keep_bytes || on_it + place->bytes > part);
 }
 
-/* Whether the folder may go beside what is kept already, to which one that stays is added. */
+/* Whether the directory exceeds the limits. Adds one that stays to *kept. */
 static bool is_surplus(const struct gsp_place *place, const struct gsp_place_limits *limits,
                        struct kept *kept)
 {
@@ -92,7 +92,7 @@ static bool is_surplus(const struct gsp_place *place, const struct gsp_place_lim
     uint64_t *on_it = kept_on(kept, place->dev);
     if (gsp_place_is_over(place, limits->keep_ns) ||
         (gsp_place_is_over(place, GSP_PLACE_GRACE_NS) &&
-         is_too_much(place, limits, kept, *on_it))) {
+         exceeds_bytes(place, limits, kept, *on_it))) {
         return true;
     }
     kept->bytes += place->bytes;
@@ -109,7 +109,7 @@ static int by_last_write(const void *a, const void *b)
 
 struct gsp_places_swept gsp_places_sweep(const struct gsp_place_limits *limits)
 {
-    static const struct gsp_place_limits usual = {GSP_PLACE_KEEP_NS, GSP_PLACE_KEEP_BYTES};
+    static const struct gsp_place_limits defaults = {GSP_PLACE_KEEP_NS, GSP_PLACE_KEEP_BYTES};
     struct gsp_places_swept swept = {0};
     struct gsp_places places = {0};
     struct kept kept = {0};
@@ -121,7 +121,7 @@ struct gsp_places_swept gsp_places_sweep(const struct gsp_place_limits *limits)
     }
     for (size_t i = 0; i < places.count; i++) {
         const struct gsp_place *place = &places.at[i];
-        if (is_surplus(place, limits ? limits : &usual, &kept) &&
+        if (is_surplus(place, limits ? limits : &defaults, &kept) &&
             gsp_place_remove(place, NULL) == 0 && place->rings > 0) {
             swept.count++;
             swept.bytes += place->bytes;
@@ -131,21 +131,21 @@ struct gsp_places_swept gsp_places_sweep(const struct gsp_place_limits *limits)
     return swept;
 }
 
-/* The folder around a place's, and the place's name in it. */
+/* Opens the parent of a ring directory. *name is the directory's name in it. */
 static int open_root(const struct gsp_place *place, const char **name, struct gsp_err *err)
 {
     char root[sizeof(place->path)];
     const char *slash = strrchr(place->path, '/');
     if (!slash || slash == place->path) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is no folder of rings", place->path);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is not a ring directory", place->path);
     }
     *name = slash + 1;
     snprintf(root, sizeof(root), "%.*s", (int)(slash - place->path), place->path);
     return gsp_place__open_own(AT_FDCWD, root, false, err);
 }
 
-/* Whether another process writes to the folder, reads it or removes it.  The lock that is taken
- * here ends with the descriptor. */
+/* Whether another process writes, reads or removes the directory. Takes a lock that lasts until the
+ * descriptor is closed. */
 static bool is_held(int folder_fd)
 {
     struct flock reader = {.l_type = F_WRLCK};
@@ -160,7 +160,7 @@ static int remove_folder(const struct gsp_place *place, int folder_fd, struct gs
         return gsp_err_set(err, GSP_E_EXISTS, 0, "process %d still runs", (int)place->pid);
     }
     if (is_held(folder_fd)) {
-        return gsp_err_set(err, GSP_E_EXISTS, EBUSY, "another process is using it");
+        return gsp_err_set(err, GSP_E_EXISTS, EBUSY, "another process uses the ring directory");
     }
     return remove_files(folder_fd, place->path, err);
 }
@@ -170,7 +170,7 @@ int gsp_place_remove(const struct gsp_place *place, struct gsp_err *err)
     const char *name = NULL;
     gsp_auto_fd root_fd = open_root(place, &name, err);
     gsp_auto_fd fd = root_fd < 0 ? root_fd : gsp_place__open_own(root_fd, name, false, err);
-    /* Another cleaner was first. */
+    /* Another process has already removed it. */
     if (fd == GSP_E_NOFILE) {
         return 0;
     }

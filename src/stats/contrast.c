@@ -9,13 +9,13 @@
 #include "stats/basic.h"
 #include "stats/random.h"
 
-/* So many ways of dealing values out are tried one by one. */
+/* Up to this number of permutations, the test tries all of them. */
 #define WAYS_MAX     20000
-/* A block has so many times the values that hang together: what is left between blocks is small. */
+/* Length of a block in autocorrelation times, so that blocks are almost uncorrelated. */
 #define BLOCK_FACTOR 3.0
 #define BLOCKS_MIN   2U
 
-/* Both sides, as blocks. */
+/* Both sides as block means. */
 struct sides {
     double *values[2];
     size_t counts[2];
@@ -25,34 +25,35 @@ struct sides {
 };
 
 struct rounds {
-    double *differences; /* a number for each */
+    double *differences; /* one per round */
     double *shares;
     size_t count;
     double confidence;
 };
 
-struct deal {
-    double *pool; /* the values of both */
+/* State of the permutation test. */
+struct permutation {
+    double *pool; /* the values of both sides */
     size_t count;
-    size_t of_first; /* how many belong to the first */
+    size_t of_first; /* number of values of the first side */
     double sum;
     double square_sum;
-    double limit; /* what was seen: from here on it counts */
+    double limit; /* the observed statistic, reduced by a rounding error */
 };
 
-/* The difference in units of its own error, squared; for a choice of values for the first side. */
-static double studentized(const struct deal *deal, double sum, double square_sum)
+/* Returns the squared studentized difference, if the values of the first side have these sums. */
+static double studentized(const struct permutation *test, double sum, double square_sum)
 {
-    const double n = (double)deal->of_first;
-    const double m = (double)(deal->count - deal->of_first);
+    const double n = (double)test->of_first;
+    const double m = (double)(test->count - test->of_first);
     const double first = sum / n;
-    const double second = (deal->sum - sum) / m;
+    const double second = (test->sum - sum) / m;
     const double spread_a = fmax(square_sum - n * first * first, 0);
-    const double spread_b = fmax(deal->square_sum - square_sum - m * second * second, 0);
+    const double spread_b = fmax(test->square_sum - square_sum - m * second * second, 0);
     const double error2 = spread_a / (n - 1) / n + spread_b / (m - 1) / m;
     const double difference2 = (second - first) * (second - first);
-    /* Sums of squares are exact to some digits of the whole: less than that is none. */
-    const double least = 1e-12 * deal->square_sum / (n + m);
+    /* Differences below the rounding error of the sums count as zero. */
+    const double least = 1e-12 * test->square_sum / (n + m);
     if (difference2 <= least)
         return 0;
     return difference2 / fmax(error2, least);
@@ -61,7 +62,7 @@ static double studentized(const struct deal *deal, double sum, double square_sum
 static double drawn_mean(const double *values, size_t count, uint64_t *random)
 {
     double sum = 0;
-    /* Two draws of each number: this loop is where the time goes. */
+    /* Two draws per random number, because this loop takes most of the time. */
     for (size_t i = 0; i + 1 < count; i += 2) {
         const uint64_t bits = gsp_random_next(random);
         sum += values[(size_t)(((bits >> 32) * count) >> 32)];
@@ -79,14 +80,14 @@ static void bootstrap(const struct sides *sides, const struct rounds *rounds, ui
         const double first = drawn_mean(sides->values[0], sides->counts[0], random);
         const double second = drawn_mean(sides->values[1], sides->counts[1], random);
         rounds->differences[i] = second - first;
-        /* Of values on both sides of 0 a drawn mean may be near it: the seen one is the measure. */
+        /* If a drawn mean is near 0, divide by the observed mean instead. */
         const bool is_safe = fabs(first) > base / 2 && first * sides->mean[0] > 0;
         rounds->shares[i] = (second - first) / (is_safe ? fabs(first) : base);
     }
 }
 
-/* How many ways there are to choose k of n; WAYS_MAX + 1 for more than that. */
-static size_t ways(size_t n, size_t k)
+/* Returns the number of ways to choose k of n, or WAYS_MAX + 1 if it exceeds WAYS_MAX. */
+static size_t count_ways(size_t n, size_t k)
 {
     double product = 1;
     for (size_t i = 1; i <= k && product <= WAYS_MAX; i++)
@@ -94,13 +95,13 @@ static size_t ways(size_t n, size_t k)
     return product > WAYS_MAX ? WAYS_MAX + 1 : (size_t)(product + 0.5);
 }
 
-/* Every choice of places for the first one's values, in order; p of all of them. */
-static bool all_ways(const struct deal *deal, double *p)
+/* Computes p from every choice of values for the first side. Returns false if memory runs out. */
+static bool try_all_ways(const struct permutation *test, double *p)
 {
-    size_t *places = malloc((deal->of_first + 1) * sizeof(*places));
+    size_t *places = malloc((test->of_first + 1) * sizeof(*places));
     if (!places)
         return false;
-    const size_t k = deal->of_first;
+    const size_t k = test->of_first;
     size_t hits = 0;
     size_t tried = 0;
     for (size_t i = 0; i < k; i++)
@@ -110,14 +111,14 @@ static bool all_ways(const struct deal *deal, double *p)
         double sum = 0;
         double square_sum = 0;
         for (size_t i = 0; i < k; i++) {
-            const double value = deal->pool[places[i]];
+            const double value = test->pool[places[i]];
             sum += value;
             square_sum += value * value;
         }
         tried++;
-        hits += studentized(deal, sum, square_sum) >= deal->limit ? 1 : 0;
+        hits += studentized(test, sum, square_sum) >= test->limit ? 1 : 0;
         moving = k;
-        while (moving > 0 && places[moving - 1] == deal->count - k + moving - 1)
+        while (moving > 0 && places[moving - 1] == test->count - k + moving - 1)
             moving--;
         if (moving > 0) {
             places[moving - 1]++;
@@ -130,32 +131,33 @@ static bool all_ways(const struct deal *deal, double *p)
     return true;
 }
 
-static double some_ways(const struct deal *deal, size_t rounds, uint64_t *random)
+/* Estimates p from random choices. */
+static double try_random_ways(const struct permutation *test, size_t rounds, uint64_t *random)
 {
-    /* Where chance does it in one of ten rounds, more rounds would not change what is said. */
+    /* When p is about 0.1, further rounds would not change the conclusion. */
     const size_t enough = rounds / 10 + 1;
     size_t hits = 0;
     size_t tried = 0;
     for (; tried < rounds && hits < enough; tried++) {
         double sum = 0;
         double square_sum = 0;
-        for (size_t i = 0; i < deal->of_first; i++) {
-            const size_t other = i + gsp_random_below(random, deal->count - i);
-            const double value = deal->pool[other];
-            deal->pool[other] = deal->pool[i];
-            deal->pool[i] = value;
+        for (size_t i = 0; i < test->of_first; i++) {
+            const size_t other = i + gsp_random_below(random, test->count - i);
+            const double value = test->pool[other];
+            test->pool[other] = test->pool[i];
+            test->pool[i] = value;
             sum += value;
             square_sum += value * value;
         }
-        hits += studentized(deal, sum, square_sum) >= deal->limit ? 1 : 0;
+        hits += studentized(test, sum, square_sum) >= test->limit ? 1 : 0;
     }
-    /* What was seen is one of the ways, so p is never 0. */
+    /* The observed choice is one of the permutations, so p is never 0. */
     return (double)(hits + 1) / (double)(tried + 1);
 }
 
-/* The rounds cannot tell small p apart, which matters among thousands of them: from there on it is
- * Student's t of the blocks. */
-static double small_p(double p, size_t rounds, double t2, double freedom)
+/* Replaces a p below the resolution of the rounds by that of Student's t test. Small differences
+ * matter when thousands of p-values are adjusted together. */
+static double refine_small_p(double p, size_t rounds, double t2, double freedom)
 {
     if (p * (double)(rounds + 1) > 1.5)
         return p;
@@ -176,9 +178,10 @@ static void measure(struct sides *sides)
     sides->freedom = squares > 0 ? sides->error2 * sides->error2 / squares : 1;
 }
 
-/* Bounds of the drawn differences.  Drawing from few values shows too little of their spread, so
- * the bounds lie farther out, by as much as Student's t asks for. */
-static void bounds(const struct sides *sides, const struct rounds *rounds, struct gsp_contrast *out)
+/* Computes the confidence interval from the drawn differences. A bootstrap of few values
+ * underestimates their variance, so the interval is widened according to Student's t. */
+static void find_bounds(const struct sides *sides, const struct rounds *rounds,
+                        struct gsp_contrast *out)
 {
     double drawn2 = 0;
     for (int i = 0; i < 2; i++) {
@@ -199,44 +202,45 @@ static void bounds(const struct sides *sides, const struct rounds *rounds, struc
         out->share_low = out->share_high = (double)NAN;
 }
 
-/* pool has room for the values of both sides. */
-static bool contrast(struct sides *sides, const struct rounds *rounds, double *pool,
-                     struct gsp_contrast *out)
+/* pool has space for the values of both sides. */
+static bool compare_sides(struct sides *sides, const struct rounds *rounds, double *pool,
+                          struct gsp_contrast *out)
 {
     uint64_t random = 1;
     measure(sides);
     bootstrap(sides, rounds, &random);
-    bounds(sides, rounds, out);
+    find_bounds(sides, rounds, out);
     const size_t total = sides->counts[0] + sides->counts[1];
     memcpy(pool, sides->values[0], sides->counts[0] * sizeof(*pool));
     memcpy(pool + sides->counts[0], sides->values[1], sides->counts[1] * sizeof(*pool));
-    /* About the middle of all, so that squares keep their digits. */
+    /* Subtract the mean, so that the squares lose no precision. */
     const double middle = gsp_stats_mean(pool, total);
-    struct deal deal = {.pool = pool, .count = total, .of_first = sides->counts[0]};
+    struct permutation test = {.pool = pool, .count = total, .of_first = sides->counts[0]};
     double first[2] = {0, 0};
     for (size_t i = 0; i < total; i++) {
         pool[i] -= middle;
-        deal.sum += pool[i];
-        deal.square_sum += pool[i] * pool[i];
-        if (i + 1 == deal.of_first) {
-            first[0] = deal.sum;
-            first[1] = deal.square_sum;
+        test.sum += pool[i];
+        test.square_sum += pool[i] * pool[i];
+        if (i + 1 == test.of_first) {
+            first[0] = test.sum;
+            first[1] = test.square_sum;
         }
     }
-    const double seen = studentized(&deal, first[0], first[1]);
-    /* Sums in another order differ in their last digits. */
-    deal.limit = seen * (1 - 1e-9);
-    const size_t all = ways(deal.count, deal.of_first);
+    const double seen = studentized(&test, first[0], first[1]);
+    /* Sums in a different order differ in their last digits. */
+    test.limit = seen * (1 - 1e-9);
+    const size_t all = count_ways(test.count, test.of_first);
     out->is_enough = all >= 40;
     out->is_exact = all <= WAYS_MAX;
     if (out->is_exact)
-        return all_ways(&deal, &out->p);
-    out->p = small_p(some_ways(&deal, rounds->count, &random), rounds->count, seen, sides->freedom);
+        return try_all_ways(&test, &out->p);
+    out->p = refine_small_p(try_random_ways(&test, rounds->count, &random), rounds->count, seen,
+                            sides->freedom);
     return true;
 }
 
-/* How many blocks each side is taken in.  Two runs of one program hang together alike, and a
- * single one's figure is uncertain: the larger counts. */
+/* Chooses the number of blocks per side. Two runs of one program have about the same
+ * autocorrelation time, and each estimate is uncertain, so the larger one applies to both. */
 static bool count_blocks(const double *const values[2], const size_t counts[2],
                          const struct gsp_contrast_opts *opts, size_t blocks[2])
 {
@@ -248,7 +252,7 @@ static bool count_blocks(const double *const values[2], const size_t counts[2],
         memory = fmax(memory, found);
     }
     for (int i = 0; i < 2; i++) {
-        /* Whole numbers of values, so that blocks are alike: 50 values make 25 blocks, not 40. */
+        /* All blocks have the same number of values: 50 values make 25 blocks, not 40. */
         size_t size = memory > 1 ? (size_t)ceil(BLOCK_FACTOR * memory) : 1;
         if (opts->blocks_max > 0 && counts[i] > size * opts->blocks_max)
             size = (counts[i] + opts->blocks_max - 1) / opts->blocks_max;
@@ -281,7 +285,7 @@ bool gsp_stats_contrast(const double *const values[2], const size_t counts[2],
                                   .shares = memory + 2 * total + opts->rounds,
                                   .count = opts->rounds,
                                   .confidence = opts->confidence};
-    const bool ok = contrast(&sides, &rounds, memory + total, out);
+    const bool ok = compare_sides(&sides, &rounds, memory + total, out);
     free(memory);
     return ok;
 }

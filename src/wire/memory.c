@@ -40,8 +40,8 @@ void gsp_memory_init(struct gsp_memory_head *head, const struct gsp_memory_room 
     atomic_store_explicit(&head->node_count, 1, memory_order_relaxed);
 }
 
-/* Whether an area of count things lies behind *at and within bytes; *at becomes its end. */
-static bool take_area(uint64_t *at, uint64_t off, uint64_t count, uint64_t each, uint64_t bytes)
+/* Whether an area of count elements lies after *at and within bytes. Moves *at to its end. */
+static bool check_area(uint64_t *at, uint64_t off, uint64_t count, uint64_t each, uint64_t bytes)
 {
     if (off % 8 != 0 || off < *at || off > bytes || count > (bytes - off) / each) {
         return false;
@@ -59,11 +59,13 @@ bool gsp_memory_head_ok(const struct gsp_memory_head *head, size_t bytes)
         head->mode >= GSP_MEMORY_MODES) {
         return false;
     }
-    return take_area(&at, head->strings_off, head->strings_bytes, 1, bytes) &&
-           take_area(&at, head->frames_off, head->frame_max, sizeof(struct gsp_memory_frame),
-                     bytes) &&
-           take_area(&at, head->nodes_off, head->node_max, sizeof(struct gsp_memory_node), bytes) &&
-           take_area(&at, head->sites_off, head->site_max, sizeof(struct gsp_memory_site), bytes) &&
+    return check_area(&at, head->strings_off, head->strings_bytes, 1, bytes) &&
+           check_area(&at, head->frames_off, head->frame_max, sizeof(struct gsp_memory_frame),
+                      bytes) &&
+           check_area(&at, head->nodes_off, head->node_max, sizeof(struct gsp_memory_node),
+                      bytes) &&
+           check_area(&at, head->sites_off, head->site_max, sizeof(struct gsp_memory_site),
+                      bytes) &&
            head->strings_used <= head->strings_bytes && head->frame_count <= head->frame_max &&
            head->node_count <= head->node_max && head->site_count <= head->site_max;
 }

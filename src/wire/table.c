@@ -12,7 +12,7 @@
 #define COMMON_HOST TIMES
 #define COMMON_PLAIN
 
-/* One function a table, so that GSP_COL can call the struct it stands in by one name: row. */
+/* One function per table, so that GSP_COL can refer to the struct of its table as `row`. */
 #define GSP_TABLE(schema_, name_, scope_, doc_)                                                    \
     static const struct gsp_table *table_##schema_##_##name_(void)                                 \
     {                                                                                              \

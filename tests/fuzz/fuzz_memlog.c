@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of a recording of memory, and of the counters of a process: the first byte says
- * which. */
+/* Reads arbitrary bytes as a memory recording or, depending on the first byte, as the memory
+ * counters of a process. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Sets the checksums right, so that changed bytes reach what stands behind them. */
-static void mend(uint8_t *bytes, size_t size)
+/* Corrects the checksums, so that the records are parsed. */
+static void fix_checksums(uint8_t *bytes, size_t size)
 {
     size_t at = GSP_MEMLOG_HEADER_BYTES;
     for (uint32_t number = 0; at < size && size - at >= GSP_MEMLOG_BLOCK_BYTES; number++) {
@@ -29,7 +29,7 @@ static void mend(uint8_t *bytes, size_t size)
     }
 }
 
-static void ask(const struct gsp_memlog *log, enum gsp_memview view, enum gsp_memby by)
+static void make_view(const struct gsp_memlog *log, enum gsp_memview view, enum gsp_memby by)
 {
     const struct gsp_memquestion question = {
         .view = view, .from_ns = 0, .to_ns = gsp_memlog_end_ns(log)};
@@ -54,7 +54,7 @@ static void check_log(const uint8_t *data, size_t size)
     if (gsp_memlog_parse((struct gsp_sv){(const char *)data, size}, &log, NULL) < 0)
         return;
     for (int view = GSP_MEMVIEW_PEAK; view <= GSP_MEMVIEW_TEMPORARY; view++)
-        ask(log, (enum gsp_memview)view, (enum gsp_memby)(view % GSP_MEMBYS));
+        make_view(log, (enum gsp_memview)view, (enum gsp_memby)(view % GSP_MEMBYS));
     gsp_memlog_close(log);
 }
 
@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(copy, data, size);
     check_log(copy, size);
-    mend(copy, size);
+    fix_checksums(copy, size);
     check_log(copy, size);
     free(copy);
     return 0;

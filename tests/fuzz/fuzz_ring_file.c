@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of a ring file, read in every way a reader has. */
+/* Reads arbitrary bytes as a ring file, with every function of the reader. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     open_folder();
     if (size >= sizeof(head))
         memcpy(&head, data, sizeof(head));
-    /* The file's name has to fit its head, so it is taken from there. */
+    /* The file name must match the head. */
     snprintf(name, sizeof(name), "%.63s.%.63s.ring", head.schema, head.table);
     if (strchr(name, '/') || name[0] == '.')
         snprintf(name, sizeof(name), "x.ring");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of a control page, and values as people type them: the first byte says which. */
+/* Checks a control page or, depending on the first byte, a value that a user types. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What is accepted is accepted again, and is the same then. */
+/* The canonical text of a value is accepted and does not change. */
 static void check_value(size_t id, struct gsp_sv text)
 {
     char once[GSP_CONTROL_VALUE];
@@ -19,7 +19,7 @@ static void check_value(size_t id, struct gsp_sv text)
         abort();
 }
 
-/* Whatever a page holds: its texts end, and a writer makes it whole again. */
+/* For any page, its texts are terminated, and a writer repairs it. */
 static void check_page(struct gsp_control *page)
 {
     char value[GSP_CONTROL_VALUE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory_file.h -- a file `memory` as the engine in a process would have it, for tests of readers.
+ * memory_file.h -- creates a file `memory` like the agent's memory engine, for tests of readers.
  *
  * Threads: one owner.
  */
@@ -105,7 +105,7 @@ static inline uint32_t memory_new_site(struct memory_file *file, uint32_t node, 
     return i;
 }
 
-/* As the engine does it in exact mode: blocks of so many bytes, more or fewer. */
+/* Adds or, if bytes is negative, frees a block, like the engine in exact mode. */
 static inline void memory_change(struct memory_file *file, uint32_t i, int64_t bytes)
 {
     struct gsp_memory_head *head = file->head;

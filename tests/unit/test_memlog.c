@@ -16,7 +16,8 @@
 #define KEEP_LINE 3U
 #define TICKS     40
 
-/* A process with three sites: one leaks a MiB a tick, one fills a cache, one comes and goes. */
+/* A process with three sites: one leaks a MiB per tick, one fills a cache, one allocates and frees.
+ */
 struct scene {
     struct memory_file file;
     uint32_t leak;
@@ -57,15 +58,15 @@ static void no_totals(int64_t totals[GSP_MEMTOTALS])
         totals[i] = GSP_MEMLOG_UNKNOWN;
 }
 
-/* The interpreter ends, and frees a little at a time. */
+/* The interpreter shuts down and frees a little at a time. */
 static void scene_leave(struct scene *scene)
 {
     atomic_fetch_or(&scene->file.head->state, GSP_MEMORY_LEAVING);
     memory_change(&scene->file, scene->leak, -MIB);
 }
 
-/* Records the scene, whose interpreter ends before the tick leaving_tick; the file's bytes are in
- * *out. */
+/* Records the scene and stores the file in *out. The interpreter shuts down before the tick
+ * leaving_tick. */
 static void record_scene_until(int leaving_tick, int ticks, bool ends, struct gsp_buf *out)
 {
     struct scene scene;
@@ -116,7 +117,7 @@ static void record_scene(int ticks, bool ends, struct gsp_buf *out)
     record_scene_until(ticks, ticks, ends, out);
 }
 
-TAP_TEST(table_gives_counts_and_the_peak)
+TAP_TEST(table_has_counts_and_the_peak)
 {
     struct scene scene;
     struct gsp_memtable *table = NULL;
@@ -132,7 +133,7 @@ TAP_TEST(table_gives_counts_and_the_peak)
     tap_eq_int(leak->alloc_count, 3);
     const struct gsp_memcount *cache = &gsp_memtable_site(table, scene.cache)->count;
     tap_eq_int(gsp_memcount_live(cache), 16 * MIB);
-    /* The peak was while the third 4 MiB came and had not gone. */
+    /* The peak was before the third block of 4 MiB was freed. */
     tap_eq_int(cache->peak_bytes, 24 * MIB);
     tap_eq_int(leak->peak_bytes, 3 * MIB);
     tap_eq_int(gsp_memtable_site(table, scene.churn)->count.peak_bytes, 4 * MIB);
@@ -146,7 +147,7 @@ TAP_TEST(table_gives_counts_and_the_peak)
     memory_file_close(&scene.file);
 }
 
-TAP_TEST(table_believes_nothing)
+TAP_TEST(table_does_not_trust_the_file)
 {
     struct scene scene;
     struct gsp_memtable *table = NULL;
@@ -156,8 +157,8 @@ TAP_TEST(table_believes_nothing)
     uint32_t thread = 0;
     uint32_t stack = 0;
     scene_open(&scene);
-    /* A node that is its own parent, one whose frame is not there, a site of no node, frees that
-     * nobody allocated. */
+    /* A node that is its own parent, a node without a frame, a site without a node, and more frees
+     * than allocations. */
     const uint32_t self = memory_node(&scene.file, scene.file.head->node_count, 1);
     const uint32_t lost = memory_node(&scene.file, 1, 63);
     memory_new_site(&scene.file, 63, 99);
@@ -176,7 +177,7 @@ TAP_TEST(table_believes_nothing)
     tap_eq_int(stack, GSP_NONE);
     gsp_memstacks_free(&stacks);
     gsp_profile_free(profile);
-    /* A file that is cut while it is mapped is an error and no signal. */
+    /* Truncation of the mapped file is an error, not a signal. */
     char path[96];
     snprintf(path, sizeof(path), "%s/%s", scene.file.folder, GSP_MEMORY_FILE);
     tap_eq_int(truncate(path, 0), 0);
@@ -186,7 +187,7 @@ TAP_TEST(table_believes_nothing)
     memory_file_close(&scene.file);
 }
 
-TAP_TEST(what_is_written_is_read)
+TAP_TEST(recording_round_trips)
 {
     gsp_auto_buf bytes = {0};
     struct gsp_memlog *log = NULL;
@@ -216,8 +217,7 @@ TAP_TEST(what_is_written_is_read)
     gsp_memlog_close(log);
 }
 
-/* Every prefix of a file is a recording, of the ticks whose blocks are whole. */
-/* A file whose only record says this of huge pages. */
+/* Parses a file whose only record is this setting for huge pages. */
 static int read_setting(const char *text, size_t len)
 {
     unsigned char file[64] = {0};
@@ -247,14 +247,15 @@ TAP_TEST(a_setting_is_a_word)
     tap_eq_int(read_setting("al\033[1m", 6), GSP_E_FORMAT);
 }
 
-TAP_TEST(a_file_that_ends_anywhere_is_read_up_to_there)
+/* Every prefix of a file is a recording of the ticks in its complete blocks. */
+TAP_TEST(a_truncated_file_is_read_up_to_its_end)
 {
     gsp_auto_buf bytes = {0};
     size_t last = 0;
     record_scene(6, true, &bytes);
     for (size_t len = 0; len <= bytes.len; len++) {
         struct gsp_memlog *log = NULL;
-        /* Of its own, so that a read behind the end is seen. */
+        /* A copy, so that a sanitizer detects a read past the end. */
         char *copy = malloc(len + 1);
         memcpy(copy, bytes.p, len);
         const int rc = gsp_memlog_parse((struct gsp_sv){copy, len}, &log, NULL);
@@ -286,8 +287,7 @@ TAP_TEST(a_flipped_bit_ends_the_file_there)
     }
 }
 
-/* ----------------------------------------------------------------------------------------- views
- */
+/* --------------------------------------------------------------------------------------- views */
 
 static struct gsp_memvalue ask(const struct gsp_memlog *log, const struct gsp_memquestion *question,
                                const char *name, struct gsp_memleaks *leaks)
@@ -315,7 +315,7 @@ static struct gsp_memvalue ask(const struct gsp_memlog *log, const struct gsp_me
     return found;
 }
 
-TAP_TEST(views_answer)
+TAP_TEST(views_have_the_right_values)
 {
     gsp_auto_buf bytes = {0};
     struct gsp_memlog *log = NULL;
@@ -338,7 +338,7 @@ TAP_TEST(views_answer)
     gsp_memlog_close(log);
 }
 
-TAP_TEST(the_leak_is_named_and_the_cache_is_not)
+TAP_TEST(the_leak_is_found_and_the_cache_is_not)
 {
     gsp_auto_buf bytes = {0};
     struct gsp_memlog *log = NULL;
@@ -355,8 +355,7 @@ TAP_TEST(the_leak_is_named_and_the_cache_is_not)
     gsp_memlog_close(log);
 }
 
-/* --------------------------------------------------------------------------------------- judgement
- */
+/* --------------------------------------------------------------------------------------- leaks */
 
 #define SERIES 64
 
@@ -437,7 +436,7 @@ TAP_TEST(growth_is_a_leak)
     tap_check(judged(in_steps, 0));
 }
 
-TAP_TEST(caches_leaps_and_noise_are_none)
+TAP_TEST(caches_jumps_and_noise_are_not_leaks)
 {
     tap_check(!judged(filled_cache, 0));
     tap_check(!judged(filled_cache, 3));
@@ -450,7 +449,7 @@ TAP_TEST(caches_leaps_and_noise_are_none)
     tap_check(!judged(falling, 1));
 }
 
-TAP_TEST(too_short_a_series_tells_nothing)
+TAP_TEST(a_short_series_is_not_a_leak)
 {
     double held[GSP_MEMLEAK_STRETCHES_MIN - 1];
     double slope = 0;
@@ -460,8 +459,8 @@ TAP_TEST(too_short_a_series_tells_nothing)
     tap_check(!gsp_memleak_judge(held, GSP_COUNT(held), 1, &slope, &z));
 }
 
-/* However slowly it frees, and for how long. */
-TAP_TEST(an_interpreter_that_ends_is_not_the_end_of_its_program)
+/* Even if the shutdown is slow, it is not part of the program's run. */
+TAP_TEST(the_end_of_a_program_is_before_the_shutdown_of_its_interpreter)
 {
     gsp_auto_buf bytes = {0};
     struct gsp_memlog *log = NULL;
@@ -474,7 +473,7 @@ TAP_TEST(an_interpreter_that_ends_is_not_the_end_of_its_program)
     gsp_memlog_close(log);
 }
 
-/* Time goes on and the file does not outgrow its budget: ticks become rarer. */
+/* Ticks become less frequent, so that the file stays within its budget. */
 TAP_TEST(the_budget_is_kept)
 {
     struct scene scene;

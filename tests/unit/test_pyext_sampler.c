@@ -15,7 +15,7 @@
 static const struct gsp_sampler_opts quick = {
     .interval_ns = 2 * GSP_NS_PER_MS, .first_ns = GSP_NS_PER_MS, .cpu_tdp_watts = 10};
 
-/* Until the thread has looked at memory a few times. */
+/* Waits until the thread has sampled memory a few times. */
 static void wait_for_looks(struct gsp_sampler *sampler, int64_t since_ns)
 {
     size_t count = 0;
@@ -34,7 +34,7 @@ TAP_TEST(a_block_is_measured)
     char *bytes = mmap(NULL, 32 * MB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tap_require(bytes != MAP_FAILED);
     for (volatile char *at = bytes; at < bytes + 32 * MB; at += 4096) {
-        *at = 7; /* resident is what was touched */
+        *at = 7; /* touched memory is resident */
     }
     wait_for_looks(sampler, begin.at_ns);
     munmap(bytes, 32 * MB);
@@ -51,7 +51,7 @@ TAP_TEST(a_block_is_measured)
     gsp_pyext__sampler_free(NULL);
 }
 
-/* Touches so many bytes and gives them back at once: no look comes in between. */
+/* Touches the bytes and frees them at once, so that no sample sees them. */
 static void spike(int64_t bytes)
 {
     char *at =
@@ -76,7 +76,7 @@ static bool is_about(int64_t bytes, int64_t wanted)
     return bytes > wanted - 2 * MB && bytes < wanted + 2 * MB;
 }
 
-/* Each has its own peak, though a greater one came before and no look saw it. */
+/* Each block has its own peak, though an earlier one was higher and no sample saw it. */
 TAP_TEST(peaks_are_exact)
 {
     if (access("/proc/self/clear_refs", W_OK) != 0) {
@@ -96,7 +96,7 @@ TAP_TEST(peaks_are_exact)
     gsp_pyext__sampler_begin(sampler, &outer);
     spike(16 * MB);
     tap_check(is_about(peak_above(sampler, &outer), 16 * MB));
-    /* Within each other: the outer one keeps what it had before the inner one began. */
+    /* Nested: the outer block keeps its peak from before the inner one. */
     gsp_pyext__sampler_begin(sampler, &outer);
     spike(32 * MB);
     gsp_pyext__sampler_begin(sampler, &inner);
@@ -108,7 +108,7 @@ TAP_TEST(peaks_are_exact)
     gsp_pyext__sampler_free(sampler);
 }
 
-/* Longer than looks are kept one by one: they become fewer, and the peak stays. */
+/* More samples than are kept one by one: they are merged, and the peak stays. */
 TAP_TEST(blocks_within_blocks)
 {
     struct gsp_sampler *sampler = gsp_pyext__sampler_new(&quick);
@@ -124,7 +124,7 @@ TAP_TEST(blocks_within_blocks)
     gsp_pyext__sampler_look(sampler, &outer, &window);
     tap_check(window.ended_ns - window.began_ns > inner_ns);
     gsp_pyext__sampler_release(sampler);
-    gsp_pyext__sampler_release(sampler); /* once too often */
+    gsp_pyext__sampler_release(sampler); /* once more than begun */
     gsp_pyext__sampler_free(sampler);
 }
 
@@ -153,7 +153,7 @@ TAP_TEST(threads_share_a_sampler)
     gsp_pyext__sampler_free(sampler);
 }
 
-TAP_TEST(a_child_goes_on_by_itself)
+TAP_TEST(sampler_works_in_a_child)
 {
     if (TAP_IS_SANITIZED)
         tap_skip("needs a build without a sanitizer: a thread allocates while its process forks");

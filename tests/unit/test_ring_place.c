@@ -29,7 +29,7 @@ static void remove_runtime(void)
     tap_check(rmdir(runtime) == 0);
 }
 
-/* A process that has made a ring with three rows, and waits to be killed. */
+/* Starts a process that writes a ring with three rows and then waits. */
 static pid_t start_writer(int64_t rank)
 {
     int ready[2];
@@ -90,7 +90,7 @@ TAP_TEST(a_process_is_found_alive_and_dead)
     tap_require(gsp_place_open(&place, &folder, &err) == 0);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
     struct ring_seen seen = {0};
-    /* A cleaner does not take the rows from a reader that has mapped them. */
+    /* A reader that has mapped the rows keeps them after the removal. */
     close(folder);
     tap_eq_int(gsp_place_remove(&place, &err), 0);
     ring_check(view, &seen);
@@ -138,7 +138,7 @@ TAP_TEST(a_reused_pid_is_another_process)
     pid_t pid = start_writer(0);
     struct gsp_place live;
     tap_require(gsp_place_find(pid, &live, NULL) == 0);
-    /* The same pid, but of a process that started before. */
+    /* The same pid, but an earlier start time. */
     int folder = -1;
     const struct gsp_place_about about = {.pid = pid, .start_time = 7, .rank = 1};
     tap_require(gsp_place_make(&about, &folder, NULL) == 0);
@@ -160,7 +160,7 @@ TAP_TEST(a_reused_pid_is_another_process)
     remove_runtime();
 }
 
-TAP_TEST(another_program_has_another_name)
+TAP_TEST(the_command_line_follows_exec)
 {
     use_runtime();
     struct gsp_place place;
@@ -171,20 +171,20 @@ TAP_TEST(another_program_has_another_name)
     tap_require(gsp_place_make(&about, &folder, NULL) == 0);
     gsp_ring_close(ring_make(folder, 10));
     close(folder);
-    /* A writer that comes after exec. */
+    /* A writer that starts after exec. */
     about.cmdline = "python3 train.py";
     about.rank = 3;
     tap_require(gsp_place_make(&about, &folder, NULL) == 0);
     tap_require(gsp_place_find(getpid(), &place, NULL) == 0);
     tap_eq_str(place.cmdline, "python3 train.py");
     tap_eq_int(place.rank, 3);
-    /* One that watches from outside: once for each change, and the rank stays. */
+    /* A follower updates it once per change and keeps the rank. */
     tap_check(gsp_place_follow_exec(folder, getpid(), &last));
     tap_check(!gsp_place_follow_exec(folder, getpid(), &last));
     tap_require(gsp_place_find(getpid(), &place, NULL) == 0);
     tap_check(strstr(place.cmdline, "test_ring_place") != NULL);
     tap_eq_int(place.rank, 3);
-    /* A process that has none any more keeps its last. */
+    /* After the end of the process, the last command line stays. */
     tap_check(!gsp_place_follow_exec(folder, INT32_MAX, &last));
     tap_check(strstr(last.cmdline, "test_ring_place") != NULL);
     close(folder);
@@ -192,7 +192,7 @@ TAP_TEST(another_program_has_another_name)
     remove_runtime();
 }
 
-TAP_TEST(only_our_files_are_removed)
+TAP_TEST(only_files_of_gsprof_are_removed)
 {
     use_runtime();
     pid_t pid = start_writer(0);
@@ -206,31 +206,31 @@ TAP_TEST(only_our_files_are_removed)
     close(open(outside, O_CREAT | O_WRONLY, 0600));
     tap_require(symlinkat(outside, folder, "python.link.ring") == 0);
     close(openat(folder, "notes.txt", O_CREAT | O_WRONLY, 0600));
-    /* What inject leaves when it is killed. */
-    const char *const visits[] = {"visit-12.py", "visit-12.claim", "visit-12.answer",
-                                  "visit-12.outcome"};
-    for (size_t i = 0; i < GSP_COUNT(visits); i++)
-        close(openat(folder, visits[i], O_CREAT | O_WRONLY, 0600));
+    /* Files that a killed inject leaves. */
+    const char *const requests[] = {"visit-12.py", "visit-12.claim", "visit-12.answer",
+                                    "visit-12.outcome"};
+    for (size_t i = 0; i < GSP_COUNT(requests); i++)
+        close(openat(folder, requests[i], O_CREAT | O_WRONLY, 0600));
     tap_eq_int(gsp_place_remove(&place, &err), GSP_E_NOWRITE);
     tap_eq_int(err.sys, ENOTEMPTY);
     tap_eq_int(faccessat(folder, "notes.txt", F_OK, 0), 0);
     tap_eq_int(access(outside, F_OK), 0);
     tap_check(faccessat(folder, RING_FILE, F_OK, 0) != 0);
-    for (size_t i = 0; i < GSP_COUNT(visits); i++)
-        tap_check(faccessat(folder, visits[i], F_OK, 0) != 0);
+    for (size_t i = 0; i < GSP_COUNT(requests); i++)
+        tap_check(faccessat(folder, requests[i], F_OK, 0) != 0);
     unlinkat(folder, "notes.txt", 0);
     close(folder);
     tap_eq_int(gsp_place_remove(&place, &err), 0);
-    /* Another cleaner was quicker. */
+    /* The directory has already been removed. */
     tap_eq_int(gsp_place_remove(&place, &err), 0);
     unlink(outside);
     remove_runtime();
 }
 
-TAP_TEST(another_users_root_is_refused)
+TAP_TEST(a_root_of_another_user_is_rejected)
 {
     if (geteuid() != 0)
-        tap_skip("needs root, to give a folder away");
+        tap_skip("needs root for chown");
     use_runtime();
     char root[80];
     snprintf(root, sizeof(root), "%s/gsprof", runtime);
@@ -238,7 +238,7 @@ TAP_TEST(another_users_root_is_refused)
     int folder = -1;
     struct gsp_err err = {0};
     const struct gsp_place_about about = {.pid = getpid(), .start_time = 7, .rank = GSP_NULL_I64};
-    /* The next root is taken, and why is told. */
+    /* The next root is used, and the note says why. */
     struct gsp_place elsewhere;
     tap_eq_int(gsp_place_make(&about, &folder, &err), 0);
     gsp_ring_close(ring_make(folder, 10));
@@ -246,13 +246,13 @@ TAP_TEST(another_users_root_is_refused)
     tap_require(gsp_place_find(getpid(), &elsewhere, &err) == 0);
     tap_check(strncmp(elsewhere.path, runtime, strlen(runtime)) != 0);
     tap_check(strstr(elsewhere.note, "belongs to user 12345, this is user 0") != NULL);
-    /* And whoever is not root does not read it either. */
+    /* A user other than root does not read it either. */
     pid_t pid = fork();
     if (pid == 0) {
         struct gsp_places places;
         bool ok = chown(runtime, 54321, (gid_t)-1) == 0 && setuid(54321) == 0;
         ok = ok && gsp_places_read(&places, &err) == 0 && places.count == 0;
-        /* Only who asks for a process hears why there is none. */
+        /* Only a search for one process reports the reason. */
         struct gsp_place place;
         _exit(ok && gsp_place_find(getpid(), &place, &err) == GSP_E_PERM ? 0 : 1);
     }
@@ -263,10 +263,10 @@ TAP_TEST(another_users_root_is_refused)
     remove_runtime();
 }
 
-TAP_TEST(a_runtime_folder_that_is_not_ours_is_not_used)
+TAP_TEST(a_runtime_folder_of_another_user_is_not_used)
 {
     if (geteuid() != 0)
-        tap_skip("needs root, to give a folder away");
+        tap_skip("needs root for chown");
     use_runtime();
     tap_require(chown(runtime, 12345, (gid_t)-1) == 0);
     pid_t pid = start_writer(0);
@@ -278,7 +278,7 @@ TAP_TEST(a_runtime_folder_that_is_not_ours_is_not_used)
     remove_runtime();
 }
 
-TAP_TEST(start_times_tell_processes_apart)
+TAP_TEST(start_times_distinguish_processes)
 {
     uint64_t ticks = 0;
     char state = 0;
@@ -304,7 +304,7 @@ static int parse(const char *text, struct gsp_ring__meta *meta)
     return gsp_ring__meta_parse(gsp_sv_of(text), meta, NULL);
 }
 
-TAP_TEST(meta_is_read_back)
+TAP_TEST(meta_round_trips)
 {
     struct gsp_ring__meta meta = {.pid = 12,
                                   .start_time = 34,
@@ -336,7 +336,7 @@ TAP_TEST(meta_is_read_back)
         tap_eq_int(parse(bad[i], &back), GSP_E_FORMAT);
 }
 
-TAP_TEST(the_program_has_shared_memory_first)
+TAP_TEST(the_program_has_priority_in_shared_memory)
 {
     if (!mounts_begin() || mount("none", "/dev/shm", "tmpfs", 0, "size=64m") != 0)
         tap_skip("needs root and a mount namespace, for a small /dev/shm");
@@ -344,13 +344,13 @@ TAP_TEST(the_program_has_shared_memory_first)
     gsp_auto_fd shm = open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     tap_check(gsp_place_has_room(shm, 16 << 20));
     tap_check(!gsp_place_has_room(shm, (16 << 20) + 4096));
-    /* There is too little for a process and its workers: the next place is taken, and found. */
+    /* Not enough space for a process and its workers: the next root is used, and found. */
     struct gsp_err err = {0};
     struct gsp_place place;
     pid_t pid = start_writer(5);
     tap_require(gsp_place_find(pid, &place, &err) == 0);
     tap_check(strncmp(place.path, "/tmp/gsprof-", strlen("/tmp/gsprof-")) == 0);
-    /* A second writer finds the folder of the first, though there is room by now. */
+    /* A second writer uses the directory of the first, although /dev/shm has space now. */
     tap_require(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=1g") == 0);
     const struct gsp_place_about about = {.pid = pid, .rank = 5};
     int folder = -1;
@@ -364,8 +364,9 @@ TAP_TEST(the_program_has_shared_memory_first)
     tap_eq_int(gsp_place_remove(&place, &err), 0);
 }
 
-/* Where the rings of a process are, and what is said of it, when /dev/shm is so. */
-static void check_elsewhere(const char *options, unsigned long flags, const char *want)
+/* Mounts /dev/shm with the options, and checks that the rings are in /tmp and that the note says
+ * why. */
+static void check_fallback(const char *options, unsigned long flags, const char *note)
 {
     struct gsp_place place;
     struct gsp_place_choice choice;
@@ -375,24 +376,24 @@ static void check_elsewhere(const char *options, unsigned long flags, const char
     tap_require(gsp_place_find(pid, &place, NULL) == 0);
     tap_check(strncmp(place.path, "/tmp/gsprof-", strlen("/tmp/gsprof-")) == 0);
     tap_check(strncmp(place.path, choice.root, strlen(choice.root)) == 0);
-    tap_check(strstr(place.note, want) != NULL && strstr(choice.note, want) != NULL);
+    tap_check(strstr(place.note, note) != NULL && strstr(choice.note, note) != NULL);
     end_writer(pid);
     tap_eq_int(gsp_place_remove(&place, NULL), 0);
     tap_require(umount("/dev/shm") == 0);
 }
 
-TAP_TEST(shared_memory_that_is_of_no_use)
+TAP_TEST(unusable_shared_memory)
 {
     if (!mounts_begin() || mount("none", "/tmp", "tmpfs", 0, "size=1g") != 0)
         tap_skip("needs root and a mount namespace, for a small /dev/shm");
     unsetenv("XDG_RUNTIME_DIR");
-    check_elsewhere("size=64m", 0, "has 16 MB of room for tables, 128 MB are wanted");
-    check_elsewhere("size=1m", 0, "has 0 MB of room for tables, 128 MB are wanted");
-    check_elsewhere("size=64m", MS_RDONLY, "Read-only file system");
+    check_fallback("size=64m", 0, "has 16 MB of space for tables, 128 MB are needed");
+    check_fallback("size=1m", 0, "has 0 MB of space for tables, 128 MB are needed");
+    check_fallback("size=64m", MS_RDONLY, "Read-only file system");
 }
 
-/* In memory, half of it is the program's; on a disk a gigabyte stays free. */
-TAP_TEST(room_of_a_large_file_system)
+/* Half of a file system in memory is reserved for the program. */
+TAP_TEST(space_of_a_large_file_system)
 {
     if (!mounts_begin() || mount("none", "/dev/shm", "tmpfs", 0, "size=8g") != 0)
         tap_skip("needs root and a mount namespace, for a /dev/shm of a known size");
@@ -400,20 +401,19 @@ TAP_TEST(room_of_a_large_file_system)
     tap_eq_int(gsp_place_room(shm), UINT64_C(4) << 30);
 }
 
-/* A runtime folder where a sweep sees no rings but the test's own: not those that other programs of
- * this user have left. */
+/* Creates a runtime folder, and hides the rings of other programs of this user from the sweep. */
 static void use_runtime_alone(void)
 {
     const char *const shared[] = {"/dev/shm", "/tmp", "/var/tmp", "/run"};
     if (!mounts_begin())
-        tap_skip("needs root and a mount namespace, to hide the rings of others");
+        tap_skip("needs root and a mount namespace, to hide other rings");
     for (size_t i = 0; i < GSP_COUNT(shared); i++)
         tap_require(mount("none", shared[i], "tmpfs", 0, "size=1g") == 0);
     use_runtime();
 }
 
-/* An ended process whose only row is so old; its size comes from the ring. */
-static struct gsp_place leave(uint64_t start_time, int64_t age_ns)
+/* Creates the ring directory of an ended process with one row of this age. */
+static struct gsp_place make_ended(uint64_t start_time, int64_t age_ns)
 {
     const struct gsp_place_about about = {.pid = INT32_MAX, .start_time = start_time, .rank = 1};
     struct gsp_ring_spec spec = {.table = gsp_table_at(GSP_TABLE_python_torch_trace),
@@ -439,75 +439,75 @@ static struct gsp_place leave(uint64_t start_time, int64_t age_ns)
     return place;
 }
 
-static bool is_there(const struct gsp_place *place)
+static bool exists(const struct gsp_place *place)
 {
     return access(place->path, F_OK) == 0;
 }
 
-TAP_TEST(ended_processes_may_keep_only_so_much)
+TAP_TEST(sweep_applies_the_limits)
 {
     use_runtime_alone();
     const int64_t minute_ns = 60 * GSP_NS_PER_S;
-    /* Later processes that stopped writing sooner. */
-    const struct gsp_place old = leave(9, 3 * minute_ns);
-    const struct gsp_place middle = leave(8, 2 * minute_ns);
-    const struct gsp_place young = leave(7, minute_ns);
-    const struct gsp_place fresh = leave(6, 0);
+    /* Newer processes stopped writing earlier. */
+    const struct gsp_place old = make_ended(9, 3 * minute_ns);
+    const struct gsp_place middle = make_ended(8, 2 * minute_ns);
+    const struct gsp_place young = make_ended(7, minute_ns);
+    const struct gsp_place fresh = make_ended(6, 0);
     struct gsp_place_limits limits = {.keep_ns = 4 * minute_ns, .keep_bytes = 1 << 30};
     tap_eq_int(gsp_places_sweep(&limits).count, 0);
     limits.keep_bytes = 3 * fresh.bytes;
     const struct gsp_places_swept swept = gsp_places_sweep(&limits);
     tap_eq_int(swept.count, 1);
     tap_eq_int(swept.bytes, old.bytes);
-    tap_check(!is_there(&old) && is_there(&middle) && is_there(&young) && is_there(&fresh));
-    /* By age, whatever they take. */
+    tap_check(!exists(&old) && exists(&middle) && exists(&young) && exists(&fresh));
+    /* By age, whatever their size. */
     limits.keep_bytes = 1 << 30;
     limits.keep_ns = 3 * minute_ns / 2;
     tap_eq_int(gsp_places_sweep(&limits).count, 1);
-    tap_check(!is_there(&middle) && is_there(&young));
-    /* What was just written stays: a run may not have read it yet. */
+    tap_check(!exists(&middle) && exists(&young));
+    /* Recently written rings stay, because a run may not have read them yet. */
     limits.keep_bytes = 1;
-    const struct gsp_place second = leave(5, 0);
+    const struct gsp_place second = make_ended(5, 0);
     tap_eq_int(gsp_places_sweep(&limits).count, 1);
-    tap_check(!is_there(&young) && is_there(&fresh) && is_there(&second));
+    tap_check(!exists(&young) && exists(&fresh) && exists(&second));
     tap_eq_int(gsp_place_remove(&fresh, NULL), 0);
     tap_eq_int(gsp_place_remove(&second, NULL), 0);
-    /* The newest stays, however large. */
-    const struct gsp_place last = leave(4, minute_ns);
+    /* The newest stays, whatever its size. */
+    const struct gsp_place last = make_ended(4, minute_ns);
     tap_eq_int(gsp_places_sweep(&limits).count, 0);
     tap_eq_int(gsp_place_remove(&last, NULL), 0);
     remove_runtime();
 }
 
-TAP_TEST(what_is_read_or_written_is_not_removed)
+TAP_TEST(directories_in_use_are_not_removed)
 {
     use_runtime_alone();
     const struct gsp_place_limits none = {0};
     struct gsp_err err = {0};
-    struct gsp_place place = leave(9, 60 * GSP_NS_PER_S);
-    /* A reader: query, or a run that drains. */
+    struct gsp_place place = make_ended(9, 60 * GSP_NS_PER_S);
+    /* A reader: a query, or a run that drains the rings. */
     int folder = -1;
     tap_require(gsp_place_open(&place, &folder, NULL) == 0);
     tap_eq_int(gsp_places_sweep(&none).count, 0);
     tap_eq_int(gsp_place_remove(&place, &err), GSP_E_EXISTS);
     tap_eq_int(err.sys, EBUSY);
     close(folder);
-    /* A follower, or another cleaner. */
+    /* A follower, or another sweep. */
     folder = open(place.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     tap_require(flock(folder, LOCK_EX) == 0);
     tap_eq_int(gsp_places_sweep(&none).count, 0);
     close(folder);
-    tap_check(is_there(&place));
+    tap_check(exists(&place));
     tap_eq_int(gsp_places_sweep(&none).count, 1);
-    tap_check(!is_there(&place));
+    tap_check(!exists(&place));
     remove_runtime();
 }
 
-TAP_TEST(links_and_others_folders_are_left_alone)
+TAP_TEST(links_and_directories_of_other_users_are_not_removed)
 {
     use_runtime_alone();
     const struct gsp_place_limits none = {0};
-    struct gsp_place place = leave(9, 60 * GSP_NS_PER_S);
+    struct gsp_place place = make_ended(9, 60 * GSP_NS_PER_S);
     char moved[80];
     snprintf(moved, sizeof(moved), "%s/moved", runtime);
     tap_require(rename(place.path, moved) == 0 && symlink(moved, place.path) == 0);
@@ -518,7 +518,7 @@ TAP_TEST(links_and_others_folders_are_left_alone)
     if (geteuid() == 0) {
         tap_require(chown(place.path, 12345, (gid_t)-1) == 0);
         tap_eq_int(gsp_places_sweep(&none).count, 0);
-        tap_check(is_there(&place));
+        tap_check(exists(&place));
         tap_require(chown(place.path, 0, (gid_t)-1) == 0);
     }
     tap_eq_int(gsp_places_sweep(&none).count, 1);

@@ -136,6 +136,7 @@ TAP_TEST(own_frames_are_omitted)
     s = call(GSP_NONE, "<module>", "/srv/gsprof/measure/data/_load.py");
     s = call(s, "f", "/srv/my_gsprof/_x.py");
     s = call(s, "g", "/srv/gsprof/profiler/_timer.py");
+    s = call(s, "h", "/srv/gsprof/torch/_hooks.py");
     tap_eq_str(selected(s, false), "<module>;f");
     end();
 }

@@ -36,7 +36,7 @@ static double normal(uint64_t *random)
     return sqrt(-2 * log(uniform(random))) * cos(6.283185307179586 * uniform(random));
 }
 
-/* Values about 1, of which each takes over the share phi of its predecessor's distance. */
+/* An autoregressive series around 1, with the coefficient phi. */
 static void simulate(double *values, size_t count, double spread, double phi, uint64_t *random)
 {
     double x = normal(random);
@@ -46,7 +46,7 @@ static void simulate(double *values, size_t count, double spread, double phi, ui
     }
 }
 
-static bool is_told(const struct gsp_contrast *found)
+static bool is_significant(const struct gsp_contrast *found)
 {
     return found->p < 0.05 && (found->low > 0 || found->high < 0);
 }
@@ -56,9 +56,9 @@ TAP_TEST(contrast_exact)
     const double a[] = {1, 2, 3, 4};
     const double b[] = {11, 12, 13, 14};
     const struct gsp_contrast found = contrast(a, 4, b, 4);
-    /* 2 of the 70 ways to choose 4 of 8. */
+    /* 2 of the 70 ways to choose 4 of 8 values. */
     tap_check(found.is_exact && found.is_enough && near(found.p, 2.0 / 70));
-    /* Student's bounds are 7.77 and 12.23. */
+    /* The bounds of Student's t are 7.77 and 12.23. */
     tap_check(found.low > 7 && found.low < 8.6 && found.high > 11.4 && found.high < 13);
     tap_check(found.share_low > 2 && found.share_high < 13);
     const struct gsp_contrast same = contrast(a, 4, a, 4);
@@ -86,15 +86,15 @@ TAP_TEST(constant_values)
     for (size_t i = 0; i < 50; i++)
         b[i] = 4;
     const struct gsp_contrast other = contrast(a, 50, b, 50);
-    tap_check(is_told(&other) && near(other.low, 1) && near(other.high, 1));
+    tap_check(is_significant(&other) && near(other.low, 1) && near(other.high, 1));
     for (size_t i = 0; i < 50; i++)
         a[i] = 0;
     const struct gsp_contrast zero = contrast(a, 50, b, 50);
-    tap_check(is_told(&zero) && isnan(zero.share_low) && isnan(zero.share_high));
+    tap_check(is_significant(&zero) && isnan(zero.share_low) && isnan(zero.share_high));
 }
 
-/* Blocks are of equal length: bounds are about what was seen. */
-TAP_TEST(blocks_are_alike)
+/* The interval is centred on the observed difference, because blocks have equal lengths. */
+TAP_TEST(blocks_have_equal_lengths)
 {
     uint64_t random = 19;
     double values[300];
@@ -116,12 +116,12 @@ TAP_TEST(same_input_same_output)
 }
 
 struct tally {
-    int alarms;
-    int covered;
-    int found;
+    int alarms;  /* false positives */
+    int covered; /* intervals that contain the true difference */
+    int found;   /* shifts detected */
 };
 
-/* Pairs of equal runs, and the same with the second 5 % slower. */
+/* Compares pairs of equal runs, and the same pairs with the second run 5 % slower. */
 static struct tally tally_of(int pairs, size_t count, double phi, uint64_t *random)
 {
     struct tally tally = {0};
@@ -131,18 +131,18 @@ static struct tally tally_of(int pairs, size_t count, double phi, uint64_t *rand
         simulate(a, count, 0.1, phi, random);
         simulate(b, count, 0.1, phi, random);
         const struct gsp_contrast equal = contrast(a, count, b, count);
-        tally.alarms += is_told(&equal);
+        tally.alarms += is_significant(&equal);
         tally.covered += equal.low <= 0 && equal.high >= 0;
         for (size_t k = 0; k < count; k++)
             b[k] *= 1.05;
         const struct gsp_contrast shifted = contrast(a, count, b, count);
-        tally.found += is_told(&shifted) && shifted.low > 0;
+        tally.found += is_significant(&shifted) && shifted.low > 0;
     }
     return tally;
 }
 
-/* Where there is no difference it is alarmed as often as it says, and the bounds hold the truth
- * as often as they say; a shift of half a standard deviation is found in most pairs of 100. */
+/* Without a difference, false positives and coverage match the confidence. With 100 values, a shift
+ * of half a standard deviation is found in most pairs. */
 TAP_TEST(level_coverage_and_power)
 {
     uint64_t random = 11;
@@ -153,7 +153,7 @@ TAP_TEST(level_coverage_and_power)
     tap_check(tally.found >= 320);
 }
 
-/* The same of few values, where a plain percentile bootstrap is too sure. */
+/* A plain percentile bootstrap of few values gives intervals that are too narrow. */
 TAP_TEST(few_values_keep_the_level)
 {
     uint64_t random = 12;
@@ -161,7 +161,7 @@ TAP_TEST(few_values_keep_the_level)
     tap_check(tally.alarms <= 36 && tally.covered >= 360);
 }
 
-/* Values that hang together: a test that ignores it alarms in 3 of 10 pairs. */
+/* A test that ignores autocorrelation has 30 % false positives here. */
 TAP_TEST(series_keep_the_level)
 {
     uint64_t random = 13;
@@ -169,7 +169,7 @@ TAP_TEST(series_keep_the_level)
     tap_check(tally.alarms <= 22 && tally.covered >= 176 && tally.found >= 160);
 }
 
-TAP_TEST(memory_of_a_series)
+TAP_TEST(autocorrelation_time)
 {
     uint64_t random = 14;
     static double values[20000];
@@ -189,7 +189,7 @@ TAP_TEST(memory_of_a_series)
     tap_check(!trend.is_enough);
 }
 
-/* Figures of a table of the t distribution. */
+/* Values from a table of the t distribution. */
 TAP_TEST(student)
 {
     tap_check(fabs(gsp_stats_t_of(0.05, 1) - 12.706) < 0.001);
@@ -201,7 +201,7 @@ TAP_TEST(student)
     tap_check(fabs(gsp_stats_normal(-1.959964) - 0.025) < 1e-6);
 }
 
-TAP_TEST(places)
+TAP_TEST(select_by_rank)
 {
     uint64_t random = 17;
     double values[101];
@@ -217,7 +217,7 @@ TAP_TEST(places)
     tap_check(near(gsp_stats_quantile(sorted, 3, 0.5), sorted[1]));
 }
 
-TAP_TEST(effect)
+TAP_TEST(effect_size)
 {
     double a[] = {3, 1, 2};
     double b[] = {6, 5, 4};
@@ -230,14 +230,14 @@ TAP_TEST(effect)
     tap_check(near(gsp_stats_cliff(d, 2, e, 2), 0.5));
 }
 
-TAP_TEST(many_p)
+TAP_TEST(adjusted_p)
 {
     double p[] = {0.01, 0.04, 0.03, (double)NAN, 0.005, 0.03};
     tap_check(gsp_stats_adjust(p, 6));
     tap_check(near(p[4], 0.025) && near(p[0], 0.025) && near(p[2], 0.0375) && near(p[5], 0.0375));
     tap_check(near(p[1], 0.04) && isnan(p[3]));
     tap_check(gsp_stats_adjust(NULL, 0));
-    /* Of 2,000 that are chance, hardly one is left. */
+    /* Of 2,000 p-values without an effect, almost none remain. */
     static double many[2000];
     uint64_t random = 15;
     for (size_t i = 0; i < 2000; i++)
@@ -261,7 +261,7 @@ TAP_TEST(warmup)
     values[5] = 9;
     tap_check(gsp_stats_warmup(values, 40, &found) && found == 2);
     tap_check(gsp_stats_warmup(values, 3, &found) && found == 0);
-    /* It never takes more than half. */
+    /* At most half of the values count as warm-up. */
     for (size_t i = 0; i < 40; i++)
         values[i] = i < 30 ? 5 : 1;
     tap_check(gsp_stats_warmup(values, 40, &found) && found <= 20);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The control page: what values it takes, and that nobody ever sees half of one. */
+/* The control page: which values it accepts, and that no reader sees a torn value. */
 #include <fcntl.h>
 #include <locale.h>
 #include <pthread.h>
@@ -36,7 +36,7 @@ static const char *value_of(const struct gsp_control *page, enum gsp_setting_id 
     return gsp_control_get(page, id, out) ? out : NULL;
 }
 
-TAP_TEST(fallbacks_are_values)
+TAP_TEST(defaults_are_valid)
 {
     struct gsp_control *page = new_page();
     tap_check(gsp_control_ok(page, sizeof(*page)));
@@ -49,7 +49,7 @@ TAP_TEST(fallbacks_are_values)
     tap_check(gsp_setting_row(GSP_SET_COUNT) == NULL);
 }
 
-TAP_TEST(patterns_are_looked_at)
+TAP_TEST(patterns_are_checked)
 {
     static const char *const good[] = {
         "",          "encoder", "^layers\\.[0-9]+$", "a{2,3}?b", "[]a]", "(?:a|b)*",
@@ -76,7 +76,7 @@ TAP_TEST(names_with_and_without_prefix)
 
 TAP_TEST(numbers_are_plain_and_the_same_in_every_locale)
 {
-    /* Where it is not installed nothing changes. */
+    /* Has no effect if the locale is not installed. */
     setlocale(LC_ALL, "de_DE.UTF-8");
     static const char *const good[][2] = {
         {"0.50", "0.5"},
@@ -146,7 +146,7 @@ TAP_TEST(words_and_texts)
     tap_eq_int(gsp_setting_row_check(GSP_SET_COUNT, gsp_sv_of("1"), out, NULL), GSP_E_USAGE);
 }
 
-TAP_TEST(a_value_goes_in_and_out)
+TAP_TEST(a_value_round_trips)
 {
     struct gsp_control *page = new_page();
     const uint64_t before = atomic_load(&page->serial);
@@ -160,7 +160,7 @@ TAP_TEST(a_value_goes_in_and_out)
     tap_eq_str(value_of(page, (enum gsp_setting_id)GSP_SET_COUNT), NULL);
 }
 
-TAP_TEST(a_writer_that_died_is_made_good)
+TAP_TEST(a_page_is_repaired_after_a_writer_died)
 {
     struct gsp_control *page = new_page();
     gsp_control_set(page, GSP_SET_torch_layers, "before");
@@ -174,7 +174,7 @@ TAP_TEST(a_writer_that_died_is_made_good)
     tap_eq_str(value_of(page, GSP_SET_torch), "on");
     tap_eq_str(value_of(page, GSP_SET_torch_layers), "");
     tap_eq_str(value_of(page, GSP_SET_torch_rate), "0.5");
-    /* It may not have come to say what it was at. */
+    /* The writer may have died before it set `writing`. */
     atomic_fetch_add(&page->serial, 1);
     memcpy(page->value[GSP_SET_torch_rate], "zzz", 4);
     gsp_control_set(page, GSP_SET_torch, "off");
@@ -206,7 +206,7 @@ TAP_TEST(a_hostile_page)
     tap_check(!gsp_control_ok(page, sizeof(*page)));
 }
 
-/* Values whose bytes are all the same: half of each would be seen. */
+/* All bytes of a value are the same, so that a torn value is detected. */
 static void fill_value(char out[GSP_CONTROL_VALUE], char c)
 {
     memset(out, c, GSP_CONTROL_VALUE - 1);
@@ -259,7 +259,7 @@ TAP_TEST(readers_see_whole_values)
     tap_eq_int(atomic_load(&readers.torn), 0);
 }
 
-TAP_TEST(killed_writers_leave_no_half_of_a_value)
+TAP_TEST(killed_writers_leave_no_torn_value)
 {
     struct gsp_control *page = new_page();
     for (int round = 0; round < 50; round++) {
@@ -309,7 +309,7 @@ static void remove_folder(int folder)
     tap_check(rmdir(folder_path) == 0);
 }
 
-TAP_TEST(a_page_is_read_and_changed_from_outside)
+TAP_TEST(another_process_reads_and_changes_a_page)
 {
     const int folder = new_folder();
     struct gsp_control *page = new_page();
@@ -327,7 +327,7 @@ TAP_TEST(a_page_is_read_and_changed_from_outside)
     remove_folder(folder);
 }
 
-TAP_TEST(files_that_are_no_page)
+TAP_TEST(invalid_files_are_rejected)
 {
     const int folder = new_folder();
     struct gsp_control *page = new_page();
@@ -353,13 +353,13 @@ TAP_TEST(files_that_are_no_page)
     tap_require(symlinkat("/etc/passwd", folder, GSP_CONTROL_FILE) == 0);
     tap_check(gsp_control_read(folder, &copy, NULL) < 0);
     unlinkat(folder, GSP_CONTROL_FILE, 0);
-    /* Opening one must not wait for somebody at the other end. */
+    /* Opening a FIFO must not wait for its other end. */
     tap_require(mkfifoat(folder, GSP_CONTROL_FILE, 0600) == 0);
     tap_eq_int(gsp_control_read(folder, &copy, NULL), GSP_E_FORMAT);
     remove_folder(folder);
 }
 
-TAP_TEST(a_writer_that_keeps_the_lock_is_not_waited_for)
+TAP_TEST(waiting_for_the_lock_times_out)
 {
     const int folder = new_folder();
     const int file = new_file(folder, new_page(), sizeof(struct gsp_control));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of memory counters: its areas, and that a head which lies is refused. */
+/* The file of memory counters: its areas, and the check of its head. */
 #include "tap.h"
 #include "wire/memory.h"
 
 static const struct gsp_memory_room ROOM = {1000, 10, 20, 5};
 
-/* A whole file, zeros behind its head. */
+/* A complete file: a head followed by zeros. */
 static struct gsp_memory_head *new_file(void)
 {
     struct gsp_memory_head *head = calloc(1, gsp_memory_bytes(&ROOM));
@@ -14,7 +14,7 @@ static struct gsp_memory_head *new_file(void)
     return head;
 }
 
-TAP_TEST(a_new_file_is_good)
+TAP_TEST(a_new_file_is_valid)
 {
     struct gsp_memory_head *head = new_file();
     const size_t bytes = gsp_memory_bytes(&ROOM);
@@ -26,7 +26,7 @@ TAP_TEST(a_new_file_is_good)
     free(head);
 }
 
-TAP_TEST(heads_that_lie_are_refused)
+TAP_TEST(invalid_heads_are_rejected)
 {
     struct gsp_memory_head *head = new_file();
     const size_t bytes = gsp_memory_bytes(&ROOM);
@@ -58,9 +58,9 @@ TAP_TEST(strings_stay_within_their_area)
     memcpy(area + 4, &len, sizeof(len));
     snprintf(area + 8, sizeof(area) - 8, "hello");
     tap_check(gsp_sv_eq(gsp_memory_text(area, 13, 4), gsp_sv_of("hello")));
-    tap_eq_int(gsp_memory_text(area, 12, 4).len, 0); /* cut */
+    tap_eq_int(gsp_memory_text(area, 12, 4).len, 0); /* truncated */
     tap_eq_int(gsp_memory_text(area, 13, 0).len, 0);
-    tap_eq_int(gsp_memory_text(area, 13, 5).len, 0); /* between */
+    tap_eq_int(gsp_memory_text(area, 13, 5).len, 0); /* unaligned */
     tap_eq_int(gsp_memory_text(area, 13, 12).len, 0);
     tap_eq_int(gsp_memory_text(area, 13, UINT32_MAX - 3).len, 0);
 }

@@ -22,7 +22,7 @@ TAP_TEST(tables_are_found_by_name_and_number)
     tap_check(gsp_table_find("python", "nothing") == NULL);
 }
 
-TAP_TEST(common_columns_stand_first)
+TAP_TEST(common_columns_come_first)
 {
     const struct gsp_table *trace = gsp_table_find("python", "torch_trace");
     const struct gsp_table *metrics = gsp_table_find("process", "metrics");
@@ -36,7 +36,7 @@ TAP_TEST(common_columns_stand_first)
     tap_eq_str(stack->columns[0].name, "stack_id");
 }
 
-TAP_TEST(nulls_are_values_of_their_own)
+TAP_TEST(nulls_are_reserved_values)
 {
     tap_check(gsp_is_null_f64(gsp_null_f64()));
     tap_check(!gsp_is_null_f64(0.0 / 0.0));
@@ -47,7 +47,7 @@ TAP_TEST(nulls_are_values_of_their_own)
     tap_eq_str(gsp_type_name(0), "?");
 }
 
-TAP_TEST(names_have_one_form)
+TAP_TEST(names_are_checked)
 {
     tap_check(gsp_table_name_ok(gsp_sv_of("torch_trace2")));
     tap_check(!gsp_table_name_ok(gsp_sv_of("")));
@@ -89,7 +89,7 @@ TAP_TEST(a_users_table_is_checked)
     tap_eq_int(make("Not fine", good, 2, &err), GSP_E_USAGE);
     tap_eq_int(make(NULL, good, 2, &err), GSP_E_USAGE);
     tap_eq_int(make("t", twice, 2, &err), GSP_E_USAGE);
-    tap_eq_str(err.msg, "column a is there twice");
+    tap_eq_str(err.msg, "column a is defined twice");
     tap_eq_int(make("t", common, 1, &err), GSP_E_USAGE);
     tap_eq_int(make("t", bad_type, 1, &err), GSP_E_USAGE);
     tap_eq_int(make("t", bad_name, 1, &err), GSP_E_USAGE);
@@ -104,7 +104,7 @@ TAP_TEST(a_users_table_is_checked)
     tap_eq_int(make("t", many, GSP_COLUMNS_MAX - 3, &err), GSP_E_LIMIT);
 }
 
-TAP_TEST(places_of_strings_pack)
+TAP_TEST(string_references_pack)
 {
     const uint64_t ref = gsp_ring_ref(GSP_RING_POS_MASK, GSP_RING_REF_LEN_MAX);
     tap_check(gsp_ring_ref_pos(ref) == GSP_RING_POS_MASK);

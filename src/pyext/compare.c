@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two lists of numbers compared, and growth over time, for Python. */
-#include "stats/contrast.h"
-
+/* Comparison of two lists of numbers, and the test for memory growth, for Python. */
 #include <stdlib.h>
 
 #include "pyext/pyapi.h"
+#include "stats/contrast.h"
 #include "stats/growth.h"
 
-/* Values beyond so many on a side are taken in blocks: the mean says no less, in less time. */
+/* Longer lists are divided into this many blocks: the means are as good, and faster to compute. */
 #define BLOCKS_MAX 1000
 
-/* The numbers of a list, or NULL with an exception. */
+/* Returns the numbers of a list, to be freed by the caller; NULL with an exception. */
 static double *numbers_of(PyObject *list, size_t *count)
 {
     const Py_ssize_t len = PyList_Size(list);
@@ -33,7 +32,7 @@ static double *numbers_of(PyObject *list, size_t *count)
     return numbers;
 }
 
-static PyObject *contrast(PyObject *module, PyObject *args)
+static PyObject *compare(PyObject *module, PyObject *args)
 {
     (void)module;
     PyObject *lists[2] = {NULL, NULL};
@@ -47,7 +46,7 @@ static PyObject *contrast(PyObject *module, PyObject *args)
     double *second = first ? numbers_of(lists[1], &counts[1]) : NULL;
     PyObject *result = NULL;
     if (second && (counts[0] < 2 || counts[1] < 2 || rounds < 1)) {
-        PyErr_SetString(PyExc_ValueError, "two values on either side are the least");
+        PyErr_SetString(PyExc_ValueError, "each list needs at least two values");
     } else if (second) {
         struct gsp_contrast out = {0};
         const double *const values[2] = {first, second};
@@ -80,7 +79,7 @@ static PyObject *growth(PyObject *module, PyObject *args)
     double *v = t ? numbers_of(values, &value_count) : NULL;
     PyObject *result = NULL;
     if (v && count != value_count) {
-        PyErr_SetString(PyExc_ValueError, "every value has its time");
+        PyErr_SetString(PyExc_ValueError, "the lists differ in length");
     } else if (v) {
         const struct gsp_growth found = gsp_stats_growth(t, v, count);
         PyObject *grows = found.is_growing ? Py_True : Py_False;
@@ -93,15 +92,15 @@ static PyObject *growth(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"contrast", contrast, METH_VARARGS,
-     "contrast(a, b, rounds, confidence) -> (low, high, p, exact)\n\nThe difference of two means."},
+    {"compare", compare, METH_VARARGS,
+     "compare(a, b, rounds, confidence) -> (low, high, p, exact)\n\nThe difference of two means."},
     {"growth", growth, METH_VARARGS,
-     "growth(seconds, bytes) -> (is_growing, slope, p) or None\n\nWhether memory grows for good; None "
-     "when there is too little to see."},
+     "growth(seconds, bytes) -> (is_growing, slope, p) or None\n\nWhether memory keeps growing; None "
+     "if there are too few values."},
     {NULL, NULL, 0, NULL},
 };
 
-int gsp_pyext__contrast_add(PyObject *module)
+int gsp_pyext__compare_add(PyObject *module)
 {
     return PyModule_AddFunctions(module, functions);
 }

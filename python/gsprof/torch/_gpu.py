@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times and memory of a GPU.  Work for a GPU is only handed over when a module returns, so its
-length is taken by events that the GPU passes, and read some steps later: nothing waits."""
+"""Times and memory on a GPU. When a module returns, its work is only queued, so its duration is
+measured by events on the GPU, which are read some steps later: nothing waits."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any, Deque, NamedTuple, Optional, Tuple
 
-from . import _gsprof
+from .. import _gsprof
 
-# Steps after which events are asked for, and after which the time is given up.
+# Steps after which events are read, and after which their times are given up.
 SETTLE_STEPS = 3
 GIVE_UP_STEPS = 16
 WAITING_MAX = 262144
@@ -19,7 +19,7 @@ Memory = Tuple[float, float, float]
 
 
 class CudaEvents:
-    """The few things of torch.cuda that are used here; tests have a stand-in for it."""
+    """The part of torch.cuda that gsprof uses; tests substitute it."""
 
     def __init__(self, torch: Any) -> None:
         self._cuda = torch.cuda
@@ -40,7 +40,7 @@ class CudaEvents:
         self._cuda.synchronize()
 
     def memory(self) -> Memory:
-        """Allocated now, at most so far, and held by the allocator, MB."""
+        """Returns MB allocated, the peak of that, and MB reserved by the allocator."""
         return (
             self._cuda.memory_allocated() / _MB,
             self._cuda.max_memory_allocated() / _MB,
@@ -48,7 +48,7 @@ class CudaEvents:
         )
 
     def fetch(self, value: Any) -> Tuple[Any, Any]:
-        """A copy of a value on its way to the host, and the event after it."""
+        """Starts copying a value to the host; returns the copy and the event after it."""
         host = self._torch.empty((), dtype=value.dtype, pin_memory=True)
         host.copy_(value.detach(), non_blocking=True)
         return host, self.record()
@@ -63,8 +63,8 @@ class _Waiting(NamedTuple):
 
 
 class Recorder:
-    """What the extension calls: without arguments before a module runs, with what it got then
-    and the row afterwards."""
+    """Called by the extension: without arguments before a module runs, then with the result of
+    that call and the row."""
 
     def __init__(self, events: Any, sync: bool = False) -> None:
         self.events = events
@@ -91,7 +91,7 @@ class Recorder:
         _gsprof.torch_gpu_row(waiting.row, seconds, *waiting.memory)
 
     def settle(self, step: int) -> None:
-        """Writes the rows whose time is known by now; called at the end of each step."""
+        """Writes the rows whose times are known; called at the end of each step."""
         while self._waiting and self._waiting[0].step <= step - SETTLE_STEPS:
             first = self._waiting[0]
             if self.events.done(first.end):
@@ -103,7 +103,7 @@ class Recorder:
             self._waiting.popleft()
 
     def flush(self) -> None:
-        """At the end: what is not known yet stays unknown."""
+        """Writes all rows; times not known yet stay NULL."""
         while self._waiting:
             first = self._waiting.popleft()
             seconds = None

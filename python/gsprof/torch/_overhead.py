@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracing costs the program, found in the run: steps with hooks against those after them,
-which have none."""
+"""Measures the overhead of tracing in the run itself: compares steps with hooks to the following
+steps without."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import math
 import os
 from typing import List, NamedTuple, Optional
 
-from . import _boot, _gsprof
+from .. import _boot, _gsprof
 
-# Pairs of steps that make an interval, and that decide how many steps are traced.
+# Least pairs of steps for an interval, and for a decision on how many steps to trace.
 PAIRS_NEEDED = 8
 PAIRS_TO_JUDGE = 32
 THIN_MAX = 1024
-# One step of so many, or fewer: there are two after it to compare it with.
+# From one traced step in four on, each has two untraced steps after it to compare with.
 THIN_TO_COMPARE = 4
 _Z95 = 1.96
-# More steps are traced again once they would cost so much less than they may.
+# More steps are traced only if the limit exceeds their cost by this factor.
 _MARGIN = 1.25
-# Up to this share of the limit, the time that hooks took is believed without comparing steps.
+# Up to this share of the limit, the hooks' own times are trusted without comparing steps.
 _CLEARLY = 0.25
-# Steps may differ for other reasons (a program that has two kinds in turn): hooks do not cost more
-# than so many times what they took by their own clocks.
+# Steps may differ for other reasons (a program that alternates two kinds). An estimate above this
+# multiple of the hooks' own times is cut to it.
 _TIMES_SPENT_MAX = 8.0
 
 
@@ -35,9 +35,8 @@ class Estimate(NamedTuple):
 
 
 def estimate(ratios: List[float]) -> Optional[Estimate]:
-    """The median of the ratios of a step with hooks to its neighbour without, and its interval by
-    ranks: a step that took ten times as long for other reasons changes little.  None until there
-    are enough."""
+    """Returns the median ratio of a step with hooks to its neighbour without, and its interval by
+    ranks, which outliers hardly change. Returns None for fewer than PAIRS_NEEDED ratios."""
     count = len(ratios)
     if count < PAIRS_NEEDED:
         return None
@@ -48,26 +47,26 @@ def estimate(ratios: List[float]) -> Optional[Estimate]:
 
 
 class Measure:
-    """Called by the extension now and then; writes gsprof.overhead, and traces fewer steps when
-    they cost more than the user allows."""
+    """Called by the extension from time to time. Writes gsprof.overhead, and decides to trace fewer
+    steps if they cost more than torch.adaptive allows."""
 
     def __init__(self) -> None:
         self.limit_percent = 0.0
         self.thin = 1
-        # How many times what hooks took by their own clocks they cost; 0: never measured.
+        # Measured cost over the hooks' own times; 0: not measured.
         self.times_spent = 0.0
 
     def limit(self, percent: float, has_variables: bool = False) -> None:
-        """0: none.  Settings have changed, and so has what they cost: every step is traced until
-        that is known.  Variables may cost as much again."""
+        """Sets the limit; 0: none. Called when settings have changed: every step is traced until
+        the new cost is known. Variables double the limit."""
         self.limit_percent = percent * (2 if has_variables else 1)
         self.times_spent = 0.0
-        self._take(1)
+        self._set_thin(1)
 
     def __call__(self, ratios: List[float], spent: float, share: float, thin: int) -> int:
-        """ratios: of steps with hooks to those after them; spent: how much longer a traced
-        step takes by the time that its hooks took, in per cent; share: of all steps, those that are
-        traced, with one of `thin` taken.  Gives of how many one is to be taken."""
+        """ratios: of steps with hooks to those after them. spent: the hooks' own times, in per cent
+        of a traced step. share: of the steps that are traced, while one in `thin` is. Returns the
+        new thin: one step in that many is traced."""
         found = estimate(ratios)
         row = {"pid": os.getpid(), "source": "torch", "samples": 2 * len(ratios)}
         if found is not None:
@@ -79,16 +78,16 @@ class Measure:
         _gsprof.put("gsprof.overhead", row)
         whole = share * thin
         if self.limit_percent <= 0:
-            self._take(1)
+            self._set_thin(1)
         elif found is None or len(ratios) < PAIRS_TO_JUDGE:
-            self._take(self._guess(spent * whole))
+            self._set_thin(self._guess(spent * whole))
         else:
-            self._take(self._judge(found, spent, whole))
+            self._set_thin(self._judge(found, spent, whole))
         return self.thin
 
     def _guess(self, percent: float) -> int:
-        """By the time that hooks took, were every step traced: as long as steps have not been
-        compared, and where too many are traced to compare them."""
+        """Decides by the hooks' own times, in per cent if every step were traced: used until steps
+        have been compared, and while too many are traced to compare them."""
         if self.thin >= THIN_TO_COMPARE:
             return max(self.thin, self._needed(percent))
         if self.times_spent > 0:
@@ -100,8 +99,7 @@ class Measure:
         return max(THIN_TO_COMPARE, self._needed(percent))
 
     def _judge(self, found: Estimate, spent: float, share: float) -> int:
-        """By steps that were compared.  Fewer as soon as it looks necessary, more when it is sure
-        that they may be."""
+        """Decides by compared steps: fewer by the estimate, more only by its upper bound."""
         most = spent * _TIMES_SPENT_MAX
         cost = min(max(found.percent, spent), most)
         high = min(max(found.high, spent), most)
@@ -112,15 +110,15 @@ class Measure:
         return min(self.thin, self._needed(high * share * _MARGIN))
 
     def _needed(self, percent: float) -> int:
-        """Of how many steps one may be taken, if all of them would cost that.  Powers of two: the
-        steps of a rank that takes fewer are among those of the others."""
+        """Returns the least thin within the limit, if tracing every step costs `percent`. It is a
+        power of two, so that the steps of a rank that traces fewer are among the others'."""
         thin = 1
         while percent > self.limit_percent * thin and thin < THIN_MAX:
             thin *= 2
         return thin
 
-    def _take(self, thin: int) -> None:
+    def _set_thin(self, thin: int) -> None:
         if thin == self.thin:
             return
         self.thin = thin
-        _boot.put_fact("torch.traced", f"1 of {thin} steps", "steps that torch.adaptive allows")
+        _boot.put_fact("torch.traced", f"1 of {thin} steps", "steps traced within torch.adaptive")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives of torch.distributed: how long, how many bytes, in which group.
+"""Records collectives of torch.distributed: duration, bytes, group.
 
-What PyTorch starts from C++ (the reducer of DistributedDataParallel) does not pass here."""
+Collectives that PyTorch starts from C++ (the reducer of DistributedDataParallel) are not seen."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import threading
 import time
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
-from . import _boot, _gsprof, _imports
-from ._quiet import quietly, unseen
+from .. import _boot, _gsprof, _imports
+from .._quiet import hide_wrapper, quietly
 
-# Of each operation, the argument whose bytes are sent: its place and its name.  Those of PyTorch
-# 1.13 to 2.13; what there is of them is wrapped.
+# The argument whose bytes each operation sends: its index and its name. Operations of PyTorch 1.13
+# to 2.13; those that exist are wrapped.
 _OPERATIONS: Dict[str, Tuple[int, str]] = {
     "all_reduce": (0, "tensor"),
     "all_reduce_coalesced": (0, "tensors"),
@@ -55,8 +55,8 @@ _OPERATIONS: Dict[str, Tuple[int, str]] = {
 }
 _ASYNC = ("isend", "irecv", "batch_isend_irecv")
 
-# Those that give a new tensor, which DTensor and tensor parallel layers use.  They do not pass the
-# ones above.  All of them only begin: who uses the tensor waits.
+# Functional collectives, used by DTensor and tensor-parallel layers, which do not call the ones
+# above. All are asynchronous: the code that uses the resulting tensor waits.
 _FUNCTIONAL = "torch.distributed._functional_collectives"
 _FUNCTIONS = (
     "all_gather_into_tensor_coalesced",
@@ -81,16 +81,20 @@ _FUNCTIONS = (
 
 
 class _State:
-    on = False
-    installed = False
-    distributed: Any = None
+    def __init__(self) -> None:
+        self.on = False
+        self.installed = False
+        self.distributed: Any = None
+
+
+_state = _State()
 
 
 _calling = threading.local()
 
 
 def set_on(on: bool) -> None:
-    _State.on = on
+    _state.on = on
 
 
 def _bytes(value: Any) -> Optional[int]:
@@ -105,14 +109,14 @@ def _bytes(value: Any) -> Optional[int]:
 
 
 def _group(group: Any) -> Tuple[str, Optional[int]]:
-    """Its name and its size."""
-    distributed = _State.distributed
+    """Returns the name and the size of a group."""
+    distributed = _state.distributed
     if isinstance(group, str):
-        # Functional ones may get its name.
+        # Functional collectives accept a group's name.
         names = getattr(distributed.distributed_c10d, "_pg_names", {})
         group = next((one for one, name in names.items() if name == group), None)
     elif isinstance(group, tuple) and len(group) == 2 and hasattr(group[0], "get_group"):
-        group = group[0].get_group(group[1])  # a mesh of devices and one of its dimensions
+        group = group[0].get_group(group[1])  # a device mesh and one of its dimensions
     elif hasattr(group, "get_group"):
         group = group.get_group()
     size = quietly(distributed.get_world_size, group)
@@ -128,26 +132,28 @@ def _group(group: Any) -> Tuple[str, Optional[int]]:
 
 class _Operation(NamedTuple):
     name: str
-    place: int  # of the argument whose bytes are sent; -1: none
-    word: str
-    group_place: int = -1  # -1: wherever one is
+    payload_index: int  # of the argument whose bytes are sent; -1: none
+    payload_name: str
+    group_index: int = -1  # of the argument that is the group; -1: search all arguments
     is_async: bool = False
 
 
 def _operation(name: str) -> _Operation:
-    place, word = _OPERATIONS[name]
-    return _Operation(name, place, word, is_async=name in _ASYNC)
+    index, keyword = _OPERATIONS[name]
+    return _Operation(name, index, keyword, is_async=name in _ASYNC)
 
 
 def _function(name: str, original: Callable[..., Any]) -> _Operation:
-    words = original.__code__.co_varnames[: original.__code__.co_argcount]
-    place = words.index("group") if "group" in words else -1
-    return _Operation(name, 0, words[0] if words else "", place, True)
+    names = original.__code__.co_varnames[: original.__code__.co_argcount]
+    group_index = names.index("group") if "group" in names else -1
+    return _Operation(name, 0, names[0] if names else "", group_index, True)
 
 
 def _put(op: _Operation, args: Tuple[Any, ...], kwargs: Dict[str, Any], seconds: float) -> None:
-    payload = kwargs.get(op.word, args[op.place] if 0 <= op.place < len(args) else None)
-    group = kwargs.get("group", args[op.group_place] if 0 <= op.group_place < len(args) else None)
+    payload = kwargs.get(
+        op.payload_name, args[op.payload_index] if 0 <= op.payload_index < len(args) else None
+    )
+    group = kwargs.get("group", args[op.group_index] if 0 <= op.group_index < len(args) else None)
     if group is None:
         group = next((arg for arg in args if "ProcessGroup" in type(arg).__name__), None)
     name, size = _group(group)
@@ -169,17 +175,17 @@ def _put(op: _Operation, args: Tuple[Any, ...], kwargs: Dict[str, Any], seconds:
 def _wrap(op: _Operation, original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Any:
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        # One collective may be made of others: the outer one is told.
+        # One collective may call others: only the outermost is recorded.
         if is_compiling():
             return original(*args, **kwargs)
-        is_outer = _State.on and not getattr(_calling, "inside", False)
+        is_outer = _state.on and not getattr(_calling, "inside", False)
         if is_outer:
             _calling.inside = True
         began_ns = time.monotonic_ns()
         try:
             return original(*args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
         finally:
             if is_outer:
@@ -198,8 +204,8 @@ def _wrap_functions(is_compiling: Callable[[], bool]) -> None:
             setattr(module, name, _wrap(_function(name, original), original, is_compiling))
 
 
-def _tell_rank() -> None:
-    distributed = _State.distributed
+def _record_rank() -> None:
+    distributed = _state.distributed
     if distributed.is_initialized():
         _gsprof.rank(int(distributed.get_rank()))
         _boot.put_fact("world_size", int(distributed.get_world_size()), "processes of the job")
@@ -211,21 +217,21 @@ def _wrap_init(original: Callable[..., Any]) -> Any:
         try:
             result = original(*args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
-        quietly(_tell_rank)
+        quietly(_record_rank)
         return result
 
     return init_process_group
 
 
 def install(torch: Any, is_compiling: Callable[[], bool]) -> None:
-    """Wraps what there is, once; set_on() says whether rows are written."""
+    """Wraps the operations that exist, once; set_on() switches the rows on and off."""
     distributed = getattr(torch, "distributed", None)
-    if _State.installed or distributed is None or not distributed.is_available():
+    if _state.installed or distributed is None or not distributed.is_available():
         return
-    _State.installed = True
-    _State.distributed = distributed
+    _state.installed = True
+    _state.distributed = distributed
     inner = distributed.distributed_c10d
     for op in _OPERATIONS:
         original = getattr(inner, op, None)
@@ -241,4 +247,4 @@ def install(torch: Any, is_compiling: Callable[[], bool]) -> None:
     for holder in (inner, distributed):
         if getattr(holder, "init_process_group", None) is original:
             setattr(holder, "init_process_group", wrapped)
-    quietly(_tell_rank)
+    quietly(_record_rank)

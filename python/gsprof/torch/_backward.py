@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.autograd.backward in Python, for torch.compile and for interpreters whose functions cannot
-be called from C without a tuple.  The rows are written in C (src/pyext/torch_grad.c)."""
+"""Wraps torch.autograd.backward in Python, for torch.compile and for interpreters without
+vectorcall. The rows are written in C (src/pyext/torch_grad.c)."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any, Callable
 
-from . import _gsprof
-from ._quiet import unseen
+from .. import _gsprof
+from .._quiet import hide_wrapper
 
 
 def wrap(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Callable[..., Any]:
-    """torch.autograd.backward with a row for the whole pass."""
+    """Returns torch.autograd.backward with a row for the whole pass."""
     begin, end = _gsprof.torch_backward_begin, _gsprof.torch_backward_end
 
     @functools.wraps(original)
@@ -23,7 +23,7 @@ def wrap(original: Callable[..., Any], is_compiling: Callable[[], bool]) -> Call
         try:
             return original(*args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            hide_wrapper(error)
             raise
         finally:
             if began:

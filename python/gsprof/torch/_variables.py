@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variables of the program, looked at when a step ends: loss@step."""
+"""Records variables of the program when a step ends: loss@step."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections import deque
 from types import FrameType
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
-from . import _gsprof
-from ._stacks import short
+from .. import _gsprof
+from .._stacks import short
 
 FRAMES_MAX = 64
-# The function that ends a step need not be called so: then its caller is meant.
+# Stands for the function that ends the step, if no function of this name is on the stack.
 STEP = "step"
-# Steps after which a value that a GPU computes is asked for, and for how many at most.
+# Steps after which a value computed by a GPU is read, and the most values that wait.
 DEFERRED_STEPS = 3
 DEFERRED_MAX = 4096
 
 
 def parse(text: str) -> List[Tuple[str, str]]:
-    """ "loss@step, acc@evaluate" as (name, function); a name alone is of the step's function."""
+    """Parses "loss@step, acc@evaluate" to (name, function); the default function is STEP."""
     wanted = []
     for piece in text.split(","):
         name, _, func = piece.strip().partition("@")
@@ -35,7 +35,8 @@ def _is_library(frame: FrameType) -> bool:
 
 
 def _find(functions: List[str]) -> Dict[str, FrameType]:
-    """The innermost frame of each function; for STEP, if none is called so, the caller's."""
+    """Returns the innermost frame of each function; for STEP the program's innermost frame if no
+    function has that name."""
     found: Dict[str, FrameType] = {}
     caller: Optional[FrameType] = None
     frame: Optional[FrameType] = sys._getframe(2)
@@ -57,7 +58,7 @@ def _find(functions: List[str]) -> Dict[str, FrameType]:
 
 
 class Watch:
-    """The variables of one setting, and values that are still on their way from a GPU."""
+    """The variables of torch.vars, and the values that are still being copied from a GPU."""
 
     def __init__(self, text: str, gpu: Any = None) -> None:
         self.wanted = parse(text)
@@ -65,7 +66,7 @@ class Watch:
         self.gpu = gpu
         self.deferred: Deque[Tuple[int, str, str, Any, Any]] = deque(maxlen=DEFERRED_MAX)
 
-    def take(self, step: int) -> None:
+    def capture(self, step: int) -> None:
         frames = _find(self.functions)
         for name, func in self.wanted:
             frame = frames.get(func)

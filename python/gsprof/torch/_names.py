@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for modules of PyTorch: the dotted path in the model that is being called.
+"""Names PyTorch modules by their dotted path in the model that is being called.
 
-Runs once for each module, at its first call.  Nothing is stored on modules, and no code of the
-program is run: what a module consists of is read from its dictionary."""
+Runs once for each module, at its first call. Stores nothing on modules and runs no code of the
+program: submodules are read from the module's dictionary."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ import weakref
 from types import FrameType
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
 
-from . import _gsprof
-from ._quiet import tell
+from .. import _gsprof
+from .._quiet import report
 
-# Attributes by which wrappers hold the module that they wrap.
+# Attributes in which wrappers hold the wrapped module.
 _SEGMENTS = ("_fsdp_wrapped_module", "_fpw_module", "_orig_mod", "_checkpoint_wrapped_module")
 _HOLDERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
-# Frames in which the model is looked for that a module called from outside is part of.
+# Frames searched for the model that contains a module called from outside.
 _FRAMES_MAX = 64
 
 
 class _Filter:
-    """What users want to see, as the settings say."""
+    """The modules that the settings select."""
 
-    layers: Optional[Pattern[str]] = None
-    leaves = False
-    depth: Optional[int] = None
+    def __init__(self) -> None:
+        self.layers: Optional[Pattern[str]] = None
+        self.leaves = False
+        self.depth: Optional[int] = None
+
+
+_filter = _Filter()
 
 
 class _Root:
-    """A module that is called from outside of any other."""
+    """A module that is called from outside any other module."""
 
     def __init__(self, module: Any, label: str, base: str) -> None:
         self.module = weakref.ref(module)
@@ -39,51 +43,51 @@ class _Root:
         self.base = base
 
 
-# By the id of the root itself and of its wrappers; those that are gone are removed as others come.
+# By id of the root and of its wrappers; _label() removes those whose modules are gone.
 _roots: Dict[int, _Root] = {}
 _first: Optional[_Root] = None
 
 
 def set_filters(layers: str, modules: str) -> None:
-    """layers: a regular expression; modules: all, leaf or depth:N.  What makes no sense filters
+    """layers: a regular expression; modules: all, leaf or depth:N. An invalid value filters
     nothing."""
-    _Filter.layers = None
+    _filter.layers = None
     if layers:
         try:
-            _Filter.layers = re.compile(layers)
+            _filter.layers = re.compile(layers)
         except re.error as error:
-            tell(error)
-    _Filter.leaves = modules == "leaf"
+            report(error)
+    _filter.leaves = modules == "leaf"
     kind, _, number = modules.partition(":")
-    _Filter.depth = int(number) if kind == "depth" and number.isdigit() else None
+    _filter.depth = int(number) if kind == "depth" and number.isdigit() else None
 
 
 def _children(module: Any) -> List[Tuple[str, Any]]:
-    """Its submodules by name; also of scripted modules, whose dictionary is a stand-in."""
+    """Returns the submodules by name; also of scripted modules, whose dictionary is a proxy."""
     held = module.__dict__.get("_modules")
     if not held:
         return []
     return [(str(name), child) for name, child in held.items() if child is not None]
 
 
-def is_wanted(module: Any, path: str) -> bool:
-    """Whether rows of this module are to be written."""
-    if _Filter.leaves and _children(module):
+def is_selected(module: Any, path: str) -> bool:
+    """Whether the settings select this module."""
+    if _filter.leaves and _children(module):
         return False
-    if _Filter.depth is not None:
+    if _filter.depth is not None:
         depth = 0 if id(module) in _roots else path.count(".") + 1
-        if depth > _Filter.depth:
+        if depth > _filter.depth:
             return False
-    return _Filter.layers is None or _Filter.layers.search(path) is not None
+    return _filter.layers is None or _filter.layers.search(path) is not None
 
 
 def _wraps(module: Any, name: str) -> bool:
-    """Whether that child of the module is what the module wraps."""
+    """Whether the module is a wrapper of its child of that name."""
     return name in _SEGMENTS or (name == "module" and type(module).__name__ in _HOLDERS)
 
 
 def _core(module: Any) -> Tuple[List[Any], Any]:
-    """The wrappers around a model, and the model."""
+    """Returns the wrappers around a model, and the model."""
     wrappers: List[Any] = []
     while True:
         inner = [child for name, child in _children(module) if _wraps(module, name)]
@@ -94,7 +98,7 @@ def _core(module: Any) -> Tuple[List[Any], Any]:
 
 
 def _walk(module: Any, base: str) -> Iterator[Tuple[Any, str]]:
-    """All modules below this one, each once, with their paths."""
+    """Yields all modules below this one, each once, with their paths."""
     seen = {id(module)}
     rest = [(module, base)]
     while rest:
@@ -109,7 +113,7 @@ def _walk(module: Any, base: str) -> Iterator[Tuple[Any, str]]:
 
 
 def _device(module: Any) -> str:
-    """Where the module's own parameters are; empty when it has none."""
+    """Returns the device of the module's own parameters; "" if it has none."""
     try:
         for parameter in (module.__dict__.get("_parameters") or {}).values():
             if parameter is not None:
@@ -123,11 +127,11 @@ class _Named(NamedTuple):
     module: Any
     path: str
     is_root: bool = False
-    model: str = ""  # whose backward pass is this one's; empty: its own
+    model: str = ""  # name under which its backward pass is recorded; "": its own
 
 
 def _name_all(found: List[_Named]) -> None:
-    """Tells the names; modules without parameters are where the others are."""
+    """Passes the names to the extension. Modules without parameters get the others' device."""
     devices = [_device(named.module) for named in found]
     common = next((device for device in devices if device), "")
     for named, device in zip(found, devices):
@@ -137,7 +141,7 @@ def _name_all(found: List[_Named]) -> None:
 
 
 def _label(name: str) -> str:
-    """The class's name; of several roots of one class, with a number."""
+    """Returns the class's name, with a number if another root has it."""
     for key, root in list(_roots.items()):
         if root.module() is None:
             del _roots[key]
@@ -150,7 +154,7 @@ def _label(name: str) -> str:
 
 
 def _holds(holder: Any, module: Any) -> bool:
-    """Whether the holder is a model that the module is part of.  No code of its class is run."""
+    """Whether the holder is a model that contains the module. Runs no code of its class."""
     try:
         held = object.__getattribute__(holder, "__dict__").get("_modules")
     except AttributeError:
@@ -161,9 +165,9 @@ def _holds(holder: Any, module: Any) -> bool:
 
 
 def _owner(module: Any) -> Optional[Any]:
-    """The model that the module is part of, though it is called from outside: Lightning calls
-    training_step() of a model, which calls self.net().  It is the first argument, mostly `self`, of
-    the functions that called."""
+    """Returns the model that contains a module called from outside, or None. Lightning calls
+    training_step() of a model, which calls self.net(). The model is the first argument, mostly
+    `self`, of the calling functions."""
     found = None
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None and frame.f_globals is globals():
@@ -182,15 +186,15 @@ def _owner(module: Any) -> Optional[Any]:
     return found
 
 
-def _learn_core(core: Any) -> _Root:
-    """What is known of a model."""
+def _root_of(core: Any) -> _Root:
+    """Returns the entry of a model, after adding it if it is new."""
     global _first
     known = _roots.get(id(core))
     if known is not None and known.module() is core:
         return known
     inside = {id(child) for child, _ in _walk(core, "")}
     if core.__dict__.get("_is_replica"):
-        # DataParallel makes it for one call, and names it.
+        # DataParallel creates a replica for one call.
         return _Root(core, type(core).__name__, "")
     first = _first.module() if _first is not None else None
     label = _label(type(core).__name__)
@@ -202,11 +206,11 @@ def _learn_core(core: Any) -> _Root:
     return known
 
 
-def _learn_root(module: Any) -> None:
+def _name_root(module: Any) -> None:
     wrappers, core = _core(module)
     owner = _owner(module)
     model = core if owner is None else _core(owner)[1]
-    known = _learn_core(model)
+    known = _root_of(model)
     found = [_Named(model, known.label, True)]
     called = {id(wrapper) for wrapper in (*wrappers, core)}
     for child, path in _walk(model, known.base):
@@ -219,8 +223,8 @@ def _learn_root(module: Any) -> None:
     _name_all(found)
 
 
-def _learn_within(module: Any, parent: Any) -> None:
-    """A module that was not there when its model was learnt, or hangs on no attribute."""
+def _name_within(module: Any, parent: Any) -> None:
+    """Names a module that was added after its model was named, or that is not an attribute."""
     root = _roots.get(id(parent))
     base = root.base if root is not None else _gsprof.torch_path(parent) or ""
     name = next((name for name, child in _children(parent) if child is module), None)
@@ -233,12 +237,12 @@ def _learn_within(module: Any, parent: Any) -> None:
 
 
 def name_module(module: Any, parent: Any) -> None:
-    """Learns a module that is called for the first time, by parent (None: from outside), and
-    all below it."""
+    """Names a module at its first call, and all modules below it. parent is the module that calls
+    it, None if it is called from outside."""
     if parent is None:
-        _learn_root(module)
+        _name_root(module)
     else:
-        _learn_within(module, parent)
+        _name_within(module, parent)
 
 
 def forget() -> None:
