@@ -69,7 +69,7 @@ static void fill_row(struct gsp_row_python_torch_trace *row, int64_t n)
 /* A lane in private memory, for the kinds without a ring. */
 static void make_lane(struct gsp_lane *lane)
 {
-    const struct gsp_table *table = gsp_table_find("python", "torch_trace");
+    const struct gsp_table *table = gsp_wire_table_find("python", "torch_trace");
     memset(lane, 0, sizeof(*lane));
     lane->table = table;
     lane->capacity = GSP_RING_ROWS_DEFAULT + 1;
@@ -250,14 +250,14 @@ static uint64_t calibrate(void)
 static void scan(_Atomic int *on)
 {
     struct gsp_ring_view *view = NULL;
-    struct gsp_ring_span spans[4];
+    struct gsp_ring_range spans[4];
     char *copy = malloc(8 * (GSP_RING_ROWS_DEFAULT + 1));
     if (!copy || gsp_ring_open(folder_fd, RING_FILE, &view, NULL) != 0)
         _exit(1);
     while (atomic_load(on) >= 0) {
         const struct timespec pause = {0, GSP_NS_PER_S / SCAN_HZ};
         clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-        const size_t count = atomic_load(on) > 0 ? gsp_ring_spans(view, spans, 4, NULL) : 0;
+        const size_t count = atomic_load(on) > 0 ? gsp_ring_ranges(view, spans, 4, NULL) : 0;
         for (size_t i = 0; i < count; i++)
             for (uint32_t c = 0; c < gsp_ring_info(view)->column_count; c++)
                 gsp_ring_copy(view, spans[i].lane, c, spans[i].from, spans[i].to - spans[i].from,
@@ -311,7 +311,7 @@ static int bench_scan(int rounds, int64_t rows)
 int main(int argc, char **argv)
 {
     struct gsp_err err = {0};
-    const struct gsp_ring_spec spec = {.table = gsp_table_find("python", "torch_trace"),
+    const struct gsp_ring_spec spec = {.table = gsp_wire_table_find("python", "torch_trace"),
                                        .rank = GSP_NULL_I64};
     if (!mkdtemp(folder))
         return 73;

@@ -119,8 +119,8 @@ static double ms_since(int64_t begin)
 /* The same query written by hand, including NULLs. */
 static double loop_in_c(struct gsp_ring_view *view, struct groups *out)
 {
-    struct gsp_ring_span span;
-    if (gsp_ring_spans(view, &span, 1, NULL) != 1)
+    struct gsp_ring_range span;
+    if (gsp_ring_ranges(view, &span, 1, NULL) != 1)
         die("no rows");
     struct {
         double sum;
@@ -198,7 +198,7 @@ static double query(struct gsp_store *store, const char *sql, struct groups *out
 }
 
 /* The same rows in a table of DuckDB. */
-static duckdb_connection own_table(const struct gsp_duck *duck, uint64_t rows)
+static duckdb_connection own_table(const struct gsp_duckdb *duck, uint64_t rows)
 {
     duckdb_database db = NULL;
     duckdb_connection con = NULL;
@@ -220,7 +220,7 @@ static duckdb_connection own_table(const struct gsp_duck *duck, uint64_t rows)
     return con;
 }
 
-static double query_own(const struct gsp_duck *duck, duckdb_connection con, const char *sql)
+static double query_own(const struct gsp_duckdb *duck, duckdb_connection con, const char *sql)
 {
     duckdb_result result;
     const int64_t begin = gsp_now_ns();
@@ -255,13 +255,13 @@ static void measure(const char *folder, int folder_fd, const char *library, uint
     struct gsp_err err = {0};
     struct gsp_ring_view *view = NULL;
     struct gsp_store *store = NULL;
-    const struct gsp_duck *duck = NULL;
-    struct gsp_place place = {.pid = getpid()};
+    const struct gsp_duckdb *duck = NULL;
+    struct gsp_ring_dir place = {.pid = getpid()};
     snprintf(place.path, sizeof(place.path), "%s", folder);
     if (gsp_ring_open(folder_fd, RING_FILE, &view, &err) != 0 ||
-        gsp_store__engine(library, &duck, &err) != 0 ||
+        gsp_store__engine_load(library, &duck, &err) != 0 ||
         gsp_store_open(&(struct gsp_store_options){.library = library}, &store, &err) != 0 ||
-        gsp_store_add_place(store, &place, &err) != 0 || gsp_store_lock(store, &err) != 0)
+        gsp_store_add_ring_dir(store, &place, &err) != 0 || gsp_store_lock(store, &err) != 0)
         die(err.msg);
     duckdb_connection own = own_table(duck, rows);
     static struct groups by_loop;
@@ -308,17 +308,17 @@ static void measure(const char *folder, int folder_fd, const char *library, uint
 static int hold(uint64_t rows)
 {
     struct gsp_err err = {0};
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     int folder_fd = -1;
-    const struct gsp_place_about about = {.pid = getpid(), .rank = GSP_NULL_I64};
-    if (gsp_place_make(&about, &folder_fd, &err) != 0)
+    const struct gsp_ring_dir_spec about = {.pid = getpid(), .rank = GSP_NULL_I64};
+    if (gsp_ring_dir_create(&about, &folder_fd, &err) != 0)
         die(err.msg);
     fill(folder_fd, rows);
     printf("{\"pid\": %d}\n", (int)getpid());
     fflush(stdout);
     while (getchar() != EOF) {
     }
-    if (gsp_place_find(getpid(), &place, &err) != 0)
+    if (gsp_ring_dir_find(getpid(), &place, &err) != 0)
         die(err.msg);
     unlinkat(folder_fd, RING_FILE, 0);
     unlinkat(folder_fd, "meta.json", 0);

@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto";
 import { defineConfig } from "vite";
 
-// gsp_page_write() in src/export/page.c replaces it with the document.
+// gsp_export_page_write() in src/export/page.c replaces it with the document.
 const PLACEHOLDER = "@GSPROF_DOCUMENT@";
 
 const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;

@@ -16,15 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/folder.h"
 #include "agent/gate.h"
 #include "agent/page.h"
+#include "agent/ring_dir.h"
 #include "agent/settings.h"
 #include "base/file.h"
 #include "base/sandbox.h"
 #include "base/time.h"
 #include "ring/append.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 /* Default rows of a ring, and of torch_trace if space allows: a small model writes thousands of
  * rows per second. */
@@ -134,9 +134,9 @@ static void forget(void)
         atomic_store(&agent.making[i], NOT_MADE);
         atomic_store(&agent.lost[i], 0);
     }
-    gsp_agent__gate_forget();
-    gsp_agent__page_forget();
-    gsp_agent__settings_forget();
+    gsp_agent__gate_reset();
+    gsp_agent__page_reset();
+    gsp_agent__settings_reset();
     atomic_fetch_add(&agent.generation, 1);
     atomic_store(&agent.phase, phase == STOPPING ? OFF : FORKED);
 }
@@ -171,9 +171,9 @@ static void apply_environment(void)
     char value[GSP_CONTROL_VALUE];
     const char *text = secure_getenv(ROWS_ENV);
     const enum gsp_setting_id id = GSP_SET_ring_rows;
-    if (text && gsp_control_get(gsp_agent__page(), id, value) &&
-        strcmp(value, gsp_setting_row(id)->fallback) == 0 &&
-        gsp_setting_row_check(id, gsp_sv_of(text), value, NULL) == 0) {
+    if (text && gsp_wire_control_get(gsp_agent__page(), id, value) &&
+        strcmp(value, gsp_wire_setting_row(id)->fallback) == 0 &&
+        gsp_wire_setting_row_check(id, gsp_sv_of(text), value, NULL) == 0) {
         struct gsp_control *page = gsp_agent__page();
         gsp_ignore(!gsp_agent__page_set(agent.folder, id, value));
         /* Already applied: rings read the setting when they are created. */
@@ -198,7 +198,7 @@ static bool store_folder(int fd)
     return true;
 }
 
-int gsp_agent__folder_open(void)
+int gsp_agent__ring_dir_open(void)
 {
     struct stat st;
     if (gsp_sandbox_is_new()) {
@@ -223,14 +223,14 @@ static enum gsp_agent_rc begin(void)
         atomic_store(&agent.retry_ns[i], 0);
     }
     int made = -1;
-    const struct gsp_place_about about = {.pid = (int32_t)getpid(),
-                                          .rank = atomic_load(&agent.rank)};
+    const struct gsp_ring_dir_spec about = {.pid = (int32_t)getpid(),
+                                            .rank = atomic_load(&agent.rank)};
     gsp_sandbox_note();
-    const int rc = gsp_sandbox_is_new() ? GSP_E_NOWRITE : gsp_place_make(&about, &made, NULL);
+    const int rc = gsp_sandbox_is_new() ? GSP_E_NOWRITE : gsp_ring_dir_create(&about, &made, NULL);
     gsp_auto_fd fd = made;
     if (rc != 0 || !store_folder(fd)) {
-        gsp_agent__page_local(true, GSP_CONTROL_QUIET);
-        return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_PLACE;
+        gsp_agent__page_make_private(true, GSP_CONTROL_QUIET);
+        return rc == GSP_E_NOMEM ? GSP_AGENT_NO_MEMORY : GSP_AGENT_NO_SPACE;
     }
     const enum gsp_agent_rc made_page = gsp_agent__page_make(fd);
     if (made_page == GSP_AGENT_OK) {
@@ -278,7 +278,7 @@ enum gsp_agent_rc gsp_agent_start(void)
         atomic_fetch_add(&agent.generation, 1);
         end_work(&agent.phase, rc == GSP_AGENT_OK ? ON : QUIET);
         if (rc == GSP_AGENT_OK) {
-            gsp_agent__settings_put();
+            gsp_agent__settings_write();
         }
     }
     pthread_setcancelstate(cancel, NULL);
@@ -320,7 +320,7 @@ static void end(void)
         more = detach_rings(detached);
     }
     gsp_agent_mark(GSP_CONTROL_EJECTED, ~GSP_CONTROL_EJECTED);
-    gsp_agent__page_local(false, GSP_CONTROL_EJECTED);
+    gsp_agent__page_make_private(false, GSP_CONTROL_EJECTED);
 }
 
 void gsp_agent_stop(void)
@@ -334,7 +334,7 @@ void gsp_agent_stop(void)
             end();
         } else if (was == FORKED) {
             drop_parents();
-            gsp_agent__page_local(false, GSP_CONTROL_EJECTED);
+            gsp_agent__page_make_private(false, GSP_CONTROL_EJECTED);
         }
         end_work(&agent.phase, OFF);
     }
@@ -364,7 +364,7 @@ const _Atomic uint64_t *gsp_agent_serial(void)
 bool gsp_agent_setting(enum gsp_setting_id id, char out[GSP_CONTROL_VALUE])
 {
     start_in_child();
-    return gsp_control_get(gsp_agent__page(), id, out);
+    return gsp_wire_control_get(gsp_agent__page(), id, out);
 }
 
 bool gsp_agent_set(enum gsp_setting_id id, const char *value)
@@ -372,10 +372,11 @@ bool gsp_agent_set(enum gsp_setting_id id, const char *value)
     const int saved_errno = errno;
     char checked[GSP_CONTROL_VALUE];
     start_in_child();
-    const bool done = gsp_setting_row_check((size_t)id, gsp_sv_of(value), checked, NULL) == 0 &&
-                      gsp_agent__page_set(agent.folder, id, checked);
+    const bool done =
+        gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), checked, NULL) == 0 &&
+        gsp_agent__page_set(agent.folder, id, checked);
     if (done) {
-        gsp_agent__settings_put();
+        gsp_agent__settings_write();
     }
     errno = saved_errno;
     return done;
@@ -387,7 +388,7 @@ void gsp_agent_applied(uint64_t serial)
     /* Partner: the load in the process that changed the setting. */
     if (atomic_exchange_explicit(&gsp_agent__page()->applied, serial, memory_order_release) !=
         serial) {
-        gsp_agent__settings_put();
+        gsp_agent__settings_write();
     }
 }
 
@@ -406,7 +407,7 @@ void gsp_agent_mark(uint32_t set, uint32_t clear)
 const struct gsp_table *gsp_agent_table_at(size_t id)
 {
     if (id < GSP_TABLE_COUNT) {
-        return gsp_table_at(id);
+        return gsp_wire_table_at(id);
     }
     /* Partner: the exchange in gsp_agent_table_add(). */
     return id < TABLES_MAX
@@ -433,7 +434,7 @@ static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
     struct statvfs fs;
     char value[GSP_CONTROL_VALUE];
     int64_t rows = 0;
-    if (gsp_control_get(gsp_agent__page(), GSP_SET_ring_rows, value) &&
+    if (gsp_wire_control_get(gsp_agent__page(), GSP_SET_ring_rows, value) &&
         gsp_parse_i64(value, 1, GSP_RING_ROWS_LIMIT, &rows, NULL) == 0) {
         return (uint32_t)rows;
     }
@@ -445,7 +446,7 @@ static uint32_t rows_of(enum gsp_table_id table, int folder_fd)
 static struct gsp_ring *make_ring(enum gsp_table_id table)
 {
     struct gsp_ring *ring = NULL;
-    gsp_auto_fd fd = gsp_agent__folder_open();
+    gsp_auto_fd fd = gsp_agent__ring_dir_open();
     struct gsp_ring_spec spec = {
         .table = gsp_agent_table_at(table),
         .row_capacity = fd >= 0 ? rows_of(table, fd) : 0,
@@ -471,13 +472,13 @@ static struct gsp_ring *publish(enum gsp_table_id table, struct gsp_ring *ring, 
                                 uint32_t own_rows)
 {
     if (atomic_load(&agent.generation) != generation) {
-        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0) + own_rows);
+        gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0) + own_rows);
         gsp_ring_close(ring);
         return NULL;
     }
     atomic_store(&agent.ring[table], ring);
     /* After the store of the ring. Partner: lose(). */
-    gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
+    gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0));
     /* The rank may have been set since the ring was created. */
     gsp_ring_set_rank(ring, atomic_load(&agent.rank));
     return ring;
@@ -489,7 +490,7 @@ static void lose(enum gsp_table_id table, uint32_t rows)
     atomic_fetch_add(&agent.lost[table], rows);
     struct gsp_ring *ring = atomic_load(&agent.ring[table]);
     if (ring) {
-        gsp_ring_lose(ring, atomic_exchange(&agent.lost[table], 0));
+        gsp_ring_rows_count_lost(ring, atomic_exchange(&agent.lost[table], 0));
     }
 }
 
@@ -622,31 +623,31 @@ static inline struct gsp_ring *ring_of(enum gsp_table_id table, uint32_t own_row
 
 bool gsp_agent_put(enum gsp_table_id table, const void *row)
 {
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(table, 1);
     const bool done = ring && gsp_ring_append(ring, row);
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
     return done;
 }
 
 bool gsp_agent_put_torch(const struct gsp_row_python_torch_trace *row)
 {
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(GSP_TABLE_python_torch_trace, 1);
     struct gsp_lane *lane = gsp_likely(ring != NULL) ? gsp_ring_lane(ring) : NULL;
     if (gsp_likely(lane != NULL)) {
         gsp_append_python_torch_trace(lane, row);
     }
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
     return lane != NULL;
 }
 
 uint32_t gsp_agent_intern(enum gsp_table_id table, struct gsp_sv text)
 {
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     struct gsp_ring *ring = ring_of(table, 0);
     const uint32_t id = ring ? gsp_ring_intern(ring, text) : GSP_NULL_STR;
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
     return id;
 }
 
@@ -659,12 +660,12 @@ void gsp_agent_set_rank(int64_t rank)
 {
     start_in_child();
     atomic_store(&agent.rank, rank);
-    const struct gsp_agent__stay stay = gsp_agent__gate_in();
+    const struct gsp_agent__gate_pass stay = gsp_agent__gate_enter();
     for (size_t i = 0; i < TABLES_MAX; i++) {
         struct gsp_ring *ring = atomic_load(&agent.ring[i]);
         if (ring) {
             gsp_ring_set_rank(ring, rank);
         }
     }
-    gsp_agent__gate_out(stay);
+    gsp_agent__gate_leave(stay);
 }

@@ -29,7 +29,7 @@
 /* Results of gsp_agent_start(). */
 enum gsp_agent_rc {
     GSP_AGENT_OK = 0,   /* also if it was already started */
-    GSP_AGENT_NO_PLACE, /* no ring directory: shared memory full, read-only or of another user */
+    GSP_AGENT_NO_SPACE, /* no ring directory: shared memory full, read-only or of another user */
     GSP_AGENT_NO_MEMORY,
     GSP_AGENT_OTHER, /* another copy of the agent is in this process */
 };

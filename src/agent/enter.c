@@ -12,13 +12,13 @@
 #include <string.h>
 
 #include "agent/agent.h"
-#include "agent/python.h"
+#include "agent/run_script.h"
 #include "base/file.h"
 
 struct request {
     char *script;  /* NULL: none */
     char *outcome; /* NULL: do not write an outcome */
-    struct gsp_agent__said said;
+    struct gsp_agent__script_outcome said;
 };
 
 static void free_request(struct request *request)
@@ -33,7 +33,7 @@ static void free_request(struct request *request)
 static const char *start_fault(enum gsp_agent_rc rc)
 {
     switch (rc) {
-    case GSP_AGENT_NO_PLACE:
+    case GSP_AGENT_NO_SPACE:
         return "error no space for rings: shared memory is full, read-only or of another user";
     case GSP_AGENT_NO_MEMORY:
         return "error out of memory";
@@ -64,7 +64,7 @@ static void write_file(const char *path, const char *text, size_t len)
 static void write_outcome(void *arg)
 {
     struct request *request = arg;
-    struct gsp_agent__said *said = &request->said;
+    struct gsp_agent__script_outcome *said = &request->said;
     const char *file = said->file.len > 0 ? gsp_buf_cstr(&said->file) : NULL;
     if (file && !said->text.failed) {
         write_file(file, said->text.p, said->text.len);
@@ -80,7 +80,7 @@ static void write_outcome(void *arg)
 static void *run(void *arg)
 {
     struct request *request = arg;
-    struct gsp_agent__said *said = &request->said;
+    struct gsp_agent__script_outcome *said = &request->said;
     /* An interpreter that is shutting down ends threads that request the GIL. */
     pthread_cleanup_push(write_outcome, request);
     const char *fault = start_fault(gsp_agent_start());

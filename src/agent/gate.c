@@ -81,14 +81,14 @@ struct gsp_agent__gate *gsp_agent__gate_claim(void)
     return gate;
 }
 
-void gsp_agent__crowd_in(void)
+void gsp_agent__crowd_enter(void)
 {
     my_crowd = my_crowd + 1;
     /* Before any load of a ring. Partner: the load in crowd_is_out(). */
     atomic_fetch_add(&crowd, 1);
 }
 
-void gsp_agent__crowd_out(void)
+void gsp_agent__crowd_leave(void)
 {
     atomic_fetch_sub(&crowd, 1);
     my_crowd = my_crowd - 1;
@@ -156,7 +156,7 @@ bool gsp_agent__gate_is_nested(void)
                                      GSP_AGENT__DEPTH) > 1);
 }
 
-void gsp_agent__gate_forget(void)
+void gsp_agent__gate_reset(void)
 {
     const uint32_t count = atomic_load(&gate_count);
     for (uint32_t i = 0; i < count; i++) {

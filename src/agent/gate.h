@@ -38,37 +38,37 @@ extern _Thread_local struct gsp_agent__gate *gsp_agent__my_gate
 struct gsp_agent__gate *gsp_agent__gate_claim(void);
 
 /* Threads without a gate share one atomic counter (the crowd). It is slower, but loses no rows. */
-void gsp_agent__crowd_in(void);
-void gsp_agent__crowd_out(void);
+void gsp_agent__crowd_enter(void);
+void gsp_agent__crowd_leave(void);
 
-/* State between gsp_agent__gate_in() and gsp_agent__gate_out(). */
-struct gsp_agent__stay {
+/* State between gsp_agent__gate_enter() and gsp_agent__gate_leave(). */
+struct gsp_agent__gate_pass {
     struct gsp_agent__gate *gate; /* NULL: counted in the crowd */
     uint64_t word;                /* value before entering */
 };
 
-static inline struct gsp_agent__stay gsp_agent__gate_in(void)
+static inline struct gsp_agent__gate_pass gsp_agent__gate_enter(void)
 {
     struct gsp_agent__gate *gate = gsp_agent__my_gate;
     if (gsp_unlikely(!gate)) {
         gate = gsp_agent__gate_claim();
         if (!gate) {
-            gsp_agent__crowd_in();
-            return (struct gsp_agent__stay){NULL, 0};
+            gsp_agent__crowd_enter();
+            return (struct gsp_agent__gate_pass){NULL, 0};
         }
     }
     const uint64_t word = atomic_load_explicit(&gate->word, memory_order_relaxed);
     atomic_store_explicit(&gate->word, word + 1, memory_order_relaxed);
     /* A compiler fence only; membarrier() in gate_wait() orders the CPUs. */
     atomic_signal_fence(memory_order_seq_cst);
-    return (struct gsp_agent__stay){gate, word};
+    return (struct gsp_agent__gate_pass){gate, word};
 }
 
 /* A signal handler that ran meanwhile has restored the word. */
-static inline void gsp_agent__gate_out(struct gsp_agent__stay stay)
+static inline void gsp_agent__gate_leave(struct gsp_agent__gate_pass stay)
 {
     if (gsp_unlikely(!stay.gate)) {
-        gsp_agent__crowd_out();
+        gsp_agent__crowd_leave();
         return;
     }
     const uint64_t left = (stay.word & GSP_AGENT__DEPTH) == 0 ? GSP_AGENT__DEPTH + 1 : 0;
@@ -82,4 +82,4 @@ bool gsp_agent__gate_wait(void);
 /* Whether this thread is inside more than once: in a signal handler. */
 bool gsp_agent__gate_is_nested(void);
 /* Call in a child after fork: removes the other threads. */
-void gsp_agent__gate_forget(void);
+void gsp_agent__gate_reset(void);

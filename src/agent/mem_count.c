@@ -30,7 +30,7 @@
 /* When counting is off but a hook could not be removed: bytes until the next check. */
 #define OFF_BYTES   (INT64_C(1) << 20)
 
-_Thread_local struct gsp_agent__mem_thread gsp_agent__mem_me
+_Thread_local struct gsp_agent__mem_thread gsp_agent__mem_this_thread
     __attribute__((tls_model("initial-exec")));
 _Atomic uint32_t gsp_agent__mem_mode;
 
@@ -91,7 +91,7 @@ static inline uint64_t get(const _Atomic uint64_t *from)
 
 static void end_thread(void *walk)
 {
-    gsp_agent__mem_me.walk = NULL;
+    gsp_agent__mem_this_thread.walk = NULL;
     atomic_store_explicit(&((struct gsp_agent__walk *)walk)->owner, 0, memory_order_release);
 }
 
@@ -176,16 +176,16 @@ void gsp_agent__mem_count_on(enum gsp_memory_mode mode)
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_count_forget(void)
+void gsp_agent__mem_count_reset(void)
 {
     for (uint32_t i = 0; i < WALKS_MAX; i++) {
-        if (&walks[i] != gsp_agent__mem_me.walk) {
+        if (&walks[i] != gsp_agent__mem_this_thread.walk) {
             atomic_store(&walks[i].owner, 0);
         }
     }
-    gsp_agent__mem_me.random = 0;
+    gsp_agent__mem_this_thread.random = 0;
     if (atomic_load(&locked) != 0) {
-        gsp_agent__live_forget(); /* a thread of the parent, perhaps this one, was changing it */
+        gsp_agent__live_abandon(); /* a thread of the parent, perhaps this one, was changing it */
     }
     gsp_agent__mem_unlock();
 }
@@ -294,7 +294,7 @@ static bool is_on(void)
 /* Returns the site of this thread's stack. */
 static uint32_t find_site(enum gsp_memory_allocator allocator, const void *caller)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     enum gsp_memory_loss loss = GSP_MEMORY_LOSSES;
     if (me->generation != generation) {
         make_root(me);
@@ -333,10 +333,10 @@ static void track(const struct gsp_agent__block *block)
     }
 }
 
-void gsp_agent__mem_took(const void *block, size_t bytes, enum gsp_memory_allocator allocator,
-                         const void *caller)
+void gsp_agent__mem_count_alloc(const void *block, size_t bytes,
+                                enum gsp_memory_allocator allocator, const void *caller)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     if (!me->walk && atomic_load(&gsp_agent__mem_mode) == GSP_MEMORY_EXACT) {
         claim_walk(me);
     }
@@ -344,7 +344,7 @@ void gsp_agent__mem_took(const void *block, size_t bytes, enum gsp_memory_alloca
     if (is_on()) {
         struct gsp_agent__block old;
         /* Freed without a hook, and allocated again. */
-        if (gsp_agent__live_take(block, &old)) {
+        if (gsp_agent__live_remove(block, &old)) {
             count_freed(&old);
             count_loss(GSP_MEMORY_LOST_FREE);
         }
@@ -360,25 +360,25 @@ void gsp_agent__mem_took(const void *block, size_t bytes, enum gsp_memory_alloca
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_freed(const void *block)
+void gsp_agent__mem_count_free(const void *block)
 {
     struct gsp_agent__block old;
     gsp_agent__mem_lock();
-    if (is_on() && gsp_agent__live_take(block, &old)) {
+    if (is_on() && gsp_agent__live_remove(block, &old)) {
         count_freed(&old);
     }
     gsp_agent__mem_unlock();
 }
 
-bool gsp_agent__mem_take_out(const void *block, struct gsp_agent__block *out)
+bool gsp_agent__mem_untrack(const void *block, struct gsp_agent__block *out)
 {
     gsp_agent__mem_lock();
-    const bool found = is_on() && gsp_agent__live_take(block, out);
+    const bool found = is_on() && gsp_agent__live_remove(block, out);
     gsp_agent__mem_unlock();
     return found;
 }
 
-void gsp_agent__mem_gave(const struct gsp_agent__block *block)
+void gsp_agent__mem_confirm_free(const struct gsp_agent__block *block)
 {
     gsp_agent__mem_lock();
     if (is_on()) {
@@ -387,7 +387,7 @@ void gsp_agent__mem_gave(const struct gsp_agent__block *block)
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_put_back(const struct gsp_agent__block *block)
+void gsp_agent__mem_track_again(const struct gsp_agent__block *block)
 {
     gsp_agent__mem_lock();
     if (is_on()) {
@@ -396,7 +396,7 @@ void gsp_agent__mem_put_back(const struct gsp_agent__block *block)
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_gave_part(const struct gsp_agent__block *block, size_t bytes)
+void gsp_agent__mem_confirm_partial_free(const struct gsp_agent__block *block, size_t bytes)
 {
     gsp_agent__mem_lock();
     if (is_on() && mean_bytes != 0) {
@@ -418,7 +418,7 @@ void gsp_agent__mem_gave_part(const struct gsp_agent__block *block, size_t bytes
     gsp_agent__mem_unlock();
 }
 
-void gsp_agent__mem_nested(void)
+void gsp_agent__mem_count_nested(void)
 {
     /* Without the lock, because this thread may hold it. */
     if (is_on()) {
@@ -428,7 +428,7 @@ void gsp_agent__mem_nested(void)
 
 uint32_t gsp_agent__mem_node(void)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     enum gsp_memory_loss loss = GSP_MEMORY_LOSSES;
     uint32_t node = 0;
     gsp_agent__mem_lock();

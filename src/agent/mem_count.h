@@ -36,7 +36,7 @@ struct gsp_agent__mem_thread {
 };
 
 /* In the static TLS block, so that access never allocates. */
-extern _Thread_local struct gsp_agent__mem_thread gsp_agent__mem_me
+extern _Thread_local struct gsp_agent__mem_thread gsp_agent__mem_this_thread
     __attribute__((tls_model("initial-exec")));
 
 /* enum gsp_memory_mode. */
@@ -47,7 +47,7 @@ bool gsp_agent__mem_count_init(struct gsp_memory_head *head,
                                const struct gsp_agent_memory_opts *opts);
 void gsp_agent__mem_count_on(enum gsp_memory_mode mode);
 /* Call in a child after fork: releases the lock. */
-void gsp_agent__mem_count_forget(void);
+void gsp_agent__mem_count_reset(void);
 
 /* In sampled mode, when the thread's `left` is used up: whether to count an allocation of this
  * size. Draws the next distance. Not below a hook. */
@@ -55,22 +55,22 @@ bool gsp_agent__mem_is_due(struct gsp_agent__mem_thread *me, size_t bytes);
 
 /* Counts an allocated block. caller: return address in the calling library, or NULL for Python's
  * allocators. The thread is busy. */
-void gsp_agent__mem_took(const void *block, size_t bytes, enum gsp_memory_allocator allocator,
-                         const void *caller);
+void gsp_agent__mem_count_alloc(const void *block, size_t bytes,
+                                enum gsp_memory_allocator allocator, const void *caller);
 /* Counts a block that is about to be freed. */
-void gsp_agent__mem_freed(const void *block);
+void gsp_agent__mem_count_free(const void *block);
 /* Stops tracking a block that is about to be moved or freed, and returns its data. Returns false if
  * it is not tracked. */
-bool gsp_agent__mem_take_out(const void *block, struct gsp_agent__block *out);
-/* After gsp_agent__mem_take_out(): the block was freed. */
-void gsp_agent__mem_gave(const struct gsp_agent__block *block);
-/* After gsp_agent__mem_take_out(): the block was not freed. Tracks it again. */
-void gsp_agent__mem_put_back(const struct gsp_agent__block *block);
-/* After gsp_agent__mem_take_out(): only its first bytes were freed. In exact mode, keeps tracking
+bool gsp_agent__mem_untrack(const void *block, struct gsp_agent__block *out);
+/* After gsp_agent__mem_untrack(): the block was freed. */
+void gsp_agent__mem_confirm_free(const struct gsp_agent__block *block);
+/* After gsp_agent__mem_untrack(): the block was not freed. Tracks it again. */
+void gsp_agent__mem_track_again(const struct gsp_agent__block *block);
+/* After gsp_agent__mem_untrack(): only its first bytes were freed. In exact mode, keeps tracking
  * the rest with the same site. */
-void gsp_agent__mem_gave_part(const struct gsp_agent__block *block, size_t bytes);
+void gsp_agent__mem_confirm_partial_free(const struct gsp_agent__block *block, size_t bytes);
 /* Counts the loss when a signal handler enters a hook while its thread is inside the engine. */
-void gsp_agent__mem_nested(void);
+void gsp_agent__mem_count_nested(void);
 /* Returns the node of this thread's stack; 0: none. The thread is busy. */
 uint32_t gsp_agent__mem_node(void);
 

@@ -60,8 +60,8 @@ static void check_modules(void)
     if (is_close) {
         atomic_fetch_sub_explicit(&check_closely, 1, memory_order_relaxed);
     }
-    if (is_close || (is_turn && !gsp_agent__modules_are_childs())) {
-        gsp_agent__modules_look();
+    if (is_close || (is_turn && !gsp_agent__modules_is_forked())) {
+        gsp_agent__modules_scan();
     }
 }
 
@@ -87,11 +87,11 @@ static void run_tick(enum gsp_memory_allocator allocator)
 static __attribute__((noinline)) void count(const struct stay *stay, void *block, size_t bytes,
                                             enum gsp_memory_allocator allocator, const void *caller)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const int saved_errno = errno;
     me->busy = GSP_AGENT__INSIDE;
     if (stay->is_due && block) {
-        gsp_agent__mem_took(block, bytes, allocator, caller);
+        gsp_agent__mem_count_alloc(block, bytes, allocator, caller);
         check_modules();
         run_tick(allocator);
     }
@@ -103,7 +103,7 @@ static __attribute__((noinline)) void count(const struct stay *stay, void *block
 
 static inline struct stay begin(bool exact, size_t bytes)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     struct stay stay = {me->left, false, me->busy == 0};
     if (!stay.is_free) {
         return stay;
@@ -124,10 +124,10 @@ static inline struct stay begin(bool exact, size_t bytes)
 static inline void end(const struct stay *stay, void *block, size_t bytes,
                        enum gsp_memory_allocator allocator, const void *caller)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     if (!stay->is_free) {
         if (me->busy == GSP_AGENT__INSIDE) {
-            gsp_agent__mem_nested();
+            gsp_agent__mem_count_nested();
         }
         return;
     }
@@ -142,13 +142,13 @@ static inline void end(const struct stay *stay, void *block, size_t bytes,
  * engine is busy in this thread. */
 static bool untrack(const void *block, struct gsp_agent__block *out)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
     if (!block || busy == GSP_AGENT__INSIDE) {
         return false;
     }
     me->busy = GSP_AGENT__INSIDE;
-    const bool found = gsp_agent__mem_take_out(block, out);
+    const bool found = gsp_agent__mem_untrack(block, out);
     me->busy = busy;
     return found;
 }
@@ -156,37 +156,37 @@ static bool untrack(const void *block, struct gsp_agent__block *out)
 /* After untrack() and the allocator: counts the free, or tracks the block again. */
 static void finish_old(const struct gsp_agent__block *old, bool was_freed)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
     me->busy = GSP_AGENT__INSIDE;
     if (was_freed) {
-        gsp_agent__mem_gave(old);
+        gsp_agent__mem_confirm_free(old);
     } else {
-        gsp_agent__mem_put_back(old);
+        gsp_agent__mem_track_again(old);
     }
     me->busy = busy;
 }
 
 static __attribute__((noinline)) void count_freed(const void *block)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
     if (!block) {
         return;
     }
     if (busy == GSP_AGENT__INSIDE) {
-        gsp_agent__mem_nested();
+        gsp_agent__mem_count_nested();
         return;
     }
     me->busy = GSP_AGENT__INSIDE;
-    gsp_agent__mem_freed(block);
+    gsp_agent__mem_count_free(block);
     me->busy = busy;
 }
 
 /* Subtracts bytes from the distance to the next sample. Returns whether it is not reached yet. */
 static inline bool passes(size_t bytes)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     me->left = (int64_t)((uint64_t)me->left - bytes);
     return gsp_likely(me->left >= 0);
 }
@@ -663,10 +663,10 @@ static void *exact_mmap(void *at, size_t bytes, int prot, int flags, int fd, off
 /* After untrack(), when munmap() removed only the first part of a mapping. */
 static void finish_part(const struct gsp_agent__block *old, size_t bytes)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     const uint32_t busy = me->busy;
     me->busy = GSP_AGENT__INSIDE;
-    gsp_agent__mem_gave_part(old, bytes);
+    gsp_agent__mem_confirm_partial_free(old, bytes);
     me->busy = busy;
 }
 
@@ -760,7 +760,7 @@ static struct gsp_agent__hook native_hooks[2][HOOKS] = {
     },
 };
 
-bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts)
+bool gsp_agent__hooks_install(const struct gsp_agent_memory_opts *opts)
 {
     const bool exact = opts->mode == GSP_MEMORY_EXACT;
     struct gsp_agent__hook *hooks = native_hooks[exact ? 1 : 0];
@@ -790,7 +790,7 @@ void gsp_agent__hooks_end_python(void)
     atomic_store_explicit(&tick, NULL, memory_order_release);
 }
 
-void gsp_agent__hooks_take(void)
+void gsp_agent__hooks_remove(void)
 {
     if (python) {
         unhook_python();

@@ -15,7 +15,7 @@
 #include "agent/memory.h"
 
 /* Installs the hooks. Returns false if the modules of this process cannot be hooked. */
-bool gsp_agent__hooks_put(const struct gsp_agent_memory_opts *opts);
-void gsp_agent__hooks_take(void);
+bool gsp_agent__hooks_install(const struct gsp_agent_memory_opts *opts);
+void gsp_agent__hooks_remove(void);
 /* After this, no hook calls the interpreter. */
 void gsp_agent__hooks_end_python(void);

@@ -79,7 +79,7 @@ bool gsp_agent__live_init(void)
     return true;
 }
 
-void gsp_agent__live_forget(void)
+void gsp_agent__live_abandon(void)
 {
     live.is_left = true;
 }
@@ -196,7 +196,7 @@ static void close_gap(uint32_t gap)
     live.keys[gap] = 0;
 }
 
-bool gsp_agent__live_take(const void *block, struct gsp_agent__block *out)
+bool gsp_agent__live_remove(const void *block, struct gsp_agent__block *out)
 {
     const uint64_t address = key_of(block, 0) >> SITE_BITS;
     if (!live.keys || address == 0) {

@@ -42,8 +42,8 @@ bool gsp_agent__live_init(void);
 /* Call in a child that was forked during a change: abandons the map, so that the next init
  * allocates a new one. If a signal handler forked, this thread continues its change in the old one.
  */
-void gsp_agent__live_forget(void);
+void gsp_agent__live_abandon(void);
 /* Adds a block that is not tracked yet. Returns false if the map is full. */
 bool gsp_agent__live_put(const struct gsp_agent__block *block);
 /* Removes a block. Returns false if it is not tracked. */
-bool gsp_agent__live_take(const void *block, struct gsp_agent__block *out);
+bool gsp_agent__live_remove(const void *block, struct gsp_agent__block *out);

@@ -312,7 +312,7 @@ void gsp_agent__modules_unhook(void)
     atomic_store(&looking, 0);
 }
 
-void gsp_agent__modules_look(void)
+void gsp_agent__modules_scan(void)
 {
     unsigned long long counts[2] = {0, 0};
     if (atomic_exchange(&looking, 1) != 0) {
@@ -342,13 +342,13 @@ void gsp_agent__modules_release(void)
     atomic_store(&looking, 0);
 }
 
-void gsp_agent__modules_forget(void)
+void gsp_agent__modules_reset(void)
 {
     is_childs = true;
     atomic_store(&looking, 0);
 }
 
-bool gsp_agent__modules_are_childs(void)
+bool gsp_agent__modules_is_forked(void)
 {
     return is_childs;
 }

@@ -30,17 +30,17 @@ struct gsp_agent__hook {
 bool gsp_agent__modules_hook(struct gsp_agent__hook *hooks, size_t count, uintptr_t python);
 void gsp_agent__modules_unhook(void);
 /* Hooks modules that were loaded since. If there are none, it costs one dl_iterate_phdr(). */
-void gsp_agent__modules_look(void);
+void gsp_agent__modules_scan(void);
 
 /* Call before fork: keeps other threads from scanning. Returns false after a second. */
 bool gsp_agent__modules_hold(void);
 void gsp_agent__modules_release(void);
 /* Call in a child after fork. */
-void gsp_agent__modules_forget(void);
+void gsp_agent__modules_reset(void);
 /* Whether this process was forked. If another thread of the parent held the linker's lock during
  * the fork, nothing releases it in the child. So a child scans only after a dlopen() of the
  * program, which takes the same lock. */
-bool gsp_agent__modules_are_childs(void);
+bool gsp_agent__modules_is_forked(void);
 
 /* Returns the frame, in the tables of this generation, of the library that contains the code
  * address; 0 if it is unknown. The caller holds the engine's lock. */

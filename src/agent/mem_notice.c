@@ -14,9 +14,9 @@ static uint32_t text_id(const struct gsp_memory_head *head, uint32_t at)
 {
     const char *strings = (const char *)head + head->strings_off;
     const size_t used = atomic_load_explicit(&head->strings_used, memory_order_acquire);
-    return at == 0
-               ? GSP_NULL_STR
-               : gsp_agent_intern(GSP_TABLE_python_backtrace, gsp_memory_text(strings, used, at));
+    return at == 0 ? GSP_NULL_STR
+                   : gsp_agent_intern(GSP_TABLE_python_backtrace,
+                                      gsp_wire_memory_text(strings, used, at));
 }
 
 static void put_rows(const struct gsp_memory_head *head, uint32_t node)

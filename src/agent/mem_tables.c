@@ -17,7 +17,7 @@
 #define LINE_KEY    (UINT64_C(1) << 63)
 #define TEXT_MAX    1024U /* bytes of a name; longer ones are truncated */
 
-const struct gsp_memory_room gsp_agent__mem_room[GSP_MEMORY_MODES] = {
+const struct gsp_memory_capacity gsp_agent__mem_capacity[GSP_MEMORY_MODES] = {
     [GSP_MEMORY_SAMPLED] = {1U << 20, 1U << 14, 1U << 16, 1U << 13},
     [GSP_MEMORY_EXACT] = {3U << 19, 1U << 15, 1U << 17, 1U << 15},
 };
@@ -103,7 +103,7 @@ uint32_t gsp_agent__text_put(struct gsp_sv text)
         if (at == 0) {
             break;
         }
-        if (gsp_sv_eq(gsp_memory_text(strings, used, at), text)) {
+        if (gsp_sv_eq(gsp_wire_memory_text(strings, used, at), text)) {
             return at;
         }
     }

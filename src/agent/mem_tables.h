@@ -28,14 +28,14 @@ struct gsp_agent__frame_key {
 };
 
 /* The capacity of a file, for each mode. */
-extern const struct gsp_memory_room gsp_agent__mem_room[GSP_MEMORY_MODES];
+extern const struct gsp_memory_capacity gsp_agent__mem_capacity[GSP_MEMORY_MODES];
 
 /* The frame that marks a cut, and the root node of short stacks, of which only the innermost frame
  * is kept. Both always exist. The last part of the capacity is reserved for short stacks. */
 #define GSP_AGENT__CUT_FRAME 1U
 #define GSP_AGENT__SHORT     1U
 
-/* Empties the indexes. gsp_memory_init() has initialized head. */
+/* Empties the indexes. gsp_wire_memory_init() has initialized head. */
 bool gsp_agent__tables_init(struct gsp_memory_head *head);
 
 /* Return the number of an existing or new entry; 0 if the table is full. */

@@ -338,7 +338,7 @@ static uint32_t add_frames(uint32_t node, uint32_t count, struct gsp_agent__walk
         }
         if (last) {
             last->at[last->depth++] =
-                (struct gsp_agent__walked){raw->frame, raw->code, raw->instr, node};
+                (struct gsp_agent__walk_frame){raw->frame, raw->code, raw->instr, node};
         }
     }
     if (last && is_rough) {

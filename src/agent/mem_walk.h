@@ -26,7 +26,7 @@ struct gsp_agent__walk {
     uint32_t generation;    /* of the tables that the nodes are in */
     uint32_t depth;
     uint32_t root; /* node of the thread */
-    struct gsp_agent__walked {
+    struct gsp_agent__walk_frame {
         uintptr_t frame;
         uintptr_t code;
         uint64_t instr;

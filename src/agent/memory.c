@@ -9,17 +9,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "agent/folder.h"
 #include "agent/mem_count.h"
 #include "agent/mem_hook.h"
 #include "agent/mem_modules.h"
 #include "agent/mem_notice.h"
 #include "agent/mem_tables.h"
 #include "agent/mem_walk.h"
+#include "agent/ring_dir.h"
 #include "base/file.h"
 #include "base/time.h"
-#include "ring/live.h"
-#include "ring/place.h"
+#include "ring/dir.h"
+#include "ring/process.h"
 
 #define INTERVAL_MIN 1024U
 #define INTERVAL_MAX (UINT64_C(1) << 40)
@@ -41,7 +41,7 @@ static bool reserve(void)
     if (home) {
         return true;
     }
-    const size_t bytes = gsp_memory_bytes(&gsp_agent__mem_room[GSP_MEMORY_EXACT]);
+    const size_t bytes = gsp_wire_memory_bytes(&gsp_agent__mem_capacity[GSP_MEMORY_EXACT]);
     void *area = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (area == MAP_FAILED) {
         return false;
@@ -55,7 +55,7 @@ static bool reserve(void)
  * handler. */
 static void fill_head(struct gsp_memory_head *head, const struct gsp_agent_memory_opts *opts)
 {
-    gsp_memory_init(head, &gsp_agent__mem_room[opts->mode]);
+    gsp_wire_memory_init(head, &gsp_agent__mem_capacity[opts->mode]);
     head->mode = opts->mode;
     head->pid = (int32_t)getpid();
     head->interval_bytes = opts->mode == GSP_MEMORY_EXACT ? 0 : opts->interval_bytes;
@@ -70,7 +70,8 @@ static int make_file(int folder_fd, const char *tmp, size_t bytes)
     unlinkat(folder_fd, tmp, 0);
     const int fd = openat(folder_fd, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     /* Reserve the bytes first: a full file system is an error here, not a SIGBUS later. */
-    if (fd >= 0 && (!gsp_place_has_room(fd, bytes) || posix_fallocate(fd, 0, (off_t)bytes) != 0)) {
+    if (fd >= 0 &&
+        (!gsp_ring_dir_has_space(fd, bytes) || posix_fallocate(fd, 0, (off_t)bytes) != 0)) {
         gsp_fd_close(&fd);
         unlinkat(folder_fd, tmp, 0);
         return -1;
@@ -82,8 +83,8 @@ static int make_file(int folder_fd, const char *tmp, size_t bytes)
 static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
 {
     char tmp[64];
-    const size_t bytes = gsp_memory_bytes(&gsp_agent__mem_room[opts->mode]);
-    gsp_auto_fd folder = gsp_agent__folder_open();
+    const size_t bytes = gsp_wire_memory_bytes(&gsp_agent__mem_capacity[opts->mode]);
+    gsp_auto_fd folder = gsp_agent__ring_dir_open();
     snprintf(tmp, sizeof(tmp), ".%s.%d.tmp", GSP_MEMORY_FILE, (int)getpid());
     gsp_auto_fd fd = folder >= 0 ? make_file(folder, tmp, bytes) : -1;
     if (fd < 0) {
@@ -92,7 +93,7 @@ static bool map_file(const struct gsp_agent_memory_opts *opts, bool keep)
     bool done = false;
     char state = 0;
     uint64_t start_time = 0;
-    gsp_ignore(gsp_live_start_time(getpid(), &start_time, &state)); /* 0 then */
+    gsp_ignore(gsp_ring_process_start_time(getpid(), &start_time, &state)); /* 0 then */
     gsp_agent__mem_lock();
     if (!keep || pwrite(fd, home, bytes, 0) == (ssize_t)bytes) {
         done =
@@ -126,7 +127,7 @@ static _Thread_local struct {
  * thread must not take it: allocations of other fork handlers are not counted. */
 static void before_fork(void)
 {
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     if (me->busy == GSP_AGENT__INSIDE) {
         return; /* a signal handler that interrupted the engine forks */
     }
@@ -139,7 +140,7 @@ static void before_fork(void)
 static void end_fork(void)
 {
     if (forking.is_on) {
-        gsp_agent__mem_me.busy = forking.busy;
+        gsp_agent__mem_this_thread.busy = forking.busy;
     }
     memset(&forking, 0, sizeof(forking));
 }
@@ -158,8 +159,8 @@ static void forget(void)
 {
     const uint32_t mode = atomic_load(&gsp_agent__mem_mode);
     atomic_store(&changing, 0);
-    gsp_agent__modules_forget();
-    gsp_agent__mem_count_forget();
+    gsp_agent__modules_reset();
+    gsp_agent__mem_count_reset();
     end_fork();
     if (!home || mode == GSP_MEMORY_OFF) {
         return;
@@ -168,7 +169,7 @@ static void forget(void)
     void *own = mmap(home, home_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     /* If a signal handler that interrupted the engine forked, counting cannot restart. */
-    if (own == MAP_FAILED || gsp_agent__mem_me.busy == GSP_AGENT__INSIDE) {
+    if (own == MAP_FAILED || gsp_agent__mem_this_thread.busy == GSP_AGENT__INSIDE) {
         return;
     }
     fill_head(home, &last_opts);
@@ -186,20 +187,20 @@ static void watch_forks(void)
 static enum gsp_agent_memory_rc start(const struct gsp_agent_memory_opts *opts)
 {
     if (!can_fork || !reserve()) {
-        return GSP_AGENT_MEMORY_NO_ROOM;
+        return GSP_AGENT_MEMORY_NO_MEMORY;
     }
     if (!map_file(opts, false)) {
-        return GSP_AGENT_MEMORY_NO_PLACE;
+        return GSP_AGENT_MEMORY_NO_SPACE;
     }
     if (!gsp_agent__mem_count_init(home, opts)) {
-        return GSP_AGENT_MEMORY_NO_ROOM;
+        return GSP_AGENT_MEMORY_NO_MEMORY;
     }
     has_counters = true;
     atomic_store(&is_childs, 0);
     gsp_agent__mem_count_on(opts->mode);
-    if (!gsp_agent__hooks_put(opts)) {
+    if (!gsp_agent__hooks_install(opts)) {
         gsp_agent__mem_count_on(GSP_MEMORY_OFF);
-        return GSP_AGENT_MEMORY_NO_ROOM;
+        return GSP_AGENT_MEMORY_NO_MEMORY;
     }
     return GSP_AGENT_MEMORY_OK;
 }
@@ -208,7 +209,7 @@ enum gsp_agent_memory_rc gsp_agent_memory_start(const struct gsp_agent_memory_op
 {
     const int saved_errno = errno;
     enum gsp_agent_memory_rc rc = GSP_AGENT_MEMORY_BUSY;
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     if (atomic_exchange(&changing, 1) != 0) {
         return rc;
     }
@@ -239,7 +240,7 @@ void gsp_agent_memory_stop(void)
     }
     if (atomic_load(&gsp_agent__mem_mode) != GSP_MEMORY_OFF) {
         gsp_agent__mem_count_on(GSP_MEMORY_OFF);
-        gsp_agent__hooks_take();
+        gsp_agent__hooks_remove();
         gsp_agent__mem_notice_end();
         atomic_store(&home->state, GSP_MEMORY_ENDED);
     }
@@ -250,7 +251,7 @@ void gsp_agent_memory_stop(void)
 void gsp_agent_memory_python_ends(void)
 {
     const int saved_errno = errno;
-    struct gsp_agent__mem_thread *me = &gsp_agent__mem_me;
+    struct gsp_agent__mem_thread *me = &gsp_agent__mem_this_thread;
     if (me->busy != GSP_AGENT__INSIDE) {
         gsp_agent__hooks_end_python();
         gsp_agent__mem_lock();
@@ -280,9 +281,9 @@ bool gsp_agent_memory_child(void)
     uint32_t own = 1;
     if (atomic_load(&gsp_agent__mem_mode) != GSP_MEMORY_OFF && gsp_agent_start() == GSP_AGENT_OK &&
         atomic_compare_exchange_strong(&is_childs, &own, 0)) {
-        gsp_agent__mem_me.paused++;
+        gsp_agent__mem_this_thread.paused++;
         done = map_file(&last_opts, true);
-        gsp_agent__mem_me.paused--;
+        gsp_agent__mem_this_thread.paused--;
     }
     errno = saved_errno;
     return done;
@@ -306,5 +307,5 @@ void gsp_agent_memory_device(uint64_t allocated_bytes, uint64_t reserved_bytes, 
 
 void gsp_agent_memory_pause(bool pause)
 {
-    gsp_agent__mem_me.paused += pause ? 1U : -1U;
+    gsp_agent__mem_this_thread.paused += pause ? 1U : -1U;
 }

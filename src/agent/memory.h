@@ -96,9 +96,9 @@ struct gsp_agent_memory_opts {
 
 enum gsp_agent_memory_rc {
     GSP_AGENT_MEMORY_OK = 0,
-    GSP_AGENT_MEMORY_BUSY,     /* already on, or being started */
-    GSP_AGENT_MEMORY_NO_PLACE, /* the agent is not on, or no space is left for the file */
-    GSP_AGENT_MEMORY_NO_ROOM,  /* out of memory */
+    GSP_AGENT_MEMORY_BUSY,      /* already on, or being started */
+    GSP_AGENT_MEMORY_NO_SPACE,  /* the agent is not on, or no space is left for the file */
+    GSP_AGENT_MEMORY_NO_MEMORY, /* out of memory */
 };
 
 /* Starts with a new file and counters of 0. */

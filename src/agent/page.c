@@ -15,7 +15,7 @@
 #include "base/file.h"
 #include "base/sandbox.h"
 #include "base/time.h"
-#include "ring/live.h"
+#include "ring/process.h"
 
 /* A writer holds the lock for microseconds, but may be stopped, or wait for a CPU on a busy
  * machine.
@@ -49,7 +49,7 @@ struct gsp_control *gsp_agent__page(void)
     if (fresh == MAP_FAILED) {
         return &no_memory;
     }
-    gsp_control_init(fresh, GSP_VERSION);
+    gsp_wire_control_init(fresh, GSP_VERSION);
     /* Partner: the load above. */
     if (!atomic_compare_exchange_strong_explicit(&home, &page, fresh, memory_order_acq_rel,
                                                  memory_order_acquire)) {
@@ -101,8 +101,8 @@ static void copy_values(const struct gsp_control *from, struct gsp_control *to)
 {
     for (unsigned i = 0; i < GSP_SET_COUNT; i++) {
         char value[GSP_CONTROL_VALUE];
-        if (gsp_control_get(from, (enum gsp_setting_id)i, value)) {
-            gsp_control_set(to, (enum gsp_setting_id)i, value);
+        if (gsp_wire_control_get(from, (enum gsp_setting_id)i, value)) {
+            gsp_wire_control_set(to, (enum gsp_setting_id)i, value);
         }
     }
 }
@@ -112,7 +112,7 @@ static void copy_values(const struct gsp_control *from, struct gsp_control *to)
 static void fill_page(struct gsp_control *fresh, bool keep_values, uint32_t state)
 {
     const struct gsp_control *old = gsp_agent__page();
-    gsp_control_init(fresh, GSP_VERSION);
+    gsp_wire_control_init(fresh, GSP_VERSION);
     if (keep_values) {
         copy_values(old, fresh);
     }
@@ -122,7 +122,7 @@ static void fill_page(struct gsp_control *fresh, bool keep_values, uint32_t stat
     atomic_store_explicit(&fresh->state, state, memory_order_relaxed);
 }
 
-void gsp_agent__page_local(bool keep_values, uint32_t state)
+void gsp_agent__page_make_private(bool keep_values, uint32_t state)
 {
     struct gsp_control *page = gsp_agent__page();
     if (page == &no_memory || !lock(lock_end_ns())) {
@@ -157,7 +157,8 @@ static bool is_used_by_other(int fd)
     uint32_t state = 0;
     return pread(fd, &state, sizeof(state), offsetof(struct gsp_control, state)) ==
                (ssize_t)sizeof(state) &&
-           (state & GSP_CONTROL_LOADED) != 0 && gsp_live_is_mapped("/" GSP_CONTROL_FILE, st.st_ino);
+           (state & GSP_CONTROL_LOADED) != 0 &&
+           gsp_ring_file_is_mapped("/" GSP_CONTROL_FILE, st.st_ino);
 }
 
 /* Creates and maps a file with the content of the page. Returns NULL if no space is left. */
@@ -207,18 +208,18 @@ static enum gsp_agent_rc make_page(int folder_fd)
         munmap(page, page_bytes());
     }
     unlinkat(folder_fd, tmp, 0);
-    return GSP_AGENT_NO_PLACE;
+    return GSP_AGENT_NO_SPACE;
 }
 
 enum gsp_agent_rc gsp_agent__page_make(int folder_fd)
 {
     if (!lock(lock_end_ns())) {
-        return GSP_AGENT_NO_PLACE;
+        return GSP_AGENT_NO_SPACE;
     }
     const enum gsp_agent_rc rc = make_page(folder_fd);
     unlock();
     if (rc != GSP_AGENT_OK) {
-        gsp_agent__page_local(true, GSP_CONTROL_QUIET);
+        gsp_agent__page_make_private(true, GSP_CONTROL_QUIET);
     }
     return rc;
 }
@@ -255,7 +256,7 @@ bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char 
     const int fd = lock_file(folder, end_ns);
     const bool can = fd >= 0 || !has_file;
     if (can) {
-        gsp_control_set(page, id, value);
+        gsp_wire_control_set(page, id, value);
     }
     if (fd >= 0) {
         /* Closing does not release the lock if a child was forked meanwhile and has the descriptor.
@@ -267,7 +268,7 @@ bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char 
     return can;
 }
 
-void gsp_agent__page_forget(void)
+void gsp_agent__page_reset(void)
 {
     atomic_store_explicit(&writing, 0, memory_order_release);
 }

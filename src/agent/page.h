@@ -24,9 +24,9 @@ struct gsp_control *gsp_agent__page(void);
  * NO_PLACE, NO_MEMORY or OTHER; then the page is private memory. */
 enum gsp_agent_rc gsp_agent__page_make(int folder_fd);
 /* Makes the page private memory, with the same values or with the defaults. */
-void gsp_agent__page_local(bool keep_values, uint32_t state);
+void gsp_agent__page_make_private(bool keep_values, uint32_t state);
 /* Sets a value that was checked. folder is the ring directory; "": none. Returns false if another
  * writer holds the lock for a second. */
 bool gsp_agent__page_set(const char *folder, enum gsp_setting_id id, const char *value);
 /* Call in a child after fork: releases the lock. */
-void gsp_agent__page_forget(void);
+void gsp_agent__page_reset(void);

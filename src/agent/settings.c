@@ -34,7 +34,7 @@ static const char *type_name(enum gsp_setting_type type)
 static bool put_row(size_t i, const char *value)
 {
     const enum gsp_table_id table = GSP_TABLE_gsprof_setting;
-    const struct gsp_setting_row *about = gsp_setting_row(i);
+    const struct gsp_wire_setting_row *about = gsp_wire_setting_row(i);
     char name[GSP_NAME_MAX];
     snprintf(name, sizeof(name), "gsprof.%s", about->name);
     const struct gsp_row_gsprof_setting row = {
@@ -51,7 +51,7 @@ static bool put_row(size_t i, const char *value)
     return gsp_agent_put(table, &row);
 }
 
-void gsp_agent__settings_put(void)
+void gsp_agent__settings_write(void)
 {
     if (!gsp_agent_is_on() || atomic_exchange_explicit(&busy, 1, memory_order_acquire) != 0) {
         return;
@@ -73,7 +73,7 @@ void gsp_agent__settings_put(void)
     atomic_store_explicit(&busy, 0, memory_order_release);
 }
 
-void gsp_agent__settings_forget(void)
+void gsp_agent__settings_reset(void)
 {
     atomic_store_explicit(&busy, 0, memory_order_release);
 }

@@ -12,8 +12,8 @@
 #include "ring/writer.h"
 
 /* Writes the settings that differ from the last written ones. */
-void gsp_agent__settings_put(void);
+void gsp_agent__settings_write(void);
 /* Call in a child after fork: releases the lock. */
-void gsp_agent__settings_forget(void);
+void gsp_agent__settings_reset(void);
 /* Sets the sizes of the table's ring, which is small. */
 void gsp_agent__settings_spec(struct gsp_ring_spec *spec);

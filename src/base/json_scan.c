@@ -24,7 +24,7 @@ enum expected {
     EXPECT_NOTHING,
 };
 
-int64_t gsp_scan_read_fd(void *ctx, char *out, size_t n, struct gsp_err *err)
+int64_t gsp_json_scan_read_fd(void *ctx, char *out, size_t n, struct gsp_err *err)
 {
     const int *fd = ctx;
     ssize_t got = 0;
@@ -36,7 +36,7 @@ int64_t gsp_scan_read_fd(void *ctx, char *out, size_t n, struct gsp_err *err)
     return got;
 }
 
-int64_t gsp_scan_read_text(void *ctx, char *out, size_t n, struct gsp_err *err)
+int64_t gsp_json_scan_read_text(void *ctx, char *out, size_t n, struct gsp_err *err)
 {
     struct gsp_sv *rest = ctx;
     (void)err;
@@ -47,9 +47,11 @@ int64_t gsp_scan_read_text(void *ctx, char *out, size_t n, struct gsp_err *err)
     return (int64_t)n;
 }
 
-int gsp_scan_open(struct gsp_scan *scan, gsp_scan_read read, void *ctx, struct gsp_err *err)
+int gsp_json_scan_open(struct gsp_json_scan *scan, gsp_json_scan_reader read, void *ctx,
+                       struct gsp_err *err)
 {
-    *scan = (struct gsp_scan){.read = read, .ctx = ctx, .cap = WINDOW, .expected = EXPECT_VALUE};
+    *scan =
+        (struct gsp_json_scan){.read = read, .ctx = ctx, .cap = WINDOW, .expected = EXPECT_VALUE};
     scan->bytes = malloc(WINDOW + 1);
     if (!scan->bytes)
         return gsp_err_nomem(err);
@@ -57,24 +59,24 @@ int gsp_scan_open(struct gsp_scan *scan, gsp_scan_read read, void *ctx, struct g
     return GSP_OK;
 }
 
-void gsp_scan_close(struct gsp_scan *scan)
+void gsp_json_scan_close(struct gsp_json_scan *scan)
 {
     free(scan->bytes);
     gsp_buf_free(&scan->unescaped);
-    *scan = (struct gsp_scan){0};
+    *scan = (struct gsp_json_scan){0};
 }
 
-static int malformed(const struct gsp_scan *scan, const char *what, struct gsp_err *err)
+static int malformed(const struct gsp_json_scan *scan, const char *what, struct gsp_err *err)
 {
     return gsp_err_set(err, GSP_E_FORMAT, 0, "not JSON: %s at byte %llu", what,
                        (unsigned long long)(scan->base + scan->at));
 }
 
-static int grow_buffer(struct gsp_scan *scan, struct gsp_err *err)
+static int grow_buffer(struct gsp_json_scan *scan, struct gsp_err *err)
 {
-    if (scan->cap >= GSP_SCAN_TOKEN_MAX)
+    if (scan->cap >= GSP_JSON_SCAN_TOKEN_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "string longer than %zu bytes at byte %llu",
-                           GSP_SCAN_TOKEN_MAX, (unsigned long long)scan->base);
+                           GSP_JSON_SCAN_TOKEN_MAX, (unsigned long long)scan->base);
     char *more = realloc(scan->bytes, scan->cap * 2 + 1);
     if (!more)
         return gsp_err_nomem(err);
@@ -85,7 +87,7 @@ static int grow_buffer(struct gsp_scan *scan, struct gsp_err *err)
 
 /* Moves the unread bytes to the start of the buffer and reads more behind them. Returns 1 if it
  * read any, 0 at the end. */
-static int fill(struct gsp_scan *scan, struct gsp_err *err)
+static int fill(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     if (scan->at_end)
         return 0;
@@ -109,7 +111,7 @@ static int fill(struct gsp_scan *scan, struct gsp_err *err)
 }
 
 /* Returns the next byte that is not white space, without consuming it; 0 at the end. */
-static int peek(struct gsp_scan *scan, struct gsp_err *err)
+static int peek(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     for (;;) {
         while (scan->at < scan->end) {
@@ -179,7 +181,7 @@ static size_t put_unicode(struct gsp_buf *out, struct gsp_sv raw, size_t i)
     return 5;
 }
 
-static int unescape(struct gsp_scan *scan, struct gsp_sv raw, struct gsp_err *err)
+static int unescape(struct gsp_json_scan *scan, struct gsp_sv raw, struct gsp_err *err)
 {
     static const char FROM[] = "\"\\/bfnrt";
     static const char TO[] = "\"\\/\b\f\n\r\t";
@@ -209,7 +211,7 @@ static int unescape(struct gsp_scan *scan, struct gsp_sv raw, struct gsp_err *er
 }
 
 /* Reads the string whose opening quote is the next byte. */
-static int read_string(struct gsp_scan *scan, struct gsp_err *err)
+static int read_string(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     bool escaped = false;
     size_t len = 1; /* from `at` on */
@@ -295,7 +297,7 @@ static bool is_number_char(char c)
     return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.' || c == 'e' || c == 'E';
 }
 
-static int read_number(struct gsp_scan *scan, struct gsp_err *err)
+static int read_number(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     size_t len = 0;
     for (;;) {
@@ -313,11 +315,11 @@ static int read_number(struct gsp_scan *scan, struct gsp_err *err)
         return malformed(scan, "invalid number", err);
     scan->text = (struct gsp_sv){scan->bytes + scan->at, len};
     scan->at += len;
-    scan->kind = GSP_SCAN_NUMBER;
+    scan->kind = GSP_JSON_SCAN_NUMBER;
     return GSP_OK;
 }
 
-static int read_word(struct gsp_scan *scan, const char *word, enum gsp_scan_kind kind,
+static int read_word(struct gsp_json_scan *scan, const char *word, enum gsp_json_scan_kind kind,
                      struct gsp_err *err)
 {
     size_t len = strlen(word);
@@ -336,47 +338,48 @@ static int read_word(struct gsp_scan *scan, const char *word, enum gsp_scan_kind
     return GSP_OK;
 }
 
-static int open_level(struct gsp_scan *scan, bool is_object, struct gsp_err *err)
+static int open_level(struct gsp_json_scan *scan, bool is_object, struct gsp_err *err)
 {
-    if (scan->depth == GSP_SCAN_DEPTH_MAX)
-        return gsp_err_set(err, GSP_E_LIMIT, 0, "JSON nested deeper than %u", GSP_SCAN_DEPTH_MAX);
+    if (scan->depth == GSP_JSON_SCAN_DEPTH_MAX)
+        return gsp_err_set(err, GSP_E_LIMIT, 0, "JSON nested deeper than %u",
+                           GSP_JSON_SCAN_DEPTH_MAX);
     scan->is_object[scan->depth++] = is_object;
     scan->at++;
     scan->expected = is_object ? EXPECT_KEY_OR_END : EXPECT_VALUE_OR_END;
-    scan->kind = is_object ? GSP_SCAN_OBJ_BEGIN : GSP_SCAN_ARR_BEGIN;
+    scan->kind = is_object ? GSP_JSON_SCAN_OBJ_BEGIN : GSP_JSON_SCAN_ARR_BEGIN;
     return GSP_OK;
 }
 
-static int close_level(struct gsp_scan *scan)
+static int close_level(struct gsp_json_scan *scan)
 {
     scan->depth--;
     scan->at++;
     scan->expected = scan->depth ? EXPECT_COMMA_OR_END : EXPECT_NOTHING;
-    scan->kind = scan->is_object[scan->depth] ? GSP_SCAN_OBJ_END : GSP_SCAN_ARR_END;
+    scan->kind = scan->is_object[scan->depth] ? GSP_JSON_SCAN_OBJ_END : GSP_JSON_SCAN_ARR_END;
     return GSP_OK;
 }
 
-static int read_value(struct gsp_scan *scan, int c, struct gsp_err *err)
+static int read_value(struct gsp_json_scan *scan, int c, struct gsp_err *err)
 {
     if (c == '{' || c == '[')
         return open_level(scan, c == '{', err);
     scan->expected = scan->depth ? EXPECT_COMMA_OR_END : EXPECT_NOTHING;
     switch (c) {
     case '"':
-        scan->kind = GSP_SCAN_TEXT;
+        scan->kind = GSP_JSON_SCAN_STRING;
         return read_string(scan, err);
     case 't':
-        return read_word(scan, "true", GSP_SCAN_BOOL, err);
+        return read_word(scan, "true", GSP_JSON_SCAN_BOOL, err);
     case 'f':
-        return read_word(scan, "false", GSP_SCAN_BOOL, err);
+        return read_word(scan, "false", GSP_JSON_SCAN_BOOL, err);
     case 'n':
-        return read_word(scan, "null", GSP_SCAN_NULL, err);
+        return read_word(scan, "null", GSP_JSON_SCAN_NULL, err);
     default:
         return read_number(scan, err);
     }
 }
 
-static int read_key(struct gsp_scan *scan, int c, struct gsp_err *err)
+static int read_key(struct gsp_json_scan *scan, int c, struct gsp_err *err)
 {
     if (c != '"')
         return malformed(scan, "missing key", err);
@@ -405,17 +408,17 @@ static int read_key(struct gsp_scan *scan, int c, struct gsp_err *err)
         scan->text = gsp_buf_sv(&scan->unescaped);
     }
     scan->expected = EXPECT_VALUE;
-    scan->kind = GSP_SCAN_KEY;
+    scan->kind = GSP_JSON_SCAN_KEY;
     return scan->unescaped.failed ? gsp_err_nomem(err) : GSP_OK;
 }
 
-int gsp_scan_next(struct gsp_scan *scan, struct gsp_err *err)
+int gsp_json_scan_next(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     int c = peek(scan, err);
     if (c < 0)
         return c;
     if (c == 0) {
-        scan->kind = GSP_SCAN_END;
+        scan->kind = GSP_JSON_SCAN_END;
         return scan->expected == EXPECT_NOTHING ? GSP_OK : malformed(scan, "unexpected end", err);
     }
     if (scan->expected == EXPECT_NOTHING)
@@ -438,57 +441,57 @@ int gsp_scan_next(struct gsp_scan *scan, struct gsp_err *err)
     return read_value(scan, c, err);
 }
 
-int gsp_scan_skip(struct gsp_scan *scan, struct gsp_err *err)
+int gsp_json_scan_skip(struct gsp_json_scan *scan, struct gsp_err *err)
 {
     int rc = GSP_OK;
-    if (scan->kind == GSP_SCAN_KEY)
-        rc = gsp_scan_next(scan, err);
-    if (rc < 0 || (scan->kind != GSP_SCAN_OBJ_BEGIN && scan->kind != GSP_SCAN_ARR_BEGIN))
+    if (scan->kind == GSP_JSON_SCAN_KEY)
+        rc = gsp_json_scan_next(scan, err);
+    if (rc < 0 || (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN && scan->kind != GSP_JSON_SCAN_ARR_BEGIN))
         return rc;
     unsigned depth = scan->depth;
     while (rc == GSP_OK && scan->depth >= depth)
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
     return rc;
 }
 
-static void put_token(const struct gsp_scan *scan, struct gsp_json *out)
+static void put_token(const struct gsp_json_scan *scan, struct gsp_json *out)
 {
     switch (scan->kind) {
-    case GSP_SCAN_OBJ_BEGIN:
+    case GSP_JSON_SCAN_OBJ_BEGIN:
         gsp_json_obj_begin(out);
         break;
-    case GSP_SCAN_OBJ_END:
+    case GSP_JSON_SCAN_OBJ_END:
         gsp_json_obj_end(out);
         break;
-    case GSP_SCAN_ARR_BEGIN:
+    case GSP_JSON_SCAN_ARR_BEGIN:
         gsp_json_arr_begin(out);
         break;
-    case GSP_SCAN_ARR_END:
+    case GSP_JSON_SCAN_ARR_END:
         gsp_json_arr_end(out);
         break;
-    case GSP_SCAN_KEY:
+    case GSP_JSON_SCAN_KEY:
         gsp_json_keysv(out, scan->text);
         break;
-    case GSP_SCAN_TEXT:
+    case GSP_JSON_SCAN_STRING:
         gsp_json_sv(out, scan->text);
         break;
-    case GSP_SCAN_NUMBER:
+    case GSP_JSON_SCAN_NUMBER:
         gsp_json_f64(out, scan->number);
         break;
-    case GSP_SCAN_BOOL:
+    case GSP_JSON_SCAN_BOOL:
         gsp_json_bool(out, scan->truth);
         break;
-    case GSP_SCAN_NULL:
-    case GSP_SCAN_END:
+    case GSP_JSON_SCAN_NULL:
+    case GSP_JSON_SCAN_END:
         gsp_json_null(out);
         break;
     }
 }
 
-int gsp_scan_copy(struct gsp_scan *scan, struct gsp_json *out, struct gsp_err *err)
+int gsp_json_scan_copy(struct gsp_json_scan *scan, struct gsp_json *out, struct gsp_err *err)
 {
     unsigned depth = scan->depth;
-    bool is_nested = scan->kind == GSP_SCAN_OBJ_BEGIN || scan->kind == GSP_SCAN_ARR_BEGIN;
+    bool is_nested = scan->kind == GSP_JSON_SCAN_OBJ_BEGIN || scan->kind == GSP_JSON_SCAN_ARR_BEGIN;
     put_token(scan, out);
     int rc = GSP_OK;
     while (rc == GSP_OK && is_nested && scan->depth >= depth) {
@@ -496,7 +499,7 @@ int gsp_scan_copy(struct gsp_scan *scan, struct gsp_json *out, struct gsp_err *e
         if (out->depth + 1 >= GSP_JSON_DEPTH_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "JSON nested deeper than %d",
                                GSP_JSON_DEPTH_MAX);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK)
             put_token(scan, out);
     }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/map.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "report/grid.h"
 #include "report/memory_view.h"
 
@@ -33,10 +33,10 @@ static int add_side(struct gsp_memcontrast *contrast, struct gsp_hmap *map,
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < report->rows.count; i++) {
-        const struct gsp_memrow *from = &report->rows.at[i];
+        const struct gsp_memlog_row *from = &report->rows.at[i];
         struct gsp_memcontrast_row *row = NULL;
         gsp_auto_buf name = {0};
-        gsp_memgroup_name(&report->groups, report->log, from->group, &name);
+        gsp_memlog_group_name(&report->groups, report->log, from->group, &name);
         rc = find_or_add(contrast, map, &name, &row);
         if (rc < 0)
             break;
@@ -81,7 +81,7 @@ void gsp_memcontrast_free(struct gsp_memcontrast *contrast)
 
 static void add_amount(struct gsp_report_grid *grid, int64_t bytes)
 {
-    gsp_words_amount(GSP_UNIT_BYTES, bytes, &grid->cell);
+    gsp_model_amount_put(GSP_UNIT_BYTES, bytes, &grid->cell);
     gsp_report_grid_cell(grid);
 }
 
@@ -93,7 +93,7 @@ void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct g
         .columns = {{"change", GSP_REPORT_GRID_NUMBER, 10},
                     {"before", GSP_REPORT_GRID_NUMBER, 8},
                     {"after", GSP_REPORT_GRID_NUMBER, 8},
-                    {gsp_memby_name(b->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
+                    {gsp_memlog_group_by_name(b->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     for (size_t i = 0; i < contrast->count && (!b->limit || i < b->limit); i++) {
         const struct gsp_memcontrast_row *row = &contrast->at[i];
         add_amount(&grid, row->after - row->before);

@@ -39,11 +39,11 @@ static int add_frames(const struct gsp_compare *compare, struct gsp_profile *pro
         const struct gsp_compare_function *function = &compare->functions[i];
         struct gsp_frame frame = {
             .line = function->line, .first_line = function->line, .kind = function->kind};
-        rc = gsp_profile_string(profile, function->row.name, &frame.name, err);
+        rc = gsp_model_profile_string(profile, function->row.name, &frame.name, err);
         if (rc == GSP_OK)
-            rc = gsp_profile_string(profile, function->file, &frame.file, err);
+            rc = gsp_model_profile_string(profile, function->file, &frame.file, err);
         if (rc == GSP_OK)
-            rc = gsp_profile_frame(profile, &frame, &frames[i], err);
+            rc = gsp_model_profile_frame(profile, &frame, &frames[i], err);
     }
     return rc;
 }
@@ -69,18 +69,19 @@ static int add_stacks(const struct gsp_compare *compare, struct sides *sides, in
     struct gsp_profile *profile = sides->profile[side];
     uint32_t process = 0;
     struct gsp_total total = {.count = 1};
-    int rc = gsp_profile_process(profile, &(struct gsp_process){.ppid = -1}, &process, err);
+    int rc = gsp_model_profile_process(profile, &(struct gsp_process){.ppid = -1}, &process, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_thread(profile, &(struct gsp_thread){.process = process}, &total.thread,
-                                err);
+        rc = gsp_model_profile_thread(profile, &(struct gsp_thread){.process = process},
+                                      &total.thread, err);
     for (size_t i = 0; rc == GSP_OK && i < compare->node_count; i++) {
         const struct gsp_compare_node *node = &compare->nodes[i];
         const uint32_t caller = node->parent < 0 ? GSP_NONE : sides->stacks[node->parent];
-        rc = gsp_profile_stack(profile, caller, sides->frames[node->frame], &sides->stacks[i], err);
+        rc = gsp_model_profile_stack(profile, caller, sides->frames[node->frame], &sides->stacks[i],
+                                     err);
         total.stack = sides->stacks[i];
         total.weight = value_of(compare, node, side);
         if (rc == GSP_OK && total.weight > 0)
-            rc = gsp_profile_add_total(profile, &total, err);
+            rc = gsp_model_profile_add_total(profile, &total, err);
     }
     return rc;
 }
@@ -91,7 +92,7 @@ static int make_sides(const struct gsp_compare *compare, struct sides *sides, st
     sides->stacks = calloc(compare->node_count + 1, sizeof(*sides->stacks));
     int rc = sides->frames && sides->stacks ? GSP_OK : gsp_err_nomem(err);
     for (int side = 0; rc == GSP_OK && side < SIDE_COUNT; side++) {
-        rc = gsp_profile_new(false, &sides->profile[side], err);
+        rc = gsp_model_profile_new(false, &sides->profile[side], err);
         if (rc == GSP_OK)
             rc = add_frames(compare, sides->profile[side], sides->frames, err);
         if (rc == GSP_OK)
@@ -114,9 +115,9 @@ int gsp_compare__svg(const struct gsp_compare *compare, struct gsp_out *out, str
         .is_share = compare->per == GSP_PER_SHARE,
         .per = compare->per == GSP_PER_STEP ? "in each step" : ""};
     if (rc == GSP_OK)
-        rc = gsp_svg_write_diff(&diff, out, err);
+        rc = gsp_export_svg_write_diff(&diff, out, err);
     for (int side = 0; side < SIDE_COUNT; side++)
-        gsp_profile_free(sides.profile[side]);
+        gsp_model_profile_free(sides.profile[side]);
     free(sides.frames);
     free(sides.stacks);
     return rc;

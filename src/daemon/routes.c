@@ -156,12 +156,13 @@ static void refuse(const char *path, struct gsp_http_answer *answer)
             other = 4;
     }
     if (!has_get && !other) {
-        gsp_http_fail(answer, 404, "NOFILE", "there is no such path",
-                      "GET /openapi.json lists all");
+        gsp_http_answer_error(answer, 404, "NOFILE", "there is no such path",
+                              "GET /openapi.json lists all");
         return;
     }
     answer->allow = allowed[other ? other : 1];
-    gsp_http_fail(answer, 405, "METHOD", "the path does not take this method", answer->allow);
+    gsp_http_answer_error(answer, 405, "METHOD", "the path does not take this method",
+                          answer->allow);
 }
 
 void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
@@ -175,17 +176,17 @@ void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
         return;
     }
     if (route->control && !call.daemon->settings.allow_control) {
-        gsp_http_fail(answer, 403, "CONTROL", "this daemon does not look into processes",
-                      "start it with --allow-control");
+        gsp_http_answer_error(answer, 403, "CONTROL", "this daemon does not look into processes",
+                              "start it with --allow-control");
         return;
     }
-    if (route->body && gsp_body_read(request->body, &call.body, &err) < 0) {
+    if (route->body && gsp_http_body_read(request->body, &call.body, &err) < 0) {
         gsp_routes__fail(answer, &err, "send a JSON object");
         return;
     }
     answer->content_type = route->content;
     route->run(&call, answer);
-    gsp_body_free(call.body);
+    gsp_http_body_free(call.body);
 }
 
 /* The table's status, except where it means a folder of ours: then it is our fault, not the
@@ -222,8 +223,8 @@ static const char *usual_hint(int code)
 void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint)
 {
     hint = hint ? hint : usual_hint(err->code);
-    gsp_http_fail(answer, status_of(err), gsp_err_name(err->code),
-                  err->msg[0] ? err->msg : gsp_err_text(err->code), hint);
+    gsp_http_answer_error(answer, status_of(err), gsp_err_name(err->code),
+                          err->msg[0] ? err->msg : gsp_err_text(err->code), hint);
 }
 
 void gsp_routes__time(struct gsp_json *json, int64_t ts_ns)
@@ -247,7 +248,7 @@ bool gsp_routes__number(const struct gsp_route_call *call, const char *name, dou
 {
     struct gsp_err err = {0};
     double v = *out;
-    int rc = gsp_body_f64(call->body, name, &v, &err);
+    int rc = gsp_http_body_f64(call->body, name, &v, &err);
     if (rc == 1 && !(v >= min && v <= max))
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "%s must be from %g to %g", name, min, max);
     if (rc < 0) {

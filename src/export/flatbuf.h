@@ -4,7 +4,7 @@
  *
  * The buffer grows from its end to its front, as the format requires. Write an object before
  * the table that refers to it. A reference is a distance from the end of the buffer. A failed
- * allocation is remembered and reported by gsp_fb_finish().
+ * allocation is remembered and reported by gsp_export__fb_finish().
  *
  * Threads: one owner.
  */
@@ -33,23 +33,25 @@ struct gsp_fb {
     bool failed;
 };
 
-void gsp_fb_free(struct gsp_fb *fb); /* {0} does nothing; leaves {0} */
+void gsp_export__fb_free(struct gsp_fb *fb); /* {0} does nothing; leaves {0} */
 
-gsp_fb_ref gsp_fb_string(struct gsp_fb *fb, struct gsp_sv text); /* well-formed UTF-8 */
+gsp_fb_ref gsp_export__fb_string(struct gsp_fb *fb, struct gsp_sv text); /* well-formed UTF-8 */
 /* A vector of references to objects already written. */
-gsp_fb_ref gsp_fb_refs(struct gsp_fb *fb, const gsp_fb_ref *refs, size_t count);
+gsp_fb_ref gsp_export__fb_refs(struct gsp_fb *fb, const gsp_fb_ref *refs, size_t count);
 /* A vector of structs of 64-bit words. */
-gsp_fb_ref gsp_fb_words(struct gsp_fb *fb, const int64_t *words, size_t words_each, size_t count);
+gsp_fb_ref gsp_export__fb_words(struct gsp_fb *fb, const int64_t *words, size_t words_each,
+                                size_t count);
 
 /* One table at a time: begin, its fields in any order, end. */
-void gsp_fb_begin(struct gsp_fb *fb);
-void gsp_fb_u8(struct gsp_fb *fb, unsigned slot, uint8_t v);
-void gsp_fb_i16(struct gsp_fb *fb, unsigned slot, int16_t v);
-void gsp_fb_i32(struct gsp_fb *fb, unsigned slot, int32_t v);
-void gsp_fb_i64(struct gsp_fb *fb, unsigned slot, int64_t v);
-void gsp_fb_ref_to(struct gsp_fb *fb, unsigned slot, gsp_fb_ref ref);
-gsp_fb_ref gsp_fb_end(struct gsp_fb *fb);
+void gsp_export__fb_begin(struct gsp_fb *fb);
+void gsp_export__fb_u8(struct gsp_fb *fb, unsigned slot, uint8_t v);
+void gsp_export__fb_i16(struct gsp_fb *fb, unsigned slot, int16_t v);
+void gsp_export__fb_i32(struct gsp_fb *fb, unsigned slot, int32_t v);
+void gsp_export__fb_i64(struct gsp_fb *fb, unsigned slot, int64_t v);
+void gsp_export__fb_ref_to(struct gsp_fb *fb, unsigned slot, gsp_fb_ref ref);
+gsp_fb_ref gsp_export__fb_end(struct gsp_fb *fb);
 
-/* Writes the reference to the root and returns the bytes, borrowed until gsp_fb_free(). Their
- * number is a multiple of eight. Returns {NULL, 0} if memory ran out or the buffer passed 1 GB. */
-struct gsp_sv gsp_fb_finish(struct gsp_fb *fb, gsp_fb_ref root);
+/* Writes the reference to the root and returns the bytes, borrowed until gsp_export__fb_free().
+ * Their number is a multiple of eight. Returns {NULL, 0} if memory ran out or the buffer passed 1
+ * GB. */
+struct gsp_sv gsp_export__fb_finish(struct gsp_fb *fb, gsp_fb_ref root);

@@ -60,10 +60,11 @@ static void put_line(struct gsp_out *out, const struct gsp_tree *tree, uint32_t 
     size_t depth = 0;
     while (node != 0 && depth < GSP_COUNT(path)) {
         path[depth++] = node;
-        node = gsp_tree_at(tree, node)->parent;
+        node = gsp_model_tree_at(tree, node)->parent;
     }
     while (depth) {
-        put_label(&out->buf, gsp_tree_label(tree, gsp_tree_at(tree, path[--depth])->label));
+        put_label(&out->buf,
+                  gsp_model_tree_label(tree, gsp_model_tree_at(tree, path[--depth])->label));
         if (depth)
             gsp_buf_putc(&out->buf, ';');
     }
@@ -73,23 +74,23 @@ static void put_line(struct gsp_out *out, const struct gsp_tree *tree, uint32_t 
     gsp_out_spill(out);
 }
 
-static int write_folded(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_folded(const struct gsp_profile *profile, const struct gsp_view_options *view,
                         struct gsp_out *out, struct gsp_err *err)
 {
-    static const struct gsp_view plain = {0};
+    static const struct gsp_view_options plain = {0};
     struct gsp_tree *tree = NULL;
-    int rc = gsp_tree_new(profile, view ? view : &plain, &tree, err);
+    int rc = gsp_model_tree_new(profile, view ? view : &plain, &tree, err);
     if (rc)
         return rc;
-    bool bytes = gsp_profile_meta_get(profile)->unit == GSP_UNIT_BYTES;
-    for (uint32_t i = 1; i < gsp_tree_count(tree); i++) {
-        const struct gsp_node *node = gsp_tree_at(tree, i);
+    bool bytes = gsp_model_profile_meta_get(profile)->unit == GSP_UNIT_BYTES;
+    for (uint32_t i = 1; i < gsp_model_tree_count(tree); i++) {
+        const struct gsp_node *node = gsp_model_tree_at(tree, i);
         uint64_t weight = node->self_weight > 0 ? (uint64_t)node->self_weight : 0;
         uint64_t n = bytes ? weight : node->self_count;
         if (n)
             put_line(out, tree, i, n);
     }
-    gsp_tree_free(tree);
+    gsp_model_tree_free(tree);
     return GSP_OK;
 }
 
@@ -152,10 +153,10 @@ static int find_frame(struct reader *reader, struct gsp_sv label, uint32_t *out)
             label.len = (size_t)(open - label.p) - 1;
         }
     }
-    int rc = gsp_profile_string(reader->profile, label, &frame.name, reader->err);
+    int rc = gsp_model_profile_string(reader->profile, label, &frame.name, reader->err);
     if (rc == GSP_OK)
-        rc = gsp_profile_string(reader->profile, file, &frame.file, reader->err);
-    return rc ? rc : gsp_profile_frame(reader->profile, &frame, out, reader->err);
+        rc = gsp_model_profile_string(reader->profile, file, &frame.file, reader->err);
+    return rc ? rc : gsp_model_profile_frame(reader->profile, &frame, out, reader->err);
 }
 
 static int read_line(struct reader *reader, struct gsp_sv line)
@@ -179,21 +180,22 @@ static int read_line(struct reader *reader, struct gsp_sv line)
             return gsp_err_nomem(reader->err);
         int rc = find_frame(reader, gsp_buf_sv(&reader->label), &frame);
         if (rc == GSP_OK)
-            rc = gsp_profile_stack(reader->profile, total.stack, frame, &total.stack, reader->err);
+            rc = gsp_model_profile_stack(reader->profile, total.stack, frame, &total.stack,
+                                         reader->err);
         if (rc)
             return rc;
     }
-    return gsp_profile_add_total(reader->profile, &total, reader->err);
+    return gsp_model_profile_add_total(reader->profile, &total, reader->err);
 }
 
 static int read_lines(struct reader *reader, struct gsp_sv bytes)
 {
     struct gsp_process process = {.ppid = -1};
     struct gsp_thread thread = {0};
-    gsp_profile_meta(reader->profile)->unit = GSP_UNIT_COUNT;
-    int rc = gsp_profile_process(reader->profile, &process, &thread.process, reader->err);
+    gsp_model_profile_meta(reader->profile)->unit = GSP_UNIT_COUNT;
+    int rc = gsp_model_profile_process(reader->profile, &process, &thread.process, reader->err);
     if (rc == GSP_OK)
-        rc = gsp_profile_thread(reader->profile, &thread, &reader->thread, reader->err);
+        rc = gsp_model_profile_thread(reader->profile, &thread, &reader->thread, reader->err);
     struct gsp_sv line = {0};
     while (rc == GSP_OK && gsp_sv_split(&bytes, '\n', &line)) {
         reader->line++;

@@ -30,25 +30,27 @@ struct gsp_format {
     bool needs_samples;        /* the writer needs samples in time order, not only totals */
     /* Either may be NULL. write() writes the whole file to out; the caller finishes out. read()
      * fills an empty profile from untrusted bytes. A NULL view shows everything. */
-    int (*write)(const struct gsp_profile *profile, const struct gsp_view *view,
+    int (*write)(const struct gsp_profile *profile, const struct gsp_view_options *view,
                  struct gsp_out *out, struct gsp_err *err);
     int (*read)(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err);
     /* Whether a file that begins with these bytes may be in this format. NULL: unknown. */
     bool (*sniff)(struct gsp_sv head);
 };
 
-size_t gsp_format_count(void);
-const struct gsp_format *gsp_format_at(size_t i);
-const struct gsp_format *gsp_format_find(const char *name);    /* or alias; NULL if unknown */
-const struct gsp_format *gsp_format_of_path(const char *path); /* by extension; NULL if unknown */
+size_t gsp_export_format_count(void);
+const struct gsp_format *gsp_export_format_at(size_t i);
+const struct gsp_format *gsp_export_format_find(const char *name); /* or alias; NULL if unknown */
+const struct gsp_format *
+gsp_export_format_of_path(const char *path); /* by extension; NULL if unknown */
 
 /* Reads a file into a new profile. If format is NULL, detects it.
  * Fails with NOFILE, FORMAT, LIMIT, NOTSUP (a format that cannot be read), NOMEM or IO. */
-GSP_MUST_CHECK int gsp_format_load(const char *path, const struct gsp_format *format,
-                                   bool keep_samples, struct gsp_profile **out,
-                                   struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export_format_load(const char *path, const struct gsp_format *format,
+                                          bool keep_samples, struct gsp_profile **out,
+                                          struct gsp_err *err);
 /* Writes the whole file or nothing. "-" is stdout. Fails with EXISTS if the file exists and
  * replace is false, otherwise as write() and gsp_newfile_open() do. */
-GSP_MUST_CHECK int gsp_format_save(const char *path, const struct gsp_format *format,
-                                   const struct gsp_profile *profile, const struct gsp_view *view,
-                                   bool replace, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export_format_save(const char *path, const struct gsp_format *format,
+                                          const struct gsp_profile *profile,
+                                          const struct gsp_view_options *view, bool replace,
+                                          struct gsp_err *err);

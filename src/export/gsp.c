@@ -27,7 +27,7 @@ struct gsp_stream {
     struct gsp_out *out; /* borrowed; NULL in a recording */
     int failed;          /* GSP_E_* of the first failure, after which nothing is written */
     const struct gsp_profile *profile;
-    struct gsp_profile_meta written_meta;
+    struct gsp_model_profile_meta written_meta;
     bool has_written_meta;
     int64_t resolution_ns;
     struct gsp_pace pace;
@@ -132,7 +132,7 @@ static int seal(struct gsp_stream *stream, enum gsp_block_type type, struct gsp_
 
 static void put_process(struct gsp_stream *stream, uint32_t i)
 {
-    const struct gsp_process *process = gsp_profile_process_at(stream->profile, i);
+    const struct gsp_process *process = gsp_model_profile_process_at(stream->profile, i);
     gsp_buf_varint(&stream->raw, gsp_zigzag(process->pid));
     gsp_buf_varint(&stream->raw, gsp_zigzag(process->ppid));
     gsp_buf_varint(&stream->raw, process->name);
@@ -144,7 +144,7 @@ static void put_process(struct gsp_stream *stream, uint32_t i)
 static void put_namespace_pids(struct gsp_stream *stream, struct range range)
 {
     for (uint32_t i = range.first; i < range.end; i++) {
-        const struct gsp_process *process = gsp_profile_process_at(stream->profile, i);
+        const struct gsp_process *process = gsp_model_profile_process_at(stream->profile, i);
         if (process->ns_pid == 0)
             continue;
         gsp_buf_varint(&stream->raw, GSP_DEF_PROCESS_NS);
@@ -155,7 +155,7 @@ static void put_namespace_pids(struct gsp_stream *stream, struct range range)
 
 static void put_thread(struct gsp_stream *stream, uint32_t i)
 {
-    const struct gsp_thread *thread = gsp_profile_thread_at(stream->profile, i);
+    const struct gsp_thread *thread = gsp_model_profile_thread_at(stream->profile, i);
     gsp_buf_varint(&stream->raw, thread->process);
     gsp_buf_varint(&stream->raw, thread->os_id);
     gsp_buf_varint(&stream->raw, thread->python_id);
@@ -177,14 +177,14 @@ static void put_changed_thread(struct gsp_stream *stream, uint32_t i)
 
 static void put_string(struct gsp_stream *stream, uint32_t id)
 {
-    struct gsp_sv text = gsp_profile_string_at(stream->profile, id);
+    struct gsp_sv text = gsp_model_profile_string_at(stream->profile, id);
     gsp_buf_varint(&stream->raw, text.len);
     gsp_buf_putsv(&stream->raw, text);
 }
 
 static void put_frame(struct gsp_stream *stream, uint32_t id)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(stream->profile, id);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(stream->profile, id);
     gsp_buf_varint(&stream->raw, frame->name);
     gsp_buf_varint(&stream->raw, frame->file);
     gsp_buf_varint(&stream->raw, frame->first_line);
@@ -195,8 +195,8 @@ static void put_frame(struct gsp_stream *stream, uint32_t id)
 static void put_stack(struct gsp_stream *stream, uint32_t id)
 {
     /* The caller is usually the stack added just before. */
-    gsp_buf_varint(&stream->raw, id - gsp_profile_stack_caller(stream->profile, id));
-    gsp_buf_varint(&stream->raw, gsp_profile_stack_frame(stream->profile, id));
+    gsp_buf_varint(&stream->raw, id - gsp_model_profile_stack_caller(stream->profile, id));
+    gsp_buf_varint(&stream->raw, gsp_model_profile_stack_frame(stream->profile, id));
 }
 
 static int put_defs(struct gsp_stream *stream, enum gsp_def_tag tag, struct range range,
@@ -227,11 +227,11 @@ static int put_defs(struct gsp_stream *stream, enum gsp_def_tag tag, struct rang
 static int write_defs(struct gsp_stream *stream, struct gsp_err *err)
 {
     const struct gsp_profile *profile = stream->profile;
-    uint32_t strings = (uint32_t)gsp_profile_string_count(profile);
-    uint32_t frames = (uint32_t)gsp_profile_frame_count(profile);
-    uint32_t stacks = (uint32_t)gsp_profile_stack_count(profile);
-    uint32_t processes = (uint32_t)gsp_profile_process_count(profile);
-    uint32_t threads = (uint32_t)gsp_profile_thread_count(profile);
+    uint32_t strings = (uint32_t)gsp_model_profile_string_count(profile);
+    uint32_t frames = (uint32_t)gsp_model_profile_frame_count(profile);
+    uint32_t stacks = (uint32_t)gsp_model_profile_stack_count(profile);
+    uint32_t processes = (uint32_t)gsp_model_profile_process_count(profile);
+    uint32_t threads = (uint32_t)gsp_model_profile_thread_count(profile);
     const struct {
         enum gsp_def_tag tag;
         struct range range;
@@ -277,7 +277,8 @@ static int write_samples(struct gsp_stream *stream, struct gsp_err *err)
     return seal(stream, GSP_BLOCK_SAMPLES, err);
 }
 
-static bool same_meta(const struct gsp_profile_meta *a, const struct gsp_profile_meta *b)
+static bool same_meta(const struct gsp_model_profile_meta *a,
+                      const struct gsp_model_profile_meta *b)
 {
     const struct gsp_losses *x = &a->losses;
     const struct gsp_losses *y = &b->losses;
@@ -289,7 +290,7 @@ static bool same_meta(const struct gsp_profile_meta *a, const struct gsp_profile
 
 static int write_meta(struct gsp_stream *stream, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(stream->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(stream->profile);
     if (stream->has_written_meta && same_meta(meta, &stream->written_meta))
         return GSP_OK;
     const struct {
@@ -344,7 +345,7 @@ static int start(const struct gsp_profile *profile, struct gsp_out *sink, int64_
     stream->out = sink;
     stream->profile = profile;
     stream->resolution_ns = resolution_ns;
-    int64_t period_ns = gsp_profile_meta_get(profile)->period_ns;
+    int64_t period_ns = gsp_model_profile_meta_get(profile)->period_ns;
     stream->pace.period = period_ns > 0 ? period_ns / resolution_ns : 0;
     stream->zstd = ZSTD_createCCtx();
 
@@ -357,15 +358,15 @@ static int start(const struct gsp_profile *profile, struct gsp_out *sink, int64_
     struct gsp_buf *buf = sink ? &sink->buf : &stream->sealed;
     gsp_buf_put(buf, header, sizeof(header));
     if (!stream->zstd || buf->failed) {
-        gsp_stream_free(stream);
+        gsp_export_stream_free(stream);
         return gsp_err_nomem(err);
     }
     *out = stream;
     return GSP_OK;
 }
 
-int gsp_stream_new(int fd, struct gsp_profile *profile, struct gsp_stream **out,
-                   struct gsp_err *err)
+int gsp_export_stream_new(int fd, struct gsp_profile *profile, struct gsp_stream **out,
+                          struct gsp_err *err)
 {
     int rc = start(profile, NULL, GSP_NS_PER_US, out, err);
     if (rc)
@@ -375,7 +376,7 @@ int gsp_stream_new(int fd, struct gsp_profile *profile, struct gsp_stream **out,
     if (rc == GSP_OK)
         rc = write_sealed(*out, err);
     if (rc) {
-        gsp_stream_free(*out);
+        gsp_export_stream_free(*out);
         *out = NULL;
     }
     return rc;
@@ -438,12 +439,13 @@ static unsigned encode_weight(struct gsp_stream *stream, const struct gsp_pace_t
     return GSP_HEAD_WEIGHT_OTHER;
 }
 
-int gsp_stream_add(struct gsp_stream *stream, const struct gsp_sample *sample, struct gsp_err *err)
+int gsp_export_stream_add(struct gsp_stream *stream, const struct gsp_sample *sample,
+                          struct gsp_err *err)
 {
     if (stream->failed)
         return failed_before(stream, err);
-    if (sample->thread >= gsp_profile_thread_count(stream->profile) ||
-        sample->stack > gsp_profile_stack_count(stream->profile))
+    if (sample->thread >= gsp_model_profile_thread_count(stream->profile) ||
+        sample->stack > gsp_model_profile_stack_count(stream->profile))
         return gsp_err_set(err, GSP_E_FORMAT, 0, "a sample refers to unknown thread %u or stack %u",
                            sample->thread, sample->stack);
     struct gsp_pace *pace = &stream->pace;
@@ -494,20 +496,20 @@ static void widen(struct range *range, uint32_t i)
     }
 }
 
-void gsp_stream_thread_changed(struct gsp_stream *stream, uint32_t thread)
+void gsp_export_stream_thread_changed(struct gsp_stream *stream, uint32_t thread)
 {
     /* A thread that is not yet in the file will be written with the change. */
     if (thread < stream->thread_count)
         widen(&stream->threads_changed, thread);
 }
 
-void gsp_stream_process_changed(struct gsp_stream *stream, uint32_t process)
+void gsp_export_stream_process_changed(struct gsp_stream *stream, uint32_t process)
 {
     if (process < stream->process_count)
         widen(&stream->processes_changed, process);
 }
 
-int gsp_stream_flush(struct gsp_stream *stream, struct gsp_err *err)
+int gsp_export_stream_flush(struct gsp_stream *stream, struct gsp_err *err)
 {
     int rc = write_blocks(stream, err);
     if (rc == GSP_OK)
@@ -522,16 +524,16 @@ static int write_end(struct gsp_stream *stream, struct gsp_err *err)
     return rc ? rc : write_sealed(stream, err);
 }
 
-int gsp_stream_finish(struct gsp_stream *stream, struct gsp_err *err)
+int gsp_export_stream_finish(struct gsp_stream *stream, struct gsp_err *err)
 {
-    int rc = gsp_stream_flush(stream, err);
+    int rc = gsp_export_stream_flush(stream, err);
     if (rc == GSP_OK)
         rc = write_end(stream, err);
-    gsp_stream_free(stream);
+    gsp_export_stream_free(stream);
     return rc;
 }
 
-void gsp_stream_free(struct gsp_stream *stream)
+void gsp_export_stream_free(struct gsp_stream *stream)
 {
     if (!stream)
         return;
@@ -548,9 +550,9 @@ static int write_all_samples(struct gsp_stream *stream, struct gsp_err *err)
 {
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, stream->profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
-        int rc = gsp_stream_add(stream, &sample, err);
+    gsp_model_sample_iter_init(&iter, stream->profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
+        int rc = gsp_export_stream_add(stream, &sample, err);
         if (rc)
             return rc;
     }
@@ -561,9 +563,9 @@ static int write_totals(struct gsp_stream *stream, struct gsp_err *err)
 {
     /* Totals refer to definitions; this also leaves stream->raw empty. */
     int rc = write_defs(stream, err);
-    size_t count = gsp_profile_total_count(stream->profile);
+    size_t count = gsp_model_profile_total_count(stream->profile);
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
-        const struct gsp_total *total = gsp_profile_total_at(stream->profile, i);
+        const struct gsp_total *total = gsp_model_profile_total_at(stream->profile, i);
         gsp_buf_varint(&stream->raw, total->thread);
         gsp_buf_varint(&stream->raw, total->stack);
         gsp_buf_varint(&stream->raw, total->count);
@@ -581,15 +583,15 @@ static int64_t choose_resolution(const struct gsp_profile *profile)
 {
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
+    gsp_model_sample_iter_init(&iter, profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
         if (sample.time_ns % GSP_NS_PER_US != 0)
             return 1;
     }
     return GSP_NS_PER_US;
 }
 
-static int write_gsp(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_gsp(const struct gsp_profile *profile, const struct gsp_view_options *view,
                      struct gsp_out *out, struct gsp_err *err)
 {
     (void)view; /* the file keeps everything; its reader chooses the view */
@@ -599,13 +601,13 @@ static int write_gsp(const struct gsp_profile *profile, const struct gsp_view *v
         return rc;
     rc = write_meta(stream, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_has_samples(profile) ? write_all_samples(stream, err)
-                                              : write_totals(stream, err);
+        rc = gsp_model_profile_has_samples(profile) ? write_all_samples(stream, err)
+                                                    : write_totals(stream, err);
     if (rc) {
-        gsp_stream_free(stream);
+        gsp_export_stream_free(stream);
         return rc;
     }
-    return gsp_stream_finish(stream, err);
+    return gsp_export_stream_finish(stream, err);
 }
 
 static bool sniff_gsp(struct gsp_sv head)
@@ -620,6 +622,6 @@ const struct gsp_format gsp_format_gsp = {
     .summary = "compact, complete recording",
     .needs_samples = true,
     .write = write_gsp,
-    .read = gsp_export__read_gsp,
+    .read = gsp_export__gsp_read,
     .sniff = sniff_gsp,
 };

@@ -68,7 +68,7 @@ enum gsp_def_tag {
 };
 
 /* The columns of a block of samples, in file order. */
-enum gsp_column {
+enum gsp_block_column {
     GSP_COLUMN_HEAD,
     GSP_COLUMN_THREAD,
     GSP_COLUMN_TIME,

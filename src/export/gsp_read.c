@@ -84,7 +84,7 @@ static struct fields fields_of(struct gsp_sv content)
 
 static int read_meta(struct reader *reader, struct gsp_sv content)
 {
-    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(reader->profile);
     struct fields fields = fields_of(content);
     while (has_more(&fields) && !fields.invalid) {
         uint64_t tag = get_u64(&fields);
@@ -148,8 +148,8 @@ static int read_string(struct reader *reader, struct fields *fields)
         !gsp_cursor_bytes(&fields->cursor, (size_t)len, &text))
         return malformed(reader, "invalid string");
     uint32_t id = GSP_NONE;
-    size_t expected = gsp_profile_string_count(reader->profile) + 1;
-    int rc = gsp_profile_string(reader->profile, text, &id, reader->err);
+    size_t expected = gsp_model_profile_string_count(reader->profile) + 1;
+    int rc = gsp_model_profile_string(reader->profile, text, &id, reader->err);
     return check_new(reader, rc, id, expected);
 }
 
@@ -167,8 +167,8 @@ static int read_frame(struct reader *reader, struct fields *fields)
     frame.line = (uint32_t)line;
     frame.kind = (enum gsp_frame_kind)kind;
     uint32_t id = GSP_NONE;
-    size_t expected = gsp_profile_frame_count(reader->profile) + 1;
-    int rc = gsp_profile_frame(reader->profile, &frame, &id, reader->err);
+    size_t expected = gsp_model_profile_frame_count(reader->profile) + 1;
+    int rc = gsp_model_profile_frame(reader->profile, &frame, &id, reader->err);
     return check_new(reader, rc, id, expected);
 }
 
@@ -176,12 +176,12 @@ static int read_stack(struct reader *reader, struct fields *fields)
 {
     uint32_t back = get_u32(fields);
     uint32_t frame = get_u32(fields);
-    size_t expected = gsp_profile_stack_count(reader->profile) + 1;
+    size_t expected = gsp_model_profile_stack_count(reader->profile) + 1;
     if (fields->invalid || back == 0 || back > expected)
         return malformed(reader, "invalid stack");
     uint32_t id = GSP_NONE;
-    int rc =
-        gsp_profile_stack(reader->profile, (uint32_t)(expected - back), frame, &id, reader->err);
+    int rc = gsp_model_profile_stack(reader->profile, (uint32_t)(expected - back), frame, &id,
+                                     reader->err);
     return check_new(reader, rc, id, expected);
 }
 
@@ -211,7 +211,7 @@ static int read_process(struct reader *reader, struct fields *fields)
     uint32_t i = GSP_NO_INDEX;
     if (fields->invalid)
         return malformed(reader, "invalid process");
-    return gsp_profile_process(reader->profile, &process, &i, reader->err);
+    return gsp_model_profile_process(reader->profile, &process, &i, reader->err);
 }
 
 static int read_thread(struct reader *reader, struct fields *fields)
@@ -220,18 +220,18 @@ static int read_thread(struct reader *reader, struct fields *fields)
     uint32_t i = GSP_NO_INDEX;
     if (fields->invalid)
         return malformed(reader, "invalid thread");
-    return gsp_profile_thread(reader->profile, &thread, &i, reader->err);
+    return gsp_model_profile_thread(reader->profile, &thread, &i, reader->err);
 }
 
 static int read_changed_process(struct reader *reader, struct fields *fields)
 {
     uint32_t i = get_u32(fields);
     struct gsp_process process = get_process(fields);
-    const struct gsp_process *known = gsp_profile_process_at(reader->profile, i);
+    const struct gsp_process *known = gsp_model_profile_process_at(reader->profile, i);
     if (fields->invalid || !known)
         return malformed(reader, "invalid process");
     process.ns_pid = known->ns_pid;
-    gsp_profile_set_process(reader->profile, i, &process);
+    gsp_model_profile_set_process(reader->profile, i, &process);
     return GSP_OK;
 }
 
@@ -239,12 +239,12 @@ static int read_namespace_pid(struct reader *reader, struct fields *fields)
 {
     uint32_t i = get_u32(fields);
     int32_t ns_pid = get_i32(fields);
-    const struct gsp_process *known = gsp_profile_process_at(reader->profile, i);
+    const struct gsp_process *known = gsp_model_profile_process_at(reader->profile, i);
     if (fields->invalid || !known)
         return malformed(reader, "invalid process");
     struct gsp_process process = *known;
     process.ns_pid = ns_pid;
-    gsp_profile_set_process(reader->profile, i, &process);
+    gsp_model_profile_set_process(reader->profile, i, &process);
     return GSP_OK;
 }
 
@@ -252,9 +252,9 @@ static int read_changed_thread(struct reader *reader, struct fields *fields)
 {
     uint32_t i = get_u32(fields);
     struct gsp_thread thread = get_thread(fields);
-    if (fields->invalid || !gsp_profile_thread_at(reader->profile, i))
+    if (fields->invalid || !gsp_model_profile_thread_at(reader->profile, i))
         return malformed(reader, "invalid thread");
-    gsp_profile_set_thread(reader->profile, i, &thread);
+    gsp_model_profile_set_thread(reader->profile, i, &thread);
     return GSP_OK;
 }
 
@@ -335,7 +335,7 @@ static int read_sample(struct reader *reader, unsigned head, struct fields *colu
     if (head & GSP_HEAD_THREAD)
         before->next = get_u32(&columns[GSP_COLUMN_THREAD]);
     sample.thread = before->next;
-    if (sample.thread >= gsp_profile_thread_count(reader->profile))
+    if (sample.thread >= gsp_model_profile_thread_count(reader->profile))
         return malformed(reader, "unknown thread of a sample");
     struct gsp_pace_thread *thread = &pace->threads[sample.thread];
 
@@ -345,7 +345,7 @@ static int read_sample(struct reader *reader, unsigned head, struct fields *colu
     int64_t stack = thread->stack;
     if (head & GSP_HEAD_STACK)
         stack = wrapping_add(stack, get_i64(&columns[GSP_COLUMN_STACK]));
-    if (stack < 0 || stack > (int64_t)gsp_profile_stack_count(reader->profile))
+    if (stack < 0 || stack > (int64_t)gsp_model_profile_stack_count(reader->profile))
         return malformed(reader, "unknown stack of a sample");
     sample.stack = (uint32_t)stack;
     int64_t elapsed = (int64_t)((uint64_t)time - (uint64_t)thread->time);
@@ -359,7 +359,7 @@ static int read_sample(struct reader *reader, unsigned head, struct fields *colu
     thread->weight = sample.weight;
     pace->last_thread = sample.thread;
     reader->sample_count++;
-    return gsp_profile_add(reader->profile, &sample, reader->err);
+    return gsp_model_profile_add(reader->profile, &sample, reader->err);
 }
 
 static int read_samples(struct reader *reader, struct gsp_sv content)
@@ -379,7 +379,7 @@ static int read_samples(struct reader *reader, struct gsp_sv content)
     }
     if (count != lengths[GSP_COLUMN_HEAD] || has_more(&fields))
         return malformed(reader, "wrong length of a column");
-    size_t threads = gsp_profile_thread_count(reader->profile);
+    size_t threads = gsp_model_profile_thread_count(reader->profile);
     if (!gsp_export__pace_grow(&reader->pace, threads ? threads : 1))
         return gsp_err_nomem(reader->err);
     const unsigned char *heads = columns[GSP_COLUMN_HEAD].cursor.p;
@@ -406,7 +406,7 @@ static int read_totals(struct reader *reader, struct gsp_sv content)
         total.weight = get_i64(&fields);
         if (fields.invalid)
             return malformed(reader, "invalid total");
-        int rc = gsp_profile_add_total(reader->profile, &total, reader->err);
+        int rc = gsp_model_profile_add_total(reader->profile, &total, reader->err);
         if (rc == GSP_E_FORMAT)
             return malformed(reader, "unknown thread or stack of a total");
         if (rc)
@@ -502,7 +502,7 @@ static int read_blocks(struct reader *reader)
     if (reader->ended && reader->at < reader->bytes.len)
         return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "data after the end, at byte %zu",
                            reader->at);
-    gsp_profile_meta(reader->profile)->truncated = !reader->ended;
+    gsp_model_profile_meta(reader->profile)->truncated = !reader->ended;
     return GSP_OK;
 }
 
@@ -525,7 +525,7 @@ static int read_header(struct reader *reader)
     return GSP_OK;
 }
 
-int gsp_export__read_gsp(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
+int gsp_export__gsp_read(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
 {
     struct reader reader = {.profile = profile, .err = err, .bytes = bytes};
     int rc = read_header(&reader);

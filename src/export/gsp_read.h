@@ -14,5 +14,5 @@
 /* Fills an empty profile. If the file ends early, returns all samples up to there and sets
  * meta.truncated. Fails with FORMAT (the message has the offset of the malformed block), LIMIT or
  * NOMEM. */
-GSP_MUST_CHECK int gsp_export__read_gsp(struct gsp_sv bytes, struct gsp_profile *profile,
+GSP_MUST_CHECK int gsp_export__gsp_read(struct gsp_sv bytes, struct gsp_profile *profile,
                                         struct gsp_err *err);

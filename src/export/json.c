@@ -6,8 +6,8 @@
 
 #include "base/time.h"
 #include "export/formats.h"
+#include "export/function_names.h"
 #include "export/json_read.h"
-#include "export/names.h"
 
 /* Totals of a function. A sample counts once, even if the function is on the stack repeatedly. */
 struct function {
@@ -19,10 +19,10 @@ struct function {
 
 struct writer {
     const struct gsp_profile *profile;
-    const struct gsp_profile_meta *meta;
+    const struct gsp_model_profile_meta *meta;
     struct gsp_out *out;
     struct gsp_json json;
-    struct gsp_names names;
+    struct gsp_function_names names;
     uint32_t frames[GSP_STACK_DEPTH_MAX]; /* of the stack being written */
 };
 
@@ -32,7 +32,7 @@ static void put_string(struct writer *writer, const char *key, uint32_t id)
     if (id == GSP_NONE)
         gsp_json_null(&writer->json);
     else
-        gsp_json_sv(&writer->json, gsp_profile_string_at(writer->profile, id));
+        gsp_json_sv(&writer->json, gsp_model_profile_string_at(writer->profile, id));
 }
 
 /* Microseconds, because a double cannot hold an epoch time with more digits. */
@@ -73,8 +73,8 @@ static void write_meta(struct writer *writer)
 {
     static const char *const units[] = {
         [GSP_UNIT_NS] = "ns", [GSP_UNIT_COUNT] = "count", [GSP_UNIT_BYTES] = "bytes"};
-    const struct gsp_profile_meta *meta = writer->meta;
-    const struct gsp_process *first = gsp_profile_process_at(writer->profile, 0);
+    const struct gsp_model_profile_meta *meta = writer->meta;
+    const struct gsp_process *first = gsp_model_profile_process_at(writer->profile, 0);
     put_string(writer, "process_name", first ? first->name : GSP_NONE);
     gsp_json_put_str(&writer->json, "gsprof_version", GSP_VERSION);
     if (first)
@@ -105,11 +105,11 @@ static void write_meta(struct writer *writer)
 
 static void write_processes(struct writer *writer)
 {
-    size_t count = gsp_profile_process_count(writer->profile);
+    size_t count = gsp_model_profile_process_count(writer->profile);
     gsp_json_key(&writer->json, "processes");
     gsp_json_arr_begin(&writer->json);
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_process *process = gsp_profile_process_at(writer->profile, i);
+        const struct gsp_process *process = gsp_model_profile_process_at(writer->profile, i);
         break_line(writer);
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_i64(&writer->json, "pid", process->pid);
@@ -139,16 +139,16 @@ static uint64_t thread_id(const struct gsp_thread *thread)
 
 static int32_t thread_pid(const struct writer *writer, const struct gsp_thread *thread)
 {
-    return gsp_profile_process_at(writer->profile, thread->process)->pid;
+    return gsp_model_profile_process_at(writer->profile, thread->process)->pid;
 }
 
 static void write_threads(struct writer *writer)
 {
-    size_t count = gsp_profile_thread_count(writer->profile);
+    size_t count = gsp_model_profile_thread_count(writer->profile);
     gsp_json_key(&writer->json, "threads");
     gsp_json_arr_begin(&writer->json);
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, i);
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(writer->profile, i);
         break_line(writer);
         gsp_json_obj_begin(&writer->json);
         gsp_json_put_i64(&writer->json, "pid", thread_pid(writer, thread));
@@ -172,11 +172,11 @@ static void write_frames(struct writer *writer)
                                         [GSP_FRAME_KERNEL] = "kernel",
                                         [GSP_FRAME_MARK] = "mark",
                                         [GSP_FRAME_BRIDGED] = "native"};
-    size_t count = gsp_profile_frame_count(writer->profile);
+    size_t count = gsp_model_profile_frame_count(writer->profile);
     gsp_json_key(&writer->json, "frames");
     gsp_json_arr_begin(&writer->json);
     for (uint32_t id = 1; id <= count; id++) {
-        const struct gsp_frame *frame = gsp_profile_frame_at(writer->profile, id);
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(writer->profile, id);
         break_line(writer);
         gsp_json_obj_begin(&writer->json);
         put_string(writer, "name", frame->name);
@@ -203,16 +203,16 @@ static void write_frames(struct writer *writer)
 /* The members that samples and totals share: the thread, and the stack by name and by frame. */
 static void write_stack(struct writer *writer, uint32_t thread_index, uint32_t stack)
 {
-    const struct gsp_thread *thread = gsp_profile_thread_at(writer->profile, thread_index);
+    const struct gsp_thread *thread = gsp_model_profile_thread_at(writer->profile, thread_index);
     size_t depth =
-        gsp_profile_stack_frames(writer->profile, stack, writer->frames, GSP_STACK_DEPTH_MAX);
+        gsp_model_profile_stack_frames(writer->profile, stack, writer->frames, GSP_STACK_DEPTH_MAX);
     gsp_json_put_u64(&writer->json, "thread_id", thread_id(thread));
     gsp_json_key(&writer->json, "stack");
     gsp_json_arr_begin(&writer->json);
     for (size_t i = 0; i < depth; i++)
-        gsp_json_sv(
-            &writer->json,
-            gsp_profile_string_at(writer->names.pool, writer->names.of_frame[writer->frames[i]]));
+        gsp_json_sv(&writer->json,
+                    gsp_model_profile_string_at(writer->names.pool,
+                                                writer->names.of_frame[writer->frames[i]]));
     gsp_json_arr_end(&writer->json);
     gsp_json_key(&writer->json, "frames");
     gsp_json_arr_begin(&writer->json);
@@ -228,8 +228,8 @@ static void write_samples(struct writer *writer)
     int64_t start_us = floor_us(writer->meta->start_ns);
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, writer->profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
+    gsp_model_sample_iter_init(&iter, writer->profile);
+    while (gsp_model_sample_iter_next(&iter, &sample)) {
         break_line(writer);
         gsp_json_obj_begin(&writer->json);
         write_stack(writer, sample.thread, sample.stack);
@@ -244,9 +244,9 @@ static void write_samples(struct writer *writer)
 /* Totals are entries with a count and no time. */
 static void write_totals(struct writer *writer)
 {
-    size_t count = gsp_profile_total_count(writer->profile);
+    size_t count = gsp_model_profile_total_count(writer->profile);
     for (size_t i = 0; i < count; i++) {
-        const struct gsp_total *total = gsp_profile_total_at(writer->profile, i);
+        const struct gsp_total *total = gsp_model_profile_total_at(writer->profile, i);
         break_line(writer);
         gsp_json_obj_begin(&writer->json);
         write_stack(writer, total->thread, total->stack);
@@ -267,13 +267,13 @@ static void add_weight(int64_t *sum, int64_t weight)
 static void sum_functions(struct writer *writer, struct function *functions)
 {
     const struct gsp_profile *profile = writer->profile;
-    size_t count = gsp_profile_total_count(profile);
+    size_t count = gsp_model_profile_total_count(profile);
     for (size_t row = 0; row < count; row++) {
-        const struct gsp_total *total = gsp_profile_total_at(profile, row);
+        const struct gsp_total *total = gsp_model_profile_total_at(profile, row);
         uint32_t leaf = total->stack;
         for (uint32_t stack = leaf; stack != GSP_NONE;
-             stack = gsp_profile_stack_caller(profile, stack)) {
-            uint32_t frame = gsp_profile_stack_frame(profile, stack);
+             stack = gsp_model_profile_stack_caller(profile, stack)) {
+            uint32_t frame = gsp_model_profile_stack_frame(profile, stack);
             struct function *function = &functions[writer->names.of_frame[frame]];
             if (stack == leaf) {
                 function->own_count += total->count;
@@ -304,12 +304,12 @@ static int compare(const void *a, const void *b)
 
 static int write_functions(struct writer *writer, struct gsp_err *err)
 {
-    size_t count = gsp_profile_string_count(writer->names.pool) + 1;
+    size_t count = gsp_model_profile_string_count(writer->names.pool) + 1;
     gsp_auto_free struct function *functions = calloc(count, sizeof(*functions));
     if (!functions)
         return gsp_err_nomem(err);
     for (uint32_t i = 0; i < count; i++)
-        functions[i].name = gsp_profile_string_at(writer->names.pool, i);
+        functions[i].name = gsp_model_profile_string_at(writer->names.pool, i);
     sum_functions(writer, functions);
     qsort(functions, count, sizeof(*functions), compare);
 
@@ -340,7 +340,7 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     write_frames(writer);
     gsp_json_key(&writer->json, "samples");
     gsp_json_arr_begin(&writer->json);
-    if (gsp_profile_has_samples(writer->profile))
+    if (gsp_model_profile_has_samples(writer->profile))
         write_samples(writer);
     else
         write_totals(writer);
@@ -351,7 +351,7 @@ static int write_all(struct writer *writer, struct gsp_err *err)
     return rc;
 }
 
-static int write_json(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_json(const struct gsp_profile *profile, const struct gsp_view_options *view,
                       struct gsp_out *out, struct gsp_err *err)
 {
     (void)view; /* the file keeps everything; its reader chooses the view */
@@ -359,12 +359,12 @@ static int write_json(const struct gsp_profile *profile, const struct gsp_view *
     if (!writer)
         return gsp_err_nomem(err);
     writer->profile = profile;
-    writer->meta = gsp_profile_meta_get(profile);
+    writer->meta = gsp_model_profile_meta_get(profile);
     writer->out = out;
-    int rc = gsp_export__names_fill(profile, &writer->names, err);
+    int rc = gsp_export__function_names_fill(profile, &writer->names, err);
     if (rc == GSP_OK)
         rc = write_all(writer, err);
-    gsp_export__names_free(&writer->names);
+    gsp_export__function_names_free(&writer->names);
     free(writer);
     return rc;
 }
@@ -388,6 +388,6 @@ const struct gsp_format gsp_format_json = {
     .summary = "profile JSON: samples and functions, for scripts",
     .needs_samples = true,
     .write = write_json,
-    .read = gsp_export__read_json,
+    .read = gsp_export__json_read,
     .sniff = sniff_json,
 };

@@ -103,7 +103,8 @@ static int32_t member_pid(yyjson_val *obj, const char *key, int32_t otherwise)
 
 static int intern_member(struct reader *reader, yyjson_val *obj, const char *key, uint32_t *out)
 {
-    return gsp_profile_string(reader->profile, gsp_export__json_sv(obj, key), out, reader->err);
+    return gsp_model_profile_string(reader->profile, gsp_export__json_sv(obj, key), out,
+                                    reader->err);
 }
 
 static int64_t ns_of_s(double s)
@@ -113,7 +114,7 @@ static int64_t ns_of_s(double s)
 
 static void read_meta(struct reader *reader)
 {
-    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(reader->profile);
     yyjson_val *root = reader->root;
     meta->duration_ns = ns_of_s(gsp_export__json_num(root, "duration", 0));
     double rate_hz = gsp_export__json_num(root, "rate", 0);
@@ -135,7 +136,7 @@ static void read_meta(struct reader *reader)
  * most samples. 0 if the file has neither. */
 static int64_t guess_weight(struct reader *reader)
 {
-    int64_t period_ns = gsp_profile_meta(reader->profile)->period_ns;
+    int64_t period_ns = gsp_model_profile_meta(reader->profile)->period_ns;
     if (period_ns > 0)
         return period_ns;
     double best_samples = 0;
@@ -156,7 +157,7 @@ static int64_t guess_weight(struct reader *reader)
 
 static int read_unit(struct reader *reader)
 {
-    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(reader->profile);
     struct gsp_sv unit = gsp_export__json_sv(reader->root, "unit");
     int64_t weight_ns = guess_weight(reader);
     reader->default_weight = 1;
@@ -176,7 +177,7 @@ static int read_unit(struct reader *reader)
 
 static int add_process(struct reader *reader, const struct gsp_process *process, uint32_t *out)
 {
-    int rc = gsp_profile_process(reader->profile, process, out, reader->err);
+    int rc = gsp_model_profile_process(reader->profile, process, out, reader->err);
     if (rc)
         return rc;
     /* If two processes have the same pid, samples refer to the first. */
@@ -226,7 +227,7 @@ static int find_process(struct reader *reader, yyjson_val *item, uint32_t *out)
 static int add_thread(struct reader *reader, const struct gsp_thread *thread, uint64_t id,
                       uint32_t *out)
 {
-    int rc = gsp_profile_thread(reader->profile, thread, out, reader->err);
+    int rc = gsp_model_profile_thread(reader->profile, thread, out, reader->err);
     if (rc)
         return rc;
     if (!gsp_hmap_get(&reader->threads, thread->process, id) &&
@@ -299,7 +300,7 @@ static int read_frames(struct reader *reader)
         if (rc == GSP_OK)
             rc = intern_member(reader, item, "file", &frame.file);
         if (rc == GSP_OK)
-            rc = gsp_profile_frame(reader->profile, &frame, &reader->frames[i], reader->err);
+            rc = gsp_model_profile_frame(reader->profile, &frame, &reader->frames[i], reader->err);
         if (rc)
             return rc;
     }
@@ -318,12 +319,12 @@ static int find_frame(void *ctx, yyjson_val *item, uint32_t *out)
     if (!yyjson_is_str(item))
         return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "a frame is neither a name nor an index");
     struct gsp_frame frame = {.kind = GSP_FRAME_PYTHON};
-    int rc = gsp_profile_string(reader->profile, sv_of(item), &frame.name, reader->err);
-    return rc ? rc : gsp_profile_frame(reader->profile, &frame, out, reader->err);
+    int rc = gsp_model_profile_string(reader->profile, sv_of(item), &frame.name, reader->err);
+    return rc ? rc : gsp_model_profile_frame(reader->profile, &frame, out, reader->err);
 }
 
 int gsp_export__json_stack(struct gsp_profile *profile, yyjson_val *list,
-                           gsp_json_find_frame frame_of, void *ctx, uint32_t *out,
+                           gsp_export__json_frame_fn frame_of, void *ctx, uint32_t *out,
                            struct gsp_err *err)
 {
     yyjson_val *item = NULL;
@@ -333,7 +334,7 @@ int gsp_export__json_stack(struct gsp_profile *profile, yyjson_val *list,
         uint32_t frame = GSP_NONE;
         int rc = frame_of(ctx, item, &frame);
         if (rc == GSP_OK)
-            rc = gsp_profile_stack(profile, *out, frame, out, err);
+            rc = gsp_model_profile_stack(profile, *out, frame, out, err);
         if (rc)
             return rc;
     }
@@ -366,7 +367,7 @@ static int read_sample(struct reader *reader, yyjson_val *item)
                                   .stack = sample.stack,
                                   .count = count ? count : 1,
                                   .weight = sample.weight};
-        return gsp_profile_add_total(reader->profile, &total, reader->err);
+        return gsp_model_profile_add_total(reader->profile, &total, reader->err);
     }
     if (!(time_s >= 0 && time_s < TIME_MAX_S))
         return gsp_err_set(reader->err, GSP_E_FORMAT, 0, "a timestamp is out of range");
@@ -375,7 +376,7 @@ static int read_sample(struct reader *reader, yyjson_val *item)
         sample.flags |= GSP_SAMPLE_ON_CPU;
     if (gsp_export__json_flag(item, "gil"))
         sample.flags |= GSP_SAMPLE_HAS_GIL;
-    return gsp_profile_add(reader->profile, &sample, reader->err);
+    return gsp_model_profile_add(reader->profile, &sample, reader->err);
 }
 
 /* Sets the start time: the file's, or the earliest sample's if those are epoch times. */
@@ -393,7 +394,7 @@ static void find_start(struct reader *reader, yyjson_val *samples)
     }
     if (start_s >= EPOCH_MIN_S && start_s < TIME_MAX_S) {
         reader->start_us = llround(start_s * 1e6);
-        gsp_profile_meta(reader->profile)->start_ns = reader->start_us * GSP_NS_PER_US;
+        gsp_model_profile_meta(reader->profile)->start_ns = reader->start_us * GSP_NS_PER_US;
     }
 }
 
@@ -430,7 +431,7 @@ static int read_all(struct reader *reader)
     return rc ? rc : read_samples(reader);
 }
 
-int gsp_export__read_json(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
+int gsp_export__json_read(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
 {
     yyjson_doc *doc = NULL;
     int rc = gsp_export__json_parse(bytes, &doc, err);

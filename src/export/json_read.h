@@ -15,7 +15,7 @@
 
 /* Fills an empty profile from profile.json. Only "samples" is required.
  * Fails with FORMAT, LIMIT or NOMEM. */
-GSP_MUST_CHECK int gsp_export__read_json(struct gsp_sv bytes, struct gsp_profile *profile,
+GSP_MUST_CHECK int gsp_export__json_read(struct gsp_sv bytes, struct gsp_profile *profile,
                                          struct gsp_err *err);
 
 /* Parses JSON. The caller frees *out with yyjson_doc_free(). Fails with FORMAT (the message has
@@ -24,13 +24,13 @@ GSP_MUST_CHECK int gsp_export__json_parse(struct gsp_sv bytes, yyjson_doc **out,
                                           struct gsp_err *err);
 
 /* Returns the frame id of an element of a stack. Fails with FORMAT, LIMIT or NOMEM. */
-typedef int (*gsp_json_find_frame)(void *ctx, yyjson_val *element, uint32_t *out);
+typedef int (*gsp_export__json_frame_fn)(void *ctx, yyjson_val *element, uint32_t *out);
 
 /* Interns the stack whose frames an array lists, root first. An empty array is GSP_NONE. Fails as
  * frame_of does. */
 GSP_MUST_CHECK int gsp_export__json_stack(struct gsp_profile *profile, yyjson_val *list,
-                                          gsp_json_find_frame frame_of, void *ctx, uint32_t *out,
-                                          struct gsp_err *err);
+                                          gsp_export__json_frame_fn frame_of, void *ctx,
+                                          uint32_t *out, struct gsp_err *err);
 
 /* Return a member of an object, or a default ("", otherwise, 0, false) if it does not exist or has
  * another type. */

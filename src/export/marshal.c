@@ -18,23 +18,23 @@ static void put_u32(struct gsp_buf *out, uint32_t v)
     gsp_buf_put(out, bytes, sizeof(bytes));
 }
 
-void gsp_marshal__tuple(struct gsp_buf *out, uint32_t count)
+void gsp_export__marshal_tuple(struct gsp_buf *out, uint32_t count)
 {
     gsp_buf_putc(out, '(');
     put_u32(out, count);
 }
 
-void gsp_marshal__dict_begin(struct gsp_buf *out)
+void gsp_export__marshal_dict_begin(struct gsp_buf *out)
 {
     gsp_buf_putc(out, '{');
 }
 
-void gsp_marshal__dict_end(struct gsp_buf *out)
+void gsp_export__marshal_dict_end(struct gsp_buf *out)
 {
     gsp_buf_putc(out, '0');
 }
 
-void gsp_marshal__int(struct gsp_buf *out, uint64_t v)
+void gsp_export__marshal_int(struct gsp_buf *out, uint64_t v)
 {
     if (v <= INT32_MAX) {
         gsp_buf_putc(out, 'i');
@@ -52,7 +52,7 @@ void gsp_marshal__int(struct gsp_buf *out, uint64_t v)
     }
 }
 
-void gsp_marshal__float(struct gsp_buf *out, double v)
+void gsp_export__marshal_float(struct gsp_buf *out, double v)
 {
     uint64_t bits = 0;
     memcpy(&bits, &v, sizeof(bits));
@@ -61,7 +61,7 @@ void gsp_marshal__float(struct gsp_buf *out, double v)
     put_u32(out, (uint32_t)(bits >> 32));
 }
 
-void gsp_marshal__str(struct gsp_buf *out, struct gsp_buf *scratch, struct gsp_sv text)
+void gsp_export__marshal_str(struct gsp_buf *out, struct gsp_buf *scratch, struct gsp_sv text)
 {
     gsp_buf_clear(scratch);
     gsp_buf_term(scratch, text);
@@ -349,7 +349,7 @@ static int read_value(struct parser *p, unsigned depth, uint32_t *out)
     return rc;
 }
 
-int gsp_marshal__read(struct gsp_sv bytes, struct gsp_marshal **out, struct gsp_err *err)
+int gsp_export__marshal_read(struct gsp_sv bytes, struct gsp_marshal **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_marshal *doc = calloc(1, sizeof(*doc));
@@ -359,14 +359,14 @@ int gsp_marshal__read(struct gsp_sv bytes, struct gsp_marshal **out, struct gsp_
     struct parser p = {.doc = doc, .cur = {start, start + bytes.len}, .len = bytes.len, .err = err};
     int rc = read_value(&p, 0, &doc->root);
     if (rc < 0) {
-        gsp_marshal__free(doc);
+        gsp_export__marshal_free(doc);
         return rc;
     }
     *out = doc;
     return GSP_OK;
 }
 
-void gsp_marshal__free(struct gsp_marshal *doc)
+void gsp_export__marshal_free(struct gsp_marshal *doc)
 {
     if (!doc)
         return;
@@ -377,24 +377,25 @@ void gsp_marshal__free(struct gsp_marshal *doc)
     free(doc);
 }
 
-uint32_t gsp_marshal__root(const struct gsp_marshal *doc)
+uint32_t gsp_export__marshal_root(const struct gsp_marshal *doc)
 {
     return doc->root;
 }
 
-size_t gsp_marshal__count(const struct gsp_marshal *doc)
+size_t gsp_export__marshal_count(const struct gsp_marshal *doc)
 {
     return doc->count;
 }
 
-const struct gsp_marshal_value *gsp_marshal__at(const struct gsp_marshal *doc, uint32_t value)
+const struct gsp_marshal_value *gsp_export__marshal_at(const struct gsp_marshal *doc,
+                                                       uint32_t value)
 {
     return value < doc->count ? &doc->values[value] : NULL;
 }
 
-uint32_t gsp_marshal__item(const struct gsp_marshal *doc, uint32_t value, uint32_t i)
+uint32_t gsp_export__marshal_item(const struct gsp_marshal *doc, uint32_t value, uint32_t i)
 {
-    const struct gsp_marshal_value *v = gsp_marshal__at(doc, value);
+    const struct gsp_marshal_value *v = gsp_export__marshal_at(doc, value);
     bool container = v && (v->type == GSP_MARSHAL_TUPLE || v->type == GSP_MARSHAL_DICT);
     return container && i < v->count ? doc->items[v->first + i] : NO_VALUE;
 }

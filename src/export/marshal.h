@@ -22,13 +22,13 @@
 #define GSP_MARSHAL_VALUES_MAX (1U << 24)
 #define GSP_MARSHAL_DEPTH_MAX  16U
 
-void gsp_marshal__tuple(struct gsp_buf *out, uint32_t count); /* count values follow */
-void gsp_marshal__dict_begin(struct gsp_buf *out);            /* key, value, key, value... */
-void gsp_marshal__dict_end(struct gsp_buf *out);
-void gsp_marshal__int(struct gsp_buf *out, uint64_t v);
-void gsp_marshal__float(struct gsp_buf *out, double v);
+void gsp_export__marshal_tuple(struct gsp_buf *out, uint32_t count); /* count values follow */
+void gsp_export__marshal_dict_begin(struct gsp_buf *out);            /* key, value, key, value... */
+void gsp_export__marshal_dict_end(struct gsp_buf *out);
+void gsp_export__marshal_int(struct gsp_buf *out, uint64_t v);
+void gsp_export__marshal_float(struct gsp_buf *out, double v);
 /* Invalid UTF-8 and control characters become \xNN. Overwrites scratch. */
-void gsp_marshal__str(struct gsp_buf *out, struct gsp_buf *scratch, struct gsp_sv text);
+void gsp_export__marshal_str(struct gsp_buf *out, struct gsp_buf *scratch, struct gsp_sv text);
 
 enum gsp_marshal_type {
     GSP_MARSHAL_OTHER, /* None, True, False, bytes */
@@ -52,14 +52,15 @@ struct gsp_marshal_value {
 
 struct gsp_marshal;
 
-/* Borrows bytes until gsp_marshal__free(). Fails with FORMAT, LIMIT or NOMEM. */
-GSP_MUST_CHECK int gsp_marshal__read(struct gsp_sv bytes, struct gsp_marshal **out,
-                                     struct gsp_err *err);
-void gsp_marshal__free(struct gsp_marshal *doc);
+/* Borrows bytes until gsp_export__marshal_free(). Fails with FORMAT, LIMIT or NOMEM. */
+GSP_MUST_CHECK int gsp_export__marshal_read(struct gsp_sv bytes, struct gsp_marshal **out,
+                                            struct gsp_err *err);
+void gsp_export__marshal_free(struct gsp_marshal *doc);
 
-uint32_t gsp_marshal__root(const struct gsp_marshal *doc);
-size_t gsp_marshal__count(const struct gsp_marshal *doc); /* of all values */
+uint32_t gsp_export__marshal_root(const struct gsp_marshal *doc);
+size_t gsp_export__marshal_count(const struct gsp_marshal *doc); /* of all values */
 /* NULL for a value that does not exist. */
-const struct gsp_marshal_value *gsp_marshal__at(const struct gsp_marshal *doc, uint32_t value);
+const struct gsp_marshal_value *gsp_export__marshal_at(const struct gsp_marshal *doc,
+                                                       uint32_t value);
 /* Returns the number of the value that is the i-th item of a tuple or dict, or UINT32_MAX. */
-uint32_t gsp_marshal__item(const struct gsp_marshal *doc, uint32_t value, uint32_t i);
+uint32_t gsp_export__marshal_item(const struct gsp_marshal *doc, uint32_t value, uint32_t i);

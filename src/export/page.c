@@ -24,7 +24,7 @@ static void put_document(struct gsp_buf *out, struct gsp_sv json)
     }
 }
 
-int gsp_page_write(struct gsp_sv document_json, struct gsp_buf *out, struct gsp_err *err)
+int gsp_export_page_write(struct gsp_sv document_json, struct gsp_buf *out, struct gsp_err *err)
 {
     const char *page = gsp_export__page_html;
     const char *at = strstr(page, placeholder);

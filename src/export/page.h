@@ -15,5 +15,5 @@
 
 /* Appends the page to out. The document must be JSON; this is not checked. No string in it can
  * end its HTML element. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_page_write(struct gsp_sv document_json, struct gsp_buf *out,
-                                  struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export_page_write(struct gsp_sv document_json, struct gsp_buf *out,
+                                         struct gsp_err *err);

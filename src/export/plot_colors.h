@@ -10,4 +10,4 @@
 #include <stdint.h>
 
 /* Returns 0xRRGGBB for an enum plot_color, on a light background. */
-uint32_t gsp_plot__rgb(size_t color);
+uint32_t gsp_export__plot_rgb(size_t color);

@@ -105,7 +105,7 @@ static const char *const GLYPHS[] = {
 /* For characters that have no glyph. */
 #define NO_GLYPH "0050590900"
 
-const char *gsp_plot__glyph(char c, float *advance)
+const char *gsp_export__plot_glyph(char c, float *advance)
 {
     size_t i = (size_t)(unsigned char)c - ' ';
     const char *glyph = i < GSP_COUNT(GLYPHS) ? GLYPHS[i] : NO_GLYPH;
@@ -118,7 +118,7 @@ const char *gsp_plot__glyph(char c, float *advance)
     return glyph;
 }
 
-float gsp_plot__text_width(const char *text, float size)
+float gsp_export__plot_text_width(const char *text, float size)
 {
     float width = 0;
     for (const char *p = text; *p; p++) {
@@ -126,7 +126,7 @@ float gsp_plot__text_width(const char *text, float size)
         /* Skip UTF-8 continuation bytes. */
         if (((unsigned char)*p & 0xc0U) == 0x80U)
             continue;
-        gsp_plot__glyph(*p, &advance);
+        gsp_export__plot_glyph(*p, &advance);
         width += advance;
     }
     return width * size / PLOT_GLYPH_UNITS;

@@ -51,11 +51,11 @@ static const struct default_panel {
 #define HEAT_GPUS  "gpu_util"
 #define HEAT_CORES "cpu.cores"
 
-bool gsp_plot_wants(void *ctx, const char *metric)
+bool gsp_export_plot_needs_metric(void *ctx, const char *metric)
 {
     const struct gsp_plot *plot = ctx;
     if (plot->metrics)
-        return gsp_plot_matches(plot->metrics, metric);
+        return gsp_export_plot_matches(plot->metrics, metric);
     for (size_t i = 0; i < GSP_COUNT(DEFAULT_PANELS); i++) {
         for (size_t k = 0; k < METRICS_MAX && DEFAULT_PANELS[i].of[k].metric; k++) {
             if (strcmp(DEFAULT_PANELS[i].of[k].metric, metric) == 0)
@@ -86,7 +86,7 @@ static void pick(const struct gsp_session_data *data, const char *metric, const 
                  struct picks *picks)
 {
     for (size_t i = 0; i < data->series_count; i++) {
-        const struct gsp_series *series = &data->series[i];
+        const struct gsp_session_series *series = &data->series[i];
         if (!series->bins || !series->count || strcmp(series->metric, metric) != 0)
             continue;
         if (picks->count < ROWS_MAX)
@@ -110,7 +110,7 @@ static void draw_lines(struct plot_scene *scene, const struct gsp_session_data *
     spec->picks = picks->at;
     spec->count = picks->count;
     spec->left_out = picks->left_out;
-    gsp_plot__panel(scene, data, spec);
+    gsp_export__plot_panel_draw(scene, data, spec);
 }
 
 static void draw_default_panels(struct plot_scene *scene, const struct gsp_session_data *data,
@@ -129,7 +129,7 @@ static void draw_default_panels(struct plot_scene *scene, const struct gsp_sessi
     }
 }
 
-const char *gsp_plot_unit(const char *metric)
+const char *gsp_export_plot_unit(const char *metric)
 {
     static const struct {
         const char *end;
@@ -159,10 +159,10 @@ static void draw_selected_panels(struct plot_scene *scene, const struct gsp_sess
         size_t first = 0;
         while (strcmp(data->series[first].metric, metric) != 0)
             first++;
-        if (first != i || !data->series[i].bins || !gsp_plot_matches(words, metric))
+        if (first != i || !data->series[i].bins || !gsp_export_plot_matches(words, metric))
             continue;
         struct plot_spec spec = {.title = metric,
-                                 .unit = data->has_format ? gsp_plot_unit(metric) : ""};
+                                 .unit = data->has_format ? gsp_export_plot_unit(metric) : ""};
         picks->count = 0;
         picks->left_out = 0;
         pick(data, metric, "", picks);
@@ -187,7 +187,7 @@ static void draw_heat(struct plot_scene *scene, const struct gsp_session_data *d
                                    .unit = data->has_format ? "%" : "",
                                    .picks = picks->at,
                                    .count = picks->count};
-    gsp_plot__heat(scene, data, &spec);
+    gsp_export__plot_heat_map_draw(scene, data, &spec);
 }
 
 static void put_time(int64_t ns, int32_t zone_s, char *out, size_t cap)
@@ -212,21 +212,21 @@ static void draw_head(struct plot_scene *scene, const struct gsp_session_data *d
     if (data->has_zone)
         snprintf(zone, sizeof(zone), " UTC%c%02d:%02d", data->zone_s < 0 ? '-' : '+', minutes / 60,
                  minutes % 60);
-    gsp_plot__words(scene, PLOT_TEXT, (struct plot_point){HEAD_LEFT, 30}, -1, 20,
-                    data->name[0] ? data->name : "session");
+    gsp_export__plot_text_draw(scene, PLOT_TEXT, (struct plot_point){HEAD_LEFT, 30}, -1, 20,
+                               data->name[0] ? data->name : "session");
     if (data->host[0])
         gsp_buf_printf(&text, "%.80s, ", data->host);
     gsp_buf_printf(&text, "%s to %s%s, %s, %llu frames", from, to, zone,
                    gsp_fmt_duration(data->last_ns - data->first_ns, length, sizeof(length)),
                    (unsigned long long)data->frames);
     const char *line = gsp_buf_cstr(&text);
-    gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){HEAD_LEFT, 50}, -1, PLOT_LETTERS,
-                    line ? line : "");
+    gsp_export__plot_text_draw(scene, PLOT_FAINT, (struct plot_point){HEAD_LEFT, 50}, -1,
+                               PLOT_TEXT_SIZE, line ? line : "");
     scene->height = HEAD;
 }
 
-int gsp_plot__layout(const struct gsp_plot *plot, const struct gsp_session_data *data,
-                     struct plot_scene *scene, struct gsp_err *err)
+int gsp_export__plot_layout(const struct gsp_plot *plot, const struct gsp_session_data *data,
+                            struct plot_scene *scene, struct gsp_err *err)
 {
     if (!data->bin_ns)
         return gsp_err_set(err, GSP_E_EMPTY, 0, "nothing to draw: no frame has a time");
@@ -236,7 +236,7 @@ int gsp_plot__layout(const struct gsp_plot *plot, const struct gsp_session_data 
     scene->from_ns = data->first_ns;
     scene->to_ns = data->last_ns > data->first_ns ? data->last_ns : data->first_ns + GSP_NS_PER_MS;
     scene->zone_s = data->zone_s;
-    gsp_plot__text(scene, "");
+    gsp_export__plot_text_add(scene, "");
     draw_head(scene, data);
     float empty = scene->height;
     if (plot->metrics)
@@ -245,7 +245,7 @@ int gsp_plot__layout(const struct gsp_plot *plot, const struct gsp_session_data 
         draw_default_panels(scene, data, picks);
     draw_heat(scene, data, picks);
     free(picks);
-    if (gsp_plot__scene_failed(scene))
+    if (gsp_export__plot_scene_failed(scene))
         return gsp_err_nomem(err);
     if (scene->height == empty)
         return gsp_err_set(err, GSP_E_EMPTY, 0,

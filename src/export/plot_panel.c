@@ -29,8 +29,8 @@ struct columns {
     double width_ns;
 };
 
-static void make_columns(const struct gsp_session_data *data, const struct gsp_series *series,
-                         size_t most, struct columns *out)
+static void make_columns(const struct gsp_session_data *data,
+                         const struct gsp_session_series *series, size_t most, struct columns *out)
 {
     size_t bins = (size_t)((data->last_ns - data->first_ns) / data->bin_ns) + 1;
     bins = bins < GSP_SESSION_BINS ? bins : GSP_SESSION_BINS;
@@ -110,7 +110,7 @@ static void put_stretch(struct plot_scene *scene, const struct plot_panel *panel
 }
 
 static void put_line(struct plot_scene *scene, const struct gsp_session_data *data,
-                     const struct plot_panel *panel, const struct gsp_series *series,
+                     const struct plot_panel *panel, const struct gsp_session_series *series,
                      struct plot_line *line)
 {
     struct columns *columns = malloc(sizeof(*columns));
@@ -167,21 +167,22 @@ static float put_legend(struct plot_scene *scene, const struct plot_spec *spec, 
         make_label(&spec->picks[i], label, sizeof(label));
         if (!label[0])
             continue;
-        float width = LEGEND_MARK + 6 + gsp_plot__text_width(label, PLOT_LETTERS);
+        float width = LEGEND_MARK + 6 + gsp_export__plot_text_width(label, PLOT_TEXT_SIZE);
         if (at > x && at + width > PLOT_WIDTH - RIGHT) {
             at = x;
             row += 18;
         }
-        gsp_plot__rect(scene, PLOT_LINE + i % PLOT_COLORS, at, row - LEGEND_MARK + 1, LEGEND_MARK,
-                       LEGEND_MARK);
-        gsp_plot__words(scene, PLOT_TEXT, (struct plot_point){at + LEGEND_MARK + 5, row}, -1,
-                        PLOT_LETTERS, label);
+        gsp_export__plot_rect_draw(scene, PLOT_LINE + i % PLOT_COLORS, at, row - LEGEND_MARK + 1,
+                                   LEGEND_MARK, LEGEND_MARK);
+        gsp_export__plot_text_draw(scene, PLOT_TEXT, (struct plot_point){at + LEGEND_MARK + 5, row},
+                                   -1, PLOT_TEXT_SIZE, label);
         at += width + LEGEND_GAP;
     }
     if (spec->left_out) {
         char text[48];
         snprintf(text, sizeof(text), "and %zu more", spec->left_out);
-        gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){at, row}, -1, PLOT_LETTERS, text);
+        gsp_export__plot_text_draw(scene, PLOT_FAINT, (struct plot_point){at, row}, -1,
+                                   PLOT_TEXT_SIZE, text);
     }
     return row - y;
 }
@@ -196,29 +197,30 @@ static void find_extremes(const struct plot_spec *spec, struct plot_panel *panel
     }
 }
 
-void gsp_plot__panel(struct plot_scene *scene, const struct gsp_session_data *data,
-                     const struct plot_spec *spec)
+void gsp_export__plot_panel_draw(struct plot_scene *scene, const struct gsp_session_data *data,
+                                 const struct plot_spec *spec)
 {
     struct plot_panel panel = {.x = LEFT,
                                .w = PLOT_WIDTH - LEFT - RIGHT,
                                .h = PANEL_HEIGHT,
-                               .unit = gsp_plot__text(scene, spec->unit),
+                               .unit = gsp_export__plot_text_add(scene, spec->unit),
                                .first_line = PLOT_COUNT(scene->lines, struct plot_line),
                                .line_count = spec->count};
     float title_y = scene->height + 14;
-    gsp_plot__words(scene, PLOT_TEXT, (struct plot_point){LEFT, title_y}, -1, PLOT_TITLE,
-                    spec->title);
-    float legend_x = LEFT + gsp_plot__text_width(spec->title, PLOT_TITLE) + 24;
+    gsp_export__plot_text_draw(scene, PLOT_TEXT, (struct plot_point){LEFT, title_y}, -1,
+                               PLOT_TITLE_SIZE, spec->title);
+    float legend_x = LEFT + gsp_export__plot_text_width(spec->title, PLOT_TITLE_SIZE) + 24;
     panel.y = scene->height + TITLE_HEIGHT + put_legend(scene, spec, legend_x, title_y);
-    gsp_plot__rect(scene, PLOT_PANEL, panel.x, panel.y, panel.w, panel.h);
+    gsp_export__plot_rect_draw(scene, PLOT_PANEL, panel.x, panel.y, panel.w, panel.h);
     find_extremes(spec, &panel);
-    gsp_plot__value_axis(scene, &panel, spec->unit);
-    gsp_plot__time_axis(scene, &panel);
+    gsp_export__plot_value_axis_draw(scene, &panel, spec->unit);
+    gsp_export__plot_time_axis_draw(scene, &panel);
     for (size_t i = 0; i < spec->count; i++) {
         char label[160];
         make_label(&spec->picks[i], label, sizeof(label));
-        struct plot_line line = {.label = gsp_plot__text(scene, label[0] ? label : spec->title),
-                                 .color = PLOT_LINE + i % PLOT_COLORS};
+        struct plot_line line = {
+            .label = gsp_export__plot_text_add(scene, label[0] ? label : spec->title),
+            .color = PLOT_LINE + i % PLOT_COLORS};
         put_line(scene, data, &panel, spec->picks[i].series, &line);
         gsp_buf_put(&scene->lines, &line, sizeof(line));
     }
@@ -249,14 +251,14 @@ static void put_heat_row(struct plot_scene *scene, const struct plot_panel *row,
         float x = x_of(scene, row, (double)start * columns->width_ns);
         float end = fminf(x_of(scene, row, (double)i * columns->width_ns), row->x + row->w);
         if (step >= 0 && end > x)
-            gsp_plot__rect(scene, PLOT_HEAT + (size_t)step, x, row->y, end - x, row->h);
+            gsp_export__plot_rect_draw(scene, PLOT_HEAT + (size_t)step, x, row->y, end - x, row->h);
         start = i;
         step = now;
     }
 }
 
-void gsp_plot__heat(struct plot_scene *scene, const struct gsp_session_data *data,
-                    const struct plot_spec *spec)
+void gsp_export__plot_heat_map_draw(struct plot_scene *scene, const struct gsp_session_data *data,
+                                    const struct plot_spec *spec)
 {
     struct columns *columns = malloc(sizeof(*columns));
     if (!columns) {
@@ -268,13 +270,13 @@ void gsp_plot__heat(struct plot_scene *scene, const struct gsp_session_data *dat
                                .y = scene->height + TITLE_HEIGHT,
                                .w = PLOT_WIDTH - LEFT - RIGHT,
                                .h = row_height * (float)spec->count};
-    gsp_plot__words(scene, PLOT_TEXT, (struct plot_point){LEFT, scene->height + 14}, -1, PLOT_TITLE,
-                    spec->title);
-    gsp_plot__rect(scene, PLOT_PANEL, panel.x, panel.y, panel.w, panel.h);
+    gsp_export__plot_text_draw(scene, PLOT_TEXT, (struct plot_point){LEFT, scene->height + 14}, -1,
+                               PLOT_TITLE_SIZE, spec->title);
+    gsp_export__plot_rect_draw(scene, PLOT_PANEL, panel.x, panel.y, panel.w, panel.h);
     find_extremes(spec, &panel);
     double top = panel.high <= 100.5 && strcmp(spec->unit, "%") == 0 ? 100 : panel.high;
-    gsp_plot__time_axis(scene, &panel);
-    size_t every = (size_t)ceilf(PLOT_LETTERS / row_height);
+    gsp_export__plot_time_axis_draw(scene, &panel);
+    size_t every = (size_t)ceilf(PLOT_TEXT_SIZE / row_height);
     for (size_t i = 0; i < spec->count; i++) {
         struct plot_panel row = panel;
         row.y = panel.y + (float)i * row_height;
@@ -284,20 +286,22 @@ void gsp_plot__heat(struct plot_scene *scene, const struct gsp_session_data *dat
         char label[16];
         snprintf(label, sizeof(label), "%.12s", spec->picks[i].series->device);
         if (i % every == 0)
-            gsp_plot__words(scene, PLOT_FAINT,
-                            (struct plot_point){panel.x - 8, row.y + row_height / 2 + 4}, 1,
-                            PLOT_LETTERS, label);
+            gsp_export__plot_text_draw(scene, PLOT_FAINT,
+                                       (struct plot_point){panel.x - 8, row.y + row_height / 2 + 4},
+                                       1, PLOT_TEXT_SIZE, label);
     }
     /* The colour scale. */
     char text[48];
     float x = PLOT_WIDTH - RIGHT - 60 - (float)PLOT_HEATS * 8;
     float y = scene->height + 6;
-    gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){x - 6, y + 8}, 1, PLOT_LETTERS, "0");
+    gsp_export__plot_text_draw(scene, PLOT_FAINT, (struct plot_point){x - 6, y + 8}, 1,
+                               PLOT_TEXT_SIZE, "0");
     for (size_t i = 0; i < PLOT_HEATS; i++)
-        gsp_plot__rect(scene, PLOT_HEAT + i, x + (float)i * 8, y, 8, 10);
-    gsp_plot__value(top, spec->unit, text, sizeof(text));
-    gsp_plot__words(scene, PLOT_FAINT, (struct plot_point){x + (float)PLOT_HEATS * 8 + 6, y + 8},
-                    -1, PLOT_LETTERS, text);
+        gsp_export__plot_rect_draw(scene, PLOT_HEAT + i, x + (float)i * 8, y, 8, 10);
+    gsp_export__plot_value_format(top, spec->unit, text, sizeof(text));
+    gsp_export__plot_text_draw(scene, PLOT_FAINT,
+                               (struct plot_point){x + (float)PLOT_HEATS * 8 + 6, y + 8}, -1,
+                               PLOT_TEXT_SIZE, text);
     scene->height = panel.y + panel.h + FOOT;
     free(columns);
 }

@@ -27,7 +27,7 @@ struct box {
     float left, top, right, bottom;
 };
 
-uint32_t gsp_plot__rgb(size_t color)
+uint32_t gsp_export__plot_rgb(size_t color)
 {
     static const uint32_t LIGHT[] = {0xffffff, 0xf6f7f9, 0xdfe3e8, 0x1b2430, 0x5c6878};
     /* Distinguishable with colour blindness, on light and dark backgrounds. */
@@ -75,7 +75,7 @@ static void cover_pixel(struct canvas *canvas, size_t x, size_t y, float share)
 /* Paints the covered pixels and clears the cover. */
 static void paint(struct canvas *canvas, size_t color, float share)
 {
-    uint32_t rgb = gsp_plot__rgb(color);
+    uint32_t rgb = gsp_export__plot_rgb(color);
     for (size_t y = canvas->top; y < canvas->bottom; y++) {
         uint8_t *cover = canvas->cover + y * canvas->width;
         for (size_t x = canvas->left; x < canvas->right; x++) {
@@ -207,16 +207,16 @@ static void cover_glyph(struct canvas *canvas, const char *glyph, struct plot_po
 static void draw_words(struct canvas *canvas, const struct plot_scene *scene,
                        const struct plot_item *item)
 {
-    const char *text = gsp_plot__text_at(scene, item->text);
+    const char *text = gsp_export__plot_text_at(scene, item->text);
     float unit = item->h * SCALE / PLOT_GLYPH_UNITS;
-    float width = gsp_plot__text_width(text, item->h) * SCALE;
+    float width = gsp_export__plot_text_width(text, item->h) * SCALE;
     struct plot_point at = {item->x * SCALE - width * (float)(item->anchor + 1) / 2,
                             item->y * SCALE};
     for (const char *p = text; *p; p++) {
         float advance = 0;
         if (((unsigned char)*p & 0xc0U) == 0x80U)
             continue;
-        const char *glyph = gsp_plot__glyph(*p, &advance);
+        const char *glyph = gsp_export__plot_glyph(*p, &advance);
         cover_glyph(canvas, glyph, at, unit);
         at.x += advance * unit;
     }
@@ -237,7 +237,7 @@ static void draw_all(struct canvas *canvas, const struct plot_scene *scene)
         case PLOT_BAND:
             draw_band(canvas, scene, item);
             break;
-        case PLOT_WORDS:
+        case PLOT_LABEL:
             draw_words(canvas, scene, item);
             break;
         }
@@ -302,7 +302,8 @@ static int put_png(const struct canvas *canvas, struct gsp_buf *out, struct gsp_
     return rc;
 }
 
-int gsp_plot__png(const struct plot_scene *scene, struct gsp_buf *out, struct gsp_err *err)
+int gsp_export__plot_png_write(const struct plot_scene *scene, struct gsp_buf *out,
+                               struct gsp_err *err)
 {
     float height = fminf(scene->height, HEIGHT_MAX);
     struct canvas canvas = {.width = (size_t)(PLOT_WIDTH * SCALE),

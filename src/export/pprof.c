@@ -6,7 +6,7 @@
 
 #include "base/map.h"
 #include "export/formats.h"
-#include "export/heap.h"
+#include "export/pprof_heap.h"
 #include "profile.pb-c.h"
 
 /* Field numbers of Profile, see profile.proto. */
@@ -74,7 +74,7 @@ static const char *const STRING_TEXTS[STRINGS] = {
 struct writer {
     const struct gsp_profile *profile;
     const struct gsp_total *allocated; /* of a heap profile: parallel to its totals; or NULL */
-    struct gsp_view view;
+    struct gsp_view_options view;
     struct gsp_out *out;
     z_stream zip;
     struct gsp_buf plain;      /* bytes not yet compressed */
@@ -89,7 +89,7 @@ struct writer {
  * the empty string; ours follow. */
 static int64_t string_index(const struct writer *w, enum string which)
 {
-    return (int64_t)gsp_profile_string_count(w->profile) + 1 + (int64_t)which;
+    return (int64_t)gsp_model_profile_string_count(w->profile) + 1 + (int64_t)which;
 }
 
 static void compress_plain(struct writer *w, int flush)
@@ -160,7 +160,7 @@ static void put_types(struct writer *w)
         return;
     }
     put_type(w, STRING_SAMPLES, STRING_COUNT);
-    enum gsp_unit unit = gsp_profile_meta_get(w->profile)->unit;
+    enum gsp_unit unit = gsp_model_profile_meta_get(w->profile)->unit;
     if (unit == GSP_UNIT_NS)
         put_type(w, STRING_CPU, STRING_NANOSECONDS);
     else if (unit == GSP_UNIT_BYTES)
@@ -170,8 +170,8 @@ static void put_types(struct writer *w)
 /* Labels of a sample: name and id of the thread and id of the process, as far as known. */
 static size_t make_labels(const struct writer *w, uint32_t thread, Gsp__Pprof__Label *labels)
 {
-    const struct gsp_thread *t = gsp_profile_thread_at(w->profile, thread);
-    const struct gsp_process *p = t ? gsp_profile_process_at(w->profile, t->process) : NULL;
+    const struct gsp_thread *t = gsp_model_profile_thread_at(w->profile, thread);
+    const struct gsp_process *p = t ? gsp_model_profile_process_at(w->profile, t->process) : NULL;
     size_t n = 0;
     for (size_t i = 0; i < LABELS; i++)
         labels[i] = (Gsp__Pprof__Label)GSP__PPROF__LABEL__INIT;
@@ -197,11 +197,11 @@ static int64_t clamped(uint64_t count)
 
 static void put_sample(struct writer *w, size_t index)
 {
-    const struct gsp_total *total = gsp_profile_total_at(w->profile, index);
+    const struct gsp_total *total = gsp_model_profile_total_at(w->profile, index);
     Gsp__Pprof__Label labels[LABELS];
     Gsp__Pprof__Label *label_refs[LABELS] = {&labels[0], &labels[1], &labels[2]};
     Gsp__Pprof__Sample sample = GSP__PPROF__SAMPLE__INIT;
-    bool counts = gsp_profile_meta_get(w->profile)->unit == GSP_UNIT_COUNT;
+    bool counts = gsp_model_profile_meta_get(w->profile)->unit == GSP_UNIT_COUNT;
     int64_t values[4] = {counts ? total->weight : clamped(total->count), total->weight};
     if (w->allocated) {
         values[2] = clamped(total->count);
@@ -210,8 +210,8 @@ static void put_sample(struct writer *w, size_t index)
         values[1] = w->allocated[index].weight;
     }
     for (uint32_t s = total->stack; s != GSP_NONE && sample.n_location_id < GSP_STACK_DEPTH_MAX;
-         s = gsp_profile_stack_caller(w->profile, s))
-        w->locations[sample.n_location_id++] = gsp_profile_stack_frame(w->profile, s);
+         s = gsp_model_profile_stack_caller(w->profile, s))
+        w->locations[sample.n_location_id++] = gsp_model_profile_stack_frame(w->profile, s);
     sample.location_id = w->locations;
     sample.value = values;
     sample.n_value = counts ? 1 : 2;
@@ -245,7 +245,7 @@ static uint64_t function_of(struct writer *w, const struct gsp_frame *frame)
 /* One location per frame, with the frame's id. */
 static void put_location(struct writer *w, uint32_t id)
 {
-    const struct gsp_frame *frame = gsp_profile_frame_at(w->profile, id);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(w->profile, id);
     Gsp__Pprof__Line line = GSP__PPROF__LINE__INIT;
     Gsp__Pprof__Line *lines[] = {&line};
     Gsp__Pprof__Location location = GSP__PPROF__LOCATION__INIT;
@@ -268,7 +268,7 @@ static void put_mappings(struct writer *w)
         [GSP_FRAME_KERNEL] = STRING_KERNEL,   [GSP_FRAME_MARK] = STRING_MARK,
         [GSP_FRAME_BRIDGED] = STRING_BRIDGED,
     };
-    const struct gsp_process *process = gsp_profile_process_at(w->profile, 0);
+    const struct gsp_process *process = gsp_model_profile_process_at(w->profile, 0);
     for (unsigned kind = 0; kind < KINDS; kind++) {
         if (!w->has_kind[kind] && kind != GSP_FRAME_PYTHON)
             continue;
@@ -287,8 +287,8 @@ static void put_mappings(struct writer *w)
 static void put_strings(struct writer *w)
 {
     put_string(w, gsp_sv_of(""));
-    for (uint32_t i = 1; i <= gsp_profile_string_count(w->profile); i++)
-        put_string(w, gsp_profile_string_at(w->profile, i));
+    for (uint32_t i = 1; i <= gsp_model_profile_string_count(w->profile); i++)
+        put_string(w, gsp_model_profile_string_at(w->profile, i));
     for (size_t i = 0; i < (w->allocated ? STRINGS : STRINGS_PLAIN); i++)
         put_string(w, gsp_sv_of(STRING_TEXTS[i]));
 }
@@ -296,8 +296,8 @@ static void put_strings(struct writer *w)
 /* Writes the scalar fields, as a Profile without any others. */
 static void put_scalars(struct writer *w)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(w->profile);
-    const struct gsp_process *process = gsp_profile_process_at(w->profile, 0);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(w->profile);
+    const struct gsp_process *process = gsp_model_profile_process_at(w->profile, 0);
     Gsp__Pprof__Profile scalars = GSP__PPROF__PROFILE__INIT;
     Gsp__Pprof__ValueType period_type = GSP__PPROF__VALUE_TYPE__INIT;
     int64_t comment = process ? process->cmdline : GSP_NONE;
@@ -326,9 +326,9 @@ static void put_scalars(struct writer *w)
 static void put_profile(struct writer *w)
 {
     put_types(w);
-    for (size_t i = 0; i < gsp_profile_total_count(w->profile); i++)
+    for (size_t i = 0; i < gsp_model_profile_total_count(w->profile); i++)
         put_sample(w, i);
-    for (uint32_t i = 1; i <= gsp_profile_frame_count(w->profile); i++)
+    for (uint32_t i = 1; i <= gsp_model_profile_frame_count(w->profile); i++)
         put_location(w, i);
     put_mappings(w);
     put_strings(w);
@@ -336,8 +336,10 @@ static void put_profile(struct writer *w)
     compress_plain(w, Z_FINISH);
 }
 
-int gsp_pprof_write_heap(const struct gsp_profile *profile, const struct gsp_total *allocated,
-                         const struct gsp_view *view, struct gsp_out *out, struct gsp_err *err)
+int gsp_export_pprof_write_heap(const struct gsp_profile *profile,
+                                const struct gsp_total *allocated,
+                                const struct gsp_view_options *view, struct gsp_out *out,
+                                struct gsp_err *err)
 {
     struct writer w = {.profile = profile, .allocated = allocated, .out = out};
     if (view)
@@ -360,10 +362,10 @@ int gsp_pprof_write_heap(const struct gsp_profile *profile, const struct gsp_tot
     return GSP_OK;
 }
 
-static int write_pprof(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_pprof(const struct gsp_profile *profile, const struct gsp_view_options *view,
                        struct gsp_out *out, struct gsp_err *err)
 {
-    return gsp_pprof_write_heap(profile, NULL, view, out, err);
+    return gsp_export_pprof_write_heap(profile, NULL, view, out, err);
 }
 
 /* Any gzip file may be pprof, because no other format is compressed with gzip. */
@@ -377,6 +379,6 @@ const struct gsp_format gsp_format_pprof = {
     .extensions = {".pb.gz", ".pprof"},
     .summary = "for go tool pprof and compatible services",
     .write = write_pprof,
-    .read = gsp_pprof__read,
+    .read = gsp_export__pprof_read,
     .sniff = sniff_pprof,
 };

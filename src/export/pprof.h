@@ -23,5 +23,5 @@
 #define GSP_PPROF_THREAD_ID "thread_id"
 #define GSP_PPROF_PID       "pid"
 
-GSP_MUST_CHECK int gsp_pprof__read(struct gsp_sv bytes, struct gsp_profile *profile,
-                                   struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export__pprof_read(struct gsp_sv bytes, struct gsp_profile *profile,
+                                          struct gsp_err *err);

@@ -130,7 +130,7 @@ static int intern(struct reader *r, int64_t i, uint32_t *out)
     if (text.len == 0)
         return GSP_OK;
     if (r->strings[i] == 0) {
-        int rc = gsp_profile_string(r->profile, text, out, r->err);
+        int rc = gsp_model_profile_string(r->profile, text, out, r->err);
         if (rc < 0)
             return rc;
         r->strings[i] = *out + 1;
@@ -185,7 +185,8 @@ static int address_frame(struct reader *r, const Gsp__Pprof__Location *location,
 {
     char text[32];
     int n = snprintf(text, sizeof(text), "0x%llx", (unsigned long long)location->address);
-    return gsp_profile_string(r->profile, (struct gsp_sv){text, (size_t)n}, &frame->name, r->err);
+    return gsp_model_profile_string(r->profile, (struct gsp_sv){text, (size_t)n}, &frame->name,
+                                    r->err);
 }
 
 static int line_frame(struct reader *r, const Gsp__Pprof__Line *line, struct gsp_frame *frame)
@@ -216,13 +217,13 @@ static int read_location(struct reader *r, const Gsp__Pprof__Location *location,
         struct gsp_frame frame = base;
         rc = address_frame(r, location, &frame);
         if (rc == GSP_OK)
-            rc = gsp_profile_frame(r->profile, &frame, &r->frames[first], r->err);
+            rc = gsp_model_profile_frame(r->profile, &frame, &r->frames[first], r->err);
     }
     for (size_t i = 0; rc == GSP_OK && i < location->n_line; i++) {
         struct gsp_frame frame = base;
         rc = line_frame(r, location->line[i], &frame);
         if (rc == GSP_OK)
-            rc = gsp_profile_frame(r->profile, &frame, &r->frames[first + i], r->err);
+            rc = gsp_model_profile_frame(r->profile, &frame, &r->frames[first + i], r->err);
     }
     return rc;
 }
@@ -274,7 +275,7 @@ static int read_types(struct reader *r)
             string_is(r, in->sample_type[i]->unit, "count"))
             r->count_at = i;
     }
-    struct gsp_profile_meta *meta = gsp_profile_meta(r->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(r->profile);
     meta->unit = GSP_UNIT_COUNT;
     r->scale = 1;
     for (size_t i = 0; i < GSP_COUNT(UNITS); i++) {
@@ -288,7 +289,7 @@ static int read_types(struct reader *r)
 
 static void read_scalars(struct reader *r)
 {
-    struct gsp_profile_meta *meta = gsp_profile_meta(r->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(r->profile);
     meta->start_ns = r->in->time_nanos > 0 ? r->in->time_nanos : 0;
     meta->duration_ns = r->in->duration_nanos > 0 ? r->in->duration_nanos : 0;
     const Gsp__Pprof__ValueType *type = r->in->period_type;
@@ -326,7 +327,7 @@ static int process_of(struct reader *r, int64_t pid, uint32_t *out)
     if (rc == GSP_OK && r->in->n_mapping > 0)
         rc = intern(r, r->in->mapping[0]->filename, &process.name);
     if (rc == GSP_OK)
-        rc = gsp_profile_process(r->profile, &process, out, r->err);
+        rc = gsp_model_profile_process(r->profile, &process, out, r->err);
     if (rc == GSP_OK && !gsp_hmap_put(&r->processes, (uint64_t)pid, 0, *out))
         rc = gsp_err_nomem(r->err);
     return rc;
@@ -357,7 +358,7 @@ static int thread_of(struct reader *r, const Gsp__Pprof__Sample *sample, uint32_
         return GSP_OK;
     }
     thread.is_main = pid > 0 && thread.os_id == (uint64_t)pid;
-    rc = gsp_profile_thread(r->profile, &thread, out, r->err);
+    rc = gsp_model_profile_thread(r->profile, &thread, out, r->err);
     if (rc == GSP_OK && !gsp_hmap_put(&r->threads, process_and_name, thread.os_id, *out))
         rc = gsp_err_nomem(r->err);
     return rc;
@@ -375,7 +376,7 @@ static int stack_of(struct reader *r, const Gsp__Pprof__Sample *sample, uint32_t
             if (r->budget-- == 0)
                 return gsp_err_set(r->err, GSP_E_LIMIT, 0,
                                    "more frames than the size of the file allows");
-            int rc = gsp_profile_stack(r->profile, *out, r->frames[k], out, r->err);
+            int rc = gsp_model_profile_stack(r->profile, *out, r->frames[k], out, r->err);
             if (rc < 0)
                 return rc;
         }
@@ -398,10 +399,10 @@ static int read_sample(struct reader *r, const Gsp__Pprof__Sample *in)
     /* Distribute the weight evenly; the first sample gets the remainder. */
     for (int64_t i = 0; rc == GSP_OK && i < times; i++) {
         sample.weight = weight / times + (i == 0 ? weight % times : 0);
-        if (gsp_profile_meta_get(r->profile)->unit == GSP_UNIT_NS)
+        if (gsp_model_profile_meta_get(r->profile)->unit == GSP_UNIT_NS)
             r->time_ns = gsp_sum_i64(r->time_ns, sample.weight);
         sample.time_ns = r->time_ns;
-        rc = gsp_profile_add(r->profile, &sample, r->err);
+        rc = gsp_model_profile_add(r->profile, &sample, r->err);
     }
     return rc;
 }
@@ -424,7 +425,7 @@ static int read_all(struct reader *r)
     return rc;
 }
 
-int gsp_pprof__read(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
+int gsp_export__pprof_read(struct gsp_sv bytes, struct gsp_profile *profile, struct gsp_err *err)
 {
     gsp_auto_buf plain = {0};
     bool zipped = bytes.len > 2 && memcmp(bytes.p, "\x1f\x8b", 2) == 0;

@@ -80,13 +80,13 @@ static int put_message(struct arrow *arrow, struct gsp_fb *fb, gsp_fb_ref header
 {
     const struct body *body = &arrow->body;
     struct gsp_buf *out = &arrow->out->buf;
-    gsp_fb_begin(fb);
-    gsp_fb_i64(fb, 3, (int64_t)body->bytes);
-    gsp_fb_ref_to(fb, 2, header);
-    gsp_fb_u8(fb, 1, header_type);
-    gsp_fb_i16(fb, 0, METADATA_V5);
-    gsp_fb_ref message = gsp_fb_end(fb);
-    struct gsp_sv bytes = gsp_fb_finish(fb, message);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_i64(fb, 3, (int64_t)body->bytes);
+    gsp_export__fb_ref_to(fb, 2, header);
+    gsp_export__fb_u8(fb, 1, header_type);
+    gsp_export__fb_i16(fb, 0, METADATA_V5);
+    gsp_fb_ref message = gsp_export__fb_end(fb);
+    struct gsp_sv bytes = gsp_export__fb_finish(fb, message);
     if (!bytes.p)
         return gsp_err_nomem(err);
     uint32_t head[2] = {CONTINUATION, (uint32_t)bytes.len};
@@ -130,33 +130,33 @@ static void add_node(struct body *body, size_t length, int64_t null_count)
 
 static gsp_fb_ref put_batch_table(struct gsp_fb *fb, const struct body *body, size_t row_count)
 {
-    gsp_fb_ref buffers = gsp_fb_words(fb, body->buffers, 2, body->buffer_count);
-    gsp_fb_ref nodes = gsp_fb_words(fb, body->nodes, 2, body->node_count);
-    gsp_fb_begin(fb);
-    gsp_fb_i64(fb, 0, (int64_t)row_count);
-    gsp_fb_ref_to(fb, 1, nodes);
-    gsp_fb_ref_to(fb, 2, buffers);
-    return gsp_fb_end(fb);
+    gsp_fb_ref buffers = gsp_export__fb_words(fb, body->buffers, 2, body->buffer_count);
+    gsp_fb_ref nodes = gsp_export__fb_words(fb, body->nodes, 2, body->node_count);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_i64(fb, 0, (int64_t)row_count);
+    gsp_export__fb_ref_to(fb, 1, nodes);
+    gsp_export__fb_ref_to(fb, 2, buffers);
+    return gsp_export__fb_end(fb);
 }
 
 /* Writes the table of a type; *type is its number in the union. */
 static gsp_fb_ref put_type(struct gsp_fb *fb, enum gsp_cell_kind kind, uint8_t *type)
 {
-    gsp_fb_begin(fb);
+    gsp_export__fb_begin(fb);
     switch (kind) {
     case GSP_CELL_I64:
         *type = TYPE_INT;
-        gsp_fb_i32(fb, 0, 64);
-        gsp_fb_u8(fb, 1, 1);
+        gsp_export__fb_i32(fb, 0, 64);
+        gsp_export__fb_u8(fb, 1, 1);
         break;
     case GSP_CELL_I128:
         *type = TYPE_DECIMAL;
-        gsp_fb_i32(fb, 0, DECIMAL_DIGITS);
-        gsp_fb_i32(fb, 2, DECIMAL_BITS);
+        gsp_export__fb_i32(fb, 0, DECIMAL_DIGITS);
+        gsp_export__fb_i32(fb, 2, DECIMAL_BITS);
         break;
     case GSP_CELL_F64:
         *type = TYPE_FLOATING_POINT;
-        gsp_fb_i16(fb, 0, PRECISION_DOUBLE);
+        gsp_export__fb_i16(fb, 0, PRECISION_DOUBLE);
         break;
     case GSP_CELL_BOOL:
         *type = TYPE_BOOL;
@@ -167,79 +167,79 @@ static gsp_fb_ref put_type(struct gsp_fb *fb, enum gsp_cell_kind kind, uint8_t *
         *type = TYPE_UTF8;
         break;
     }
-    return gsp_fb_end(fb);
+    return gsp_export__fb_end(fb);
 }
 
 /* The encoding of a dictionary column: 32-bit indices. */
 static gsp_fb_ref put_encoding(struct gsp_fb *fb, size_t id)
 {
-    gsp_fb_begin(fb);
-    gsp_fb_i32(fb, 0, 32);
-    gsp_fb_u8(fb, 1, 1);
-    gsp_fb_ref index = gsp_fb_end(fb);
-    gsp_fb_begin(fb);
-    gsp_fb_i64(fb, 0, (int64_t)id);
-    gsp_fb_ref_to(fb, 1, index);
-    return gsp_fb_end(fb);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_i32(fb, 0, 32);
+    gsp_export__fb_u8(fb, 1, 1);
+    gsp_fb_ref index = gsp_export__fb_end(fb);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_i64(fb, 0, (int64_t)id);
+    gsp_export__fb_ref_to(fb, 1, index);
+    return gsp_export__fb_end(fb);
 }
 
 static gsp_fb_ref put_metadata(struct gsp_fb *fb, const char *sql_type)
 {
     gsp_auto_buf text = {0};
-    gsp_cell_utf8(gsp_sv_of(sql_type), &text);
-    gsp_fb_ref value = gsp_fb_string(fb, gsp_buf_sv(&text));
-    gsp_fb_ref key = gsp_fb_string(fb, gsp_sv_of("sql_type"));
-    gsp_fb_begin(fb);
-    gsp_fb_ref_to(fb, 0, key);
-    gsp_fb_ref_to(fb, 1, value);
-    gsp_fb_ref pair = gsp_fb_end(fb);
-    return gsp_fb_refs(fb, &pair, 1);
+    gsp_model_cell_put_utf8(gsp_sv_of(sql_type), &text);
+    gsp_fb_ref value = gsp_export__fb_string(fb, gsp_buf_sv(&text));
+    gsp_fb_ref key = gsp_export__fb_string(fb, gsp_sv_of("sql_type"));
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_ref_to(fb, 0, key);
+    gsp_export__fb_ref_to(fb, 1, value);
+    gsp_fb_ref pair = gsp_export__fb_end(fb);
+    return gsp_export__fb_refs(fb, &pair, 1);
 }
 
 static gsp_fb_ref put_field(struct gsp_fb *fb, const struct gsp_rows_column *column,
                             struct gsp_sv name, size_t id)
 {
     uint8_t type = 0;
-    gsp_fb_ref label = gsp_fb_string(fb, name);
+    gsp_fb_ref label = gsp_export__fb_string(fb, name);
     gsp_fb_ref type_table = put_type(fb, column->kind, &type);
     gsp_fb_ref encoding = column->kind == GSP_CELL_DICT ? put_encoding(fb, id) : 0;
-    gsp_fb_ref children = gsp_fb_refs(fb, NULL, 0);
+    gsp_fb_ref children = gsp_export__fb_refs(fb, NULL, 0);
     gsp_fb_ref metadata = column->sql_type ? put_metadata(fb, column->sql_type) : 0;
-    gsp_fb_begin(fb);
-    gsp_fb_ref_to(fb, 0, label);
-    gsp_fb_ref_to(fb, 3, type_table);
-    gsp_fb_ref_to(fb, 4, encoding);
-    gsp_fb_ref_to(fb, 5, children);
-    gsp_fb_ref_to(fb, 6, metadata);
-    gsp_fb_u8(fb, 1, 1);
-    gsp_fb_u8(fb, 2, type);
-    return gsp_fb_end(fb);
+    gsp_export__fb_begin(fb);
+    gsp_export__fb_ref_to(fb, 0, label);
+    gsp_export__fb_ref_to(fb, 3, type_table);
+    gsp_export__fb_ref_to(fb, 4, encoding);
+    gsp_export__fb_ref_to(fb, 5, children);
+    gsp_export__fb_ref_to(fb, 6, metadata);
+    gsp_export__fb_u8(fb, 1, 1);
+    gsp_export__fb_u8(fb, 2, type);
+    return gsp_export__fb_end(fb);
 }
 
 static int put_schema(struct arrow *arrow, struct gsp_err *err)
 {
     const struct gsp_rows *rows = arrow->rows;
     struct gsp_rows_names names;
-    int rc = gsp_rows_names_new(rows, &names, err);
+    int rc = gsp_model_rows_names_new(rows, &names, err);
     if (rc < 0)
         return rc;
     struct gsp_fb fb = {0};
     gsp_fb_ref *fields = calloc(rows->column_count + 1, sizeof(*fields));
     if (!fields) {
-        gsp_rows_names_free(&names);
+        gsp_model_rows_names_free(&names);
         return gsp_err_nomem(err);
     }
     for (size_t i = 0; i < rows->column_count; i++)
         fields[i] = put_field(&fb, &rows->columns[i], names.at[i], i);
-    gsp_fb_ref list = gsp_fb_refs(&fb, fields, rows->column_count);
-    gsp_fb_begin(&fb);
-    gsp_fb_ref_to(&fb, 1, list);
-    gsp_fb_ref schema = gsp_fb_end(&fb);
+    gsp_fb_ref list = gsp_export__fb_refs(&fb, fields, rows->column_count);
+    gsp_export__fb_begin(&fb);
+    gsp_export__fb_ref_to(&fb, 1, list);
+    gsp_fb_ref schema = gsp_export__fb_end(&fb);
     clear_body(&arrow->body);
     rc = put_message(arrow, &fb, schema, HEADER_SCHEMA, err);
-    gsp_fb_free(&fb);
+    gsp_export__fb_free(&fb);
     free(fields);
-    gsp_rows_names_free(&names);
+    gsp_model_rows_names_free(&names);
     return rc;
 }
 
@@ -264,7 +264,7 @@ static int append_text(struct builder *builder, struct gsp_sv text, struct gsp_e
         put_offset(builder);
     bool fits = text.len <= TEXT_BYTES_MAX - builder->data.len;
     if (fits)
-        gsp_cell_utf8(text, &builder->data);
+        gsp_model_cell_put_utf8(text, &builder->data);
     if (!fits || builder->data.len > TEXT_BYTES_MAX) /* an invalid byte becomes three */
         return gsp_err_set(err, GSP_E_LIMIT, 0, "a text column exceeds Arrow's limit of %zu bytes",
                            TEXT_BYTES_MAX);
@@ -290,12 +290,13 @@ static int append_value(struct builder *builder, const struct gsp_rows_column *c
         [GSP_CELL_F64] = sizeof(double),    [GSP_CELL_BOOL] = sizeof(uint8_t),
         [GSP_CELL_DICT] = sizeof(uint32_t),
     };
-    bool is_null = gsp_values_null(values, row) || !has_string(column, values, row);
+    bool is_null = gsp_model_values_is_null(values, row) || !has_string(column, values, row);
     put_bit(&builder->valid, i, !is_null);
     builder->null_count += is_null;
     if (is_text(column->kind))
         return append_text(
-            builder, is_null ? (struct gsp_sv){NULL, 0} : gsp_cell_text(column, values, row), err);
+            builder, is_null ? (struct gsp_sv){NULL, 0} : gsp_model_cell_text(column, values, row),
+            err);
     if (column->kind == GSP_CELL_BOOL) {
         put_bit(&builder->data, i, !is_null && ((const uint8_t *)values->data)[row]);
         return GSP_OK;
@@ -347,7 +348,7 @@ static int flush(struct arrow *arrow, struct gsp_err *err)
     struct gsp_fb fb = {0};
     gsp_fb_ref batch = put_batch_table(&fb, &arrow->body, arrow->row_count);
     int rc = put_message(arrow, &fb, batch, HEADER_RECORD_BATCH, err);
-    gsp_fb_free(&fb);
+    gsp_export__fb_free(&fb);
     clear_builders(arrow);
     return rc;
 }
@@ -375,12 +376,12 @@ static int put_dictionary(struct arrow *arrow, size_t column, struct gsp_err *er
     add_buffer(&arrow->body, &builder->data);
     struct gsp_fb fb = {0};
     gsp_fb_ref data = put_batch_table(&fb, &arrow->body, source->dict_count);
-    gsp_fb_begin(&fb);
-    gsp_fb_i64(&fb, 0, (int64_t)column);
-    gsp_fb_ref_to(&fb, 1, data);
-    gsp_fb_ref dictionary = gsp_fb_end(&fb);
+    gsp_export__fb_begin(&fb);
+    gsp_export__fb_i64(&fb, 0, (int64_t)column);
+    gsp_export__fb_ref_to(&fb, 1, data);
+    gsp_fb_ref dictionary = gsp_export__fb_end(&fb);
     rc = put_message(arrow, &fb, dictionary, HEADER_DICTIONARY, err);
-    gsp_fb_free(&fb);
+    gsp_export__fb_free(&fb);
     clear_builders(arrow);
     return rc;
 }
@@ -429,7 +430,7 @@ static int put_rows(struct arrow *arrow, struct gsp_err *err)
     return rc;
 }
 
-int gsp_rows_arrow(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+int gsp_export_rows_write_arrow(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
 {
     size_t count = rows->column_count + 1;
     struct arrow arrow = {.rows = rows, .out = out};

@@ -17,4 +17,5 @@
 /* Writes each row as it arrives. If it fails midway, the stream has no end marker. Fails as
  * gsp_rows_next() does, with NOMEM or LIMIT (a string or a dictionary of 2 GB), and, through
  * gsp_out_finish(), with IO. */
-GSP_MUST_CHECK int gsp_rows_arrow(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export_rows_write_arrow(struct gsp_rows *rows, struct gsp_out *out,
+                                               struct gsp_err *err);

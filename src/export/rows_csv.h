@@ -16,4 +16,5 @@
 
 /* Writes each row as it arrives. Fails as gsp_rows_next() does, with NOMEM, and, through
  * gsp_out_finish(), with IO. */
-GSP_MUST_CHECK int gsp_rows_csv(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export_rows_write_csv(struct gsp_rows *rows, struct gsp_out *out,
+                                             struct gsp_err *err);

@@ -7,7 +7,7 @@
 static void put_cell(struct gsp_json *json, const struct gsp_rows_column *column,
                      const struct gsp_values *values, size_t row)
 {
-    if (gsp_values_null(values, row)) {
+    if (gsp_model_values_is_null(values, row)) {
         gsp_json_null(json);
         return;
     }
@@ -17,7 +17,7 @@ static void put_cell(struct gsp_json *json, const struct gsp_rows_column *column
         break;
     case GSP_CELL_I128:
         gsp_json_raw(json, (struct gsp_sv){"", 0}); /* writes the comma */
-        gsp_cell_i128(((const struct gsp_i128 *)values->data)[row], json->out);
+        gsp_model_cell_put_i128(((const struct gsp_i128 *)values->data)[row], json->out);
         break;
     case GSP_CELL_F64:
         gsp_json_f64(json, ((const double *)values->data)[row]);
@@ -26,11 +26,11 @@ static void put_cell(struct gsp_json *json, const struct gsp_rows_column *column
         gsp_json_bool(json, ((const uint8_t *)values->data)[row] != 0);
         break;
     case GSP_CELL_JSON:
-        gsp_json_raw(json, gsp_cell_text(column, values, row));
+        gsp_json_raw(json, gsp_model_cell_text(column, values, row));
         break;
     case GSP_CELL_TEXT:
     case GSP_CELL_DICT:
-        gsp_json_sv(json, gsp_cell_text(column, values, row));
+        gsp_json_sv(json, gsp_model_cell_text(column, values, row));
         break;
     }
 }
@@ -63,11 +63,11 @@ static void put_end(const struct writer *writer, struct gsp_buf *out)
     gsp_buf_puts(out, writer->has_row ? "\n]\n" : "]\n");
 }
 
-int gsp_rows_json(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
+int gsp_export_rows_write_json(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err)
 {
     struct writer writer = {.rows = rows};
     struct gsp_batch_view batch;
-    int rc = gsp_rows_names_new(rows, &writer.names, err);
+    int rc = gsp_model_rows_names_new(rows, &writer.names, err);
     if (rc < 0)
         return rc;
     gsp_buf_putc(&out->buf, '[');
@@ -79,7 +79,7 @@ int gsp_rows_json(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *er
     }
     if (rc == 0 && !out->failed)
         put_end(&writer, &out->buf);
-    gsp_rows_names_free(&writer.names);
+    gsp_model_rows_names_free(&writer.names);
     return rc < 0 ? rc : GSP_OK;
 }
 
@@ -87,7 +87,7 @@ int gsp_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out, struct gsp_
 {
     struct writer writer = {.rows = rows};
     struct gsp_batch_view batch;
-    int rc = gsp_rows_names_new(rows, &writer.names, err);
+    int rc = gsp_model_rows_names_new(rows, &writer.names, err);
     if (rc < 0)
         return rc;
     gsp_buf_putc(out, '[');
@@ -97,7 +97,7 @@ int gsp_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out, struct gsp_
     }
     if (rc == 0)
         put_end(&writer, out);
-    gsp_rows_names_free(&writer.names);
+    gsp_model_rows_names_free(&writer.names);
     if (rc == 0 && out->failed)
         rc = gsp_err_nomem(err);
     return rc;

@@ -17,7 +17,8 @@
 
 /* Writes each row as it arrives. If it fails midway, the array stays open, so that a reader
  * detects it. Fails as gsp_rows_next() does, with NOMEM, and, through gsp_out_finish(), with IO. */
-GSP_MUST_CHECK int gsp_rows_json(struct gsp_rows *rows, struct gsp_out *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export_rows_write_json(struct gsp_rows *rows, struct gsp_out *out,
+                                              struct gsp_err *err);
 /* Appends the array to a buffer. On failure the array stays open. */
 GSP_MUST_CHECK int gsp_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out,
                                         struct gsp_err *err);

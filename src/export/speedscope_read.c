@@ -60,13 +60,13 @@ static int read_frames(struct reader *reader)
     for (size_t i = 0; (item = yyjson_arr_iter_next(&iter)) != NULL; i++) {
         int64_t line = gsp_export__json_i64(item, "line", 0);
         struct gsp_frame frame = {.line = line > 0 && line < UINT32_MAX ? (uint32_t)line : 0};
-        int rc = gsp_profile_string(reader->profile, gsp_export__json_sv(item, "name"), &frame.name,
-                                    reader->err);
+        int rc = gsp_model_profile_string(reader->profile, gsp_export__json_sv(item, "name"),
+                                          &frame.name, reader->err);
         if (rc == GSP_OK)
-            rc = gsp_profile_string(reader->profile, gsp_export__json_sv(item, "file"), &frame.file,
-                                    reader->err);
+            rc = gsp_model_profile_string(reader->profile, gsp_export__json_sv(item, "file"),
+                                          &frame.file, reader->err);
         if (rc == GSP_OK)
-            rc = gsp_profile_frame(reader->profile, &frame, &reader->frames[i], reader->err);
+            rc = gsp_model_profile_frame(reader->profile, &frame, &reader->frames[i], reader->err);
         if (rc)
             return rc;
     }
@@ -101,10 +101,10 @@ static int find_process(struct reader *reader, uint64_t pid, uint32_t *out)
         return GSP_OK;
     }
     struct gsp_process process = {.pid = pid <= INT32_MAX ? (int32_t)pid : 0, .ppid = -1};
-    int rc = gsp_profile_string(reader->profile, gsp_export__json_sv(reader->root, "name"),
-                                &process.name, reader->err);
+    int rc = gsp_model_profile_string(reader->profile, gsp_export__json_sv(reader->root, "name"),
+                                      &process.name, reader->err);
     if (rc == GSP_OK)
-        rc = gsp_profile_process(reader->profile, &process, out, reader->err);
+        rc = gsp_model_profile_process(reader->profile, &process, out, reader->err);
     if (rc == GSP_OK && !gsp_hmap_put(&reader->processes, pid, 0, *out))
         rc = gsp_err_nomem(reader->err);
     return rc;
@@ -122,10 +122,10 @@ static int add_thread(struct reader *reader, yyjson_val *item, uint32_t *out)
         name = gsp_sv_ends(rest, " ") ? (struct gsp_sv){rest.p, rest.len - 1} : rest;
     else
         thread.os_id = 0;
-    int rc = gsp_profile_string(reader->profile, name, &thread.name, reader->err);
+    int rc = gsp_model_profile_string(reader->profile, name, &thread.name, reader->err);
     if (rc == GSP_OK)
         rc = find_process(reader, pid, &thread.process);
-    return rc ? rc : gsp_profile_thread(reader->profile, &thread, out, reader->err);
+    return rc ? rc : gsp_model_profile_thread(reader->profile, &thread, out, reader->err);
 }
 
 /* Converts from the file's unit to ours. Returns false if value is NaN or out of range. */
@@ -148,16 +148,16 @@ static int add_span(struct reader *reader, uint32_t thread, uint32_t stack, doub
         return malformed(reader, "a value is out of range");
     if (stack == GSP_NONE)
         return GSP_OK;
-    enum gsp_unit unit = gsp_profile_meta(reader->profile)->unit;
+    enum gsp_unit unit = gsp_model_profile_meta(reader->profile)->unit;
     if (unit == GSP_UNIT_NS)
-        return gsp_profile_add(reader->profile, &sample, reader->err);
+        return gsp_model_profile_add(reader->profile, &sample, reader->err);
     struct gsp_total total = {
         .thread = thread,
         .stack = stack,
         .count = unit == GSP_UNIT_COUNT ? (uint64_t)sample.weight : 1,
         .weight = sample.weight,
     };
-    return gsp_profile_add_total(reader->profile, &total, reader->err);
+    return gsp_model_profile_add_total(reader->profile, &total, reader->err);
 }
 
 static int find_frame(void *ctx, yyjson_val *index, uint32_t *out)
@@ -210,11 +210,11 @@ static int apply_event(struct reader *reader, yyjson_val *event, uint32_t *stack
     if (rc)
         return rc;
     if (gsp_sv_eq(type, gsp_sv_of("O")))
-        return gsp_profile_stack(reader->profile, *stack, frame, stack, reader->err);
+        return gsp_model_profile_stack(reader->profile, *stack, frame, stack, reader->err);
     if (!gsp_sv_eq(type, gsp_sv_of("C")) || *stack == GSP_NONE ||
-        gsp_profile_stack_frame(reader->profile, *stack) != frame)
+        gsp_model_profile_stack_frame(reader->profile, *stack) != frame)
         return malformed(reader, "an event closes a frame that is not on top");
-    *stack = gsp_profile_stack_caller(reader->profile, *stack);
+    *stack = gsp_model_profile_stack_caller(reader->profile, *stack);
     return GSP_OK;
 }
 
@@ -244,7 +244,7 @@ static int read_evented(struct reader *reader, yyjson_val *item, uint32_t thread
 static int read_profile(struct reader *reader, yyjson_val *item)
 {
     const struct unit *unit = find_unit(gsp_export__json_sv(item, "unit"));
-    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(reader->profile);
     if (!unit)
         return malformed(reader, "unknown unit");
     if (reader->index == 0)
@@ -287,7 +287,7 @@ static int read_profiles(struct reader *reader)
     return GSP_OK;
 }
 
-int gsp_export__read_speedscope(struct gsp_sv bytes, struct gsp_profile *profile,
+int gsp_export__speedscope_read(struct gsp_sv bytes, struct gsp_profile *profile,
                                 struct gsp_err *err)
 {
     yyjson_doc *doc = NULL;

@@ -13,5 +13,5 @@
 
 /* Fills an empty profile. Each "sampled" or "evented" profile of the file becomes a thread.
  * Fails with FORMAT, LIMIT or NOMEM. */
-GSP_MUST_CHECK int gsp_export__read_speedscope(struct gsp_sv bytes, struct gsp_profile *profile,
+GSP_MUST_CHECK int gsp_export__speedscope_read(struct gsp_sv bytes, struct gsp_profile *profile,
                                                struct gsp_err *err);

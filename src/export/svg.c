@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/map.h"
 #include "export/formats.h"
-#include "model/words.h"
+#include "model/format.h"
 
 /* Embedded by tools/embed.py from flamegraph.css and flamegraph.js. */
 extern const char gsp_export__svg_css[];
@@ -81,18 +81,18 @@ static double pct(uint64_t part, uint64_t all)
 
 static bool is_shown(const struct drawing *d, uint32_t i)
 {
-    return pct(measure(d, gsp_tree_at(d->tree, i)), d->all) * WIDTH_PX / 100 >= LEAST_PX;
+    return pct(measure(d, gsp_model_tree_at(d->tree, i)), d->all) * WIDTH_PX / 100 >= LEAST_PX;
 }
 
 /* Returns the next node after i in preorder that is wide enough; 0 at the end. Descendants of a
  * frame that is too narrow are too narrow as well. */
 static uint32_t next_shown(const struct drawing *d, uint32_t i)
 {
-    uint32_t next = gsp_tree_at(d->tree, i)->first_child;
+    uint32_t next = gsp_model_tree_at(d->tree, i)->first_child;
     for (;;) {
         while (next == 0 && i != 0) {
-            next = gsp_tree_at(d->tree, i)->next_sibling;
-            i = gsp_tree_at(d->tree, i)->parent;
+            next = gsp_model_tree_at(d->tree, i)->next_sibling;
+            i = gsp_model_tree_at(d->tree, i)->parent;
         }
         if (next == 0 || is_shown(d, next))
             return next;
@@ -130,7 +130,7 @@ static void put_amount(const struct drawing *d, int64_t value)
     if (d->diff->is_share)
         gsp_buf_printf(buf, "%.2f %%", (double)value / 1e4);
     else
-        gsp_words_amount(d->diff->unit, value, buf);
+        gsp_model_amount_put(d->diff->unit, value, buf);
 }
 
 /* "base 120 ms, new 150 ms, +25.0 %" */
@@ -162,12 +162,12 @@ static void put_class(const struct drawing *d, uint32_t i)
         return;
     }
     const struct gsp_frame *frame =
-        gsp_profile_frame_at(d->profile, gsp_tree_at(d->tree, i)->frame);
+        gsp_model_profile_frame_at(d->profile, gsp_model_tree_at(d->tree, i)->frame);
     if (!frame) {
         gsp_buf_putc(buf, 'g');
         return;
     }
-    struct gsp_sv file = gsp_profile_string_at(d->profile, frame->file);
+    struct gsp_sv file = gsp_model_profile_string_at(d->profile, frame->file);
     uint64_t hash = gsp_hash_bytes(file.p, file.len, 0);
     switch (frame->kind) {
     case GSP_FRAME_PYTHON:
@@ -190,20 +190,20 @@ static void put_class(const struct drawing *d, uint32_t i)
 static void put_facts(const struct drawing *d, const struct gsp_node *node)
 {
     struct gsp_buf *buf = &d->out->buf;
-    gsp_words_count(node->total_count, buf);
+    gsp_model_count_put(node->total_count, buf);
     gsp_buf_puts(buf, node->total_count == 1 ? " sample, " : " samples, ");
     if (d->unit != GSP_UNIT_COUNT) {
-        gsp_words_amount(d->unit, node->total_weight, buf);
+        gsp_model_amount_put(d->unit, node->total_weight, buf);
         gsp_buf_puts(buf, ", ");
     }
-    const struct gsp_node *parent = gsp_tree_at(d->tree, node->parent);
+    const struct gsp_node *parent = gsp_model_tree_at(d->tree, node->parent);
     gsp_auto_buf share = {0};
-    gsp_words_pct(pct(measure(d, node), d->all), &share);
+    gsp_model_percent_put(pct(measure(d, node), d->all), &share);
     gsp_buf_xml(buf, gsp_buf_sv(&share));
     gsp_buf_puts(buf, " % of all");
     if (node->depth > 0) {
         gsp_buf_clear(&share);
-        gsp_words_pct(pct(measure(d, node), measure(d, parent)), &share);
+        gsp_model_percent_put(pct(measure(d, node), measure(d, parent)), &share);
         gsp_buf_puts(buf, ", ");
         gsp_buf_xml(buf, gsp_buf_sv(&share));
         gsp_buf_puts(buf, " % of parent");
@@ -222,8 +222,8 @@ static void put_sign(const struct drawing *d, uint32_t i)
 static void put_frame(const struct drawing *d, uint32_t i)
 {
     struct gsp_buf *buf = &d->out->buf;
-    const struct gsp_node *node = gsp_tree_at(d->tree, i);
-    struct gsp_sv label = gsp_tree_label(d->tree, node->label);
+    const struct gsp_node *node = gsp_model_tree_at(d->tree, i);
+    struct gsp_sv label = gsp_model_tree_label(d->tree, node->label);
     uint64_t size = measure(d, node);
     double width = i == 0 ? 100 : pct(size, d->all);
     double x = i == 0 ? 0 : pct(d->cursor[node->parent], d->all);
@@ -269,7 +269,7 @@ static void put_button(struct gsp_buf *buf, const char *id, unsigned x, unsigned
 static void put_name(const struct drawing *d, struct gsp_buf *out)
 {
     if (!d->diff) {
-        gsp_words_command(d->profile, out);
+        gsp_model_command_put(d->profile, out);
         return;
     }
     gsp_buf_putsv(out, d->diff->name[0]);
@@ -285,9 +285,9 @@ static void put_extent(const struct drawing *d, struct gsp_buf *out)
         gsp_buf_puts(out, d->diff->per);
         return;
     }
-    gsp_words_extent(d->profile, out);
+    gsp_model_extent_put(d->profile, out);
     gsp_buf_puts(out, " \xc2\xb7 losses: ");
-    gsp_words_losses(&gsp_profile_meta_get(d->profile)->losses, out);
+    gsp_model_losses_put(&gsp_model_profile_meta_get(d->profile)->losses, out);
 }
 
 /* The title, the extent of the recording, its losses, and the controls (shown by the script). */
@@ -298,10 +298,10 @@ static void put_head(const struct drawing *d)
     gsp_auto_buf facts = {0};
     put_name(d, &command);
     put_extent(d, &facts);
-    size_t left_out = gsp_tree_count(d->tree) - d->shown;
+    size_t left_out = gsp_model_tree_count(d->tree) - d->shown;
     if (left_out > 0) {
         gsp_buf_puts(&facts, " \xc2\xb7 ");
-        gsp_words_count(left_out, &facts);
+        gsp_model_count_put(left_out, &facts);
         gsp_buf_puts(&facts,
                      left_out == 1 ? " frame too narrow to draw" : " frames too narrow to draw");
     }
@@ -369,15 +369,15 @@ static void put_document(struct drawing *d)
 
 static int draw(struct drawing *d, struct gsp_err *err)
 {
-    const struct gsp_node *root = gsp_tree_at(d->tree, 0);
-    d->unit = gsp_profile_meta_get(d->profile)->unit;
+    const struct gsp_node *root = gsp_model_tree_at(d->tree, 0);
+    d->unit = gsp_model_profile_meta_get(d->profile)->unit;
     d->by_weight = root->total_weight > 0;
     d->all = measure(d, root) > 0 ? measure(d, root) : 1;
-    d->cursor = calloc(gsp_tree_count(d->tree), sizeof(*d->cursor));
+    d->cursor = calloc(gsp_model_tree_count(d->tree), sizeof(*d->cursor));
     if (d->cursor) {
         uint32_t i = 0;
         do {
-            const struct gsp_node *node = gsp_tree_at(d->tree, i);
+            const struct gsp_node *node = gsp_model_tree_at(d->tree, i);
             d->depth = node->depth > d->depth ? node->depth : d->depth;
             d->shown++;
             i = next_shown(d, i);
@@ -391,16 +391,16 @@ static int draw(struct drawing *d, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int write_svg(const struct gsp_profile *profile, const struct gsp_view *view,
+static int write_svg(const struct gsp_profile *profile, const struct gsp_view_options *view,
                      struct gsp_out *out, struct gsp_err *err)
 {
     struct gsp_tree *tree = NULL;
-    int rc = gsp_tree_new(profile, view, &tree, err);
+    int rc = gsp_model_tree_new(profile, view, &tree, err);
     if (rc < 0)
         return rc;
     struct drawing d = {.profile = profile, .tree = tree, .out = out};
     rc = draw(&d, err);
-    gsp_tree_free(tree);
+    gsp_model_tree_free(tree);
     return rc;
 }
 
@@ -409,50 +409,52 @@ static int write_svg(const struct gsp_profile *profile, const struct gsp_view *v
  * precedes its children in a tree, and children are sorted by label. */
 static void set_values(struct drawing *d, const struct gsp_tree *part, int side, uint32_t *match)
 {
-    size_t count = gsp_tree_count(d->tree);
+    size_t count = gsp_model_tree_count(d->tree);
     match[0] = 1;
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_node *twin = match[i] ? gsp_tree_at(part, match[i] - 1) : NULL;
+        const struct gsp_node *twin = match[i] ? gsp_model_tree_at(part, match[i] - 1) : NULL;
         uint32_t other = twin ? twin->first_child : 0;
         d->values[i][side] = twin ? twin->total_weight : 0;
-        for (uint32_t child = gsp_tree_at(d->tree, i)->first_child; child != 0;
-             child = gsp_tree_at(d->tree, child)->next_sibling) {
+        for (uint32_t child = gsp_model_tree_at(d->tree, i)->first_child; child != 0;
+             child = gsp_model_tree_at(d->tree, child)->next_sibling) {
             gsp_assert(child > i);
             match[child] = 0;
-            if (other != 0 && gsp_sv_eq(gsp_tree_label(d->tree, gsp_tree_at(d->tree, child)->label),
-                                        gsp_tree_label(part, gsp_tree_at(part, other)->label))) {
+            if (other != 0 &&
+                gsp_sv_eq(gsp_model_tree_label(d->tree, gsp_model_tree_at(d->tree, child)->label),
+                          gsp_model_tree_label(part, gsp_model_tree_at(part, other)->label))) {
                 match[child] = other + 1;
-                other = gsp_tree_at(part, other)->next_sibling;
+                other = gsp_model_tree_at(part, other)->next_sibling;
             }
         }
         gsp_assert(other == 0);
     }
 }
 
-int gsp_svg_write_diff(const struct gsp_svg_diff *diff, struct gsp_out *out, struct gsp_err *err)
+int gsp_export_svg_write_diff(const struct gsp_svg_diff *diff, struct gsp_out *out,
+                              struct gsp_err *err)
 {
-    const struct gsp_view view = {.by_function = true};
+    const struct gsp_view_options view = {.by_function = true};
     struct gsp_tree *tree = NULL;
-    int rc = gsp_tree_new(diff->sum, &view, &tree, err);
+    int rc = gsp_model_tree_new(diff->sum, &view, &tree, err);
     if (rc < 0)
         return rc;
     struct drawing d = {.profile = diff->sum, .diff = diff, .tree = tree, .out = out};
-    uint32_t *match = calloc(gsp_tree_count(tree), sizeof(*match));
-    d.values = calloc(gsp_tree_count(tree), sizeof(*d.values));
+    uint32_t *match = calloc(gsp_model_tree_count(tree), sizeof(*match));
+    d.values = calloc(gsp_model_tree_count(tree), sizeof(*d.values));
     if (!match || !d.values)
         rc = gsp_err_nomem(err);
     for (int side = 0; rc == GSP_OK && side < 2; side++) {
         struct gsp_tree *part = NULL;
-        rc = gsp_tree_new(diff->profile[side], &view, &part, err);
+        rc = gsp_model_tree_new(diff->profile[side], &view, &part, err);
         if (rc == GSP_OK)
             set_values(&d, part, side, match);
-        gsp_tree_free(part);
+        gsp_model_tree_free(part);
     }
     if (rc == GSP_OK)
         rc = draw(&d, err);
     free(match);
     free(d.values);
-    gsp_tree_free(tree);
+    gsp_model_tree_free(tree);
     return rc;
 }
 

@@ -23,5 +23,5 @@ struct gsp_svg_diff {
 
 /* Draws boxes as wide as the sum of both recordings, so that those of only one are visible too.
  * The colour shows which recording has more. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_svg_write_diff(const struct gsp_svg_diff *diff, struct gsp_out *out,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export_svg_write_diff(const struct gsp_svg_diff *diff, struct gsp_out *out,
+                                             struct gsp_err *err);

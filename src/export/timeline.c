@@ -38,11 +38,11 @@ static int64_t start_of(const struct gsp_sample *sample, enum gsp_unit unit)
 static void append_samples(const struct gsp_profile *profile, struct gsp_timeline *timeline,
                            int64_t *ends)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, profile);
-    while (gsp_sample_iter_next(&iter, &sample))
+    gsp_model_sample_iter_init(&iter, profile);
+    while (gsp_model_sample_iter_next(&iter, &sample))
         append(&timeline->threads[sample.thread], &ends[sample.thread],
                start_of(&sample, meta->unit), &sample, meta->period_ns);
 }
@@ -50,8 +50,8 @@ static void append_samples(const struct gsp_profile *profile, struct gsp_timelin
 static void append_totals(const struct gsp_profile *profile, struct gsp_timeline *timeline,
                           int64_t *ends)
 {
-    for (size_t i = 0; i < gsp_profile_total_count(profile); i++) {
-        const struct gsp_total *total = gsp_profile_total_at(profile, i);
+    for (size_t i = 0; i < gsp_model_profile_total_count(profile); i++) {
+        const struct gsp_total *total = gsp_model_profile_total_at(profile, i);
         struct gsp_sample sample = {.weight = total->weight, .stack = total->stack};
         append(&timeline->threads[total->thread], &ends[total->thread], 0, &sample, 0);
     }
@@ -60,15 +60,15 @@ static void append_totals(const struct gsp_profile *profile, struct gsp_timeline
 int gsp_export__timeline_fill(const struct gsp_profile *profile, struct gsp_timeline *timeline,
                               struct gsp_err *err)
 {
-    size_t count = gsp_profile_thread_count(profile);
+    size_t count = gsp_model_profile_thread_count(profile);
     *timeline = (struct gsp_timeline){.thread_count = count};
     timeline->threads = calloc(count + 1, sizeof(*timeline->threads));
     timeline->frame_map =
-        calloc(gsp_profile_frame_count(profile) + 1, sizeof(*timeline->frame_map));
+        calloc(gsp_model_profile_frame_count(profile) + 1, sizeof(*timeline->frame_map));
     int64_t *ends = calloc(count + 1, sizeof(*ends));
     bool failed = !timeline->threads || !timeline->frame_map || !ends;
     if (!failed) {
-        if (gsp_profile_has_samples(profile))
+        if (gsp_model_profile_has_samples(profile))
             append_samples(profile, timeline, ends);
         else
             append_totals(profile, timeline, ends);
@@ -93,15 +93,15 @@ void gsp_export__timeline_free(struct gsp_timeline *timeline)
     *timeline = (struct gsp_timeline){0};
 }
 
-void gsp_export__span_iter_init(struct gsp_span_iter *iter, const struct gsp_timeline *timeline,
-                                uint32_t thread)
+void gsp_export__timeline_iter_init(struct gsp_timeline_iter *iter,
+                                    const struct gsp_timeline *timeline, uint32_t thread)
 {
     const struct gsp_buf *spans = &timeline->threads[thread];
     const unsigned char *p = (const unsigned char *)spans->p;
-    *iter = (struct gsp_span_iter){.cursor = {p, p ? p + spans->len : NULL}};
+    *iter = (struct gsp_timeline_iter){.cursor = {p, p ? p + spans->len : NULL}};
 }
 
-bool gsp_export__span_iter_next(struct gsp_span_iter *iter, struct gsp_span *out)
+bool gsp_export__timeline_iter_next(struct gsp_timeline_iter *iter, struct gsp_timeline_span *out)
 {
     uint64_t gap = 0;
     uint64_t len = 0;
@@ -109,7 +109,7 @@ bool gsp_export__span_iter_next(struct gsp_span_iter *iter, struct gsp_span *out
     if (!gsp_cursor_varint(&iter->cursor, &gap) || !gsp_cursor_varint(&iter->cursor, &len) ||
         !gsp_cursor_varint(&iter->cursor, &stack))
         return false;
-    *out = (struct gsp_span){
+    *out = (struct gsp_timeline_span){
         .start = iter->end + (int64_t)gap, .len = (int64_t)len, .stack = (uint32_t)stack};
     iter->end = out->start + out->len;
     return true;

@@ -28,13 +28,13 @@ struct gsp_timeline {
 };
 
 /* Positions are in the unit of the profile: nanoseconds, samples or bytes. */
-struct gsp_span {
+struct gsp_timeline_span {
     int64_t start; /* at or after the end of the previous span */
     int64_t len;   /* not negative */
     uint32_t stack;
 };
 
-struct gsp_span_iter {
+struct gsp_timeline_iter {
     struct gsp_cursor cursor;
     int64_t end; /* of the last span */
 };
@@ -44,6 +44,6 @@ GSP_MUST_CHECK int gsp_export__timeline_fill(const struct gsp_profile *profile,
                                              struct gsp_timeline *timeline, struct gsp_err *err);
 void gsp_export__timeline_free(struct gsp_timeline *timeline); /* {0} does nothing */
 
-void gsp_export__span_iter_init(struct gsp_span_iter *iter, const struct gsp_timeline *timeline,
-                                uint32_t thread);
-bool gsp_export__span_iter_next(struct gsp_span_iter *iter, struct gsp_span *out);
+void gsp_export__timeline_iter_init(struct gsp_timeline_iter *iter,
+                                    const struct gsp_timeline *timeline, uint32_t thread);
+bool gsp_export__timeline_iter_next(struct gsp_timeline_iter *iter, struct gsp_timeline_span *out);

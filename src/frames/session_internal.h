@@ -24,9 +24,9 @@ struct session_member {
 };
 
 struct session_reader {
-    struct gsp_scan scan;
+    struct gsp_json_scan scan;
     struct gsp_session_data *data;
-    const struct gsp_session_want *options;
+    const struct gsp_session_read_options *options;
     struct gsp_hmap series; /* hashes of metric and device -> index of the series */
     size_t series_cap;
     size_t row_cap;

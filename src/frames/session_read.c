@@ -42,24 +42,24 @@ static double *row_number(struct gsp_session_row *row, struct gsp_sv name)
     return NULL;
 }
 
-static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct gsp_err *err)
+static int read_row(struct gsp_json_scan *scan, struct gsp_session_row *row, struct gsp_err *err)
 {
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         char **text = row_text(row, scan->text);
         double *number = row_number(row, scan->text);
-        rc = gsp_scan_next(scan, err);
-        if (rc == GSP_OK && text && scan->kind == GSP_SCAN_TEXT && !*text) {
+        rc = gsp_json_scan_next(scan, err);
+        if (rc == GSP_OK && text && scan->kind == GSP_JSON_SCAN_STRING && !*text) {
             *text = gsp_sv_dup(scan->text);
             if (!*text)
                 return gsp_err_nomem(err);
-        } else if (rc == GSP_OK && number && scan->kind == GSP_SCAN_NUMBER) {
+        } else if (rc == GSP_OK && number && scan->kind == GSP_JSON_SCAN_NUMBER) {
             *number = scan->number;
         }
         if (rc == GSP_OK)
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -67,10 +67,10 @@ static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct g
 int gsp_session__rows(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
-    struct gsp_scan *scan = &reader->scan;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
-        if (scan->kind != GSP_SCAN_OBJ_BEGIN)
+    struct gsp_json_scan *scan = &reader->scan;
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
+        if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
             return gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the summary is not an object");
         if (data->row_count == GSP_SESSION_ROWS_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "summary has more than %u rows",
@@ -90,28 +90,28 @@ int gsp_session__rows(struct session_reader *reader, struct gsp_err *err)
                                         .integral = missing};
         rc = read_row(scan, row, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
 
 static int read_frames(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     bool values = reader->options->values;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
-        if (scan->kind != GSP_SCAN_OBJ_BEGIN)
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
+        if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
             return gsp_err_set(err, GSP_E_FORMAT, 0, "frame %llu is not an object",
                                (unsigned long long)reader->data->frames + 1);
         if (values) {
             rc = gsp_session__frame(reader, err);
         } else {
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
             reader->data->frames++;
         }
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -121,7 +121,7 @@ static int copy_value(struct session_reader *reader, struct gsp_buf *out, struct
     struct gsp_json json;
     gsp_buf_clear(out);
     gsp_json_init(&json, out);
-    int rc = gsp_scan_copy(&reader->scan, &json, err);
+    int rc = gsp_json_scan_copy(&reader->scan, &json, err);
     if (rc == GSP_OK && out->failed)
         rc = gsp_err_nomem(err);
     return rc;
@@ -142,7 +142,7 @@ static void copy_text(struct gsp_sv text, const struct text_field *field)
 static void read_metadata_member(struct session_reader *reader, struct gsp_sv name)
 {
     struct gsp_session_data *data = reader->data;
-    const struct gsp_scan *scan = &reader->scan;
+    const struct gsp_json_scan *scan = &reader->scan;
     const struct text_field fields[] = {
         {"name", data->name, sizeof(data->name)},
         {"host", data->host, sizeof(data->host)},
@@ -150,10 +150,10 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
         {"end_time", data->end_time, sizeof(data->end_time)},
     };
     for (size_t i = 0; i < GSP_COUNT(fields); i++) {
-        if (scan->kind == GSP_SCAN_TEXT && gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+        if (scan->kind == GSP_JSON_SCAN_STRING && gsp_sv_eq(gsp_sv_of(fields[i].name), name))
             copy_text(scan->text, &fields[i]);
     }
-    if (scan->kind != GSP_SCAN_NUMBER)
+    if (scan->kind != GSP_JSON_SCAN_NUMBER)
         return;
     if (gsp_sv_eq(name, gsp_sv_of("duration_s")))
         data->duration_s = scan->number;
@@ -167,24 +167,24 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
  * {. */
 static int read_metadata(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     struct gsp_json json;
     gsp_auto_buf name = {0};
     gsp_buf_clear(&reader->data->metadata);
     gsp_json_init(&json, &reader->data->metadata);
     gsp_json_obj_begin(&json);
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         gsp_buf_clear(&name);
         gsp_buf_putsv(&name, scan->text);
         gsp_json_keysv(&json, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc < 0)
             break;
         read_metadata_member(reader, gsp_buf_sv(&name));
-        rc = gsp_scan_copy(scan, &json, err);
+        rc = gsp_json_scan_copy(scan, &json, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     if (rc == GSP_OK)
         gsp_json_obj_end(&json);
@@ -196,7 +196,7 @@ static int read_part(struct session_reader *reader, struct gsp_sv name, bool *ha
                      struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
-    const struct gsp_scan *scan = &reader->scan;
+    const struct gsp_json_scan *scan = &reader->scan;
     const struct {
         const char *name;
         struct gsp_buf *out;
@@ -204,49 +204,50 @@ static int read_part(struct session_reader *reader, struct gsp_sv name, bool *ha
                   {"summary_by_client", &data->by_client},
                   {"losses", &data->losses},
                   {"gaps", &data->gaps}};
-    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("frames"))) {
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("frames"))) {
         *has_frames = true;
         return read_frames(reader, err);
     }
-    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("summary")))
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("summary")))
         return gsp_session__rows(reader, err);
-    if (scan->kind == GSP_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of("metadata")))
+    if (scan->kind == GSP_JSON_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of("metadata")))
         return read_metadata(reader, err);
     for (size_t i = 0; i < GSP_COUNT(copies); i++) {
         if (gsp_sv_eq(gsp_sv_of(copies[i].name), name))
             return copy_value(reader, copies[i].out, err);
     }
-    return gsp_scan_skip(&reader->scan, err);
+    return gsp_json_scan_skip(&reader->scan, err);
 }
 
 static int read_all(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     gsp_auto_buf name = {0};
     bool has_frames = false;
-    int rc = gsp_scan_next(scan, err);
-    if (rc == GSP_OK && scan->kind != GSP_SCAN_OBJ_BEGIN)
+    int rc = gsp_json_scan_next(scan, err);
+    if (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "not a session: the file is not a JSON object");
     if (rc == GSP_OK)
-        rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+        rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         gsp_buf_clear(&name);
         gsp_buf_putsv(&name, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK)
             rc = read_part(reader, gsp_buf_sv(&name), &has_frames, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     if (rc == GSP_OK)
-        rc = gsp_scan_next(scan, err); /* nothing may follow */
+        rc = gsp_json_scan_next(scan, err); /* nothing may follow */
     if (rc == GSP_OK && !has_frames)
         rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a session: the file has no frames");
     return rc;
 }
 
-int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_want *options,
-                     struct gsp_session_data **out, struct gsp_err *err)
+int gsp_session_read(gsp_json_scan_reader read, void *ctx,
+                     const struct gsp_session_read_options *options, struct gsp_session_data **out,
+                     struct gsp_err *err)
 {
     *out = NULL;
     struct session_reader *reader = calloc(1, sizeof(*reader));
@@ -260,10 +261,10 @@ int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_wan
     data->frequency_ms = (double)NAN;
     reader->data = data;
     reader->options = options;
-    int rc = gsp_scan_open(&reader->scan, read, ctx, err);
+    int rc = gsp_json_scan_open(&reader->scan, read, ctx, err);
     if (rc == GSP_OK)
         rc = read_all(reader, err);
-    gsp_scan_close(&reader->scan);
+    gsp_json_scan_close(&reader->scan);
     gsp_hmap_free(&reader->series);
     struct gsp_buf *const bufs[] = {&reader->values, &reader->members, &reader->member_names,
                                     &reader->metric, &reader->device,  &reader->gpu_text};

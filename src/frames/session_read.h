@@ -34,7 +34,7 @@ struct gsp_session_bin {
     uint32_t count;
 };
 
-struct gsp_series {
+struct gsp_session_series {
     char *metric;
     char *device; /* "" for the machine */
     uint64_t count;
@@ -69,7 +69,7 @@ struct gsp_session_data {
     bool has_format;     /* written by gsprof: units are those of docs/formats/session.md */
     struct gsp_session_row *rows;
     size_t row_count;
-    struct gsp_series *series;
+    struct gsp_session_series *series;
     size_t series_count;
     uint64_t series_lost; /* values of series beyond GSP_SESSION_SERIES_MAX */
     uint64_t frames;
@@ -81,7 +81,7 @@ struct gsp_session_data {
     int64_t bin_ns; /* width of a bin; the first begins at first_ns */
 };
 
-struct gsp_session_want {
+struct gsp_session_read_options {
     bool values; /* read the series; otherwise only count the metric frames */
     bool (*bins)(void *ctx, const char *metric); /* whether to collect bins for a metric; or NULL */
     void *ctx;
@@ -90,13 +90,13 @@ struct gsp_session_want {
 /* Reads a whole file through the callback `read`. The caller frees *out with
  * gsp_session_data_free(); it is NULL on failure. Fails with FORMAT (not JSON, not a session),
  * LIMIT or NOMEM, or as read does. */
-GSP_MUST_CHECK int gsp_session_read(gsp_scan_read read, void *ctx,
-                                    const struct gsp_session_want *options,
+GSP_MUST_CHECK int gsp_session_read(gsp_json_scan_reader read, void *ctx,
+                                    const struct gsp_session_read_options *options,
                                     struct gsp_session_data **out, struct gsp_err *err);
 void gsp_session_data_free(struct gsp_session_data *data); /* NULL does nothing */
 
 /* Returns the standard deviation of a series; NaN for fewer than two values. */
-double gsp_series_std(const struct gsp_series *series);
+double gsp_series_std(const struct gsp_session_series *series);
 
 /* Parses "2026-01-31T12:34:56.789+01:00" (fraction and zone are optional) into CLOCK_REALTIME
  * nanoseconds and the UTC offset. Returns false if the text is malformed. */

@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "memlog/log.h"
 
-enum gsp_memby {
+enum gsp_memlog_group_by {
     GSP_MEMBY_LINE,
     GSP_MEMBY_FUNCTION,
     GSP_MEMBY_MODULE, /* the file */
@@ -29,27 +29,28 @@ enum gsp_memby {
 };
 
 /* "line", "function", ...; NULL past the last. */
-const char *gsp_memby_name(size_t i);
+const char *gsp_memlog_group_by_name(size_t i);
 
-struct gsp_memgroups {
-    enum gsp_memby by;
+struct gsp_memlog_groups {
+    enum gsp_memlog_group_by by;
     uint32_t *of_site; /* the group of each site */
     uint32_t *ids;     /* frame, thread, process or allocator of each group */
     size_t count;
 };
 
 /* Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_memgroups_make(struct gsp_memgroups *groups, const struct gsp_memlog *log,
-                                      enum gsp_memby by, struct gsp_err *err);
-void gsp_memgroups_free(struct gsp_memgroups *groups);
+GSP_MUST_CHECK int gsp_memlog_groups_create(struct gsp_memlog_groups *groups,
+                                            const struct gsp_memlog *log,
+                                            enum gsp_memlog_group_by by, struct gsp_err *err);
+void gsp_memlog_groups_free(struct gsp_memlog_groups *groups);
 
 /* Returns the frame by which a stack is grouped, or GSP_NONE. */
-uint32_t gsp_memgroup_frame(const struct gsp_profile *profile, uint32_t stack);
+uint32_t gsp_memlog_group_frame(const struct gsp_profile *profile, uint32_t stack);
 /* Returns the innermost frame of the program itself, not of a library. Returns GSP_NONE if it does
  * not exist or is the frame by which the stack is grouped. */
-uint32_t gsp_memgroup_caller(const struct gsp_profile *profile, uint32_t stack);
+uint32_t gsp_memlog_group_caller(const struct gsp_profile *profile, uint32_t stack);
 
 /* Appends the name of the group. It contains bytes of the target, which every output must escape.
  */
-void gsp_memgroup_name(const struct gsp_memgroups *groups, const struct gsp_memlog *log,
-                       uint32_t group, struct gsp_buf *out);
+void gsp_memlog_group_name(const struct gsp_memlog_groups *groups, const struct gsp_memlog *log,
+                           uint32_t group, struct gsp_buf *out);

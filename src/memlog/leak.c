@@ -39,13 +39,14 @@ static bool is_steady(const double *held, size_t count, double growth)
     return leap <= growth * LEAP_MAX && fall <= growth * FALL_MAX;
 }
 
-bool gsp_memleak_judge(const double *held, size_t count, double least, double *slope, double *z)
+bool gsp_memlog__leak_check(const double *held, size_t count, double least, double *slope,
+                            double *z)
 {
     const size_t skip = count / WARMUP_PART;
     struct gsp_trend whole;
     *slope = 0;
     *z = 0;
-    if (count < GSP_MEMLEAK_STRETCHES_MIN)
+    if (count < GSP_MEMLOG_LEAK_WINDOWS_MIN)
         return false;
     held += skip;
     count -= skip;
@@ -67,7 +68,7 @@ bool gsp_memleak_judge(const double *held, size_t count, double least, double *s
 
 struct series {
     const struct gsp_memlog *log;
-    const struct gsp_memgroups *groups;
+    const struct gsp_memlog_groups *groups;
     size_t stretches;
     int64_t from_ns; /* of the first tick */
     int64_t to_ns;
@@ -101,10 +102,10 @@ static size_t count_stretches(const struct gsp_memlog *log, int64_t from_ns, int
         last_ns = time_ns;
     }
     size_t stretches = (size_t)((to_ns - from_ns) / gap_ns) + 1;
-    stretches = stretches < GSP_MEMLEAK_STRETCHES ? stretches : GSP_MEMLEAK_STRETCHES;
+    stretches = stretches < GSP_MEMLOG_LEAK_WINDOWS ? stretches : GSP_MEMLOG_LEAK_WINDOWS;
     /* A single long gap does not make a recording too short. */
-    if (stretches < GSP_MEMLEAK_STRETCHES_MIN)
-        stretches = GSP_MEMLEAK_STRETCHES_MIN;
+    if (stretches < GSP_MEMLOG_LEAK_WINDOWS_MIN)
+        stretches = GSP_MEMLOG_LEAK_WINDOWS_MIN;
     return stretches < times ? stretches : times;
 }
 
@@ -117,14 +118,14 @@ static void end_stretch(struct series *series)
     series->at++;
 }
 
-static void add_tick(struct series *series, const struct gsp_memreplay *replay)
+static void add_tick(struct series *series, const struct gsp_memlog_replay *replay)
 {
     for (size_t i = 0; i < replay->changed_count; i++) {
         const uint32_t site = replay->changed[i];
-        const struct gsp_memcount *now = &replay->counts[site];
-        const struct gsp_memcount *before = &replay->before[i];
+        const struct gsp_memlog_count *now = &replay->counts[site];
+        const struct gsp_memlog_count *before = &replay->before[i];
         const uint32_t g = series->groups->of_site[site];
-        series->live[g] += (int64_t)(gsp_memcount_live(now) - gsp_memcount_live(before));
+        series->live[g] += (int64_t)(gsp_memlog_count_live(now) - gsp_memlog_count_live(before));
         series->var[g] += (double)now->live_var - (double)before->live_var;
     }
     for (size_t i = 0; i < replay->changed_count; i++) {
@@ -138,14 +139,14 @@ static void add_tick(struct series *series, const struct gsp_memreplay *replay)
  * window is much longer than that difference. */
 static int make_series(struct series *series, struct gsp_err *err)
 {
-    struct gsp_memreplay replay;
-    int rc = gsp_memreplay_begin(&replay, series->log, err);
+    struct gsp_memlog_replay replay;
+    int rc = gsp_memlog_replay_begin(&replay, series->log, err);
     if (rc < 0)
         return rc;
     const struct gsp_memlog_tick *tick;
     const double span = (double)(series->to_ns - series->from_ns) + 1;
     while ((tick = gsp_memlog_tick(series->log, replay.next)) && tick->time_ns <= series->to_ns) {
-        if (!gsp_memreplay_next(&replay)) {
+        if (!gsp_memlog_replay_next(&replay)) {
             rc = gsp_err_nomem(err);
             break;
         }
@@ -157,7 +158,7 @@ static int make_series(struct series *series, struct gsp_err *err)
     }
     while (series->at < series->stretches)
         end_stretch(series);
-    gsp_memreplay_end(&replay);
+    gsp_memlog_replay_end(&replay);
     return rc;
 }
 
@@ -187,14 +188,14 @@ static double steps_between(const struct gsp_memlog *log, int64_t from_ns, int64
 
 static int by_pace(const void *a, const void *b)
 {
-    const struct gsp_memleak *x = a;
-    const struct gsp_memleak *y = b;
+    const struct gsp_memlog_leak *x = a;
+    const struct gsp_memlog_leak *y = b;
     if (x->bytes_per_s != y->bytes_per_s)
         return x->bytes_per_s < y->bytes_per_s ? 1 : -1;
     return (x->group > y->group) - (x->group < y->group);
 }
 
-static void judge_all(const struct series *series, struct gsp_memleaks *out)
+static void judge_all(const struct series *series, struct gsp_memlog_leaks *out)
 {
     const double stretch_s =
         (double)(series->to_ns - series->from_ns) / 1e9 / (double)series->stretches;
@@ -205,10 +206,10 @@ static void judge_all(const struct series *series, struct gsp_memleaks *out)
         const double least = fmax(GROWTH_MIN, ERRORS_MIN * error);
         double slope = 0;
         double z = 0;
-        if (!gsp_memleak_judge(held, series->stretches, least, &slope, &z))
+        if (!gsp_memlog__leak_check(held, series->stretches, least, &slope, &z))
             continue;
-        struct gsp_memleak *leak = &out->at[out->count++];
-        *leak = (struct gsp_memleak){.group = g, .z = z, .bytes_per_step = (double)NAN};
+        struct gsp_memlog_leak *leak = &out->at[out->count++];
+        *leak = (struct gsp_memlog_leak){.group = g, .z = z, .bytes_per_step = (double)NAN};
         leak->bytes_per_s = slope / stretch_s;
         leak->bytes_per_step = leak->bytes_per_s * seconds / out->steps;
         leak->live_bytes = series->live[g];
@@ -218,7 +219,7 @@ static void judge_all(const struct series *series, struct gsp_memleaks *out)
         qsort(out->at, out->count, sizeof(*out->at), by_pace);
 }
 
-static int find_leaks(struct series *series, struct gsp_memleaks *out, struct gsp_err *err)
+static int find_leaks(struct series *series, struct gsp_memlog_leaks *out, struct gsp_err *err)
 {
     const size_t groups = series->groups->count + 1;
     series->held = calloc(groups * series->stretches + 1, sizeof(*series->held));
@@ -234,19 +235,19 @@ static int find_leaks(struct series *series, struct gsp_memleaks *out, struct gs
     return rc;
 }
 
-int gsp_memleaks_find(const struct gsp_memlog *log, const struct gsp_memgroups *groups,
-                      struct gsp_memleaks *out, struct gsp_err *err)
+int gsp_memlog__leaks_find(const struct gsp_memlog *log, const struct gsp_memlog_groups *groups,
+                           struct gsp_memlog_leaks *out, struct gsp_err *err)
 {
     const struct gsp_memlog_tick *first = gsp_memlog_tick(log, 0);
     struct series series = {.log = log, .groups = groups};
-    *out = (struct gsp_memleaks){.steps = (double)NAN};
+    *out = (struct gsp_memlog_leaks){.steps = (double)NAN};
     if (!first)
         return GSP_OK;
     series.from_ns = first->time_ns;
     series.to_ns = gsp_memlog_end_ns(log);
     series.stretches = count_stretches(log, series.from_ns, series.to_ns);
     out->stretches = series.stretches;
-    if (series.stretches < GSP_MEMLEAK_STRETCHES_MIN)
+    if (series.stretches < GSP_MEMLOG_LEAK_WINDOWS_MIN)
         return GSP_OK;
     out->from_ns = series.from_ns + (series.to_ns - series.from_ns) / (int64_t)WARMUP_PART;
     out->to_ns = series.to_ns;
@@ -254,12 +255,12 @@ int gsp_memleaks_find(const struct gsp_memlog *log, const struct gsp_memgroups *
     int rc = find_leaks(&series, out, err);
     series_free(&series);
     if (rc < 0)
-        gsp_memleaks_free(out);
+        gsp_memlog__leaks_free(out);
     return rc;
 }
 
-void gsp_memleaks_free(struct gsp_memleaks *leaks)
+void gsp_memlog__leaks_free(struct gsp_memlog_leaks *leaks)
 {
     free(leaks->at);
-    *leaks = (struct gsp_memleaks){0};
+    *leaks = (struct gsp_memlog_leaks){0};
 }

@@ -22,11 +22,11 @@
 #include "memlog/group.h"
 #include "memlog/log.h"
 
-#define GSP_MEMLEAK_STRETCHES     64U
+#define GSP_MEMLOG_LEAK_WINDOWS     64U
 /* Minimum for a trend. */
-#define GSP_MEMLEAK_STRETCHES_MIN 12U
+#define GSP_MEMLOG_LEAK_WINDOWS_MIN 12U
 
-struct gsp_memleak {
+struct gsp_memlog_leak {
     uint32_t group;
     double bytes_per_s;    /* growth */
     double bytes_per_step; /* NaN if steps are unknown */
@@ -35,22 +35,23 @@ struct gsp_memleak {
     int64_t live_bytes;    /* at the end */
 };
 
-struct gsp_memleaks {
-    struct gsp_memleak *at; /* fastest growth first */
+struct gsp_memlog_leaks {
+    struct gsp_memlog_leak *at; /* fastest growth first */
     size_t count;
-    size_t stretches; /* windows; below GSP_MEMLEAK_STRETCHES_MIN the recording is too short */
+    size_t stretches; /* windows; below GSP_MEMLOG_LEAK_WINDOWS_MIN the recording is too short */
     int64_t from_ns;  /* end of warm-up */
     int64_t to_ns;
     double steps; /* in that time; NaN: unknown */
 };
 
 /* Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_memleaks_find(const struct gsp_memlog *log,
-                                     const struct gsp_memgroups *groups, struct gsp_memleaks *out,
-                                     struct gsp_err *err);
-void gsp_memleaks_free(struct gsp_memleaks *leaks);
+GSP_MUST_CHECK int gsp_memlog__leaks_find(const struct gsp_memlog *log,
+                                          const struct gsp_memlog_groups *groups,
+                                          struct gsp_memlog_leaks *out, struct gsp_err *err);
+void gsp_memlog__leaks_free(struct gsp_memlog_leaks *leaks);
 
 /* Whether a series of live bytes, one value per window, is a leak. least: smallest growth to
  * report. *slope is in bytes per window; *z is the test statistic. Also returns false if memory
  * runs out. */
-bool gsp_memleak_judge(const double *held, size_t count, double least, double *slope, double *z);
+bool gsp_memlog__leak_check(const double *held, size_t count, double least, double *slope,
+                            double *z);

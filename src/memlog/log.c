@@ -42,7 +42,7 @@ struct reading {
     struct gsp_err *err;
 };
 
-const char *gsp_memtotal_name(size_t i)
+const char *gsp_memlog_total_name(size_t i)
 {
     static const char *const names[GSP_MEMTOTALS] = {
         [GSP_MEMTOTAL_RSS] = "rss_bytes",
@@ -108,11 +108,11 @@ static int read_string(struct reading *rd)
     struct gsp_sv text = {0};
     uint64_t len = 0;
     uint32_t id = 0;
-    const size_t before = gsp_profile_string_count(profile);
+    const size_t before = gsp_model_profile_string_count(profile);
     if (!get(rd, &len) || len == 0 || len > GSP_STRING_BYTES_MAX ||
         !gsp_cursor_bytes(&rd->cur, (size_t)len, &text))
         return damaged(rd);
-    const int rc = gsp_profile_string(profile, text, &id, rd->err);
+    const int rc = gsp_model_profile_string(profile, text, &id, rd->err);
     return check_id(rd, rc, id, before + 1);
 }
 
@@ -122,12 +122,12 @@ static int read_frame(struct reading *rd)
     struct gsp_frame frame = {0};
     uint64_t kind = 0;
     uint32_t id = 0;
-    const size_t before = gsp_profile_frame_count(profile);
+    const size_t before = gsp_model_profile_frame_count(profile);
     if (!get32(rd, &frame.name) || !get32(rd, &frame.file) || !get32(rd, &frame.line) ||
         !get32(rd, &frame.first_line) || !get(rd, &kind) || kind > GSP_FRAME_BRIDGED)
         return damaged(rd);
     frame.kind = (enum gsp_frame_kind)kind;
-    const int rc = gsp_profile_frame(profile, &frame, &id, rd->err);
+    const int rc = gsp_model_profile_frame(profile, &frame, &id, rd->err);
     return check_id(rd, rc, id, before + 1);
 }
 
@@ -137,10 +137,10 @@ static int read_stack(struct reading *rd)
     uint32_t caller = 0;
     uint32_t frame = 0;
     uint32_t id = 0;
-    const size_t before = gsp_profile_stack_count(profile);
+    const size_t before = gsp_model_profile_stack_count(profile);
     if (!get32(rd, &caller) || !get32(rd, &frame))
         return damaged(rd);
-    const int rc = gsp_profile_stack(profile, caller, frame, &id, rd->err);
+    const int rc = gsp_model_profile_stack(profile, caller, frame, &id, rd->err);
     return check_id(rd, rc, id, before + 1);
 }
 
@@ -161,7 +161,7 @@ static int read_process(struct reading *rd)
     process.pid = (int32_t)pid;
     process.ppid = (int32_t)ppid;
     about.mode = (enum gsp_memory_mode)mode;
-    int rc = gsp_profile_process(log->profile, &process, &index, rd->err);
+    int rc = gsp_model_profile_process(log->profile, &process, &index, rd->err);
     if (rc < 0)
         return rc;
     if (!gsp_array_fit(&log->processes, &log->process_cap, log->process_count + 1) ||
@@ -183,7 +183,7 @@ static int read_thread(struct reading *rd)
         !get(rd, &is_main))
         return damaged(rd);
     thread.is_main = is_main == 1;
-    return gsp_profile_thread(rd->log->profile, &thread, &index, rd->err);
+    return gsp_model_profile_thread(rd->log->profile, &thread, &index, rd->err);
 }
 
 static int read_site(struct reading *rd)
@@ -191,9 +191,9 @@ static int read_site(struct reading *rd)
     struct gsp_memlog *log = rd->log;
     struct gsp_memlog_site site = {0};
     if (!get32(rd, &site.thread) || !get32(rd, &site.stack) || !get32(rd, &site.allocator) ||
-        site.stack > gsp_profile_stack_count(log->profile))
+        site.stack > gsp_model_profile_stack_count(log->profile))
         return damaged(rd);
-    const struct gsp_thread *thread = gsp_profile_thread_at(log->profile, site.thread);
+    const struct gsp_thread *thread = gsp_model_profile_thread_at(log->profile, site.thread);
     if (!thread)
         return damaged(rd);
     site.process = thread->process;
@@ -412,7 +412,7 @@ static int read_records(struct reading *rd)
 
 /* ------------------------------------------------------------------------------------- blocks */
 
-bool gsp_memlog_looks(struct gsp_sv head)
+bool gsp_memlog_is_recording(struct gsp_sv head)
 {
     return head.len >= sizeof(gsp_memlog__magic) &&
            memcmp(head.p, gsp_memlog__magic, sizeof(gsp_memlog__magic)) == 0;
@@ -420,7 +420,7 @@ bool gsp_memlog_looks(struct gsp_sv head)
 
 static int read_header(struct gsp_sv bytes, struct gsp_err *err)
 {
-    if (!gsp_memlog_looks(bytes))
+    if (!gsp_memlog_is_recording(bytes))
         return gsp_err_set(err, GSP_E_FORMAT, 0, "not a memory recording");
     if (bytes.len < GSP_MEMLOG_HEADER_BYTES)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "the file ends inside its header");
@@ -470,10 +470,10 @@ static int read_file(struct gsp_memlog *log, struct gsp_err *err)
 {
     int rc = read_header(log->bytes, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_new(false, &log->profile, err);
+        rc = gsp_model_profile_new(false, &log->profile, err);
     if (rc < 0)
         return rc;
-    struct gsp_profile_meta *meta = gsp_profile_meta(log->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(log->profile);
     meta->unit = GSP_UNIT_BYTES;
     rc = read_blocks(log, err);
     meta->start_ns = log->meta.start_ns;
@@ -482,7 +482,7 @@ static int read_file(struct gsp_memlog *log, struct gsp_err *err)
     return rc;
 }
 
-int gsp_memlog_parse(struct gsp_sv bytes, struct gsp_memlog **out, struct gsp_err *err)
+int gsp_memlog__parse(struct gsp_sv bytes, struct gsp_memlog **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_memlog *log = calloc(1, sizeof(*log));
@@ -504,7 +504,7 @@ int gsp_memlog_open(const char *path, struct gsp_memlog **out, struct gsp_err *e
     *out = NULL;
     int rc = gsp_file_read(path, GSP_MEMLOG_FILE_MAX, &file, err);
     if (rc == GSP_OK)
-        rc = gsp_memlog_parse(gsp_buf_sv(&file), out, err);
+        rc = gsp_memlog__parse(gsp_buf_sv(&file), out, err);
     if (rc == GSP_OK) {
         (*out)->file = file;
         file = (struct gsp_buf){0};
@@ -516,7 +516,7 @@ void gsp_memlog_close(struct gsp_memlog *log)
 {
     if (!log)
         return;
-    gsp_profile_free(log->profile);
+    gsp_model_profile_free(log->profile);
     gsp_buf_free(&log->file);
     free(log->sites);
     free(log->ticks);
@@ -578,23 +578,23 @@ const struct gsp_memlog_tick *gsp_memlog_tick(const struct gsp_memlog *log, size
 
 /* ------------------------------------------------------------------------------------- replay */
 
-int gsp_memreplay_begin(struct gsp_memreplay *replay, const struct gsp_memlog *log,
-                        struct gsp_err *err)
+int gsp_memlog_replay_begin(struct gsp_memlog_replay *replay, const struct gsp_memlog *log,
+                            struct gsp_err *err)
 {
-    *replay = (struct gsp_memreplay){.log = log};
+    *replay = (struct gsp_memlog_replay){.log = log};
     replay->counts = calloc(log->site_count ? log->site_count : 1, sizeof(*replay->counts));
     return replay->counts ? GSP_OK : gsp_err_nomem(err);
 }
 
-void gsp_memreplay_end(struct gsp_memreplay *replay)
+void gsp_memlog_replay_end(struct gsp_memlog_replay *replay)
 {
     free(replay->counts);
     free(replay->changed);
     free(replay->before);
-    *replay = (struct gsp_memreplay){0};
+    *replay = (struct gsp_memlog_replay){0};
 }
 
-static bool fit_changes(struct gsp_memreplay *replay, size_t count)
+static bool fit_changes(struct gsp_memlog_replay *replay, size_t count)
 {
     return gsp_array_fit(&replay->changed, &replay->changed_cap, count) &&
            gsp_array_fit(&replay->before, &replay->before_cap, count);
@@ -605,7 +605,7 @@ static void add_to(uint64_t *value, int64_t step)
     *value += (uint64_t)step;
 }
 
-static void apply(struct gsp_memcount *count, const int64_t values[7])
+static void apply(struct gsp_memlog_count *count, const int64_t values[7])
 {
     add_to(&count->alloc_bytes, values[0]);
     add_to(&count->alloc_count, values[1]);
@@ -622,14 +622,14 @@ static void apply(struct gsp_memcount *count, const int64_t values[7])
 }
 
 /* Frees all live bytes of the process. */
-static bool apply_gone(struct gsp_memreplay *replay, uint32_t process)
+static bool apply_gone(struct gsp_memlog_replay *replay, uint32_t process)
 {
     const struct gsp_memlog *log = replay->log;
     if (!fit_changes(replay, log->site_count))
         return false;
     for (size_t i = 0; i < log->site_count; i++) {
-        struct gsp_memcount *count = &replay->counts[i];
-        if (log->sites[i].process != process || gsp_memcount_live(count) == 0)
+        struct gsp_memlog_count *count = &replay->counts[i];
+        if (log->sites[i].process != process || gsp_memlog_count_live(count) == 0)
             continue;
         replay->changed[replay->changed_count] = (uint32_t)i;
         replay->before[replay->changed_count++] = *count;
@@ -640,7 +640,7 @@ static bool apply_gone(struct gsp_memreplay *replay, uint32_t process)
     return true;
 }
 
-const struct gsp_memlog_tick *gsp_memreplay_next(struct gsp_memreplay *replay)
+const struct gsp_memlog_tick *gsp_memlog_replay_next(struct gsp_memlog_replay *replay)
 {
     const struct gsp_memlog *log = replay->log;
     const struct gsp_memlog_tick *tick = gsp_memlog_tick(log, replay->next);

@@ -32,7 +32,7 @@
 #define GSP_MEMLOG_SETTING_BYTES 16U
 
 /* The totals of a process at a tick, in bytes unless noted. */
-enum gsp_memtotal {
+enum gsp_memlog_total {
     GSP_MEMTOTAL_RSS,
     GSP_MEMTOTAL_LIVE,   /* sum of MALLOC, MMAP and PYTHON */
     GSP_MEMTOTAL_MALLOC, /* malloc and its family, operator new */
@@ -49,7 +49,7 @@ enum gsp_memtotal {
 };
 
 /* "rss_bytes", "live_bytes", ...: the columns of a timeline; NULL past the last. */
-const char *gsp_memtotal_name(size_t i);
+const char *gsp_memlog_total_name(size_t i);
 
 struct gsp_memlog_site {
     uint32_t process; /* indexes in the profile */
@@ -93,11 +93,11 @@ struct gsp_memlog; /* opaque */
  * IO. */
 GSP_MUST_CHECK int gsp_memlog_open(const char *path, struct gsp_memlog **out, struct gsp_err *err);
 /* The same for bytes in memory, which are borrowed until gsp_memlog_close(). */
-GSP_MUST_CHECK int gsp_memlog_parse(struct gsp_sv bytes, struct gsp_memlog **out,
-                                    struct gsp_err *err);
+GSP_MUST_CHECK int gsp_memlog__parse(struct gsp_sv bytes, struct gsp_memlog **out,
+                                     struct gsp_err *err);
 void gsp_memlog_close(struct gsp_memlog *log); /* NULL does nothing */
 /* Whether a file that starts with these bytes is a memory recording. */
-bool gsp_memlog_looks(struct gsp_sv head);
+bool gsp_memlog_is_recording(struct gsp_sv head);
 
 const struct gsp_memlog_meta *gsp_memlog_meta(const struct gsp_memlog *log);
 /* Borrowed; a view adds totals to it. */
@@ -112,21 +112,21 @@ size_t gsp_memlog_tick_count(const struct gsp_memlog *log);
 const struct gsp_memlog_tick *gsp_memlog_tick(const struct gsp_memlog *log, size_t i);
 
 /* Computes the counts of all sites, tick by tick. */
-struct gsp_memreplay {
+struct gsp_memlog_replay {
     const struct gsp_memlog *log;
-    size_t next;                 /* tick */
-    struct gsp_memcount *counts; /* by site */
-    uint32_t *changed;           /* sites that the last tick changed, ascending */
-    struct gsp_memcount *before; /* their counts before it, in the same order */
+    size_t next;                     /* tick */
+    struct gsp_memlog_count *counts; /* by site */
+    uint32_t *changed;               /* sites that the last tick changed, ascending */
+    struct gsp_memlog_count *before; /* their counts before it, in the same order */
     size_t changed_count;
     size_t changed_cap;
     size_t before_cap;
 };
 
 /* Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_memreplay_begin(struct gsp_memreplay *replay, const struct gsp_memlog *log,
-                                       struct gsp_err *err);
+GSP_MUST_CHECK int gsp_memlog_replay_begin(struct gsp_memlog_replay *replay,
+                                           const struct gsp_memlog *log, struct gsp_err *err);
 /* Advances by one tick and returns it, borrowed. Returns NULL after the last tick, or if memory
  * runs out (then replay->next is not at the end). */
-const struct gsp_memlog_tick *gsp_memreplay_next(struct gsp_memreplay *replay);
-void gsp_memreplay_end(struct gsp_memreplay *replay);
+const struct gsp_memlog_tick *gsp_memlog_replay_next(struct gsp_memlog_replay *replay);
+void gsp_memlog_replay_end(struct gsp_memlog_replay *replay);

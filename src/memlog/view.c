@@ -15,10 +15,10 @@ static int64_t to_signed(uint64_t v)
 /* ------------------------------------------------------------------------------------- values */
 
 struct making {
-    struct gsp_memvalues *values;
+    struct gsp_memlog_values *values;
     const struct gsp_memlog *log;
-    const struct gsp_memquestion *question;
-    struct gsp_memreplay replay;
+    const struct gsp_memlog_view_spec *question;
+    struct gsp_memlog_replay replay;
 };
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -36,9 +36,9 @@ static void add_temporary(struct making *make)
 {
     for (size_t i = 0; i < make->replay.changed_count; i++) {
         const uint32_t site = make->replay.changed[i];
-        const struct gsp_memcount *now = &make->replay.counts[site];
-        const struct gsp_memcount *before = &make->replay.before[i];
-        struct gsp_memvalue *value = &make->values->at[site];
+        const struct gsp_memlog_count *now = &make->replay.counts[site];
+        const struct gsp_memlog_count *before = &make->replay.before[i];
+        struct gsp_memlog_value *value = &make->values->at[site];
         const uint64_t bytes = smaller(less(now->alloc_bytes, before->alloc_bytes),
                                        less(now->free_bytes, before->free_bytes));
         const uint64_t count = smaller(less(now->alloc_count, before->alloc_count),
@@ -54,18 +54,18 @@ static void store_var(struct making *make)
 {
     for (size_t i = 0; i < make->replay.changed_count; i++) {
         const uint32_t site = make->replay.changed[i];
-        const struct gsp_memcount *now = &make->replay.counts[site];
-        if (now->live_var && gsp_memcount_live(now))
-            make->values->at[site].var = (double)now->live_var / (double)gsp_memcount_live(now);
+        const struct gsp_memlog_count *now = &make->replay.counts[site];
+        if (now->live_var && gsp_memlog_count_live(now))
+            make->values->at[site].var = (double)now->live_var / (double)gsp_memlog_count_live(now);
     }
 }
 
 static void add_live(struct making *make, int sign)
 {
     for (size_t i = 0; i < make->values->count; i++) {
-        const struct gsp_memcount *count = &make->replay.counts[i];
-        struct gsp_memvalue *value = &make->values->at[i];
-        value->bytes += sign * to_signed(gsp_memcount_live(count));
+        const struct gsp_memlog_count *count = &make->replay.counts[i];
+        struct gsp_memlog_value *value = &make->values->at[i];
+        value->bytes += sign * to_signed(gsp_memlog_count_live(count));
         value->count += sign * to_signed(count->alloc_count - count->free_count);
         value->alloc_bytes += (uint64_t)sign * count->alloc_bytes;
         value->alloc_count += (uint64_t)sign * count->alloc_count;
@@ -86,15 +86,15 @@ static double var_of_small(const struct gsp_memlog *log, size_t i)
 static void set_peaks(struct making *make)
 {
     for (size_t i = 0; i < make->values->count; i++) {
-        const struct gsp_memcount *count = &make->replay.counts[i];
+        const struct gsp_memlog_count *count = &make->replay.counts[i];
         double var = make->values->at[i].var;
         if (var <= 0)
             var = var_of_small(make->log, i);
-        make->values->at[i] = (struct gsp_memvalue){.bytes = to_signed(count->peak_bytes),
-                                                    .count = to_signed(count->peak_count),
-                                                    .var = var * (double)count->peak_bytes,
-                                                    .alloc_bytes = count->alloc_bytes,
-                                                    .alloc_count = count->alloc_count};
+        make->values->at[i] = (struct gsp_memlog_value){.bytes = to_signed(count->peak_bytes),
+                                                        .count = to_signed(count->peak_count),
+                                                        .var = var * (double)count->peak_bytes,
+                                                        .alloc_bytes = count->alloc_bytes,
+                                                        .alloc_count = count->alloc_count};
     }
 }
 
@@ -105,7 +105,7 @@ static int replay_to(struct making *make, int64_t time_ns, struct gsp_err *err)
     while ((tick = gsp_memlog_tick(make->log, make->replay.next)) && tick->time_ns <= time_ns) {
         /* Memory that an interpreter frees during shutdown is not temporary. */
         const bool is_end = tick->is_gone || tick->is_final;
-        if (!gsp_memreplay_next(&make->replay))
+        if (!gsp_memlog_replay_next(&make->replay))
             return gsp_err_nomem(err);
         if (make->question->view == GSP_MEMVIEW_TEMPORARY && !is_end)
             add_temporary(make);
@@ -115,10 +115,11 @@ static int replay_to(struct making *make, int64_t time_ns, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int set_leaks(struct making *make, const struct gsp_memgroups *groups, struct gsp_err *err)
+static int set_leaks(struct making *make, const struct gsp_memlog_groups *groups,
+                     struct gsp_err *err)
 {
-    struct gsp_memleaks *leaks = &make->values->leaks;
-    int rc = gsp_memleaks_find(make->log, groups, leaks, err);
+    struct gsp_memlog_leaks *leaks = &make->values->leaks;
+    int rc = gsp_memlog__leaks_find(make->log, groups, leaks, err);
     bool *is_leak = rc == GSP_OK ? calloc(groups->count + 1, sizeof(*is_leak)) : NULL;
     if (!is_leak)
         return rc < 0 ? rc : gsp_err_nomem(err);
@@ -133,13 +134,14 @@ static int set_leaks(struct making *make, const struct gsp_memgroups *groups, st
         add_live(make, 1);
     for (size_t i = 0; i < make->values->count; i++) {
         if (!is_leak[groups->of_site[i]])
-            make->values->at[i] = (struct gsp_memvalue){0};
+            make->values->at[i] = (struct gsp_memlog_value){0};
     }
     free(is_leak);
     return rc;
 }
 
-static int fill_values(struct making *make, const struct gsp_memgroups *groups, struct gsp_err *err)
+static int fill_values(struct making *make, const struct gsp_memlog_groups *groups,
+                       struct gsp_err *err)
 {
     int rc = GSP_OK;
     switch (make->question->view) {
@@ -172,37 +174,37 @@ static int fill_values(struct making *make, const struct gsp_memgroups *groups, 
     return rc;
 }
 
-int gsp_memvalues_make(struct gsp_memvalues *values, const struct gsp_memlog *log,
-                       const struct gsp_memquestion *question, const struct gsp_memgroups *groups,
-                       struct gsp_err *err)
+int gsp_memlog_values_create(struct gsp_memlog_values *values, const struct gsp_memlog *log,
+                             const struct gsp_memlog_view_spec *question,
+                             const struct gsp_memlog_groups *groups, struct gsp_err *err)
 {
     struct making make = {.values = values, .log = log, .question = question};
-    *values = (struct gsp_memvalues){.count = gsp_memlog_site_count(log)};
+    *values = (struct gsp_memlog_values){.count = gsp_memlog_site_count(log)};
     values->at = calloc(values->count + 1, sizeof(*values->at));
-    int rc = values->at ? gsp_memreplay_begin(&make.replay, log, err) : gsp_err_nomem(err);
+    int rc = values->at ? gsp_memlog_replay_begin(&make.replay, log, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
         rc = fill_values(&make, groups, err);
-    gsp_memreplay_end(&make.replay);
+    gsp_memlog_replay_end(&make.replay);
     if (rc < 0)
-        gsp_memvalues_free(values);
+        gsp_memlog_values_free(values);
     return rc;
 }
 
-void gsp_memvalues_free(struct gsp_memvalues *values)
+void gsp_memlog_values_free(struct gsp_memlog_values *values)
 {
     free(values->at);
-    gsp_memleaks_free(&values->leaks);
-    *values = (struct gsp_memvalues){0};
+    gsp_memlog__leaks_free(&values->leaks);
+    *values = (struct gsp_memlog_values){0};
 }
 
-double gsp_memvalue_error(const struct gsp_memvalue *value)
+double gsp_memlog_value_error(const struct gsp_memlog_value *value)
 {
     return 1024 * sqrt(fmax(value->var, 0));
 }
 
 /* --------------------------------------------------------------------------------------- rows */
 
-static void add_value(struct gsp_memvalue *sum, const struct gsp_memvalue *value)
+static void add_value(struct gsp_memlog_value *sum, const struct gsp_memlog_value *value)
 {
     sum->bytes = gsp_sum_i64(sum->bytes, value->bytes);
     sum->count = gsp_sum_i64(sum->count, value->count);
@@ -218,8 +220,8 @@ static uint64_t amount(int64_t v)
 
 static int by_amount(const void *a, const void *b)
 {
-    const struct gsp_memrow *x = a;
-    const struct gsp_memrow *y = b;
+    const struct gsp_memlog_row *x = a;
+    const struct gsp_memlog_row *y = b;
     const uint64_t p = amount(x->value.bytes);
     const uint64_t q = amount(y->value.bytes);
     if (p != q)
@@ -227,24 +229,24 @@ static int by_amount(const void *a, const void *b)
     return (x->group > y->group) - (x->group < y->group);
 }
 
-int gsp_memrows_make(struct gsp_memrows *rows, const struct gsp_memlog *log,
-                     const struct gsp_memvalues *values, const struct gsp_memgroups *groups,
-                     struct gsp_err *err)
+int gsp_memlog_rows_create(struct gsp_memlog_rows *rows, const struct gsp_memlog *log,
+                           const struct gsp_memlog_values *values,
+                           const struct gsp_memlog_groups *groups, struct gsp_err *err)
 {
-    *rows = (struct gsp_memrows){0};
+    *rows = (struct gsp_memlog_rows){0};
     rows->at = calloc(groups->count + 1, sizeof(*rows->at));
     uint64_t *most = calloc(groups->count + 1, sizeof(*most));
     if (!rows->at || !most) {
         free(most);
-        gsp_memrows_free(rows);
+        gsp_memlog_rows_free(rows);
         return gsp_err_nomem(err);
     }
     for (uint32_t g = 0; g < groups->count; g++)
         rows->at[g].group = g;
     for (size_t i = 0; i < values->count; i++) {
-        const struct gsp_memvalue *value = &values->at[i];
+        const struct gsp_memlog_value *value = &values->at[i];
         const uint32_t g = groups->of_site[i];
-        struct gsp_memrow *row = &rows->at[g];
+        struct gsp_memlog_row *row = &rows->at[g];
         add_value(&row->value, value);
         add_value(&rows->all, value);
         if (amount(value->bytes) > most[g]) {
@@ -262,13 +264,13 @@ int gsp_memrows_make(struct gsp_memrows *rows, const struct gsp_memlog *log,
     return GSP_OK;
 }
 
-void gsp_memrows_free(struct gsp_memrows *rows)
+void gsp_memlog_rows_free(struct gsp_memlog_rows *rows)
 {
     free(rows->at);
-    *rows = (struct gsp_memrows){0};
+    *rows = (struct gsp_memlog_rows){0};
 }
 
-static struct gsp_total total_of(const struct gsp_memlog *log, const struct gsp_memvalue *value,
+static struct gsp_total total_of(const struct gsp_memlog *log, const struct gsp_memlog_value *value,
                                  size_t site)
 {
     const struct gsp_memlog_site *at = gsp_memlog_site(log, site);
@@ -278,20 +280,21 @@ static struct gsp_total total_of(const struct gsp_memlog *log, const struct gsp_
                               .weight = value->bytes > 0 ? value->bytes : 0};
 }
 
-int gsp_memvalues_fill(const struct gsp_memvalues *values, const struct gsp_memlog *log,
-                       struct gsp_err *err)
+int gsp_memlog_values_fill(const struct gsp_memlog_values *values, const struct gsp_memlog *log,
+                           struct gsp_err *err)
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < values->count; i++) {
         const struct gsp_total total = total_of(log, &values->at[i], i);
         if (total.weight > 0)
-            rc = gsp_profile_add_total(gsp_memlog_profile(log), &total, err);
+            rc = gsp_model_profile_add_total(gsp_memlog_profile(log), &total, err);
     }
     return rc;
 }
 
-int gsp_memvalues_fill_heap(const struct gsp_memvalues *values, const struct gsp_memlog *log,
-                            struct gsp_total **out, struct gsp_err *err)
+int gsp_memlog_values_fill_heap(const struct gsp_memlog_values *values,
+                                const struct gsp_memlog *log, struct gsp_total **out,
+                                struct gsp_err *err)
 {
     struct gsp_profile *profile = gsp_memlog_profile(log);
     struct gsp_hmap map = {0};
@@ -307,7 +310,7 @@ int gsp_memvalues_fill_heap(const struct gsp_memvalues *values, const struct gsp
         if (!known && !gsp_hmap_put(&map, total.thread, total.stack, at))
             rc = gsp_err_nomem(err);
         if (rc == GSP_OK)
-            rc = gsp_profile_add_total(profile, &total, err);
+            rc = gsp_model_profile_add_total(profile, &total, err);
         (*out)[at].count += values->at[i].alloc_count;
         (*out)[at].weight = gsp_sum_i64((*out)[at].weight, to_signed(values->at[i].alloc_bytes));
     }

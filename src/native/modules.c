@@ -74,8 +74,8 @@ static int read_modules(struct gsp_native *native, struct gsp_err *err)
 {
     const struct gsp_map *first = NULL;
     native->text_count = 0;
-    for (size_t i = 0; i < gsp_maps_count(native->maps); i++) {
-        const struct gsp_map *map = gsp_maps_at(native->maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(native->maps); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(native->maps, i);
         bool image = has_image(map);
         if (image && !is_continued(first, map))
             first = map;
@@ -127,7 +127,7 @@ static int open_by_name(const struct gsp_native *native, const struct gsp_native
     int fd = open_same(module->path, module->inode);
     unsigned char memory[HEAD_BYTES];
     unsigned char bytes[HEAD_BYTES];
-    if (fd < 0 || gsp_mem_read(native->mem, module->base, memory, sizeof(memory)) != GSP_OK ||
+    if (fd < 0 || gsp_proc_mem_read(native->mem, module->base, memory, sizeof(memory)) != GSP_OK ||
         (pread(fd, bytes, sizeof(bytes), 0) == (ssize_t)sizeof(bytes) &&
          memcmp(bytes, memory, head_len(bytes)) == 0))
         return fd;
@@ -146,7 +146,7 @@ static int open_module(const struct gsp_native *native, const struct gsp_native_
     char path[PATH_MAX + 64];
     snprintf(path, sizeof(path), "/proc/%d/root%s", (int)native->pid, module->path);
     int fd = open_same(path, module->inode);
-    const struct gsp_map *map = gsp_maps_find(native->maps, module->base);
+    const struct gsp_map *map = gsp_proc_maps_find(native->maps, module->base);
     if (fd < 0 && map) {
         snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)native->pid,
                  (unsigned long long)map->start, (unsigned long long)map->end);
@@ -170,12 +170,12 @@ static bool is_part(const struct gsp_native_module *module, const struct gsp_map
 static uint64_t image_len(const struct gsp_native *native, const struct gsp_native_module *module)
 {
     unsigned char magic[4];
-    if (gsp_mem_read(native->mem, module->base, magic, sizeof(magic)) != GSP_OK ||
+    if (gsp_proc_mem_read(native->mem, module->base, magic, sizeof(magic)) != GSP_OK ||
         memcmp(magic, "\177ELF", sizeof(magic)) != 0)
         return 0;
     uint64_t len = 0;
-    for (size_t i = 0; i < gsp_maps_count(native->maps); i++) {
-        const struct gsp_map *map = gsp_maps_at(native->maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(native->maps); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(native->maps, i);
         uint64_t size = map->end - map->start;
         if (is_part(module, map) && size <= IMAGE_BYTES_MAX && map->offset <= IMAGE_BYTES_MAX &&
             map->offset + size > len)
@@ -190,7 +190,7 @@ static void copy_map(const struct gsp_native *native, const struct gsp_map *map,
     uint64_t size = map->end - map->start;
     for (uint64_t at = 0; at < size; at += IMAGE_CHUNK) {
         size_t n = size - at < IMAGE_CHUNK ? (size_t)(size - at) : IMAGE_CHUNK;
-        gsp_ignore(gsp_mem_read(native->mem, map->start + at, to + at, n));
+        gsp_ignore(gsp_proc_mem_read(native->mem, map->start + at, to + at, n));
     }
 }
 
@@ -202,8 +202,8 @@ static struct gsp_native_file *copy_image(struct gsp_native *native,
     unsigned char *image = len ? calloc(1, (size_t)len) : NULL;
     if (!image)
         return NULL;
-    for (size_t i = 0; i < gsp_maps_count(native->maps); i++) {
-        const struct gsp_map *map = gsp_maps_at(native->maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(native->maps); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(native->maps, i);
         if (is_part(module, map) && map->offset <= len &&
             map->end - map->start <= len - map->offset)
             copy_map(native, map, image + map->offset);
@@ -327,7 +327,7 @@ void gsp_native_close(struct gsp_native *native)
         free(native->modules[i].path);
     free(native->modules);
     free(native->texts);
-    gsp_maps_free(native->own_maps);
+    gsp_proc_maps_free(native->own_maps);
     if (native->owns_store)
         gsp_native_store_free(native->store);
     free(native);
@@ -339,10 +339,10 @@ int gsp_native_refresh(struct gsp_native *native, struct gsp_err *err)
     if (native->pid == 0)
         return GSP_OK;
     struct gsp_maps *maps;
-    int rc = gsp_maps_read(native->pid, &maps, err);
+    int rc = gsp_proc_maps_read(native->pid, &maps, err);
     if (rc != GSP_OK)
         return rc;
-    gsp_maps_free(native->own_maps);
+    gsp_proc_maps_free(native->own_maps);
     native->own_maps = maps;
     native->maps = maps;
     return read_modules(native, err);

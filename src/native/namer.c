@@ -28,7 +28,7 @@ struct own {
     struct gsp_native_file *own;
 };
 
-struct gsp_namer {
+struct gsp_native_namer {
     struct ticket **tickets;
     size_t count;
     size_t cap;
@@ -48,7 +48,8 @@ struct gsp_namer {
 };
 
 /* The background thread's instance of a file; NULL if not available. */
-static struct gsp_native_file *open_own(struct gsp_namer *namer, const struct gsp_native_file *file)
+static struct gsp_native_file *open_own(struct gsp_native_namer *namer,
+                                        const struct gsp_native_file *file)
 {
     for (size_t i = 0; i < namer->file_count; i++) {
         if (namer->files[i].file == file)
@@ -63,18 +64,18 @@ static struct gsp_native_file *open_own(struct gsp_namer *namer, const struct gs
     return own;
 }
 
-static void symbolize(struct gsp_namer *namer, struct ticket *ticket)
+static void symbolize(struct gsp_native_namer *namer, struct ticket *ticket)
 {
     struct gsp_native_file *own = open_own(namer, ticket->file);
     if (own)
         gsp_native__describe(namer->store, own, ticket->vaddr, ticket->bias, &ticket->symbol);
-    /* Partner: gsp_namer_get(). */
+    /* Partner: gsp_native_namer_get(). */
     atomic_store_explicit(&ticket->is_done, true, memory_order_release);
 }
 
 static void *run(void *user)
 {
-    struct gsp_namer *namer = user;
+    struct gsp_native_namer *namer = user;
     gsp_lock_take(&namer->lock);
     while (!namer->is_ending) {
         struct ticket *ticket = namer->first;
@@ -94,17 +95,17 @@ static void *run(void *user)
     return NULL;
 }
 
-int gsp_namer_new(struct gsp_namer **out, struct gsp_err *err)
+int gsp_native_namer_new(struct gsp_native_namer **out, struct gsp_err *err)
 {
     *out = NULL;
-    struct gsp_namer *namer = calloc(1, sizeof(*namer));
+    struct gsp_native_namer *namer = calloc(1, sizeof(*namer));
     if (!namer)
         return gsp_err_nomem(err);
     pthread_cond_init(&namer->requested, NULL);
     pthread_cond_init(&namer->finished, NULL);
     int rc = gsp_native_store_new(&namer->store, err);
     if (rc != GSP_OK) {
-        gsp_namer_free(namer);
+        gsp_native_namer_free(namer);
         return rc;
     }
     /* Signals are delivered to the thread that records. */
@@ -119,7 +120,7 @@ int gsp_namer_new(struct gsp_namer **out, struct gsp_err *err)
     return GSP_OK;
 }
 
-void gsp_namer_free(struct gsp_namer *namer)
+void gsp_native_namer_free(struct gsp_native_namer *namer)
 {
     if (!namer)
         return;
@@ -140,9 +141,9 @@ void gsp_namer_free(struct gsp_namer *namer)
     free(namer);
 }
 
-static struct ticket *add_ticket(struct gsp_namer *namer)
+static struct ticket *add_ticket(struct gsp_native_namer *namer)
 {
-    if (namer->count >= GSP_NO_TICKET ||
+    if (namer->count >= GSP_NATIVE_NO_TICKET ||
         !gsp_array_fit(&namer->tickets, &namer->cap, namer->count + 1))
         return NULL;
     struct ticket *ticket = calloc(1, sizeof(*ticket));
@@ -151,13 +152,14 @@ static struct ticket *add_ticket(struct gsp_namer *namer)
     return ticket;
 }
 
-uint32_t gsp_namer_ask(struct gsp_namer *namer, struct gsp_native *native, uint64_t pc)
+uint32_t gsp_native_namer_request(struct gsp_native_namer *namer, struct gsp_native *native,
+                                  uint64_t pc)
 {
     struct ticket *ticket = add_ticket(namer);
     if (!ticket)
-        return GSP_NO_TICKET;
+        return GSP_NATIVE_NO_TICKET;
     ticket->symbol.module = "";
-    ticket->file = gsp_native__place(native, pc, &ticket->bias, &ticket->symbol.module);
+    ticket->file = gsp_native__locate(native, pc, &ticket->bias, &ticket->symbol.module);
     ticket->vaddr = pc - ticket->bias;
     /* An image copied from memory is small and has no file to open again. */
     if (!ticket->file || ticket->file->fd < 0 || !namer->has_thread) {
@@ -176,7 +178,8 @@ uint32_t gsp_namer_ask(struct gsp_namer *namer, struct gsp_native *native, uint6
     return (uint32_t)(namer->count - 1);
 }
 
-const struct gsp_native_symbol *gsp_namer_get(const struct gsp_namer *namer, uint32_t ticket)
+const struct gsp_native_symbol *gsp_native_namer_get(const struct gsp_native_namer *namer,
+                                                     uint32_t ticket)
 {
     gsp_assert(ticket < namer->count);
     const struct ticket *at = namer->tickets[ticket];
@@ -184,10 +187,10 @@ const struct gsp_native_symbol *gsp_namer_get(const struct gsp_namer *namer, uin
     return atomic_load_explicit(&at->is_done, memory_order_acquire) ? &at->symbol : NULL;
 }
 
-void gsp_namer_wait(struct gsp_namer *namer, uint32_t ticket)
+void gsp_native_namer_wait(struct gsp_native_namer *namer, uint32_t ticket)
 {
     gsp_lock_take(&namer->lock);
-    while (!gsp_namer_get(namer, ticket))
+    while (!gsp_native_namer_get(namer, ticket))
         gsp_lock_wait(&namer->lock, &namer->finished);
     gsp_lock_release(&namer->lock);
 }

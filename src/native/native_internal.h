@@ -207,8 +207,8 @@ void gsp_native__describe(struct gsp_native_store *store, struct gsp_native_file
                           uint64_t vaddr, uint64_t bias, struct gsp_native_symbol *out);
 /* Finds the file that contains pc, and its bias. Returns NULL if there is no readable file. Sets
  * *module, valid as long as the store, if a module contains pc. */
-struct gsp_native_file *gsp_native__place(struct gsp_native *native, uint64_t pc, uint64_t *bias,
-                                          const char **module);
+struct gsp_native_file *gsp_native__locate(struct gsp_native *native, uint64_t pc, uint64_t *bias,
+                                           const char **module);
 
 /* lines.c */
 

@@ -287,8 +287,8 @@ static bool is_callee_saved(uint8_t reg)
     return reg == 3 || reg == 5 || (reg >= 12 && reg <= 15);
 }
 
-struct gsp_prologue gsp_native__prologue(const struct gsp_cfi_arch *arch, const unsigned char *code,
-                                         size_t code_len)
+struct gsp_prologue gsp_native__prologue_decode(const struct gsp_cfi_arch *arch,
+                                                const unsigned char *code, size_t code_len)
 {
     int64_t used = 0;
     struct gsp_prologue saved = {0};

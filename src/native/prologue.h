@@ -25,5 +25,5 @@ struct gsp_prologue {
 };
 
 /* Decodes the first code_len bytes of the function. */
-struct gsp_prologue gsp_native__prologue(const struct gsp_cfi_arch *arch, const unsigned char *code,
-                                         size_t code_len);
+struct gsp_prologue gsp_native__prologue_decode(const struct gsp_cfi_arch *arch,
+                                                const unsigned char *code, size_t code_len);

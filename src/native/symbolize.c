@@ -35,8 +35,8 @@ void gsp_native__describe(struct gsp_native_store *store, struct gsp_native_file
     gsp_native__lines_find(store, file, vaddr, out);
 }
 
-struct gsp_native_file *gsp_native__place(struct gsp_native *native, uint64_t pc, uint64_t *bias,
-                                          const char **module)
+struct gsp_native_file *gsp_native__locate(struct gsp_native *native, uint64_t pc, uint64_t *bias,
+                                           const char **module)
 {
     uint32_t number = module_of(native, pc);
     *bias = 0;
@@ -53,7 +53,7 @@ const char *gsp_native_path_of(struct gsp_native *native, uint64_t pc)
 {
     uint64_t bias;
     const char *path = "";
-    gsp_native__place(native, pc, &bias, &path);
+    gsp_native__locate(native, pc, &bias, &path);
     return path;
 }
 
@@ -62,7 +62,7 @@ bool gsp_native_symbol(struct gsp_native *native, uint64_t pc, struct gsp_native
     uint64_t bias;
     memset(out, 0, sizeof(*out));
     out->module = "";
-    struct gsp_native_file *file = gsp_native__place(native, pc, &bias, &out->module);
+    struct gsp_native_file *file = gsp_native__locate(native, pc, &bias, &out->module);
     if (file)
         gsp_native__describe(native->store, file, pc - bias, bias, out);
     return file != NULL || out->module[0] != '\0';
@@ -152,12 +152,12 @@ static void add_jumped(struct gsp_native_file *file, struct gsp_native_range hot
  * table would be megabytes. */
 static bool exports(const struct gsp_native *native, uint32_t number, const char *symbol)
 {
-    const struct gsp_map *map = gsp_maps_find(native->maps, native->modules[number].base);
+    const struct gsp_map *map = gsp_proc_maps_find(native->maps, native->modules[number].base);
     struct gsp_image *image;
-    if (!map || gsp_image_open(native->pid, native->mem, map, &image, NULL) != GSP_OK)
+    if (!map || gsp_proc_image_open(native->pid, native->mem, map, &image, NULL) != GSP_OK)
         return false;
-    bool found = gsp_image_dynsym(image, symbol) != 0;
-    gsp_image_close(image);
+    bool found = gsp_proc_image_dynsym(image, symbol) != 0;
+    gsp_proc_image_close(image);
     return found;
 }
 

@@ -302,7 +302,7 @@ static void find_start(const struct walk *walk, struct gsp_native_rule *rule)
     uint64_t len = rule->pc - rule->start;
     len = len < sizeof(code) ? len : sizeof(code);
     if (gsp_native__file_text(file, found.start, code, (size_t)len))
-        rule->prologue = gsp_native__prologue(walk->arch, code, (size_t)len);
+        rule->prologue = gsp_native__prologue_decode(walk->arch, code, (size_t)len);
 }
 
 /* The function without rules whose caller is searched. */
@@ -460,7 +460,7 @@ size_t gsp_native_unwind(struct gsp_native *native, const struct gsp_native_copy
     return count;
 }
 
-const char *gsp_native_end_name(enum gsp_native_end end)
+const char *gsp_native__end_name(enum gsp_native_end end)
 {
     static const char *const NAMES[] = {"entry", "no_rule", "out_of_stack", "loop", "limit"};
     return (size_t)end < GSP_COUNT(NAMES) ? NAMES[end] : "unknown";

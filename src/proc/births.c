@@ -22,7 +22,7 @@ static pid_t read_newest_id(const struct gsp_births *births)
     return id > 0 ? (pid_t)id : 0;
 }
 
-void gsp_births_open(struct gsp_births *births)
+void gsp_proc_births_open(struct gsp_births *births)
 {
     *births = GSP_BIRTHS_CLOSED;
     births->fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
@@ -30,14 +30,14 @@ void gsp_births_open(struct gsp_births *births)
     births->before = births->last;
 }
 
-void gsp_births_close(struct gsp_births *births)
+void gsp_proc_births_close(struct gsp_births *births)
 {
     gsp_fd_close(&births->fd);
     *births = GSP_BIRTHS_CLOSED;
 }
 
-bool gsp_births_each(struct gsp_births *births, void (*fn)(void *user, pid_t pid, pid_t ppid),
-                     void *user)
+bool gsp_proc_births_each(struct gsp_births *births, void (*fn)(void *user, pid_t pid, pid_t ppid),
+                          void *user)
 {
     pid_t now = read_newest_id(births);
     pid_t first = births->before + 1;

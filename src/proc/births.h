@@ -23,11 +23,11 @@ struct gsp_births {
 
 #define GSP_BIRTHS_CLOSED ((struct gsp_births){.fd = -1})
 
-void gsp_births_open(struct gsp_births *births);
-void gsp_births_close(struct gsp_births *births);
+void gsp_proc_births_open(struct gsp_births *births);
+void gsp_proc_births_close(struct gsp_births *births);
 
 /* Calls fn for each process started since the last call, the oldest first; some are reported twice.
  * Returns false if the processes are not known (more than GSP_BIRTHS_MAX, or the ids wrapped
  * around): the caller has to scan /proc. */
-bool gsp_births_each(struct gsp_births *births, void (*fn)(void *user, pid_t pid, pid_t ppid),
-                     void *user);
+bool gsp_proc_births_each(struct gsp_births *births, void (*fn)(void *user, pid_t pid, pid_t ppid),
+                          void *user);

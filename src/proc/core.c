@@ -73,9 +73,9 @@ static int read_notes(struct gsp_core *core, const Elf64_Phdr *phdr, struct gsp_
     notes->next = core->notes;
     core->notes = notes;
     core->notes_len += len;
-    if (!gsp_core__read(core, phdr->p_offset, notes->bytes, len))
+    if (!gsp_proc__core_read(core, phdr->p_offset, notes->bytes, len))
         return fail_truncated("notes", err);
-    return gsp_core__take_notes(core, notes->bytes, len, err);
+    return gsp_proc__core_parse_notes(core, notes->bytes, len, err);
 }
 
 static int read_phdrs(struct gsp_core *core, uint64_t at, uint64_t count, struct gsp_err *err)
@@ -90,7 +90,7 @@ static int read_phdrs(struct gsp_core *core, uint64_t at, uint64_t count, struct
     gsp_auto_free Elf64_Phdr *phdrs = calloc((size_t)count + 1, sizeof(*phdrs));
     if (!phdrs)
         return gsp_err_nomem(err);
-    if (!gsp_core__read(core, at, phdrs, (size_t)count * sizeof(*phdrs)))
+    if (!gsp_proc__core_read(core, at, phdrs, (size_t)count * sizeof(*phdrs)))
         return fail_truncated("headers", err);
     for (uint64_t i = 0; i < count; i++) {
         if (phdrs[i].p_type == PT_LOAD)
@@ -100,7 +100,7 @@ static int read_phdrs(struct gsp_core *core, uint64_t at, uint64_t count, struct
             return rc;
     }
     tidy_loads(core);
-    gsp_core__count_missing(core);
+    gsp_proc__core_count_missing(core);
     return GSP_OK;
 }
 
@@ -121,7 +121,7 @@ static const char *format_name(struct gsp_core *core)
     };
     for (size_t i = 0; i < GSP_COUNT(kinds); i++) {
         unsigned char head[8];
-        if (gsp_core__read(core, 0, head, kinds[i].len) &&
+        if (gsp_proc__core_read(core, 0, head, kinds[i].len) &&
             memcmp(head, kinds[i].magic, kinds[i].len) == 0)
             return kinds[i].name;
     }
@@ -166,9 +166,9 @@ static int read_header(struct gsp_core *core, struct gsp_err *err)
 {
     Elf64_Ehdr ehdr;
     unsigned char magic[SELFMAG];
-    if (!gsp_core__read(core, 0, magic, sizeof(magic)) || memcmp(magic, ELFMAG, SELFMAG) != 0)
+    if (!gsp_proc__core_read(core, 0, magic, sizeof(magic)) || memcmp(magic, ELFMAG, SELFMAG) != 0)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "not a core file: %s", format_name(core));
-    if (!gsp_core__read(core, 0, &ehdr, sizeof(ehdr)))
+    if (!gsp_proc__core_read(core, 0, &ehdr, sizeof(ehdr)))
         return fail_truncated("headers", err);
     int rc = check_kind(&ehdr, err);
     if (rc != GSP_OK)
@@ -177,7 +177,7 @@ static int read_header(struct gsp_core *core, struct gsp_err *err)
     if (count == PN_XNUM) {
         /* The count does not fit in e_phnum: the first section header has it. */
         Elf64_Shdr shdr;
-        if (!gsp_core__read(core, ehdr.e_shoff, &shdr, sizeof(shdr)))
+        if (!gsp_proc__core_read(core, ehdr.e_shoff, &shdr, sizeof(shdr)))
             return fail_truncated("headers", err);
         count = shdr.sh_info;
     }
@@ -204,7 +204,7 @@ static void put_area(struct gsp_core *core, const struct gsp_core__area *area, s
     if (area->module != GSP_CORE_NO_MODULE) {
         struct gsp_core__module *module = &core->modules[area->module];
         /* Only images need a real inode; other files get a placeholder. */
-        inode = module->head && gsp_core__module_here(core, module) ? module->inode : 1;
+        inode = module->head && gsp_proc__core_module_is_same(core, module) ? module->inode : 1;
         path = module->path;
     } else if (core->vdso_addr && area->start == core->vdso_addr) {
         path = "[vdso]";
@@ -222,7 +222,7 @@ static size_t join_areas(const struct gsp_core *core, struct gsp_core__area *out
 {
     size_t count = 0;
     for (size_t i = 0; i < core->file_count; i++) {
-        const struct gsp_core__load *load = gsp_core__load_at(core, core->files[i].start);
+        const struct gsp_core__load *load = gsp_proc__core_load_at(core, core->files[i].start);
         out[count] = core->files[i];
         out[count++].flags = load ? load->flags : PF_R;
     }
@@ -242,7 +242,7 @@ static size_t join_areas(const struct gsp_core *core, struct gsp_core__area *out
         if (start < end)
             out[count++] = (struct gsp_core__area){start, end, 0, GSP_CORE_NO_MODULE, load->flags};
     }
-    return gsp_core__tidy_areas(out, count);
+    return gsp_proc__core_sort_areas(out, count);
 }
 
 static int make_maps(struct gsp_core *core, struct gsp_err *err)
@@ -257,7 +257,7 @@ static int make_maps(struct gsp_core *core, struct gsp_err *err)
         put_area(core, &areas[i], &text);
     if (text.failed)
         return gsp_err_nomem(err);
-    return gsp_maps_parse(gsp_buf_sv(&text), &core->maps, err);
+    return gsp_proc__maps_parse(gsp_buf_sv(&text), &core->maps, err);
 }
 
 /* Every core contains the modified pages, unless coredump_filter excludes them. */
@@ -265,7 +265,7 @@ static bool was_filtered(const struct gsp_core *core)
 {
     struct gsp_core_unwind regs;
     const struct gsp_core__load *stack =
-        gsp_core_unwind_regs(core, 0, &regs) ? gsp_core__load_at(core, regs.sp) : NULL;
+        gsp_proc_core_unwind_regs(core, 0, &regs) ? gsp_proc__core_load_at(core, regs.sp) : NULL;
     if (stack)
         return stack->meant_len == 0;
     for (size_t i = 0; i < core->load_count; i++) {
@@ -288,7 +288,7 @@ static int fill(struct gsp_core *core, struct gsp_err *err)
         rc = make_maps(core, err);
     if (rc != GSP_OK)
         return rc;
-    const struct gsp_core__area *area = gsp_core__file_at(core, core->phdr_addr);
+    const struct gsp_core__area *area = gsp_proc__core_file_at(core, core->phdr_addr);
     if (area)
         core->info.exe = core->modules[area->module].path;
     core->info.has_files = core->files != NULL;
@@ -312,14 +312,14 @@ static int open_any(int fd, const void *bytes, uint64_t len, struct gsp_core **o
     core->len = len;
     int rc = fill(core, err);
     if (rc != GSP_OK) {
-        gsp_core_close(core);
+        gsp_proc_core_close(core);
         return rc;
     }
     *out = core;
     return GSP_OK;
 }
 
-int gsp_core_parse(const void *bytes, size_t len, struct gsp_core **out, struct gsp_err *err)
+int gsp_proc__core_parse(const void *bytes, size_t len, struct gsp_core **out, struct gsp_err *err)
 {
     *out = NULL;
     return open_any(-1, bytes, len, out, err);
@@ -331,7 +331,7 @@ static int fail_open(const char *path, int sys, struct gsp_err *err)
     return gsp_err_set(err, code, sys, "cannot read %s: %s", path, strerror(sys));
 }
 
-int gsp_core_open(const char *path, struct gsp_core **out, struct gsp_err *err)
+int gsp_proc_core_open(const char *path, struct gsp_core **out, struct gsp_err *err)
 {
     *out = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -350,7 +350,7 @@ int gsp_core_open(const char *path, struct gsp_core **out, struct gsp_err *err)
     return GSP_OK;
 }
 
-void gsp_core_close(struct gsp_core *core)
+void gsp_proc_core_close(struct gsp_core *core)
 {
     if (!core)
         return;
@@ -361,7 +361,7 @@ void gsp_core_close(struct gsp_core *core)
         free(core->notes);
         core->notes = next;
     }
-    gsp_maps_free(core->maps);
+    gsp_proc_maps_free(core->maps);
     gsp_hmap_free(&core->by_path);
     free(core->loads);
     free(core->files);
@@ -371,23 +371,23 @@ void gsp_core_close(struct gsp_core *core)
     free(core);
 }
 
-const struct gsp_core_info *gsp_core_info(const struct gsp_core *core)
+const struct gsp_proc_core_info *gsp_proc_core_info(const struct gsp_core *core)
 {
     return &core->info;
 }
 
-const struct gsp_maps *gsp_core_maps(const struct gsp_core *core)
+const struct gsp_maps *gsp_proc_core_maps(const struct gsp_core *core)
 {
     return core->maps;
 }
 
-const struct gsp_task *gsp_core_threads(const struct gsp_core *core, size_t *count)
+const struct gsp_task *gsp_proc_core_threads(const struct gsp_core *core, size_t *count)
 {
     *count = core->thread_count;
     return core->tasks;
 }
 
-const void *gsp_core_regs(const struct gsp_core *core, size_t i, size_t *len)
+const void *gsp_proc__core_regs(const struct gsp_core *core, size_t i, size_t *len)
 {
     if (i >= core->thread_count)
         return NULL;
@@ -395,7 +395,7 @@ const void *gsp_core_regs(const struct gsp_core *core, size_t i, size_t *len)
     return core->threads[i].regs;
 }
 
-const char *gsp_core_lacks(const struct gsp_core *core)
+const char *gsp_proc_core_missing_file(const struct gsp_core *core)
 {
     return core->lacks;
 }

@@ -22,7 +22,7 @@
 
 struct gsp_core; /* opaque */
 
-struct gsp_core_info {
+struct gsp_proc_core_info {
     pid_t pid;
     pid_t ppid;
     int signal;          /* that ended the process; 0: none (a snapshot) or unknown */
@@ -39,19 +39,19 @@ struct gsp_core_info {
 /* On success the caller owns *out. Fails with NOFILE, PERM, IO, NOMEM; FORMAT if the file is not a
  * core file, or its headers or notes are truncated or malformed; NOTSUP if it is from another kind
  * of machine; LIMIT. */
-GSP_MUST_CHECK int gsp_core_open(const char *path, struct gsp_core **out, struct gsp_err *err);
-/* Parses a core in memory. The bytes are borrowed until gsp_core_close(). */
-GSP_MUST_CHECK int gsp_core_parse(const void *bytes, size_t len, struct gsp_core **out,
-                                  struct gsp_err *err);
-void gsp_core_close(struct gsp_core *core); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_proc_core_open(const char *path, struct gsp_core **out, struct gsp_err *err);
+/* Parses a core in memory. The bytes are borrowed until gsp_proc_core_close(). */
+GSP_MUST_CHECK int gsp_proc__core_parse(const void *bytes, size_t len, struct gsp_core **out,
+                                        struct gsp_err *err);
+void gsp_proc_core_close(struct gsp_core *core); /* NULL does nothing */
 
-/* The results of these functions are borrowed until gsp_core_close(). */
-const struct gsp_core_info *gsp_core_info(const struct gsp_core *core);
-const struct gsp_maps *gsp_core_maps(const struct gsp_core *core);
+/* The results of these functions are borrowed until gsp_proc_core_close(). */
+const struct gsp_proc_core_info *gsp_proc_core_info(const struct gsp_core *core);
+const struct gsp_maps *gsp_proc_core_maps(const struct gsp_core *core);
 /* The thread that received the signal, then the others in file order. */
-const struct gsp_task *gsp_core_threads(const struct gsp_core *core, size_t *count);
+const struct gsp_task *gsp_proc_core_threads(const struct gsp_core *core, size_t *count);
 /* The registers of the i-th thread, an elf_gregset_t of its machine; NULL past the last. */
-const void *gsp_core_regs(const struct gsp_core *core, size_t i, size_t *len);
+const void *gsp_proc__core_regs(const struct gsp_core *core, size_t i, size_t *len);
 
 /* The registers that unwinding needs. */
 struct gsp_core_unwind {
@@ -63,13 +63,14 @@ struct gsp_core_unwind {
 };
 
 /* Returns false past the last thread, or if the core has fewer registers than its machine. */
-bool gsp_core_unwind_regs(const struct gsp_core *core, size_t i, struct gsp_core_unwind *out);
+bool gsp_proc_core_unwind_regs(const struct gsp_core *core, size_t i, struct gsp_core_unwind *out);
 
 /* Opens the memory of the process. The core must outlive it. */
-GSP_MUST_CHECK int gsp_core_mem(struct gsp_core *core, struct gsp_mem **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_proc_core_mem(struct gsp_core *core, struct gsp_mem **out,
+                                     struct gsp_err *err);
 
 /* Path of a mapped file whose pages were needed, but which does not exist any more or is another
  * build; NULL if there was none. */
-const char *gsp_core_lacks(const struct gsp_core *core);
+const char *gsp_proc_core_missing_file(const struct gsp_core *core);
 /* Path of the file mapped at addr, if it does not exist any more or is another build; else NULL. */
-const char *gsp_core_file_lacks(struct gsp_core *core, uint64_t addr);
+const char *gsp_proc_core_missing_file_at(struct gsp_core *core, uint64_t addr);

@@ -28,7 +28,7 @@ static bool read_at(const struct image_source *source, uint64_t off, void *to, s
 {
     if (source->fd >= 0)
         return off <= INT64_MAX && pread(source->fd, to, len, (off_t)off) == (ssize_t)len;
-    return gsp_core__read_mem(source->core, source->addr + off, to, len) == len;
+    return gsp_proc__core_read_mem(source->core, source->addr + off, to, len) == len;
 }
 
 static size_t align4(size_t n)
@@ -101,7 +101,7 @@ static void keep_open(struct gsp_core *core, uint32_t module, int fd)
     core->open_module = module;
 }
 
-bool gsp_core__module_here(struct gsp_core *core, struct gsp_core__module *module)
+bool gsp_proc__core_module_is_same(struct gsp_core *core, struct gsp_core__module *module)
 {
     if (module->trust != GSP_CORE_UNCHECKED)
         return module->trust == GSP_CORE_SAME;
@@ -136,11 +136,11 @@ static bool read_pages(int fd, uint64_t off, unsigned char *to, size_t len)
     return true;
 }
 
-bool gsp_core__module_read(struct gsp_core *core, uint32_t index, uint64_t off, void *to,
-                           size_t len)
+bool gsp_proc__core_module_read(struct gsp_core *core, uint32_t index, uint64_t off, void *to,
+                                size_t len)
 {
     struct gsp_core__module *module = &core->modules[index];
-    if (!gsp_core__module_here(core, module)) {
+    if (!gsp_proc__core_module_is_same(core, module)) {
         if (!core->lacks)
             core->lacks = module->path;
         return false;
@@ -154,11 +154,11 @@ bool gsp_core__module_read(struct gsp_core *core, uint32_t index, uint64_t off, 
     return read_pages(core->open_fd, off, to, len);
 }
 
-const char *gsp_core_file_lacks(struct gsp_core *core, uint64_t addr)
+const char *gsp_proc_core_missing_file_at(struct gsp_core *core, uint64_t addr)
 {
-    const struct gsp_core__area *area = gsp_core__file_at(core, addr);
+    const struct gsp_core__area *area = gsp_proc__core_file_at(core, addr);
     if (!area)
         return NULL;
     struct gsp_core__module *module = &core->modules[area->module];
-    return gsp_core__module_here(core, module) ? NULL : module->path;
+    return gsp_proc__core_module_is_same(core, module) ? NULL : module->path;
 }

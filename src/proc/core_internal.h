@@ -66,7 +66,7 @@ struct gsp_core {
     uint64_t len;               /* of the file; shrinks if the file is truncated */
     struct gsp_core__notes *notes;
     uint64_t notes_len;
-    struct gsp_core_info info;
+    struct gsp_proc_core_info info;
     char name[17];
     char cmdline[81];
     struct gsp_maps *maps;
@@ -89,22 +89,22 @@ struct gsp_core {
 };
 
 /* Reads the core file at an offset. Returns false if the file does not have these bytes. */
-bool gsp_core__read(struct gsp_core *core, uint64_t off, void *to, size_t len);
+bool gsp_proc__core_read(struct gsp_core *core, uint64_t off, void *to, size_t len);
 /* Reads at most len bytes of memory at addr from the core file itself. Returns the number read. */
-size_t gsp_core__read_mem(struct gsp_core *core, uint64_t addr, void *to, size_t len);
+size_t gsp_proc__core_read_mem(struct gsp_core *core, uint64_t addr, void *to, size_t len);
 /* Counts the bytes that the loads list and the file does not contain. */
-void gsp_core__count_missing(struct gsp_core *core);
+void gsp_proc__core_count_missing(struct gsp_core *core);
 /* The load or mapped file at addr; borrowed, NULL if none exists. */
-const struct gsp_core__load *gsp_core__load_at(const struct gsp_core *core, uint64_t addr);
-const struct gsp_core__area *gsp_core__file_at(const struct gsp_core *core, uint64_t addr);
+const struct gsp_core__load *gsp_proc__core_load_at(const struct gsp_core *core, uint64_t addr);
+const struct gsp_core__area *gsp_proc__core_file_at(const struct gsp_core *core, uint64_t addr);
 /* Parses the notes at p, which must stay valid until the core is closed. Fails with FORMAT, LIMIT,
  * NOMEM. */
-int gsp_core__take_notes(struct gsp_core *core, const unsigned char *p, size_t len,
-                         struct gsp_err *err);
+int gsp_proc__core_parse_notes(struct gsp_core *core, const unsigned char *p, size_t len,
+                               struct gsp_err *err);
 /* Sorts areas and drops those that overlap an earlier one. Returns the new count. */
-size_t gsp_core__tidy_areas(struct gsp_core__area *areas, size_t count);
+size_t gsp_proc__core_sort_areas(struct gsp_core__area *areas, size_t count);
 /* Returns whether the module's file still exists and is the same build. Checked once per module. */
-bool gsp_core__module_here(struct gsp_core *core, struct gsp_core__module *module);
+bool gsp_proc__core_module_is_same(struct gsp_core *core, struct gsp_core__module *module);
 /* Reads len bytes at offset off of a module's file. Returns false if it does not have them. */
-bool gsp_core__module_read(struct gsp_core *core, uint32_t module, uint64_t off, void *to,
-                           size_t len);
+bool gsp_proc__core_module_read(struct gsp_core *core, uint32_t module, uint64_t off, void *to,
+                                size_t len);

@@ -8,7 +8,7 @@
 
 #include "proc/core_internal.h"
 
-const struct gsp_core__load *gsp_core__load_at(const struct gsp_core *core, uint64_t addr)
+const struct gsp_core__load *gsp_proc__core_load_at(const struct gsp_core *core, uint64_t addr)
 {
     size_t lo = 0;
     size_t hi = core->load_count;
@@ -25,7 +25,7 @@ const struct gsp_core__load *gsp_core__load_at(const struct gsp_core *core, uint
     return NULL;
 }
 
-const struct gsp_core__area *gsp_core__file_at(const struct gsp_core *core, uint64_t addr)
+const struct gsp_core__area *gsp_proc__core_file_at(const struct gsp_core *core, uint64_t addr)
 {
     size_t lo = 0;
     size_t hi = core->file_count;
@@ -42,7 +42,7 @@ const struct gsp_core__area *gsp_core__file_at(const struct gsp_core *core, uint
     return NULL;
 }
 
-void gsp_core__count_missing(struct gsp_core *core)
+void gsp_proc__core_count_missing(struct gsp_core *core)
 {
     core->info.missing_bytes = 0;
     for (size_t i = 0; i < core->load_count; i++) {
@@ -59,11 +59,11 @@ static void check_truncated(struct gsp_core *core)
     struct stat st;
     if (fstat(core->fd, &st) == 0 && (uint64_t)st.st_size < core->len) {
         core->len = (uint64_t)st.st_size;
-        gsp_core__count_missing(core);
+        gsp_proc__core_count_missing(core);
     }
 }
 
-bool gsp_core__read(struct gsp_core *core, uint64_t off, void *to, size_t len)
+bool gsp_proc__core_read(struct gsp_core *core, uint64_t off, void *to, size_t len)
 {
     if (off > core->len || len > core->len - off)
         return false;
@@ -84,14 +84,14 @@ bool gsp_core__read(struct gsp_core *core, uint64_t off, void *to, size_t len)
     return true;
 }
 
-size_t gsp_core__read_mem(struct gsp_core *core, uint64_t addr, void *to, size_t len)
+size_t gsp_proc__core_read_mem(struct gsp_core *core, uint64_t addr, void *to, size_t len)
 {
-    const struct gsp_core__load *load = gsp_core__load_at(core, addr);
+    const struct gsp_core__load *load = gsp_proc__core_load_at(core, addr);
     uint64_t off = load ? addr - load->addr : 0;
     if (!load || off >= load->file_len)
         return 0;
     size_t n = load->file_len - off < len ? (size_t)(load->file_len - off) : len;
-    return gsp_core__read(core, load->offset + off, to, n) ? n : 0;
+    return gsp_proc__core_read(core, load->offset + off, to, n) ? n : 0;
 }
 
 /* Address of the next load above addr. A load takes precedence over the mapped file. */
@@ -115,21 +115,21 @@ static int read_span(struct gsp_core *core, const struct gsp_mem_span *span)
     for (size_t done = 0; done < span->len;) {
         uint64_t addr = span->addr + done;
         size_t left = span->len - done;
-        size_t got = gsp_core__read_mem(core, addr, to + done, left);
+        size_t got = gsp_proc__core_read_mem(core, addr, to + done, left);
         if (got) {
             done += got;
             continue;
         }
-        const struct gsp_core__load *load = gsp_core__load_at(core, addr);
-        const struct gsp_core__area *area = gsp_core__file_at(core, addr);
+        const struct gsp_core__load *load = gsp_proc__core_load_at(core, addr);
+        const struct gsp_core__area *area = gsp_proc__core_file_at(core, addr);
         if (!area || (load && addr - load->addr < load->meant_len))
             return GSP_E_FAULT;
         uint64_t end = next_load(core, addr);
         if (end > area->end)
             end = area->end;
         size_t n = end - addr < left ? (size_t)(end - addr) : left;
-        if (!gsp_core__module_read(core, area->module, area->offset + (addr - area->start),
-                                   to + done, n))
+        if (!gsp_proc__core_module_read(core, area->module, area->offset + (addr - area->start),
+                                        to + done, n))
             return GSP_E_FAULT;
         done += n;
     }
@@ -155,7 +155,7 @@ static void core_release(void *self)
 
 static const struct gsp_mem_ops CORE_OPS = {core_gather, core_release};
 
-int gsp_core_mem(struct gsp_core *core, struct gsp_mem **out, struct gsp_err *err)
+int gsp_proc_core_mem(struct gsp_core *core, struct gsp_mem **out, struct gsp_err *err)
 {
-    return gsp_mem_open_ops(&CORE_OPS, core, out, err);
+    return gsp_proc__mem_open_ops(&CORE_OPS, core, out, err);
 }

@@ -127,7 +127,7 @@ static int by_start(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-size_t gsp_core__tidy_areas(struct gsp_core__area *areas, size_t count)
+size_t gsp_proc__core_sort_areas(struct gsp_core__area *areas, size_t count)
 {
     size_t kept = 0;
     uint64_t floor = 0;
@@ -172,7 +172,7 @@ static int parse_files(struct gsp_core *core, const struct note *note, struct gs
             core->modules[area->module].head = area->start;
         name = stop + 1;
     }
-    core->file_count = gsp_core__tidy_areas(core->files, (size_t)count);
+    core->file_count = gsp_proc__core_sort_areas(core->files, (size_t)count);
     return GSP_OK;
 }
 
@@ -186,8 +186,8 @@ static const struct {
     {NT_FILE, parse_files},
 };
 
-int gsp_core__take_notes(struct gsp_core *core, const unsigned char *p, size_t len,
-                         struct gsp_err *err)
+int gsp_proc__core_parse_notes(struct gsp_core *core, const unsigned char *p, size_t len,
+                               struct gsp_err *err)
 {
     for (size_t at = 0; len - at >= sizeof(Elf64_Nhdr);) {
         Elf64_Nhdr head;

@@ -11,7 +11,7 @@ enum { FP = 29, LR = 30, SP = 31, PC = 32, REG_COUNT = 34 };
 enum { R15, R14, R13, R12, FP, BX, PC = 16, SP = 19, REG_COUNT = 27 };
 #endif
 
-bool gsp_core_unwind_regs(const struct gsp_core *core, size_t i, struct gsp_core_unwind *out)
+bool gsp_proc_core_unwind_regs(const struct gsp_core *core, size_t i, struct gsp_core_unwind *out)
 {
     uint64_t regs[REG_COUNT];
     if (i >= core->thread_count || core->threads[i].regs_len < sizeof(regs))

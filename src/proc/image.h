@@ -23,17 +23,17 @@
 struct gsp_image; /* opaque */
 
 /* map is the mapping of the file's first page (offset 0). map and mem are borrowed until
- * gsp_image_close(). pid 0: no live process, files are opened by their path.
+ * gsp_proc_image_close(). pid 0: no live process, files are opened by their path.
  * Fails with FORMAT (not an ELF image of this machine), FAULT, NOPROC, PERM or NOMEM. */
-GSP_MUST_CHECK int gsp_image_open(pid_t pid, struct gsp_mem *mem, const struct gsp_map *map,
-                                  struct gsp_image **out, struct gsp_err *err);
-void gsp_image_close(struct gsp_image *image); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_proc_image_open(pid_t pid, struct gsp_mem *mem, const struct gsp_map *map,
+                                       struct gsp_image **out, struct gsp_err *err);
+void gsp_proc_image_close(struct gsp_image *image); /* NULL does nothing */
 
 /* Returns the address in the target of an exported symbol, or 0. Costs a few reads of memory. */
-gsp_raddr gsp_image_dynsym(struct gsp_image *image, const char *name);
+gsp_raddr gsp_proc_image_dynsym(struct gsp_image *image, const char *name);
 
 /* The same from the file's full symbol table; also 0 if the file is not available. */
-gsp_raddr gsp_image_filesym(struct gsp_image *image, const char *name);
+gsp_raddr gsp_proc_image_filesym(struct gsp_image *image, const char *name);
 
 struct gsp_range {
     gsp_raddr addr;
@@ -41,7 +41,8 @@ struct gsp_range {
 };
 
 /* Finds a section of the file by name, for example ".PyRuntime". */
-bool gsp_image_section(struct gsp_image *image, const char *name, struct gsp_range *out);
+bool gsp_proc_image_section(struct gsp_image *image, const char *name, struct gsp_range *out);
 
 /* The i-th loaded segment (writable ones hold data and bss). Returns false past the last. */
-bool gsp_image_segment(struct gsp_image *image, size_t i, struct gsp_range *out, bool *writable);
+bool gsp_proc_image_segment(struct gsp_image *image, size_t i, struct gsp_range *out,
+                            bool *writable);

@@ -59,7 +59,7 @@ static Elf *file_elf(struct gsp_image *image)
     return image->elf;
 }
 
-void gsp_image__file_close(struct gsp_image *image)
+void gsp_proc__image_file_close(struct gsp_image *image)
 {
     if (image->elf)
         elf_end(image->elf);
@@ -88,7 +88,7 @@ static gsp_raddr search_table(Elf *elf, Elf_Scn *scn, const GElf_Shdr *shdr, con
     return 0;
 }
 
-gsp_raddr gsp_image_filesym(struct gsp_image *image, const char *name)
+gsp_raddr gsp_proc_image_filesym(struct gsp_image *image, const char *name)
 {
     Elf *elf = file_elf(image);
     if (!elf)
@@ -104,7 +104,7 @@ gsp_raddr gsp_image_filesym(struct gsp_image *image, const char *name)
     return 0;
 }
 
-bool gsp_image_section(struct gsp_image *image, const char *name, struct gsp_range *out)
+bool gsp_proc_image_section(struct gsp_image *image, const char *name, struct gsp_range *out)
 {
     Elf *elf = file_elf(image);
     size_t names;

@@ -32,4 +32,4 @@ struct gsp_image {
     void *elf;   /* Elf *, owned by image_file.c */
 };
 
-void gsp_image__file_close(struct gsp_image *image);
+void gsp_proc__image_file_close(struct gsp_image *image);

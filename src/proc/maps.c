@@ -135,19 +135,19 @@ static int parse_all(struct gsp_maps *maps, struct gsp_err *err)
 static int finish(struct gsp_maps *maps, struct gsp_maps **out, struct gsp_err *err)
 {
     if (!gsp_buf_reserve(&maps->text, 1)) {
-        gsp_maps_free(maps);
+        gsp_proc_maps_free(maps);
         return gsp_err_nomem(err);
     }
     int rc = parse_all(maps, err);
     if (rc != GSP_OK) {
-        gsp_maps_free(maps);
+        gsp_proc_maps_free(maps);
         return rc;
     }
     *out = maps;
     return GSP_OK;
 }
 
-int gsp_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err)
+int gsp_proc_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_maps *maps = calloc(1, sizeof(*maps));
@@ -157,7 +157,7 @@ int gsp_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err)
     snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
     int rc = gsp_file_read(path, MAPS_BYTES_MAX, &maps->text, err);
     if (rc != GSP_OK) {
-        gsp_maps_free(maps);
+        gsp_proc_maps_free(maps);
         if (rc == GSP_E_NOFILE || (rc == GSP_E_IO && err && err->sys == 3 /* ESRCH */))
             return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d does not exist", (int)pid);
         return rc;
@@ -165,7 +165,7 @@ int gsp_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err)
     return finish(maps, out, err);
 }
 
-int gsp_maps_parse(struct gsp_sv text, struct gsp_maps **out, struct gsp_err *err)
+int gsp_proc__maps_parse(struct gsp_sv text, struct gsp_maps **out, struct gsp_err *err)
 {
     *out = NULL;
     if (text.len > MAPS_BYTES_MAX)
@@ -177,7 +177,7 @@ int gsp_maps_parse(struct gsp_sv text, struct gsp_maps **out, struct gsp_err *er
     return finish(maps, out, err);
 }
 
-void gsp_maps_free(struct gsp_maps *maps)
+void gsp_proc_maps_free(struct gsp_maps *maps)
 {
     if (!maps)
         return;
@@ -186,17 +186,17 @@ void gsp_maps_free(struct gsp_maps *maps)
     free(maps);
 }
 
-size_t gsp_maps_count(const struct gsp_maps *maps)
+size_t gsp_proc_maps_count(const struct gsp_maps *maps)
 {
     return maps->count;
 }
 
-const struct gsp_map *gsp_maps_at(const struct gsp_maps *maps, size_t i)
+const struct gsp_map *gsp_proc_maps_at(const struct gsp_maps *maps, size_t i)
 {
     return i < maps->count ? &maps->items[i] : NULL;
 }
 
-const struct gsp_map *gsp_maps_find(const struct gsp_maps *maps, uint64_t addr)
+const struct gsp_map *gsp_proc_maps_find(const struct gsp_maps *maps, uint64_t addr)
 {
     size_t lo = 0;
     size_t hi = maps->count;

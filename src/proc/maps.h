@@ -32,16 +32,18 @@ struct gsp_map {
 };
 
 /* Reads the map of a live process. On success the caller owns *out and frees it with
- * gsp_maps_free(). On failure *out is NULL. Fails with PERM, NOPROC, FORMAT, LIMIT, NOMEM or IO. */
-GSP_MUST_CHECK int gsp_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err);
+ * gsp_proc_maps_free(). On failure *out is NULL. Fails with PERM, NOPROC, FORMAT, LIMIT, NOMEM or
+ * IO. */
+GSP_MUST_CHECK int gsp_proc_maps_read(pid_t pid, struct gsp_maps **out, struct gsp_err *err);
 /* Parses text of that form. */
-GSP_MUST_CHECK int gsp_maps_parse(struct gsp_sv text, struct gsp_maps **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_proc__maps_parse(struct gsp_sv text, struct gsp_maps **out,
+                                        struct gsp_err *err);
 
-void gsp_maps_free(struct gsp_maps *maps); /* NULL does nothing */
+void gsp_proc_maps_free(struct gsp_maps *maps); /* NULL does nothing */
 
-size_t gsp_maps_count(const struct gsp_maps *maps);
+size_t gsp_proc_maps_count(const struct gsp_maps *maps);
 
 /* The i-th mapping, or the mapping that contains addr; NULL if none exists. Borrowed until
- * gsp_maps_free(). */
-const struct gsp_map *gsp_maps_at(const struct gsp_maps *maps, size_t i);
-const struct gsp_map *gsp_maps_find(const struct gsp_maps *maps, uint64_t addr);
+ * gsp_proc_maps_free(). */
+const struct gsp_map *gsp_proc_maps_at(const struct gsp_maps *maps, size_t i);
+const struct gsp_map *gsp_proc_maps_find(const struct gsp_maps *maps, uint64_t addr);

@@ -96,7 +96,7 @@ static int map_ring(struct gsp_perf *perf, size_t stack_bytes)
     return perf->record ? GSP_OK : GSP_E_NOMEM;
 }
 
-int gsp_perf_open(pid_t tid, size_t stack_bytes, struct gsp_perf **out, struct gsp_err *err)
+int gsp_proc_perf_open(pid_t tid, size_t stack_bytes, struct gsp_perf **out, struct gsp_err *err)
 {
     *out = NULL;
     if (stack_bytes > STACK_BYTES_MAX)
@@ -114,11 +114,11 @@ int gsp_perf_open(pid_t tid, size_t stack_bytes, struct gsp_perf **out, struct g
         *out = perf;
         return GSP_OK;
     }
-    gsp_perf_close(perf);
+    gsp_proc_perf_close(perf);
     return gsp_err_set(err, rc, sys, "no perf event for thread %d: %s", (int)tid, strerror(sys));
 }
 
-void gsp_perf_close(struct gsp_perf *perf)
+void gsp_proc_perf_close(struct gsp_perf *perf)
 {
     if (!perf)
         return;
@@ -152,7 +152,7 @@ static void set_regs(const uint64_t *values, struct gsp_stop_regs *regs)
 }
 
 /* A record: header, ABI, registers, size of the stack area, the area, bytes used of it. */
-bool gsp_perf__parse(const void *record, size_t len, struct gsp_perf_moment *out)
+bool gsp_proc__perf_parse(const void *record, size_t len, struct gsp_perf_sample *out)
 {
     struct perf_event_header header;
     if (len < sizeof(header))
@@ -174,7 +174,7 @@ bool gsp_perf__parse(const void *record, size_t len, struct gsp_perf_moment *out
     }
     if (!get_u64(&at, end, &area) || area == 0 || area > (size_t)(end - at))
         return false;
-    *out = (struct gsp_perf_moment){.stack = at};
+    *out = (struct gsp_perf_sample){.stack = at};
     at += area;
     if (!get_u64(&at, end, &used) || used > area)
         return false;
@@ -202,7 +202,7 @@ static size_t copy_record(const struct gsp_perf *perf, uint64_t tail, uint64_t h
 }
 
 /* Empties the buffer. Returns true if it contained a sample; *out is the last one. */
-static bool drain(struct gsp_perf *perf, struct gsp_perf_moment *out)
+static bool drain(struct gsp_perf *perf, struct gsp_perf_sample *out)
 {
     bool found = false;
     /* Partner: the kernel's release of data_head in perf_output_put_handle(). */
@@ -214,7 +214,7 @@ static bool drain(struct gsp_perf *perf, struct gsp_perf_moment *out)
             tail = head;
             break;
         }
-        found = gsp_perf__parse(perf->record, len, out) || found;
+        found = gsp_proc__perf_parse(perf->record, len, out) || found;
         tail += len;
     }
     /* Partner: the kernel's read of data_tail in __perf_output_begin(). */
@@ -222,7 +222,7 @@ static bool drain(struct gsp_perf *perf, struct gsp_perf_moment *out)
     return found;
 }
 
-bool gsp_perf_take(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_moment *out)
+bool gsp_proc_perf_capture(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_sample *out)
 {
     drain(perf, out); /* a late sample of the previous call */
     if (ioctl(perf->fd, PERF_EVENT_IOC_REFRESH, 1) != 0)
@@ -246,15 +246,15 @@ bool gsp_perf_take(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_mome
     return true;
 }
 
-int gsp_perf_selftest(struct gsp_err *err)
+int gsp_proc_perf_selftest(struct gsp_err *err)
 {
     struct gsp_perf *perf;
-    int rc = gsp_perf_open((pid_t)syscall(SYS_gettid), 1024, &perf, err);
+    int rc = gsp_proc_perf_open((pid_t)syscall(SYS_gettid), 1024, &perf, err);
     if (rc != GSP_OK)
         return rc;
-    struct gsp_perf_moment moment;
-    bool captured = gsp_perf_take(perf, SPIN_NS * 100, &moment);
-    gsp_perf_close(perf);
+    struct gsp_perf_sample moment;
+    bool captured = gsp_proc_perf_capture(perf, SPIN_NS * 100, &moment);
+    gsp_proc_perf_close(perf);
     if (!captured)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "the kernel delivers no clock events");
     return GSP_OK;

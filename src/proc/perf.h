@@ -23,7 +23,7 @@
 
 struct gsp_perf; /* the event of one thread; opaque */
 
-struct gsp_perf_moment {
+struct gsp_perf_sample {
     struct gsp_stop_regs regs;
     const void *stack; /* from regs.sp on; borrowed until the next call */
     size_t stack_len;
@@ -31,16 +31,16 @@ struct gsp_perf_moment {
 
 /* stack_bytes: maximum size of the copied stack; the kernel may copy less. Fails with PERM, NOPROC,
  * NOTSUP, LIMIT (descriptors or locked memory), NOMEM. */
-GSP_MUST_CHECK int gsp_perf_open(pid_t tid, size_t stack_bytes, struct gsp_perf **out,
-                                 struct gsp_err *err);
-void gsp_perf_close(struct gsp_perf *perf); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_proc_perf_open(pid_t tid, size_t stack_bytes, struct gsp_perf **out,
+                                      struct gsp_err *err);
+void gsp_proc_perf_close(struct gsp_perf *perf); /* NULL does nothing */
 
 /* Captures the thread once. Returns false if no event arrived within limit_ns. */
-bool gsp_perf_take(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_moment *out);
+bool gsp_proc_perf_capture(struct gsp_perf *perf, int64_t limit_ns, struct gsp_perf_sample *out);
 
-/* Captures the calling thread to check that perf events work here. Fails as gsp_perf_open() does,
- * and with NOTSUP if no event arrives. */
-GSP_MUST_CHECK int gsp_perf_selftest(struct gsp_err *err);
+/* Captures the calling thread to check that perf events work here. Fails as gsp_proc_perf_open()
+ * does, and with NOTSUP if no event arrives. */
+GSP_MUST_CHECK int gsp_proc_perf_selftest(struct gsp_err *err);
 
 /* Parses an untrusted record of the buffer. out->stack points into the record. */
-bool gsp_perf__parse(const void *record, size_t len, struct gsp_perf_moment *out);
+bool gsp_proc__perf_parse(const void *record, size_t len, struct gsp_perf_sample *out);

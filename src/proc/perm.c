@@ -242,7 +242,7 @@ static void read_target(const char *root, struct gsp_perm *out, unsigned pid_lev
         out->is_dumpable = (int64_t)info.st_uid == target_euid ? GSP_ANSWER_YES : GSP_ANSWER_NO;
 }
 
-void gsp_perm_look(const char *root, pid_t pid, struct gsp_perm *out)
+void gsp_proc_perm_read(const char *root, pid_t pid, struct gsp_perm *out)
 {
     *out = (struct gsp_perm){.euid = -1,
                              .yama_scope = -1,
@@ -256,7 +256,7 @@ void gsp_perm_look(const char *root, pid_t pid, struct gsp_perm *out)
         read_target(root, out, pid_levels);
 }
 
-const char *gsp_container_name(enum gsp_container container)
+const char *gsp_proc_container_name(enum gsp_container container)
 {
     static const char *const names[] = {
         [GSP_CONTAINER_NONE] = "none",     [GSP_CONTAINER_DOCKER] = "docker",
@@ -266,7 +266,7 @@ const char *gsp_container_name(enum gsp_container container)
     return (size_t)container < GSP_COUNT(names) ? names[container] : "other";
 }
 
-int gsp_perm_try(pid_t pid, struct gsp_err *err)
+int gsp_proc_perm_check(pid_t pid, struct gsp_err *err)
 {
     char path[64];
     /* Opening this file requires the same permission as process_vm_readv(). */
@@ -315,7 +315,7 @@ static int selftest_read(pid_t child, int ready_fd, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_perm_selftest(struct gsp_err *err)
+int gsp_proc_perm_selftest(struct gsp_err *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)

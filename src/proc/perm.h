@@ -58,14 +58,14 @@ struct gsp_perm {
 
 /* Reads the facts. pid 0: about this process only. Never fails: what cannot be read stays unknown,
  * and a target that does not exist has exists == false. */
-void gsp_perm_look(const char *root, pid_t pid, struct gsp_perm *out);
+void gsp_proc_perm_read(const char *root, pid_t pid, struct gsp_perm *out);
 
-const char *gsp_container_name(enum gsp_container container); /* "docker"; "none" */
+const char *gsp_proc_container_name(enum gsp_container container); /* "docker"; "none" */
 
 /* Checks with the kernel whether this process may read the memory of pid. Reads none of it. Fails
  * with PERM, NOPROC or IO. */
-GSP_MUST_CHECK int gsp_perm_try(pid_t pid, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_proc_perm_check(pid_t pid, struct gsp_err *err);
 
 /* Forks a child and reads a word of its memory, the way the sampler does. Fails with PERM
  * (forbidden even for a child: seccomp, Yama 3), NOTSUP or IO. */
-GSP_MUST_CHECK int gsp_perm_selftest(struct gsp_err *err);
+GSP_MUST_CHECK int gsp_proc_perm_selftest(struct gsp_err *err);

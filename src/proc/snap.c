@@ -12,12 +12,12 @@
 /* Unused parts of windows are dropped after this number of refreshes. */
 #define TRIM_AGE        64U
 
-void gsp_snap_init(struct gsp_snap *snap, struct gsp_mem *mem)
+void gsp_proc_snap_init(struct gsp_snap *snap, struct gsp_mem *mem)
 {
     *snap = (struct gsp_snap){.mem = mem};
 }
 
-void gsp_snap_free(struct gsp_snap *snap)
+void gsp_proc_snap_free(struct gsp_snap *snap)
 {
     free(snap->buf);
     *snap = (struct gsp_snap){0};
@@ -80,7 +80,7 @@ static bool reserve(struct gsp_snap *snap, size_t need)
     return true;
 }
 
-size_t gsp_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t cap)
+size_t gsp_proc_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t cap)
 {
     if (++snap->age >= TRIM_AGE)
         trim(snap);
@@ -108,7 +108,7 @@ size_t gsp_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t c
     return n;
 }
 
-void gsp_snap_filled(struct gsp_snap *snap, size_t done)
+void gsp_proc_snap_filled(struct gsp_snap *snap, size_t done)
 {
     for (size_t i = 0; i < snap->count && i < done; i++)
         snap->windows[i].valid = true;
@@ -120,20 +120,20 @@ void gsp_snap_filled(struct gsp_snap *snap, size_t done)
     }
 }
 
-void gsp_snap_refresh(struct gsp_snap *snap)
+void gsp_proc_snap_refresh(struct gsp_snap *snap)
 {
     struct gsp_mem_span spans[GSP_SNAP_WINDOWS_MAX];
-    size_t count = gsp_snap_plan(snap, spans, GSP_COUNT(spans));
+    size_t count = gsp_proc_snap_plan(snap, spans, GSP_COUNT(spans));
     size_t done = 0;
-    int rc = count ? gsp_mem_gather(snap->mem, spans, count, &done) : GSP_OK;
+    int rc = count ? gsp_proc_mem_gather(snap->mem, spans, count, &done) : GSP_OK;
     if (rc == GSP_OK || rc == GSP_E_FAULT)
-        gsp_snap_filled(snap, done);
+        gsp_proc_snap_filled(snap, done);
 }
 
-void gsp_snap_refresh_twice(struct gsp_snap *snap)
+void gsp_proc_snap_refresh_twice(struct gsp_snap *snap)
 {
     struct gsp_mem_span spans[2 * GSP_SNAP_WINDOWS_MAX];
-    size_t count = gsp_snap_plan(snap, spans, GSP_SNAP_WINDOWS_MAX);
+    size_t count = gsp_proc_snap_plan(snap, spans, GSP_SNAP_WINDOWS_MAX);
     snap->twin_off = snap->buf_len;
     if (!reserve(snap, 2 * snap->twin_off))
         count = 0;
@@ -145,12 +145,12 @@ void gsp_snap_refresh_twice(struct gsp_snap *snap)
     }
     snap->buf_len *= 2;
     size_t done = 0;
-    int rc = count ? gsp_mem_gather(snap->mem, spans, 2 * count, &done) : GSP_OK;
+    int rc = count ? gsp_proc_mem_gather(snap->mem, spans, 2 * count, &done) : GSP_OK;
     if (rc != GSP_OK && rc != GSP_E_FAULT)
         return;
     for (size_t i = 0; i < done / 2; i++)
         snap->windows[i].has_twin = true;
-    gsp_snap_filled(snap, done / 2);
+    gsp_proc_snap_filled(snap, done / 2);
 }
 
 /* Index of the last window that begins at or before addr, or count. */
@@ -212,7 +212,7 @@ static int fetch(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsign
         return GSP_E_LIMIT;
     if (!reserve(snap, snap->buf_len + win_len))
         return GSP_E_NOMEM;
-    int rc = gsp_mem_read(snap->mem, addr, snap->buf + snap->buf_len, win_len);
+    int rc = gsp_proc_mem_read(snap->mem, addr, snap->buf + snap->buf_len, win_len);
     if (rc != GSP_OK)
         return rc;
     struct gsp_snap_window *win = insert(snap, addr);
@@ -232,7 +232,7 @@ static int fetch(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsign
     return GSP_OK;
 }
 
-int gsp_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsigned char **out)
+int gsp_proc_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsigned char **out)
 {
     if (gsp_likely(snap->last < snap->count)) {
         struct gsp_snap_window *win = &snap->windows[snap->last];
@@ -259,16 +259,16 @@ int gsp_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len, const unsig
     return fetch(snap, addr, len, out);
 }
 
-int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
+int gsp_proc_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len)
 {
     const unsigned char *bytes;
-    int rc = gsp_snap_view(snap, addr, len, &bytes);
+    int rc = gsp_proc_snap_view(snap, addr, len, &bytes);
     if (rc == GSP_OK)
         memcpy(to, bytes, len);
     return rc;
 }
 
-const unsigned char *gsp_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len)
+const unsigned char *gsp_proc_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len)
 {
     size_t i = locate(snap, addr);
     if (i == snap->count || !snap->windows[i].has_twin || !covers(&snap->windows[i], addr, len))

@@ -50,26 +50,26 @@ struct gsp_snap {
     uint64_t misses;
 };
 
-void gsp_snap_init(struct gsp_snap *snap, struct gsp_mem *mem);
-void gsp_snap_free(struct gsp_snap *snap);
+void gsp_proc_snap_init(struct gsp_snap *snap, struct gsp_mem *mem);
+void gsp_proc_snap_free(struct gsp_snap *snap);
 
 /* Begins a refresh: discards all bytes and writes the spans to read to spans (at most cap; windows
  * beyond that are fetched on demand). Returns the number of spans. */
-size_t gsp_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t cap);
+size_t gsp_proc_snap_plan(struct gsp_snap *snap, struct gsp_mem_span *spans, size_t cap);
 /* Ends a refresh: the first `done` spans of the plan are complete. */
-void gsp_snap_filled(struct gsp_snap *snap, size_t done);
+void gsp_proc_snap_filled(struct gsp_snap *snap, size_t done);
 /* Plans, gathers and ends a refresh of this snapshot alone. */
-void gsp_snap_refresh(struct gsp_snap *snap);
+void gsp_proc_snap_refresh(struct gsp_snap *snap);
 
 /* The same with a second copy of each window, made right after the first. */
-void gsp_snap_refresh_twice(struct gsp_snap *snap);
+void gsp_proc_snap_refresh_twice(struct gsp_snap *snap);
 /* The second copy of len bytes at addr, or NULL. Borrowed until the next call on this snapshot. */
-const unsigned char *gsp_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len);
+const unsigned char *gsp_proc_snap_twin(const struct gsp_snap *snap, gsp_raddr addr, size_t len);
 
 /* Points *out at len bytes at addr, borrowed until the next call on this snapshot. Fetches them if
  * no window has them. Fails with FAULT, NOPROC, PERM, or LIMIT if they do not fit in a window. */
-GSP_MUST_CHECK int gsp_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len,
-                                 const unsigned char **out);
+GSP_MUST_CHECK int gsp_proc_snap_view(struct gsp_snap *snap, gsp_raddr addr, size_t len,
+                                      const unsigned char **out);
 
-/* Copies len bytes at addr; otherwise as gsp_snap_view(). */
-GSP_MUST_CHECK int gsp_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len);
+/* Copies len bytes at addr; otherwise as gsp_proc_snap_view(). */
+GSP_MUST_CHECK int gsp_proc_snap_read(struct gsp_snap *snap, gsp_raddr addr, void *to, size_t len);

@@ -45,7 +45,7 @@ struct gsp_stop {
     int64_t running_ns; /* the last time at which one was seen running */
 };
 
-int gsp_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err)
+int gsp_proc_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_stop *stop = calloc(1, sizeof(*stop));
@@ -58,13 +58,13 @@ int gsp_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err)
     return GSP_OK;
 }
 
-void gsp_stop_free(struct gsp_stop *stop)
+void gsp_proc_stop_free(struct gsp_stop *stop)
 {
     if (!stop)
         return;
     /* The kernel detaches the remaining threads when this process ends. */
     for (int i = 0; i == 0 || (stop->count > 0 && i < FREE_TRIES); i++)
-        gsp_stop_release(stop);
+        gsp_proc_stop_release(stop);
     free(stop->items);
     free(stop);
 }
@@ -99,10 +99,10 @@ static bool is_leaving(const struct gsp_stop *stop, pid_t tid)
 static bool has_ended(pid_t pid, pid_t tid)
 {
     struct gsp_taskfd task;
-    if (gsp_taskfd_open(&task, pid, tid) != GSP_OK)
+    if (gsp_proc_taskfd_open(&task, pid, tid) != GSP_OK)
         return true;
-    char state = gsp_taskfd_state(&task);
-    gsp_taskfd_close(&task);
+    char state = gsp_proc_taskfd_state(&task);
+    gsp_proc_taskfd_close(&task);
     return state == 0 || state == 'Z' || state == 'X';
 }
 
@@ -198,12 +198,12 @@ static int wait_all(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *
     }
 }
 
-int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
+int gsp_proc_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
 {
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
     bool added = true;
     int rc = GSP_OK;
-    gsp_stop_sweep(stop);
+    gsp_proc_stop_sweep(stop);
     if (stop->count > 0)
         return gsp_err_set(err, GSP_E_TIMEOUT, 0, "%zu threads have not stopped yet", stop->count);
     /* New threads may start while others are being stopped: repeat until none is found. */
@@ -215,7 +215,7 @@ int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err)
     if (rc == GSP_OK && stop->count == 0)
         rc = gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has ended", (int)stop->pid);
     if (rc != GSP_OK)
-        gsp_stop_release(stop);
+        gsp_proc_stop_release(stop);
     return rc;
 }
 
@@ -239,15 +239,15 @@ static int read_regs(pid_t tid, struct gsp_stop_regs *regs)
     return GSP_OK;
 }
 
-int64_t gsp_stop_running_ns(const struct gsp_stop *stop)
+int64_t gsp_proc_stop_running_ns(const struct gsp_stop *stop)
 {
     return stop->running_ns;
 }
 
-int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
-                       struct gsp_stop_regs *regs, struct gsp_err *err)
+int gsp_proc_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
+                            struct gsp_stop_regs *regs, struct gsp_err *err)
 {
-    gsp_stop_sweep(stop);
+    gsp_proc_stop_sweep(stop);
     if (is_leaving(stop, tid))
         return gsp_err_set(err, GSP_E_TIMEOUT, 0, "thread %d has not stopped yet", (int)tid);
     int rc = seize(stop, tid, err);
@@ -256,16 +256,16 @@ int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
     if (rc == GSP_OK && (!is_held(stop, tid) || read_regs(tid, regs) != GSP_OK))
         rc = gsp_err_set(err, GSP_E_NOPROC, 0, "thread %d has ended", (int)tid);
     if (rc != GSP_OK)
-        gsp_stop_release(stop);
+        gsp_proc_stop_release(stop);
     return rc;
 }
 
-int gsp_stop_signal(const struct gsp_stop *stop)
+int gsp_proc_stop_signal(const struct gsp_stop *stop)
 {
     return stop->count > 0 ? stop->items[0].signal : 0;
 }
 
-void gsp_stop_set_signal(struct gsp_stop *stop, int signal)
+void gsp_proc_stop_set_signal(struct gsp_stop *stop, int signal)
 {
     if (stop->count > 0)
         stop->items[0].signal = signal;
@@ -282,7 +282,7 @@ static int wait_one(struct gsp_stop *stop, int64_t deadline_ns, struct gsp_err *
     return rc;
 }
 
-int gsp_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal, struct gsp_err *err)
+int gsp_proc_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal, struct gsp_err *err)
 {
     int64_t deadline_ns = gsp_now_ns() + limit_ns;
     *signal = 0;
@@ -322,7 +322,7 @@ static bool detach(struct held *held, bool is_child)
     return true;
 }
 
-void gsp_stop_sweep(struct gsp_stop *stop)
+void gsp_proc_stop_sweep(struct gsp_stop *stop)
 {
     size_t kept = 0;
     for (size_t i = 0; i < stop->count; i++) {
@@ -333,16 +333,16 @@ void gsp_stop_sweep(struct gsp_stop *stop)
     stop->count = kept;
 }
 
-void gsp_stop_release(struct gsp_stop *stop)
+void gsp_proc_stop_release(struct gsp_stop *stop)
 {
     int64_t deadline_ns = gsp_now_ns() + RELEASE_NS;
     for (size_t i = 0; i < stop->count; i++)
         stop->items[i].leaving = true;
-    gsp_stop_sweep(stop);
+    gsp_proc_stop_sweep(stop);
     /* A thread that waits for a CPU or a disk stops when it resumes, and must be detached then. */
     while (stop->count > 0 && gsp_now_ns() < deadline_ns) {
         nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
-        gsp_stop_sweep(stop);
+        gsp_proc_stop_sweep(stop);
     }
 }
 
@@ -358,7 +358,7 @@ struct attr {
     uint64_t period_ns;
 };
 
-void gsp_stop_be_prompt(void)
+void gsp_proc_stop_request_short_slices(void)
 {
     struct attr attr = {0};
     if (syscall(SYS_sched_getattr, 0, &attr, (unsigned)sizeof(attr), 0U) != 0 || attr.policy != 0)

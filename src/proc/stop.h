@@ -19,12 +19,12 @@
 
 struct gsp_stop; /* opaque */
 
-GSP_MUST_CHECK int gsp_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err);
-void gsp_stop_free(struct gsp_stop *stop); /* releases first; NULL does nothing */
+GSP_MUST_CHECK int gsp_proc_stop_new(pid_t pid, struct gsp_stop **out, struct gsp_err *err);
+void gsp_proc_stop_free(struct gsp_stop *stop); /* releases first; NULL does nothing */
 
 /* Stops every thread, or none: on failure all threads run again. Fails with TIMEOUT (a thread did
  * not stop within limit_ns), PERM (not permitted, or traced by another process), NOPROC. */
-GSP_MUST_CHECK int gsp_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_proc_stop_hold(struct gsp_stop *stop, int64_t limit_ns, struct gsp_err *err);
 /* The registers that unwinding needs. */
 struct gsp_stop_regs {
     uint64_t pc;
@@ -34,25 +34,25 @@ struct gsp_stop_regs {
     uint64_t kept[5]; /* callee-saved; x86-64: rbx r12 r13 r14 r15; else 0 */
 };
 
-/* Stops one thread and reads its registers. Fails as gsp_stop_hold() does. */
-GSP_MUST_CHECK int gsp_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
-                                      struct gsp_stop_regs *regs, struct gsp_err *err);
+/* Stops one thread and reads its registers. Fails as gsp_proc_stop_hold() does. */
+GSP_MUST_CHECK int gsp_proc_stop_hold_task(struct gsp_stop *stop, pid_t tid, int64_t limit_ns,
+                                           struct gsp_stop_regs *regs, struct gsp_err *err);
 /* The pending signal that the one stopped thread receives at release; 0 if none. */
-int gsp_stop_signal(const struct gsp_stop *stop);
-void gsp_stop_set_signal(struct gsp_stop *stop, int signal);
+int gsp_proc_stop_signal(const struct gsp_stop *stop);
+void gsp_proc_stop_set_signal(struct gsp_stop *stop, int signal);
 /* Runs the one stopped thread until it receives a signal. The signal is stored in *signal and not
  * delivered. Fails with TIMEOUT: the thread is stopped again, wherever it is. Fails with NOPROC if
  * the thread has ended or cannot be stopped again: no thread is stopped then. */
-GSP_MUST_CHECK int gsp_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal,
-                                struct gsp_err *err);
+GSP_MUST_CHECK int gsp_proc_stop_run(struct gsp_stop *stop, int64_t limit_ns, int *signal,
+                                     struct gsp_err *err);
 /* The last time at which a thread of the current stop was seen running; all threads have been
  * stopped since then at the latest. */
-int64_t gsp_stop_running_ns(const struct gsp_stop *stop);
-void gsp_stop_release(struct gsp_stop *stop);
+int64_t gsp_proc_stop_running_ns(const struct gsp_stop *stop);
+void gsp_proc_stop_release(struct gsp_stop *stop);
 /* Requests short time slices for the calling thread, which the scheduler then grants sooner, so
  * that a stopped thread does not wait for this one to get a CPU. No effect before Linux 6.12. */
-void gsp_stop_be_prompt(void);
-/* Releases threads that could not be released at gsp_stop_release() because they were in
+void gsp_proc_stop_request_short_slices(void);
+/* Releases threads that could not be released at gsp_proc_stop_release() because they were in
  * uninterruptible sleep. Call it regularly after a stop, or such a thread stays stopped when it
  * wakes up. Costs nothing if there are none. */
-void gsp_stop_sweep(struct gsp_stop *stop);
+void gsp_proc_stop_sweep(struct gsp_stop *stop);

@@ -305,7 +305,7 @@ static int open_task_file(pid_t pid, pid_t tid, const char *name)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid)
+int gsp_proc_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid)
 {
     *task = GSP_TASKFD_CLOSED;
     task->stat_fd = open_task_file(pid, tid, "stat");
@@ -316,7 +316,7 @@ int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid)
     return GSP_OK;
 }
 
-void gsp_taskfd_close(struct gsp_taskfd *task)
+void gsp_proc_taskfd_close(struct gsp_taskfd *task)
 {
     gsp_fd_close(&task->stat_fd);
     gsp_fd_close(&task->sched_fd);
@@ -324,7 +324,7 @@ void gsp_taskfd_close(struct gsp_taskfd *task)
     *task = GSP_TASKFD_CLOSED;
 }
 
-enum gsp_activity gsp_taskfd_activity(const struct gsp_taskfd *task)
+enum gsp_activity gsp_proc_taskfd_activity(const struct gsp_taskfd *task)
 {
     /* "running", or the number and arguments of the system call in which the thread sleeps, or -1
      * if it sleeps elsewhere. */
@@ -336,7 +336,7 @@ enum gsp_activity gsp_taskfd_activity(const struct gsp_taskfd *task)
     return text[0] >= '0' && text[0] <= '9' ? GSP_ACTIVITY_WAITING : GSP_ACTIVITY_UNKNOWN;
 }
 
-bool gsp_taskfd_asleep_at(const struct gsp_taskfd *task, uint64_t *sp, uint64_t *pc)
+bool gsp_proc_taskfd_sleep_position(const struct gsp_taskfd *task, uint64_t *sp, uint64_t *pc)
 {
     /* "number arguments sp pc", or "-1 sp pc" if the thread sleeps elsewhere (a page fault). */
     char text[256];
@@ -356,15 +356,15 @@ bool gsp_taskfd_asleep_at(const struct gsp_taskfd *task, uint64_t *sp, uint64_t 
     return *pc != 0 && *sp != 0;
 }
 
-bool gsp_taskfd_is_running(const struct gsp_taskfd *task)
+bool gsp_proc_taskfd_is_running(const struct gsp_taskfd *task)
 {
-    enum gsp_activity activity = gsp_taskfd_activity(task);
+    enum gsp_activity activity = gsp_proc_taskfd_activity(task);
     if (activity == GSP_ACTIVITY_UNKNOWN)
-        return gsp_taskfd_state(task) == 'R';
+        return gsp_proc_taskfd_state(task) == 'R';
     return activity == GSP_ACTIVITY_RUNNING;
 }
 
-uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task)
+uint64_t gsp_proc_taskfd_slices(const struct gsp_taskfd *task)
 {
     /* "time-on-cpu time-waiting slices" */
     char text[80];
@@ -377,7 +377,7 @@ uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task)
     return p ? strtoull(p + 1, NULL, 10) : 0;
 }
 
-int64_t gsp_task_cpu_ns(pid_t pid, pid_t tid)
+int64_t gsp_proc_task_cpu_ns(pid_t pid, pid_t tid)
 {
     gsp_auto_buf buf = {0};
     char name[48];
@@ -389,7 +389,7 @@ int64_t gsp_task_cpu_ns(pid_t pid, pid_t tid)
     return ns;
 }
 
-char gsp_taskfd_state(const struct gsp_taskfd *task)
+char gsp_proc_taskfd_state(const struct gsp_taskfd *task)
 {
     /* "tid (comm) S …": comm has at most 15 bytes (63 for kernel workers), so the state is in the
      * first 96 bytes. Even for a short read the kernel formats the whole line. */
@@ -404,7 +404,7 @@ char gsp_taskfd_state(const struct gsp_taskfd *task)
     return close[2];
 }
 
-void gsp_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out)
+void gsp_proc_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out)
 {
     gsp_auto_buf buf = {0};
     char name[48];

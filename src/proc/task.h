@@ -77,8 +77,8 @@ struct gsp_taskfd {
 #define GSP_TASKFD_CLOSED ((struct gsp_taskfd){-1, -1, -1})
 
 /* Fails with NOPROC if the thread has ended. */
-GSP_MUST_CHECK int gsp_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid);
-void gsp_taskfd_close(struct gsp_taskfd *task);
+GSP_MUST_CHECK int gsp_proc_taskfd_open(struct gsp_taskfd *task, pid_t pid, pid_t tid);
+void gsp_proc_taskfd_close(struct gsp_taskfd *task);
 
 enum gsp_activity {
     GSP_ACTIVITY_UNKNOWN, /* read the state instead */
@@ -86,20 +86,20 @@ enum gsp_activity {
     GSP_ACTIVITY_WAITING, /* in a system call */
 };
 
-/* The cheapest of these queries: half the cost of gsp_taskfd_state(). */
-enum gsp_activity gsp_taskfd_activity(const struct gsp_taskfd *task);
+/* The cheapest of these queries: half the cost of gsp_proc_taskfd_state(). */
+enum gsp_activity gsp_proc_taskfd_activity(const struct gsp_taskfd *task);
 /* Reads the user-space stack pointer of a sleeping thread, and the address of the instruction after
  * the one that entered the kernel. Returns false if the thread runs or they are not available. */
-bool gsp_taskfd_asleep_at(const struct gsp_taskfd *task, uint64_t *sp, uint64_t *pc);
+bool gsp_proc_taskfd_sleep_position(const struct gsp_taskfd *task, uint64_t *sp, uint64_t *pc);
 /* Returns whether the thread is running or runnable. */
-bool gsp_taskfd_is_running(const struct gsp_taskfd *task);
+bool gsp_proc_taskfd_is_running(const struct gsp_taskfd *task);
 /* 'R', 'S', 'D', …; 0 if the thread has ended. */
-char gsp_taskfd_state(const struct gsp_taskfd *task);
+char gsp_proc_taskfd_state(const struct gsp_taskfd *task);
 /* How often the kernel has put the thread on a CPU. While it stays the same, a thread that was
  * sleeping has not run. 0 if unknown. */
-uint64_t gsp_taskfd_slices(const struct gsp_taskfd *task);
+uint64_t gsp_proc_taskfd_slices(const struct gsp_taskfd *task);
 
 /* CPU time of a thread since it started; -1 if it has ended or the kernel does not count it. */
-int64_t gsp_task_cpu_ns(pid_t pid, pid_t tid);
+int64_t gsp_proc_task_cpu_ns(pid_t pid, pid_t tid);
 /* Appends the kernel's name of a thread; nothing if it has ended. */
-void gsp_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out);
+void gsp_proc_task_comm(pid_t pid, pid_t tid, struct gsp_buf *out);

@@ -62,8 +62,8 @@ static bool type_name(const struct search *search, gsp_raddr object, struct gsp_
     gsp_raddr type = 0;
     gsp_buf_clear(out);
     return object && (object & 7) == 0 &&
-           gsp_mem_read_u64(search->mem, object + search->lay->object_type, &type) == GSP_OK &&
-           gsp_py_type_name(search->mem, search->lay, type, out) == GSP_OK;
+           gsp_proc_mem_read_u64(search->mem, object + search->lay->object_type, &type) == GSP_OK &&
+           gsp_py__type_name(search->mem, search->lay, type, out) == GSP_OK;
 }
 
 static bool has_type(const struct search *search, gsp_raddr object, const char *name)
@@ -78,15 +78,15 @@ static bool is_c_task(const struct search *search, gsp_raddr object)
     gsp_auto_buf name = {0};
     gsp_raddr type = 0;
     if (object == 0 || (object & 7) != 0 ||
-        gsp_mem_read_u64(search->mem, object + search->lay->object_type, &type) != GSP_OK)
+        gsp_proc_mem_read_u64(search->mem, object + search->lay->object_type, &type) != GSP_OK)
         return false;
     for (size_t i = 0; type && i < BASES_MAX; i++) {
         gsp_buf_clear(&name);
-        if (gsp_py_type_name(search->mem, search->lay, type, &name) != GSP_OK)
+        if (gsp_py__type_name(search->mem, search->lay, type, &name) != GSP_OK)
             return false;
         if (gsp_sv_eq(gsp_buf_sv(&name), gsp_sv_of("_asyncio.Task")))
             return true;
-        if (gsp_mem_read_u64(search->mem, type + search->lay->type_base, &type) != GSP_OK)
+        if (gsp_proc_mem_read_u64(search->mem, type + search->lay->type_base, &type) != GSP_OK)
             return false;
     }
     return false;
@@ -104,11 +104,11 @@ static bool calibrate(struct search *search, gsp_raddr task)
     uint64_t words[TASK_BYTES_MAX / 8];
     gsp_raddr type = 0;
     uint64_t size = 0;
-    if (gsp_mem_read_u64(search->mem, task + search->lay->object_type, &type) != GSP_OK ||
-        gsp_mem_read_u64(search->mem, type + search->lay->type_basicsize, &size) != GSP_OK)
+    if (gsp_proc_mem_read_u64(search->mem, task + search->lay->object_type, &type) != GSP_OK ||
+        gsp_proc_mem_read_u64(search->mem, type + search->lay->type_basicsize, &size) != GSP_OK)
         return false;
     size_t count = size < sizeof(words) ? (size_t)size / 8 : GSP_COUNT(words);
-    if (gsp_mem_read(search->mem, task, words, count * 8) != GSP_OK)
+    if (gsp_proc_mem_read(search->mem, task, words, count * 8) != GSP_OK)
         return false;
     gsp_auto_buf name = {0};
     for (size_t i = search->lay->object_size / 8U + 1; i + 2 < count; i++) {
@@ -132,7 +132,7 @@ static bool read_c_task(struct search *search, gsp_raddr task, struct raw *out)
         {task + search->coro_at - 8, sizeof(words), words},
         {task + search->lay->object_size, 8, &out->loop},
     };
-    if (gsp_mem_gather(search->mem, spans, GSP_COUNT(spans), NULL) != GSP_OK)
+    if (gsp_proc_mem_gather(search->mem, spans, GSP_COUNT(spans), NULL) != GSP_OK)
         return false;
     out->waiter = words[0];
     out->coro = words[1];
@@ -143,11 +143,11 @@ static bool read_c_task(struct search *search, gsp_raddr task, struct raw *out)
 /* A task class written in Python keeps its members in the instance dict. */
 static bool read_py_task(struct search *search, gsp_raddr task, struct raw *out)
 {
-    return gsp_py_attr_find(search->mem, search->lay, task, "_coro", &out->coro) == GSP_OK &&
-           gsp_py_attr_find(search->mem, search->lay, task, "_name", &out->name) == GSP_OK &&
-           gsp_py_attr_find(search->mem, search->lay, task, "_fut_waiter", &out->waiter) ==
+    return gsp_py__attr_find(search->mem, search->lay, task, "_coro", &out->coro) == GSP_OK &&
+           gsp_py__attr_find(search->mem, search->lay, task, "_name", &out->name) == GSP_OK &&
+           gsp_py__attr_find(search->mem, search->lay, task, "_fut_waiter", &out->waiter) ==
                GSP_OK &&
-           gsp_py_attr_find(search->mem, search->lay, task, "_loop", &out->loop) == GSP_OK &&
+           gsp_py__attr_find(search->mem, search->lay, task, "_loop", &out->loop) == GSP_OK &&
            out->coro != 0;
 }
 
@@ -163,9 +163,10 @@ static void put_name(const struct search *search, gsp_raddr name, struct gsp_buf
 {
     uint64_t number = 0;
     if (has_type(search, name, "int") &&
-        gsp_py_uint_read(search->mem, search->lay, name, &number) == GSP_OK)
+        gsp_py__uint_read(search->mem, search->lay, name, &number) == GSP_OK)
         gsp_buf_printf(out, "Task-%llu", (unsigned long long)number);
-    else if (name && gsp_py_str_read(search->mem, search->lay, name, NAME_BYTES_MAX, out) != GSP_OK)
+    else if (name &&
+             gsp_py__str_read(search->mem, search->lay, name, NAME_BYTES_MAX, out) != GSP_OK)
         gsp_buf_clear(out);
 }
 
@@ -177,9 +178,9 @@ static uint64_t thread_of(struct search *search, gsp_raddr loop)
         return search->loop_thread;
     search->loop = loop;
     search->loop_thread = 0;
-    if (loop && gsp_py_attr_find(search->mem, search->lay, loop, "_thread_id", &value) == GSP_OK &&
+    if (loop && gsp_py__attr_find(search->mem, search->lay, loop, "_thread_id", &value) == GSP_OK &&
         has_type(search, value, "int") &&
-        gsp_py_uint_read(search->mem, search->lay, value, &search->loop_thread) != GSP_OK)
+        gsp_py__uint_read(search->mem, search->lay, value, &search->loop_thread) != GSP_OK)
         search->loop_thread = 0;
     return search->loop_thread;
 }
@@ -228,8 +229,8 @@ static bool report_task(struct search *search, gsp_raddr addr)
     }
     if (!read_task(search, addr, &raw))
         return true;
-    search->rc = gsp_py_awaits_read(gsp_py_target_codes(search->target), raw.coro, gsp_now_ns(),
-                                    &search->chain);
+    search->rc = gsp_py__awaits_read(gsp_py_target_codes(search->target), raw.coro, gsp_now_ns(),
+                                     &search->chain);
     if (search->rc != GSP_OK)
         return false;
     if (search->chain.state == GSP_PY_CORO_DONE)
@@ -258,7 +259,7 @@ static gsp_raddr member_of(const struct search *search, gsp_raddr member, bool w
                   has_type(search, member, "weakref.ReferenceType") ||
                   has_type(search, member, "KeyedRef");
     if (!is_ref ||
-        gsp_mem_read_u64(search->mem, member + search->lay->object_size, &object) != GSP_OK)
+        gsp_proc_mem_read_u64(search->mem, member + search->lay->object_size, &object) != GSP_OK)
         return 0;
     return object;
 }
@@ -272,7 +273,7 @@ static int set_each(struct search *search, gsp_raddr set, bool weak)
         {set + search->lay->set_mask, 8, &mask},
         {set + search->lay->set_table, 8, &table},
     };
-    int rc = gsp_mem_gather(search->mem, spans, GSP_COUNT(spans), NULL);
+    int rc = gsp_proc_mem_gather(search->mem, spans, GSP_COUNT(spans), NULL);
     if (rc != GSP_OK)
         return rc;
     if (mask >= SET_SLOTS_MAX || (mask & (mask + 1)) != 0)
@@ -280,7 +281,7 @@ static int set_each(struct search *search, gsp_raddr set, bool weak)
     for (uint64_t i = 0; i <= mask; i += SET_CHUNK) {
         uint64_t entries[SET_CHUNK][2]; /* key and hash */
         size_t n = mask + 1 - i < SET_CHUNK ? (size_t)(mask + 1 - i) : SET_CHUNK;
-        rc = gsp_mem_read(search->mem, table + i * 16, entries, n * 16);
+        rc = gsp_proc_mem_read(search->mem, table + i * 16, entries, n * 16);
         if (rc != GSP_OK)
             return rc;
         for (size_t k = 0; k < n; k++) {
@@ -304,14 +305,14 @@ static int module_sets(struct search *search, gsp_raddr interp)
     };
     gsp_raddr modules = 0;
     gsp_raddr module = 0;
-    int rc = gsp_mem_read_u64(search->mem, interp + search->lay->interp_modules, &modules);
+    int rc = gsp_proc_mem_read_u64(search->mem, interp + search->lay->interp_modules, &modules);
     if (rc == GSP_OK && modules)
-        rc = gsp_py_dict_find(search->mem, search->lay, modules, "asyncio.tasks", &module);
+        rc = gsp_py__dict_find(search->mem, search->lay, modules, "asyncio.tasks", &module);
     for (size_t i = 0; rc == GSP_OK && module && i < GSP_COUNT(sets); i++) {
         gsp_raddr set = 0;
-        rc = gsp_py_attr_find(search->mem, search->lay, module, sets[i].name, &set);
+        rc = gsp_py__attr_find(search->mem, search->lay, module, sets[i].name, &set);
         if (rc == GSP_OK && set && sets[i].weak)
-            rc = gsp_py_attr_find(search->mem, search->lay, set, "data", &set);
+            rc = gsp_py__attr_find(search->mem, search->lay, set, "data", &set);
         if (rc == GSP_OK && has_type(search, set, "set"))
             rc = set_each(search, set, sets[i].weak);
     }
@@ -322,11 +323,11 @@ static int module_sets(struct search *search, gsp_raddr interp)
 static int list_each(struct search *search, gsp_raddr head, uint64_t node_at)
 {
     gsp_raddr node = 0;
-    int rc = gsp_mem_read_u64(search->mem, head, &node);
+    int rc = gsp_proc_mem_read_u64(search->mem, head, &node);
     for (size_t n = 0; rc == GSP_OK && node && node != head && n < GSP_PY_TASKS_MAX; n++) {
         if (!report_task(search, node - node_at))
             return search->rc;
-        rc = gsp_mem_read_u64(search->mem, node, &node);
+        rc = gsp_proc_mem_read_u64(search->mem, node, &node);
     }
     return rc;
 }
@@ -349,7 +350,7 @@ static bool debug_plausible(const struct search *search, const uint64_t *words)
 static int debug_lists(struct search *search, gsp_raddr section)
 {
     uint64_t words[DEBUG_WORDS];
-    int rc = gsp_mem_read(search->mem, section, words, sizeof(words));
+    int rc = gsp_proc_mem_read(search->mem, section, words, sizeof(words));
     if (rc != GSP_OK)
         return rc;
     if (!debug_plausible(search, words))

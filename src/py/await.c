@@ -58,8 +58,8 @@ static enum kind kind_of(const struct gsp_py_codes *codes, gsp_raddr object)
     gsp_raddr type = 0;
     const struct gsp_py_layout *lay = &codes->run->layout;
     if (object == 0 || (object & 7) != 0 ||
-        gsp_mem_read_u64(codes->mem, object + lay->object_type, &type) != GSP_OK ||
-        gsp_py_type_name(codes->mem, lay, type, &name) != GSP_OK)
+        gsp_proc_mem_read_u64(codes->mem, object + lay->object_type, &type) != GSP_OK ||
+        gsp_py__type_name(codes->mem, lay, type, &name) != GSP_OK)
         return KIND_OTHER;
     for (size_t i = 0; i < GSP_COUNT(KINDS); i++) {
         if (gsp_sv_eq(gsp_buf_sv(&name), gsp_sv_of(KINDS[i].name)))
@@ -99,13 +99,13 @@ static int read_position_new(struct gsp_mem *mem, const struct gsp_py_layout *la
         {frame + lay->iframe_executable, 8, &out->code},
         {frame + lay->iframe_instr_ptr, 8, &out->instr},
     };
-    int rc = gsp_mem_gather(mem, spans, GSP_COUNT(spans), NULL);
+    int rc = gsp_proc_mem_gather(mem, spans, GSP_COUNT(spans), NULL);
     if (rc == GSP_OK && lay->iframe_tlbc_index != GSP_NO_OFFSET)
-        rc = gsp_mem_read(mem, frame + lay->iframe_tlbc_index, &tlbc, sizeof(tlbc));
+        rc = gsp_proc_mem_read(mem, frame + lay->iframe_tlbc_index, &tlbc, sizeof(tlbc));
     if (rc == GSP_OK && lay->iframe_stackpointer != GSP_NO_OFFSET)
-        rc = gsp_mem_read_u64(mem, frame + lay->iframe_stackpointer, &out->top);
+        rc = gsp_proc_mem_read_u64(mem, frame + lay->iframe_stackpointer, &out->top);
     else if (rc == GSP_OK)
-        rc = gsp_mem_read(mem, frame + lay->iframe_stacktop, &depth, sizeof(depth));
+        rc = gsp_proc_mem_read(mem, frame + lay->iframe_stacktop, &depth, sizeof(depth));
     if (rc != GSP_OK)
         return rc;
     out->bottom = frame + lay->iframe_localsplus;
@@ -124,7 +124,7 @@ static int read_position_old(struct gsp_mem *mem, const struct gsp_py_layout *la
 {
     int32_t lasti = 0;
     signed char mark = 0;
-    int rc = gsp_mem_read_u64(mem, coro + lay->object_size, &out->frame);
+    int rc = gsp_proc_mem_read_u64(mem, coro + lay->object_size, &out->frame);
     if (rc != GSP_OK)
         return rc;
     if (out->frame == 0) {
@@ -137,14 +137,14 @@ static int read_position_old(struct gsp_mem *mem, const struct gsp_py_layout *la
         {out->frame + lay->frame_f_lasti, 4, &lasti},
         {out->frame + lay->frame_f_state, 1, &mark},
     };
-    rc = gsp_mem_gather(mem, spans, GSP_COUNT(spans), NULL);
+    rc = gsp_proc_mem_gather(mem, spans, GSP_COUNT(spans), NULL);
     if (rc == GSP_OK && GSP_PY_MINOR(lay->version) == 10) {
         int32_t depth = 0;
-        rc = gsp_mem_read(mem, out->frame + lay->frame_f_code + AT_STACKDEPTH, &depth, 4);
+        rc = gsp_proc_mem_read(mem, out->frame + lay->frame_f_code + AT_STACKDEPTH, &depth, 4);
         if (depth > 0 && depth < (int32_t)STACK_WORDS_MAX)
             out->top = out->bottom + 8ULL * (uint32_t)depth;
     } else if (rc == GSP_OK) {
-        rc = gsp_mem_read_u64(mem, out->frame + lay->frame_f_code + AT_STACKTOP, &out->top);
+        rc = gsp_proc_mem_read_u64(mem, out->frame + lay->frame_f_code + AT_STACKTOP, &out->top);
     }
     if (rc != GSP_OK)
         return rc;
@@ -168,7 +168,8 @@ static gsp_raddr top_value(const struct gsp_py_codes *codes, const struct positi
     if (codes->run->layout.frames != GSP_PY_FRAMES_OBJECTS)
         bottom += 8 * locals;
     if (pos->top < bottom + below || pos->top - bottom > 8ULL * STACK_WORDS_MAX ||
-        (pos->top & 7) != 0 || gsp_mem_read_u64(codes->mem, pos->top - below, &value) != GSP_OK)
+        (pos->top & 7) != 0 ||
+        gsp_proc_mem_read_u64(codes->mem, pos->top - below, &value) != GSP_OK)
         return 0;
     return value & REF_MASK;
 }
@@ -180,13 +181,15 @@ static bool at_yield_from(const struct gsp_py_codes *codes, const struct positio
     unsigned char unit[2] = {0};
     if (lay->frames != GSP_PY_FRAMES_OBJECTS)
         return GSP_PY_MINOR(lay->version) < 13 &&
-               gsp_mem_read(codes->mem, pos->instr + 2, unit, sizeof(unit)) == GSP_OK &&
+               gsp_proc_mem_read(codes->mem, pos->instr + 2, unit, sizeof(unit)) == GSP_OK &&
                unit[0] == RESUME && (unit[1] & 3U) >= 2;
     gsp_raddr bytes = 0;
     uint64_t next = GSP_PY_MINOR(lay->version) == 10 ? 2 * pos->instr + 2 : pos->instr + 2;
     return next < STACK_WORDS_MAX &&
-           gsp_mem_read_u64(codes->mem, pos->code + lay->code_code_adaptive, &bytes) == GSP_OK &&
-           gsp_mem_read(codes->mem, bytes + lay->bytes_data + next, unit, sizeof(unit)) == GSP_OK &&
+           gsp_proc_mem_read_u64(codes->mem, pos->code + lay->code_code_adaptive, &bytes) ==
+               GSP_OK &&
+           gsp_proc_mem_read(codes->mem, bytes + lay->bytes_data + next, unit, sizeof(unit)) ==
+               GSP_OK &&
            unit[0] == YIELD_FROM;
 }
 
@@ -210,7 +213,7 @@ static int add_coro(struct gsp_py_codes *codes, gsp_raddr coro, enum kind kind, 
     if (rc != GSP_OK)
         return rc;
     uint32_t loc = GSP_PY_NO_LOC;
-    gsp_ignore(gsp_py_codes_loc(codes, code, pos.instr, pos.tlbc_index, &loc));
+    gsp_ignore(gsp_py__codes_loc(codes, code, pos.instr, pos.tlbc_index, &loc));
     out->frames[out->depth++] = (struct gsp_py_await){pos.frame, pos.code, loc};
     bool awaits = kind == KIND_COROUTINE || pos.yields_from || at_yield_from(codes, &pos);
     if (awaits && pos.state != GSP_PY_CORO_NEW)
@@ -218,8 +221,8 @@ static int add_coro(struct gsp_py_codes *codes, gsp_raddr coro, enum kind kind, 
     return GSP_OK;
 }
 
-int gsp_py_awaits_read(struct gsp_py_codes *codes, gsp_raddr coro, int64_t now_ns,
-                       struct gsp_py_awaits *out)
+int gsp_py__awaits_read(struct gsp_py_codes *codes, gsp_raddr coro, int64_t now_ns,
+                        struct gsp_py_awaits *out)
 {
     out->state = GSP_PY_CORO_UNKNOWN;
     out->end = 0;
@@ -234,7 +237,7 @@ int gsp_py_awaits_read(struct gsp_py_codes *codes, gsp_raddr coro, int64_t now_n
             break;
         }
         if (kind == KIND_WRAPPER)
-            rc = gsp_mem_read_u64(codes->mem, coro + codes->run->layout.object_size, &next);
+            rc = gsp_proc_mem_read_u64(codes->mem, coro + codes->run->layout.object_size, &next);
         else
             rc = add_coro(codes, coro, kind, now_ns, out, &next);
         if (gsp_py__is_fatal(rc))

@@ -40,5 +40,5 @@ struct gsp_py_awaits {
 };
 
 /* Follows the chain from coro. A malformed object ends it. Fails with NOPROC, PERM, NOMEM. */
-GSP_MUST_CHECK int gsp_py_awaits_read(struct gsp_py_codes *codes, gsp_raddr coro, int64_t now_ns,
-                                      struct gsp_py_awaits *out);
+GSP_MUST_CHECK int gsp_py__awaits_read(struct gsp_py_codes *codes, gsp_raddr coro, int64_t now_ns,
+                                       struct gsp_py_awaits *out);

@@ -63,8 +63,8 @@ static bool same_mark(const struct gsp_py_code_mark *a, const struct gsp_py_code
            a->first_line == b->first_line && a->stack_words == b->stack_words;
 }
 
-void gsp_py_codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
-                       const struct gsp_py_runtime *run)
+void gsp_py__codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
+                        const struct gsp_py_runtime *run)
 {
     *codes = (struct gsp_py_codes){.mem = mem, .run = run};
 }
@@ -90,7 +90,7 @@ static void clear(struct gsp_py_codes *codes)
     gsp_hmap_clear(&codes->by_loc);
 }
 
-void gsp_py_codes_free(struct gsp_py_codes *codes)
+void gsp_py__codes_free(struct gsp_py_codes *codes)
 {
     clear(codes);
     free(codes->codes);
@@ -100,7 +100,7 @@ void gsp_py_codes_free(struct gsp_py_codes *codes)
     *codes = (struct gsp_py_codes){0};
 }
 
-bool gsp_py_codes_tidy(struct gsp_py_codes *codes)
+bool gsp_py__codes_tidy(struct gsp_py_codes *codes)
 {
     if (codes->dead_count < DEAD_MAX && codes->loc_count < CODES_MAX)
         return false;
@@ -124,7 +124,7 @@ static char *copy_text(struct gsp_buf *buf, size_t *len)
 static int read_text(struct gsp_py_codes *codes, gsp_raddr addr, char **out, size_t *len)
 {
     gsp_auto_buf buf = {0};
-    int rc = gsp_py_str_read(codes->mem, &codes->run->layout, addr, NAME_BYTES_MAX, &buf);
+    int rc = gsp_py__str_read(codes->mem, &codes->run->layout, addr, NAME_BYTES_MAX, &buf);
     if (rc != GSP_OK)
         return rc;
     *out = copy_text(&buf, len);
@@ -135,7 +135,7 @@ static int read_table(struct gsp_py_codes *codes, struct gsp_py_code *code)
 {
     const struct gsp_py_layout *lay = &codes->run->layout;
     uint64_t len;
-    int rc = gsp_mem_read_u64(codes->mem, code->mark.table + lay->bytes_size, &len);
+    int rc = gsp_proc_mem_read_u64(codes->mem, code->mark.table + lay->bytes_size, &len);
     if (rc != GSP_OK)
         return rc;
     if (len > TABLE_BYTES_MAX)
@@ -144,14 +144,15 @@ static int read_table(struct gsp_py_codes *codes, struct gsp_py_code *code)
     if (!code->table)
         return GSP_E_NOMEM;
     code->table_len = (size_t)len;
-    return gsp_mem_read(codes->mem, code->mark.table + lay->bytes_data, code->table, (size_t)len);
+    return gsp_proc_mem_read(codes->mem, code->mark.table + lay->bytes_data, code->table,
+                             (size_t)len);
 }
 
 static int read_code(struct gsp_py_codes *codes, gsp_raddr addr, struct gsp_py_code *code)
 {
     const struct gsp_py_layout *lay = &codes->run->layout;
     unsigned char bytes[CODE_BYTES_MAX] = {0};
-    int rc = gsp_mem_read(codes->mem, addr, bytes, header_bytes(lay));
+    int rc = gsp_proc_mem_read(codes->mem, addr, bytes, header_bytes(lay));
     if (rc != GSP_OK)
         return rc;
     mark_of(lay, bytes, &code->mark);
@@ -169,7 +170,8 @@ static int read_code(struct gsp_py_codes *codes, gsp_raddr addr, struct gsp_py_c
         code->instr_start = addr + lay->code_code_adaptive;
         code->locals_count = int_at(bytes, lay->code_nlocalsplus);
     }
-    rc = gsp_mem_read_u64(codes->mem, code->mark.name + lay->unicode_hash, &code->mark.name_hash);
+    rc = gsp_proc_mem_read_u64(codes->mem, code->mark.name + lay->unicode_hash,
+                               &code->mark.name_hash);
     if (rc == GSP_OK)
         rc = read_text(codes, code->mark.qualname ? code->mark.qualname : code->mark.name,
                        &code->name, &code->name_len);
@@ -231,13 +233,13 @@ static int offset_in_copy(struct gsp_py_codes *codes, const struct gsp_py_code *
     uint64_t array;
     uint64_t count;
     uint64_t start;
-    int rc = gsp_mem_read_u64(codes->mem, code->addr + lay->code_tlbc, &array);
+    int rc = gsp_proc_mem_read_u64(codes->mem, code->addr + lay->code_tlbc, &array);
     if (rc == GSP_OK)
-        rc = gsp_mem_read_u64(codes->mem, array, &count);
+        rc = gsp_proc_mem_read_u64(codes->mem, array, &count);
     if (rc == GSP_OK && tlbc_index >= count)
         return GSP_E_TORN;
     if (rc == GSP_OK)
-        rc = gsp_mem_read_u64(codes->mem, array + 8 + 8ULL * tlbc_index, &start);
+        rc = gsp_proc_mem_read_u64(codes->mem, array + 8 + 8ULL * tlbc_index, &start);
     if (rc != GSP_OK)
         return rc;
     *out = instr - start;
@@ -288,7 +290,7 @@ static bool is_leaving(struct gsp_py_codes *codes, uint64_t instr)
     const unsigned minor = GSP_PY_MINOR(codes->run->layout.version);
     unsigned char unit[2];
     if (minor < LEAVING_FIRST || minor >= LEAVING_FIRST + GSP_COUNT(LEAVING) ||
-        gsp_mem_read(codes->mem, instr, unit, sizeof(unit)) != GSP_OK || unit[0] == 0)
+        gsp_proc_mem_read(codes->mem, instr, unit, sizeof(unit)) != GSP_OK || unit[0] == 0)
         return false;
     const struct leaving *by = &LEAVING[minor - LEAVING_FIRST];
     if (unit[0] == by->value || unit[0] == by->generator)
@@ -296,8 +298,8 @@ static bool is_leaving(struct gsp_py_codes *codes, uint64_t instr)
     return unit[0] == by->constant || unit[0] == by->yield;
 }
 
-int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t instr,
-                     uint32_t tlbc_index, uint32_t *out)
+int gsp_py__codes_loc(struct gsp_py_codes *codes, uint32_t code_index, uint64_t instr,
+                      uint32_t tlbc_index, uint32_t *out)
 {
     const uint32_t *known = gsp_hmap_get(&codes->by_loc, code_index, instr);
     if (gsp_likely(known != NULL)) {
@@ -355,7 +357,7 @@ static bool check_batch(struct gsp_py_codes *codes, const uint32_t *due, size_t 
             (struct gsp_mem_span){code->mark.name + lay->unicode_hash, 8, &hashes[i]};
     }
     size_t done = 0;
-    int rc = gsp_mem_gather(codes->mem, spans, PER_CODE * count, &done);
+    int rc = gsp_proc_mem_gather(codes->mem, spans, PER_CODE * count, &done);
     bool all_same = rc == GSP_OK;
     for (size_t i = 0; i < count; i++) {
         struct gsp_py_code *code = &codes->codes[due[i]];
@@ -375,8 +377,8 @@ static bool check_batch(struct gsp_py_codes *codes, const uint32_t *due, size_t 
     return all_same;
 }
 
-bool gsp_py_codes_check(struct gsp_py_codes *codes, const uint32_t *indices, size_t count,
-                        int64_t now_ns)
+bool gsp_py__codes_check(struct gsp_py_codes *codes, const uint32_t *indices, size_t count,
+                         int64_t now_ns)
 {
     uint32_t due[BATCH];
     size_t n = 0;

@@ -3,7 +3,7 @@
  * codes.h -- a cache of the code objects of a target and of locations in them.
  *
  * A location is a code object and an instruction; it has a line. Both are referred to by index.
- * Indices are valid until gsp_py_codes_tidy() returns true.
+ * Indices are valid until gsp_py__codes_tidy() returns true.
  *
  * An address can be reused by another code object. The members that identify a code object (names,
  * lines, sizes) are therefore read again and compared: at each of the first sightings, then at
@@ -42,7 +42,7 @@ struct gsp_py_code_mark {
 struct gsp_py_code {
     gsp_raddr addr;
     int64_t due_ns;        /* time of the next check of the mark */
-    uint64_t sightings;    /* for gsp_py__prove(): reads of stacks that contained it */
+    uint64_t sightings;    /* for gsp_py__edges_verify(): reads of stacks that contained it */
     bool is_live;          /* false: another code object is at addr now */
     gsp_raddr instr_start; /* 3.11+: first instruction in the target */
     uint32_t instr_bytes;
@@ -67,7 +67,7 @@ struct gsp_py_loc {
     /* 3.11+: the instruction returns or yields. The frame saves its stack pointer there as for a
      * call, but the frame above it has ended. */
     bool is_leaving;
-    bool is_many;    /* for gsp_py__prove(): has several callees */
+    bool is_many;    /* for gsp_py__edges_verify(): has several callees */
     uint32_t callee; /* index of the code of one callee; GSP_PY_NO_LOC: none yet */
 };
 
@@ -87,13 +87,13 @@ struct gsp_py_codes {
     uint64_t resets;
 };
 
-void gsp_py_codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
-                       const struct gsp_py_runtime *run);
-void gsp_py_codes_free(struct gsp_py_codes *codes);
+void gsp_py__codes_init(struct gsp_py_codes *codes, struct gsp_mem *mem,
+                        const struct gsp_py_runtime *run);
+void gsp_py__codes_free(struct gsp_py_codes *codes);
 
 /* Clears the cache if many of its entries are dead. Returns true if it did: all indices are invalid
  * then. */
-bool gsp_py_codes_tidy(struct gsp_py_codes *codes);
+bool gsp_py__codes_tidy(struct gsp_py_codes *codes);
 
 /* Finds the code object at addr, and reads it if it is new. Fails with FORMAT if it is not a code
  * object, FAULT, NOPROC, PERM, NOMEM, LIMIT; with TORN for the code below an __init__, whose
@@ -105,13 +105,13 @@ GSP_MUST_CHECK int gsp_py_codes_get(struct gsp_py_codes *codes, gsp_raddr addr, 
  * instr: the instruction pointer (3.11+) or f_lasti (before).
  * tlbc_index: the thread's copy of the bytecode (free-threaded 3.14+), else 0.
  * Fails with TORN if the instruction is not in this code object. */
-GSP_MUST_CHECK int gsp_py_codes_loc(struct gsp_py_codes *codes, uint32_t code, uint64_t instr,
-                                    uint32_t tlbc_index, uint32_t *out);
+GSP_MUST_CHECK int gsp_py__codes_loc(struct gsp_py_codes *codes, uint32_t code, uint64_t instr,
+                                     uint32_t tlbc_index, uint32_t *out);
 
 /* Checks those of the given code objects (indices) that are due. Returns true if all are unchanged.
  * The others become dead, and their addresses can be read as new code objects. */
-bool gsp_py_codes_check(struct gsp_py_codes *codes, const uint32_t *indices, size_t count,
-                        int64_t now_ns);
+bool gsp_py__codes_check(struct gsp_py_codes *codes, const uint32_t *indices, size_t count,
+                         int64_t now_ns);
 
 const struct gsp_py_code *gsp_py_codes_at(const struct gsp_py_codes *codes, uint32_t i);
 struct gsp_py_loc *gsp_py_codes_loc_at(struct gsp_py_codes *codes, uint32_t loc);

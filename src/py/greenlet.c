@@ -84,7 +84,7 @@ static bool is_kind(struct search *search, gsp_raddr type)
         return *known == 1;
     gsp_raddr base = type;
     for (size_t i = 0; base && base != search->type && i < BASES_MAX; i++) {
-        if (gsp_mem_read_u64(search->mem, base + search->lay->type_base, &base) != GSP_OK)
+        if (gsp_proc_mem_read_u64(search->mem, base + search->lay->type_base, &base) != GSP_OK)
             base = 0;
     }
     if (!gsp_hmap_put(&search->types, type, 0, base == search->type))
@@ -96,7 +96,7 @@ static bool is_greenlet(struct search *search, gsp_raddr object)
 {
     gsp_raddr type = 0;
     return object && (object & 7) == 0 &&
-           gsp_mem_read_u64(search->mem, object + search->lay->object_type, &type) == GSP_OK &&
+           gsp_proc_mem_read_u64(search->mem, object + search->lay->object_type, &type) == GSP_OK &&
            is_kind(search, type);
 }
 
@@ -105,8 +105,8 @@ static bool is_frame(const struct search *search, gsp_raddr object)
     gsp_auto_buf name = {0};
     gsp_raddr type = 0;
     return object && (object & 7) == 0 &&
-           gsp_mem_read_u64(search->mem, object + search->lay->object_type, &type) == GSP_OK &&
-           gsp_py_type_name(search->mem, search->lay, type, &name) == GSP_OK &&
+           gsp_proc_mem_read_u64(search->mem, object + search->lay->object_type, &type) == GSP_OK &&
+           gsp_py__type_name(search->mem, search->lay, type, &name) == GSP_OK &&
            gsp_sv_eq(gsp_buf_sv(&name), gsp_sv_of("frame"));
 }
 
@@ -116,15 +116,16 @@ static gsp_raddr read_impl(const struct search *search, gsp_raddr greenlet, uint
 {
     gsp_raddr impl = 0;
     /* After the header: weak references, the dict, the C++ object. */
-    if (gsp_mem_read_u64(search->mem, greenlet + search->lay->object_size + 16U, &impl) != GSP_OK)
+    if (gsp_proc_mem_read_u64(search->mem, greenlet + search->lay->object_size + 16U, &impl) !=
+        GSP_OK)
         return 0;
     memset(words, 0, IMPL_WORDS * sizeof(*words));
-    if (gsp_mem_read(search->mem, impl, words, IMPL_WORDS * sizeof(*words)) == GSP_OK)
+    if (gsp_proc_mem_read(search->mem, impl, words, IMPL_WORDS * sizeof(*words)) == GSP_OK)
         return impl;
     /* The object may be at the end of its page. */
     size_t len = PAGE_BYTES - (size_t)(impl % PAGE_BYTES);
-    bool is_last =
-        len < IMPL_WORDS * sizeof(*words) && gsp_mem_read(search->mem, impl, words, len) == GSP_OK;
+    bool is_last = len < IMPL_WORDS * sizeof(*words) &&
+                   gsp_proc_mem_read(search->mem, impl, words, len) == GSP_OK;
     return is_last ? impl : 0;
 }
 
@@ -209,11 +210,11 @@ static bool put_label(const struct search *search, gsp_raddr greenlet, bool is_m
     gsp_raddr type = 0;
     gsp_raddr name = 0;
     gsp_buf_clear(out);
-    if (gsp_mem_read_u64(search->mem, greenlet + search->lay->object_type, &type) != GSP_OK ||
-        gsp_py_type_name(search->mem, search->lay, type, &type_name) != GSP_OK)
+    if (gsp_proc_mem_read_u64(search->mem, greenlet + search->lay->object_type, &type) != GSP_OK ||
+        gsp_py__type_name(search->mem, search->lay, type, &type_name) != GSP_OK)
         return false;
-    if (gsp_py_attr_find(search->mem, search->lay, greenlet, "name", &name) != GSP_OK || !name ||
-        gsp_py_str_read(search->mem, search->lay, name, NAME_BYTES_MAX, out) != GSP_OK)
+    if (gsp_py__attr_find(search->mem, search->lay, greenlet, "name", &name) != GSP_OK || !name ||
+        gsp_py__str_read(search->mem, search->lay, name, NAME_BYTES_MAX, out) != GSP_OK)
         gsp_buf_clear(out);
     bool is_named = out->len > 0;
     gsp_buf_puts(out, is_named ? " (" : "");
@@ -248,7 +249,7 @@ static int add_frame(struct search *search, const struct gsp_py_await *frame, ui
         return rc;
     *out = *frame;
     out->loc = GSP_PY_NO_LOC;
-    gsp_ignore(gsp_py_codes_loc(search->codes, code, instr, 0, &out->loc));
+    gsp_ignore(gsp_py__codes_loc(search->codes, code, instr, 0, &out->loc));
     search->chain.depth++;
     return GSP_OK;
 }
@@ -276,13 +277,13 @@ static int find_heads(struct search *search, const struct position *pos)
     int rc = GSP_OK;
     search->head_count = 0;
     if (search->lay->frames != GSP_PY_FRAMES_OBJECTS) { /* f_frame, after f_back */
-        rc = gsp_mem_read_u64(search->mem, addr + search->lay->object_size + 8U, &addr);
+        rc = gsp_proc_mem_read_u64(search->mem, addr + search->lay->object_size + 8U, &addr);
         addr = now_at(pos, addr);
     }
     while (rc == GSP_OK && addr && (addr & 7) == 0 && search->head_count < HEADS_MAX) {
         size_t i = search->head_count++;
         search->head_addrs[i] = addr;
-        rc = gsp_mem_read(search->mem, addr, search->heads[i], len);
+        rc = gsp_proc_mem_read(search->mem, addr, search->heads[i], len);
         addr = rc == GSP_OK ? caller_of(search, pos, i) : 0;
     }
     return rc;
@@ -306,7 +307,7 @@ static int read_heads(struct search *search, const struct position *pos)
         search->spans[n++] =
             (struct gsp_mem_span){search->head_addrs[i], head_len(search), search->heads[i]};
     search->spans[n++] = (struct gsp_mem_span){own, sizeof(after), after};
-    int rc = gsp_mem_gather(search->mem, search->spans, n, NULL);
+    int rc = gsp_proc_mem_gather(search->mem, search->spans, n, NULL);
     if (rc != GSP_OK)
         return rc;
     if (memcmp(before, after, sizeof(before)) != 0 || before[0] != pos->stack ||
@@ -411,9 +412,9 @@ static int list_each(struct search *search, gsp_raddr head)
 {
     gsp_raddr node = 0;
     unsigned char bytes[HEADER_MAX];
-    int rc = gsp_mem_read_u64(search->mem, head, &node);
+    int rc = gsp_proc_mem_read_u64(search->mem, head, &node);
     for (size_t n = 0; rc == GSP_OK && node && node != head && n < OBJECTS_MAX; n++) {
-        rc = gsp_mem_read(search->mem, node, bytes, GC_HEAD_SIZE + search->lay->object_size);
+        rc = gsp_proc_mem_read(search->mem, node, bytes, GC_HEAD_SIZE + search->lay->object_size);
         if (rc != GSP_OK)
             break;
         if (is_kind(search, word_at(bytes + GC_HEAD_SIZE, search->lay->object_type)))
@@ -430,8 +431,9 @@ static bool is_list_head(const struct search *search, gsp_raddr head)
 {
     uint64_t next = 0;
     uint64_t back = 0;
-    return gsp_mem_read_u64(search->mem, head, &next) == GSP_OK && next && (next & 3) == 0 &&
-           gsp_mem_read_u64(search->mem, next + 8, &back) == GSP_OK && (back & LINK_MASK) == head;
+    return gsp_proc_mem_read_u64(search->mem, head, &next) == GSP_OK && next && (next & 3) == 0 &&
+           gsp_proc_mem_read_u64(search->mem, next + 8, &back) == GSP_OK &&
+           (back & LINK_MASK) == head;
 }
 
 /* Finds the heads of the collector's lists. Returns false if they are not at the expected offsets.
@@ -483,13 +485,13 @@ static int search_interp(struct search *search, gsp_raddr interp)
 {
     gsp_raddr modules = 0;
     gsp_raddr module = 0;
-    int rc = gsp_mem_read_u64(search->mem, interp + search->lay->interp_modules, &modules);
+    int rc = gsp_proc_mem_read_u64(search->mem, interp + search->lay->interp_modules, &modules);
     search->type = 0;
     gsp_hmap_clear(&search->types);
     if (rc == GSP_OK && modules)
-        rc = gsp_py_dict_find(search->mem, search->lay, modules, "greenlet._greenlet", &module);
+        rc = gsp_py__dict_find(search->mem, search->lay, modules, "greenlet._greenlet", &module);
     if (rc == GSP_OK && module)
-        rc = gsp_py_attr_find(search->mem, search->lay, module, "greenlet", &search->type);
+        rc = gsp_py__attr_find(search->mem, search->lay, module, "greenlet", &search->type);
     if (rc != GSP_OK || !search->type)
         return rc;
     gsp_raddr lists[GENERATIONS];

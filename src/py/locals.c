@@ -29,7 +29,7 @@ struct slots {
 
 static int read_int(const struct gsp_py__view *v, gsp_raddr addr, uint32_t *out)
 {
-    return gsp_mem_read(v->mem, addr, out, sizeof(*out));
+    return gsp_proc_mem_read(v->mem, addr, out, sizeof(*out));
 }
 
 /* Adds the items of a tuple to slots->names. */
@@ -37,7 +37,7 @@ static int add_names(const struct gsp_py__view *v, gsp_raddr tuple, uint8_t kind
                      struct slots *slots)
 {
     uint64_t count = 0;
-    int rc = gsp_mem_read_u64(v->mem, tuple + v->layout->var_ob_size, &count);
+    int rc = gsp_proc_mem_read_u64(v->mem, tuple + v->layout->var_ob_size, &count);
     if (rc != 0) {
         return rc;
     }
@@ -45,8 +45,8 @@ static int add_names(const struct gsp_py__view *v, gsp_raddr tuple, uint8_t kind
         return GSP_E_FORMAT;
     }
     if (count > 0) {
-        rc = gsp_mem_read(v->mem, tuple + v->layout->tuple_items, slots->names + slots->count,
-                          (size_t)count * sizeof(uint64_t));
+        rc = gsp_proc_mem_read(v->mem, tuple + v->layout->tuple_items, slots->names + slots->count,
+                               (size_t)count * sizeof(uint64_t));
         memset(slots->kinds + slots->count, kind, (size_t)count);
     }
     slots->count += (size_t)count;
@@ -66,7 +66,7 @@ static int read_slots_old(const struct gsp_py__view *v, gsp_raddr code, struct s
     };
     for (size_t i = 0; i < GSP_COUNT(tuples); i++) {
         uint64_t tuple = 0;
-        int rc = gsp_mem_read_u64(v->mem, code + tuples[i].at, &tuple);
+        int rc = gsp_proc_mem_read_u64(v->mem, code + tuples[i].at, &tuple);
         if (rc == 0) {
             rc = add_names(v, tuple, tuples[i].kind, slots);
         }
@@ -86,16 +86,16 @@ static int read_slots_new(const struct gsp_py__view *v, gsp_raddr code, struct s
         {code + v->layout->code_localsplusnames, sizeof(names), &names},
         {code + v->layout->code_localspluskinds, sizeof(kinds), &kinds},
     };
-    int rc = gsp_mem_gather(v->mem, spans, 2, NULL);
+    int rc = gsp_proc_mem_gather(v->mem, spans, 2, NULL);
     rc = rc != 0 ? rc : add_names(v, names, 0, slots);
-    rc = rc != 0 ? rc : gsp_mem_read_u64(v->mem, kinds + v->layout->bytes_size, &kinds_len);
+    rc = rc != 0 ? rc : gsp_proc_mem_read_u64(v->mem, kinds + v->layout->bytes_size, &kinds_len);
     if (rc != 0 || slots->count == 0) {
         return rc;
     }
     if (kinds_len != slots->count) {
         return GSP_E_FORMAT;
     }
-    return gsp_mem_read(v->mem, kinds + v->layout->bytes_data, slots->kinds, slots->count);
+    return gsp_proc_mem_read(v->mem, kinds + v->layout->bytes_data, slots->kinds, slots->count);
 }
 
 static int count_args(const struct gsp_py__view *v, gsp_raddr code, size_t *out)
@@ -132,7 +132,7 @@ static int slot_value(const struct gsp_py__view *v, const struct slots *slots, s
         return 0;
     }
     int rc = gsp_py__type_read(v, value, &type);
-    rc = rc != 0 ? rc : gsp_py_type_name(v->mem, v->layout, type.addr, &name);
+    rc = rc != 0 ? rc : gsp_py__type_name(v->mem, v->layout, type.addr, &name);
     if (rc != 0) {
         return rc;
     }
@@ -140,7 +140,7 @@ static int slot_value(const struct gsp_py__view *v, const struct slots *slots, s
         *out = value;
         return 0;
     }
-    return gsp_mem_read_u64(v->mem, value + v->layout->cell_ref, out);
+    return gsp_proc_mem_read_u64(v->mem, value + v->layout->cell_ref, out);
 }
 
 struct callback {
@@ -169,7 +169,7 @@ static int report_local(const struct gsp_py__view *v, const struct slots *slots,
     }
     int rc = slot_value(v, slots, i, &local.value);
     if (rc == 0 && local.value != 0) {
-        rc = gsp_py_str_read(v->mem, v->layout, slots->names[i], NAME_BYTES_MAX, &name);
+        rc = gsp_py__str_read(v->mem, v->layout, slots->names[i], NAME_BYTES_MAX, &name);
         local.name = gsp_buf_sv(&name);
         if (rc == 0) {
             callback->fn(callback->arg, &local);
@@ -188,7 +188,7 @@ static int read_slots(const struct gsp_py__view *v, gsp_raddr frame, gsp_raddr c
         return rc;
     }
     gsp_raddr at = frame + (old ? v->layout->frame_f_localsplus : v->layout->iframe_localsplus);
-    return gsp_mem_read(v->mem, at, slots->values, slots->count * sizeof(uint64_t));
+    return gsp_proc_mem_read(v->mem, at, slots->values, slots->count * sizeof(uint64_t));
 }
 
 int gsp_py_locals(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr frame,

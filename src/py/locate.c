@@ -90,7 +90,7 @@ static uint32_t scan_range(struct gsp_mem *mem, const struct gsp_range *range, u
         size_t chunk = SCAN_STEP + 32;
         if (chunk > len - off)
             chunk = (size_t)(len - off);
-        if (gsp_mem_read(mem, range->addr + off, buf, chunk) != GSP_OK)
+        if (gsp_proc_mem_read(mem, range->addr + off, buf, chunk) != GSP_OK)
             break;
         for (size_t i = 0; i + 6 < chunk && !version; i++) {
             /* Linkers merge common tails of strings, so the version may be the end of a longer
@@ -112,7 +112,7 @@ static uint32_t scan_version(struct gsp_mem *mem, struct gsp_image *image, uint3
 {
     struct gsp_range range;
     bool writable;
-    for (size_t i = 0; gsp_image_segment(image, i, &range, &writable); i++) {
+    for (size_t i = 0; gsp_proc_image_segment(image, i, &range, &writable); i++) {
         uint32_t version = writable ? 0 : scan_range(mem, &range, hint);
         if (version)
             return version;
@@ -122,8 +122,8 @@ static uint32_t scan_version(struct gsp_mem *mem, struct gsp_image *image, uint3
 
 static gsp_raddr find_symbol(struct gsp_image *image, const char *name)
 {
-    gsp_raddr addr = gsp_image_dynsym(image, name);
-    return addr ? addr : gsp_image_filesym(image, name);
+    gsp_raddr addr = gsp_proc_image_dynsym(image, name);
+    return addr ? addr : gsp_proc_image_filesym(image, name);
 }
 
 /* The runtime of 3.13 and later starts with a cookie, which also identifies it in stripped files.
@@ -134,10 +134,10 @@ static gsp_raddr scan_cookie(struct gsp_mem *mem, struct gsp_image *image)
     bool writable;
     char *buf = malloc(SCAN_STEP);
     gsp_raddr found = 0;
-    for (size_t i = 0; buf && !found && gsp_image_segment(image, i, &range, &writable); i++) {
+    for (size_t i = 0; buf && !found && gsp_proc_image_segment(image, i, &range, &writable); i++) {
         for (uint64_t off = 0; writable && !found && off < range.len; off += SCAN_STEP) {
             size_t chunk = range.len - off < SCAN_STEP ? (size_t)(range.len - off) : SCAN_STEP;
-            if (gsp_mem_read(mem, range.addr + off, buf, chunk) != GSP_OK)
+            if (gsp_proc_mem_read(mem, range.addr + off, buf, chunk) != GSP_OK)
                 break;
             /* The runtime is aligned, so a cookie never straddles two chunks. */
             for (size_t at = (size_t)(-(range.addr + off) & 7); at + 8 <= chunk && !found;
@@ -153,12 +153,12 @@ static gsp_raddr scan_cookie(struct gsp_mem *mem, struct gsp_image *image)
 
 static gsp_raddr find_runtime(struct gsp_mem *mem, struct gsp_image *image, bool thorough)
 {
-    gsp_raddr addr = gsp_image_dynsym(image, "_PyRuntime");
+    gsp_raddr addr = gsp_proc_image_dynsym(image, "_PyRuntime");
     if (addr || !thorough)
         return addr;
-    addr = gsp_image_filesym(image, "_PyRuntime");
+    addr = gsp_proc_image_filesym(image, "_PyRuntime");
     struct gsp_range range;
-    if (!addr && gsp_image_section(image, ".PyRuntime", &range))
+    if (!addr && gsp_proc_image_section(image, ".PyRuntime", &range))
         addr = range.addr;
     return addr ? addr : scan_cookie(mem, image);
 }
@@ -166,11 +166,11 @@ static gsp_raddr find_runtime(struct gsp_mem *mem, struct gsp_image *image, bool
 static uint32_t find_version(struct gsp_mem *mem, struct found *found, const char *path)
 {
     uint64_t words[2];
-    if (gsp_mem_read(mem, found->runtime, words, sizeof(words)) == GSP_OK &&
+    if (gsp_proc_mem_read(mem, found->runtime, words, sizeof(words)) == GSP_OK &&
         memcmp(words, COOKIE, 8) == 0)
         return (uint32_t)words[1];
     gsp_raddr addr = find_symbol(found->image, "Py_Version"); /* since 3.11 */
-    if (addr && gsp_mem_read(mem, addr, words, 8) == GSP_OK && words[0] >> 24 == 3)
+    if (addr && gsp_proc_mem_read(mem, addr, words, 8) == GSP_OK && words[0] >> 24 == 3)
         return (uint32_t)words[0];
     uint32_t hint = version_of_path(path);
     uint32_t exact = scan_version(mem, found->image, hint);
@@ -181,7 +181,7 @@ static uint32_t find_version(struct gsp_mem *mem, struct found *found, const cha
 static int check_old_python(struct gsp_mem *mem, struct gsp_image *image, const char *path,
                             struct gsp_err *err)
 {
-    if (!gsp_image_dynsym(image, "Py_Initialize") && !looks_like_python(path))
+    if (!gsp_proc_image_dynsym(image, "Py_Initialize") && !looks_like_python(path))
         return GSP_OK;
     uint32_t version = scan_version(mem, image, version_of_path(path));
     if (version == 0 || (version >> 24 == 3 && GSP_PY_MINOR(version) >= GSP_PY_MINOR_MIN))
@@ -194,12 +194,12 @@ static int check_old_python(struct gsp_mem *mem, struct gsp_image *image, const 
 
 /* Opens the image at map and stores it in *found if it contains the runtime. Otherwise returns
  * GSP_OK and leaves found->image NULL. */
-static int try_map(const struct gsp_py_place *place, const struct gsp_map *map, bool thorough,
-                   struct found *found, struct gsp_err *err)
+static int try_map(const struct gsp_py_locate_input *place, const struct gsp_map *map,
+                   bool thorough, struct found *found, struct gsp_err *err)
 {
     struct gsp_image *image;
     struct gsp_mem *mem = place->mem;
-    int rc = gsp_image_open(place->pid, mem, map, &image, err);
+    int rc = gsp_proc_image_open(place->pid, mem, map, &image, err);
     if (rc == GSP_E_FORMAT || rc == GSP_E_FAULT)
         return GSP_OK;
     if (rc != GSP_OK)
@@ -207,7 +207,7 @@ static int try_map(const struct gsp_py_place *place, const struct gsp_map *map, 
     found->runtime = find_runtime(mem, image, thorough);
     if (found->runtime == 0) {
         rc = thorough ? check_old_python(mem, image, map->path, err) : GSP_OK;
-        gsp_image_close(image);
+        gsp_proc_image_close(image);
         return rc;
     }
     found->image = image;
@@ -225,13 +225,13 @@ static int pass_of(const struct gsp_map *map, const char *exe_path)
     return exe_path && strcmp(exe_path, map->path) == 0 ? 1 : 2;
 }
 
-static int search(const struct gsp_py_place *place, struct found *found, struct gsp_err *err)
+static int search(const struct gsp_py_locate_input *place, struct found *found, struct gsp_err *err)
 {
     struct gsp_err old = {0};
-    size_t count = gsp_maps_count(place->maps);
+    size_t count = gsp_proc_maps_count(place->maps);
     for (size_t i = 0; i < 3 * count; i++) {
         int pass = (int)(i / count);
-        const struct gsp_map *map = gsp_maps_at(place->maps, i % count);
+        const struct gsp_map *map = gsp_proc_maps_at(place->maps, i % count);
         if (map->offset != 0 || map->inode == 0 || !map->readable ||
             pass_of(map, place->exe) != pass)
             continue;
@@ -266,7 +266,7 @@ static int choose_layout(struct gsp_mem *mem, const struct found *found, const c
                            path, GSP_PY_MINOR_MIN, GSP_PY_MINOR_MAX);
     if (minor_no >= 13) {
         unsigned char bytes[GSP_PY_DEBUG_OFFSETS_MAX];
-        int rc = gsp_mem_read(mem, out->addr, bytes, sizeof(bytes));
+        int rc = gsp_proc_mem_read(mem, out->addr, bytes, sizeof(bytes));
         if (rc != GSP_OK)
             return gsp_err_set(err, rc, 0, "debug offsets: %s", gsp_err_text(rc));
         return gsp_py_debug_offsets_read(bytes, sizeof(bytes), &out->layout, err);
@@ -286,11 +286,11 @@ static int validate(struct gsp_mem *mem, const struct gsp_py_runtime *rt, struct
     uint64_t interp = 0;
     uint64_t tstate = 0;
     uint64_t back = 0;
-    int rc = gsp_mem_read_u64(mem, rt->addr + lay->runtime_interpreters_head, &interp);
+    int rc = gsp_proc_mem_read_u64(mem, rt->addr + lay->runtime_interpreters_head, &interp);
     if (rc == GSP_OK && interp)
-        rc = gsp_mem_read_u64(mem, interp + lay->interp_tstate_head, &tstate);
+        rc = gsp_proc_mem_read_u64(mem, interp + lay->interp_tstate_head, &tstate);
     if (rc == GSP_OK && tstate)
-        rc = gsp_mem_read_u64(mem, tstate + lay->tstate_interp, &back);
+        rc = gsp_proc_mem_read_u64(mem, tstate + lay->tstate_interp, &back);
     if (rc == GSP_E_NOPROC || rc == GSP_E_PERM)
         return gsp_err_set(err, rc, 0, "%s", gsp_err_text(rc));
     if (rc == GSP_OK && (!interp || !tstate))
@@ -302,28 +302,28 @@ static int validate(struct gsp_mem *mem, const struct gsp_py_runtime *rt, struct
 }
 
 /* Finds asyncio's debug section: in its module, or in an interpreter that has it built in. */
-static gsp_raddr find_asyncio(const struct gsp_py_place *place, struct gsp_image *python)
+static gsp_raddr find_asyncio(const struct gsp_py_locate_input *place, struct gsp_image *python)
 {
     struct gsp_range range;
-    if (gsp_image_section(python, ".AsyncioDebug", &range))
+    if (gsp_proc_image_section(python, ".AsyncioDebug", &range))
         return range.addr;
-    for (size_t i = 0; i < gsp_maps_count(place->maps); i++) {
-        const struct gsp_map *map = gsp_maps_at(place->maps, i);
+    for (size_t i = 0; i < gsp_proc_maps_count(place->maps); i++) {
+        const struct gsp_map *map = gsp_proc_maps_at(place->maps, i);
         struct gsp_sv base = gsp_sv_basename(gsp_sv_of(map->path));
         struct gsp_image *image;
         if (map->offset != 0 || !gsp_sv_starts(base, "_asyncio.") ||
-            gsp_image_open(place->pid, place->mem, map, &image, NULL) != GSP_OK)
+            gsp_proc_image_open(place->pid, place->mem, map, &image, NULL) != GSP_OK)
             continue;
-        bool found = gsp_image_section(image, ".AsyncioDebug", &range);
-        gsp_image_close(image);
+        bool found = gsp_proc_image_section(image, ".AsyncioDebug", &range);
+        gsp_proc_image_close(image);
         if (found)
             return range.addr;
     }
     return 0;
 }
 
-int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *out,
-                     struct gsp_err *err)
+int gsp_py__locate_in(const struct gsp_py_locate_input *place, struct gsp_py_runtime *out,
+                      struct gsp_err *err)
 {
     *out = (struct gsp_py_runtime){0};
     struct found found = {0};
@@ -333,24 +333,24 @@ int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *ou
     out->addr = found.runtime;
     out->image = found.start;
     out->code_type = find_symbol(found.image, "PyCode_Type");
-    const struct gsp_map *map = gsp_maps_find(place->maps, found.runtime);
+    const struct gsp_map *map = gsp_proc_maps_find(place->maps, found.runtime);
     rc = choose_layout(place->mem, &found, map ? map->path : "?", out, err);
     if (rc == GSP_OK && GSP_PY_MINOR(out->layout.version) >= 14)
         out->asyncio_debug = find_asyncio(place, found.image);
-    gsp_image_close(found.image);
+    gsp_proc_image_close(found.image);
     return rc == GSP_OK ? validate(place->mem, out, err) : rc;
 }
 
-int gsp_py_locate_forked(struct gsp_mem *mem, struct gsp_mem *parent_mem,
-                         const struct gsp_py_runtime *parent, struct gsp_py_runtime *out,
-                         struct gsp_err *err)
+int gsp_py__locate_forked(struct gsp_mem *mem, struct gsp_mem *parent_mem,
+                          const struct gsp_py_runtime *parent, struct gsp_py_runtime *out,
+                          struct gsp_err *err)
 {
     unsigned char here[IMAGE_HEAD_BYTES];
     unsigned char there[IMAGE_HEAD_BYTES];
     *out = (struct gsp_py_runtime){0};
-    int rc = gsp_mem_read(mem, parent->image, here, sizeof(here));
+    int rc = gsp_proc_mem_read(mem, parent->image, here, sizeof(here));
     if (rc == GSP_OK)
-        rc = gsp_mem_read(parent_mem, parent->image, there, sizeof(there));
+        rc = gsp_proc_mem_read(parent_mem, parent->image, there, sizeof(there));
     if (rc != GSP_OK || memcmp(here, there, sizeof(here)) != 0)
         return gsp_err_set(err, GSP_E_NOTPY, 0, "the process does not run its parent's program");
     *out = *parent;
@@ -364,16 +364,17 @@ int gsp_py_locate(pid_t pid, struct gsp_mem *mem, struct gsp_py_runtime *out, st
 {
     *out = (struct gsp_py_runtime){0};
     struct gsp_maps *maps;
-    int rc = gsp_maps_read(pid, &maps, err);
+    int rc = gsp_proc_maps_read(pid, &maps, err);
     if (rc != GSP_OK)
         return rc;
-    if (gsp_maps_count(maps) == 0) {
-        gsp_maps_free(maps);
+    if (gsp_proc_maps_count(maps) == 0) {
+        gsp_proc_maps_free(maps);
         return gsp_err_set(err, GSP_E_NOPROC, 0, "process %d has no memory (a zombie?)", (int)pid);
     }
     gsp_auto_buf exe = {0};
     gsp_proc_exe(pid, &exe);
-    rc = gsp_py_locate_in(&(struct gsp_py_place){pid, mem, maps, gsp_buf_cstr(&exe)}, out, err);
-    gsp_maps_free(maps);
+    rc = gsp_py__locate_in(&(struct gsp_py_locate_input){pid, mem, maps, gsp_buf_cstr(&exe)}, out,
+                           err);
+    gsp_proc_maps_free(maps);
     return rc;
 }

@@ -26,7 +26,7 @@ struct gsp_py_runtime {
 };
 
 /* The process to search; all members are borrowed for the call. */
-struct gsp_py_place {
+struct gsp_py_locate_input {
     pid_t pid; /* 0: no live process */
     struct gsp_mem *mem;
     const struct gsp_maps *maps;
@@ -39,9 +39,9 @@ GSP_MUST_CHECK int gsp_py_locate(pid_t pid, struct gsp_mem *mem, struct gsp_py_r
                                  struct gsp_err *err);
 /* The same for a child of a process whose runtime is known: after a fork without exec the address
  * is the same. Fails with NOTPY if the child runs another program: the caller has to search it. */
-GSP_MUST_CHECK int gsp_py_locate_forked(struct gsp_mem *mem, struct gsp_mem *parent_mem,
-                                        const struct gsp_py_runtime *parent,
-                                        struct gsp_py_runtime *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_py__locate_forked(struct gsp_mem *mem, struct gsp_mem *parent_mem,
+                                         const struct gsp_py_runtime *parent,
+                                         struct gsp_py_runtime *out, struct gsp_err *err);
 /* The same if the memory map is already known, as for a core file. */
-GSP_MUST_CHECK int gsp_py_locate_in(const struct gsp_py_place *place, struct gsp_py_runtime *out,
-                                    struct gsp_err *err);
+GSP_MUST_CHECK int gsp_py__locate_in(const struct gsp_py_locate_input *place,
+                                     struct gsp_py_runtime *out, struct gsp_err *err);

@@ -81,7 +81,7 @@ static int parse_head(struct gsp_mem *mem, const struct gsp_py_layout *layout, g
         out->data = addr + (ascii ? layout->unicode_ascii_size : layout->unicode_compact_size);
         return 0;
     }
-    return gsp_mem_read_u64(mem, addr + layout->unicode_compact_size, &out->data);
+    return gsp_proc_mem_read_u64(mem, addr + layout->unicode_compact_size, &out->data);
 }
 
 static int put_text(const unsigned char *data, size_t count, unsigned kind, size_t max_bytes,
@@ -108,8 +108,8 @@ static int put_text(const unsigned char *data, size_t count, unsigned kind, size
     return out->failed ? GSP_E_NOMEM : 0;
 }
 
-int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
-                    size_t max_bytes, struct gsp_buf *out)
+int gsp_py__str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
+                     size_t max_bytes, struct gsp_buf *out)
 {
     unsigned char head[STR_HEAD_MAX];
     size_t head_len = sizeof(head);
@@ -117,10 +117,10 @@ int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp
         return GSP_E_FORMAT;
     }
     /* The first read contains most strings completely. At the end of a mapping, read less. */
-    int rc = gsp_mem_read(mem, addr, head, head_len);
+    int rc = gsp_proc_mem_read(mem, addr, head, head_len);
     if (rc == GSP_E_FAULT) {
         head_len = layout->unicode_ascii_size;
-        rc = gsp_mem_read(mem, addr, head, head_len);
+        rc = gsp_proc_mem_read(mem, addr, head, head_len);
     }
     if (rc != 0) {
         return rc;
@@ -140,7 +140,7 @@ int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp
     if (!room) {
         return GSP_E_NOMEM;
     }
-    rc = gsp_mem_read(mem, str.data, room, bytes);
+    rc = gsp_proc_mem_read(mem, str.data, room, bytes);
     return rc != 0 ? rc : put_text((unsigned char *)room, count, str.kind, max_bytes, out);
 }
 
@@ -150,7 +150,7 @@ static int str_is(const struct gsp_py__view *v, gsp_raddr addr, const char *text
     gsp_auto_buf buf = {0};
     size_t len = strlen(text);
     *out = false;
-    int rc = gsp_py_str_read(v->mem, v->layout, addr, len + 1, &buf);
+    int rc = gsp_py__str_read(v->mem, v->layout, addr, len + 1, &buf);
     if (rc == GSP_E_FAULT || rc == GSP_E_FORMAT) {
         return 0; /* not a str */
     }
@@ -169,7 +169,7 @@ static int cstr_read(struct gsp_mem *mem, gsp_raddr addr, char *out, size_t cap)
         if (n > cap - 1 - len) {
             n = cap - 1 - len;
         }
-        int rc = gsp_mem_read(mem, at, out + len, n);
+        int rc = gsp_proc_mem_read(mem, at, out + len, n);
         if (rc != 0) {
             return rc;
         }
@@ -182,12 +182,12 @@ static int cstr_read(struct gsp_mem *mem, gsp_raddr addr, char *out, size_t cap)
     return 0;
 }
 
-int gsp_py_type_name(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr type,
-                     struct gsp_buf *out)
+int gsp_py__type_name(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr type,
+                      struct gsp_buf *out)
 {
     char name[TYPE_NAME_MAX];
     uint64_t addr = 0;
-    int rc = gsp_mem_read_u64(mem, type + layout->type_name, &addr);
+    int rc = gsp_proc_mem_read_u64(mem, type + layout->type_name, &addr);
     if (rc == 0) {
         rc = cstr_read(mem, addr, name, sizeof(name));
     }
@@ -255,7 +255,7 @@ static int keys_read(const struct gsp_py__view *v, gsp_raddr addr, gsp_raddr val
     if (v->layout->dictkeys_indices > sizeof(head)) {
         return GSP_E_FORMAT;
     }
-    int rc = gsp_mem_read(v->mem, addr, head, v->layout->dictkeys_indices);
+    int rc = gsp_proc_mem_read(v->mem, addr, head, v->layout->dictkeys_indices);
     if (rc != 0) {
         return rc;
     }
@@ -278,7 +278,7 @@ static int keys_each(const struct gsp_py__view *v, const struct keys *keys, gsp_
             {keys->entries + done * keys->entry_bytes, n * keys->entry_bytes, entries},
             {keys->values + done * sizeof(uint64_t), n * sizeof(uint64_t), values},
         };
-        int rc = gsp_mem_gather(v->mem, spans, keys->values ? 2 : 1, NULL);
+        int rc = gsp_proc_mem_gather(v->mem, spans, keys->values ? 2 : 1, NULL);
         if (rc != 0) {
             return rc;
         }
@@ -295,8 +295,8 @@ static int keys_each(const struct gsp_py__view *v, const struct keys *keys, gsp_
     return 0;
 }
 
-int gsp_py_dict_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr dict,
-                     gsp_py_item_fn *fn, void *arg)
+int gsp_py__dict_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr dict,
+                      gsp_py_item_fn *fn, void *arg)
 {
     const struct gsp_py__view view = {mem, layout};
     uint64_t keys_addr = 0;
@@ -306,7 +306,7 @@ int gsp_py_dict_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
         {dict + layout->dict_values, sizeof(values), &values},
     };
     struct keys keys = {0};
-    int rc = gsp_mem_gather(mem, spans, 2, NULL);
+    int rc = gsp_proc_mem_gather(mem, spans, 2, NULL);
     if (rc == 0) {
         rc = keys_read(&view, keys_addr, values ? values + layout->dictvalues_values : 0, &keys);
     }
@@ -319,7 +319,7 @@ int gsp_py__type_read(const struct gsp_py__view *v, gsp_raddr object, struct gsp
 {
     const struct gsp_py_layout *l = v->layout;
     *out = (struct gsp_py__type){0};
-    int rc = gsp_mem_read_u64(v->mem, object + l->object_type, &out->addr);
+    int rc = gsp_proc_mem_read_u64(v->mem, object + l->object_type, &out->addr);
     if (rc != 0) {
         return rc;
     }
@@ -330,7 +330,7 @@ int gsp_py__type_read(const struct gsp_py__view *v, gsp_raddr object, struct gsp
         {out->addr + l->type_dictoffset, sizeof(out->dictoffset), &out->dictoffset},
         {out->addr + l->type_base, sizeof(out->base), &out->base},
     };
-    rc = gsp_mem_gather(v->mem, spans, GSP_COUNT(spans), NULL);
+    rc = gsp_proc_mem_gather(v->mem, spans, GSP_COUNT(spans), NULL);
     if (rc == 0 && (out->basicsize < l->object_size || out->basicsize > (1 << 20))) {
         rc = GSP_E_FORMAT;
     }
@@ -343,9 +343,9 @@ static int find_managed(const struct gsp_py__view *v, gsp_raddr object,
 {
     const struct gsp_py_layout *l = v->layout;
     uint8_t valid = 0;
-    int rc = gsp_mem_read_u64(v->mem, object - l->managed_dict, dict);
+    int rc = gsp_proc_mem_read_u64(v->mem, object - l->managed_dict, dict);
     if (rc == 0 && l->managed_values != GSP_NO_OFFSET) {
-        rc = gsp_mem_read_u64(v->mem, object - l->managed_values, values);
+        rc = gsp_proc_mem_read_u64(v->mem, object - l->managed_values, values);
     }
     if (rc != 0) {
         return rc;
@@ -357,7 +357,7 @@ static int find_managed(const struct gsp_py__view *v, gsp_raddr object,
     if (*dict == 0 && l->dictvalues_valid != GSP_NO_OFFSET &&
         (type->flags & TYPE_INLINE_VALUES) != 0) {
         gsp_raddr inlined = object + (uint64_t)type->basicsize;
-        rc = gsp_mem_read(v->mem, inlined + l->dictvalues_valid, &valid, sizeof(valid));
+        rc = gsp_proc_mem_read(v->mem, inlined + l->dictvalues_valid, &valid, sizeof(valid));
         *values = valid ? inlined : 0;
     }
     return rc;
@@ -370,7 +370,7 @@ static int dict_slot(const struct gsp_py__view *v, gsp_raddr object,
     int64_t at = type->dictoffset;
     if (at < 0) {
         uint64_t size = 0;
-        int rc = gsp_mem_read_u64(v->mem, object + v->layout->var_ob_size, &size);
+        int rc = gsp_proc_mem_read_u64(v->mem, object + v->layout->var_ob_size, &size);
         if (rc != 0) {
             return rc;
         }
@@ -384,8 +384,8 @@ static int dict_slot(const struct gsp_py__view *v, gsp_raddr object,
     return 0;
 }
 
-int gsp_py_attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr object,
-                     gsp_py_item_fn *fn, void *arg)
+int gsp_py__attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr object,
+                      gsp_py_item_fn *fn, void *arg)
 {
     const struct gsp_py__view view = {mem, layout};
     struct gsp_py__type type;
@@ -400,17 +400,17 @@ int gsp_py_attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
     } else if (type.dictoffset != 0) {
         gsp_raddr slot = 0;
         rc = dict_slot(&view, object, &type, &slot);
-        rc = rc != 0 ? rc : gsp_mem_read_u64(mem, slot, &dict);
+        rc = rc != 0 ? rc : gsp_proc_mem_read_u64(mem, slot, &dict);
     }
     if (rc != 0 || (values == 0 && dict == 0)) {
         return rc;
     }
     if (values == 0) {
-        return gsp_py_dict_each(mem, layout, dict, fn, arg);
+        return gsp_py__dict_each(mem, layout, dict, fn, arg);
     }
     uint64_t keys_addr = 0;
     struct keys keys = {0};
-    rc = gsp_mem_read_u64(mem, type.addr + layout->type_cached_keys, &keys_addr);
+    rc = gsp_proc_mem_read_u64(mem, type.addr + layout->type_cached_keys, &keys_addr);
     rc = rc != 0 ? rc : keys_read(&view, keys_addr, values + layout->dictvalues_values, &keys);
     return rc != 0 ? rc : keys_each(&view, &keys, fn, arg);
 }
@@ -433,22 +433,22 @@ static bool find_item(void *arg, gsp_raddr key, gsp_raddr value)
     return lookup->rc == 0 && !same;
 }
 
-int gsp_py_dict_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr dict,
-                     const char *key, gsp_raddr *out)
+int gsp_py__dict_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr dict,
+                      const char *key, gsp_raddr *out)
 {
     const struct gsp_py__view view = {mem, layout};
     struct lookup lookup = {&view, key, 0, 0};
-    int rc = gsp_py_dict_each(mem, layout, dict, find_item, &lookup);
+    int rc = gsp_py__dict_each(mem, layout, dict, find_item, &lookup);
     *out = lookup.value;
     return rc != 0 ? rc : lookup.rc;
 }
 
-int gsp_py_attr_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr object,
-                     const char *name, gsp_raddr *out)
+int gsp_py__attr_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr object,
+                      const char *name, gsp_raddr *out)
 {
     const struct gsp_py__view view = {mem, layout};
     struct lookup lookup = {&view, name, 0, 0};
-    int rc = gsp_py_attr_each(mem, layout, object, find_item, &lookup);
+    int rc = gsp_py__attr_each(mem, layout, object, find_item, &lookup);
     *out = lookup.value;
     return rc != 0 ? rc : lookup.rc;
 }
@@ -458,7 +458,7 @@ int gsp_py_attr_find(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
 int gsp_py__long_head(const struct gsp_py__view *v, gsp_raddr addr, struct gsp_py__long *out)
 {
     uint64_t tag = 0;
-    int rc = gsp_mem_read_u64(v->mem, addr + v->layout->long_tag, &tag);
+    int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->long_tag, &tag);
     if (rc != 0) {
         return rc;
     }
@@ -472,8 +472,8 @@ int gsp_py__long_head(const struct gsp_py__view *v, gsp_raddr addr, struct gsp_p
     return out->digit_count > (1U << 28U) ? GSP_E_FORMAT : 0;
 }
 
-int gsp_py_uint_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
-                     uint64_t *out)
+int gsp_py__uint_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gsp_raddr addr,
+                      uint64_t *out)
 {
     const struct gsp_py__view view = {mem, layout};
     struct gsp_py__long head = {0};
@@ -486,8 +486,8 @@ int gsp_py_uint_read(struct gsp_mem *mem, const struct gsp_py_layout *layout, gs
         return GSP_E_FORMAT;
     }
     if (head.digit_count > 0) {
-        rc = gsp_mem_read(mem, addr + layout->long_digits, digits,
-                          (size_t)head.digit_count * sizeof(digits[0]));
+        rc = gsp_proc_mem_read(mem, addr + layout->long_digits, digits,
+                               (size_t)head.digit_count * sizeof(digits[0]));
     }
     if (rc != 0) {
         return rc;
@@ -514,10 +514,10 @@ static bool name_thread(void *arg, gsp_raddr key, gsp_raddr value)
     gsp_auto_buf name = {0};
     uint64_t ident = 0;
     gsp_raddr text = 0;
-    int rc = gsp_py_uint_read(v->mem, v->layout, key, &ident);
-    rc = rc != 0 ? rc : gsp_py_attr_find(v->mem, v->layout, value, "_name", &text);
+    int rc = gsp_py__uint_read(v->mem, v->layout, key, &ident);
+    rc = rc != 0 ? rc : gsp_py__attr_find(v->mem, v->layout, value, "_name", &text);
     if (rc == 0 && text != 0) {
-        rc = gsp_py_str_read(v->mem, v->layout, text, THREAD_NAME_BYTES, &name);
+        rc = gsp_py__str_read(v->mem, v->layout, text, THREAD_NAME_BYTES, &name);
     }
     if (rc == 0 && name.len > 0) {
         naming->fn(naming->arg, ident, gsp_buf_sv(&name));
@@ -535,18 +535,18 @@ int gsp_py_thread_names(struct gsp_mem *mem, const struct gsp_py_layout *layout,
     uint64_t modules = 0;
     gsp_raddr module = 0;
     gsp_raddr active = 0;
-    int rc = gsp_mem_read_u64(mem, interp + layout->interp_modules, &modules);
+    int rc = gsp_proc_mem_read_u64(mem, interp + layout->interp_modules, &modules);
     if (rc != 0 || modules == 0) {
         return rc;
     }
-    rc = gsp_py_dict_find(mem, layout, modules, "threading", &module);
+    rc = gsp_py__dict_find(mem, layout, modules, "threading", &module);
     if (rc != 0 || module == 0) {
         return rc;
     }
-    rc = gsp_py_attr_find(mem, layout, module, "_active", &active);
+    rc = gsp_py__attr_find(mem, layout, module, "_active", &active);
     if (rc != 0 || active == 0) {
         return rc;
     }
-    rc = gsp_py_dict_each(mem, layout, active, name_thread, &naming);
+    rc = gsp_py__dict_each(mem, layout, active, name_thread, &naming);
     return rc != 0 ? rc : naming.rc;
 }

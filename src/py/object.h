@@ -24,33 +24,33 @@
 
 /* Appends the text of a str object as UTF-8, at most max_bytes of whole characters. A lone
  * surrogate becomes U+FFFD. */
-GSP_MUST_CHECK int gsp_py_str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout,
-                                   gsp_raddr addr, size_t max_bytes, struct gsp_buf *out);
+GSP_MUST_CHECK int gsp_py__str_read(struct gsp_mem *mem, const struct gsp_py_layout *layout,
+                                    gsp_raddr addr, size_t max_bytes, struct gsp_buf *out);
 
 /* Appends tp_name of a type object, with control characters escaped. */
-GSP_MUST_CHECK int gsp_py_type_name(struct gsp_mem *mem, const struct gsp_py_layout *layout,
-                                    gsp_raddr type, struct gsp_buf *out);
+GSP_MUST_CHECK int gsp_py__type_name(struct gsp_mem *mem, const struct gsp_py_layout *layout,
+                                     gsp_raddr type, struct gsp_buf *out);
 
 /* Receives one item of a dict or one attribute of an instance. Returns false to end the walk. */
 typedef bool gsp_py_item_fn(void *arg, gsp_raddr key, gsp_raddr value);
 
 /* Walks a dict, of every kind that 3.8 to 3.15 have, in the order of its table. */
-GSP_MUST_CHECK int gsp_py_dict_each(struct gsp_mem *mem, const struct gsp_py_layout *layout,
-                                    gsp_raddr dict, gsp_py_item_fn *fn, void *arg);
+GSP_MUST_CHECK int gsp_py__dict_each(struct gsp_mem *mem, const struct gsp_py_layout *layout,
+                                     gsp_raddr dict, gsp_py_item_fn *fn, void *arg);
 
 /* Walks the attributes of an instance, in a dict or inline. */
-GSP_MUST_CHECK int gsp_py_attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout,
-                                    gsp_raddr object, gsp_py_item_fn *fn, void *arg);
+GSP_MUST_CHECK int gsp_py__attr_each(struct gsp_mem *mem, const struct gsp_py_layout *layout,
+                                     gsp_raddr object, gsp_py_item_fn *fn, void *arg);
 
 /* Finds the value of a str key or attribute; *out is 0 if it does not exist. */
-GSP_MUST_CHECK int gsp_py_dict_find(struct gsp_mem *mem, const struct gsp_py_layout *layout,
-                                    gsp_raddr dict, const char *key, gsp_raddr *out);
-GSP_MUST_CHECK int gsp_py_attr_find(struct gsp_mem *mem, const struct gsp_py_layout *layout,
-                                    gsp_raddr object, const char *name, gsp_raddr *out);
+GSP_MUST_CHECK int gsp_py__dict_find(struct gsp_mem *mem, const struct gsp_py_layout *layout,
+                                     gsp_raddr dict, const char *key, gsp_raddr *out);
+GSP_MUST_CHECK int gsp_py__attr_find(struct gsp_mem *mem, const struct gsp_py_layout *layout,
+                                     gsp_raddr object, const char *name, gsp_raddr *out);
 
 /* Reads a non-negative int object of at most 64 bits. */
-GSP_MUST_CHECK int gsp_py_uint_read(struct gsp_mem *mem, const struct gsp_py_layout *layout,
-                                    gsp_raddr addr, uint64_t *out);
+GSP_MUST_CHECK int gsp_py__uint_read(struct gsp_mem *mem, const struct gsp_py_layout *layout,
+                                     gsp_raddr addr, uint64_t *out);
 
 /* ident is pthread_self(), as in tstate_thread_id; name is UTF-8, valid during the call. */
 typedef void gsp_py_thread_name_fn(void *arg, uint64_t ident, struct gsp_sv name);

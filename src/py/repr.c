@@ -75,8 +75,8 @@ static int write_int(struct gsp_py__repr *r, gsp_raddr addr)
         return 0;
     }
     if (head.digit_count > 0) {
-        rc = gsp_mem_read(v->mem, addr + v->layout->long_digits, digits,
-                          (size_t)head.digit_count * sizeof(digits[0]));
+        rc = gsp_proc_mem_read(v->mem, addr + v->layout->long_digits, digits,
+                               (size_t)head.digit_count * sizeof(digits[0]));
         if (rc != 0) {
             return rc;
         }
@@ -95,7 +95,7 @@ static int write_int(struct gsp_py__repr *r, gsp_raddr addr)
 static int write_bool(struct gsp_py__repr *r, gsp_raddr addr)
 {
     uint64_t value = 0;
-    int rc = gsp_py_uint_read(r->view.mem, r->view.layout, addr, &value);
+    int rc = gsp_py__uint_read(r->view.mem, r->view.layout, addr, &value);
     if (rc == 0) {
         gsp_buf_puts(r->out, value ? "True" : "False");
     }
@@ -135,7 +135,8 @@ void gsp_py__write_double(struct gsp_buf *out, double value, bool is_float)
 static int write_float(struct gsp_py__repr *r, gsp_raddr addr)
 {
     double value = 0;
-    int rc = gsp_mem_read(r->view.mem, addr + r->view.layout->float_value, &value, sizeof(value));
+    int rc =
+        gsp_proc_mem_read(r->view.mem, addr + r->view.layout->float_value, &value, sizeof(value));
     if (rc == 0) {
         gsp_py__write_double(r->out, value, false);
     }
@@ -145,7 +146,8 @@ static int write_float(struct gsp_py__repr *r, gsp_raddr addr)
 static int write_complex(struct gsp_py__repr *r, gsp_raddr addr)
 {
     double parts[2] = {0, 0};
-    int rc = gsp_mem_read(r->view.mem, addr + r->view.layout->object_size, parts, sizeof(parts));
+    int rc =
+        gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, parts, sizeof(parts));
     if (rc != 0) {
         return rc;
     }
@@ -180,7 +182,7 @@ static int write_str(struct gsp_py__repr *r, gsp_raddr addr)
 {
     gsp_auto_buf text = {0};
     size_t room = room_of(r);
-    int rc = gsp_py_str_read(r->view.mem, r->view.layout, addr, room + 4, &text);
+    int rc = gsp_py__str_read(r->view.mem, r->view.layout, addr, room + 4, &text);
     if (rc != 0) {
         return rc;
     }
@@ -197,7 +199,7 @@ static int write_bytes(struct gsp_py__repr *r, gsp_raddr addr)
     const struct gsp_py__view *v = &r->view;
     gsp_auto_buf data = {0};
     uint64_t len = 0;
-    int rc = gsp_mem_read_u64(v->mem, addr + v->layout->bytes_size, &len);
+    int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->bytes_size, &len);
     if (rc != 0) {
         return rc;
     }
@@ -206,7 +208,7 @@ static int write_bytes(struct gsp_py__repr *r, gsp_raddr addr)
     if (!room) {
         return GSP_E_NOMEM;
     }
-    rc = gsp_mem_read(v->mem, addr + v->layout->bytes_data, room, n);
+    rc = gsp_proc_mem_read(v->mem, addr + v->layout->bytes_data, room, n);
     if (rc != 0) {
         return rc;
     }
@@ -244,7 +246,7 @@ static int write_items(struct gsp_py__repr *r, gsp_raddr items, uint64_t count)
     size_t shown = 0;
     for (uint64_t i = 0; i < count && next_item(r, &shown); i++) {
         uint64_t item = 0;
-        int rc = gsp_mem_read_u64(r->view.mem, items + i * sizeof(item), &item);
+        int rc = gsp_proc_mem_read_u64(r->view.mem, items + i * sizeof(item), &item);
         rc = rc != 0 ? rc : write_object(r, item);
         if (rc != 0) {
             return rc;
@@ -258,8 +260,8 @@ static int write_list(struct gsp_py__repr *r, gsp_raddr addr)
     const struct gsp_py__view *v = &r->view;
     uint64_t count = 0;
     uint64_t items = 0;
-    int rc = gsp_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
-    rc = rc != 0 ? rc : gsp_mem_read_u64(v->mem, addr + v->layout->list_items, &items);
+    int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
+    rc = rc != 0 ? rc : gsp_proc_mem_read_u64(v->mem, addr + v->layout->list_items, &items);
     if (rc != 0) {
         return rc;
     }
@@ -273,7 +275,7 @@ static int write_tuple(struct gsp_py__repr *r, gsp_raddr addr)
 {
     const struct gsp_py__view *v = &r->view;
     uint64_t count = 0;
-    int rc = gsp_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
+    int rc = gsp_proc_mem_read_u64(v->mem, addr + v->layout->var_ob_size, &count);
     if (rc != 0) {
         return rc;
     }
@@ -307,7 +309,7 @@ static int write_dict(struct gsp_py__repr *r, gsp_raddr addr)
 {
     struct items items = {r, 0, 0};
     gsp_buf_putc(r->out, '{');
-    int rc = gsp_py_dict_each(r->view.mem, r->view.layout, addr, write_pair, &items);
+    int rc = gsp_py__dict_each(r->view.mem, r->view.layout, addr, write_pair, &items);
     gsp_buf_putc(r->out, '}');
     return rc != 0 ? rc : items.rc;
 }
@@ -318,7 +320,7 @@ static int write_set_items(struct gsp_py__repr *r, gsp_raddr table, uint64_t slo
     size_t shown = 0;
     for (uint64_t i = 0; i < slots && used > 0; i++) {
         uint64_t slot[2] = {0, 0};
-        int rc = gsp_mem_read(r->view.mem, table + i * sizeof(slot), slot, sizeof(slot));
+        int rc = gsp_proc_mem_read(r->view.mem, table + i * sizeof(slot), slot, sizeof(slot));
         if (rc != 0) {
             return rc;
         }
@@ -353,7 +355,7 @@ static int write_set(struct gsp_py__repr *r, gsp_raddr addr, bool frozen)
         {addr + l->set_mask, sizeof(mask), &mask},
         {addr + l->set_table, sizeof(table), &table},
     };
-    int rc = gsp_mem_gather(r->view.mem, spans, GSP_COUNT(spans), NULL);
+    int rc = gsp_proc_mem_gather(r->view.mem, spans, GSP_COUNT(spans), NULL);
     if (rc != 0) {
         return rc;
     }
@@ -468,7 +470,7 @@ static int write_value(struct gsp_py__repr *r, gsp_raddr addr, enum gsp_py__kind
         return 0;
     case GSP_PY__TYPE:
         gsp_buf_puts(r->out, "<class '");
-        int rc = gsp_py_type_name(r->view.mem, r->view.layout, addr, r->out);
+        int rc = gsp_py__type_name(r->view.mem, r->view.layout, addr, r->out);
         gsp_buf_puts(r->out, "'>");
         return rc;
     }
@@ -496,12 +498,12 @@ static const struct builtin *find_by_base(struct gsp_py__repr *r, const struct g
     for (unsigned i = 0; i < BASES_MAX && base != 0; i++) {
         gsp_auto_buf name = {0};
         uint64_t flags = 0;
-        if (gsp_py_type_name(r->view.mem, l, base, &name) != 0 ||
-            gsp_mem_read_u64(r->view.mem, base + l->type_flags, &flags) != 0) {
+        if (gsp_py__type_name(r->view.mem, l, base, &name) != 0 ||
+            gsp_proc_mem_read_u64(r->view.mem, base + l->type_flags, &flags) != 0) {
             return NULL;
         }
         const struct builtin *b = find_builtin(gsp_buf_sv(&name), flags, &exact);
-        if (b || gsp_mem_read_u64(r->view.mem, base + l->type_base, &base) != 0) {
+        if (b || gsp_proc_mem_read_u64(r->view.mem, base + l->type_base, &base) != 0) {
             return b;
         }
     }
@@ -514,7 +516,7 @@ static int write_typed(struct gsp_py__repr *r, gsp_raddr addr)
     gsp_auto_buf name_buf = {0};
     bool exact = false;
     int rc = gsp_py__type_read(&r->view, addr, &type);
-    rc = rc != 0 ? rc : gsp_py_type_name(r->view.mem, r->view.layout, type.addr, &name_buf);
+    rc = rc != 0 ? rc : gsp_py__type_name(r->view.mem, r->view.layout, type.addr, &name_buf);
     if (rc != 0) {
         return rc;
     }

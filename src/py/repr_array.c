@@ -64,7 +64,8 @@ static void write_scalar_float(struct gsp_buf *out, const unsigned char *bytes, 
 static int write_scalar(struct gsp_py__repr *r, gsp_raddr addr, const struct scalar *scalar)
 {
     unsigned char bytes[8] = {0};
-    int rc = gsp_mem_read(r->view.mem, addr + r->view.layout->object_size, bytes, scalar->bytes);
+    int rc =
+        gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, bytes, scalar->bytes);
     if (rc != 0) {
         return rc;
     }
@@ -117,8 +118,8 @@ static int write_dtype(struct gsp_py__repr *r, gsp_raddr descr)
 {
     gsp_auto_buf name = {0};
     uint64_t scalar_type = 0;
-    int rc = gsp_mem_read_u64(r->view.mem, descr + r->view.layout->object_size, &scalar_type);
-    rc = rc != 0 ? rc : gsp_py_type_name(r->view.mem, r->view.layout, scalar_type, &name);
+    int rc = gsp_proc_mem_read_u64(r->view.mem, descr + r->view.layout->object_size, &scalar_type);
+    rc = rc != 0 ? rc : gsp_py__type_name(r->view.mem, r->view.layout, scalar_type, &name);
     if (rc != 0) {
         return rc;
     }
@@ -139,7 +140,8 @@ static int write_ndarray(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv n
 {
     uint64_t words[6];
     int64_t dims[DIMS_MAX];
-    int rc = gsp_mem_read(r->view.mem, addr + r->view.layout->object_size, words, sizeof(words));
+    int rc =
+        gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, words, sizeof(words));
     if (rc != 0) {
         return rc;
     }
@@ -148,7 +150,7 @@ static int write_ndarray(struct gsp_py__repr *r, gsp_raddr addr, struct gsp_sv n
         return GSP_E_FORMAT;
     }
     if (count > 0) {
-        rc = gsp_mem_read(r->view.mem, words[2], dims, count * sizeof(dims[0]));
+        rc = gsp_proc_mem_read(r->view.mem, words[2], dims, count * sizeof(dims[0]));
         if (rc != 0) {
             return rc;
         }
@@ -188,7 +190,8 @@ static bool parse_tensor(struct gsp_mem *mem, const uint64_t *words, struct tens
     }
     if (count <= TENSOR_INLINE) {
         memcpy(out->dims, words + 1, (size_t)count * sizeof(out->dims[0]));
-    } else if (gsp_mem_read(mem, words[1], out->dims, (size_t)count * sizeof(out->dims[0])) != 0) {
+    } else if (gsp_proc_mem_read(mem, words[1], out->dims, (size_t)count * sizeof(out->dims[0])) !=
+               0) {
         return false;
     }
     uint64_t elements = 1;
@@ -209,11 +212,12 @@ static bool find_tensor(struct gsp_py__repr *r, gsp_raddr addr, struct tensor *o
     uint64_t impls[2];
     uint64_t words[TENSOR_WORDS];
     const size_t needed = 2 + 2 * TENSOR_INLINE + 2;
-    if (gsp_mem_read(r->view.mem, addr + r->view.layout->object_size, impls, sizeof(impls)) != 0) {
+    if (gsp_proc_mem_read(r->view.mem, addr + r->view.layout->object_size, impls, sizeof(impls)) !=
+        0) {
         return false;
     }
     for (size_t i = 0; i < GSP_COUNT(impls); i++) {
-        if (gsp_mem_read(r->view.mem, impls[i], words, sizeof(words)) != 0) {
+        if (gsp_proc_mem_read(r->view.mem, impls[i], words, sizeof(words)) != 0) {
             continue;
         }
         for (size_t k = 0; k + 1 + needed <= TENSOR_WORDS; k++) {
@@ -260,11 +264,11 @@ static enum array_kind find_kind(struct gsp_py__repr *r, const struct gsp_py__ty
     gsp_raddr base = type->base;
     for (unsigned i = 0; i < BASES_MAX && base != 0 && kind == ARRAY_NONE; i++) {
         gsp_auto_buf text = {0};
-        if (gsp_py_type_name(r->view.mem, r->view.layout, base, &text) != 0) {
+        if (gsp_py__type_name(r->view.mem, r->view.layout, base, &text) != 0) {
             break;
         }
         kind = kind_of(gsp_buf_sv(&text));
-        if (gsp_mem_read_u64(r->view.mem, base + r->view.layout->type_base, &base) != 0) {
+        if (gsp_proc_mem_read_u64(r->view.mem, base + r->view.layout->type_base, &base) != 0) {
             break;
         }
     }

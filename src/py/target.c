@@ -33,8 +33,8 @@ static int init(struct gsp_py_target *target, struct gsp_err *err)
     target->walker = malloc(sizeof(*target->walker));
     if (!target->walker)
         return gsp_err_nomem(err);
-    gsp_py_walker_init(target->walker, target->mem, &target->run);
-    gsp_snap_init(&target->snap, target->mem);
+    gsp_py__walker_init(target->walker, target->mem, &target->run);
+    gsp_proc_snap_init(&target->snap, target->mem);
     int rc = gsp_py__threads_list(target, gsp_now_ns());
     if (rc != GSP_OK)
         return gsp_err_set(err, rc, 0, "threads of process %d: %s", (int)target->pid,
@@ -55,10 +55,10 @@ int gsp_py_target_open_child(pid_t pid, struct gsp_py_target *parent, struct gsp
     if (!target)
         return gsp_err_nomem(err);
     target->pid = pid;
-    int rc = gsp_mem_open_pid(pid, &target->mem, err);
+    int rc = gsp_proc_mem_open_pid(pid, &target->mem, err);
     bool located =
         rc == GSP_OK && parent &&
-        gsp_py_locate_forked(target->mem, parent->mem, &parent->run, &target->run, NULL) == GSP_OK;
+        gsp_py__locate_forked(target->mem, parent->mem, &parent->run, &target->run, NULL) == GSP_OK;
     if (rc == GSP_OK && !located)
         rc = gsp_py_locate(pid, target->mem, &target->run, err);
     if (rc == GSP_OK)
@@ -78,12 +78,13 @@ int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out, s
     if (!target)
         return gsp_err_nomem(err);
     target->core = core;
-    target->pid = gsp_core_info(core)->pid;
-    int rc = gsp_core_mem(core, &target->mem, err);
+    target->pid = gsp_proc_core_info(core)->pid;
+    int rc = gsp_proc_core_mem(core, &target->mem, err);
     if (rc == GSP_OK) {
-        const struct gsp_py_place place = {
-            .mem = target->mem, .maps = gsp_core_maps(core), .exe = gsp_core_info(core)->exe};
-        rc = gsp_py_locate_in(&place, &target->run, err);
+        const struct gsp_py_locate_input place = {.mem = target->mem,
+                                                  .maps = gsp_proc_core_maps(core),
+                                                  .exe = gsp_proc_core_info(core)->exe};
+        rc = gsp_py__locate_in(&place, &target->run, err);
     }
     if (rc == GSP_OK)
         rc = init(target, err);
@@ -105,11 +106,11 @@ void gsp_py_target_close(struct gsp_py_target *target)
     }
     free(target->threads);
     free(target->spans);
-    gsp_snap_free(&target->snap);
+    gsp_proc_snap_free(&target->snap);
     if (target->walker)
-        gsp_py_walker_free(target->walker);
+        gsp_py__walker_free(target->walker);
     free(target->walker);
-    gsp_mem_free(target->mem);
+    gsp_proc_mem_free(target->mem);
     free(target);
 }
 
@@ -137,7 +138,7 @@ static bool reserve_spans(struct gsp_py_target *target, size_t need)
  * RESTLESS_CHECK test the assumption; a needless read of a stack costs more than such a test. */
 static bool is_restless(const struct gsp_py_thread *thread, unsigned flags)
 {
-    unsigned least = flags & GSP_PY_LOOK_IDLE ? RESTLESS_IDLE : RESTLESS;
+    unsigned least = flags & GSP_PY_SAMPLE_IDLE ? RESTLESS_IDLE : RESTLESS;
     return thread->sleep.wakes >= least && thread->sleep.wakes % RESTLESS_CHECK > 1;
 }
 
@@ -155,7 +156,7 @@ static bool update_state(struct gsp_py_target *target, struct gsp_py_thread *thr
     bool is_known = thread->state == 'R' || thread->state == 'S';
     /* Read the count before the activity: if the thread runs in between, the next pass notices. */
     uint64_t slices = is_known && !thread->on_cpu && !is_restless(thread, flags)
-                          ? gsp_taskfd_slices(&thread->task)
+                          ? gsp_proc_taskfd_slices(&thread->task)
                           : 0;
     if (slices && thread->sleep.is_current && slices == thread->sleep.slices) {
         thread->sleep.wakes = 0;
@@ -164,7 +165,7 @@ static bool update_state(struct gsp_py_target *target, struct gsp_py_thread *thr
     thread->sleep.wakes++;
     thread->sleep.is_sampled = false;
     thread->sleep.is_current = false;
-    enum gsp_activity activity = gsp_taskfd_activity(&thread->task);
+    enum gsp_activity activity = gsp_proc_taskfd_activity(&thread->task);
     thread->on_cpu = activity == GSP_ACTIVITY_RUNNING;
     if (thread->on_cpu) {
         thread->state = 'R';
@@ -176,8 +177,8 @@ static bool update_state(struct gsp_py_target *target, struct gsp_py_thread *thr
         thread->sleep.is_current = slices != 0;
         return false;
     }
-    thread->sleep.slices = gsp_taskfd_slices(&thread->task);
-    thread->state = gsp_taskfd_state(&thread->task);
+    thread->sleep.slices = gsp_proc_taskfd_slices(&thread->task);
+    thread->state = gsp_proc_taskfd_state(&thread->task);
     thread->on_cpu = thread->state == 'R';
     thread->sleep.is_current =
         thread->sleep.slices && (thread->state == 'S' || thread->state == 'D');
@@ -208,15 +209,15 @@ static int renew_list(struct gsp_py_target *target, unsigned flags, int64_t now_
     return rc;
 }
 
-void gsp_py_target_states(struct gsp_py_target *target, int64_t now_ns)
+void gsp_py_target_update_states(struct gsp_py_target *target, int64_t now_ns)
 {
     bool changed = false;
     update_states(target, 0, now_ns);
     if (lists_due(target, now_ns) != LISTS_NONE &&
         reserve_spans(target, gsp_py__lists_span_count(target))) {
         size_t count = gsp_py__lists_plan(target, target->spans);
-        gsp_ignore(gsp_mem_gather(target->mem, target->spans, count, NULL));
-        changed = gsp_py__lists_moved(target, now_ns);
+        gsp_ignore(gsp_proc_mem_gather(target->mem, target->spans, count, NULL));
+        changed = gsp_py__lists_have_changed(target, now_ns);
     }
     if (changed || target->stale)
         gsp_ignore(renew_list(target, 0, now_ns)); /* the next pass reports the failure */
@@ -225,7 +226,7 @@ void gsp_py_target_states(struct gsp_py_target *target, int64_t now_ns)
 /* Reads the head of an interpreter's thread list, and whether it collects garbage. Both are members
  * of one struct; if they are close they are read as one span, because a span costs more than its
  * bytes. */
-static void read_interp(struct gsp_py_target *target, struct gsp_py__head *head)
+static void read_interp(struct gsp_py_target *target, struct gsp_py__interp *head)
 {
     const struct gsp_py_layout *lay = &target->run.layout;
     bool has_gc = lay->interp_gc != UINT32_MAX && lay->gc_collecting != GSP_NO_OFFSET;
@@ -236,20 +237,21 @@ static void read_interp(struct gsp_py_target *target, struct gsp_py__head *head)
     const unsigned char *bytes;
     int32_t collecting = 0;
     head->now_tstate = ~head->tstate; /* counts as changed if it cannot be read */
-    if (len <= SPAN_BYTES_MAX && gsp_snap_view(&target->snap, low, len, &bytes) == GSP_OK) {
+    if (len <= SPAN_BYTES_MAX && gsp_proc_snap_view(&target->snap, low, len, &bytes) == GSP_OK) {
         memcpy(&head->now_tstate, bytes + (list - low), 8);
         memcpy(&collecting, bytes + (gc - low), sizeof(collecting));
     } else if (len > SPAN_BYTES_MAX) {
-        if (gsp_snap_read(&target->snap, list, &head->now_tstate, 8) != GSP_OK)
+        if (gsp_proc_snap_read(&target->snap, list, &head->now_tstate, 8) != GSP_OK)
             head->now_tstate = ~head->tstate;
-        if (gsp_snap_read(&target->snap, gc, &collecting, sizeof(collecting)) != GSP_OK)
+        if (gsp_proc_snap_read(&target->snap, gc, &collecting, sizeof(collecting)) != GSP_OK)
             collecting = 0;
     }
     head->collecting = has_gc && collecting == 1;
 }
 
 /* Determines the holder of the GIL from the bytes of this pass. */
-static void read_holder(struct gsp_py_target *target, struct gsp_py__head *head, gsp_raddr current)
+static void read_holder(struct gsp_py_target *target, struct gsp_py__interp *head,
+                        gsp_raddr current)
 {
     const struct gsp_py_layout *lay = &target->run.layout;
     int32_t locked = 0;
@@ -258,10 +260,10 @@ static void read_holder(struct gsp_py_target *target, struct gsp_py__head *head,
     if (!head->gil)
         return;
     if (lay->gil_enabled != GSP_NO_OFFSET &&
-        gsp_snap_read(&target->snap, head->gil + lay->gil_enabled, &enabled, 4) != GSP_OK)
+        gsp_proc_snap_read(&target->snap, head->gil + lay->gil_enabled, &enabled, 4) != GSP_OK)
         enabled = 0;
-    if (gsp_snap_read(&target->snap, head->gil + lay->gil_locked, &locked, 4) != GSP_OK ||
-        gsp_snap_read(&target->snap, head->gil + lay->gil_last_holder, &head->holder, 8) !=
+    if (gsp_proc_snap_read(&target->snap, head->gil + lay->gil_locked, &locked, 4) != GSP_OK ||
+        gsp_proc_snap_read(&target->snap, head->gil + lay->gil_last_holder, &head->holder, 8) !=
             GSP_OK ||
         locked != 1 || !enabled)
         head->holder = 0;
@@ -274,10 +276,10 @@ static void read_common(struct gsp_py_target *target)
     gsp_raddr current = 0;
     gsp_raddr at = target->run.addr + lay->runtime_tstate_current;
     if (lay->runtime_tstate_current != UINT32_MAX &&
-        gsp_snap_read(&target->snap, at, &current, 8) != GSP_OK)
+        gsp_proc_snap_read(&target->snap, at, &current, 8) != GSP_OK)
         current = 0;
     at = target->run.addr + lay->runtime_interpreters_head;
-    if (gsp_snap_read(&target->snap, at, &target->now_interp, 8) != GSP_OK)
+    if (gsp_proc_snap_read(&target->snap, at, &target->now_interp, 8) != GSP_OK)
         target->now_interp = 0;
     for (size_t i = 0; i < target->interp_count; i++) {
         read_interp(target, &target->heads[i]);
@@ -307,14 +309,15 @@ static int gather(struct gsp_py_target *target, bool with_common, enum lists due
     size_t listed = due == LISTS_WHOLE ? gsp_py__lists_plan(target, target->spans) : 0;
     size_t count = listed;
     if (with_common)
-        count += gsp_snap_plan(&target->snap, target->spans + count, target->span_cap - count);
+        count += gsp_proc_snap_plan(&target->snap, target->spans + count, target->span_cap - count);
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
         if (thread->selected)
-            count += gsp_snap_plan(&thread->snap, target->spans + count, target->span_cap - count);
+            count +=
+                gsp_proc_snap_plan(&thread->snap, target->spans + count, target->span_cap - count);
     }
     size_t done = 0;
-    int rc = count ? gsp_mem_gather(target->mem, target->spans, count, &done) : GSP_OK;
+    int rc = count ? gsp_proc_mem_gather(target->mem, target->spans, count, &done) : GSP_OK;
     if (rc != GSP_OK && rc != GSP_E_FAULT)
         return rc;
     /* Report to each snapshot how many of its spans were read. */
@@ -323,7 +326,7 @@ static int gather(struct gsp_py_target *target, bool with_common, enum lists due
     for (size_t i = 0;; i++) {
         size_t planned = snap->planned;
         size_t mine = done < planned ? done : planned;
-        gsp_snap_filled(snap, mine);
+        gsp_proc_snap_filled(snap, mine);
         done -= mine;
         while (i < target->thread_count && !target->threads[i]->selected)
             i++;
@@ -351,7 +354,7 @@ static int keep_locs(struct gsp_py_thread *thread, const struct gsp_py_chain *ch
 
 static void select_threads(struct gsp_py_target *target, unsigned flags)
 {
-    bool cleared = gsp_py_walker_tidy(target->walker);
+    bool cleared = gsp_py__walker_tidy(target->walker);
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
         thread->changed = false;
@@ -360,7 +363,7 @@ static void select_threads(struct gsp_py_target *target, unsigned flags)
             thread->depth = 0;
             thread->status = GSP_E_TORN; /* until it is walked again */
         }
-        thread->selected = thread->on_cpu || (flags & GSP_PY_LOOK_IDLE);
+        thread->selected = thread->on_cpu || (flags & GSP_PY_SAMPLE_IDLE);
         if (thread->selected && thread->sleep.is_current && thread->sleep.is_sampled &&
             thread->status == GSP_OK)
             thread->selected = false; /* locs are still valid */
@@ -370,15 +373,15 @@ static void select_threads(struct gsp_py_target *target, unsigned flags)
 static int walk_threads(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
     struct gsp_py_walker *walker = target->walker;
-    walker->stopped = (flags & GSP_PY_LOOK_STILL) != 0;
+    walker->stopped = (flags & GSP_PY_SAMPLE_STOPPED) != 0;
     for (size_t i = 0; i < target->thread_count; i++) {
         struct gsp_py_thread *thread = target->threads[i];
-        const struct gsp_py__head *head = &target->heads[thread->interp];
+        const struct gsp_py__interp *head = &target->heads[thread->interp];
         thread->has_gil = thread->tstate == head->holder;
         thread->in_gc = thread->has_gil && head->collecting;
-        if (!thread->selected || ((flags & GSP_PY_LOOK_GIL_ONLY) && !thread->has_gil))
+        if (!thread->selected || ((flags & GSP_PY_SAMPLE_GIL_ONLY) && !thread->has_gil))
             continue;
-        thread->status = gsp_py_walk(walker, &thread->snap, thread->tstate, now_ns);
+        thread->status = gsp_py__walk(walker, &thread->snap, thread->tstate, now_ns);
         if (thread->status == GSP_E_NOPROC || thread->status == GSP_E_PERM ||
             thread->status == GSP_E_NOMEM)
             return thread->status;
@@ -413,9 +416,10 @@ static void find_shadowed(struct gsp_py_target *target)
  * still complete. */
 static bool is_quiet(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
-    if (target->stale || (flags & GSP_PY_LOOK_STILL) || now_ns - target->listed_ns >= QUIET_LIST_NS)
+    if (target->stale || (flags & GSP_PY_SAMPLE_STOPPED) ||
+        now_ns - target->listed_ns >= QUIET_LIST_NS)
         return false;
-    for (size_t i = 0; (flags & GSP_PY_LOOK_IDLE) && i < target->thread_count; i++) {
+    for (size_t i = 0; (flags & GSP_PY_SAMPLE_IDLE) && i < target->thread_count; i++) {
         const struct gsp_py_thread *thread = target->threads[i];
         if (!thread->sleep.is_sampled || thread->status != GSP_OK)
             return false;
@@ -435,20 +439,21 @@ static int read_memory(struct gsp_py_target *target, unsigned flags, bool with_c
     return rc;
 }
 
-int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
+int gsp_py_target_sample(struct gsp_py_target *target, unsigned flags, int64_t now_ns)
 {
-    bool with_state = !(flags & GSP_PY_LOOK_NO_STATE);
+    bool with_state = !(flags & GSP_PY_SAMPLE_KEEP_STATES);
     if (with_state && update_states(target, flags, now_ns) && is_quiet(target, flags, now_ns))
         return GSP_OK;
     int rc = with_state && target->stale ? renew_list(target, flags, now_ns) : GSP_OK;
     if (rc != GSP_OK)
         return rc;
     enum lists due = with_state ? lists_due(target, now_ns) : LISTS_NONE;
-    bool with_common = (flags & (GSP_PY_LOOK_GIL_ONLY | GSP_PY_LOOK_STILL)) || due == LISTS_HEADS ||
-                       now_ns - target->gil_ns >= GIL_AGE_NS;
+    bool with_common = (flags & (GSP_PY_SAMPLE_GIL_ONLY | GSP_PY_SAMPLE_STOPPED)) ||
+                       due == LISTS_HEADS || now_ns - target->gil_ns >= GIL_AGE_NS;
     rc = read_memory(target, flags, with_common, due);
-    bool changed = rc == GSP_OK && ((due == LISTS_WHOLE && gsp_py__lists_moved(target, now_ns)) ||
-                                    (due == LISTS_HEADS && heads_changed(target, now_ns)));
+    bool changed =
+        rc == GSP_OK && ((due == LISTS_WHOLE && gsp_py__lists_have_changed(target, now_ns)) ||
+                         (due == LISTS_HEADS && heads_changed(target, now_ns)));
     if (changed) {
         /* Threads have started or ended: repeat with the current ones. */
         rc = renew_list(target, flags, now_ns);
@@ -466,9 +471,9 @@ int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now
 int gsp_py_target_walk(struct gsp_py_target *target, struct gsp_py_thread *thread, unsigned flags,
                        int64_t now_ns)
 {
-    target->walker->stopped = (flags & GSP_PY_LOOK_STILL) != 0;
-    gsp_snap_refresh(&thread->snap);
-    thread->status = gsp_py_walk(target->walker, &thread->snap, thread->tstate, now_ns);
+    target->walker->stopped = (flags & GSP_PY_SAMPLE_STOPPED) != 0;
+    gsp_proc_snap_refresh(&thread->snap);
+    thread->status = gsp_py__walk(target->walker, &thread->snap, thread->tstate, now_ns);
     return thread->status == GSP_OK ? keep_locs(thread, &target->walker->chain) : thread->status;
 }
 

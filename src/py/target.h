@@ -57,7 +57,7 @@ struct gsp_py_thread {
         bool is_current; /* asleep at the last pass: slices can be compared */
         bool is_sampled; /* locs are from the current sleep */
         unsigned wakes;  /* consecutive passes before each of which the thread had run */
-        uint64_t slices; /* gsp_taskfd_slices() when it was last seen sleeping */
+        uint64_t slices; /* gsp_proc_taskfd_slices() when it was last seen sleeping */
     } sleep;
     struct gsp_snap snap;
     struct gsp_taskfd task;
@@ -73,10 +73,10 @@ struct gsp_py_thread {
 
 struct gsp_py_target; /* opaque */
 
-#define GSP_PY_LOOK_IDLE     1U /* also sample idle threads */
-#define GSP_PY_LOOK_GIL_ONLY 2U /* sample only the thread that holds the GIL */
-#define GSP_PY_LOOK_STILL    4U /* the target is stopped: no retries, no verification */
-#define GSP_PY_LOOK_NO_STATE 8U /* keep the kernel states of the last pass */
+#define GSP_PY_SAMPLE_IDLE        1U /* also sample idle threads */
+#define GSP_PY_SAMPLE_GIL_ONLY    2U /* sample only the thread that holds the GIL */
+#define GSP_PY_SAMPLE_STOPPED     4U /* the target is stopped: no retries, no verification */
+#define GSP_PY_SAMPLE_KEEP_STATES 8U /* keep the kernel states of the last pass */
 
 /* Fails with NOPROC, PERM, NOTPY, VERSION, STARTING, FORMAT, NOMEM. */
 GSP_MUST_CHECK int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, struct gsp_err *err);
@@ -85,16 +85,17 @@ GSP_MUST_CHECK int gsp_py_target_open(pid_t pid, struct gsp_py_target **out, str
 GSP_MUST_CHECK int gsp_py_target_open_child(pid_t pid, struct gsp_py_target *parent,
                                             struct gsp_py_target **out, struct gsp_err *err);
 /* Opens the process of a core file. The states of its threads are unknown; passes should use
- * GSP_PY_LOOK_STILL. core is borrowed until gsp_py_target_close(). */
+ * GSP_PY_SAMPLE_STOPPED. core is borrowed until gsp_py_target_close(). */
 GSP_MUST_CHECK int gsp_py_target_open_core(struct gsp_core *core, struct gsp_py_target **out,
                                            struct gsp_err *err);
 void gsp_py_target_close(struct gsp_py_target *target); /* NULL does nothing */
 
 /* Makes one sampling pass. Returns 0 even if single stacks are not available (see their status).
  * Fails with NOPROC if the process or its interpreter has ended; PERM, NOMEM. */
-GSP_MUST_CHECK int gsp_py_target_look(struct gsp_py_target *target, unsigned flags, int64_t now_ns);
+GSP_MUST_CHECK int gsp_py_target_sample(struct gsp_py_target *target, unsigned flags,
+                                        int64_t now_ns);
 /* Updates only the kernel's states. Call it before a stop: all stopped threads look idle. */
-void gsp_py_target_states(struct gsp_py_target *target, int64_t now_ns);
+void gsp_py_target_update_states(struct gsp_py_target *target, int64_t now_ns);
 
 /* Samples one thread again. Fails with the thread's status. The functions
  * gsp_py_target_frame_…() refer to this stack until the next pass or walk. */

@@ -10,7 +10,7 @@
 #include "py/walk.h"
 
 /* One interpreter. */
-struct gsp_py__head {
+struct gsp_py__interp {
     gsp_raddr interp;
     gsp_raddr tstate; /* head of its thread list */
     gsp_raddr gil;    /* 3.12+: struct _gil_runtime_state; 0 if none */
@@ -32,7 +32,7 @@ struct gsp_py_target {
     struct gsp_py_thread **threads;
     size_t thread_count;
     size_t thread_cap;
-    struct gsp_py__head heads[GSP_PY_INTERPS_MAX]; /* the main interpreter first */
+    struct gsp_py__interp heads[GSP_PY_INTERPS_MAX]; /* the main interpreter first */
     size_t interp_count;
     int64_t heads_ns;     /* last comparison of the list heads */
     int64_t listed_ns;    /* last walk of the lists */
@@ -54,5 +54,5 @@ GSP_MUST_CHECK int gsp_py__threads_list(struct gsp_py_target *target, int64_t no
  * read, lists_moved() returns whether the lists have changed since the last walk. */
 size_t gsp_py__lists_span_count(const struct gsp_py_target *target);
 size_t gsp_py__lists_plan(struct gsp_py_target *target, struct gsp_mem_span *spans);
-bool gsp_py__lists_moved(struct gsp_py_target *target, int64_t now_ns);
+bool gsp_py__lists_have_changed(struct gsp_py_target *target, int64_t now_ns);
 void gsp_py__thread_clear(struct gsp_py_thread *thread);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "py/prove.h"
+#include "py/verify.h"
 
 /* Maximum number of reads of a stack. */
 #define TRIES_MAX  48U
@@ -58,19 +58,19 @@ static bool is_supported(const struct gsp_py_layout *lay)
            within(lay->iframe_stacktop, 4, len) && within(lay->iframe_is_entry, 1, len);
 }
 
-void gsp_py_walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
-                        const struct gsp_py_runtime *run)
+void gsp_py__walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
+                         const struct gsp_py_runtime *run)
 {
     memset(walker, 0, sizeof(*walker));
     walker->mem = mem;
     walker->run = run;
     walker->is_supported = is_supported(&run->layout);
-    gsp_py_codes_init(&walker->codes, mem, run);
+    gsp_py__codes_init(&walker->codes, mem, run);
 }
 
-bool gsp_py_walker_tidy(struct gsp_py_walker *walker)
+bool gsp_py__walker_tidy(struct gsp_py_walker *walker)
 {
-    if (!gsp_py_codes_tidy(&walker->codes))
+    if (!gsp_py__codes_tidy(&walker->codes))
         return false;
     gsp_hmap_clear(&walker->edges);
     gsp_hmap_clear(&walker->sightings);
@@ -79,9 +79,9 @@ bool gsp_py_walker_tidy(struct gsp_py_walker *walker)
     return true;
 }
 
-void gsp_py_walker_free(struct gsp_py_walker *walker)
+void gsp_py__walker_free(struct gsp_py_walker *walker)
 {
-    gsp_py_codes_free(&walker->codes);
+    gsp_py__codes_free(&walker->codes);
     gsp_hmap_free(&walker->edges);
     gsp_hmap_free(&walker->sightings);
     gsp_hmap_free(&walker->confirmed);
@@ -108,7 +108,7 @@ static int read_iframe(const struct gsp_py_walker *walker, struct gsp_snap *snap
 {
     const struct gsp_py_layout *lay = &walker->run->layout;
     const unsigned char *bytes;
-    int rc = gsp_snap_view(snap, addr, lay->iframe_localsplus, &bytes);
+    int rc = gsp_proc_snap_view(snap, addr, lay->iframe_localsplus, &bytes);
     if (rc != GSP_OK)
         return rc;
     unsigned char owner = bytes[lay->iframe_owner];
@@ -150,7 +150,7 @@ static int read_frame_object(const struct gsp_py_layout *lay, struct gsp_snap *s
     size_t len = (size_t)lay->frame_f_state + 1;
     if ((size_t)lay->frame_f_lasti + 4 > len)
         len = (size_t)lay->frame_f_lasti + 4;
-    int rc = gsp_snap_view(snap, addr, len, &bytes);
+    int rc = gsp_proc_snap_view(snap, addr, len, &bytes);
     if (rc != GSP_OK)
         return rc;
     signed char state = (signed char)bytes[lay->frame_f_state];
@@ -188,13 +188,13 @@ static int read_top_pointer(struct gsp_py_walker *walker, struct gsp_snap *snap,
         walker->top_at = tstate + lay->tstate_current_frame;
         break;
     case GSP_PY_FRAMES_CFRAME:
-        rc = gsp_snap_read(snap, tstate + lay->tstate_cframe, &cframe, 8);
+        rc = gsp_proc_snap_read(snap, tstate + lay->tstate_cframe, &cframe, 8);
         if (rc != GSP_OK)
             return rc;
         walker->top_at = cframe + lay->cframe_current_frame;
         break;
     }
-    return gsp_snap_read(snap, walker->top_at, out, 8);
+    return gsp_proc_snap_read(snap, walker->top_at, out, 8);
 }
 
 /* The address where the frame of a callee of raw would begin: frames are contiguous. */
@@ -223,7 +223,7 @@ static int find_top_object(const struct gsp_py_layout *lay, struct gsp_snap *sna
 
 /* Finds the code object and location of a frame and stores them in its cache entry. */
 static int look_up(struct gsp_py_walker *walker, const struct raw *raw, int64_t now_ns,
-                   struct gsp_py_known *known)
+                   struct gsp_py_frame_cache *known)
 {
     uint32_t code;
     uint32_t loc;
@@ -231,20 +231,20 @@ static int look_up(struct gsp_py_walker *walker, const struct raw *raw, int64_t 
     int rc = gsp_py_codes_get(&walker->codes, raw->code, now_ns, &code);
     if (rc != GSP_OK)
         return rc;
-    rc = gsp_py_codes_loc(&walker->codes, code, raw->instr, raw->tlbc_index, &loc);
+    rc = gsp_py__codes_loc(&walker->codes, code, raw->instr, raw->tlbc_index, &loc);
     if (rc != GSP_OK) {
         /* Another code object may be at this address now. */
         walker->codes.codes[code].due_ns = now_ns;
-        gsp_ignore(gsp_py_codes_check(&walker->codes, &code, 1, now_ns));
+        gsp_ignore(gsp_py__codes_check(&walker->codes, &code, 1, now_ns));
         return rc;
     }
-    *known = (struct gsp_py_known){.frame = raw->addr,
-                                   .code_addr = raw->code,
-                                   .instr = raw->instr,
-                                   .tlbc_index = raw->tlbc_index,
-                                   .code = code,
-                                   .loc = loc,
-                                   .caller_loc = GSP_PY_NO_LOC};
+    *known = (struct gsp_py_frame_cache){.frame = raw->addr,
+                                         .code_addr = raw->code,
+                                         .instr = raw->instr,
+                                         .tlbc_index = raw->tlbc_index,
+                                         .code = code,
+                                         .loc = loc,
+                                         .caller_loc = GSP_PY_NO_LOC};
     return GSP_OK;
 }
 
@@ -284,7 +284,7 @@ static int add_frame(struct gsp_py_walker *walker, const struct raw *raw, int64_
     struct gsp_py_chain *chain = &walker->chain;
     struct gsp_py_frame *frame = &chain->frames[chain->depth];
     frame->known = (uint32_t)(raw->addr >> 4 ^ raw->addr >> 14) & (GSP_PY_KNOWN_MAX - 1);
-    struct gsp_py_known *known = &walker->known[frame->known];
+    struct gsp_py_frame_cache *known = &walker->known[frame->known];
     if (gsp_unlikely(known->frame != raw->addr || known->instr != raw->instr ||
                      known->code_addr != raw->code || known->tlbc_index != raw->tlbc_index ||
                      !walker->codes.codes[known->code].is_live)) {
@@ -321,8 +321,8 @@ static bool may_be_last(const struct gsp_py_layout *lay, struct gsp_snap *snap,
         return true;
     if (GSP_PY_MINOR(lay->version) >= 12)
         return false; /* C code that resumes a generator puts a shim below it */
-    return gsp_snap_read(snap, raw->addr - lay->gen_iframe + lay->gen_frame_state, &state, 1) ==
-               GSP_OK &&
+    return gsp_proc_snap_read(snap, raw->addr - lay->gen_iframe + lay->gen_frame_state, &state,
+                              1) == GSP_OK &&
            state == 0; /* FRAME_EXECUTING */
 }
 
@@ -438,8 +438,8 @@ static int read_chain(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_r
     return rc;
 }
 
-int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
-                int64_t now_ns)
+int gsp_py__walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr tstate,
+                 int64_t now_ns)
 {
     struct gsp_py_chain *chain = &walker->chain;
     int rc = GSP_E_TORN;
@@ -451,13 +451,13 @@ int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr t
     for (unsigned try = first; try < first + TRIES_MAX; try++) {
         walker->last_try = try;
         if (try > first) {
-            gsp_snap_refresh_twice(snap);
+            gsp_proc_snap_refresh_twice(snap);
             walker->retries++;
         }
         rc = read_chain(walker, snap, tstate, now_ns);
         if (rc == GSP_E_NOPROC || rc == GSP_E_PERM || rc == GSP_E_NOMEM || rc == GSP_E_LIMIT)
             return rc;
-        bool same = gsp_py_codes_check(&walker->codes, chain->codes, chain->depth, now_ns);
+        bool same = gsp_py__codes_check(&walker->codes, chain->codes, chain->depth, now_ns);
         if (rc != GSP_OK) {
             if (walker->stopped && try > first)
                 return rc;
@@ -465,7 +465,7 @@ int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap, gsp_raddr t
         }
         if (!same)
             continue;
-        if (walker->stopped || gsp_py__prove(walker, snap, now_ns, try))
+        if (walker->stopped || gsp_py__edges_verify(walker, snap, now_ns, try))
             return GSP_OK;
         rc = GSP_E_TORN;
     }

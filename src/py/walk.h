@@ -10,7 +10,7 @@
  * and callee both execute. A copy that violates a rule is read again.
  *
  * Each call edge (location in the caller, code of the callee) must be verified once before a stack
- * that contains it is accepted (gsp_py__prove()). It is verified by one of:
+ * that contains it is accepted (gsp_py__edges_verify()). It is verified by one of:
  *   - the caller's bytecode, if it is specialized for the called function;
  *   - two consecutive copies that show the same call, with the function in the caller's value
  *     stack;
@@ -48,7 +48,7 @@ struct gsp_py_frame {
     gsp_raddr addr;
     gsp_raddr caller;   /* the frame below; may be a shim */
     gsp_raddr func;     /* 3.11+: the function object */
-    uint64_t instr;     /* for gsp_py_codes_loc() */
+    uint64_t instr;     /* for gsp_py__codes_loc() */
     gsp_raddr sp;       /* 3.11+: end of the value stack at the call; 0 if unknown */
     uint32_t code;      /* index */
     uint32_t loc;       /* index */
@@ -62,7 +62,7 @@ struct gsp_py_frame {
 
 /* A cache entry: the code and location of a frame at its current instruction. Saves the lookups
  * for frames that do not move. */
-struct gsp_py_known {
+struct gsp_py_frame_cache {
     gsp_raddr frame;
     gsp_raddr code_addr;
     uint64_t instr;
@@ -78,11 +78,11 @@ struct gsp_py_chain {
     size_t depth;
     bool cut; /* deeper than GSP_PY_DEPTH_MAX: the outermost frames are missing */
     struct gsp_py_frame frames[GSP_PY_DEPTH_MAX]; /* innermost first */
-    uint32_t codes[GSP_PY_DEPTH_MAX];             /* of the frames, for gsp_py_codes_check() */
+    uint32_t codes[GSP_PY_DEPTH_MAX];             /* of the frames, for gsp_py__codes_check() */
 };
 
 /* The outermost frame in the last reads. */
-struct gsp_py_seen {
+struct gsp_py_root_reads {
     gsp_raddr frame;
     uint32_t code;
     unsigned reads; /* consecutive */
@@ -98,24 +98,24 @@ struct gsp_py_walker {
     struct gsp_hmap confirmed; /* unverified edge → number of copies and probes that showed it */
     gsp_raddr top_at;          /* address of the thread's pointer to its innermost frame */
     struct gsp_py_chain chain;
-    struct gsp_py_known known[GSP_PY_KNOWN_MAX];
-    struct gsp_py_seen root;
+    struct gsp_py_frame_cache known[GSP_PY_KNOWN_MAX];
+    struct gsp_py_root_reads root;
     unsigned last_try;
     bool is_supported; /* frames of this layout can be read */
     bool stopped;      /* the target is stopped, so one read is consistent */
     uint64_t retries;
 };
 
-void gsp_py_walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
-                        const struct gsp_py_runtime *run);
-void gsp_py_walker_free(struct gsp_py_walker *walker);
+void gsp_py__walker_init(struct gsp_py_walker *walker, struct gsp_mem *mem,
+                         const struct gsp_py_runtime *run);
+void gsp_py__walker_free(struct gsp_py_walker *walker);
 
 /* Clears the caches if many of their entries are dead. Returns true if it did (see
- * gsp_py_codes_tidy()). Call it only between sampling passes. */
-bool gsp_py_walker_tidy(struct gsp_py_walker *walker);
+ * gsp_py__codes_tidy()). Call it only between sampling passes. */
+bool gsp_py__walker_tidy(struct gsp_py_walker *walker);
 
 /* Reads the stack of the thread with this tstate into walker->chain. snap is the thread's snapshot,
  * refreshed by the caller for the first try. Fails with TORN if the stack kept changing; FORMAT or
  * FAULT if it was malformed each time; NOPROC, PERM, NOMEM. */
-GSP_MUST_CHECK int gsp_py_walk(struct gsp_py_walker *walker, struct gsp_snap *snap,
-                               gsp_raddr tstate, int64_t now_ns);
+GSP_MUST_CHECK int gsp_py__walk(struct gsp_py_walker *walker, struct gsp_snap *snap,
+                                gsp_raddr tstate, int64_t now_ns);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Comparison of two lists of numbers, and the test for memory growth, for Python. */
+#include "stats/compare.h"
+
 #include <stdlib.h>
 
 #include "pyext/pyapi.h"
-#include "stats/contrast.h"
 #include "stats/growth.h"
 
 /* Longer lists are divided into this many blocks: the means are as good, and faster to compute. */
@@ -48,14 +49,14 @@ static PyObject *compare(PyObject *module, PyObject *args)
     if (second && (counts[0] < 2 || counts[1] < 2 || rounds < 1)) {
         PyErr_SetString(PyExc_ValueError, "each list needs at least two values");
     } else if (second) {
-        struct gsp_contrast out = {0};
+        struct gsp_stats_comparison out = {0};
         const double *const values[2] = {first, second};
-        const struct gsp_contrast_opts opts = {.rounds = (size_t)rounds,
-                                               .blocks_max = BLOCKS_MAX,
-                                               .confidence = confidence,
-                                               .ordered = true};
+        const struct gsp_stats_comparison_opts opts = {.rounds = (size_t)rounds,
+                                                       .blocks_max = BLOCKS_MAX,
+                                                       .confidence = confidence,
+                                                       .ordered = true};
         PyThreadState *state = PyEval_SaveThread();
-        const bool ok = gsp_stats_contrast(values, counts, &opts, &out);
+        const bool ok = gsp_stats_compare(values, counts, &opts, &out);
         PyEval_RestoreThread(state);
         PyObject *exact = out.is_exact ? Py_True : Py_False;
         result = ok ? Py_BuildValue("(dddO)", out.low, out.high, out.p, exact) : PyErr_NoMemory();

@@ -235,7 +235,7 @@ static int run_deferred(void *unused)
 /* 3.8 prints an error if a pending call is added during shutdown. */
 static void defer(void)
 {
-    if (gsp_pyext__minor() < 9 || Py_AddPendingCall(run_deferred, NULL) != 0) {
+    if (gsp_pyext__python_minor() < 9 || Py_AddPendingCall(run_deferred, NULL) != 0) {
         forking.frame = NULL;
         run_deferred(NULL);
     }

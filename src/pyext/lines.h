@@ -14,17 +14,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct gsp_line {
+struct gsp_pyext_line {
     uint64_t hits;
     int64_t ns;
 };
 
 /* The lines of one code object; never freed while the process lives. */
-struct gsp_code_lines {
+struct gsp_pyext_code_lines {
     void *code;   /* with a reference */
     int first;    /* number of the first line */
     size_t count; /* of lines; 0: the code is not measured */
-    struct gsp_line at[];
+    struct gsp_pyext_line at[];
 };
 
 /* Starts counting, with empty stacks. */
@@ -34,17 +34,18 @@ void gsp_pyext__lines_stop(void);
 bool gsp_pyext__lines_is_on(void);
 
 /* Returns NULL for a new code object. */
-struct gsp_code_lines *gsp_pyext__lines_find(const void *code);
+struct gsp_pyext_code_lines *gsp_pyext__lines_find(const void *code);
 /* Steals a reference to code. Returns NULL if out of memory; the reference is then still the
  * caller's. */
-struct gsp_code_lines *gsp_pyext__lines_add(void *code, int first, size_t count);
+struct gsp_pyext_code_lines *gsp_pyext__lines_add(void *code, int first, size_t count);
 
 /* frame distinguishes calls of the same code; it is the code itself if frames are not known. */
-void gsp_pyext__lines_call(const void *frame, struct gsp_code_lines *lines);
+void gsp_pyext__lines_call(const void *frame, struct gsp_pyext_code_lines *lines);
 /* Returns false if the frame is not the innermost one; then call gsp_pyext__lines_enter(). */
 bool gsp_pyext__lines_line(const void *frame, int line);
-void gsp_pyext__lines_enter(const void *frame, struct gsp_code_lines *lines, int line);
+void gsp_pyext__lines_enter(const void *frame, struct gsp_pyext_code_lines *lines, int line);
 void gsp_pyext__lines_return(const void *frame);
 
 /* Calls fn for each code object until it returns false. */
-void gsp_pyext__lines_each(bool (*fn)(void *user, const struct gsp_code_lines *lines), void *user);
+void gsp_pyext__lines_each(bool (*fn)(void *user, const struct gsp_pyext_code_lines *lines),
+                           void *user);

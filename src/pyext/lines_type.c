@@ -35,7 +35,7 @@ static void find_api(void)
 }
 
 /* Adds a new code object. */
-static struct gsp_code_lines *add_code(PyObject *code)
+static struct gsp_pyext_code_lines *add_code(PyObject *code)
 {
     int first = 0;
     Py_ssize_t count = 0;
@@ -47,7 +47,7 @@ static struct gsp_code_lines *add_code(PyObject *code)
     }
     Py_XDECREF(result);
     /* on_code() runs code too, which may have added it meanwhile. */
-    struct gsp_code_lines *lines = gsp_pyext__lines_find(code);
+    struct gsp_pyext_code_lines *lines = gsp_pyext__lines_find(code);
     if (!lines) {
         Py_INCREF(code);
         lines = gsp_pyext__lines_add(code, first, count > 0 ? (size_t)count : 0);
@@ -59,9 +59,9 @@ static struct gsp_code_lines *add_code(PyObject *code)
 }
 
 /* Returns NULL if the code is not measured. */
-static struct gsp_code_lines *selected(PyObject *code)
+static struct gsp_pyext_code_lines *selected(PyObject *code)
 {
-    struct gsp_code_lines *lines = gsp_pyext__lines_find(code);
+    struct gsp_pyext_code_lines *lines = gsp_pyext__lines_find(code);
     if (!lines) {
         lines = add_code(code);
     }
@@ -70,14 +70,14 @@ static struct gsp_code_lines *selected(PyObject *code)
 
 /* ------------------------------------------------------------------ a trace function */
 
-static struct gsp_code_lines *selected_of(PyObject *frame)
+static struct gsp_pyext_code_lines *selected_of(PyObject *frame)
 {
     PyObject *code = api.code_of ? api.code_of(frame) : PyObject_GetAttrString(frame, "f_code");
     if (!code) {
         PyErr_Clear();
         return NULL;
     }
-    struct gsp_code_lines *lines = selected(code);
+    struct gsp_pyext_code_lines *lines = selected(code);
     Py_DECREF(code);
     return lines;
 }
@@ -89,13 +89,13 @@ static int trace(PyObject *self, PyObject *frame, int what, PyObject *arg)
     if (what == WHAT_LINE) {
         const int line = api.line_of(frame);
         if (gsp_unlikely(!gsp_pyext__lines_line(frame, line))) {
-            struct gsp_code_lines *lines = selected_of(frame);
+            struct gsp_pyext_code_lines *lines = selected_of(frame);
             if (lines) {
                 gsp_pyext__lines_enter(frame, lines, line);
             }
         }
     } else if (what == WHAT_CALL) {
-        struct gsp_code_lines *lines = selected_of(frame);
+        struct gsp_pyext_code_lines *lines = selected_of(frame);
         if (lines) {
             gsp_pyext__lines_call(frame, lines);
         }
@@ -169,7 +169,7 @@ static PyObject *lines_line(PyObject *module, PyObject *const *args, Py_ssize_t 
         Py_RETURN_NONE;
     }
     if (gsp_unlikely(!gsp_pyext__lines_line(args[0], (int)line))) {
-        struct gsp_code_lines *lines = selected(args[0]);
+        struct gsp_pyext_code_lines *lines = selected(args[0]);
         if (!lines) {
             return return_disable();
         }
@@ -181,7 +181,7 @@ static PyObject *lines_line(PyObject *module, PyObject *const *args, Py_ssize_t 
 static PyObject *lines_call(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    struct gsp_code_lines *lines = count > 0 ? selected(args[0]) : NULL;
+    struct gsp_pyext_code_lines *lines = count > 0 ? selected(args[0]) : NULL;
     if (!lines) {
         return return_disable();
     }
@@ -204,7 +204,7 @@ static PyObject *lines_return(PyObject *module, PyObject *const *args, Py_ssize_
 static PyObject *lines_throw(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     (void)module;
-    struct gsp_code_lines *lines = count > 0 ? selected(args[0]) : NULL;
+    struct gsp_pyext_code_lines *lines = count > 0 ? selected(args[0]) : NULL;
     if (lines) {
         gsp_pyext__lines_call(args[0], lines);
     }
@@ -222,7 +222,7 @@ static PyObject *lines_unwind(PyObject *module, PyObject *const *args, Py_ssize_
 
 /* ------------------------------------------------------------------ results */
 
-static PyObject *hits_of(const struct gsp_code_lines *lines)
+static PyObject *hits_of(const struct gsp_pyext_code_lines *lines)
 {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < lines->count; i++) {
@@ -242,7 +242,7 @@ static PyObject *hits_of(const struct gsp_code_lines *lines)
     return list;
 }
 
-static bool put_code(void *user, const struct gsp_code_lines *lines)
+static bool put_code(void *user, const struct gsp_pyext_code_lines *lines)
 {
     PyObject **out = user;
     if (lines->count == 0) {
@@ -304,7 +304,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-int gsp_pyext__lines_part_add(PyObject *module)
+int gsp_pyext__lines_type_add(PyObject *module)
 {
     return PyModule_AddFunctions(module, functions);
 }

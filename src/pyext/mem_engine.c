@@ -23,7 +23,7 @@ static int line_of(const uint8_t *table, size_t len, uint32_t first_line, uint32
 
 /* ---------------------------------------------------------------------------- the interpreter */
 
-uint32_t gsp_pyext__minor(void)
+uint32_t gsp_pyext__python_minor(void)
 {
     unsigned long minor = 0;
     const char *text = Py_GetVersion();
@@ -36,7 +36,7 @@ uint32_t gsp_pyext__minor(void)
 /* 3.13 and later publish their layout. */
 static bool find_layout(struct gsp_py_layout *out)
 {
-    const uint32_t minor = gsp_pyext__minor();
+    const uint32_t minor = gsp_pyext__python_minor();
     const void *runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
     if (minor >= 13) {
         return runtime &&
@@ -57,7 +57,7 @@ static void offsets_of(const struct gsp_py_layout *from, struct gsp_agent_offset
         .frames = objects  ? GSP_AGENT_FRAMES_OBJECTS
                   : cframe ? GSP_AGENT_FRAMES_CFRAME
                            : GSP_AGENT_FRAMES_CURRENT,
-        .minor = gsp_pyext__minor(),
+        .minor = gsp_pyext__python_minor(),
         .tstate_top = objects  ? from->tstate_frame
                       : cframe ? from->tstate_cframe
                                : from->tstate_current_frame,
@@ -223,7 +223,7 @@ static int run_tick(void *unused)
 static void tick(void)
 {
     atomic_store(&tick_is_due, true);
-    if (gsp_pyext__minor() >= 9) {
+    if (gsp_pyext__python_minor() >= 9) {
         gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* the queue is full: try next time */
     }
 }
@@ -297,7 +297,7 @@ static PyObject *memory_mode(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    return PyUnicode_FromString(gsp_memory_mode_name(gsp_agent_memory_mode()));
+    return PyUnicode_FromString(gsp_wire_memory_mode_name(gsp_agent_memory_mode()));
 }
 
 static PyObject *memory_pause(PyObject *module, PyObject *flag)
@@ -368,7 +368,7 @@ static PyObject *site_tuple(const struct gsp_memory_head *head, const struct gsp
     const unsigned long long alloc_bytes = site->alloc_bytes;
     const unsigned long long alloc_count = site->alloc_count;
     const unsigned long long alloc_var = site->alloc_var;
-    return Py_BuildValue("IsKKKKKKK", site->node, gsp_memory_allocator_name(site->allocator),
+    return Py_BuildValue("IsKKKKKKK", site->node, gsp_wire_memory_allocator_name(site->allocator),
                          alloc_bytes, alloc_count, free_bytes, free_count,
                          live_at_peak(head, site, alloc_bytes - free_bytes), alloc_var, free_var);
 }
@@ -398,7 +398,7 @@ static PyObject *nodes_list(const struct gsp_memory_head *head)
 static PyObject *text_of(const struct gsp_memory_head *head, uint32_t at)
 {
     const char *strings = (const char *)head + head->strings_off;
-    const struct gsp_sv text = gsp_memory_text(strings, head->strings_used, at);
+    const struct gsp_sv text = gsp_wire_memory_text(strings, head->strings_used, at);
     return PyUnicode_DecodeUTF8(text.p, (Py_ssize_t)text.len, "replace");
 }
 
@@ -422,7 +422,7 @@ static PyObject *totals_dict(const struct gsp_memory_head *head)
     for (uint32_t i = 0; dict && i < GSP_MEMORY_ALLOCATORS; i++) {
         const struct gsp_memory_total *total = &head->total[i];
         const unsigned long long freed = total->free_bytes;
-        dict = put_number(dict, gsp_memory_allocator_name(i), total->alloc_bytes - freed);
+        dict = put_number(dict, gsp_wire_memory_allocator_name(i), total->alloc_bytes - freed);
     }
     return dict;
 }
@@ -431,7 +431,7 @@ static PyObject *losses_dict(const struct gsp_memory_head *head)
 {
     PyObject *dict = PyDict_New();
     for (uint32_t i = 0; dict && i < GSP_MEMORY_LOSSES; i++) {
-        dict = put_number(dict, gsp_memory_loss_name(i), head->lost[i]);
+        dict = put_number(dict, gsp_wire_memory_loss_name(i), head->lost[i]);
     }
     return dict;
 }
@@ -448,8 +448,9 @@ static PyObject *memory_view(PyObject *module, PyObject *unused)
     /* Sites first: the nodes and frames they refer to were written before them. */
     PyObject *sites = sites_list(head);
     PyObject *view = Py_BuildValue(
-        "{s:s,s:K,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:N,s:N}", "mode", gsp_memory_mode_name(head->mode),
-        "interval_bytes", (unsigned long long)head->interval_bytes, "live_bytes",
+        "{s:s,s:K,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:N,s:N}", "mode",
+        gsp_wire_memory_mode_name(head->mode), "interval_bytes",
+        (unsigned long long)head->interval_bytes, "live_bytes",
         (unsigned long long)head->live_bytes, "peak_bytes", (unsigned long long)head->peak_bytes,
         "peak_ns", (long long)head->peak_ns, "began_ns", (long long)head->began_ns, "sites", sites,
         "nodes", nodes_list(head), "frames", frames_list(head), "live_by_allocator",

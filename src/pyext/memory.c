@@ -16,7 +16,7 @@ static struct gsp_memwatch *watch_of(PyObject *self)
 }
 
 /* -1 (not known) becomes None. */
-static PyObject *tuple_of(const struct gsp_memory *memory)
+static PyObject *tuple_of(const struct gsp_memwatch_sample *memory)
 {
     const int64_t bytes[] = {memory->resident_bytes, memory->reserved_bytes, memory->device_bytes,
                              memory->nonfile_bytes};
@@ -45,7 +45,7 @@ static PyObject *memory_now(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    struct gsp_memory now;
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_sample(NULL, &now);
     return tuple_of(&now);
 }
@@ -125,8 +125,9 @@ static PyObject *sampler_peak(PyObject *self, PyObject *unused)
 {
     (void)unused;
     size_t count = 0;
-    struct gsp_memory peak;
-    struct gsp_memory *samples = gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
+    struct gsp_memwatch_sample peak;
+    struct gsp_memwatch_sample *samples =
+        gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
     if (!samples) {
         return PyErr_NoMemory();
     }
@@ -138,8 +139,9 @@ static PyObject *sampler_samples(PyObject *self, PyObject *unused)
 {
     (void)unused;
     size_t count = 0;
-    struct gsp_memory peak;
-    struct gsp_memory *samples = gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
+    struct gsp_memwatch_sample peak;
+    struct gsp_memwatch_sample *samples =
+        gsp_pyext__memwatch_samples(watch_of(self), &count, &peak);
     if (!samples) {
         return PyErr_NoMemory();
     }

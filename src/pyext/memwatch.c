@@ -27,8 +27,8 @@ struct gsp_memwatch {
     bool has_thread;
     bool is_on;
     int64_t step_ns; /* current interval */
-    struct gsp_memory peak;
-    struct gsp_memory *samples;
+    struct gsp_memwatch_sample peak;
+    struct gsp_memwatch_sample *samples;
     size_t count;
     size_t cap;
 };
@@ -86,9 +86,10 @@ static int64_t greater(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_memory *out)
+void gsp_pyext__memory_now(const struct gsp_memwatch_device *device,
+                           struct gsp_memwatch_sample *out)
 {
-    *out = (struct gsp_memory){gsp_now_ns(), -1, -1, -1, -1, -1};
+    *out = (struct gsp_memwatch_sample){gsp_now_ns(), -1, -1, -1, -1, -1};
     int64_t pages[STATM_FIELDS];
     if (read_statm(pages)) {
         const int64_t page_bytes = sysconf(_SC_PAGESIZE);
@@ -106,7 +107,8 @@ void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_
     }
 }
 
-void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device, struct gsp_memory *out)
+void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device,
+                              struct gsp_memwatch_sample *out)
 {
     static const char *const names[] = {"\nRssAnon:", "\nRssShmem:"};
     int64_t bytes[GSP_COUNT(names)];
@@ -121,8 +123,8 @@ void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device, struct g
 static bool grow(struct gsp_memwatch *watch)
 {
     const size_t cap = watch->cap ? watch->cap * 2 : FIRST_CAP;
-    struct gsp_memory *old = watch->samples;
-    struct gsp_memory *grown = malloc(cap * sizeof(*grown));
+    struct gsp_memwatch_sample *old = watch->samples;
+    struct gsp_memwatch_sample *grown = malloc(cap * sizeof(*grown));
     if (!grown) {
         return false;
     }
@@ -137,7 +139,7 @@ static bool grow(struct gsp_memwatch *watch)
 }
 
 /* With the mutex held. */
-static void add_sample(struct gsp_memwatch *watch, const struct gsp_memory *sample)
+static void add_sample(struct gsp_memwatch *watch, const struct gsp_memwatch_sample *sample)
 {
     watch->peak.resident_bytes = greater(watch->peak.resident_bytes, sample->resident_bytes);
     watch->peak.reserved_bytes = greater(watch->peak.reserved_bytes, sample->reserved_bytes);
@@ -169,7 +171,7 @@ static void *run(void *arg)
             continue;
         }
         pthread_mutex_unlock(&watch->mutex);
-        struct gsp_memory now;
+        struct gsp_memwatch_sample now;
         gsp_pyext__memory_sample(&watch->device, &now);
         pthread_mutex_lock(&watch->mutex);
         if (watch->is_on) {
@@ -233,7 +235,7 @@ static bool start_thread(struct gsp_memwatch *watch)
 bool gsp_pyext__memwatch_start(struct gsp_memwatch *watch, bool with_thread)
 {
     gsp_pyext__memwatch_stop(watch);
-    struct gsp_memory now;
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_sample(&watch->device, &now);
     /* After the read: an allocation later than at_ns is not in the first sample. */
     now.at_ns = gsp_now_ns();
@@ -242,7 +244,7 @@ bool gsp_pyext__memwatch_start(struct gsp_memwatch *watch, bool with_thread)
     /* Another thread may have started it meanwhile. */
     if (!watch->is_on) {
         watch->count = 0;
-        watch->peak = (struct gsp_memory){0, -1, -1, -1, -1, -1};
+        watch->peak = (struct gsp_memwatch_sample){0, -1, -1, -1, -1, -1};
         watch->step_ns = watch->interval_ns;
         add_sample(watch, &now);
         watch->is_on = true;
@@ -259,7 +261,7 @@ void gsp_pyext__memwatch_stop(struct gsp_memwatch *watch)
     const bool was_on = watch->is_on;
     const bool has_thread = watch->has_thread;
     if (was_on) {
-        struct gsp_memory now;
+        struct gsp_memwatch_sample now;
         gsp_pyext__memory_sample(&watch->device, &now);
         add_sample(watch, &now);
     }
@@ -281,12 +283,12 @@ bool gsp_pyext__memwatch_is_on(struct gsp_memwatch *watch)
     return is_on;
 }
 
-struct gsp_memory *gsp_pyext__memwatch_samples(struct gsp_memwatch *watch, size_t *count,
-                                               struct gsp_memory *peak)
+struct gsp_memwatch_sample *gsp_pyext__memwatch_samples(struct gsp_memwatch *watch, size_t *count,
+                                                        struct gsp_memwatch_sample *peak)
 {
     after_fork(watch);
     pthread_mutex_lock(&watch->mutex);
-    struct gsp_memory *copy = malloc((watch->count + 1) * sizeof(*copy));
+    struct gsp_memwatch_sample *copy = malloc((watch->count + 1) * sizeof(*copy));
     if (copy && watch->count > 0) {
         memcpy(copy, watch->samples, watch->count * sizeof(*copy));
     }

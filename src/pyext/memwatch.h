@@ -18,7 +18,7 @@
 /* At this many samples, every second one is dropped and the interval doubles. */
 #define GSP_MEMWATCH_KEPT 65536
 
-struct gsp_memory {
+struct gsp_memwatch_sample {
     int64_t at_ns;
     int64_t resident_bytes;  /* this and all others: -1 if not known */
     int64_t reserved_bytes;  /* resident, plus writable memory that was never touched */
@@ -37,9 +37,11 @@ struct gsp_memwatch_device {
 struct gsp_memwatch; /* opaque */
 
 /* Never fails: values that cannot be read are -1. */
-void gsp_pyext__memory_now(const struct gsp_memwatch_device *device, struct gsp_memory *out);
+void gsp_pyext__memory_now(const struct gsp_memwatch_device *device,
+                           struct gsp_memwatch_sample *out);
 /* The same, plus nonfile_bytes, which takes longer. */
-void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device, struct gsp_memory *out);
+void gsp_pyext__memory_sample(const struct gsp_memwatch_device *device,
+                              struct gsp_memwatch_sample *out);
 /* Reads fields of /proc/self/status in bytes, by their names with newline and colon, all in one
  * read. Returns false if one is missing. */
 GSP_MUST_CHECK bool gsp_pyext__status_bytes(const char *const *names, int64_t *bytes, size_t count);
@@ -55,6 +57,6 @@ void gsp_pyext__memwatch_stop(struct gsp_memwatch *watch);
 bool gsp_pyext__memwatch_is_on(struct gsp_memwatch *watch);
 /* Returns a copy of the samples, owned by the caller, and the maxima. Returns NULL if out of
  * memory. */
-struct gsp_memory *gsp_pyext__memwatch_samples(struct gsp_memwatch *watch, size_t *count,
-                                               struct gsp_memory *peak);
+struct gsp_memwatch_sample *gsp_pyext__memwatch_samples(struct gsp_memwatch *watch, size_t *count,
+                                                        struct gsp_memwatch_sample *peak);
 void gsp_pyext__memwatch_free(struct gsp_memwatch *watch); /* stops it; NULL does nothing */

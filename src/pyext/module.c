@@ -158,7 +158,7 @@ static int add_parts(PyObject *module)
     }
     static int (*const parts[])(PyObject *) = {
         gsp_pyext__arrow_add,    gsp_pyext__blas_add,       gsp_pyext__compare_add,
-        gsp_pyext__forks_add,    gsp_pyext__lines_part_add, gsp_pyext__mem_engine_add,
+        gsp_pyext__forks_add,    gsp_pyext__lines_type_add, gsp_pyext__mem_engine_add,
         gsp_pyext__memory_add,   gsp_pyext__rows_add,       gsp_pyext__sampler_add,
         gsp_pyext__settings_add, gsp_pyext__span_add,       gsp_pyext__timer_add,
         gsp_pyext__torch_add,    gsp_pyext__user_table_add,

@@ -69,7 +69,7 @@ int gsp_pyext__arrow_add(PyObject *module);
 int gsp_pyext__blas_add(PyObject *module);
 int gsp_pyext__compare_add(PyObject *module);
 int gsp_pyext__forks_add(PyObject *module);
-int gsp_pyext__lines_part_add(PyObject *module);
+int gsp_pyext__lines_type_add(PyObject *module);
 int gsp_pyext__mem_engine_add(PyObject *module);
 int gsp_pyext__memory_add(PyObject *module);
 int gsp_pyext__rows_add(PyObject *module);
@@ -88,7 +88,7 @@ struct gsp_sv gsp_pyext__text(PyObject *text, PyObject **keep);
 void gsp_pyext__json_member(struct gsp_buf *out, struct gsp_sv name, PyObject *value);
 
 /* Returns the minor version: 11 for Python 3.11. */
-uint32_t gsp_pyext__minor(void);
+uint32_t gsp_pyext__python_minor(void);
 /* Whether the caller is in the main interpreter of the process. */
 bool gsp_pyext__is_main(void);
 /* Returns the kernel's id of this thread; also correct in a child of fork. */
@@ -96,4 +96,4 @@ int64_t gsp_pyext__thread_id(void);
 /* Calls gsprof._memory._tick() if it is due; else one relaxed load. */
 void gsp_pyext__memory_tick(void);
 /* Applies the settings if they have changed; else one relaxed load. */
-void gsp_pyext__refresh(PyObject *module, struct gsp_pyext *state);
+void gsp_pyext__settings_refresh(PyObject *module, struct gsp_pyext *state);

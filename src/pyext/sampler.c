@@ -49,7 +49,7 @@ struct reading {
 };
 
 struct gsp_sampler {
-    struct gsp_sink sink; /* first member: passed to the sources */
+    struct gsp_collect_sink sink; /* first member: passed to the sources */
     struct gsp_sampler_opts opts;
     pthread_mutex_t reading; /* protects collect and now; locked before mutex */
     struct gsp_collect *collect;
@@ -63,7 +63,7 @@ struct gsp_sampler {
     unsigned open;   /* blocks */
     unsigned marks;  /* marks of highwater.h that the blocks have */
     int64_t step_ns; /* between samples of memory */
-    struct gsp_memory_point *points;
+    struct gsp_sampler_memory_point *points;
     size_t point_count;
     struct reading *readings;
     size_t reading_count;
@@ -72,7 +72,7 @@ struct gsp_sampler {
 
 /* ------------------------------------------------------------------ rows */
 
-static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text)
 {
     (void)sink;
     (void)table;
@@ -140,7 +140,7 @@ static void add_energy(struct reading *now, const struct gsp_row_energy_metrics 
     now->energy |= row->source == WORD_ESTIMATE ? GSP_SAMPLER_ESTIMATE : GSP_SAMPLER_COUNTERS;
 }
 
-static void add_row(struct gsp_sink *sink, enum gsp_table_id table, const void *values)
+static void add_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *values)
 {
     struct reading *now = ((struct gsp_sampler *)sink)->now;
     if (table == GSP_TABLE_system_cpu) {
@@ -214,12 +214,12 @@ static void keep_reading(struct gsp_sampler *sampler, const struct reading *read
 }
 
 /* With the mutex held. */
-static void keep_point(struct gsp_sampler *sampler, const struct gsp_memory_point *point)
+static void keep_point(struct gsp_sampler *sampler, const struct gsp_sampler_memory_point *point)
 {
     if (sampler->point_count == POINTS_MAX) {
         for (size_t i = 0; i < POINTS_MAX / 2; i++) {
-            const struct gsp_memory_point *two = &sampler->points[i * 2];
-            struct gsp_memory_point one = two[1];
+            const struct gsp_sampler_memory_point *two = &sampler->points[i * 2];
+            struct gsp_sampler_memory_point one = two[1];
             /* Preserve the peak; for the trend either sample is fine. */
             if (two[0].resident_bytes > one.resident_bytes) {
                 one.resident_bytes = two[0].resident_bytes;
@@ -234,12 +234,13 @@ static void keep_point(struct gsp_sampler *sampler, const struct gsp_memory_poin
 
 static void sample_memory(struct gsp_sampler *sampler)
 {
-    struct gsp_memory now;
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_now(NULL, &now);
     if (now.resident_bytes < 0) {
         return;
     }
-    const struct gsp_memory_point point = {now.at_ns, now.resident_bytes, now.anonymous_bytes};
+    const struct gsp_sampler_memory_point point = {now.at_ns, now.resident_bytes,
+                                                   now.anonymous_bytes};
     pthread_mutex_lock(&sampler->mutex);
     keep_point(sampler, &point);
     pthread_mutex_unlock(&sampler->mutex);
@@ -271,7 +272,7 @@ static void sample_machine(struct gsp_sampler *sampler, int64_t fresh_ns)
     pthread_mutex_lock(&sampler->mutex);
     const int64_t before_ns = sampler->last.at_ns;
     pthread_mutex_unlock(&sampler->mutex);
-    const struct gsp_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
+    const struct gsp_collect_tick tick = {gsp_realtime_ns(), gsp_now_ns()};
     if (sampler->collect && tick.mono_ns - before_ns >= fresh_ns) {
         struct reading now = blank(before_ns, tick.mono_ns);
         sampler->now = &now;
@@ -395,7 +396,7 @@ struct gsp_sampler *gsp_pyext__sampler_new(const struct gsp_sampler_opts *opts)
     if (!sampler) {
         return NULL;
     }
-    sampler->sink = (struct gsp_sink){intern, add_row};
+    sampler->sink = (struct gsp_collect_sink){intern, add_row};
     sampler->opts = *opts;
     sampler->pid = getpid();
     sampler->points = calloc(POINTS_MAX, sizeof(*sampler->points));
@@ -447,7 +448,7 @@ static int64_t begin_mark(struct gsp_sampler *sampler)
     return mark;
 }
 
-void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_window_begin *begin)
+void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_sampler_window_begin *begin)
 {
     after_fork(sampler);
     pthread_mutex_lock(&sampler->mutex);
@@ -460,11 +461,11 @@ void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_window_beg
     }
     pthread_mutex_unlock(&sampler->mutex);
     sample_machine(sampler, FRESH_NS);
-    struct gsp_memory now;
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_now(NULL, &now);
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
-    *begin = (struct gsp_window_begin){
+    *begin = (struct gsp_sampler_window_begin){
         .user_ns = ns_of(usage.ru_utime),
         .system_ns = ns_of(usage.ru_stime),
         .resident_bytes = now.resident_bytes,
@@ -508,7 +509,7 @@ static int64_t gpu_bytes_of(const struct reading *reading)
 }
 
 /* With the mutex held. */
-static void sum_up(const struct gsp_sampler *sampler, struct gsp_window *out)
+static void sum_up(const struct gsp_sampler *sampler, struct gsp_sampler_window *out)
 {
     struct mean gpu = {0};
     struct mean cpu = {0};
@@ -539,7 +540,7 @@ static void sum_up(const struct gsp_sampler *sampler, struct gsp_window *out)
     out->disk_pct = mean_of(&disk, last->disk_pct);
     out->cores = last->cores;
     for (size_t i = 0; i < sampler->point_count; i++) {
-        const struct gsp_memory_point *p = &sampler->points[i];
+        const struct gsp_sampler_memory_point *p = &sampler->points[i];
         if (p->at_ns >= out->began_ns && p->at_ns <= out->ended_ns &&
             p->resident_bytes > out->peak_bytes) {
             out->peak_bytes = p->resident_bytes;
@@ -553,13 +554,14 @@ static int64_t not_negative(int64_t ns)
     return ns > 0 ? ns : 0;
 }
 
-void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_window_begin *begin,
-                             struct gsp_window *out)
+void gsp_pyext__sampler_so_far(struct gsp_sampler *sampler,
+                               const struct gsp_sampler_window_begin *begin,
+                               struct gsp_sampler_window *out)
 {
     after_fork(sampler);
     struct rusage usage = {0};
     getrusage(RUSAGE_SELF, &usage);
-    *out = (struct gsp_window){
+    *out = (struct gsp_sampler_window){
         .began_ns = begin->at_ns,
         .ended_ns = gsp_now_ns(),
         .user_ns = not_negative(ns_of(usage.ru_utime) - begin->user_ns),
@@ -569,7 +571,7 @@ void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_windo
         .network_bytes = (double)NAN,
         .joules = (double)NAN,
     };
-    struct gsp_memory now;
+    struct gsp_memwatch_sample now;
     gsp_pyext__memory_now(NULL, &now);
     out->last_bytes = now.resident_bytes;
     if (now.resident_bytes > out->peak_bytes) {
@@ -590,12 +592,13 @@ void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_windo
     }
 }
 
-struct gsp_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler, int64_t began_ns,
-                                                   int64_t ended_ns, size_t *count)
+struct gsp_sampler_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler,
+                                                           int64_t began_ns, int64_t ended_ns,
+                                                           size_t *count)
 {
     after_fork(sampler);
     pthread_mutex_lock(&sampler->mutex);
-    struct gsp_memory_point *copy = malloc((sampler->point_count + 1) * sizeof(*copy));
+    struct gsp_sampler_memory_point *copy = malloc((sampler->point_count + 1) * sizeof(*copy));
     *count = 0;
     for (size_t i = 0; copy && i < sampler->point_count; i++) {
         if (sampler->points[i].at_ns >= began_ns && sampler->points[i].at_ns <= ended_ns) {
@@ -606,7 +609,7 @@ struct gsp_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler, 
     return copy;
 }
 
-void gsp_pyext__sampler_release(struct gsp_sampler *sampler)
+void gsp_pyext__sampler_end(struct gsp_sampler *sampler)
 {
     after_fork(sampler);
     pthread_mutex_lock(&sampler->mutex);

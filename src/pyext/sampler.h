@@ -31,7 +31,7 @@ struct gsp_sampler_opts {
 #define GSP_SAMPLER_ESTIMATE 2U
 
 /* Measurements of a block; unknown numbers are NaN, unknown bytes -1. */
-struct gsp_window {
+struct gsp_sampler_window {
     int64_t began_ns;
     int64_t ended_ns;
     int64_t user_ns; /* CPU time of all threads of this process */
@@ -51,7 +51,7 @@ struct gsp_window {
 };
 
 /* Values stored from a block's begin to its end. */
-struct gsp_window_begin {
+struct gsp_sampler_window_begin {
     int64_t at_ns;
     int64_t user_ns;
     int64_t system_ns;
@@ -61,7 +61,7 @@ struct gsp_window_begin {
 };
 
 /* One sample of memory, for trends. */
-struct gsp_memory_point {
+struct gsp_sampler_memory_point {
     int64_t at_ns;
     int64_t resident_bytes;
     int64_t anonymous_bytes; /* without pages of files */
@@ -73,16 +73,18 @@ void gsp_pyext__sampler_free(struct gsp_sampler *sampler); /* NULL does nothing 
 
 /* Begins a block. The thread samples while blocks are open; if it cannot start, only the begin and
  * the end of a block are sampled. */
-void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_window_begin *begin);
+void gsp_pyext__sampler_begin(struct gsp_sampler *sampler, struct gsp_sampler_window_begin *begin);
 /* Returns the measurements from a block's begin until now. */
-void gsp_pyext__sampler_look(struct gsp_sampler *sampler, const struct gsp_window_begin *begin,
-                             struct gsp_window *out);
+void gsp_pyext__sampler_so_far(struct gsp_sampler *sampler,
+                               const struct gsp_sampler_window_begin *begin,
+                               struct gsp_sampler_window *out);
 /* Returns the samples of memory in an interval of an open block, owned by the caller; NULL if out
  * of memory. */
-struct gsp_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler, int64_t began_ns,
-                                                   int64_t ended_ns, size_t *count);
+struct gsp_sampler_memory_point *gsp_pyext__sampler_memory(struct gsp_sampler *sampler,
+                                                           int64_t began_ns, int64_t ended_ns,
+                                                           size_t *count);
 /* Ends a block. */
-void gsp_pyext__sampler_release(struct gsp_sampler *sampler);
+void gsp_pyext__sampler_end(struct gsp_sampler *sampler);
 
 /* Returns the used share of the fullest GPU's memory; NaN if not known. */
 double gsp_pyext__sampler_gpu_share(struct gsp_sampler *sampler);

@@ -69,19 +69,19 @@ static void object_free(PyObject *self)
 static PyObject *object_begin(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    struct gsp_window_begin begin;
+    struct gsp_sampler_window_begin begin;
     struct gsp_sampler *sampler = sampler_of(self);
     PyThreadState *state = PyEval_SaveThread();
     gsp_pyext__sampler_begin(sampler, &begin);
     PyEval_RestoreThread(state);
     PyObject *bytes = PyBytes_FromStringAndSize((const char *)&begin, sizeof(begin));
     if (!bytes) {
-        gsp_pyext__sampler_release(sampler);
+        gsp_pyext__sampler_end(sampler);
     }
     return bytes;
 }
 
-static bool begin_of(PyObject *bytes, struct gsp_window_begin *begin)
+static bool begin_of(PyObject *bytes, struct gsp_sampler_window_begin *begin)
 {
     char *at = NULL;
     Py_ssize_t len = 0;
@@ -120,7 +120,7 @@ static void set_bytes(PyObject *dict, const char *name, int64_t bytes)
 }
 
 /* Unknown values are omitted. */
-static PyObject *dict_of(const struct gsp_window *window)
+static PyObject *dict_of(const struct gsp_sampler_window *window)
 {
     PyObject *dict = PyDict_New();
     if (!dict) {
@@ -148,14 +148,14 @@ static PyObject *dict_of(const struct gsp_window *window)
 
 static PyObject *object_so_far(PyObject *self, PyObject *bytes)
 {
-    struct gsp_window_begin begin;
+    struct gsp_sampler_window_begin begin;
     if (!begin_of(bytes, &begin)) {
         return NULL;
     }
-    struct gsp_window window;
+    struct gsp_sampler_window window;
     struct gsp_sampler *sampler = sampler_of(self);
     PyThreadState *state = PyEval_SaveThread();
-    gsp_pyext__sampler_look(sampler, &begin, &window);
+    gsp_pyext__sampler_so_far(sampler, &begin, &window);
     PyEval_RestoreThread(state);
     return dict_of(&window);
 }
@@ -163,19 +163,19 @@ static PyObject *object_so_far(PyObject *self, PyObject *bytes)
 static PyObject *object_end(PyObject *self, PyObject *bytes)
 {
     PyObject *dict = object_so_far(self, bytes);
-    gsp_pyext__sampler_release(sampler_of(self));
+    gsp_pyext__sampler_end(sampler_of(self));
     return dict;
 }
 
 /* Returns seconds since the begin and anonymous bytes, for an open block. */
 static PyObject *object_memory(PyObject *self, PyObject *bytes)
 {
-    struct gsp_window_begin begin;
+    struct gsp_sampler_window_begin begin;
     if (!begin_of(bytes, &begin)) {
         return NULL;
     }
     size_t count = 0;
-    struct gsp_memory_point *points =
+    struct gsp_sampler_memory_point *points =
         gsp_pyext__sampler_memory(sampler_of(self), begin.at_ns, INT64_MAX, &count);
     if (!points) {
         return PyErr_NoMemory();

@@ -29,7 +29,7 @@ static void call_quietly(PyObject *callable)
     PyErr_Restore(type, value, trace);
 }
 
-void gsp_pyext__refresh(PyObject *module, struct gsp_pyext *state)
+void gsp_pyext__settings_refresh(PyObject *module, struct gsp_pyext *state)
 {
     (void)module;
     /* Relaxed: a change may be seen later, and no other data depend on it. */
@@ -58,7 +58,7 @@ static int find(PyObject *name)
     if (!text) {
         return -1;
     }
-    const int id = gsp_setting_row_find(gsp_sv_of(text));
+    const int id = gsp_wire_setting_row_find(gsp_sv_of(text));
     if (id < 0) {
         PyErr_SetObject(PyExc_KeyError, name);
     }
@@ -74,7 +74,7 @@ static PyObject *get(PyObject *module, PyObject *name)
     }
     char text[GSP_CONTROL_VALUE];
     if (!gsp_agent_setting((enum gsp_setting_id)id, text)) {
-        return PyUnicode_FromString(gsp_setting_row((size_t)id)->fallback);
+        return PyUnicode_FromString(gsp_wire_setting_row((size_t)id)->fallback);
     }
     return PyUnicode_FromString(text);
 }
@@ -89,7 +89,7 @@ static int parse_pair(PyObject *args, char canonical[GSP_CONTROL_VALUE])
     }
     const int id = find(name);
     struct gsp_err err = {0};
-    if (id >= 0 && gsp_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
+    if (id >= 0 && gsp_wire_setting_row_check((size_t)id, gsp_sv_of(value), canonical, &err) != 0) {
         PyErr_SetString(PyExc_ValueError, err.msg);
         return -1;
     }
@@ -111,11 +111,11 @@ static PyObject *set(PyObject *module, PyObject *args)
         return NULL;
     }
     const bool done = gsp_agent_set((enum gsp_setting_id)id, canonical);
-    gsp_pyext__refresh(module, gsp_pyext__state(module));
+    gsp_pyext__settings_refresh(module, gsp_pyext__state(module));
     return PyBool_FromLong(done);
 }
 
-static PyObject *describe(const struct gsp_setting_row *row)
+static PyObject *describe(const struct gsp_wire_setting_row *row)
 {
     static const char *const types[] = {
         [GSP_SETTING_BOOL] = "bool", [GSP_SETTING_NUMBER] = "number", [GSP_SETTING_TEXT] = "text"};
@@ -127,9 +127,9 @@ static PyObject *settings(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     PyObject *list = PyList_New(0);
-    const struct gsp_setting_row *row = NULL;
+    const struct gsp_wire_setting_row *row = NULL;
     bool ok = list != NULL;
-    for (size_t i = 0; ok && (row = gsp_setting_row(i)); i++) {
+    for (size_t i = 0; ok && (row = gsp_wire_setting_row(i)); i++) {
         PyObject *one = describe(row);
         ok = one && PyList_Append(list, one) == 0;
         Py_XDECREF(one);
@@ -152,7 +152,7 @@ static PyObject *serial(PyObject *module, PyObject *unused)
 static PyObject *refresh(PyObject *module, PyObject *unused)
 {
     (void)unused;
-    gsp_pyext__refresh(module, gsp_pyext__state(module));
+    gsp_pyext__settings_refresh(module, gsp_pyext__state(module));
     Py_RETURN_NONE;
 }
 
@@ -202,7 +202,7 @@ static PyObject *set_callback(PyObject *module, PyObject *args)
 static PyObject *gc_callback(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     struct gsp_pyext *state = gsp_pyext__state(module);
-    gsp_pyext__refresh(module, state);
+    gsp_pyext__settings_refresh(module, state);
     gsp_pyext__memory_tick();
     if (state->gc_limit_ns == 0 || count < 1) {
         state->gc_began_ns = 0;

@@ -49,7 +49,7 @@ static bool spans_on(PyObject *module, struct gsp_pyext *state)
     if (!gsp_agent_is_on()) {
         return false;
     }
-    gsp_pyext__refresh(module, state);
+    gsp_pyext__settings_refresh(module, state);
     return atomic_load_explicit(&state->spans_on, memory_order_relaxed);
 }
 

@@ -38,7 +38,7 @@ struct gsp_torch_module {
     PyObject *weak;
 };
 
-enum gsp_torch_border { GSP_BORDER_FORWARD, GSP_BORDER_OPTIMIZER, GSP_BORDER_PROGRAM };
+enum gsp_torch_step_source { GSP_STEPS_BY_FORWARD, GSP_STEPS_BY_OPTIMIZER, GSP_STEPS_BY_PROGRAM };
 
 #define GSP_TORCH_TRACE  1U /* rows of modules are written in this step */
 #define GSP_TORCH_WATCH  2U /* outermost calls are watched: they may begin a step */
@@ -89,7 +89,7 @@ struct gsp_torch {
     int64_t thin;     /* one in this many sampled steps is traced; set by the overhead */
     int64_t shadow_n; /* this many steps with hooks, then shadow_m without; 0: off */
     int64_t shadow_m;
-    enum gsp_torch_border border;
+    enum gsp_torch_step_source border;
     int64_t forwards;      /* outermost calls since an optimizer was created that made no step */
     PyObject *leader;      /* weak reference to the optimizer whose step() is the border */
     int64_t step_began_ns; /* 0: not known */
@@ -129,7 +129,7 @@ struct gsp_torch_thread {
 struct gsp_torch_thread *gsp_pyext__torch_thread(void);
 
 /* Returns the sequence number, within its step, of a call that begins now; sets thread->step. */
-static inline int64_t gsp_pyext__torch_seq(struct gsp_torch_thread *thread)
+static inline int64_t gsp_pyext__torch_next_seq(struct gsp_torch_thread *thread)
 {
     const int64_t step = atomic_load_explicit(&gsp_pyext__torch.step, memory_order_relaxed);
     if (thread->step != step) {
@@ -142,11 +142,12 @@ static inline int64_t gsp_pyext__torch_seq(struct gsp_torch_thread *thread)
 
 /* Finds a known module by its address. A weak reference removes it before the address can be
  * reused. */
-struct gsp_torch_module *gsp_pyext__modules_find(const PyObject *module);
+struct gsp_torch_module *gsp_pyext__torch_module_find(const PyObject *module);
 /* Adds or replaces a module. Returns NULL with an exception. */
-struct gsp_torch_module *gsp_pyext__modules_put(PyObject *module, struct gsp_sv path,
-                                                struct gsp_sv class_name, struct gsp_sv device);
-size_t gsp_pyext__modules_count(void);
+struct gsp_torch_module *gsp_pyext__torch_module_put(PyObject *module, struct gsp_sv path,
+                                                     struct gsp_sv class_name,
+                                                     struct gsp_sv device);
+size_t gsp_pyext__torch_module_count(void);
 
 /* Whether the settings or the agent's generation have changed: two loads. */
 static inline bool gsp_pyext__torch_stale(void)
@@ -161,43 +162,44 @@ static inline bool gsp_pyext__torch_stale(void)
 GSP_COLD void gsp_pyext__torch_refresh(void);
 
 /* Ends a step and begins the next. batch: samples in it, 0 if not known. Returns -1 with an
- * exception for the program (see gsp_pyext__torch_ask()). */
-int gsp_pyext__torch_border(int64_t batch);
+ * exception for the program (see gsp_pyext__torch_call_python()). */
+int gsp_pyext__torch_step_end(int64_t batch);
 /* Called before an outermost module runs. Begins a step if nothing else delimits steps. */
-int gsp_pyext__torch_outermost(struct gsp_torch_module *module);
+int gsp_pyext__torch_before_outermost(struct gsp_torch_module *module);
 
 /* Adds time that we spent in this step, without the hooks of calls. */
-static inline void gsp_pyext__torch_spent(int64_t ns)
+static inline void gsp_pyext__torch_cost_add_ns(int64_t ns)
 {
     atomic_fetch_add_explicit(&gsp_pyext__torch.spent_ns, ns, memory_order_relaxed);
 }
 /* Adds a step that has ended; spent_ns is our time in it or at its end. */
-void gsp_pyext__torch_note(bool sampled, double seconds, int64_t spent_ns);
+void gsp_pyext__torch_cost_add_step(bool sampled, double seconds, int64_t spent_ns);
 /* Starts measuring the CPU time of the next step. */
-void gsp_pyext__torch_cpu_begin(void);
+void gsp_pyext__torch_cost_begin_step(void);
 /* Discards all measurements of the overhead. */
 void gsp_pyext__torch_cost_clear(void);
 /* Lets the package evaluate the overhead if it is due. Returns -1 with an exception for the
  * program. */
-int gsp_pyext__torch_measure(int64_t now_ns);
+int gsp_pyext__torch_cost_measure(int64_t now_ns);
 
 /* Called when a module has returned: prepares a row of its backward pass. Returns -1 with an
  * exception for the program. */
-int gsp_pyext__torch_gradients(struct gsp_torch_module *known, PyObject *const *inputs,
-                               size_t count, PyObject *output);
+int gsp_pyext__torch_gradients_begin(struct gsp_torch_module *known, PyObject *const *inputs,
+                                     size_t count, PyObject *output);
 /* Ends the open passes of modules in a whole backward pass that began at began_ns. */
 void gsp_pyext__torch_gradients_end(int64_t began_ns, int64_t now_ns);
 /* Writes the row of a whole backward pass, which ends now. */
 void gsp_pyext__torch_put_backward(int64_t began_ns);
 
 /* Sets the columns that identify the module. */
-void gsp_pyext__torch_ids(struct gsp_torch_module *module, struct gsp_row_python_torch_trace *row);
+void gsp_pyext__torch_row_set_module(struct gsp_torch_module *module,
+                                     struct gsp_row_python_torch_trace *row);
 /* Sets the times, the thread and its step, seq to 0, and all other columns to NULL. */
-void gsp_pyext__torch_row(struct gsp_row_python_torch_trace *row, struct gsp_torch_thread *thread,
-                          int64_t now_ns);
+void gsp_pyext__torch_row_init(struct gsp_row_python_torch_trace *row,
+                               struct gsp_torch_thread *thread, int64_t now_ns);
 enum gsp_torch_stage { GSP_STAGE_FORWARD, GSP_STAGE_BACKWARD, GSP_STAGE_STEP, GSP_STAGES };
 /* Returns the id of "forward", "backward" or "step". */
-uint32_t gsp_pyext__torch_stage(enum gsp_torch_stage stage);
+uint32_t gsp_pyext__torch_stage_id(enum gsp_torch_stage stage);
 /* Writes a row of a whole backward pass, or of an optimizer's step. */
 void gsp_pyext__torch_put_stage(enum gsp_torch_stage stage, const char *module,
                                 const char *class_name, int64_t began_ns, int64_t ended_ns);
@@ -205,7 +207,7 @@ void gsp_pyext__torch_put_stage(enum gsp_torch_stage stage, const char *module,
 /* Calls our own Python code. Swallows its exceptions and returns Py_None then, except those for the
  * program (KeyboardInterrupt, SystemExit): returns NULL with the exception. A pending exception is
  * preserved. Steals the reference to args. */
-PyObject *gsp_pyext__torch_ask(PyObject *callable, PyObject *args);
+PyObject *gsp_pyext__torch_call_python(PyObject *callable, PyObject *args);
 
 int gsp_pyext__torch_grad_add(PyObject *module);
 int gsp_pyext__torch_step_add(PyObject *module);

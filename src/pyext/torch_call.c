@@ -55,18 +55,19 @@ static struct gsp_torch_module *name_new_module(const struct gsp_torch_thread *t
     const int32_t up = thread->depth - 1;
     PyObject *parent = up >= 0 && up < GSP_TORCH_DEPTH ? thread->stack[up] : NULL;
     /* A module in the table is alive. */
-    if (!parent || !gsp_pyext__modules_find(parent)) {
+    if (!parent || !gsp_pyext__torch_module_find(parent)) {
         parent = Py_None;
     }
-    PyObject *result = gsp_pyext__torch_ask(T.name_module, Py_BuildValue("(OO)", module, parent));
+    PyObject *result =
+        gsp_pyext__torch_call_python(T.name_module, Py_BuildValue("(OO)", module, parent));
     if (!result) {
         return NULL;
     }
     Py_DECREF(result);
-    struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     if (!known) {
         /* Our own error: do not try again at each call. */
-        known = gsp_pyext__modules_put(module, gsp_sv_of("?"), gsp_sv_of(""), gsp_sv_of(""));
+        known = gsp_pyext__torch_module_put(module, gsp_sv_of("?"), gsp_sv_of(""), gsp_sv_of(""));
         PyErr_Clear();
     }
     return known;
@@ -76,7 +77,7 @@ static struct gsp_torch_module *name_new_module(const struct gsp_torch_thread *t
  * an exception is then for the program. */
 static struct gsp_torch_module *find_known(const struct gsp_torch_thread *thread, PyObject *module)
 {
-    struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     const uint32_t filters = atomic_load_explicit(&T.filters, memory_order_relaxed);
     if (gsp_likely(known && known->filters == filters)) {
         return known;
@@ -90,7 +91,7 @@ static struct gsp_torch_module *find_known(const struct gsp_torch_thread *thread
     known->selected = true;
     if (T.is_selected) {
         PyObject *result =
-            gsp_pyext__torch_ask(T.is_selected, Py_BuildValue("(Os)", module, known->path));
+            gsp_pyext__torch_call_python(T.is_selected, Py_BuildValue("(Os)", module, known->path));
         if (!result) {
             return NULL;
         }
@@ -108,8 +109,8 @@ static struct gsp_torch_module *find_known(const struct gsp_torch_thread *thread
 static int put_by_gpu(PyObject *token, struct gsp_torch_module *known,
                       struct gsp_row_python_torch_trace *row)
 {
-    gsp_pyext__torch_ids(known, row);
-    PyObject *result = gsp_pyext__torch_ask(
+    gsp_pyext__torch_row_set_module(known, row);
+    PyObject *result = gsp_pyext__torch_call_python(
         T.gpu, Py_BuildValue("(Oy#)", token, (const char *)row, (Py_ssize_t)sizeof(*row)));
     Py_XDECREF(result);
     return result ? 0 : -1;
@@ -121,10 +122,10 @@ static int hook_gradients(const struct call *call, struct gsp_torch_module *know
     if (call->args) {
         const size_t count = call->nargsf & ~OFFSET_BIT;
         const size_t more = call->names ? (size_t)PyTuple_Size(call->names) : 0;
-        return gsp_pyext__torch_gradients(known, call->args + 1, count - 1 + more, output);
+        return gsp_pyext__torch_gradients_begin(known, call->args + 1, count - 1 + more, output);
     }
     PyObject *inputs[] = {call->tuple, call->dict};
-    return gsp_pyext__torch_gradients(known, inputs, call->dict ? 2 : 1, output);
+    return gsp_pyext__torch_gradients_begin(known, inputs, call->dict ? 2 : 1, output);
 }
 
 /* Writes the row after the module has returned or raised. Returns -1 with an exception for the
@@ -132,12 +133,12 @@ static int hook_gradients(const struct call *call, struct gsp_torch_module *know
 static int finish(const struct call *call, struct gsp_torch_module *known, PyObject *output,
                   struct gsp_row_python_torch_trace *row, PyObject *token)
 {
-    row->stage = gsp_pyext__torch_stage(GSP_STAGE_FORWARD);
+    row->stage = gsp_pyext__torch_stage_id(GSP_STAGE_FORWARD);
     int rc = 0;
     if (token) {
         rc = put_by_gpu(token, known, row);
     } else {
-        gsp_pyext__torch_ids(known, row);
+        gsp_pyext__torch_row_set_module(known, row);
         gsp_agent_put_torch(row);
     }
     if (rc == 0 && T.gradients && output) {
@@ -170,12 +171,12 @@ static PyObject *call_traced(const struct call *call, struct gsp_torch_thread *t
 {
     PyObject *token = NULL;
     if (gsp_unlikely(T.gpu != NULL)) {
-        token = gsp_pyext__torch_ask(T.gpu, PyTuple_New(0));
+        token = gsp_pyext__torch_call_python(T.gpu, PyTuple_New(0));
         if (!token) {
             return NULL;
         }
     }
-    const int64_t seq = gsp_pyext__torch_seq(thread);
+    const int64_t seq = gsp_pyext__torch_next_seq(thread);
     const int64_t step = thread->step;
     thread->timed++;
     const int64_t began_ns = gsp_now_ns();
@@ -183,7 +184,7 @@ static PyObject *call_traced(const struct call *call, struct gsp_torch_thread *t
     const int64_t ended_ns = gsp_now_ns();
 
     struct gsp_row_python_torch_trace row;
-    gsp_pyext__torch_row(&row, thread, ended_ns);
+    gsp_pyext__torch_row_init(&row, thread, ended_ns);
     row.step = step;
     row.seq = seq;
     row.duration = (double)(ended_ns - began_ns) / GSP_NS_PER_S;
@@ -207,7 +208,8 @@ static GSP_COLD void report_error(void)
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     if (value && trace && !gsp_pyext__torch_thread()->busy) {
-        PyObject *result = gsp_pyext__torch_ask(T.on_error, Py_BuildValue("(OO)", value, trace));
+        PyObject *result =
+            gsp_pyext__torch_call_python(T.on_error, Py_BuildValue("(OO)", value, trace));
         Py_XDECREF(result);
     }
     /* The program's own exception takes precedence. */
@@ -226,7 +228,7 @@ static PyObject *call_watched(const struct call *call)
     if (gsp_unlikely(!known)) {
         return PyErr_Occurred() ? NULL : call_original(call);
     }
-    if (depth == 0 && known->is_root && gsp_pyext__torch_outermost(known) != 0) {
+    if (depth == 0 && known->is_root && gsp_pyext__torch_before_outermost(known) != 0) {
         return NULL;
     }
     if (depth < GSP_TORCH_DEPTH) {
@@ -551,7 +553,8 @@ static PyObject *set_name(PyObject *self, PyObject *args)
     for (size_t i = 0; i < GSP_COUNT(texts) && words[i]; i++) {
         texts[i] = gsp_pyext__text(words[i], &keep[i]);
     }
-    struct gsp_torch_module *known = gsp_pyext__modules_put(module, texts[0], texts[1], texts[2]);
+    struct gsp_torch_module *known =
+        gsp_pyext__torch_module_put(module, texts[0], texts[1], texts[2]);
     if (known && texts[3].len > 0 && !known->model) {
         known->model = gsp_sv_dup(texts[3]);
     }
@@ -570,7 +573,7 @@ static PyObject *set_name(PyObject *self, PyObject *args)
 static PyObject *path_of(PyObject *self, PyObject *module)
 {
     (void)self;
-    const struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    const struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     if (!known) {
         Py_RETURN_NONE;
     }

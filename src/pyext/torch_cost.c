@@ -31,7 +31,7 @@ static int64_t cpu_ns(void)
                : 0;
 }
 
-void gsp_pyext__torch_cpu_begin(void)
+void gsp_pyext__torch_cost_begin_step(void)
 {
     atomic_store_explicit(&T.border_thread, gsp_pyext__torch_thread(), memory_order_relaxed);
     T.cpu_began_ns = is_mixed() ? cpu_ns() : 0;
@@ -86,7 +86,7 @@ static void compare_step(bool sampled, double seconds)
     }
 }
 
-void gsp_pyext__torch_note(bool sampled, double seconds, int64_t spent_ns)
+void gsp_pyext__torch_cost_add_step(bool sampled, double seconds, int64_t spent_ns)
 {
     if (sampled) {
         const uint32_t at = T.traced.count++ % GSP_TORCH_WINDOW;
@@ -181,7 +181,7 @@ static double percent_spent(void)
     return plain_s > 0 ? 100 * spent_s / plain_s : 0;
 }
 
-int gsp_pyext__torch_measure(int64_t now_ns)
+int gsp_pyext__torch_cost_measure(int64_t now_ns)
 {
     /* The first time as soon as possible: a tiny model makes thousands of steps in one interval. */
     const bool is_due = T.measured_ns != 0
@@ -198,7 +198,7 @@ int gsp_pyext__torch_measure(int64_t now_ns)
     PyObject *args =
         pairs ? Py_BuildValue("(NddL)", pairs, percent_spent(), share_traced(), (long long)T.thin)
               : NULL;
-    PyObject *result = gsp_pyext__torch_ask(T.on_measure, args);
+    PyObject *result = gsp_pyext__torch_call_python(T.on_measure, args);
     const long thin = result && PyLong_Check(result) ? PyLong_AsLong(result) : 0;
     if (thin > 0 && thin <= PPM && thin != T.thin) {
         set_thin(thin);

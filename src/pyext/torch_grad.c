@@ -118,11 +118,11 @@ static void open_pass(struct pass *pass, int64_t now_ns)
 static void end_pass(struct pass *pass, int64_t now_ns)
 {
     struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
-    const int64_t seq = gsp_pyext__torch_seq(thread);
+    const int64_t seq = gsp_pyext__torch_next_seq(thread);
     struct gsp_row_python_torch_trace row;
-    gsp_pyext__torch_row(&row, thread, now_ns);
+    gsp_pyext__torch_row_init(&row, thread, now_ns);
     row.seq = seq;
-    row.stage = gsp_pyext__torch_stage(GSP_STAGE_BACKWARD);
+    row.stage = gsp_pyext__torch_stage_id(GSP_STAGE_BACKWARD);
     row.module = pass->path_id;
     row.class = pass->class_id;
     row.device = pass->device_id;
@@ -185,7 +185,7 @@ static PyObject *hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
     /* The cost of PyTorch's own work around a hook (the GIL, an object for the gradient) cannot be
      * measured here. It is estimated by the cost of installing one, which is too little; comparing
      * steps with and without hooks corrects it (see torch_cost.c). */
-    gsp_pyext__torch_spent(atomic_load_explicit(&T.hook_ns, memory_order_relaxed));
+    gsp_pyext__torch_cost_add_ns(atomic_load_explicit(&T.hook_ns, memory_order_relaxed));
     Py_RETURN_NONE;
 }
 
@@ -388,7 +388,7 @@ static struct pass *pass_new(struct gsp_torch_module *known)
     struct pass *pass = calloc(1, sizeof(*pass));
     if (pass) {
         struct gsp_row_python_torch_trace row;
-        gsp_pyext__torch_ids(known, &row);
+        gsp_pyext__torch_row_set_module(known, &row);
         *pass = (struct pass){
             .refs = 1,
             .stamp = known->stamp,
@@ -401,8 +401,8 @@ static struct pass *pass_new(struct gsp_torch_module *known)
     return pass;
 }
 
-int gsp_pyext__torch_gradients(struct gsp_torch_module *known, PyObject *const *inputs,
-                               size_t count, PyObject *output)
+int gsp_pyext__torch_gradients_begin(struct gsp_torch_module *known, PyObject *const *inputs,
+                                     size_t count, PyObject *output)
 {
     /* The row of the whole pass has the model's name: a second one would repeat it. */
     if (!G.tensor_type || (known->is_root && strcmp(known->path, T.root_path) == 0) ||

@@ -73,7 +73,7 @@ static struct slot *find_slot(struct table *table, const PyObject *module)
     }
 }
 
-struct gsp_torch_module *gsp_pyext__modules_find(const PyObject *module)
+struct gsp_torch_module *gsp_pyext__torch_module_find(const PyObject *module)
 {
     /* Acquire, with the release in grow(). */
     struct table *table = atomic_load_explicit(&table_now, memory_order_acquire);
@@ -81,7 +81,7 @@ struct gsp_torch_module *gsp_pyext__modules_find(const PyObject *module)
     return slot ? slot->module : NULL;
 }
 
-size_t gsp_pyext__modules_count(void)
+size_t gsp_pyext__torch_module_count(void)
 {
     return count_now;
 }
@@ -221,10 +221,10 @@ static struct gsp_torch_module *add(PyObject *module, struct gsp_sv path, struct
     return known;
 }
 
-struct gsp_torch_module *gsp_pyext__modules_put(PyObject *module, struct gsp_sv path,
-                                                struct gsp_sv class_name, struct gsp_sv device)
+struct gsp_torch_module *gsp_pyext__torch_module_put(PyObject *module, struct gsp_sv path,
+                                                     struct gsp_sv class_name, struct gsp_sv device)
 {
-    struct gsp_torch_module *known = gsp_pyext__modules_find(module);
+    struct gsp_torch_module *known = gsp_pyext__torch_module_find(module);
     if (!known) {
         return add(module, path, class_name, device);
     }

@@ -25,7 +25,7 @@ static uint32_t id_of(const char *text)
     return text[0] ? gsp_agent_intern(TABLE, gsp_sv_of(text)) : GSP_NULL_STR;
 }
 
-uint32_t gsp_pyext__torch_stage(enum gsp_torch_stage stage)
+uint32_t gsp_pyext__torch_stage_id(enum gsp_torch_stage stage)
 {
     static const char *const names[GSP_STAGES] = {"forward", "backward", "step"};
     static _Atomic uint64_t known[GSP_STAGES]; /* stamp << 32 | id */
@@ -39,8 +39,8 @@ uint32_t gsp_pyext__torch_stage(enum gsp_torch_stage stage)
     return id;
 }
 
-void gsp_pyext__torch_row(struct gsp_row_python_torch_trace *row, struct gsp_torch_thread *thread,
-                          int64_t now_ns)
+void gsp_pyext__torch_row_init(struct gsp_row_python_torch_trace *row,
+                               struct gsp_torch_thread *thread, int64_t now_ns)
 {
     const uint32_t stamp = stamp_now();
     if (gsp_unlikely(thread->stamp != stamp)) {
@@ -65,7 +65,8 @@ void gsp_pyext__torch_row(struct gsp_row_python_torch_trace *row, struct gsp_tor
     row->flops = none;
 }
 
-void gsp_pyext__torch_ids(struct gsp_torch_module *module, struct gsp_row_python_torch_trace *row)
+void gsp_pyext__torch_row_set_module(struct gsp_torch_module *module,
+                                     struct gsp_row_python_torch_trace *row)
 {
     const uint32_t stamp = stamp_now();
     if (gsp_unlikely(module->stamp != stamp)) {
@@ -79,7 +80,7 @@ void gsp_pyext__torch_ids(struct gsp_torch_module *module, struct gsp_row_python
     row->device = module->device_id;
 }
 
-PyObject *gsp_pyext__torch_ask(PyObject *callable, PyObject *args)
+PyObject *gsp_pyext__torch_call_python(PyObject *callable, PyObject *args)
 {
     PyObject *type = NULL;
     PyObject *value = NULL;
@@ -116,11 +117,11 @@ void gsp_pyext__torch_put_stage(enum gsp_torch_stage stage, const char *module,
                                 const char *class_name, int64_t began_ns, int64_t ended_ns)
 {
     struct gsp_torch_thread *thread = gsp_pyext__torch_thread();
-    const int64_t seq = gsp_pyext__torch_seq(thread);
+    const int64_t seq = gsp_pyext__torch_next_seq(thread);
     struct gsp_row_python_torch_trace row;
-    gsp_pyext__torch_row(&row, thread, ended_ns);
+    gsp_pyext__torch_row_init(&row, thread, ended_ns);
     row.seq = seq;
-    row.stage = gsp_pyext__torch_stage(stage);
+    row.stage = gsp_pyext__torch_stage_id(stage);
     row.module = id_of(module);
     row.class = id_of(class_name);
     row.duration = (double)(ended_ns - began_ns) / GSP_NS_PER_S;

@@ -69,7 +69,7 @@ static bool is_sampled(int64_t step)
 /* An optimizer was created and has not made a step yet. */
 static bool is_waiting(void)
 {
-    return T.border == GSP_BORDER_OPTIMIZER && !T.leader;
+    return T.border == GSP_STEPS_BY_OPTIMIZER && !T.leader;
 }
 
 /* Sets the mode of the calls in this step. */
@@ -79,7 +79,7 @@ static void decide(int64_t now_ns)
     if (T.on) {
         mode =
             is_sampled(atomic_load_explicit(&T.step, memory_order_relaxed)) ? GSP_TORCH_TRACE : 0U;
-        mode |= T.border == GSP_BORDER_FORWARD || is_waiting() ? GSP_TORCH_WATCH : 0U;
+        mode |= T.border == GSP_STEPS_BY_FORWARD || is_waiting() ? GSP_TORCH_WATCH : 0U;
     }
     if (now_ns - T.realtime_at_ns > CLOCKS_NS) {
         T.realtime_at_ns = gsp_now_ns();
@@ -131,7 +131,7 @@ void gsp_pyext__torch_refresh(void)
         T.first_step = atomic_load_explicit(&T.step, memory_order_relaxed);
         gsp_pyext__torch_cost_clear();
         if (T.on_settings) {
-            PyObject *result = gsp_pyext__torch_ask(T.on_settings, settings_for_python());
+            PyObject *result = gsp_pyext__torch_call_python(T.on_settings, settings_for_python());
             if (!result) {
                 /* Ctrl-C in our own code must not be lost. */
                 PyErr_Clear();
@@ -183,19 +183,19 @@ static int call_package(int64_t step, bool sampled, double seconds)
     if (!callable) {
         return 0;
     }
-    PyObject *result = gsp_pyext__torch_ask(
+    PyObject *result = gsp_pyext__torch_call_python(
         callable, Py_BuildValue("(LdO)", (long long)step, seconds, sampled ? Py_True : Py_False));
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
-int gsp_pyext__torch_border(int64_t batch)
+int gsp_pyext__torch_step_end(int64_t batch)
 {
     if (gsp_unlikely(gsp_pyext__torch_stale())) {
         gsp_pyext__torch_refresh();
     }
     /* Steps that the program marks are recorded even if nothing is traced. */
-    if (!T.on && !(T.marks && T.border == GSP_BORDER_PROGRAM)) {
+    if (!T.on && !(T.marks && T.border == GSP_STEPS_BY_PROGRAM)) {
         return 0;
     }
     const int64_t now_ns = gsp_now_ns();
@@ -210,14 +210,14 @@ int gsp_pyext__torch_border(int64_t batch)
     if (T.on && T.step_began_ns && step >= T.first_step + WARM_UP_STEPS &&
         spent_ns != GSP_NULL_I64) {
         const double whole_s = (double)(called_ns - T.step_began_ns) / GSP_NS_PER_S;
-        gsp_pyext__torch_note(sampled, whole_s, spent_ns);
+        gsp_pyext__torch_cost_add_step(sampled, whole_s, spent_ns);
     }
-    fine = fine && gsp_pyext__torch_measure(now_ns) == 0;
+    fine = fine && gsp_pyext__torch_cost_measure(now_ns) == 0;
     atomic_store_explicit(&T.step, step + 1, memory_order_relaxed);
     decide(now_ns);
     /* The time spent here belongs to no step. */
     T.step_began_ns = called_ns != now_ns || T.measured_ns == now_ns ? gsp_now_ns() : now_ns;
-    gsp_pyext__torch_cpu_begin();
+    gsp_pyext__torch_cost_begin_step();
     return fine ? 0 : -1;
 }
 
@@ -255,16 +255,16 @@ void gsp_pyext__torch_put_backward(int64_t began_ns)
     gsp_pyext__torch_put_stage(GSP_STAGE_BACKWARD, path, T.root_class, began_ns, ended_ns);
 }
 
-int gsp_pyext__torch_outermost(struct gsp_torch_module *module)
+int gsp_pyext__torch_before_outermost(struct gsp_torch_module *module)
 {
     const int64_t step = atomic_load_explicit(&T.step, memory_order_relaxed);
     int rc = 0;
     if (module->last_step == step) {
         T.forwards += is_waiting();
         if (T.forwards > FORWARDS_MAX) {
-            T.border = GSP_BORDER_FORWARD;
+            T.border = GSP_STEPS_BY_FORWARD;
         }
-        rc = T.border == GSP_BORDER_FORWARD ? gsp_pyext__torch_border(0) : 0;
+        rc = T.border == GSP_STEPS_BY_FORWARD ? gsp_pyext__torch_step_end(0) : 0;
     }
     if (!T.step_began_ns) {
         T.step_began_ns = gsp_now_ns();
@@ -279,8 +279,8 @@ static PyObject *optimizer_made(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    if (T.border == GSP_BORDER_FORWARD && T.forwards == 0) {
-        T.border = GSP_BORDER_OPTIMIZER;
+    if (T.border == GSP_STEPS_BY_FORWARD && T.forwards == 0) {
+        T.border = GSP_STEPS_BY_OPTIMIZER;
         decide(gsp_now_ns());
     }
     Py_RETURN_NONE;
@@ -357,9 +357,9 @@ static PyObject *step_post(PyObject *self, PyObject *const *args, Py_ssize_t cou
         put_optimizer_row(args[0]);
     }
     optimizer_began_ns = 0;
-    if (T.border != GSP_BORDER_PROGRAM && is_leader(args[0])) {
-        T.border = GSP_BORDER_OPTIMIZER;
-        if (gsp_pyext__torch_border(0) != 0) {
+    if (T.border != GSP_STEPS_BY_PROGRAM && is_leader(args[0])) {
+        T.border = GSP_STEPS_BY_OPTIMIZER;
+        if (gsp_pyext__torch_step_end(0) != 0) {
             return NULL;
         }
     }
@@ -376,11 +376,11 @@ static PyObject *step_mark(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "LL:torch_step_mark", &number, &batch)) {
         return NULL;
     }
-    T.border = GSP_BORDER_PROGRAM;
+    T.border = GSP_STEPS_BY_PROGRAM;
     if (number >= 0) {
         atomic_store_explicit(&T.step, number, memory_order_relaxed);
     }
-    if (gsp_pyext__torch_border(batch) != 0) {
+    if (gsp_pyext__torch_step_end(batch) != 0) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -422,7 +422,7 @@ static PyObject *state(PyObject *self, PyObject *unused)
         "{s:L,s:i,s:I,s:n,s:L}", "step",
         (long long)atomic_load_explicit(&T.step, memory_order_relaxed), "border", (int)T.border,
         "mode", (unsigned int)atomic_load_explicit(&T.mode, memory_order_relaxed), "modules",
-        (Py_ssize_t)gsp_pyext__modules_count(), "thin", (long long)T.thin);
+        (Py_ssize_t)gsp_pyext__torch_module_count(), "thin", (long long)T.thin);
 }
 
 static PyMethodDef functions[] = {

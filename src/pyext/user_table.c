@@ -65,7 +65,7 @@ static bool add(struct gsp_table *table)
     } else if (!is_same(existing, table)) {
         PyErr_Format(PyExc_ValueError, "table %s already exists with other columns", table->name);
     }
-    gsp_table_free(table);
+    gsp_wire_table_free(table);
     return !PyErr_Occurred();
 }
 
@@ -90,13 +90,13 @@ static PyObject *define(PyObject *module, PyObject *args)
         }
     }
     spec.column_count = (size_t)count;
-    if (gsp_table_find(SCHEMA, spec.name)) {
+    if (gsp_wire_table_find(SCHEMA, spec.name)) {
         PyErr_Format(PyExc_ValueError, "table %s is a table of gsprof", spec.name);
         return NULL;
     }
     struct gsp_err err = {0};
     struct gsp_table *table = NULL;
-    if (gsp_table_new(&spec, &table, &err) != 0) {
+    if (gsp_wire_table_new(&spec, &table, &err) != 0) {
         PyErr_SetString(PyExc_ValueError, err.msg);
         return NULL;
     }

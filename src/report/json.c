@@ -135,7 +135,7 @@ static void put_frame(struct gsp_json *json, const struct gsp_digest_frame *fram
     put_i64_or_null(json, frame->line ? (int64_t)frame->line : GSP_NULL_I64);
     if (frame->hot_line)
         gsp_json_put_u64(json, "hot_line", frame->hot_line);
-    gsp_json_put_str(json, "type", gsp_frame_type_name(frame->kind));
+    gsp_json_put_str(json, "type", gsp_model_frame_type_name(frame->kind));
     gsp_json_obj_end(json);
 }
 

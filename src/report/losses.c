@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
+#include "model/format.h"
 #include "model/tree.h"
-#include "model/words.h"
 #include "report/document_internal.h"
 
 /* Kinds of losses that are named. */
@@ -57,7 +57,7 @@ static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uin
         const uint64_t times = count_reason(digest, loss);
         gsp_buf_puts(out, n ? "; " : " (");
         if (times < count) {
-            gsp_words_count(times, out);
+            gsp_model_count_put(times, out);
             gsp_buf_puts(out, ": ");
         }
         gsp_buf_putsv(out, loss->why);
@@ -66,7 +66,7 @@ static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uin
     }
     if (n && rest) {
         gsp_buf_puts(out, "; ");
-        gsp_words_count(rest, out);
+        gsp_model_count_put(rest, out);
         gsp_buf_puts(out, ": other reasons");
     }
     gsp_buf_puts(out, n ? ")" : "");
@@ -98,7 +98,7 @@ static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_b
         if (gsp_sv_eq(digest->losses[i].what, what))
             count = gsp_sum_u64(count, digest->losses[i].count);
     }
-    gsp_words_count(count, out);
+    gsp_model_count_put(count, out);
     gsp_buf_putc(out, ' ');
     put_nouns(what, count, out);
     put_reasons(digest, what, count, out);

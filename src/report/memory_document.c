@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/time.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "report/cards.h"
 #include "report/document_internal.h"
 #include "report/memory_view.h"
@@ -23,7 +23,7 @@ static void add_facts(struct gsp_digest *digest, const struct gsp_memreport *rep
     const struct gsp_memlog_process *first = gsp_memlog_process(report->log, 0);
     const size_t processes = gsp_memreport_process_count(report);
     gsp_auto_buf text = {0};
-    gsp_words_command(gsp_memlog_profile(report->log), &text);
+    gsp_model_command_put(gsp_memlog_profile(report->log), &text);
     digest->command = gsp_digest__keep_buf(digest, &text);
     digest->title = gsp_digest__program(digest->command);
     gsp_digest__origin_facts(digest);
@@ -67,7 +67,7 @@ static void add_losses(struct gsp_digest *digest, const struct gsp_memreport *re
 /* ------------------------------------------------------------------------------------- charts */
 
 static const struct {
-    enum gsp_memtotal total;
+    enum gsp_memlog_total total;
     const char *id;
     const char *title;
     const char *help;
@@ -89,9 +89,10 @@ static bool add_lines(struct gsp_digest *digest, struct gsp_digest_chart *chart,
 {
     const struct gsp_profile *profile = gsp_memlog_profile(log);
     for (uint32_t i = 0; gsp_memlog_process(log, i); i++) {
-        const struct gsp_process *process = gsp_profile_process_at(profile, i);
+        const struct gsp_process *process = gsp_model_profile_process_at(profile, i);
         gsp_auto_buf name = {0};
-        gsp_buf_putsv(&name, gsp_digest__program(gsp_profile_string_at(profile, process->name)));
+        gsp_buf_putsv(&name,
+                      gsp_digest__program(gsp_model_profile_string_at(profile, process->name)));
         gsp_buf_printf(&name, " (%" PRId32 ")", process->pid);
         struct gsp_digest_series *series =
             gsp_digest__series(digest, chart, gsp_digest__keep_buf(digest, &name));
@@ -146,16 +147,17 @@ static bool add_frames(struct gsp_digest *digest, struct gsp_digest_site *site,
                        const struct gsp_profile *profile, uint32_t stack)
 {
     gsp_auto_buf path = {0}; /* uint32_t, from the innermost on */
-    for (; stack != GSP_NONE; stack = gsp_profile_stack_caller(profile, stack))
+    for (; stack != GSP_NONE; stack = gsp_model_profile_stack_caller(profile, stack))
         gsp_buf_put(&path, &stack, sizeof(stack));
     for (size_t i = path.len / sizeof(stack); !path.failed && i-- > 0;) {
         memcpy(&stack, path.p + i * sizeof(stack), sizeof(stack));
         const struct gsp_frame *frame =
-            gsp_profile_frame_at(profile, gsp_profile_stack_frame(profile, stack));
-        const struct gsp_digest_frame made = {.func = gsp_profile_string_at(profile, frame->name),
-                                              .file = gsp_profile_string_at(profile, frame->file),
-                                              .line = frame->line,
-                                              .kind = frame->kind};
+            gsp_model_profile_frame_at(profile, gsp_model_profile_stack_frame(profile, stack));
+        const struct gsp_digest_frame made = {
+            .func = gsp_model_profile_string_at(profile, frame->name),
+            .file = gsp_model_profile_string_at(profile, frame->file),
+            .line = frame->line,
+            .kind = frame->kind};
         if (!gsp_digest__site_frame(digest, site, made))
             return false;
     }
@@ -181,7 +183,7 @@ static int add_sites(struct gsp_digest *digest, const struct gsp_memreport *repo
                      struct gsp_err *err)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const size_t stacks = gsp_profile_stack_count(profile);
+    const size_t stacks = gsp_model_profile_stack_count(profile);
     struct held *held = calloc(stacks + 1, sizeof(*held));
     size_t count = 0;
     if (!held)
@@ -189,7 +191,7 @@ static int add_sites(struct gsp_digest *digest, const struct gsp_memreport *repo
     for (uint32_t i = 0; i <= stacks; i++)
         held[i].stack = i;
     for (size_t i = 0; i < report->values.count; i++) {
-        const struct gsp_memvalue *value = &report->values.at[i];
+        const struct gsp_memlog_value *value = &report->values.at[i];
         struct held *at = &held[gsp_memlog_site(report->log, i)->stack];
         if (value->bytes > 0) {
             at->bytes += value->bytes;
@@ -214,7 +216,7 @@ static int add_sites(struct gsp_digest *digest, const struct gsp_memreport *repo
 
 static void put_group(const struct gsp_memreport *report, uint32_t group, struct gsp_buf *out)
 {
-    gsp_memgroup_name(&report->groups, report->log, group, out);
+    gsp_memlog_group_name(&report->groups, report->log, group, out);
     gsp_buf_putc(out, ' ');
 }
 
@@ -223,7 +225,7 @@ static void add_largest(struct gsp_digest *digest, const struct gsp_memreport *r
     const double all = (double)report->rows.all.bytes;
     gsp_auto_buf text = {0};
     for (size_t i = 0; i < report->rows.count && i < NAMES_MAX; i++) {
-        const struct gsp_memrow *row = &report->rows.at[i];
+        const struct gsp_memlog_row *row = &report->rows.at[i];
         if (!(all > 0) || (double)row->value.bytes < SHARE_MIN * all)
             break;
         gsp_buf_puts(&text, i ? ", " : "Most of it: ");
@@ -234,9 +236,9 @@ static void add_largest(struct gsp_digest *digest, const struct gsp_memreport *r
 }
 
 static void add_leaks(struct gsp_digest *digest, const struct gsp_memreport *report,
-                      const struct gsp_memleaks *leaks)
+                      const struct gsp_memlog_leaks *leaks)
 {
-    const bool is_known = leaks->stretches >= GSP_MEMLEAK_STRETCHES_MIN;
+    const bool is_known = leaks->stretches >= GSP_MEMLOG_LEAK_WINDOWS_MIN;
     gsp_auto_buf value = {0};
     gsp_auto_buf text = {0};
     for (size_t i = 0; i < leaks->count && i < NAMES_MAX; i++) {
@@ -253,7 +255,7 @@ static void add_leaks(struct gsp_digest *digest, const struct gsp_memreport *rep
     gsp_digest__verdict_line(digest, &text);
     if (!is_known)
         return;
-    gsp_words_count(leaks->count, &value);
+    gsp_model_count_put(leaks->count, &value);
     gsp_buf_puts(&text, leaks->count == 1 ? "row that keeps growing" : "rows that keep growing");
     gsp_digest__card(digest,
                      (struct gsp_digest_card){.id = "leaks",
@@ -299,9 +301,9 @@ static void add_total(struct gsp_digest *digest, const struct gsp_memreport *rep
 
 static int judge(struct gsp_digest *digest, const struct gsp_memreport *report, struct gsp_err *err)
 {
-    struct gsp_memleaks leaks = {0};
+    struct gsp_memlog_leaks leaks = {0};
     gsp_auto_buf text = {0};
-    int rc = gsp_memleaks_find(report->log, &report->groups, &leaks, err);
+    int rc = gsp_memlog__leaks_find(report->log, &report->groups, &leaks, err);
     if (rc == GSP_OK)
         rc = gsp_digest__rss(digest, err);
     if (rc == GSP_OK) {
@@ -317,7 +319,7 @@ static int judge(struct gsp_digest *digest, const struct gsp_memreport *report, 
         gsp_digest__verdict_line(digest, &text);
         gsp_digest__memory_cards(digest);
     }
-    gsp_memleaks_free(&leaks);
+    gsp_memlog__leaks_free(&leaks);
     return rc;
 }
 

@@ -5,42 +5,43 @@
 #include <math.h>
 
 #include "base/time.h"
+#include "model/format.h"
 #include "model/tree.h"
-#include "model/words.h"
 #include "report/grid.h"
 
-int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_memby by,
+int gsp_memreport_open(struct gsp_memreport *report, const char *path, enum gsp_memlog_group_by by,
                        struct gsp_err *err)
 {
     report->path = path;
     int rc = gsp_memlog_open(path, &report->log, err);
     if (rc == GSP_OK && gsp_memlog_tick_count(report->log) == 0)
-        rc = gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s ends before the first reading of the counters",
-                         path);
+        rc = gsp_err_set(err, GSP_E_EMPTY, 0,
+                         "%.180s ends before the first reading of the counters", path);
     if (rc == GSP_OK)
-        rc = gsp_memgroups_make(&report->groups, report->log, by, err);
+        rc = gsp_memlog_groups_create(&report->groups, report->log, by, err);
     return rc;
 }
 
 int gsp_memreport_ask(struct gsp_memreport *report, struct gsp_err *err)
 {
-    int rc =
-        gsp_memvalues_make(&report->values, report->log, &report->question, &report->groups, err);
+    int rc = gsp_memlog_values_create(&report->values, report->log, &report->question,
+                                      &report->groups, err);
     if (rc == GSP_OK)
-        rc = gsp_memrows_make(&report->rows, report->log, &report->values, &report->groups, err);
+        rc = gsp_memlog_rows_create(&report->rows, report->log, &report->values, &report->groups,
+                                    err);
     return rc;
 }
 
 void gsp_memreport_close(struct gsp_memreport *report)
 {
-    gsp_memrows_free(&report->rows);
-    gsp_memvalues_free(&report->values);
-    gsp_memgroups_free(&report->groups);
+    gsp_memlog_rows_free(&report->rows);
+    gsp_memlog_values_free(&report->values);
+    gsp_memlog_groups_free(&report->groups);
     gsp_memlog_close(report->log);
     report->log = NULL;
 }
 
-const char *gsp_memreport_view_name(enum gsp_memview view)
+const char *gsp_memreport_view_name(enum gsp_memlog_view view)
 {
     static const char *const names[] = {
         [GSP_MEMVIEW_PEAK] = "peak",           [GSP_MEMVIEW_AT] = "at",
@@ -88,7 +89,7 @@ struct gsp_mempeak gsp_memreport_peak(const struct gsp_memreport *report)
 
 static void put_bytes(int64_t bytes, struct gsp_buf *out)
 {
-    gsp_words_amount(GSP_UNIT_BYTES, bytes, out);
+    gsp_model_amount_put(GSP_UNIT_BYTES, bytes, out);
 }
 
 static void put_duration(int64_t ns, struct gsp_buf *out)
@@ -139,7 +140,7 @@ static void put_head(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     const struct gsp_memlog_meta *meta = gsp_memlog_meta(report->log);
     gsp_auto_buf line = {0};
-    gsp_words_command(gsp_memlog_profile(report->log), &line);
+    gsp_model_command_put(gsp_memlog_profile(report->log), &line);
     put_duration(meta->duration_ns, out);
     gsp_buf_puts(out, " of ");
     gsp_buf_term(out, gsp_buf_sv(&line));
@@ -163,7 +164,7 @@ size_t gsp_memreport_process_count(const struct gsp_memreport *report)
 
 void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *out)
 {
-    const struct gsp_memquestion *question = &report->question;
+    const struct gsp_memlog_view_spec *question = &report->question;
     const size_t processes = gsp_memreport_process_count(report);
     switch (question->view) {
     case GSP_MEMVIEW_PEAK:
@@ -195,7 +196,7 @@ void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *
 void gsp_memreport_put_total(const struct gsp_memreport *report, struct gsp_buf *out)
 {
     put_bytes(report->rows.all.bytes, out);
-    const double error = gsp_memvalue_error(&report->rows.all);
+    const double error = gsp_memlog_value_error(&report->rows.all);
     if (error > 0) {
         gsp_buf_puts(out, " (estimated, +- ");
         put_bytes((int64_t)(2 * error), out);
@@ -204,7 +205,7 @@ void gsp_memreport_put_total(const struct gsp_memreport *report, struct gsp_buf 
     gsp_buf_puts(out, " in ");
     const int64_t count = report->rows.all.count;
     gsp_buf_puts(out, count < 0 ? "-" : "");
-    gsp_words_count((uint64_t)(count < 0 ? -count : count), out);
+    gsp_model_count_put((uint64_t)(count < 0 ? -count : count), out);
     gsp_buf_puts(out, count == 1 ? " block" : " blocks");
 }
 
@@ -222,18 +223,18 @@ static void end_row(const struct gsp_memreport *report, uint32_t stack,
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
     const uint32_t caller =
-        report->groups.by == GSP_MEMBY_LINE ? gsp_memgroup_caller(profile, stack) : GSP_NONE;
+        report->groups.by == GSP_MEMBY_LINE ? gsp_memlog_group_caller(profile, stack) : GSP_NONE;
     if (caller != GSP_NONE) {
         gsp_buf_puts(&grid->cell, "from ");
-        gsp_view_label(&(struct gsp_view){0}, profile, caller, &grid->cell);
+        gsp_model_frame_label(&(struct gsp_view_options){0}, profile, caller, &grid->cell);
     }
     gsp_report_grid_row(grid);
 }
 
-static void add_row(const struct gsp_memreport *report, const struct gsp_memrow *row,
+static void add_row(const struct gsp_memreport *report, const struct gsp_memlog_row *row,
                     struct gsp_report_grid *grid)
 {
-    const double error = gsp_memvalue_error(&row->value);
+    const double error = gsp_memlog_value_error(&row->value);
     const double all = (double)report->rows.all.bytes;
     put_bytes(row->value.bytes, &grid->cell);
     gsp_report_grid_cell(grid);
@@ -241,16 +242,16 @@ static void add_row(const struct gsp_memreport *report, const struct gsp_memrow 
         put_bytes((int64_t)(2 * error), &grid->cell);
     gsp_report_grid_cell(grid);
     if (report->question.view != GSP_MEMVIEW_DIFF && all > 0)
-        gsp_words_pct(100 * (double)row->value.bytes / all, &grid->cell);
+        gsp_model_percent_put(100 * (double)row->value.bytes / all, &grid->cell);
     gsp_report_grid_cell(grid);
     gsp_buf_printf(&grid->cell, "%" PRId64, row->value.count);
     gsp_report_grid_cell(grid);
-    gsp_memgroup_name(&report->groups, report->log, row->group, &grid->cell);
+    gsp_memlog_group_name(&report->groups, report->log, row->group, &grid->cell);
     gsp_report_grid_cell(grid);
     end_row(report, row->stack, grid);
 }
 
-static const struct gsp_memrow *row_of(const struct gsp_memreport *report, uint32_t group)
+static const struct gsp_memlog_row *row_of(const struct gsp_memreport *report, uint32_t group)
 {
     for (size_t i = 0; i < report->rows.count; i++) {
         if (report->rows.at[i].group == group)
@@ -259,10 +260,10 @@ static const struct gsp_memrow *row_of(const struct gsp_memreport *report, uint3
     return NULL;
 }
 
-static void add_leak(const struct gsp_memreport *report, const struct gsp_memleak *leak,
+static void add_leak(const struct gsp_memreport *report, const struct gsp_memlog_leak *leak,
                      struct gsp_report_grid *grid)
 {
-    const struct gsp_memrow *row = row_of(report, leak->group);
+    const struct gsp_memlog_row *row = row_of(report, leak->group);
     put_bytes((int64_t)leak->bytes_per_s, &grid->cell);
     gsp_buf_puts(&grid->cell, "/s");
     gsp_report_grid_cell(grid);
@@ -271,17 +272,17 @@ static void add_leak(const struct gsp_memreport *report, const struct gsp_memlea
     gsp_report_grid_cell(grid);
     put_bytes(leak->live_bytes, &grid->cell);
     gsp_report_grid_cell(grid);
-    gsp_memgroup_name(&report->groups, report->log, leak->group, &grid->cell);
+    gsp_memlog_group_name(&report->groups, report->log, leak->group, &grid->cell);
     gsp_report_grid_cell(grid);
     end_row(report, row ? row->stack : GSP_NONE, grid);
 }
 
 static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
 {
-    const struct gsp_memleaks *leaks = &report->values.leaks;
-    if (leaks->stretches < GSP_MEMLEAK_STRETCHES_MIN) {
+    const struct gsp_memlog_leaks *leaks = &report->values.leaks;
+    if (leaks->stretches < GSP_MEMLOG_LEAK_WINDOWS_MIN) {
         gsp_buf_printf(out, "Too short to detect growth: %zu of %u intervals\n", leaks->stretches,
-                       GSP_MEMLEAK_STRETCHES_MIN);
+                       GSP_MEMLOG_LEAK_WINDOWS_MIN);
         return;
     }
     if (leaks->count == 0) {
@@ -294,7 +295,7 @@ static void put_leaks(const struct gsp_memreport *report, struct gsp_buf *out)
         .columns = {{"growth", GSP_REPORT_GRID_NUMBER, 12},
                     {"per step", GSP_REPORT_GRID_NUMBER, 8},
                     {"held", GSP_REPORT_GRID_NUMBER, 8},
-                    {gsp_memby_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
+                    {gsp_memlog_group_by_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     for (size_t i = 0; i < leaks->count && (report->limit == 0 || i < report->limit); i++)
         add_leak(report, &leaks->at[i], &grid);
     gsp_report_grid_text(&grid, report->width, out);
@@ -315,7 +316,7 @@ void gsp_memreport_text(const struct gsp_memreport *report, struct gsp_buf *out)
                     {gsp_memreport_is_exact(report) ? "" : "+- 95 %", GSP_REPORT_GRID_NUMBER, 8},
                     {"%", GSP_REPORT_GRID_NUMBER, 4},
                     {"blocks", GSP_REPORT_GRID_NUMBER, 6},
-                    {gsp_memby_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
+                    {gsp_memlog_group_by_name(report->groups.by), GSP_REPORT_GRID_TEXT, 0}}};
     const size_t count = report->rows.count;
     for (size_t i = 0; i < count && (report->limit == 0 || i < report->limit); i++)
         add_row(report, &report->rows.at[i], &grid);

@@ -167,7 +167,7 @@ static size_t find_value(const struct row *row, const char *column)
 {
     for (size_t i = 0; i < row->rows->column_count; i++) {
         if (strcmp(row->rows->columns[i].name, column) == 0 &&
-            !gsp_values_null(&row->batch->values[i], row->at))
+            !gsp_model_values_is_null(&row->batch->values[i], row->at))
             return i;
     }
     return SIZE_MAX;
@@ -179,7 +179,7 @@ static struct gsp_sv text_of(const struct row *row, const char *column)
     const size_t i = find_value(row, column);
     if (i == SIZE_MAX)
         return (struct gsp_sv){"", 0};
-    return gsp_cell_text(&row->rows->columns[i], &row->batch->values[i], row->at);
+    return gsp_model_cell_text(&row->rows->columns[i], &row->batch->values[i], row->at);
 }
 
 /* -1 if the value is NULL. */

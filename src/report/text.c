@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 
-#include "model/words.h"
+#include "model/format.h"
 #include "report/grid.h"
 #include "report/phrases.h"
 #include "report/profile.h"
@@ -16,7 +16,7 @@ static size_t rows_of(const struct gsp_digest_write *opts)
     return opts->limit ? opts->limit : ROWS_DEFAULT;
 }
 
-static const struct gsp_view BY_FUNCTION = {.by_function = true};
+static const struct gsp_view_options BY_FUNCTION = {.by_function = true};
 
 /* The cells of a module's row, numbers first, names last. */
 static void put_module_cell(const struct gsp_digest_module *module, size_t column,
@@ -31,7 +31,7 @@ static void put_module_cell(const struct gsp_digest_module *module, size_t colum
         gsp_words_seconds(module->total_s, out);
         break;
     case 2:
-        gsp_words_count(module->calls, out);
+        gsp_model_count_put(module->calls, out);
         break;
     case 3:
         gsp_words_seconds(module->mean_s, out);
@@ -177,7 +177,7 @@ static size_t add_sites(struct gsp_report_grid *grid, const struct gsp_digest *d
             site->frame_count ? &digest->site_frames[site->frames[site->frame_count - 1]] : &none;
         gsp_words_bytes(site->bytes, &grid->cell);
         gsp_report_grid_cell(grid);
-        gsp_words_count((uint64_t)site->count, &grid->cell);
+        gsp_model_count_put((uint64_t)site->count, &grid->cell);
         gsp_report_grid_cell(grid);
         gsp_buf_putsv(&grid->cell, frame->func);
         gsp_report_grid_cell(grid);

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/time.h"
+#include "model/format.h"
 #include "model/tree.h"
-#include "model/words.h"
 #include "report/cards.h"
 #include "report/document_internal.h"
 #include "report/phrases.h"
@@ -177,7 +177,7 @@ static void tell_steps(const struct gsp_judge *judge)
     gsp_auto_buf text = {0};
     if (steps->count == 0)
         return;
-    gsp_words_count(steps->count, &text);
+    gsp_model_count_put(steps->count, &text);
     gsp_buf_puts(&text, steps->count == 1 ? " step of " : " steps, half of them within ");
     gsp_words_seconds(steps->p50_s, &text);
     if (steps->count > 1) {
@@ -201,9 +201,9 @@ static void tell_traced(const struct gsp_judge *judge)
     if (digest->steps_traced == 0 || digest->steps_traced >= digest->step_count)
         return;
     gsp_buf_puts(&text, "Traced ");
-    gsp_words_count(digest->steps_traced, &text);
+    gsp_model_count_put(digest->steps_traced, &text);
     gsp_buf_puts(&text, " of ");
-    gsp_words_count(digest->step_count, &text);
+    gsp_model_count_put(digest->step_count, &text);
     gsp_buf_puts(&text, " steps, to keep the cost within torch.adaptive");
     add_line(judge, &text);
 }

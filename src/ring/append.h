@@ -21,7 +21,8 @@ static inline uint32_t gsp_lane_begin(struct gsp_lane *lane)
 {
     lane->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    /* Stores the values of row n after `rows` became n. Partner: the fence of gsp_ring_oldest(). */
+    /* Stores the values of row n after `rows` became n. Partner: the fence of
+     * gsp_ring_oldest_row(). */
     atomic_thread_fence(memory_order_release);
     return lane->slot;
 }
@@ -70,7 +71,7 @@ static inline void gsp_lane_put_text(struct gsp_lane *lane, uint32_t column, uin
                                      struct gsp_sv v)
 {
     uint64_t *values = lane->column[column];
-    __atomic_store_n(&values[slot], gsp_lane_text(lane, v), __ATOMIC_RELAXED);
+    __atomic_store_n(&values[slot], gsp_ring__lane_text(lane, v), __ATOMIC_RELAXED);
 }
 
 #define GSP_PUT_I64(name)  gsp_lane_put_i64(lane, column++, slot, row->name);

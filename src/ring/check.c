@@ -30,7 +30,7 @@ static int read_at(int fd, uint64_t off, void *out, size_t n, struct gsp_err *er
 static bool is_name(const char name[GSP_NAME_MAX])
 {
     const size_t len = strnlen(name, GSP_NAME_MAX);
-    return len < GSP_NAME_MAX && gsp_table_name_ok((struct gsp_sv){name, len});
+    return len < GSP_NAME_MAX && gsp_wire_table_name_is_valid((struct gsp_sv){name, len});
 }
 
 static int check_kind(const struct gsp_ring_head *head, struct gsp_err *err)
@@ -124,7 +124,7 @@ static int check_columns(const struct gsp_ring_head *head, const struct gsp_ring
             return gsp_err_set(err, GSP_E_FORMAT, 0,
                                "column %u of a ring has an invalid or duplicate name", i);
         }
-        const uint64_t width = gsp_type_width(column->type);
+        const uint64_t width = gsp_wire_type_width(column->type);
         const uint64_t bytes = width * head->row_capacity;
         if (width == 0 || width != column->width || column->off < GSP_RING_LANE_HEAD ||
             column->off % GSP_RING_COLUMN_ALIGN != 0 || column->off > head->lane_bytes ||

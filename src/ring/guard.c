@@ -34,7 +34,7 @@ static bool map_zeros(uintptr_t addr)
 {
     const uint32_t count = atomic_load_explicit(&range_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
-        /* Partner: the store of start in gsp_guard_add(). */
+        /* Partner: the store of start in gsp_ring_guard_add(). */
         const uintptr_t start = atomic_load_explicit(&ranges[i].start, memory_order_acquire);
         const uintptr_t end = atomic_load_explicit(&ranges[i].end, memory_order_acquire);
         _Atomic uintptr_t *cut = atomic_load_explicit(&ranges[i].cut, memory_order_acquire);
@@ -133,7 +133,7 @@ static struct range *free_range(void)
     return &ranges[count];
 }
 
-int gsp_guard_add(void *start, size_t len, _Atomic uintptr_t *cut, struct gsp_err *err)
+int gsp_ring_guard_add(void *start, size_t len, _Atomic uintptr_t *cut, struct gsp_err *err)
 {
     gsp_lock_take(&lock);
     int rc = 0;
@@ -156,7 +156,7 @@ int gsp_guard_add(void *start, size_t len, _Atomic uintptr_t *cut, struct gsp_er
     return rc;
 }
 
-void gsp_guard_remove(const void *start)
+void gsp_ring_guard_remove(const void *start)
 {
     gsp_lock_take(&lock);
     const uint32_t count = atomic_load_explicit(&range_count, memory_order_relaxed);

@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "wire/table.h"
 
 struct gsp_ring__meta {
@@ -25,7 +25,7 @@ struct gsp_ring__meta {
     char host[GSP_NAME_MAX];
     char version[GSP_NAME_MAX];
     char cmdline[GSP_CMDLINE_MAX]; /* truncated */
-    char note[GSP_PLACE_NOTE];     /* why the directory is not in the first root; "" if it is */
+    char note[GSP_RING_DIR_NOTE];  /* why the directory is not in the first root; "" if it is */
 };
 
 void gsp_ring__meta_write(const struct gsp_ring__meta *meta, struct gsp_buf *out);

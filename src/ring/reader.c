@@ -59,7 +59,7 @@ static struct part *map_part(struct gsp_ring_view *view, uint64_t off, uint64_t 
         free(part);
         return NULL;
     }
-    if (gsp_guard_add(part->start, len, &part->cut, err) != 0) {
+    if (gsp_ring_guard_add(part->start, len, &part->cut, err) != 0) {
         munmap(part->start, len);
         free(part);
         return NULL;
@@ -100,7 +100,7 @@ static int open_file(int folder_fd, const char *name, struct gsp_err *err)
 static int check_file_name(struct gsp_ring_info *info, const char *file_name, struct gsp_err *err)
 {
     char name[sizeof(info->schema) + sizeof(info->table) + sizeof(".1.ring")];
-    for (info->life = 0; info->life < GSP_RING_LIVES; info->life++) {
+    for (info->life = 0; info->life < GSP_RING_GENERATIONS; info->life++) {
         gsp_ring_file_name(info->schema, info->table, info->life, name, sizeof(name));
         if (strcmp(name, file_name) == 0) {
             return 0;
@@ -262,7 +262,7 @@ int gsp_ring_open_newest(int folder_fd, const char *schema, const char *table,
 {
     char name[2UL * GSP_NAME_MAX + sizeof(".1.ring")];
     *out = NULL;
-    for (unsigned life = 0; life < GSP_RING_LIVES; life++) {
+    for (unsigned life = 0; life < GSP_RING_GENERATIONS; life++) {
         struct gsp_ring_view *view = NULL;
         gsp_ring_file_name(schema, table, life, name, sizeof(name));
         const int rc = gsp_ring_open(folder_fd, name, &view, life == 0 ? err : NULL);
@@ -287,7 +287,7 @@ void gsp_ring_view_close(struct gsp_ring_view *view)
     while (view->parts) {
         struct part *part = view->parts;
         view->parts = part->next;
-        gsp_guard_remove(part->start);
+        gsp_ring_guard_remove(part->start);
         munmap(part->start, part->len);
         free(part);
     }
@@ -307,8 +307,8 @@ static uint64_t add_saturated(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-size_t gsp_ring_spans(struct gsp_ring_view *view, struct gsp_ring_span *spans, size_t cap,
-                      uint64_t *overwritten)
+size_t gsp_ring_ranges(struct gsp_ring_view *view, struct gsp_ring_range *spans, size_t cap,
+                       uint64_t *overwritten)
 {
     const uint32_t count = update_lanes(view);
     uint64_t lost = 0;
@@ -318,7 +318,7 @@ size_t gsp_ring_spans(struct gsp_ring_view *view, struct gsp_ring_span *spans, s
         if (rows == 0 || is_cut(view, i)) {
             continue;
         }
-        spans[n++] = (struct gsp_ring_span){.from = oldest_of(view, rows), .to = rows, .lane = i};
+        spans[n++] = (struct gsp_ring_range){.from = oldest_of(view, rows), .to = rows, .lane = i};
         lost = add_saturated(lost, oldest_of(view, rows));
     }
     if (overwritten) {
@@ -359,7 +359,7 @@ void gsp_ring_copy(const struct gsp_ring_view *view, uint32_t lane, uint32_t col
     }
 }
 
-uint64_t gsp_ring_oldest(const struct gsp_ring_view *view, uint32_t lane)
+uint64_t gsp_ring_oldest_row(const struct gsp_ring_view *view, uint32_t lane)
 {
     if (!is_lane(view, lane)) {
         return UINT64_MAX;
@@ -375,12 +375,12 @@ static int64_t time_of(const struct gsp_ring_view *view, uint32_t lane, uint64_t
 {
     int64_t ts_ns = 0;
     gsp_ring_copy(view, lane, (uint32_t)view->time_column, row, 1, &ts_ns);
-    *gone = gsp_ring_oldest(view, lane) > row;
+    *gone = gsp_ring_oldest_row(view, lane) > row;
     return ts_ns;
 }
 
 /* Returns the first row of the span after ts_ns, or at ts_ns if or_at. */
-static uint64_t first_after(const struct gsp_ring_view *view, const struct gsp_ring_span *span,
+static uint64_t first_after(const struct gsp_ring_view *view, const struct gsp_ring_range *span,
                             int64_t ts_ns, bool or_at)
 {
     uint64_t low = span->from;
@@ -398,8 +398,8 @@ static uint64_t first_after(const struct gsp_ring_view *view, const struct gsp_r
     return low;
 }
 
-void gsp_ring_span_times(const struct gsp_ring_view *view, struct gsp_ring_span *span,
-                         int64_t from_ns, int64_t to_ns)
+void gsp_ring_range_narrow(const struct gsp_ring_view *view, struct gsp_ring_range *span,
+                           int64_t from_ns, int64_t to_ns)
 {
     if (view->time_column < 0 || !is_lane(view, span->lane) || span->from >= span->to) {
         return;
@@ -408,8 +408,8 @@ void gsp_ring_span_times(const struct gsp_ring_view *view, struct gsp_ring_span 
     span->to = first_after(view, span, to_ns, false);
 }
 
-bool gsp_ring_text(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref,
-                   struct gsp_buf *out, bool *null)
+bool gsp_ring_text_read(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref,
+                        struct gsp_buf *out, bool *null)
 {
     *null = ref == GSP_NULL_TEXT;
     const uint64_t size = view->shape.text_bytes;
@@ -430,7 +430,7 @@ bool gsp_ring_text(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref
     const size_t first = len < size - at ? len : size - at;
     gsp_ring__get_bytes(to, text + at, first);
     gsp_ring__get_bytes(to + first, text, len - first);
-    /* Partner: the fence in gsp_lane_text(). */
+    /* Partner: the fence in gsp_ring__lane_text(). */
     atomic_thread_fence(memory_order_acquire);
     const uint64_t after = atomic_load_explicit(&head->text_head, memory_order_relaxed);
     if (after - before > size - back || is_cut(view, lane)) {

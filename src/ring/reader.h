@@ -50,7 +50,7 @@ void gsp_ring_view_close(struct gsp_ring_view *view); /* NULL does nothing */
 const struct gsp_ring_info *gsp_ring_info(const struct gsp_ring_view *view); /* borrowed */
 
 /* Rows [from, to) of one lane, by row number. */
-struct gsp_ring_span {
+struct gsp_ring_range {
     uint64_t from;
     uint64_t to;
     uint32_t lane;
@@ -59,16 +59,16 @@ struct gsp_ring_span {
 /* Returns the rows that are readable now: one span for each lane that has rows. Includes lanes that
  * were added since the view was opened. *overwritten (may be NULL) is the number of published rows
  * that no longer exist. Returns the number of spans, at most cap; GSP_RING_LANES_MAX suffices. */
-size_t gsp_ring_spans(struct gsp_ring_view *view, struct gsp_ring_span *spans, size_t cap,
-                      uint64_t *overwritten);
+size_t gsp_ring_ranges(struct gsp_ring_view *view, struct gsp_ring_range *spans, size_t cap,
+                       uint64_t *overwritten);
 
 /* Narrows a span to the rows with ts_ns in [from_ns, to_ns], by binary search. The rows of a lane
  * are in the order of time, unless the clock was set. */
-void gsp_ring_span_times(const struct gsp_ring_view *view, struct gsp_ring_span *span,
-                         int64_t from_ns, int64_t to_ns);
+void gsp_ring_range_narrow(const struct gsp_ring_view *view, struct gsp_ring_range *span,
+                           int64_t from_ns, int64_t to_ns);
 
 /* Copies n values of a column, starting at row number `from`: n * width bytes. A copied value is
- * valid only if its row number is at least that which gsp_ring_oldest() returns afterwards. */
+ * valid only if its row number is at least that which gsp_ring_oldest_row() returns afterwards. */
 void gsp_ring_copy(const struct gsp_ring_view *view, uint32_t lane, uint32_t column, uint64_t from,
                    size_t n, void *out);
 /* Returns the values of rows [from, from + *n) in the mapping, for scans that convert while they
@@ -76,12 +76,12 @@ void gsp_ring_copy(const struct gsp_ring_view *view, uint32_t lane, uint32_t col
 const void *gsp_ring_values(const struct gsp_ring_view *view, uint32_t lane, uint32_t column,
                             uint64_t from, size_t *n);
 /* Returns the first row number of the lane whose values have not been overwritten. */
-uint64_t gsp_ring_oldest(const struct gsp_ring_view *view, uint32_t lane);
+uint64_t gsp_ring_oldest_row(const struct gsp_ring_view *view, uint32_t lane);
 
 /* Appends a value of a TEXT column to out. Returns false if it is NULL (*null) or has been
  * overwritten. */
-bool gsp_ring_text(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref,
-                   struct gsp_buf *out, bool *null);
+bool gsp_ring_text_read(const struct gsp_ring_view *view, uint32_t lane, uint64_t ref,
+                        struct gsp_buf *out, bool *null);
 
 /* A copy of the dictionary. Id 0 and unused ids are {NULL, 0}. */
 struct gsp_ring_dict {

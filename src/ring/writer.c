@@ -14,8 +14,8 @@
 #include "base/time.h"
 #include "ring/append.h"
 #include "ring/copy.h"
-#include "ring/live.h"
-#include "ring/place.h"
+#include "ring/dir.h"
+#include "ring/process.h"
 #include "ring/ring_internal.h"
 
 #define LANES_DEFAULT      1024U
@@ -35,7 +35,7 @@
 
 int gsp_ring__reserve(int fd, uint64_t off, uint64_t len, struct gsp_err *err)
 {
-    if (!gsp_place_has_room(fd, len)) {
+    if (!gsp_ring_dir_has_space(fd, len)) {
         return gsp_err_set(err, GSP_E_NOWRITE, ENOSPC,
                            "no space for %llu bytes of a ring: the rest of the file system is "
                            "reserved for the program",
@@ -81,7 +81,7 @@ static void lay_out_lane(struct gsp_ring *ring, uint32_t text_bytes)
     for (uint32_t i = 0; i < ring->table->column_count; i++) {
         const enum gsp_type type = ring->table->columns[i].type;
         ring->column_off[i] = at;
-        at += gsp_ring__round_up(gsp_type_width(type) * (uint64_t)ring->row_slots,
+        at += gsp_ring__round_up(gsp_wire_type_width(type) * (uint64_t)ring->row_slots,
                                  GSP_RING_COLUMN_ALIGN);
         has_text = has_text || type == GSP_TEXT;
     }
@@ -102,8 +102,8 @@ static int lay_out(struct gsp_ring *ring, const struct gsp_ring_spec *spec, stru
 {
     const struct gsp_table *table = spec->table;
     if (!table || table->column_count == 0 || table->column_count > GSP_COLUMNS_MAX ||
-        !gsp_table_name_ok(gsp_sv_of(table->schema)) ||
-        !gsp_table_name_ok(gsp_sv_of(table->name))) {
+        !gsp_wire_table_name_is_valid(gsp_sv_of(table->schema)) ||
+        !gsp_wire_table_name_is_valid(gsp_sv_of(table->name))) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "a ring needs a table with a name and columns");
     }
     const uint64_t rows = or_default(spec->row_capacity, GSP_RING_ROWS_DEFAULT);
@@ -148,7 +148,7 @@ static uint32_t halve(uint32_t now, uint32_t otherwise, uint32_t least)
 static int lay_out_to_fit(struct gsp_ring *ring, const struct gsp_ring_spec *spec, int folder_fd,
                           struct gsp_err *err)
 {
-    const uint64_t share = gsp_place_room(folder_fd) / GSP_PLACE_RING_PART;
+    const uint64_t share = gsp_ring__dir_space(folder_fd) / GSP_RING_DIR_RING_PART;
     struct gsp_ring_spec less = *spec;
     ring->is_small = spec->is_small;
     int rc = lay_out(ring, &less, err);
@@ -173,7 +173,7 @@ static void fill_columns(const struct gsp_ring *ring, struct gsp_ring_column *co
         const struct gsp_column *column = &ring->table->columns[i];
         snprintf(columns[i].name, sizeof(columns[i].name), "%s", column->name);
         columns[i].type = column->type;
-        columns[i].width = (uint32_t)gsp_type_width(column->type);
+        columns[i].width = (uint32_t)gsp_wire_type_width(column->type);
         columns[i].off = ring->column_off[i];
     }
 }
@@ -198,7 +198,8 @@ static void fill_head(const struct gsp_ring *ring, const struct gsp_ring_spec *s
     head->pid = spec->pid ? spec->pid : (int32_t)ring->pid;
     head->start_time = spec->start_time;
     char state = 0;
-    if (head->start_time == 0 && !gsp_live_start_time(head->pid, &head->start_time, &state)) {
+    if (head->start_time == 0 &&
+        !gsp_ring_process_start_time(head->pid, &head->start_time, &state)) {
         head->start_time = 0;
     }
     head->rank = spec->rank;
@@ -277,7 +278,7 @@ static int64_t replaceable_since(const struct gsp_ring *ring, int folder_fd, con
                                 memcmp(head.magic, GSP_RING_MAGIC, sizeof(head.magic)) == 0 &&
                                 head.pid == ring->head->pid &&
                                 head.start_time == ring->head->start_time &&
-                                !gsp_live_is_mapped(name, st.st_ino);
+                                !gsp_ring_file_is_mapped(name, st.st_ino);
     return is_replaceable && head.created_ns > 0 ? head.created_ns : is_replaceable ? 0 : -1;
 }
 
@@ -357,7 +358,7 @@ static int make_file(struct gsp_ring *ring, int folder_fd, const struct gsp_ring
     if (rc == 0) {
         gsp_ring__map_spares(ring, fd);
         fill_head(ring, spec);
-        rc = rename_new(ring, folder_fd, tmp, spec->keeps_old ? GSP_RING_LIVES : 1, err);
+        rc = rename_new(ring, folder_fd, tmp, spec->keeps_old ? GSP_RING_GENERATIONS : 1, err);
     }
     if (rc == 0) {
         rc = store_path(ring, fd, err);
@@ -418,7 +419,7 @@ void gsp_ring_set_rank(struct gsp_ring *ring, int64_t rank)
     __atomic_store_n(&ring->head->rank, rank, __ATOMIC_RELAXED);
 }
 
-void gsp_ring_lose(struct gsp_ring *ring, uint64_t rows)
+void gsp_ring_rows_count_lost(struct gsp_ring *ring, uint64_t rows)
 {
     if (rows > 0 && ring->pid == getpid()) {
         atomic_fetch_add_explicit(&ring->head->rows_lost, rows, memory_order_relaxed);
@@ -435,7 +436,7 @@ static size_t truncate_text(struct gsp_sv text, size_t max)
     return n;
 }
 
-uint64_t gsp_lane_text(struct gsp_lane *lane, struct gsp_sv text)
+uint64_t gsp_ring__lane_text(struct gsp_lane *lane, struct gsp_sv text)
 {
     if (!text.p || !lane->text) {
         return GSP_NULL_TEXT;
@@ -445,7 +446,7 @@ uint64_t gsp_lane_text(struct gsp_lane *lane, struct gsp_sv text)
     const size_t len = text.len <= max ? text.len : truncate_text(text, max);
     const uint64_t pos = lane->text_head;
     lane->text_head = pos + len;
-    /* Stored before old text is overwritten. Partner: the fence in gsp_ring_text(). */
+    /* Stored before old text is overwritten. Partner: the fence in gsp_ring_text_read(). */
     atomic_store_explicit(&lane->head->text_head, pos + len, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     const size_t at = pos & lane->text_mask;

@@ -57,9 +57,9 @@ struct gsp_lane {
 /* Creates <schema>.<table>.ring in the ring directory, complete or not at all. Replaces a ring that
  * this process created before and no longer writes (closed, or created before exec). With
  * keeps_old, names the new one <schema>.<table>.1.ring and so on instead, and replaces the oldest
- * of GSP_RING_LIVES. If space is short, the ring has fewer rows and strings than requested, but at
- * least some hundreds (GSP_RING_SMALL).
- * Fails with EXISTS, NOWRITE (also: no space left), LIMIT, USAGE (an invalid spec) or NOMEM. */
+ * of GSP_RING_GENERATIONS. If space is short, the ring has fewer rows and strings than requested,
+ * but at least some hundreds (GSP_RING_SMALL). Fails with EXISTS, NOWRITE (also: no space left),
+ * LIMIT, USAGE (an invalid spec) or NOMEM. */
 GSP_MUST_CHECK int gsp_ring_create(int folder_fd, const struct gsp_ring_spec *spec,
                                    struct gsp_ring **out, struct gsp_err *err);
 /* Marks the ring as closed and unmaps it; the file stays. No thread may append afterwards. */
@@ -70,7 +70,7 @@ void gsp_ring_abandon(struct gsp_ring *ring); /* NULL does nothing */
 /* Sets the rank of the process, if it becomes known after the ring was created. */
 void gsp_ring_set_rank(struct gsp_ring *ring, int64_t rank);
 /* Counts rows that were lost before they reached the ring. Does nothing in a child after fork. */
-void gsp_ring_lose(struct gsp_ring *ring, uint64_t rows);
+void gsp_ring_rows_count_lost(struct gsp_ring *ring, uint64_t rows);
 
 /* Returns the lane of this thread, which it claims at the first call and keeps until it ends. A
  * signal handler that interrupts an append gets another lane. Returns NULL if no space is left (and
@@ -84,7 +84,7 @@ uint32_t gsp_ring_intern(struct gsp_ring *ring, struct gsp_sv text);
 
 /* Adds a text to the lane's text ring and returns the value for a TEXT column. Truncates it to a
  * quarter of the text ring. text.p == NULL stands for NULL. For ring/append.h. */
-uint64_t gsp_lane_text(struct gsp_lane *lane, struct gsp_sv text);
+uint64_t gsp_ring__lane_text(struct gsp_lane *lane, struct gsp_sv text);
 
 /* Appends one row of any table from its struct (struct gsp_row_...; table->row_bytes bytes).
  * Returns false if the row was lost, and counts it. The inline functions of ring/append.h are

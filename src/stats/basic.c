@@ -21,7 +21,7 @@ double gsp_stats_mean(const double *values, size_t count)
     return count > 0 ? sum / (double)count : (double)NAN;
 }
 
-double gsp_stats_variance(const double *values, size_t count)
+double gsp_stats__variance(const double *values, size_t count)
 {
     if (count < 2)
         return 0;
@@ -45,7 +45,7 @@ void gsp_stats_sort(double *values, size_t count)
         qsort(values, count, sizeof(*values), compare);
 }
 
-double gsp_stats_quantile(const double *sorted, size_t count, double share)
+double gsp_stats__quantile(const double *sorted, size_t count, double share)
 {
     if (count == 0)
         return (double)NAN;
@@ -63,7 +63,7 @@ static void swap(double *a, double *b)
     *b = kept;
 }
 
-double gsp_stats_select(double *values, size_t count, size_t rank)
+double gsp_stats__select(double *values, size_t count, size_t rank)
 {
     size_t low = 0;
     size_t high = count - 1;
@@ -95,7 +95,7 @@ double gsp_stats_select(double *values, size_t count, size_t rank)
     return values[rank];
 }
 
-double gsp_stats_normal(double z)
+double gsp_stats__normal_cdf(double z)
 {
     return 0.5 * erfc(-z / sqrt(2));
 }
@@ -139,7 +139,7 @@ static double incomplete_beta(double a, double b, double x)
     return 1 - scale * beta_fraction(b, a, 1 - x) / b;
 }
 
-double gsp_stats_t_tail(double t, double freedom)
+double gsp_stats__t_tail(double t, double freedom)
 {
     if (isnan(t) || !(freedom > 0))
         return (double)NAN;
@@ -148,15 +148,15 @@ double gsp_stats_t_tail(double t, double freedom)
     return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t));
 }
 
-double gsp_stats_t_of(double tail, double freedom)
+double gsp_stats__t_quantile(double tail, double freedom)
 {
     double low = 0;
     double high = 1;
-    while (high < 1e12 && gsp_stats_t_tail(high, freedom) > tail)
+    while (high < 1e12 && gsp_stats__t_tail(high, freedom) > tail)
         high *= 2;
     for (int i = 0; i < 60; i++) {
         const double middle = (low + high) / 2;
-        if (gsp_stats_t_tail(middle, freedom) > tail)
+        if (gsp_stats__t_tail(middle, freedom) > tail)
             low = middle;
         else
             high = middle;
@@ -166,7 +166,7 @@ double gsp_stats_t_of(double tail, double freedom)
 
 /* ------------------------------------------------------------------------ time series */
 
-void gsp_stats_blocks(const double *values, size_t count, double *means, size_t blocks)
+void gsp_stats__block_means(const double *values, size_t count, double *means, size_t blocks)
 {
     for (size_t i = 0; i < blocks; i++) {
         const size_t from = (size_t)((double)count * (double)i / (double)blocks);
@@ -180,7 +180,7 @@ void gsp_stats_blocks(const double *values, size_t count, double *means, size_t 
 static double autocorrelation_time(const double *values, size_t count)
 {
     const double mean = gsp_stats_mean(values, count);
-    const double spread = gsp_stats_variance(values, count) * (double)(count - 1);
+    const double spread = gsp_stats__variance(values, count) * (double)(count - 1);
     if (!(spread > 0))
         return 1;
     double sum = 1;
@@ -199,7 +199,7 @@ static double autocorrelation_time(const double *values, size_t count)
     return fmax(sum, 1);
 }
 
-bool gsp_stats_memory(const double *values, size_t count, double *out)
+bool gsp_stats__autocorrelation_time(const double *values, size_t count, double *out)
 {
     *out = 1;
     if (count < 8)
@@ -211,7 +211,7 @@ bool gsp_stats_memory(const double *values, size_t count, double *out)
     double *means = malloc(THIN_MAX * sizeof(*means));
     if (!means)
         return false;
-    gsp_stats_blocks(values, count, means, THIN_MAX);
+    gsp_stats__block_means(values, count, means, THIN_MAX);
     const double of_means = autocorrelation_time(means, THIN_MAX);
     /* Uncorrelated means can hide correlated values: use the first values instead. */
     *out =
@@ -231,8 +231,8 @@ bool gsp_stats_warmup(const double *values, size_t count, size_t *out)
         return false;
     memcpy(later, values + half, (count - half) * sizeof(*later));
     gsp_stats_sort(later, count - half);
-    const double lower = gsp_stats_quantile(later, count - half, 0.25);
-    const double upper = gsp_stats_quantile(later, count - half, 0.75);
+    const double lower = gsp_stats__quantile(later, count - half, 0.25);
+    const double upper = gsp_stats__quantile(later, count - half, 0.75);
     /* If the values are almost constant, a tiny difference does not count as warm-up. */
     const double width = fmax(upper - lower, 0.01 * fabs(upper));
     while (*out < half && values[*out] > upper + 3 * width)
@@ -267,7 +267,7 @@ size_t gsp_stats_startup(const double *values, size_t count)
 
 /* ------------------------------------------------------------------------ effect size, p-values */
 
-double gsp_stats_cliff(double *a, size_t a_count, double *b, size_t b_count)
+double gsp_stats_cliffs_delta(double *a, size_t a_count, double *b, size_t b_count)
 {
     if (a_count == 0 || b_count == 0)
         return 0;
@@ -286,7 +286,7 @@ double gsp_stats_cliff(double *a, size_t a_count, double *b, size_t b_count)
     return sum / (double)a_count / (double)b_count;
 }
 
-bool gsp_stats_adjust(double *p, size_t count)
+bool gsp_stats_adjust_p(double *p, size_t count)
 {
     double *sorted = malloc((count + 1) * sizeof(*sorted));
     if (!sorted)

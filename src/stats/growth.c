@@ -25,7 +25,7 @@ struct floors {
 static double median(double *values, size_t count)
 {
     gsp_stats_sort(values, count);
-    return gsp_stats_quantile(values, count, 0.5);
+    return gsp_stats__quantile(values, count, 0.5);
 }
 
 /* Returns the lowest value of each window of equal time. */
@@ -87,7 +87,7 @@ static double noise_of(const struct floors *floors, double slope)
 /* The one-sided p-value of z. */
 static double one_sided_p(double z)
 {
-    return z > 0 ? gsp_stats_normal(-z) : 1;
+    return z > 0 ? gsp_stats__normal_cdf(-z) : 1;
 }
 
 /* Decides from the floors and from the falls between them. */

@@ -53,7 +53,7 @@ bool gsp_stats_trend(const double *t, const double *values, size_t count, struct
     gsp_stats_sort(sorted, count);
     gsp_stats_sort(slopes, pairs);
     out->z = kendall_z(sum, tie_correction(sorted, count), (double)count);
-    out->slope = gsp_stats_quantile(slopes, pairs, 0.5);
+    out->slope = gsp_stats__quantile(slopes, pairs, 0.5);
     free(slopes);
     return true;
 }

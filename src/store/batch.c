@@ -38,7 +38,7 @@ struct gsp_batch {
 
 static size_t width_of(enum gsp_type type)
 {
-    return type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_type_width(type);
+    return type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_wire_type_width(type);
 }
 
 static const char *copy_bytes(struct gsp_batch *batch, struct gsp_sv text)
@@ -84,8 +84,8 @@ static bool grow_rows(struct gsp_batch *batch)
     return true;
 }
 
-int gsp_batch_new(const struct gsp_table *table, const char *host, int64_t pid, int64_t rank,
-                  struct gsp_batch **out, struct gsp_err *err)
+int gsp_store_batch_new(const struct gsp_table *table, const char *host, int64_t pid, int64_t rank,
+                        struct gsp_batch **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_batch *batch = calloc(1, sizeof(*batch));
@@ -98,7 +98,7 @@ int gsp_batch_new(const struct gsp_table *table, const char *host, int64_t pid, 
     batch->host = host ? strdup(host) : NULL;
     batch->columns = calloc(table->column_count, sizeof(*batch->columns));
     if ((host && !batch->host) || !batch->columns || !grow_strings(batch)) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return gsp_err_nomem(err);
     }
     batch->strings[0] = (struct gsp_sv){NULL, 0};
@@ -107,7 +107,7 @@ int gsp_batch_new(const struct gsp_table *table, const char *host, int64_t pid, 
     return GSP_OK;
 }
 
-void gsp_batch_free(struct gsp_batch *batch)
+void gsp_store_batch_free(struct gsp_batch *batch)
 {
     if (!batch) {
         return;
@@ -127,7 +127,7 @@ void gsp_batch_free(struct gsp_batch *batch)
     free(batch);
 }
 
-uint32_t gsp_batch_intern(struct gsp_batch *batch, struct gsp_sv text)
+uint32_t gsp_store_batch_intern(struct gsp_batch *batch, struct gsp_sv text)
 {
     const uint64_t hash = gsp_hash_bytes(text.p, text.len, 0);
     /* Strings with equal hashes have consecutive probe numbers. */
@@ -148,7 +148,7 @@ uint32_t gsp_batch_intern(struct gsp_batch *batch, struct gsp_sv text)
     return id;
 }
 
-int gsp_batch_append(struct gsp_batch *batch, const void *row, struct gsp_err *err)
+int gsp_store_batch_append(struct gsp_batch *batch, const void *row, struct gsp_err *err)
 {
     if (batch->row_count >= ROWS_MAX) {
         return gsp_err_set(err, GSP_E_LIMIT, 0, "too many rows of %s.%s", batch->table->schema,
@@ -179,22 +179,22 @@ int gsp_batch_append(struct gsp_batch *batch, const void *row, struct gsp_err *e
     return GSP_OK;
 }
 
-const struct gsp_table *gsp_batch_table(const struct gsp_batch *batch)
+const struct gsp_table *gsp_store_batch_table(const struct gsp_batch *batch)
 {
     return batch->table;
 }
 
-size_t gsp_batch_rows(const struct gsp_batch *batch)
+size_t gsp_store__batch_rows(const struct gsp_batch *batch)
 {
     return batch->row_count;
 }
 
-const void *gsp_batch_column(const struct gsp_batch *batch, uint32_t column)
+const void *gsp_store__batch_column(const struct gsp_batch *batch, uint32_t column)
 {
     return column < batch->table->column_count ? batch->columns[column] : NULL;
 }
 
-const struct gsp_sv *gsp_batch_strings(const struct gsp_batch *batch, uint32_t *count)
+const struct gsp_sv *gsp_store__batch_strings(const struct gsp_batch *batch, uint32_t *count)
 {
     *count = batch->string_count;
     return batch->strings;

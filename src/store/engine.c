@@ -22,7 +22,7 @@
 static struct {
     struct gsp_lock lock;
     bool ready GSP_GUARDED_BY(lock);
-    struct gsp_duck duck;
+    struct gsp_duckdb duck;
 } engine;
 
 /* Folders that may have the library, relative to the folder of the program. */
@@ -58,13 +58,13 @@ static void *open_near_program(void)
     return NULL;
 }
 
-static int find_functions(void *lib, struct gsp_duck *duck, struct gsp_err *err)
+static int find_functions(void *lib, struct gsp_duckdb *duck, struct gsp_err *err)
 {
     static const struct {
         const char *name;
         size_t offset;
     } functions[] = {
-#define GSP_DUCK_ROW(name) {"duckdb_" #name, offsetof(struct gsp_duck, name)},
+#define GSP_DUCK_ROW(name) {"duckdb_" #name, offsetof(struct gsp_duckdb, name)},
         GSP_DUCK_FUNCTIONS(GSP_DUCK_ROW)
 #undef GSP_DUCK_ROW
     };
@@ -79,7 +79,7 @@ static int find_functions(void *lib, struct gsp_duck *duck, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int check_version(const struct gsp_duck *duck, struct gsp_err *err)
+static int check_version(const struct gsp_duckdb *duck, struct gsp_err *err)
 {
     const char *text = duck->library_version();
     const char *number = text && text[0] == 'v' ? text + 1 : "";
@@ -108,7 +108,7 @@ static int check_address_space(struct gsp_err *err)
                        ADDRESS_SPACE_MIN >> 20, (unsigned long long)limit.rlim_cur >> 20);
 }
 
-static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
+static int load(const char *path, struct gsp_duckdb *duck, struct gsp_err *err)
 {
     const int space = check_address_space(err);
     if (space != GSP_OK) {
@@ -138,7 +138,7 @@ static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
     return rc;
 }
 
-int gsp_store__engine(const char *path, const struct gsp_duck **out, struct gsp_err *err)
+int gsp_store__engine_load(const char *path, const struct gsp_duckdb **out, struct gsp_err *err)
 {
     *out = NULL;
     int rc = GSP_OK;

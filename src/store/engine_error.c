@@ -158,8 +158,8 @@ static int code_of_text(const struct gsp_engine_error *error, const char *text)
     return code_of(error->type);
 }
 
-int gsp_store__engine_error(const struct gsp_engine_error *error, struct gsp_sql_error *where,
-                            struct gsp_err *err)
+int gsp_store__engine_error_convert(const struct gsp_engine_error *error,
+                                    struct gsp_sql_error *where, struct gsp_err *err)
 {
     const char *text = error->text ? error->text : "the SQL engine failed without a message";
     gsp_auto_buf line = {0};

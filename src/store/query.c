@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "store/macros.h"
-#include "store/places.h"
 #include "store/result.h"
+#include "store/ring_dirs.h"
 #include "store/source_ring.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
@@ -32,11 +32,11 @@ static int engine_error(struct statement *st, const char *text, duckdb_error_typ
                         struct gsp_err *err)
 {
     const struct gsp_engine_error error = {text, type, st->sql, gsp_buf_sv(&st->run)};
-    return gsp_store__query_error(st->store, &error, st->where, err);
+    return gsp_store__query_error_convert(st->store, &error, st->where, err);
 }
 
-int gsp_store__query_error(struct gsp_store *store, const struct gsp_engine_error *error,
-                           struct gsp_sql_error *where, struct gsp_err *err)
+int gsp_store__query_error_convert(struct gsp_store *store, const struct gsp_engine_error *error,
+                                   struct gsp_sql_error *where, struct gsp_err *err)
 {
     if (store->fill_err.code != GSP_OK) {
         if (err) {
@@ -51,12 +51,12 @@ int gsp_store__query_error(struct gsp_store *store, const struct gsp_engine_erro
         return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the query took longer than %.3g s",
                            (double)store->timeout_ns / 1e9);
     }
-    return gsp_store__engine_error(error, where, err);
+    return gsp_store__engine_error_convert(error, where, err);
 }
 
 static bool is_system_table(const void *ctx, struct gsp_sv name)
 {
-    const struct gsp_catalog *catalog = ctx;
+    const struct gsp_store_catalog *catalog = ctx;
     char lower[GSP_NAME_MAX];
     if (name.len >= sizeof(lower)) {
         return false;
@@ -65,14 +65,14 @@ static bool is_system_table(const void *ctx, struct gsp_sv name)
         const char c = name.p[i];
         lower[i] = (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
     }
-    return gsp_store__view_find(catalog, gsp_sv_of("system"), (struct gsp_sv){lower, name.len}) !=
+    return gsp_store__table_find(catalog, gsp_sv_of("system"), (struct gsp_sv){lower, name.len}) !=
            NULL;
 }
 
 static int count_statements(struct statement *st, duckdb_extracted_statements *out, const char *sql,
                             struct gsp_err *err)
 {
-    const struct gsp_duck *duck = st->store->duck;
+    const struct gsp_duckdb *duck = st->store->duck;
     const idx_t count = duck->extract_statements(st->store->con, sql, out);
     if (count == 1) {
         return GSP_OK;
@@ -95,7 +95,7 @@ static int count_statements(struct statement *st, duckdb_extracted_statements *o
 static int prepare(struct statement *st, const char *sql, duckdb_prepared_statement *out,
                    struct gsp_err *err)
 {
-    const struct gsp_duck *duck = st->store->duck;
+    const struct gsp_duckdb *duck = st->store->duck;
     duckdb_extracted_statements extracted = NULL;
     int rc = count_statements(st, &extracted, sql, err);
     if (rc != GSP_OK) {
@@ -173,18 +173,18 @@ static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *e
 {
     store->query_number++;
     store->fill_err = (struct gsp_err){0};
-    int rc = gsp_store__places_refresh(store, err);
+    int rc = gsp_store__ring_dirs_refresh(store, err);
     if (rc == GSP_OK) {
         rc = gsp_store__catalog_refresh(&store->catalog, err);
     }
     if (rc == GSP_OK) {
-        rc = gsp_store__views(store, sql, err);
+        rc = gsp_store__views_create(store, sql, err);
     }
     if (rc == GSP_OK && needs_comments(sql)) {
-        rc = gsp_store__comments(store, err);
+        rc = gsp_store__comments_create(store, err);
     }
     if (rc == GSP_OK) {
-        rc = gsp_store__macros(store, sql, &store->macros_made, err);
+        rc = gsp_store__macros_create(store, sql, &store->macros_made, err);
     }
     return rc;
 }
@@ -227,17 +227,17 @@ static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err 
 static int begin_reading(struct statement *st, const char *run, bool explain, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
-    int rc = gsp_store__run(store, "BEGIN TRANSACTION READ ONLY", err);
+    int rc = gsp_store__sql_run(store, "BEGIN TRANSACTION READ ONLY", err);
     if (rc != GSP_OK) {
         return rc;
     }
-    gsp_store__watch_query(&store->watch, store->timeout_ns);
-    gsp_store__watch_arm(&store->watch);
+    gsp_store__watchdog_begin(&store->watch, store->timeout_ns);
+    gsp_store__watchdog_arm(&store->watch);
     rc = prepare(st, run, &st->prepared, err);
     if (rc == GSP_OK) {
         rc = check_type(st, explain, err);
     }
-    gsp_store__watch_disarm(&store->watch);
+    gsp_store__watchdog_disarm(&store->watch);
     if (rc != GSP_OK) {
         gsp_store__query_end(store);
     }
@@ -267,7 +267,7 @@ static int begin(struct statement *st, bool explain, struct gsp_err *err)
     }
     rc = begin_reading(st, run, explain, err);
     bool made = false;
-    if (rc == GSP_E_USAGE && gsp_store__all_views(store, &made, NULL) == GSP_OK && made) {
+    if (rc == GSP_E_USAGE && gsp_store__views_create_all(store, &made, NULL) == GSP_OK && made) {
         /* The statement may use a view that does not exist yet. With all views, the engine can
          * also suggest a similar name. */
         rc = begin_reading(st, run, explain, err);
@@ -279,7 +279,7 @@ static int begin(struct statement *st, bool explain, struct gsp_err *err)
 static void warn_missed(struct gsp_store *store)
 {
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        const struct gsp_view *view = store->catalog.views[i];
+        const struct gsp_store_table *view = store->catalog.views[i];
         uint64_t missed = 0;
         for (size_t k = 0; k < view->source_count; k++) {
             struct gsp_source *source = view->sources[k];
@@ -300,11 +300,11 @@ static void warn_missed(struct gsp_store *store)
 static void warn_nameless(struct gsp_store *store)
 {
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        const struct gsp_view *view = store->catalog.views[i];
+        const struct gsp_store_table *view = store->catalog.views[i];
         uint64_t nameless = 0;
         for (size_t k = 0; k < view->source_count; k++) {
             struct gsp_source *source = view->sources[k];
-            struct gsp_ring_loss loss;
+            struct gsp_source_loss loss;
             if (atomic_exchange(&source->strings_read, false) &&
                 gsp_store__ring_loss(source, &loss)) {
                 nameless += loss.strings_lost > source->strings_warned
@@ -313,7 +313,7 @@ static void warn_nameless(struct gsp_store *store)
                 source->strings_warned = loss.strings_lost;
             }
         }
-        gsp_store__warn_nameless(store, view->schema, view->name, nameless);
+        gsp_store__warn_lost_strings(store, view->schema, view->name, nameless);
     }
 }
 
@@ -322,7 +322,7 @@ void gsp_store__query_end(struct gsp_store *store)
     warn_missed(store);
     warn_nameless(store);
     /* Fails if the transaction has ended with an error. */
-    gsp_ignore(gsp_store__run(store, "ROLLBACK", NULL));
+    gsp_ignore(gsp_store__sql_run(store, "ROLLBACK", NULL));
 }
 
 static void end_statement(struct statement *st)
@@ -335,7 +335,7 @@ static void end_statement(struct statement *st)
 
 /* Runs the engine's tasks on this thread. Sleeps while the other threads have all tasks, because
  * the engine itself would spin. */
-static void run_tasks(const struct gsp_duck *duck, duckdb_pending_result pending)
+static void run_tasks(const struct gsp_duckdb *duck, duckdb_pending_result pending)
 {
     const struct timespec pause = {0, PAUSE_NS};
     for (;;) {
@@ -350,19 +350,19 @@ static void run_tasks(const struct gsp_duck *duck, duckdb_pending_result pending
 
 static int execute(struct statement *st, duckdb_result *result, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = st->store->duck;
+    const struct gsp_duckdb *duck = st->store->duck;
     duckdb_pending_result pending = NULL;
     int rc = GSP_OK;
-    gsp_store__watch_arm(&st->store->watch);
+    gsp_store__watchdog_arm(&st->store->watch);
     if (duck->pending_prepared_streaming(st->prepared, &pending) != DuckDBSuccess) {
-        gsp_store__watch_disarm(&st->store->watch);
+        gsp_store__watchdog_disarm(&st->store->watch);
         rc = engine_error(st, duck->pending_error(pending), DUCKDB_ERROR_INVALID, err);
         duck->destroy_pending(&pending);
         return rc;
     }
     run_tasks(duck, pending);
     const duckdb_state state = duck->execute_pending(pending, result);
-    gsp_store__watch_disarm(&st->store->watch);
+    gsp_store__watchdog_disarm(&st->store->watch);
     if (state != DuckDBSuccess) {
         rc = engine_error(st, duck->result_error(result), duck->result_error_type(result), err);
         duck->destroy_result(result);
@@ -380,7 +380,7 @@ int gsp_store_query_with(struct gsp_store *store, struct gsp_sv sql,
     int rc = begin(&st, true, err);
     if (rc == GSP_OK) {
         duckdb_result result;
-        rc = gsp_store__bind(store->duck, st.prepared, params, err);
+        rc = gsp_store__params_bind(store->duck, st.prepared, params, err);
         if (rc == GSP_OK) {
             rc = execute(&st, &result, err);
         }
@@ -401,7 +401,7 @@ int gsp_store_query(struct gsp_store *store, struct gsp_sv sql, struct gsp_rows 
 }
 
 /* COPY returns one row: the number of rows written. */
-static uint64_t rows_written(const struct gsp_duck *duck, duckdb_result result)
+static uint64_t rows_written(const struct gsp_duckdb *duck, duckdb_result result)
 {
     uint64_t rows = 0;
     duckdb_data_chunk chunk = duck->fetch_chunk(result);
@@ -418,15 +418,15 @@ static int copy_out(struct statement *st, uint64_t *rows, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
     gsp_auto_buf sql = {0};
-    gsp_store__copy_sql(store, gsp_buf_sv(&st->run), &sql);
+    gsp_store__sql_put_copy(store, gsp_buf_sv(&st->run), &sql);
     const char *text = gsp_buf_cstr(&sql);
     if (!text) {
         return gsp_err_nomem(err);
     }
     duckdb_result result;
-    gsp_store__watch_arm(&store->watch);
+    gsp_store__watchdog_arm(&store->watch);
     const duckdb_state state = store->duck->query(store->con, text, &result);
-    gsp_store__watch_disarm(&store->watch);
+    gsp_store__watchdog_disarm(&store->watch);
     int rc = GSP_OK;
     if (state != DuckDBSuccess) {
         rc = engine_error(st, store->duck->result_error(&result),
@@ -459,5 +459,5 @@ int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, uint64_t
 
 void gsp_store_interrupt(struct gsp_store *store)
 {
-    gsp_store__watch_interrupt(&store->watch);
+    gsp_store__watchdog_interrupt(&store->watch);
 }

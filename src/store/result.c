@@ -19,7 +19,7 @@ struct column {
 struct result_rows {
     struct gsp_rows base;
     struct gsp_store *store;
-    const struct gsp_duck *duck;
+    const struct gsp_duckdb *duck;
     duckdb_result result;
     duckdb_data_chunk chunk;
     struct column *columns;
@@ -160,7 +160,7 @@ static bool make_texts(struct column *column, struct gsp_cell *cell, size_t coun
 static bool make_values(struct column *column, duckdb_vector vector, size_t count,
                         struct gsp_values *out)
 {
-    const struct gsp_duck *duck = column->type.duck;
+    const struct gsp_duckdb *duck = column->type.duck;
     struct gsp_cell cell = {&column->type, vector, duck->vector_get_data(vector), 0};
     *out = (struct gsp_values){cell.data, duck->vector_get_validity(vector)};
     if (!column->values) {
@@ -190,7 +190,7 @@ static const uint64_t *none_valid(void)
 
 static int fetch(struct result_rows *rows, struct gsp_err *err)
 {
-    struct gsp_watch *watch = &rows->store->watch;
+    struct gsp_query_watchdog *watch = &rows->store->watch;
     if (rows->chunk) {
         rows->duck->destroy_data_chunk(&rows->chunk);
         rows->chunk = NULL;
@@ -198,9 +198,9 @@ static int fetch(struct result_rows *rows, struct gsp_err *err)
     if (atomic_load(&watch->interrupted)) {
         return gsp_err_set(err, GSP_E_INTR, 0, "the query was interrupted");
     }
-    gsp_store__watch_arm(watch);
+    gsp_store__watchdog_arm(watch);
     rows->chunk = rows->duck->fetch_chunk(rows->result);
-    gsp_store__watch_disarm(watch);
+    gsp_store__watchdog_disarm(watch);
     if (rows->chunk) {
         return rows->duck->data_chunk_get_size(rows->chunk) > 0 ? 1 : 0;
     }
@@ -210,7 +210,7 @@ static int fetch(struct result_rows *rows, struct gsp_err *err)
     }
     const struct gsp_engine_error error = {.text = text,
                                            .type = rows->duck->result_error_type(&rows->result)};
-    return gsp_store__query_error(rows->store, &error, NULL, err);
+    return gsp_store__query_error_convert(rows->store, &error, NULL, err);
 }
 
 static int next(struct gsp_rows *base, struct gsp_batch_view *out, struct gsp_err *err)
@@ -271,7 +271,7 @@ static const struct gsp_rows_ops ops = {.next = next, .free = free_rows};
 
 static int describe(struct result_rows *rows, size_t c, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = rows->duck;
+    const struct gsp_duckdb *duck = rows->duck;
     struct column *column = &rows->columns[c];
     duckdb_logical_type type = duck->column_logical_type(&rows->result, c);
     const int rc = gsp_store__vtype_read(duck, type, 0, &column->type, err);

@@ -7,12 +7,12 @@
 #include "base/array.h"
 #include "base/attr.h"
 #include "store/batch.h"
-#include "store/copy.h"
+#include "store/copy_column.h"
 
 /* One use of the table function in a statement. */
 struct bound {
     struct gsp_store *store;
-    struct gsp_view *view;
+    struct gsp_store_table *view;
     struct gsp_time_range range;
 };
 
@@ -38,9 +38,9 @@ struct scan {
 };
 
 /* The engine, for the callbacks, which have no other context. It is loaded only once. */
-static const struct gsp_duck *scan_duck;
+static const struct gsp_duckdb *scan_duck;
 
-static bool read_time(const struct gsp_duck *duck, duckdb_bind_info info, const char *name,
+static bool read_time(const struct gsp_duckdb *duck, duckdb_bind_info info, const char *name,
                       int64_t *out)
 {
     duckdb_value value = duck->bind_get_named_parameter(info, name);
@@ -55,17 +55,17 @@ static bool read_time(const struct gsp_duck *duck, duckdb_bind_info info, const 
     return !null;
 }
 
-static struct gsp_view *view_of(const struct gsp_store *store, duckdb_bind_info info)
+static struct gsp_store_table *view_of(const struct gsp_store *store, duckdb_bind_info info)
 {
-    const struct gsp_duck *duck = store->duck;
+    const struct gsp_duckdb *duck = store->duck;
     duckdb_value value = duck->bind_get_parameter(info, 0);
     char *text = value && !duck->is_null_value(value) ? duck->get_varchar(value) : NULL;
-    struct gsp_view *view = NULL;
+    struct gsp_store_table *view = NULL;
     if (text) {
         struct gsp_sv name = gsp_sv_of(text);
         struct gsp_sv schema = {NULL, 0};
         if (gsp_sv_split(&name, '.', &schema) && name.p) {
-            view = gsp_store__view_find(&store->catalog, schema, name);
+            view = gsp_store__table_find(&store->catalog, schema, name);
         }
         duck->free(text);
     }
@@ -75,8 +75,9 @@ static struct gsp_view *view_of(const struct gsp_store *store, duckdb_bind_info 
     return view;
 }
 
-static void add_result_column(const struct gsp_duck *duck, duckdb_bind_info info,
-                              const struct gsp_view *view, const struct gsp_view_column *column)
+static void add_result_column(const struct gsp_duckdb *duck, duckdb_bind_info info,
+                              const struct gsp_store_table *view,
+                              const struct gsp_store_column *column)
 {
     static const duckdb_type types[] = {
         [GSP_I64] = DUCKDB_TYPE_BIGINT,   [GSP_F64] = DUCKDB_TYPE_DOUBLE,
@@ -95,8 +96,8 @@ static void add_result_column(const struct gsp_duck *duck, duckdb_bind_info info
 static void bind(duckdb_bind_info info)
 {
     struct gsp_store *store = scan_duck->bind_get_extra_info(info);
-    const struct gsp_duck *duck = store->duck;
-    struct gsp_view *view = view_of(store, info);
+    const struct gsp_duckdb *duck = store->duck;
+    struct gsp_store_table *view = view_of(store, info);
     if (!view || view->column_count == 0) {
         duck->bind_set_error(info, GSP_SCAN_NAME " needs the name of a table: 'schema.table'");
         return;
@@ -144,11 +145,11 @@ static void free_scan(void *arg)
     free(scan);
 }
 
-static int make_batch(const struct gsp_store *store, struct gsp_view *view, struct gsp_batch **out,
-                      struct gsp_err *err)
+static int make_batch(const struct gsp_store *store, struct gsp_store_table *view,
+                      struct gsp_batch **out, struct gsp_err *err)
 {
     const char *host = store->host[0] ? store->host : NULL;
-    const int rc = gsp_batch_new(view->table, host, GSP_NULL_I64, GSP_NULL_I64, out, err);
+    const int rc = gsp_store_batch_new(view->table, host, GSP_NULL_I64, GSP_NULL_I64, out, err);
     if (rc != GSP_OK) {
         return rc;
     }
@@ -156,9 +157,9 @@ static int make_batch(const struct gsp_store *store, struct gsp_view *view, stru
 }
 
 /* Fills a live table, once in each query. */
-static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_err *err)
+static int fill_live(struct gsp_store *store, struct gsp_store_table *view, struct gsp_err *err)
     GSP_REQUIRES(&store->fill_lock);
-static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_err *err)
+static int fill_live(struct gsp_store *store, struct gsp_store_table *view, struct gsp_err *err)
 {
     if (!view->fill || view->live_query == store->query_number) {
         return GSP_OK;
@@ -166,10 +167,10 @@ static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_
     struct gsp_batch *batch = NULL;
     int rc = make_batch(store, view, &batch, err);
     if (rc != GSP_OK) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
-    rc = gsp_store__live_fill(store->duck, view, batch, err);
+    rc = gsp_store__live_replace(store->duck, view, batch, err);
     if (rc == GSP_OK) {
         view->live_query = store->query_number;
     }
@@ -198,7 +199,7 @@ static int add_pieces(struct scan *scan, struct gsp_source *source, const struct
 
 static int plan(struct scan *scan, struct gsp_err *err)
 {
-    const struct gsp_view *view = scan->bound->view;
+    const struct gsp_store_table *view = scan->bound->view;
     struct gsp_spans spans = {0};
     int rc = GSP_OK;
     for (size_t i = 0; i < view->source_count && rc == GSP_OK; i++) {
@@ -217,7 +218,7 @@ static int plan(struct scan *scan, struct gsp_err *err)
  * full dictionary lost. */
 static void mark_strings_read(const struct scan *scan)
 {
-    const struct gsp_view *view = scan->bound->view;
+    const struct gsp_store_table *view = scan->bound->view;
     bool reads = false;
     for (uint64_t i = 0; i < scan->column_count && !reads; i++) {
         const uint32_t column = scan->columns[i];
@@ -243,7 +244,7 @@ static int prepare(struct scan *scan, struct gsp_err *err)
 
 static void init(duckdb_init_info info)
 {
-    const struct gsp_duck *duck = scan_duck;
+    const struct gsp_duckdb *duck = scan_duck;
     struct bound *bound = duck->init_get_bind_data(info);
     struct scan *scan = calloc(1, sizeof(*scan));
     const idx_t count = duck->init_get_column_count(info);
@@ -304,13 +305,13 @@ static void lower_first_copied(struct piece *piece, uint64_t row)
 static uint64_t copy_rows(const struct scan *scan, struct piece *piece, struct gsp_source_span span,
                           duckdb_data_chunk chunk)
 {
-    const struct gsp_view *view = scan->bound->view;
+    const struct gsp_store_table *view = scan->bound->view;
     const struct gsp_source *source = piece->source;
     while (span.from < span.to) {
         for (uint64_t i = 0; i < scan->column_count; i++) {
             if (scan->columns[i] != UINT32_MAX) {
                 gsp_store__copy_column(scan->bound->store->duck, view, source,
-                                       &(struct gsp_copy){scan->columns[i], span},
+                                       &(struct gsp_column_copy){scan->columns[i], span},
                                        scan->bound->store->duck->data_chunk_get_vector(chunk, i));
             }
         }
@@ -328,7 +329,7 @@ static uint64_t copy_rows(const struct scan *scan, struct piece *piece, struct g
 
 static void scan_chunk(duckdb_function_info info, duckdb_data_chunk out)
 {
-    const struct gsp_duck *duck = scan_duck;
+    const struct gsp_duckdb *duck = scan_duck;
     struct scan *scan = duck->function_get_init_data(info);
     uint64_t rows = 0;
     while (rows == 0) {
@@ -351,7 +352,7 @@ static void scan_chunk(duckdb_function_info info, duckdb_data_chunk out)
 
 int gsp_store__scan_register(struct gsp_store *store, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = store->duck;
+    const struct gsp_duckdb *duck = store->duck;
     scan_duck = duck;
     duckdb_table_function function = duck->create_table_function();
     duckdb_logical_type text = duck->create_logical_type(DUCKDB_TYPE_VARCHAR);

@@ -20,8 +20,9 @@ static int refresh(struct gsp_source *source, bool *changed, struct gsp_err *err
     (void)err;
     const struct rows *rows = source->impl;
     uint32_t count = 0;
-    source->strings = gsp_batch_strings(rows->batch, &count);
-    source->row_count = rows->computed.read ? rows->computed.rows : gsp_batch_rows(rows->batch);
+    source->strings = gsp_store__batch_strings(rows->batch, &count);
+    source->row_count =
+        rows->computed.read ? rows->computed.rows : gsp_store__batch_rows(rows->batch);
     *changed = *changed || count != source->string_count || !source->codes;
     source->string_count = count;
     return GSP_OK;
@@ -47,9 +48,9 @@ static const void *values(const struct gsp_source *source, uint32_t lane, uint32
     if (rows->computed.read) {
         return compute(&rows->computed, column, from, n);
     }
-    const enum gsp_type type = gsp_batch_table(rows->batch)->columns[column].type;
-    const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_type_width(type);
-    return (const char *)gsp_batch_column(rows->batch, column) + from * width;
+    const enum gsp_type type = gsp_store_batch_table(rows->batch)->columns[column].type;
+    const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_wire_type_width(type);
+    return (const char *)gsp_store__batch_column(rows->batch, column) + from * width;
 }
 
 /* Returns the index of ts_ns, or column_count if the table has no such column. */
@@ -72,7 +73,7 @@ static int select_rows(const struct gsp_source *source, const struct gsp_time_ra
                        struct gsp_spans *out, struct gsp_err *err)
 {
     const struct rows *rows = source->impl;
-    const struct gsp_table *table = gsp_batch_table(rows->batch);
+    const struct gsp_table *table = gsp_store_batch_table(rows->batch);
     const uint32_t column = time_column(table);
     struct gsp_source_span span = {0, source->row_count, 0};
     if (column == table->column_count ||
@@ -128,7 +129,7 @@ static void free_rows(struct gsp_source *source)
     if (rows->computed.free) {
         rows->computed.free(rows->computed.ctx);
     }
-    gsp_batch_free(rows->batch);
+    gsp_store_batch_free(rows->batch);
     free(rows);
 }
 
@@ -142,8 +143,8 @@ static const struct gsp_source_ops ops = {
     .free = free_rows,
 };
 
-int gsp_store__batch_source(struct gsp_batch *batch, const struct gsp_computed *computed,
-                            struct gsp_source **out, struct gsp_err *err)
+int gsp_store__batch_source_new(struct gsp_batch *batch, const struct gsp_computed *computed,
+                                struct gsp_source **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_source *source = calloc(1, sizeof(*source));
@@ -152,7 +153,7 @@ int gsp_store__batch_source(struct gsp_batch *batch, const struct gsp_computed *
         if (computed && computed->free) {
             computed->free(computed->ctx);
         }
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         free(source);
         free(rows);
         return gsp_err_nomem(err);

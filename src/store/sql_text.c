@@ -140,7 +140,7 @@ static bool is_semicolon(struct gsp_sv sql, struct gsp_sql_token token)
     return token.kind == GSP_SQL_OTHER && sql.p[token.from] == ';';
 }
 
-bool gsp_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out)
+bool gsp_store_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out)
 {
     struct gsp_sql_token token = gsp_store__sql_token(text, *pos);
     while (is_semicolon(text, token)) {
@@ -266,7 +266,7 @@ size_t gsp_store__sql_origin(struct gsp_sv before, struct gsp_sv qualified, cons
     return here < before.len ? here : before.len;
 }
 
-void gsp_store__sql_name(struct gsp_buf *out, const char *name)
+void gsp_store__sql_put_name(struct gsp_buf *out, const char *name)
 {
     gsp_buf_putc(out, '"');
     for (; *name; name++) {
@@ -278,7 +278,7 @@ void gsp_store__sql_name(struct gsp_buf *out, const char *name)
     gsp_buf_putc(out, '"');
 }
 
-void gsp_store__sql_quote(struct gsp_buf *out, struct gsp_sv text)
+void gsp_store__sql_put_string(struct gsp_buf *out, struct gsp_sv text)
 {
     gsp_buf_putc(out, '\'');
     for (size_t i = 0; i < text.len; i++) {

@@ -394,7 +394,7 @@ static struct gsp_cell cell_in(const struct gsp_vtype *type, duckdb_vector vecto
 
 static void json_list(const struct gsp_cell *cell, struct gsp_json *out)
 {
-    const struct gsp_duck *duck = cell->type->duck;
+    const struct gsp_duckdb *duck = cell->type->duck;
     duckdb_list_entry entry = {cell->row * cell->type->array_size, cell->type->array_size};
     duckdb_vector items = NULL;
     if (cell->type->id == DUCKDB_TYPE_LIST) {
@@ -427,7 +427,7 @@ static void json_struct(const struct gsp_cell *cell, struct gsp_json *out)
 /* A map is a list of (key, value) structs. */
 static void json_map(const struct gsp_cell *cell, struct gsp_json *out)
 {
-    const struct gsp_duck *duck = cell->type->duck;
+    const struct gsp_duckdb *duck = cell->type->duck;
     const duckdb_list_entry entry = ((const duckdb_list_entry *)cell->data)[cell->row];
     duckdb_vector pairs = duck->list_vector_get_child(cell->vector);
     duckdb_vector keys = duck->struct_vector_get_child(pairs, 0);
@@ -448,7 +448,7 @@ static void json_map(const struct gsp_cell *cell, struct gsp_json *out)
 /* A union is a struct of a tag and all members; the tag selects the member. */
 static void json_union(const struct gsp_cell *cell, struct gsp_json *out)
 {
-    const struct gsp_duck *duck = cell->type->duck;
+    const struct gsp_duckdb *duck = cell->type->duck;
     const uint8_t *tags = duck->vector_get_data(duck->struct_vector_get_child(cell->vector, 0));
     const size_t member = tags[cell->row];
     if (member >= cell->type->child_count) {

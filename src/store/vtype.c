@@ -58,7 +58,7 @@ const char *gsp_store__vtype_name(const struct gsp_vtype *type)
 
 static int read_dict(duckdb_logical_type type, struct gsp_vtype *out, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = out->duck;
+    const struct gsp_duckdb *duck = out->duck;
     out->inner = duck->enum_internal_type(type);
     out->dict_count = duck->enum_dictionary_size(type);
     out->dict = calloc((size_t)out->dict_count + 1, sizeof(*out->dict));
@@ -105,7 +105,7 @@ static size_t count_children(duckdb_logical_type type, const struct gsp_vtype *o
 static duckdb_logical_type child_type(duckdb_logical_type type, const struct gsp_vtype *out,
                                       size_t i)
 {
-    const struct gsp_duck *duck = out->duck;
+    const struct gsp_duckdb *duck = out->duck;
     switch ((unsigned)out->id) {
     case DUCKDB_TYPE_LIST:
         return duck->list_type_child_type(type);
@@ -163,7 +163,7 @@ static int read_children(duckdb_logical_type type, unsigned depth, struct gsp_vt
     return GSP_OK;
 }
 
-int gsp_store__vtype_read(const struct gsp_duck *duck, duckdb_logical_type type, unsigned depth,
+int gsp_store__vtype_read(const struct gsp_duckdb *duck, duckdb_logical_type type, unsigned depth,
                           struct gsp_vtype *out, struct gsp_err *err)
 {
     *out = (struct gsp_vtype){.duck = duck, .id = duck->get_type_id(type)};

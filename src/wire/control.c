@@ -17,18 +17,18 @@
 _Static_assert((unsigned)GSP_SET_COUNT <= GSP_CONTROL_MAX, "all settings fit in a page");
 _Static_assert(offsetof(struct gsp_control, value) % sizeof(uint64_t) == 0, "values are words");
 
-static const struct gsp_setting_row ROWS[] = {
+static const struct gsp_wire_setting_row ROWS[] = {
 #define GSP_SETTING(id, name, type, fallback, doc) {name, fallback, doc, GSP_SETTING_##type},
 #include "wire/settings.def"
 #undef GSP_SETTING
 };
 
-const struct gsp_setting_row *gsp_setting_row(size_t i)
+const struct gsp_wire_setting_row *gsp_wire_setting_row(size_t i)
 {
     return i < GSP_COUNT(ROWS) ? &ROWS[i] : NULL;
 }
 
-int gsp_setting_row_find(struct gsp_sv name)
+int gsp_wire_setting_row_find(struct gsp_sv name)
 {
     if (gsp_sv_starts(name, PREFIX)) {
         name.p += sizeof(PREFIX) - 1;
@@ -189,7 +189,7 @@ static int check_text(size_t i, struct gsp_sv value, char *out, struct gsp_err *
         return gsp_err_set(err, GSP_E_USAGE, 0, PREFIX "%s must be %s", ROWS[i].name, fault);
     }
     const bool is_pattern = i == GSP_SET_torch_layers || i == GSP_SET_stack_span;
-    fault = is_pattern ? gsp_pattern_fault(value) : NULL;
+    fault = is_pattern ? gsp_wire__pattern_check(value) : NULL;
     if (fault) {
         return gsp_err_set(err, GSP_E_USAGE, 0,
                            PREFIX "%s must be a regular expression: in '%.*s', %s", ROWS[i].name,
@@ -219,8 +219,8 @@ static int check_memory(size_t i, struct gsp_sv value, char *out, struct gsp_err
     return 0;
 }
 
-int gsp_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VALUE],
-                          struct gsp_err *err)
+int gsp_wire_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VALUE],
+                               struct gsp_err *err)
 {
     if (i >= GSP_COUNT(ROWS)) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "no setting has number %zu", i);
@@ -261,7 +261,7 @@ static void load_value(const struct gsp_control *page, size_t id, char out[GSP_C
     out[GSP_CONTROL_VALUE - 1] = '\0';
 }
 
-void gsp_control_init(struct gsp_control *page, const char *agent_version)
+void gsp_wire_control_init(struct gsp_control *page, const char *agent_version)
 {
     memcpy(page->magic, GSP_CONTROL_MAGIC, sizeof(page->magic));
     page->version = GSP_CONTROL_VERSION;
@@ -272,7 +272,7 @@ void gsp_control_init(struct gsp_control *page, const char *agent_version)
     }
 }
 
-bool gsp_control_ok(const struct gsp_control *page, size_t bytes)
+bool gsp_wire__control_is_valid(const struct gsp_control *page, size_t bytes)
 {
     return bytes >= sizeof(*page) &&
            memcmp(page->magic, GSP_CONTROL_MAGIC, sizeof(page->magic)) == 0 &&
@@ -280,18 +280,18 @@ bool gsp_control_ok(const struct gsp_control *page, size_t bytes)
            memchr(page->agent, '\0', sizeof(page->agent));
 }
 
-bool gsp_control_get(const struct gsp_control *page, enum gsp_setting_id id,
-                     char out[GSP_CONTROL_VALUE])
+bool gsp_wire_control_get(const struct gsp_control *page, enum gsp_setting_id id,
+                          char out[GSP_CONTROL_VALUE])
 {
     if ((unsigned)id >= GSP_COUNT(ROWS)) {
         return false;
     }
     for (int tries = 0; tries < GET_TRIES; tries++) {
         char copy[GSP_CONTROL_VALUE];
-        /* Partner: the store at the end of gsp_control_set(). */
+        /* Partner: the store at the end of gsp_wire_control_set(). */
         const uint64_t before = atomic_load_explicit(&page->serial, memory_order_acquire);
         load_value(page, id, copy);
-        /* Partner: the first fence of gsp_control_set(). */
+        /* Partner: the first fence of gsp_wire_control_set(). */
         atomic_thread_fence(memory_order_acquire);
         if ((before & 1) == 0 &&
             before == atomic_load_explicit(&page->serial, memory_order_relaxed)) {
@@ -315,13 +315,13 @@ static void repair(struct gsp_control *page)
         char value[GSP_CONTROL_VALUE];
         char checked[GSP_CONTROL_VALUE];
         load_value(page, i, value);
-        if (gsp_setting_row_check(i, gsp_sv_of(value), checked, NULL) != 0) {
+        if (gsp_wire_setting_row_check(i, gsp_sv_of(value), checked, NULL) != 0) {
             store_value(page, i, ROWS[i].fallback);
         }
     }
 }
 
-uint64_t gsp_control_set(struct gsp_control *page, enum gsp_setting_id id, const char *value)
+uint64_t gsp_wire_control_set(struct gsp_control *page, enum gsp_setting_id id, const char *value)
 {
     const uint64_t now = atomic_load_explicit(&page->serial, memory_order_relaxed);
     if ((unsigned)id >= GSP_COUNT(ROWS)) {
@@ -329,7 +329,7 @@ uint64_t gsp_control_set(struct gsp_control *page, enum gsp_setting_id id, const
     }
     atomic_store_explicit(&page->serial, now | 1, memory_order_relaxed);
     /* A reader that sees a byte of the new value also sees the odd serial. Partner: the fence of
-     * gsp_control_get(). */
+     * gsp_wire_control_get(). */
     atomic_thread_fence(memory_order_release);
     if (now & 1) {
         repair(page);
@@ -340,7 +340,7 @@ uint64_t gsp_control_set(struct gsp_control *page, enum gsp_setting_id id, const
     store_value(page, id, value);
     atomic_store_explicit(&page->writing, 0, memory_order_relaxed);
     const uint64_t next = (now | 1) + 1;
-    /* Partner: the first load of gsp_control_get(). */
+    /* Partner: the first load of gsp_wire_control_get(). */
     atomic_store_explicit(&page->serial, next, memory_order_release);
     return next;
 }

@@ -35,7 +35,7 @@ enum gsp_setting_id {
 
 enum gsp_setting_type { GSP_SETTING_BOOL = 1, GSP_SETTING_NUMBER, GSP_SETTING_TEXT };
 
-struct gsp_setting_row {
+struct gsp_wire_setting_row {
     const char *name; /* without the prefix */
     const char *fallback;
     const char *doc;
@@ -65,22 +65,22 @@ struct gsp_control {
 };
 
 /* Returns NULL past the last setting. */
-const struct gsp_setting_row *gsp_setting_row(size_t i);
+const struct gsp_wire_setting_row *gsp_wire_setting_row(size_t i);
 /* Finds a setting by name, with or without "gsprof.". Returns a negative number if none matches. */
-int gsp_setting_row_find(struct gsp_sv name);
+int gsp_wire_setting_row_find(struct gsp_sv name);
 /* Converts a value to its canonical text ("on", "0.5"). Fails with USAGE; the message names the
  * values that the setting accepts. */
-GSP_MUST_CHECK int gsp_setting_row_check(size_t i, struct gsp_sv value, char out[GSP_CONTROL_VALUE],
-                                         struct gsp_err *err);
+GSP_MUST_CHECK int gsp_wire_setting_row_check(size_t i, struct gsp_sv value,
+                                              char out[GSP_CONTROL_VALUE], struct gsp_err *err);
 
 /* Fills a new, zeroed page with the defaults. */
-void gsp_control_init(struct gsp_control *page, const char *agent_version);
+void gsp_wire_control_init(struct gsp_control *page, const char *agent_version);
 /* Whether the bytes are a valid page of this version. For readers in other processes. */
-bool gsp_control_ok(const struct gsp_control *page, size_t bytes);
+bool gsp_wire__control_is_valid(const struct gsp_control *page, size_t bytes);
 /* Copies one value consistently. Returns false if writers interfere with every attempt. */
-bool gsp_control_get(const struct gsp_control *page, enum gsp_setting_id id,
-                     char out[GSP_CONTROL_VALUE]);
+bool gsp_wire_control_get(const struct gsp_control *page, enum gsp_setting_id id,
+                          char out[GSP_CONTROL_VALUE]);
 /* Sets one value and returns the new serial. The caller holds the file lock and has checked the
  * value. If an earlier writer died during a write (the serial is odd), replaces its torn value by
  * the default. */
-uint64_t gsp_control_set(struct gsp_control *page, enum gsp_setting_id id, const char *value);
+uint64_t gsp_wire_control_set(struct gsp_control *page, enum gsp_setting_id id, const char *value);

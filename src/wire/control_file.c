@@ -50,7 +50,7 @@ static int copy_page(int fd, struct gsp_control *out, struct gsp_err *err)
         if (pread(fd, out, sizeof(*out), 0) != (ssize_t)sizeof(*out) ||
             pread(fd, &again, sizeof(again), offsetof(struct gsp_control, serial)) !=
                 (ssize_t)sizeof(again) ||
-            !gsp_control_ok(out, sizeof(*out))) {
+            !gsp_wire__control_is_valid(out, sizeof(*out))) {
             return gsp_err_set(err, GSP_E_FORMAT, 0, "not a control page of this version");
         }
         if ((again & 1) == 0 && serial_of(out) == again) {
@@ -61,7 +61,7 @@ static int copy_page(int fd, struct gsp_control *out, struct gsp_err *err)
     return gsp_err_set(err, GSP_E_TORN, 0, "the control page is being written");
 }
 
-int gsp_control_read(int folder_fd, struct gsp_control *out, struct gsp_err *err)
+int gsp_wire_control_read(int folder_fd, struct gsp_control *out, struct gsp_err *err)
 {
     gsp_auto_fd fd = open_page(folder_fd, O_RDONLY, err);
     return fd < 0 ? fd : copy_page(fd, out, err);
@@ -94,22 +94,22 @@ static int change_page(int fd, const struct gsp_control_change *changes, size_t 
                            strerror(errno));
     }
     int rc = 0;
-    if (!gsp_control_ok(page, sizeof(*page))) {
+    if (!gsp_wire__control_is_valid(page, sizeof(*page))) {
         rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a control page of this version");
     } else if (page->count != GSP_SET_COUNT || strcmp(page->agent, GSP_VERSION) != 0) {
         rc = gsp_err_set(err, GSP_E_VERSION, 0, "the agent is version %.31s, this is %s",
                          page->agent, GSP_VERSION);
     } else {
         for (size_t i = 0; i < count; i++) {
-            *serial = gsp_control_set(page, changes[i].id, changes[i].value);
+            *serial = gsp_wire_control_set(page, changes[i].id, changes[i].value);
         }
     }
     munmap(page, sizeof(*page));
     return rc;
 }
 
-int gsp_control_write(int folder_fd, const struct gsp_control_change *changes, size_t count,
-                      uint64_t *serial, struct gsp_err *err)
+int gsp_wire_control_write(int folder_fd, const struct gsp_control_change *changes, size_t count,
+                           uint64_t *serial, struct gsp_err *err)
 {
     *serial = 0;
     gsp_auto_fd fd = open_page(folder_fd, O_RDWR, err);

@@ -7,7 +7,7 @@
  * series. Its size does not depend on the number of allocations.
  *
  *   struct gsp_memory_head    one page
- *   strings                   struct gsp_memory_text, each at a multiple of 4
+ *   strings                   struct gsp_wire_memory_text, each at a multiple of 4
  *   struct gsp_memory_frame   frame_max of them; number 0 is not used
  *   struct gsp_memory_node    node_max: stacks as a tree; number 0 is not used
  *   struct gsp_memory_site    site_max: a stack and an allocator with their counters
@@ -83,7 +83,7 @@ enum gsp_memory_loss {
 #define GSP_MEMORY_ENDED   2U /* the engine was stopped: the counters are final */
 #define GSP_MEMORY_LEAVING 4U /* the interpreter is shutting down and frees its objects */
 
-struct gsp_memory_text {
+struct gsp_wire_memory_text {
     uint32_t len;
     char text[]; /* len bytes, not escaped; referred to by the offset in the strings area */
 };
@@ -171,7 +171,7 @@ _Static_assert(sizeof(struct gsp_memory_site) == 96, "the file's layout");
 _Static_assert(sizeof(struct gsp_memory_head) <= GSP_MEMORY_HEAD, "the file's layout");
 
 /* The capacity of a new file. */
-struct gsp_memory_room {
+struct gsp_memory_capacity {
     uint32_t strings_bytes;
     uint32_t frames;
     uint32_t nodes;
@@ -179,21 +179,21 @@ struct gsp_memory_room {
 };
 
 /* Returns the size of a file with this capacity. */
-size_t gsp_memory_bytes(const struct gsp_memory_room *room);
+size_t gsp_wire_memory_bytes(const struct gsp_memory_capacity *room);
 /* Fills the head of a new, zeroed file: an empty string, frame and node, and no site. */
-void gsp_memory_init(struct gsp_memory_head *head, const struct gsp_memory_room *room);
+void gsp_wire_memory_init(struct gsp_memory_head *head, const struct gsp_memory_capacity *room);
 
 /* Whether the copied head is valid: its areas are in order, do not overlap and lie within `bytes`,
  * and its counts lie within their areas. Readers call it before they use any part of a file.
  * Frames, nodes, sites and strings are checked individually. */
-bool gsp_memory_head_ok(const struct gsp_memory_head *head, size_t bytes);
+bool gsp_wire_memory_head_is_valid(const struct gsp_memory_head *head, size_t bytes);
 /* Returns the string at an offset in the area `strings`, of which `used` bytes are valid. Returns
  * "" for offset 0 and for a string outside the area. */
-struct gsp_sv gsp_memory_text(const char *strings, size_t used, uint32_t at);
+struct gsp_sv gsp_wire_memory_text(const char *strings, size_t used, uint32_t at);
 /* "malloc", "mmap", "pyraw", "pymem", "pyobject": the allocator column of python.allocation. "?" if
  * the number is invalid. */
-const char *gsp_memory_allocator_name(uint32_t allocator);
+const char *gsp_wire_memory_allocator_name(uint32_t allocator);
 /* "stack", "live", ...; "?" if the number is invalid. */
-const char *gsp_memory_loss_name(uint32_t loss);
+const char *gsp_wire_memory_loss_name(uint32_t loss);
 /* "off", "sampled", "exact"; "?" if the number is invalid. */
-const char *gsp_memory_mode_name(uint32_t mode);
+const char *gsp_wire_memory_mode_name(uint32_t mode);

@@ -156,7 +156,7 @@ static const char *scan_one(struct scan *scan)
     return NULL;
 }
 
-const char *gsp_pattern_fault(struct gsp_sv text)
+const char *gsp_wire__pattern_check(struct gsp_sv text)
 {
     struct scan scan = {.rest = text};
     const char *fault = NULL;

@@ -14,4 +14,4 @@
 #include "base/str.h"
 
 /* Returns a clause that describes the error, or NULL if it finds none. */
-const char *gsp_pattern_fault(struct gsp_sv text);
+const char *gsp_wire__pattern_check(struct gsp_sv text);

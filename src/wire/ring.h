@@ -34,7 +34,7 @@
 #define GSP_RING_ROWS_LIMIT   10000000 /* of the setting ring.rows */
 #define GSP_RING_ROWS_MAX     (1U << 28)
 #define GSP_RING_LANES_MAX    4096U
-#define GSP_RING_LIVES        4U /* files per table in a ring directory: gsp_ring_file_name() */
+#define GSP_RING_GENERATIONS  4U /* files per table in a ring directory: gsp_ring_file_name() */
 #define GSP_RING_STRINGS_MAX  (1U << 20)
 #define GSP_RING_BYTES_MAX    (1U << 28) /* of all strings of a dictionary */
 #define GSP_RING_LANE_HEAD    128U       /* sizeof struct gsp_ring_lane */

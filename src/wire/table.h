@@ -114,7 +114,7 @@ struct gsp_table {
 #undef GSP_COL
 #undef GSP_TABLE_END
 
-/* GSP_TABLE_python_torch_trace, ...: the index of gsp_table_at(). */
+/* GSP_TABLE_python_torch_trace, ...: the index of gsp_wire_table_at(). */
 enum gsp_table_id {
 #define GSP_TABLE(schema, name, scope, doc) GSP_TABLE_##schema##_##name,
 #define GSP_COL(name, type, unit, doc)
@@ -127,15 +127,15 @@ enum gsp_table_id {
 };
 
 /* Return a static table, or NULL if it does not exist. */
-const struct gsp_table *gsp_table_at(size_t i);
-const struct gsp_table *gsp_table_find(const char *schema, const char *name);
+const struct gsp_table *gsp_wire_table_at(size_t i);
+const struct gsp_table *gsp_wire_table_find(const char *schema, const char *name);
 
 /* Returns the size of a value in a ring: 8, 8, 1, 4, 8; 0 if the type is invalid. */
-size_t gsp_type_width(uint32_t type);
-const char *gsp_type_name(uint32_t type); /* "i64", ...; "?" */
+size_t gsp_wire_type_width(uint32_t type);
+const char *gsp_wire_type_name(uint32_t type); /* "i64", ...; "?" */
 
 /* Whether a schema, table or column may have this name: [a-z_][a-z0-9_]*, at most 63 bytes. */
-bool gsp_table_name_ok(struct gsp_sv name);
+bool gsp_wire_table_name_is_valid(struct gsp_sv name);
 #define GSP_TABLE_NAME_RULE "lower-case letters, digits and _, at most 63, no digit first"
 
 /* Tables that are not in tables.def: those of the user. */
@@ -160,7 +160,7 @@ struct gsp_table_spec {
 /* Creates a table; copies everything. Its rows have the layout of a C struct: the members of
  * columns[] in order, at row_offset.
  * Fails with USAGE (an invalid name or type), LIMIT or NOMEM. */
-GSP_MUST_CHECK int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out,
-                                 struct gsp_err *err);
-/* Frees a table of gsp_table_new(); NULL does nothing. */
-void gsp_table_free(struct gsp_table *table);
+GSP_MUST_CHECK int gsp_wire_table_new(const struct gsp_table_spec *spec, struct gsp_table **out,
+                                      struct gsp_err *err);
+/* Frees a table of gsp_wire_table_new(); NULL does nothing. */
+void gsp_wire_table_free(struct gsp_table *table);

@@ -12,7 +12,7 @@ struct made_column {
 };
 
 struct made_table {
-    struct gsp_table table; /* first, because gsp_table_free() receives its address */
+    struct gsp_table table; /* first, because gsp_wire_table_free() receives its address */
     char schema[GSP_NAME_MAX];
     char name[GSP_NAME_MAX];
     char doc[GSP_DOC_MAX];
@@ -37,7 +37,7 @@ static void set_text(char *out, size_t cap, const char *text)
 /* Adds a member to the row as a C compiler would. Returns its offset. */
 static size_t add_member(size_t *row_bytes, enum gsp_type type)
 {
-    const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_type_width(type);
+    const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_wire_type_width(type);
     const size_t align = type == GSP_TEXT ? _Alignof(struct gsp_sv) : width;
     const size_t at = (*row_bytes + align - 1) / align * align;
     *row_bytes = at + width;
@@ -58,11 +58,11 @@ static int add_column(struct made_table *made, const struct gsp_column_spec *spe
                       size_t *row_bytes, struct gsp_err *err)
 {
     const uint32_t i = made->table.column_count;
-    if (!gsp_table_name_ok(gsp_sv_of(spec->name))) {
+    if (!gsp_wire_table_name_is_valid(gsp_sv_of(spec->name))) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "'%s' is not a valid column name: %s",
                            spec->name ? spec->name : "", GSP_TABLE_NAME_RULE);
     }
-    if (gsp_type_width(spec->type) == 0) {
+    if (gsp_wire_type_width(spec->type) == 0) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "column %s: invalid type %d", spec->name,
                            (int)spec->type);
     }
@@ -100,7 +100,8 @@ static int add_columns(struct made_table *made, const struct gsp_column_spec *sp
 
 static int fill(struct made_table *made, const struct gsp_table_spec *spec, struct gsp_err *err)
 {
-    if (!gsp_table_name_ok(gsp_sv_of(spec->schema)) || !gsp_table_name_ok(gsp_sv_of(spec->name))) {
+    if (!gsp_wire_table_name_is_valid(gsp_sv_of(spec->schema)) ||
+        !gsp_wire_table_name_is_valid(gsp_sv_of(spec->name))) {
         return gsp_err_set(err, GSP_E_USAGE, 0, "'%s.%s' is not a valid table name: %s",
                            spec->schema ? spec->schema : "", spec->name ? spec->name : "",
                            GSP_TABLE_NAME_RULE);
@@ -134,7 +135,8 @@ static int fill(struct made_table *made, const struct gsp_table_spec *spec, stru
     return rc;
 }
 
-int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out, struct gsp_err *err)
+int gsp_wire_table_new(const struct gsp_table_spec *spec, struct gsp_table **out,
+                       struct gsp_err *err)
 {
     *out = NULL;
     struct made_table *made = calloc(1, sizeof(*made));
@@ -150,7 +152,7 @@ int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out, str
     return 0;
 }
 
-void gsp_table_free(struct gsp_table *table)
+void gsp_wire_table_free(struct gsp_table *table)
 {
     free(table);
 }

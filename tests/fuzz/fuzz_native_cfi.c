@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)gsp_native__cfi_span(&in, table.base, &span);
         gsp_native__cfi_free(&table);
         (void)gsp_native__after_call(in.arch, data, size);
-        (void)gsp_native__prologue(in.arch, data, size);
+        (void)gsp_native__prologue_decode(in.arch, data, size);
     }
     return 0;
 }

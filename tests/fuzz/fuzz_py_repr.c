@@ -51,9 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         gsp_py_layout_find(GSP_PY_MINOR_MIN + data[0] % versions, (data[0] & 0x80U) != 0);
     const struct gsp_mem_region region = {BASE, len - 1, data + 1};
     struct gsp_mem *mem = NULL;
-    if (layout && gsp_mem_open_regions(&region, 1, &mem, NULL) == 0) {
+    if (layout && gsp_proc__mem_open_regions(&region, 1, &mem, NULL) == 0) {
         query(mem, layout);
     }
-    gsp_mem_free(mem);
+    gsp_proc_mem_free(mem);
     return 0;
 }

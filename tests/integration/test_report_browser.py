@@ -115,7 +115,7 @@ def results(
     head, tail = template.split("@GSPROF_DOCUMENT@")
     documents = {**{name: make() for name, make in DOCUMENTS.items()}, "real": real}
     for name, document in documents.items():
-        # As in gsp_page_write().
+        # As in gsp_export_page_write().
         text = json.dumps(document, ensure_ascii=False).replace("<", "\\u003c")
         (folder / f"{name}.html").write_text(head + text + tail, encoding="utf-8")
     modules = get_web("--modules", "tests/web")

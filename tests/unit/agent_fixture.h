@@ -10,8 +10,8 @@
 #include <pthread.h>
 
 #include "agent/agent.h"
-#include "ring/live.h"
-#include "ring/place.h"
+#include "ring/dir.h"
+#include "ring/process.h"
 #include "ring_fixture.h"
 #include "wire/control_file.h"
 
@@ -46,12 +46,12 @@ static inline void agent_teardown(void)
 /* Opens the ring directory of a process. Returns -1 if none exists. */
 static inline int agent_folder(pid_t pid)
 {
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     int fd = -1;
     /* An earlier process with this pid may have left rings elsewhere. */
-    if (gsp_place_find(pid, &place, NULL) != 0 ||
+    if (gsp_ring_dir_find(pid, &place, NULL) != 0 ||
         strncmp(place.path, agent_root, strlen(agent_root)) != 0 ||
-        gsp_place_open(&place, &fd, NULL) != 0)
+        gsp_ring_dir_open(&place, &fd, NULL) != 0)
         return -1;
     return fd;
 }

@@ -32,8 +32,8 @@ static inline struct gsp_memory_site *memory_site(struct memory_file *file, uint
 
 static inline void memory_file_open(struct memory_file *file, enum gsp_memory_mode mode)
 {
-    const struct gsp_memory_room room = {8192, 64, 64, 64};
-    *file = (struct memory_file){.bytes = gsp_memory_bytes(&room)};
+    const struct gsp_memory_capacity room = {8192, 64, 64, 64};
+    *file = (struct memory_file){.bytes = gsp_wire_memory_bytes(&room)};
     strcpy(file->folder, "/tmp/gsprof-test-XXXXXX");
     if (!mkdtemp(file->folder))
         abort();
@@ -45,7 +45,7 @@ static inline void memory_file_open(struct memory_file *file, enum gsp_memory_mo
     close(fd);
     if (file->head == MAP_FAILED)
         abort();
-    gsp_memory_init(file->head, &room);
+    gsp_wire_memory_init(file->head, &room);
     file->head->mode = mode;
     file->head->pid = 4242;
     file->head->interval_bytes = mode == GSP_MEMORY_EXACT ? 0 : 1 << 19;

@@ -47,7 +47,7 @@ static inline struct gsp_ring *ring_make(int folder, uint32_t capacity)
 {
     struct gsp_err err = {0};
     struct gsp_ring *ring = NULL;
-    struct gsp_ring_spec spec = {.table = gsp_table_at(GSP_TABLE_python_torch_trace),
+    struct gsp_ring_spec spec = {.table = gsp_wire_table_at(GSP_TABLE_python_torch_trace),
                                  .row_capacity = capacity,
                                  .rank = 3,
                                  .host = "here"};
@@ -111,7 +111,7 @@ struct ring_seen {
 static inline void ring_check_column(unsigned column, const uint64_t *words, size_t n,
                                      const int64_t *numbers, const int64_t *writers, bool *bad)
 {
-    const struct gsp_table *table = gsp_table_at(GSP_TABLE_python_torch_trace);
+    const struct gsp_table *table = gsp_wire_table_at(GSP_TABLE_python_torch_trace);
     for (size_t i = 0; i < n; i++) {
         const uint64_t expected = ring_word((uint64_t)writers[i], (uint64_t)numbers[i], column);
         double f64;
@@ -146,7 +146,7 @@ static inline void ring_check_chunk(const struct gsp_ring_view *view, uint32_t l
     const uint32_t columns = gsp_ring_info(view)->column_count;
     for (uint32_t column = 0; column < columns; column++)
         gsp_ring_copy(view, lane, column, from, n, words[column]);
-    const uint64_t oldest = gsp_ring_oldest(view, lane);
+    const uint64_t oldest = gsp_ring_oldest_row(view, lane);
     memcpy(numbers, words[0], n * 8);
     memcpy(writers, words[1], n * 8);
     for (unsigned column = 2; column < columns; column++)
@@ -164,8 +164,8 @@ static inline void ring_check_chunk(const struct gsp_ring_view *view, uint32_t l
 
 static inline void ring_check(struct gsp_ring_view *view, struct ring_seen *seen)
 {
-    static struct gsp_ring_span spans[GSP_RING_LANES_MAX];
-    const size_t count = gsp_ring_spans(view, spans, GSP_RING_LANES_MAX, NULL);
+    static struct gsp_ring_range spans[GSP_RING_LANES_MAX];
+    const size_t count = gsp_ring_ranges(view, spans, GSP_RING_LANES_MAX, NULL);
     for (size_t i = 0; i < count; i++) {
         for (uint64_t row = spans[i].from; row < spans[i].to; row += RING_CHUNK) {
             const uint64_t left = spans[i].to - row;

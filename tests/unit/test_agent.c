@@ -23,7 +23,7 @@ TAP_TEST(start_creates_a_page_and_writes_the_settings)
     static struct gsp_control page;
     const int folder = agent_folder(getpid());
     tap_require(folder >= 0);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     close(folder);
     tap_eq_int(atomic_load(&page.state), GSP_CONTROL_LOADED);
     tap_eq_int(atomic_load(&page.applied), atomic_load(&page.serial));
@@ -97,8 +97,8 @@ TAP_TEST(tables_of_the_program)
     struct gsp_table *table = NULL;
     struct gsp_table *again = NULL;
     agent_setup();
-    tap_require(gsp_table_new(&spec, &table, NULL) == 0);
-    tap_require(gsp_table_new(&spec, &again, NULL) == 0);
+    tap_require(gsp_wire_table_new(&spec, &table, NULL) == 0);
+    tap_require(gsp_wire_table_new(&spec, &again, NULL) == 0);
     tap_eq_int(table->row_bytes, sizeof(row));
     const enum gsp_table_id id = gsp_agent_table_add(table);
     tap_eq_int(id, GSP_TABLE_COUNT);
@@ -121,14 +121,14 @@ TAP_TEST(tables_of_the_program)
         snprintf(name, sizeof(name), "own%d", i);
         spec.name = name;
         struct gsp_table *more = NULL;
-        tap_require(gsp_table_new(&spec, &more, NULL) == 0);
+        tap_require(gsp_wire_table_new(&spec, &more, NULL) == 0);
         const bool fits = gsp_agent_table_at((size_t)gsp_agent_table_add(more)) == more;
         count += fits;
         if (!fits)
-            gsp_table_free(more);
+            gsp_wire_table_free(more);
     }
     tap_eq_int(count, 63);
-    gsp_table_free(again);
+    gsp_wire_table_free(again);
     agent_teardown();
 }
 
@@ -168,21 +168,21 @@ TAP_TEST(settings_change_from_outside_and_inside)
     const struct gsp_control_change change = {GSP_SET_torch_rate, "0.25"};
     uint64_t serial = 0;
     const int folder = agent_folder(getpid());
-    tap_eq_int(gsp_control_write(folder, &change, 1, &serial, NULL), 0);
+    tap_eq_int(gsp_wire_control_write(folder, &change, 1, &serial, NULL), 0);
     tap_check(atomic_load(word) != before);
     tap_eq_int(atomic_load(word), serial);
     char value[GSP_CONTROL_VALUE];
     tap_check(gsp_agent_setting(GSP_SET_torch_rate, value));
     tap_eq_str(value, "0.25");
     static struct gsp_control page;
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_check(atomic_load(&page.applied) < serial);
     gsp_agent_applied(serial);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_eq_int(atomic_load(&page.applied), serial);
     tap_eq_int(agent_read(getpid(), SETTING_FILE).rows, GSP_SET_COUNT + 1);
     tap_check(gsp_agent_set(GSP_SET_torch_layers, "encoder"));
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_eq_str(page.value[GSP_SET_torch_layers], "encoder");
     tap_eq_int(agent_read(getpid(), SETTING_FILE).rows, GSP_SET_COUNT + 2);
     close(folder);
@@ -250,7 +250,7 @@ TAP_TEST(stop_is_visible_and_the_next_start_uses_new_rings)
     tap_check(!gsp_agent_is_on());
     tap_check(atomic_load(gsp_agent_generation()) != generation);
     const int folder = agent_folder(getpid());
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_eq_int(atomic_load(&page.state), GSP_CONTROL_EJECTED);
     /* Hooks that still poll the word see a change, and find the defaults. */
     tap_check(atomic_load(word) != serial);
@@ -258,7 +258,7 @@ TAP_TEST(stop_is_visible_and_the_next_start_uses_new_rings)
     tap_eq_str(value, "off");
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
     tap_check(gsp_agent_serial() == word);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_eq_int(atomic_load(&page.state), GSP_CONTROL_LOADED);
     tap_eq_int(agent_put_rows(1, 7), 7);
     /* Rows from before the stop stay. */
@@ -292,16 +292,16 @@ static void plant_page(bool keep_mapped)
     char state = 0;
     char path[192];
     int folder = -1;
-    const struct gsp_place_about about = {.pid = getpid(), .rank = GSP_NULL_I64};
-    tap_require(gsp_live_start_time(getpid(), &start_time, &state));
-    tap_require(gsp_place_make(&about, &folder, NULL) == 0);
+    const struct gsp_ring_dir_spec about = {.pid = getpid(), .rank = GSP_NULL_I64};
+    tap_require(gsp_ring_process_start_time(getpid(), &start_time, &state));
+    tap_require(gsp_ring_dir_create(&about, &folder, NULL) == 0);
     snprintf(path, sizeof(path), "%s/gsprof/%d-%llu/control", agent_root, (int)getpid(),
              (unsigned long long)start_time);
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     tap_require(fd >= 0 && ftruncate(fd, sizeof(struct gsp_control)) == 0);
     struct gsp_control *page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     tap_require(page != MAP_FAILED);
-    gsp_control_init(page, "0.0.9");
+    gsp_wire_control_init(page, "0.0.9");
     atomic_store(&page->state, GSP_CONTROL_LOADED);
     if (!keep_mapped)
         munmap(page, sizeof(*page));
@@ -379,14 +379,14 @@ static void check_quiet(enum gsp_agent_rc expected)
 TAP_TEST(no_space_at_all)
 {
     limit_space("size=4k,nr_inodes=4", 0);
-    check_quiet(GSP_AGENT_NO_PLACE);
+    check_quiet(GSP_AGENT_NO_SPACE);
     tap_check(!gsp_agent_is_on());
 }
 
 TAP_TEST(a_read_only_file_system)
 {
     limit_space("size=64m", MS_RDONLY);
-    check_quiet(GSP_AGENT_NO_PLACE);
+    check_quiet(GSP_AGENT_NO_SPACE);
     /* A later start succeeds when the file system is writable. */
     tap_require(mount("none", "/dev/shm", "tmpfs", MS_REMOUNT, "size=64m") == 0);
     tap_eq_int(gsp_agent_start(), GSP_AGENT_OK);
@@ -400,7 +400,7 @@ TAP_TEST(space_for_only_the_page)
     static struct gsp_control page;
     const int folder = agent_folder(getpid());
     tap_require(folder >= 0);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_check(atomic_load(&page.state) & GSP_CONTROL_QUIET);
 }
 
@@ -416,8 +416,8 @@ TAP_TEST(little_space)
     tap_check(gsp_agent_put(GSP_TABLE_python_span, &span));
     const uint32_t rows = agent_read(getpid(), RING_FILE).capacity;
     tap_check(rows >= 256 && rows < GSP_RING_ROWS_DEFAULT);
-    struct gsp_place place;
-    tap_require(gsp_place_find(getpid(), &place, NULL) == 0);
+    struct gsp_ring_dir place;
+    tap_require(gsp_ring_dir_find(getpid(), &place, NULL) == 0);
     tap_check(place.small_rings >= 3 && strstr(place.note, "MB of space for tables") != NULL);
     /* Three quarters are reserved for the program. */
     struct statvfs fs;
@@ -453,13 +453,13 @@ TAP_TEST(creating_a_ring_is_retried)
     limit_descriptors(false);
     static struct gsp_control page;
     const int folder = agent_folder(getpid());
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_check(atomic_load(&page.state) & GSP_CONTROL_QUIET);
     wait_for_retry();
     tap_eq_int(agent_put_rows(1, 7), 7);
     tap_eq_int(agent_read(getpid(), RING_FILE).rows, 7);
     tap_eq_int(agent_read(getpid(), RING_FILE).lost, 5);
-    tap_eq_int(gsp_control_read(folder, &page, NULL), 0);
+    tap_eq_int(gsp_wire_control_read(folder, &page, NULL), 0);
     tap_check(!(atomic_load(&page.state) & GSP_CONTROL_QUIET));
     close(folder);
     gsp_agent_stop();

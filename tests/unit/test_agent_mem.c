@@ -19,11 +19,11 @@ static uint64_t state = UINT64_C(0x123456789abcdef);
 static struct gsp_memory_head *counters_of(enum gsp_memory_mode mode,
                                            const struct gsp_agent_python *python)
 {
-    const struct gsp_memory_room *room = &gsp_agent__mem_room[mode];
-    struct gsp_memory_head *head = mmap(NULL, gsp_memory_bytes(room), PROT_READ | PROT_WRITE,
+    const struct gsp_memory_capacity *room = &gsp_agent__mem_capacity[mode];
+    struct gsp_memory_head *head = mmap(NULL, gsp_wire_memory_bytes(room), PROT_READ | PROT_WRITE,
                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tap_require(head != MAP_FAILED);
-    gsp_memory_init(head, room);
+    gsp_wire_memory_init(head, room);
     head->mode = mode;
     const struct gsp_agent_memory_opts opts = {
         .mode = mode, .interval_bytes = MEAN, .python = python};
@@ -100,11 +100,11 @@ TAP_TEST(blocks_are_added_and_removed)
         struct gsp_agent__block found = {0};
         if (is_live[k]) {
             tap_require(gsp_agent__may_be_live(block.address));
-            tap_require(gsp_agent__live_take(block.address, &found));
+            tap_require(gsp_agent__live_remove(block.address, &found));
             tap_require(found.size == block.size && found.site == block.site);
             live--;
         } else {
-            tap_require(!gsp_agent__live_take(block.address, &found));
+            tap_require(!gsp_agent__live_remove(block.address, &found));
             tap_require(gsp_agent__live_put(&block));
             live++;
         }
@@ -112,7 +112,7 @@ TAP_TEST(blocks_are_added_and_removed)
     }
     for (uint64_t k = 0; k < COUNT; k++) {
         struct gsp_agent__block found;
-        tap_require(gsp_agent__live_take(address(k), &found) == is_live[k]);
+        tap_require(gsp_agent__live_remove(address(k), &found) == is_live[k]);
         live -= is_live[k] ? 1 : 0;
     }
     tap_eq_int(live, 0);
@@ -124,9 +124,9 @@ TAP_TEST(blocks_of_many_gigabytes)
     const struct gsp_agent__block block = {address(5), (size_t)1 << 40, 77};
     tap_require(gsp_agent__live_init());
     tap_check(gsp_agent__live_put(&block));
-    tap_require(gsp_agent__live_take(address(5), &found));
+    tap_require(gsp_agent__live_remove(address(5), &found));
     tap_check(found.size == (size_t)1 << 40 && found.site == 77);
-    tap_check(!gsp_agent__live_take(NULL, &found));
+    tap_check(!gsp_agent__live_remove(NULL, &found));
 }
 
 TAP_TEST(a_full_table_of_blocks_is_reported)
@@ -139,7 +139,7 @@ TAP_TEST(a_full_table_of_blocks_is_reported)
     }
     /* 20 MB with 12 bytes per block. */
     tap_check(i > 1300000 && i < 1700000);
-    tap_check(gsp_agent__live_take(address(7), &block) && gsp_agent__live_put(&block));
+    tap_check(gsp_agent__live_remove(address(7), &block) && gsp_agent__live_put(&block));
 }
 
 TAP_TEST(peaks_are_exact)
@@ -158,7 +158,7 @@ TAP_TEST(peaks_are_exact)
         const uint64_t r = gsp_agent__random_next(&state);
         const size_t k = r % BLOCKS;
         if (blocks[k].size != 0) {
-            gsp_agent__mem_freed(address(k));
+            gsp_agent__mem_count_free(address(k));
             held[blocks[k].site] -= blocks[k].size;
             live -= blocks[k].size;
             blocks[k].size = 0;
@@ -167,8 +167,8 @@ TAP_TEST(peaks_are_exact)
         blocks[k].size = 1 + (r >> 32) % 10000;
         blocks[k].site = (uint32_t)(r >> 20) % SITES;
         /* Without Python and a caller, each allocator has one site. */
-        gsp_agent__mem_took(address(k), blocks[k].size, (enum gsp_memory_allocator)blocks[k].site,
-                            NULL);
+        gsp_agent__mem_count_alloc(address(k), blocks[k].size,
+                                   (enum gsp_memory_allocator)blocks[k].site, NULL);
         held[blocks[k].site] += blocks[k].size;
         live += blocks[k].size;
         if (live > peak) {
@@ -195,12 +195,12 @@ TAP_TEST(peaks_are_exact)
 TAP_TEST(an_address_allocated_twice_was_freed)
 {
     const struct gsp_memory_head *head = new_counters(GSP_MEMORY_EXACT);
-    gsp_agent__mem_took(address(1), 100, GSP_MEMORY_MALLOC, NULL);
-    gsp_agent__mem_took(address(1), 30, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(1), 100, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(1), 30, GSP_MEMORY_MALLOC, NULL);
     tap_eq_int(head->live_bytes, 30);
     tap_eq_int(head->lost[GSP_MEMORY_LOST_FREE], 1);
-    gsp_agent__mem_freed(address(1));
-    gsp_agent__mem_freed(address(1));
+    gsp_agent__mem_count_free(address(1));
+    gsp_agent__mem_count_free(address(1));
     tap_eq_int(head->live_bytes, 0);
 }
 
@@ -211,20 +211,20 @@ TAP_TEST(a_change_continues_in_a_child)
     const struct gsp_agent__block first = {address(1), 100, 7};
     new_counters(GSP_MEMORY_EXACT);
     tap_require(gsp_agent__live_put(&first));
-    gsp_agent__mem_me.busy = GSP_AGENT__INSIDE;
+    gsp_agent__mem_this_thread.busy = GSP_AGENT__INSIDE;
     gsp_agent__mem_lock();
-    gsp_agent__mem_count_forget();
-    tap_require(gsp_agent__live_take(address(1), &found));
+    gsp_agent__mem_count_reset();
+    tap_require(gsp_agent__live_remove(address(1), &found));
     tap_check(found.size == 100 && found.site == 7);
     for (uint64_t i = 0; i < 10000; i++) {
         const struct gsp_agent__block more = {address(i), 1, 1};
         tap_require(gsp_agent__live_put(&more));
     }
     gsp_agent__mem_unlock();
-    gsp_agent__mem_me.busy = 0;
+    gsp_agent__mem_this_thread.busy = 0;
     /* A restart uses an empty table. */
     tap_require(gsp_agent__live_init());
-    tap_check(!gsp_agent__live_take(address(1), &found));
+    tap_check(!gsp_agent__live_remove(address(1), &found));
     tap_check(gsp_agent__live_put(&first));
 }
 
@@ -323,16 +323,16 @@ TAP_TEST(a_detached_thread_does_not_read_memory_that_may_be_freed)
     /* The array was replaced, and its memory freed. */
     code_state.copies = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     tap_require(code_state.copies != MAP_FAILED);
-    gsp_agent__mem_took(address(1), 1000, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(1), 1000, GSP_MEMORY_MALLOC, NULL);
     tap_eq_int(line_of_bytes(head, 1000), 100);
     /* Once the thread is attached, the line is decoded; later it is found by its key. */
     code_state.copies = copies;
     is_attached = true;
-    gsp_agent__mem_took(address(2), 200, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(2), 200, GSP_MEMORY_MALLOC, NULL);
     tap_eq_int(line_of_bytes(head, 200), 106);
     is_attached = false;
     code_state.copies = NULL;
-    gsp_agent__mem_took(address(3), 30, GSP_MEMORY_MALLOC, NULL);
+    gsp_agent__mem_count_alloc(address(3), 30, GSP_MEMORY_MALLOC, NULL);
     tap_eq_int(line_of_bytes(head, 230), 106);
 }
 
@@ -361,7 +361,8 @@ TAP_TEST(full_tables_keep_the_innermost_frame)
     const uint32_t brief = gsp_agent__node_short(node);
     const uint32_t site = gsp_agent__site_put(brief, 0, &is_full);
     tap_check(!is_full && site >= GSP_MEMORY_ALLOCATORS);
-    tap_check(gsp_memory_head_ok(head, gsp_memory_bytes(&gsp_agent__mem_room[GSP_MEMORY_SAMPLED])));
+    tap_check(gsp_wire_memory_head_is_valid(
+        head, gsp_wire_memory_bytes(&gsp_agent__mem_capacity[GSP_MEMORY_SAMPLED])));
 }
 
 TAP_TEST(strings_are_stored_once)
@@ -372,7 +373,8 @@ TAP_TEST(strings_are_stored_once)
     const uint32_t b = gsp_agent__text_put(gsp_sv_of("model.py"));
     tap_check(a != 0 && b != 0 && a != b);
     tap_eq_int(gsp_agent__text_put(gsp_sv_of("train.py")), a);
-    tap_check(gsp_sv_eq(gsp_memory_text(strings, head->strings_used, b), gsp_sv_of("model.py")));
+    tap_check(
+        gsp_sv_eq(gsp_wire_memory_text(strings, head->strings_used, b), gsp_sv_of("model.py")));
     tap_eq_int(gsp_agent__text_put(gsp_sv_of("")), 0);
     char text[32];
     uint32_t last = 1;

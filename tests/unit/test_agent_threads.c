@@ -123,7 +123,7 @@ TAP_TEST(stop_and_start_while_threads_put)
         tap_check(agent_read(getpid(), RING_FILE).status & GSP_RING_CLOSED);
     }
     crowd_end(crowd);
-    tap_check(!gsp_live_is_mapped("torch_trace", 0));
+    tap_check(!gsp_ring_file_is_mapped("torch_trace", 0));
     agent_teardown();
 }
 
@@ -666,7 +666,7 @@ TAP_TEST(rows_of_threads_without_a_gate_are_counted)
     const struct agent_rows seen = agent_read(getpid(), RING_FILE);
     tap_eq_int(seen.rows + seen.lost, 2 * MANY);
     gsp_agent_stop();
-    tap_check(!gsp_live_is_mapped("torch_trace", 0));
+    tap_check(!gsp_ring_file_is_mapped("torch_trace", 0));
     agent_teardown();
 }
 #endif

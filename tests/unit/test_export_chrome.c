@@ -72,7 +72,7 @@ TAP_TEST(slices_nest_and_last)
     tap_check(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/traceEvents/1/args/name"), "MainThread"));
     tap_check(yyjson_equals_str(yyjson_doc_ptr_get(doc, "/traceEvents/0/args/name"), "python3"));
     yyjson_doc_free(doc);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
@@ -83,10 +83,10 @@ TAP_TEST(a_profile_without_times_is_rejected)
     struct gsp_out out;
     gsp_out_init(&out, -1);
     struct gsp_err err = {0};
-    tap_eq_int(gsp_format_find("chrome")->write(p, NULL, &out, &err), GSP_E_NOTSUP);
+    tap_eq_int(gsp_export_format_find("chrome")->write(p, NULL, &out, &err), GSP_E_NOTSUP);
     tap_eq_str(err.msg, "the profile has no times, which a trace needs");
     gsp_buf_free(&out.buf);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
 }
 
 TAP_MAIN()

@@ -17,7 +17,7 @@ TAP_TEST(golden)
     struct gsp_buf bytes = {0};
     fix_write(p, "folded", NULL, &bytes);
     fix_check_golden(&bytes, "folded/small.folded");
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
@@ -25,11 +25,11 @@ TAP_TEST(golden)
 static void check_round_trip(const char *text)
 {
     struct gsp_profile *q = read_text(text);
-    struct gsp_view view = {.full_filenames = true};
+    struct gsp_view_options view = {.full_filenames = true};
     struct gsp_buf bytes = {0};
     fix_write(q, "folded", &view, &bytes);
     tap_eq_str(gsp_buf_cstr(&bytes), text);
-    gsp_profile_free(q);
+    gsp_model_profile_free(q);
     gsp_buf_free(&bytes);
 }
 
@@ -42,11 +42,11 @@ TAP_TEST(round_trip)
     check_round_trip("100%;a%3Bb%0A%253B (x.py:1) 5\n");
 
     struct gsp_profile *p = fix_small();
-    struct gsp_view view = {.full_filenames = true, .threads = true};
+    struct gsp_view_options view = {.full_filenames = true, .threads = true};
     struct gsp_buf bytes = {0};
     fix_write(p, "folded", &view, &bytes);
     check_round_trip(gsp_buf_cstr(&bytes));
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
@@ -62,27 +62,29 @@ TAP_TEST(labels_are_split_into_name_file_and_line)
                     {"call(x) (eval)", "", 0},
                     {"h", "<frozen os>", 3},
                     {"i", "j/k", 0}};
-    tap_require(gsp_profile_frame_count(q) == GSP_COUNT(expected));
+    tap_require(gsp_model_profile_frame_count(q) == GSP_COUNT(expected));
     for (uint32_t i = 0; i < GSP_COUNT(expected); i++) {
-        const struct gsp_frame *frame = gsp_profile_frame_at(q, i + 1);
-        tap_check(gsp_sv_eq(gsp_profile_string_at(q, frame->name), gsp_sv_of(expected[i].name)));
-        tap_check(gsp_sv_eq(gsp_profile_string_at(q, frame->file), gsp_sv_of(expected[i].file)));
+        const struct gsp_frame *frame = gsp_model_profile_frame_at(q, i + 1);
+        tap_check(
+            gsp_sv_eq(gsp_model_profile_string_at(q, frame->name), gsp_sv_of(expected[i].name)));
+        tap_check(
+            gsp_sv_eq(gsp_model_profile_string_at(q, frame->file), gsp_sv_of(expected[i].file)));
         tap_eq_int(frame->line, expected[i].line);
     }
-    tap_eq_int(gsp_profile_meta(q)->unit, GSP_UNIT_COUNT);
-    gsp_profile_free(q);
+    tap_eq_int(gsp_model_profile_meta(q)->unit, GSP_UNIT_COUNT);
+    gsp_model_profile_free(q);
 }
 
 TAP_TEST(comments_blank_lines_and_crlf_are_accepted)
 {
     struct gsp_profile *q = read_text("# mode: wall\n\na;b 2\r\n  \na;b 3");
-    tap_eq_int(gsp_profile_total_count(q), 1);
-    tap_eq_int(gsp_profile_total_at(q, 0)->count, 5);
-    tap_eq_int(gsp_profile_total_at(q, 0)->weight, 5);
-    gsp_profile_free(q);
+    tap_eq_int(gsp_model_profile_total_count(q), 1);
+    tap_eq_int(gsp_model_profile_total_at(q, 0)->count, 5);
+    tap_eq_int(gsp_model_profile_total_at(q, 0)->weight, 5);
+    gsp_model_profile_free(q);
     q = read_text("");
-    tap_eq_int(gsp_profile_total_count(q), 0);
-    gsp_profile_free(q);
+    tap_eq_int(gsp_model_profile_total_count(q), 0);
+    gsp_model_profile_free(q);
 }
 
 static void check_rejected(const char *text, const char *message)
@@ -122,7 +124,7 @@ TAP_TEST(damaged_input_is_handled_safely)
     fix_write(p, "folded", NULL, &bytes);
     fix_mangle(gsp_buf_sv(&bytes), "folded", 1);
     tap_check(bytes.len > 100);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 

@@ -19,7 +19,7 @@ TAP_TEST(the_page_contains_the_document)
 {
     struct gsp_buf out = {0};
     struct gsp_err err = {0};
-    tap_eq_int(gsp_page_write(gsp_sv_of("{\"title\": \"train.py\"}"), &out, &err), GSP_OK);
+    tap_eq_int(gsp_export_page_write(gsp_sv_of("{\"title\": \"train.py\"}"), &out, &err), GSP_OK);
     const char *page = gsp_buf_cstr(&out);
     tap_require(page != NULL);
     tap_check(gsp_sv_eq(document_of(page), gsp_sv_of("{\"title\": \"train.py\"}")));
@@ -34,7 +34,7 @@ TAP_TEST(no_string_can_end_the_element)
     struct gsp_buf out = {0};
     struct gsp_err err = {0};
     struct gsp_sv evil = gsp_sv_of("[\"</script><script>alert(1)</script>\", \"<!--<script>\"]");
-    tap_eq_int(gsp_page_write(evil, &out, &err), GSP_OK);
+    tap_eq_int(gsp_export_page_write(evil, &out, &err), GSP_OK);
     struct gsp_sv document = document_of(gsp_buf_cstr(&out));
     tap_check(memchr(document.p, '<', document.len) == NULL);
     tap_check(
@@ -47,7 +47,7 @@ TAP_TEST(the_page_loads_nothing_from_the_network)
 {
     struct gsp_buf out = {0};
     struct gsp_err err = {0};
-    tap_eq_int(gsp_page_write((struct gsp_sv){NULL, 0}, &out, &err), GSP_OK);
+    tap_eq_int(gsp_export_page_write((struct gsp_sv){NULL, 0}, &out, &err), GSP_OK);
     const char *page = gsp_buf_cstr(&out);
     tap_check(strstr(page, " src=") == NULL);
     tap_check(strstr(page, "<link") == NULL);

@@ -101,7 +101,7 @@ TAP_TEST(the_file_follows_the_schema)
     fix_write(p, "speedscope", NULL, &bytes);
     yyjson_doc_free(check_structure(&bytes));
     fix_check_golden(&bytes, "speedscope/small.speedscope.json");
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
@@ -129,7 +129,7 @@ TAP_TEST(threads_are_aligned_and_gaps_are_kept)
         tap_eq_int(yyjson_get_uint(at(doc, pointer)), 80004000);
     }
     yyjson_doc_free(doc);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
@@ -138,8 +138,8 @@ TAP_TEST(a_span_ends_at_the_time_of_its_sample)
     static const int64_t samples_ms[][2] = {{10, 10}, {20, 10}, {120, 100}, {130, 10}, {200, 10}};
     static const int64_t spans_ms[] = {10, 10, 100, 10, 60, 10}; /* the fifth is a gap */
     struct gsp_profile *p = NULL;
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
-    gsp_profile_meta(p)->period_ns = 10 * GSP_NS_PER_MS;
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
+    gsp_model_profile_meta(p)->period_ns = 10 * GSP_NS_PER_MS;
     const uint32_t thread = fix_thread(p, fix_process(p, 100, "python3"), 100, "MainThread");
     const uint32_t stack = fix_stack(p, GSP_NONE, fix_frame(p, "f", "f.py", 1));
     for (size_t i = 0; i < GSP_COUNT(samples_ms); i++) {
@@ -147,7 +147,7 @@ TAP_TEST(a_span_ends_at_the_time_of_its_sample)
                                           .weight = samples_ms[i][1] * GSP_NS_PER_MS,
                                           .thread = thread,
                                           .stack = stack};
-        tap_require(gsp_profile_add(p, &sample, NULL) == GSP_OK);
+        tap_require(gsp_model_profile_add(p, &sample, NULL) == GSP_OK);
     }
     struct gsp_buf bytes = {0};
     fix_write(p, "speedscope", NULL, &bytes);
@@ -157,7 +157,7 @@ TAP_TEST(a_span_ends_at_the_time_of_its_sample)
     for (size_t i = 0; i < GSP_COUNT(spans_ms); i++)
         tap_eq_int(yyjson_get_int(yyjson_arr_get(weights, i)), spans_ms[i] * GSP_NS_PER_MS);
     yyjson_doc_free(doc);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
@@ -165,14 +165,14 @@ TAP_TEST(the_view_merges_lines)
 {
     struct gsp_profile *p = fix_small();
     struct gsp_buf bytes = {0};
-    struct gsp_view view = {.no_lines = true};
+    struct gsp_view_options view = {.no_lines = true};
     fix_write(p, "speedscope", &view, &bytes);
     yyjson_doc *doc = check_structure(&bytes);
     /* Two of the seven frames are lines of one function. */
     tap_eq_int(yyjson_arr_size(at(doc, "/shared/frames")), 6);
     tap_check(yyjson_doc_ptr_get(doc, "/shared/frames/0/line") == NULL);
     yyjson_doc_free(doc);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 
@@ -180,19 +180,21 @@ TAP_TEST(the_view_merges_lines)
 static const struct gsp_total *
 find_total(const struct gsp_profile *p, const struct gsp_total *other, const struct gsp_profile *of)
 {
-    for (size_t i = 0; i < gsp_profile_total_count(p); i++) {
-        const struct gsp_total *total = gsp_profile_total_at(p, i);
+    for (size_t i = 0; i < gsp_model_profile_total_count(p); i++) {
+        const struct gsp_total *total = gsp_model_profile_total_at(p, i);
         uint32_t x = total->stack;
         uint32_t y = other->stack;
-        bool same = gsp_profile_thread_at(p, total->thread)->os_id ==
-                    gsp_profile_thread_at(of, other->thread)->os_id;
+        bool same = gsp_model_profile_thread_at(p, total->thread)->os_id ==
+                    gsp_model_profile_thread_at(of, other->thread)->os_id;
         while (same && x != GSP_NONE && y != GSP_NONE) {
-            const struct gsp_frame *f = gsp_profile_frame_at(p, gsp_profile_stack_frame(p, x));
-            const struct gsp_frame *g = gsp_profile_frame_at(of, gsp_profile_stack_frame(of, y));
+            const struct gsp_frame *f =
+                gsp_model_profile_frame_at(p, gsp_model_profile_stack_frame(p, x));
+            const struct gsp_frame *g =
+                gsp_model_profile_frame_at(of, gsp_model_profile_stack_frame(of, y));
             same = fix_same_string(p, f->name, of, g->name) &&
                    fix_same_string(p, f->file, of, g->file) && f->line == g->line;
-            x = gsp_profile_stack_caller(p, x);
-            y = gsp_profile_stack_caller(of, y);
+            x = gsp_model_profile_stack_caller(p, x);
+            y = gsp_model_profile_stack_caller(of, y);
         }
         if (same && x == y)
             return total;
@@ -202,8 +204,8 @@ find_total(const struct gsp_profile *p, const struct gsp_total *other, const str
 
 static void check_same_totals(const struct gsp_profile *p, const struct gsp_profile *q)
 {
-    for (size_t i = 0; i < gsp_profile_total_count(p); i++) {
-        const struct gsp_total *expected = gsp_profile_total_at(p, i);
+    for (size_t i = 0; i < gsp_model_profile_total_count(p); i++) {
+        const struct gsp_total *expected = gsp_model_profile_total_at(p, i);
         const struct gsp_total *got = find_total(q, expected, p);
         if (expected->stack == GSP_NONE)
             continue; /* becomes a gap */
@@ -223,19 +225,21 @@ TAP_TEST(round_trip)
     tap_eq_int(fix_read(gsp_buf_sv(&bytes), "speedscope", &q, &err), GSP_OK);
     tap_eq_str(err.msg, "");
     check_same_totals(p, q);
-    tap_check(fix_same_string(p, gsp_profile_thread_at(p, 1)->name, q,
-                              gsp_profile_thread_at(q, 1)->name));
-    tap_eq_int(gsp_profile_process_at(q, gsp_profile_thread_at(q, 2)->process)->pid, 101);
+    tap_check(fix_same_string(p, gsp_model_profile_thread_at(p, 1)->name, q,
+                              gsp_model_profile_thread_at(q, 1)->name));
+    tap_eq_int(gsp_model_profile_process_at(q, gsp_model_profile_thread_at(q, 2)->process)->pid,
+               101);
     /* A second round trip changes nothing. */
     struct gsp_buf again = {0};
-    gsp_profile_meta(q)->period_ns = gsp_profile_meta(p)->period_ns;
+    gsp_model_profile_meta(q)->period_ns = gsp_model_profile_meta(p)->period_ns;
     fix_write(q, "speedscope", NULL, &again);
     struct gsp_profile *r = NULL;
     tap_require(fix_read(gsp_buf_sv(&again), "speedscope", &r, &err) == GSP_OK);
-    fix_check_same(q, (gsp_profile_meta(r)->period_ns = gsp_profile_meta(q)->period_ns, r));
-    gsp_profile_free(p);
-    gsp_profile_free(q);
-    gsp_profile_free(r);
+    fix_check_same(
+        q, (gsp_model_profile_meta(r)->period_ns = gsp_model_profile_meta(q)->period_ns, r));
+    gsp_model_profile_free(p);
+    gsp_model_profile_free(q);
+    gsp_model_profile_free(r);
     gsp_buf_free(&bytes);
     gsp_buf_free(&again);
 }
@@ -250,10 +254,10 @@ TAP_TEST(round_trip_of_counts)
     struct gsp_profile *q = NULL;
     tap_require(fix_read(gsp_buf_sv(&bytes), "speedscope", &q, NULL) == GSP_OK);
     check_same_totals(p, q);
-    tap_eq_int(gsp_profile_meta(q)->unit, GSP_UNIT_COUNT);
-    tap_eq_int(gsp_profile_sample_count(q), 12);
-    gsp_profile_free(p);
-    gsp_profile_free(q);
+    tap_eq_int(gsp_model_profile_meta(q)->unit, GSP_UNIT_COUNT);
+    tap_eq_int(gsp_model_profile_sample_count(q), 12);
+    gsp_model_profile_free(p);
+    gsp_model_profile_free(q);
     gsp_buf_free(&bytes);
 }
 
@@ -277,15 +281,15 @@ TAP_TEST(events_become_samples)
                                    {20000000, 5000000, 1}}; /* end, weight, depth */
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, q);
+    gsp_model_sample_iter_init(&iter, q);
     for (size_t i = 0; i < GSP_COUNT(expected); i++) {
-        tap_require(gsp_sample_iter_next(&iter, &sample));
+        tap_require(gsp_model_sample_iter_next(&iter, &sample));
         tap_eq_int(sample.time_ns, expected[i][0]);
         tap_eq_int(sample.weight, expected[i][1]);
-        tap_eq_int(gsp_profile_stack_depth(q, sample.stack), expected[i][2]);
+        tap_eq_int(gsp_model_profile_stack_depth(q, sample.stack), expected[i][2]);
     }
-    tap_check(!gsp_sample_iter_next(&iter, &sample));
-    gsp_profile_free(q);
+    tap_check(!gsp_model_sample_iter_next(&iter, &sample));
+    gsp_model_profile_free(q);
 }
 
 static void check_rejected(const char *profile, const char *message)
@@ -337,7 +341,7 @@ TAP_TEST(damaged_input_is_handled_safely)
     struct gsp_profile *q = NULL;
     tap_eq_int(fix_read((struct gsp_sv){bytes.p, bytes.len / 2}, "speedscope", &q, NULL),
                GSP_E_FORMAT);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     gsp_buf_free(&bytes);
 }
 

@@ -223,12 +223,12 @@ TAP_TEST(stack_size_of_prologues)
                                                0x48, 0x83, 0xec, 0x18, 0x48, 0x81,
                                                0xec, 0,    0x10, 0,    0,    0xc3};
     const struct gsp_cfi_arch *arch = gsp_native__arch(EM_X86_64);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, sizeof(CODE_BYTES)).bytes,
+    tap_eq_int(gsp_native__prologue_decode(arch, CODE_BYTES, sizeof(CODE_BYTES)).bytes,
                16 + 0x18 + 0x1000);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 10).bytes, 16 + 0x18);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 1).bytes, 8);
-    tap_eq_int(gsp_native__prologue(arch, CODE_BYTES, 0).bytes, 0);
-    tap_check(!gsp_native__prologue(gsp_native__arch(EM_AARCH64), CODE_BYTES, 4).is_known);
+    tap_eq_int(gsp_native__prologue_decode(arch, CODE_BYTES, 10).bytes, 16 + 0x18);
+    tap_eq_int(gsp_native__prologue_decode(arch, CODE_BYTES, 1).bytes, 8);
+    tap_eq_int(gsp_native__prologue_decode(arch, CODE_BYTES, 0).bytes, 0);
+    tap_check(!gsp_native__prologue_decode(gsp_native__arch(EM_AARCH64), CODE_BYTES, 4).is_known);
 }
 
 TAP_TEST(an_aligned_stack_is_found_by_a_saved_register)
@@ -240,11 +240,11 @@ TAP_TEST(an_aligned_stack_is_found_by_a_saved_register)
         0x4c, 0x24, 0x08, 0x48, 0x89, 0xe3, 0x48, 0x81, 0xec, 0x80, 0x70, 0,    0,
         0x48, 0x81, 0xe4, 0,    0xf0, 0xff, 0xff, 0xc5, 0xfc, 0x10, 0x57, 0x10, 0xeb};
     struct gsp_prologue got =
-        gsp_native__prologue(gsp_native__arch(EM_X86_64), CODE_BYTES, sizeof(CODE_BYTES));
+        gsp_native__prologue_decode(gsp_native__arch(EM_X86_64), CODE_BYTES, sizeof(CODE_BYTES));
     tap_check(got.is_known);
     tap_eq_int(got.base, 3);
     tap_eq_int(got.bytes, 0x60);
-    got = gsp_native__prologue(gsp_native__arch(EM_X86_64), CODE_BYTES, 16);
+    got = gsp_native__prologue_decode(gsp_native__arch(EM_X86_64), CODE_BYTES, 16);
     tap_eq_int(got.base, GSP_PROLOGUE_SP);
     tap_eq_int(got.bytes, 0x60);
 }

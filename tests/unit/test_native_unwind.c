@@ -91,7 +91,7 @@ static void start(struct target *target, const char *program, const char *mode, 
     close(ready[0]);
     target->tid = target->pid;
     struct gsp_err err = {0};
-    tap_eq_int(gsp_mem_open_pid(target->pid, &target->mem, &err), GSP_OK);
+    tap_eq_int(gsp_proc_mem_open_pid(target->pid, &target->mem, &err), GSP_OK);
     tap_eq_int(gsp_native_open(target->pid, target->mem, &target->native, &err), GSP_OK);
     tap_eq_str(err.msg, "");
 }
@@ -99,7 +99,7 @@ static void start(struct target *target, const char *program, const char *mode, 
 static void finish(struct target *target)
 {
     gsp_native_close(target->native);
-    gsp_mem_free(target->mem);
+    gsp_proc_mem_free(target->mem);
     kill(target->pid, SIGKILL);
     waitpid(target->pid, NULL, __WALL);
 }
@@ -167,7 +167,7 @@ static void show(struct target *target)
 {
     for (size_t i = 0; i < stack.count && i < 20; i++)
         printf("#   %s%s\n", name_at(target, i), stack.frames[i].bridged ? " (bridged)" : "");
-    printf("#   end: %s\n", gsp_native_end_name(stack.end));
+    printf("#   end: %s\n", gsp_native__end_name(stack.end));
 }
 
 /* Checks the names of the frames from the i-th on, and that the unwinder reached the entry. */
@@ -176,7 +176,7 @@ static void expect(struct target *target, size_t i, const char *const *names)
     int before = tap_failures;
     for (; *names; names++, i++)
         tap_eq_str(name_at(target, i), *names);
-    tap_eq_str(gsp_native_end_name(stack.end), "entry");
+    tap_eq_str(gsp_native__end_name(stack.end), "entry");
     if (tap_failures > before)
         show(target);
 }
@@ -241,7 +241,7 @@ TAP_TEST(a_buffer_larger_than_the_copy)
     start(&target, "chain", "page", NULL);
     tap_require(sample_until(&target, "leaf_page", 256));
     tap_eq_int(stack.count, 1);
-    tap_eq_str(gsp_native_end_name(stack.end), "out_of_stack");
+    tap_eq_str(gsp_native__end_name(stack.end), "out_of_stack");
     finish(&target);
     clean();
 }
@@ -278,7 +278,7 @@ TAP_TEST(deep_recursion)
     expect(&target, i, CHAIN);
     /* With a short copy the unwinder stops at its end. */
     sample(&target, 4096);
-    tap_eq_str(gsp_native_end_name(stack.end), "out_of_stack");
+    tap_eq_str(gsp_native__end_name(stack.end), "out_of_stack");
     tap_check(stack.count > 20);
     finish(&target);
     clean();
@@ -362,7 +362,7 @@ TAP_TEST(a_stripped_program)
     size_t most = 0;
     for (int i = 0; i < 50; i++) {
         sample(&target, 65536);
-        tap_eq_str(gsp_native_end_name(stack.end), "entry");
+        tap_eq_str(gsp_native__end_name(stack.end), "entry");
         most = stack.count > most ? stack.count : most;
     }
     /* leaf_plain, inner, middle, outer, main, two of the C library, _start */
@@ -473,7 +473,7 @@ TAP_TEST(corrupt_stacks_end)
 {
     struct gsp_mem *mem;
     struct gsp_native *native;
-    tap_eq_int(gsp_mem_open_pid(getpid(), &mem, NULL), GSP_OK);
+    tap_eq_int(gsp_proc_mem_open_pid(getpid(), &mem, NULL), GSP_OK);
     tap_eq_int(gsp_native_open(getpid(), mem, &native, NULL), GSP_OK);
     uint64_t state = 7;
     for (int pass = 0; pass < 2000; pass++) {
@@ -492,13 +492,13 @@ TAP_TEST(corrupt_stacks_end)
     }
     struct gsp_native_copy nothing = {.regs = {.pc = 0}};
     tap_eq_int(gsp_native_unwind(native, &nothing, stack.frames, 8, &stack.end), 1);
-    tap_eq_str(gsp_native_end_name(stack.end), "no_rule");
+    tap_eq_str(gsp_native__end_name(stack.end), "no_rule");
     tap_check(gsp_native_is_stale(native));
     tap_eq_int(gsp_native_refresh(native, NULL), GSP_OK);
     tap_check(!gsp_native_is_stale(native));
     gsp_native_close(native);
     gsp_native_close(NULL);
-    gsp_mem_free(mem);
+    gsp_proc_mem_free(mem);
 }
 
 TAP_TEST(processes_share_a_store)
@@ -506,7 +506,7 @@ TAP_TEST(processes_share_a_store)
     struct gsp_mem *mem;
     struct gsp_native_store *store;
     struct gsp_native *natives[2];
-    tap_eq_int(gsp_mem_open_pid(getpid(), &mem, NULL), GSP_OK);
+    tap_eq_int(gsp_proc_mem_open_pid(getpid(), &mem, NULL), GSP_OK);
     tap_eq_int(gsp_native_store_new(&store, NULL), GSP_OK);
     struct gsp_native_symbol symbols[2];
     for (int i = 0; i < 2; i++) {
@@ -523,7 +523,7 @@ TAP_TEST(processes_share_a_store)
         gsp_native_close(natives[i]);
     gsp_native_store_free(store);
     gsp_native_store_free(NULL);
-    gsp_mem_free(mem);
+    gsp_proc_mem_free(mem);
 }
 
 TAP_MAIN()

@@ -34,7 +34,7 @@ static void *wait_here(void *user)
 TAP_TEST(a_child_is_reported_twice)
 {
     struct gsp_births births;
-    gsp_births_open(&births);
+    gsp_proc_births_open(&births);
     if (births.last <= 0)
         tap_skip("needs the newest pid in /proc/loadavg");
     pid_t pid = fork();
@@ -45,15 +45,15 @@ TAP_TEST(a_child_is_reported_twice)
     for (int i = 0; i < 3; i++) {
         struct search search = {.pid = pid};
         /* A busy machine may have started too many processes in between. */
-        if (!gsp_births_each(&births, find_pid, &search))
+        if (!gsp_proc_births_each(&births, find_pid, &search))
             continue;
         tap_check(search.found == (i < 2));
         tap_check(!search.found || search.ppid == getpid());
     }
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    gsp_births_close(&births);
-    tap_check(!gsp_births_each(&births, find_pid, &(struct search){0}));
+    gsp_proc_births_close(&births);
+    tap_check(!gsp_proc_births_each(&births, find_pid, &(struct search){0}));
 }
 
 TAP_TEST(a_thread_is_not_reported)
@@ -62,14 +62,14 @@ TAP_TEST(a_thread_is_not_reported)
     tap_check(pipe(ends) == 0);
     pthread_t thread;
     struct gsp_births births;
-    gsp_births_open(&births);
+    gsp_proc_births_open(&births);
     tap_check(pthread_create(&thread, NULL, wait_here, &ends[0]) == 0);
     struct gsp_task *tasks;
     size_t count;
     tap_eq_int(gsp_proc_tasks(getpid(), &tasks, &count, NULL), 0);
     tap_eq_int((int)count, 2);
     struct search search = {.pid = tasks[1].tid};
-    gsp_births_each(&births, find_pid, &search);
+    gsp_proc_births_each(&births, find_pid, &search);
     tap_check(!search.found);
     pid_t group;
     pid_t ppid;
@@ -80,7 +80,7 @@ TAP_TEST(a_thread_is_not_reported)
     free(tasks);
     close(ends[1]);
     pthread_join(thread, NULL);
-    gsp_births_close(&births);
+    gsp_proc_births_close(&births);
 }
 
 TAP_TEST(environment_at_exec)

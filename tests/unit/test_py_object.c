@@ -56,7 +56,7 @@ static void open_slowly(struct target *t)
 {
     static const struct gsp_mem_ops ops = {slow_gather, slow_free};
     t->mem_fd = -1;
-    tap_require(gsp_mem_open_ops(&ops, t, &t->mem, NULL) == 0);
+    tap_require(gsp_proc__mem_open_ops(&ops, t, &t->mem, NULL) == 0);
 }
 
 static void start(struct target *t, const char *exe)
@@ -86,12 +86,12 @@ static void start(struct target *t, const char *exe)
     if (process_vm_readv(getpid(), NULL, 0, NULL, 0, 0) < 0 && errno == ENOSYS)
         open_slowly(t);
     else
-        tap_require(gsp_mem_open_pid(t->pid, &t->mem, NULL) == 0);
+        tap_require(gsp_proc_mem_open_pid(t->pid, &t->mem, NULL) == 0);
 }
 
 static void stop(struct target *t)
 {
-    gsp_mem_free(t->mem);
+    gsp_proc_mem_free(t->mem);
     (void)close(t->in);
     (void)fclose(t->out);
     (void)waitpid(t->pid, NULL, 0);
@@ -137,10 +137,10 @@ static void on_name(struct target *t, gsp_raddr addr, const char *expected)
 {
     gsp_auto_buf got = {0};
     gsp_raddr value = 0;
-    tap_eq_int(gsp_py_attr_find(t->mem, t->layout, addr, "_name", &value), 0);
-    tap_eq_int(gsp_py_str_read(t->mem, t->layout, value, 100, &got), 0);
+    tap_eq_int(gsp_py__attr_find(t->mem, t->layout, addr, "_name", &value), 0);
+    tap_eq_int(gsp_py__str_read(t->mem, t->layout, value, 100, &got), 0);
     check_text(&got, expected, addr);
-    tap_eq_int(gsp_py_attr_find(t->mem, t->layout, addr, "absent", &value), 0);
+    tap_eq_int(gsp_py__attr_find(t->mem, t->layout, addr, "absent", &value), 0);
     tap_eq_int(value, 0);
 }
 
@@ -201,7 +201,8 @@ static void on_code(struct target *t, gsp_raddr code, const char *expected)
     uint64_t frame = t->frame;
     (void)expected;
     if (t->layout->frames != GSP_PY_FRAMES_OBJECTS) {
-        tap_eq_int(gsp_mem_read_u64(t->mem, t->frame + t->layout->frame_f_back + 8, &frame), 0);
+        tap_eq_int(gsp_proc_mem_read_u64(t->mem, t->frame + t->layout->frame_f_back + 8, &frame),
+                   0);
     }
     tap_eq_int(gsp_py_locals(t->mem, t->layout, frame, code, collect_local, &locals), 0);
     check_text(&locals.out, t->expected, 0);

@@ -167,23 +167,23 @@ static struct gsp_py_walker *start(struct gsp_snap *snap)
     static const char *const NAMES[FUNCTIONS] = {"main", "a", "b", "c", "d"};
     for (int f = 0; f < FUNCTIONS; f++)
         put_code(f, NAMES[f], 10U * (uint32_t)(f + 1));
-    tap_eq_int(gsp_mem_open_ops(&OPS, &world, &mem, NULL), GSP_OK);
-    gsp_py_walker_init(&walker, mem, &run);
-    gsp_snap_init(snap, mem);
+    tap_eq_int(gsp_proc__mem_open_ops(&OPS, &world, &mem, NULL), GSP_OK);
+    gsp_py__walker_init(&walker, mem, &run);
+    gsp_proc_snap_init(snap, mem);
     return &walker;
 }
 
 static void finish(struct gsp_py_walker *walker, struct gsp_snap *snap)
 {
-    gsp_snap_free(snap);
-    gsp_mem_free(walker->mem);
-    gsp_py_walker_free(walker);
+    gsp_proc_snap_free(snap);
+    gsp_proc_mem_free(walker->mem);
+    gsp_py__walker_free(walker);
 }
 
 static int walk(struct gsp_py_walker *walker, struct gsp_snap *snap, int64_t now_ns)
 {
-    gsp_snap_refresh(snap);
-    return gsp_py_walk(walker, snap, TSTATE, now_ns);
+    gsp_proc_snap_refresh(snap);
+    return gsp_py__walk(walker, snap, TSTATE, now_ns);
 }
 
 static const char *name_at(const struct gsp_py_walker *walker, size_t i)

@@ -76,7 +76,7 @@ static void wait_for_samples(struct gsp_memwatch *watch, size_t wanted)
     size_t count = 0;
     const int64_t end_ns = gsp_now_ns() + 15 * GSP_NS_PER_S;
     while (count < wanted && gsp_now_ns() < end_ns) {
-        struct gsp_memory peak;
+        struct gsp_memwatch_sample peak;
         free(gsp_pyext__memwatch_samples(watch, &count, &peak));
         usleep(1000);
     }
@@ -97,8 +97,8 @@ TAP_TEST(memory_is_sampled)
     gsp_pyext__memwatch_stop(watch);
     free(block);
     size_t count = 0;
-    struct gsp_memory peak;
-    struct gsp_memory *samples = gsp_pyext__memwatch_samples(watch, &count, &peak);
+    struct gsp_memwatch_sample peak;
+    struct gsp_memwatch_sample *samples = gsp_pyext__memwatch_samples(watch, &count, &peak);
     tap_check(samples && count >= 4 && !gsp_pyext__memwatch_is_on(watch));
     tap_check(samples && peak.resident_bytes >= samples[0].resident_bytes + (int64_t)size);
     tap_check(peak.reserved_bytes > 0 && peak.device_bytes == -1);
@@ -128,7 +128,7 @@ TAP_TEST(device_and_no_thread)
     gsp_pyext__memwatch_stop(watch);
     gsp_pyext__memwatch_stop(watch);
     size_t count = 0;
-    struct gsp_memory peak;
+    struct gsp_memwatch_sample peak;
     free(gsp_pyext__memwatch_samples(watch, &count, &peak));
     tap_check(count == 2 && device_calls == 2 && peak.device_bytes == 600);
     gsp_pyext__memwatch_free(watch);

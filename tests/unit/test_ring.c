@@ -10,7 +10,7 @@
 #include "ring/ring_internal.h"
 #include "ring_fixture.h"
 
-#define TRACE (&(struct gsp_ring_spec){.table = gsp_table_at(GSP_TABLE_python_torch_trace)})
+#define TRACE (&(struct gsp_ring_spec){.table = gsp_wire_table_at(GSP_TABLE_python_torch_trace)})
 
 static void append(struct gsp_ring *ring, uint64_t writer, uint64_t n)
 {
@@ -34,9 +34,9 @@ TAP_TEST(rows_round_trip)
     for (uint64_t n = 0; n < 40; n++)
         append(ring, 7, n);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span spans[4];
+    struct gsp_ring_range spans[4];
     uint64_t overwritten = 99;
-    tap_eq_int(gsp_ring_spans(view, spans, 4, &overwritten), 1);
+    tap_eq_int(gsp_ring_ranges(view, spans, 4, &overwritten), 1);
     tap_eq_int(spans[0].from, 0);
     tap_eq_int(spans[0].to, 40);
     tap_eq_int(overwritten, 0);
@@ -74,9 +74,9 @@ TAP_TEST(old_rows_are_overwritten_and_counted)
     for (uint64_t n = 0; n < 1234; n++)
         append(ring, 7, n);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span span;
+    struct gsp_ring_range span;
     uint64_t overwritten = 0;
-    tap_eq_int(gsp_ring_spans(view, &span, 1, &overwritten), 1);
+    tap_eq_int(gsp_ring_ranges(view, &span, 1, &overwritten), 1);
     tap_eq_int(span.to, 1234);
     tap_eq_int(span.to - span.from, 100);
     tap_eq_int(overwritten, 1134);
@@ -87,8 +87,8 @@ TAP_TEST(old_rows_are_overwritten_and_counted)
     tap_eq_int(seen.good, 100);
     /* After one more row, an earlier copy of the oldest is no longer valid. */
     append(ring, 7, 1234);
-    tap_eq_int(gsp_ring_oldest(view, 0), 1135);
-    tap_check(gsp_ring_oldest(view, 1) == UINT64_MAX);
+    tap_eq_int(gsp_ring_oldest_row(view, 0), 1135);
+    tap_check(gsp_ring_oldest_row(view, 1) == UINT64_MAX);
     gsp_ring_view_close(view);
     gsp_ring_close(ring);
     ring_folder_remove(folder);
@@ -101,28 +101,28 @@ TAP_TEST(spans_narrow_by_time)
     for (uint64_t n = 0; n < 5000; n++)
         append(ring, 1, n / 2 * 10); /* two rows for each time */
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span all;
-    tap_eq_int(gsp_ring_spans(view, &all, 1, NULL), 1);
+    struct gsp_ring_range all;
+    tap_eq_int(gsp_ring_ranges(view, &all, 1, NULL), 1);
     tap_eq_int(all.from, 4000);
-    struct gsp_ring_span span = all;
-    gsp_ring_span_times(view, &span, 21000, 21005);
+    struct gsp_ring_range span = all;
+    gsp_ring_range_narrow(view, &span, 21000, 21005);
     tap_eq_int(span.from, 4200);
     tap_eq_int(span.to, 4202);
     span = all;
-    gsp_ring_span_times(view, &span, INT64_MIN, INT64_MAX);
+    gsp_ring_range_narrow(view, &span, INT64_MIN, INT64_MAX);
     tap_eq_int(span.from, 4000);
     tap_eq_int(span.to, 5000);
     span = all;
-    gsp_ring_span_times(view, &span, 21001, 21009);
+    gsp_ring_range_narrow(view, &span, 21001, 21009);
     tap_eq_int(span.to - span.from, 0);
     span = all;
-    gsp_ring_span_times(view, &span, 99999999, INT64_MAX);
+    gsp_ring_range_narrow(view, &span, 99999999, INT64_MAX);
     tap_eq_int(span.to - span.from, 0);
     /* Rows that were overwritten since count as older than all others. */
     for (uint64_t n = 5000; n < 5500; n++)
         append(ring, 1, n / 2 * 10);
     span = all;
-    gsp_ring_span_times(view, &span, 20000, 24000);
+    gsp_ring_range_narrow(view, &span, 20000, 24000);
     tap_eq_int(span.to, 4802);
     tap_eq_int(span.from, 4500);
     gsp_ring_view_close(view);
@@ -137,8 +137,8 @@ TAP_TEST(values_are_borrowed_up_to_the_end_of_the_ring)
     for (uint64_t n = 0; n < 14; n++)
         append(ring, 1, n);
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span span;
-    tap_require(gsp_ring_spans(view, &span, 1, NULL) == 1);
+    struct gsp_ring_range span;
+    tap_require(gsp_ring_ranges(view, &span, 1, NULL) == 1);
     size_t n = span.to - span.from;
     tap_eq_int(n, 9);
     const int64_t *ts = gsp_ring_values(view, 0, 0, span.from, &n);
@@ -206,8 +206,9 @@ TAP_TEST(the_newest_texts_are_kept)
 {
     int folder = ring_folder();
     struct gsp_ring *ring = NULL;
-    struct gsp_ring_spec spec = {
-        .table = gsp_table_at(GSP_TABLE_python_variables), .row_capacity = 100, .text_bytes = 4096};
+    struct gsp_ring_spec spec = {.table = gsp_wire_table_at(GSP_TABLE_python_variables),
+                                 .row_capacity = 100,
+                                 .text_bytes = 4096};
     tap_require(gsp_ring_create(folder, &spec, &ring, NULL) == 0);
     char text[2048];
     for (int i = 0; i < 60; i++) {
@@ -236,7 +237,7 @@ TAP_TEST(the_newest_texts_are_kept)
     bool null = false;
     for (int i = 0; i < 60; i++) {
         gsp_buf_clear(&out);
-        if (gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, column, i), &out, &null)) {
+        if (gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, column, i), &out, &null)) {
             found++;
             tap_eq_int(out.len, 100);
             tap_check(out.p[0] == 'a' + i % 26 && out.p[99] == 'a' + i % 26);
@@ -247,12 +248,12 @@ TAP_TEST(the_newest_texts_are_kept)
     }
     tap_eq_int(found, (4096 - 1023) / 100);
     gsp_buf_clear(&out);
-    tap_check(gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, column, 60), &out, &null));
+    tap_check(gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, column, 60), &out, &null));
     tap_eq_int(out.len, 1023);
     gsp_buf_clear(&out);
-    tap_check(!gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, column, 61), &out, &null));
+    tap_check(!gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, column, 61), &out, &null));
     tap_check(null);
-    tap_check(gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, column, 62), &out, &null));
+    tap_check(gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, column, 62), &out, &null));
     tap_eq_int(out.len, 0);
     tap_check(!null);
     gsp_ring_view_close(view);
@@ -282,7 +283,7 @@ TAP_TEST(a_user_table_with_every_type)
         uint8_t last;
     } row = {5, 6, 1, 0, gsp_sv_of("first"), 0.5, GSP_NULL_BOOL};
     struct gsp_table *table = NULL;
-    tap_require(gsp_table_new(&made, &table, NULL) == 0);
+    tap_require(gsp_wire_table_new(&made, &table, NULL) == 0);
     tap_eq_int(table->row_bytes, sizeof(row));
     int folder = ring_folder();
     struct gsp_ring *ring = NULL;
@@ -301,11 +302,11 @@ TAP_TEST(a_user_table_with_every_type)
     tap_eq_int(i64_at(view, 0, 6, 0), GSP_NULL_BOOL);
     gsp_auto_buf note = {0};
     bool null = true;
-    tap_check(gsp_ring_text(view, 0, (uint64_t)i64_at(view, 0, 4, 0), &note, &null));
+    tap_check(gsp_ring_text_read(view, 0, (uint64_t)i64_at(view, 0, 4, 0), &note, &null));
     tap_check(gsp_sv_eq(gsp_buf_sv(&note), gsp_sv_of("first")));
     gsp_ring_view_close(view);
     gsp_ring_close(ring);
-    gsp_table_free(table);
+    gsp_wire_table_free(table);
     ring_folder_remove(folder);
 }
 
@@ -386,7 +387,7 @@ TAP_TEST(earlier_rings_are_kept)
     struct gsp_ring_view *view = NULL;
     spec.keeps_old = true;
     tap_eq_int(gsp_ring_open_newest(folder, "python", "torch_trace", &view, NULL), GSP_E_NOFILE);
-    for (unsigned i = 0; i < GSP_RING_LIVES; i++) {
+    for (unsigned i = 0; i < GSP_RING_GENERATIONS; i++) {
         tap_require(gsp_ring_create(folder, &spec, &ring, NULL) == 0);
         for (unsigned k = 0; k <= i; k++)
             append(ring, 1, k);
@@ -445,8 +446,8 @@ TAP_TEST(a_new_ring_does_not_get_the_lanes_of_a_closed_one)
         struct gsp_ring *ring = ring_make(folder, 10);
         append(ring, 1, (uint64_t)i);
         struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-        struct gsp_ring_span span;
-        tap_eq_int(gsp_ring_spans(view, &span, 1, NULL), 1);
+        struct gsp_ring_range span;
+        tap_eq_int(gsp_ring_ranges(view, &span, 1, NULL), 1);
         tap_eq_int(i64_at(view, 0, 0, 0), i);
         gsp_ring_view_close(view);
         gsp_ring_close(ring);

@@ -28,7 +28,7 @@ static uint32_t next_random(uint32_t *state)
 static void read_all(int folder, const char *name)
 {
     struct gsp_ring_view *view = NULL;
-    struct gsp_ring_span spans[16];
+    struct gsp_ring_range spans[16];
     struct gsp_ring_state state;
     struct gsp_ring_dict dict;
     uint64_t lost = 0;
@@ -36,11 +36,11 @@ static void read_all(int folder, const char *name)
         return;
     gsp_ring_state(view, &state);
     const struct gsp_ring_info *info = gsp_ring_info(view);
-    size_t count = gsp_ring_spans(view, spans, 16, &lost);
+    size_t count = gsp_ring_ranges(view, spans, 16, &lost);
     for (size_t i = 0; i < count; i++) {
-        struct gsp_ring_span span = spans[i];
+        struct gsp_ring_range span = spans[i];
         tap_check(span.to - span.from <= info->row_capacity);
-        gsp_ring_span_times(view, &span, 5, 50);
+        gsp_ring_range_narrow(view, &span, 5, 50);
         tap_check(span.from >= spans[i].from && span.to <= spans[i].to);
         uint64_t chunk[64];
         for (uint32_t c = 0; c < info->column_count; c++) {
@@ -49,7 +49,7 @@ static void read_all(int folder, const char *name)
             gsp_auto_buf text = {0};
             bool null = false;
             for (size_t k = 0; k < n && info->columns[c].type == GSP_TEXT; k++)
-                gsp_ring_text(view, spans[i].lane, chunk[k], &text, &null);
+                gsp_ring_text_read(view, spans[i].lane, chunk[k], &text, &null);
         }
     }
     if (gsp_ring_dict_read(view, &dict, NULL) == 0) {
@@ -67,7 +67,7 @@ static void read_all(int folder, const char *name)
 static void make_text_ring(int folder)
 {
     struct gsp_ring *ring = NULL;
-    struct gsp_ring_spec spec = {.table = gsp_table_at(GSP_TABLE_python_variables),
+    struct gsp_ring_spec spec = {.table = gsp_wire_table_at(GSP_TABLE_python_variables),
                                  .row_capacity = 50,
                                  .lane_max = 4,
                                  .string_max = 32,
@@ -220,8 +220,8 @@ TAP_TEST(a_mapped_file_that_is_truncated_reads_as_zeros)
     struct gsp_ring_view *views[GSP_COUNT(sizes)];
     for (size_t i = 0; i < GSP_COUNT(sizes); i++) {
         views[i] = ring_view(folder, RING_FILE);
-        struct gsp_ring_span span;
-        tap_require(gsp_ring_spans(views[i], &span, 1, NULL) == 1);
+        struct gsp_ring_range span;
+        tap_require(gsp_ring_ranges(views[i], &span, 1, NULL) == 1);
     }
     for (size_t i = 0; i < GSP_COUNT(sizes); i++) {
         struct gsp_ring_state state;

@@ -208,9 +208,9 @@ static void write_forever(int folder, struct shared *shared)
 static void check_after_death(int folder, const struct shared *shared)
 {
     struct gsp_ring_view *view = ring_view(folder, RING_FILE);
-    struct gsp_ring_span spans[8];
+    struct gsp_ring_range spans[8];
     struct ring_seen seen = {0};
-    size_t count = gsp_ring_spans(view, spans, 8, NULL);
+    size_t count = gsp_ring_ranges(view, spans, 8, NULL);
     uint64_t expected = 0;
     for (size_t i = 0; i < count; i++) {
         int64_t writer = 0;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/time.h"
-#include "store_ask.h"
+#include "store_query.h"
 #include "tap.h"
 
 /* @ is replaced by the path of a file that no query may read. */
