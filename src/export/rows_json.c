@@ -83,7 +83,7 @@ int gsp_export_rows_write_json(struct gsp_rows *rows, struct gsp_out *out, struc
     return rc < 0 ? rc : GSP_OK;
 }
 
-int gsp_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out, struct gsp_err *err)
+int gsp_export_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out, struct gsp_err *err)
 {
     struct writer writer = {.rows = rows};
     struct gsp_batch_view batch;

@@ -20,5 +20,5 @@
 GSP_MUST_CHECK int gsp_export_rows_write_json(struct gsp_rows *rows, struct gsp_out *out,
                                               struct gsp_err *err);
 /* Appends the array to a buffer. On failure the array stays open. */
-GSP_MUST_CHECK int gsp_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out,
-                                        struct gsp_err *err);
+GSP_MUST_CHECK int gsp_export_rows_json_append(struct gsp_rows *rows, struct gsp_buf *out,
+                                               struct gsp_err *err);

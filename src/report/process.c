@@ -106,7 +106,7 @@ static int append_rows(struct gsp_store *store, const char *sql, int64_t time_ns
     struct gsp_rows *rows = NULL;
     int rc = query(store, sql, time_ns, &rows, err);
     if (rc == GSP_OK)
-        rc = gsp_rows_json_append(rows, out, err);
+        rc = gsp_export_rows_json_append(rows, out, err);
     gsp_rows_free(rows);
     return rc;
 }

@@ -182,11 +182,11 @@ TAP_TEST(the_command_line_follows_exec)
     tap_check(gsp_ring_dir_update_cmdline(folder, getpid(), &last));
     tap_check(!gsp_ring_dir_update_cmdline(folder, getpid(), &last));
     tap_require(gsp_ring_dir_find(getpid(), &place, NULL) == 0);
-    tap_check(strstr(place.cmdline, "test_ring_place") != NULL);
+    tap_check(strstr(place.cmdline, "test_ring_dir") != NULL);
     tap_eq_int(place.rank, 3);
     /* After the end of the process, the last command line stays. */
     tap_check(!gsp_ring_dir_update_cmdline(folder, INT32_MAX, &last));
-    tap_check(strstr(last.cmdline, "test_ring_place") != NULL);
+    tap_check(strstr(last.cmdline, "test_ring_dir") != NULL);
     close(folder);
     tap_eq_int(gsp_ring_dir_remove(&place, NULL), 0);
     remove_runtime();
