@@ -5,8 +5,8 @@
 
 #include "compare/compare_internal.h"
 #include "compare/write_internal.h"
+#include "model/format.h"
 #include "model/ids.h"
-#include "report/phrases.h"
 #include "report/write.h"
 
 static const char *better_name(enum gsp_better better)
@@ -276,13 +276,13 @@ static void put_card(struct gsp_json *json, const struct gsp_compare *compare,
 {
     gsp_auto_buf value = {0};
     gsp_auto_buf detail = {0};
-    gsp_words_value(row->value[1], row->unit, &value);
+    gsp_model_value_put(row->value[1], row->unit, &value);
     gsp_buf_puts(&value, " (");
     gsp_compare__put_change(row->change, &value);
     gsp_buf_putc(&value, ')');
     gsp_buf_term(&detail, compare->name[0]);
     gsp_buf_puts(&detail, ": ");
-    gsp_words_value(row->value[0], row->unit, &detail);
+    gsp_model_value_put(row->value[0], row->unit, &detail);
     gsp_buf_printf(&detail, "; %s", gsp_compare_verdict_words(row->verdict));
     gsp_json_obj_begin(json);
     gsp_json_put_sv(json, "id", row->name);

@@ -4,8 +4,8 @@
 
 #include "compare/compare_internal.h"
 #include "compare/write_internal.h"
+#include "model/format.h"
 #include "report/grid.h"
-#include "report/phrases.h"
 
 #define ROWS_DEFAULT 15U
 
@@ -44,7 +44,7 @@ void gsp_compare_put_result(const struct gsp_rule_result *result, struct gsp_buf
     else if (rule->kind == GSP_RULE_CHANGE_PCT)
         gsp_compare__put_change(result->value, out);
     else
-        gsp_words_value(result->value, result->row->unit, out);
+        gsp_model_value_put(result->value, result->row->unit, out);
     if (result->is_over && !result->is_told)
         gsp_buf_puts(out, result->row->verdict == GSP_COMPARE_UNKNOWN
                               ? " but too few values to tell it from chance"
@@ -55,7 +55,7 @@ void gsp_compare_put_result(const struct gsp_rule_result *result, struct gsp_buf
 static void put_cells(struct gsp_report_grid *grid, const struct gsp_compare_row *row)
 {
     for (int i = 0; i < 2; i++) {
-        gsp_words_value(row->value[i], row->unit, &grid->cell);
+        gsp_model_value_put(row->value[i], row->unit, &grid->cell);
         gsp_report_grid_cell(grid);
     }
     gsp_compare__put_change(row->change, &grid->cell);
@@ -135,11 +135,11 @@ static void put_functions(const struct printer *p)
         }
         gsp_report_grid_cell(&grid);
         for (int side = 0; side < 2; side++) {
-            gsp_words_value(row->value[side], unit, &grid.cell);
+            gsp_model_value_put(row->value[side], unit, &grid.cell);
             gsp_report_grid_cell(&grid);
         }
         gsp_buf_puts(&grid.cell, difference > 0 ? "+" : "");
-        gsp_words_value(difference, unit, &grid.cell);
+        gsp_model_value_put(difference, unit, &grid.cell);
         gsp_report_grid_cell(&grid);
         gsp_compare__put_change(row->change, &grid.cell);
         gsp_report_grid_cell(&grid);

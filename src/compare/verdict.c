@@ -4,7 +4,6 @@
 
 #include "compare/compare_internal.h"
 #include "model/format.h"
-#include "report/phrases.h"
 
 /* More than so many metrics are counted, not named. */
 #define NAMED_MAX        3U
@@ -65,9 +64,9 @@ static void put_bounds(const struct gsp_compare_row *row, struct gsp_buf *out)
 
 static void put_both(const struct gsp_compare_row *row, struct gsp_buf *out)
 {
-    gsp_words_value(row->value[0], row->unit, out);
+    gsp_model_value_put(row->value[0], row->unit, out);
     gsp_buf_puts(out, " to ");
-    gsp_words_value(row->value[1], row->unit, out);
+    gsp_model_value_put(row->value[1], row->unit, out);
 }
 
 /* "new is 4.1 % slower per step than base (95 % interval ...)" */
@@ -162,11 +161,11 @@ static void say_functions(const struct gsp_compare *compare, struct gsp_buf *out
     if (compare->per != GSP_PER_SHARE) {
         gsp_buf_term(out, compare->name[1]);
         gsp_buf_puts(out, " has ");
-        gsp_words_value(sum[1], unit, out);
+        gsp_model_value_put(sum[1], unit, out);
         gsp_buf_puts(out, " in stacks, ");
         gsp_buf_term(out, compare->name[0]);
         gsp_buf_putc(out, ' ');
-        gsp_words_value(sum[0], unit, out);
+        gsp_model_value_put(sum[0], unit, out);
         gsp_buf_puts(out, "; ");
     }
     const struct gsp_compare_function *most = &compare->functions[compare->order[0]];

@@ -5,7 +5,6 @@
 
 #include "model/format.h"
 #include "report/document_internal.h"
-#include "report/phrases.h"
 
 /* Shares of GPU time that are spent on nothing. */
 #define IDLE_WARN 0.3
@@ -19,7 +18,7 @@ static void put_wall(struct gsp_digest *digest)
     gsp_auto_buf detail = {0};
     if (isnan(digest->duration_s))
         return;
-    gsp_words_seconds(digest->duration_s, &value);
+    gsp_model_seconds_put(digest->duration_s, &value);
     gsp_digest__card(digest, (struct gsp_digest_card){.id = "wall", .title = "Wall time"}, &value,
                      &detail);
 }
@@ -38,10 +37,10 @@ static void put_cpu(struct gsp_digest *digest)
     }
     if (!most)
         return;
-    gsp_words_value(most->stats.mean, chart->unit, &value);
+    gsp_model_value_put(most->stats.mean, chart->unit, &value);
     gsp_buf_puts(&detail, chart->series_count > 1 ? "mean of the busiest process, highest "
                                                   : "mean, highest ");
-    gsp_words_value(most->stats.max, chart->unit, &detail);
+    gsp_model_value_put(most->stats.max, chart->unit, &detail);
     gsp_digest__card(digest, (struct gsp_digest_card){.id = "cpu", .title = "CPU"}, &value,
                      &detail);
 }
@@ -53,7 +52,7 @@ static void put_waiting(const struct gsp_judge *judge)
     gsp_auto_buf detail = {0};
     if (!shares->knows_waiting || !(shares->total > 0))
         return;
-    gsp_words_share(shares->waiting, shares->total, &value);
+    gsp_model_share_put(shares->waiting, shares->total, &value);
     gsp_buf_puts(&detail,
                  shares->mains == 1 ? "of the main thread's time" : "of the threads' time");
     gsp_digest__card(judge->digest, (struct gsp_digest_card){.id = "waiting", .title = "Waiting"},
@@ -67,11 +66,11 @@ static void put_steps(const struct gsp_judge *judge)
     gsp_auto_buf detail = {0};
     if (steps->count == 0)
         return;
-    gsp_words_seconds(steps->p50_s, &value);
+    gsp_model_seconds_put(steps->p50_s, &value);
     gsp_buf_puts(&detail, "median of ");
     gsp_model_count_put(steps->count, &detail);
     gsp_buf_puts(&detail, ", 95 % within ");
-    gsp_words_seconds(steps->p95_s, &detail);
+    gsp_model_seconds_put(steps->p95_s, &detail);
     gsp_digest__card(judge->digest, (struct gsp_digest_card){.id = "step", .title = "Step time"},
                      &value, &detail);
 }
@@ -83,7 +82,7 @@ static void put_gpu(const struct gsp_judge *judge)
     gsp_auto_buf detail = {0};
     if (isnan(idle))
         return;
-    gsp_words_share(idle, 1, &value);
+    gsp_model_share_put(idle, 1, &value);
     gsp_buf_puts(&detail, "of the time without work");
     gsp_digest__card(judge->digest,
                      (struct gsp_digest_card){.id = "gpu_idle",
@@ -101,10 +100,10 @@ static void put_memory(struct gsp_digest *digest)
     gsp_auto_buf detail = {0};
     if (isnan(memory->peak_rss_bytes))
         return;
-    gsp_words_bytes(memory->peak_rss_bytes, &value);
+    gsp_model_bytes_put(memory->peak_rss_bytes, &value);
     if (memory->growth_bytes_per_s > 0) {
         gsp_buf_puts(&detail, "grows by ");
-        gsp_words_bytes(memory->growth_bytes_per_s, &detail);
+        gsp_model_bytes_put(memory->growth_bytes_per_s, &detail);
         gsp_buf_puts(&detail, "/s");
     } else {
         gsp_buf_puts(&detail, isnan(memory->growth_bytes_per_s) ? "highest; growth not known"

@@ -9,7 +9,6 @@
 #include "report/cards.h"
 #include "report/document_internal.h"
 #include "report/memory_view.h"
-#include "report/phrases.h"
 
 /* Rows that the verdict names. */
 #define NAMES_MAX 3U
@@ -31,7 +30,7 @@ static void add_facts(struct gsp_digest *digest, const struct gsp_memreport *rep
     gsp_buf_puts(&text, gsp_memreport_is_exact(report) ? "every allocation" : "sampled");
     if (processes == 1 && first->interval_bytes > 0) {
         gsp_buf_puts(&text, ", one sample every ");
-        gsp_words_bytes((double)first->interval_bytes, &text);
+        gsp_model_bytes_put((double)first->interval_bytes, &text);
     }
     gsp_digest__fact(digest, gsp_sv_of("Allocations"), gsp_digest__keep_buf(digest, &text));
     if (processes > 1)
@@ -230,7 +229,7 @@ static void add_largest(struct gsp_digest *digest, const struct gsp_memreport *r
             break;
         gsp_buf_puts(&text, i ? ", " : "Most of it: ");
         put_group(report, row->group, &text);
-        gsp_words_share((double)row->value.bytes, all, &text);
+        gsp_model_share_put((double)row->value.bytes, all, &text);
     }
     gsp_digest__verdict_line(digest, &text);
 }
@@ -245,7 +244,7 @@ static void add_leaks(struct gsp_digest *digest, const struct gsp_memreport *rep
         gsp_buf_puts(&text, i ? ", " : "Keeps growing: ");
         put_group(report, leaks->at[i].group, &text);
         gsp_buf_puts(&text, "by ");
-        gsp_words_bytes(leaks->at[i].bytes_per_s, &text);
+        gsp_model_bytes_put(leaks->at[i].bytes_per_s, &text);
         gsp_buf_puts(&text, "/s");
     }
     if (leaks->count > NAMES_MAX)
@@ -273,11 +272,11 @@ static void add_peak(struct gsp_digest *digest, const struct gsp_memreport *repo
     gsp_digest__verdict_line(digest, &text);
     if (peak.bytes < 0)
         return;
-    gsp_words_bytes((double)peak.bytes, &value);
+    gsp_model_bytes_put((double)peak.bytes, &value);
     gsp_buf_puts(&text, "highest of a process");
     if (peak.time_ns >= 0) {
         gsp_buf_puts(&text, ", at ");
-        gsp_words_seconds((double)peak.time_ns / (double)GSP_NS_PER_S, &text);
+        gsp_model_seconds_put((double)peak.time_ns / (double)GSP_NS_PER_S, &text);
     }
     gsp_digest__card(digest, (struct gsp_digest_card){.id = "live", .title = "Peak allocated"},
                      &value, &text);
@@ -293,7 +292,7 @@ static void add_total(struct gsp_digest *digest, const struct gsp_memreport *rep
     gsp_digest__verdict_line(digest, &text);
     if (report->question.view == GSP_MEMVIEW_PEAK)
         return;
-    gsp_words_bytes((double)report->rows.all.bytes, &value);
+    gsp_model_bytes_put((double)report->rows.all.bytes, &value);
     gsp_memreport_put_view(report, &text);
     gsp_digest__card(digest, (struct gsp_digest_card){.id = "view", .title = "This view"}, &value,
                      &text);

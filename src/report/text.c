@@ -3,7 +3,6 @@
 
 #include "model/format.h"
 #include "report/grid.h"
-#include "report/phrases.h"
 #include "report/profile.h"
 #include "report/verdict.h"
 #include "report/write_internal.h"
@@ -25,19 +24,19 @@ static void put_module_cell(const struct gsp_digest_module *module, size_t colum
     switch (column) {
     case 0:
         if (!isnan(module->share))
-            gsp_words_share(module->share, 1, out);
+            gsp_model_share_put(module->share, 1, out);
         break;
     case 1:
-        gsp_words_seconds(module->total_s, out);
+        gsp_model_seconds_put(module->total_s, out);
         break;
     case 2:
         gsp_model_count_put(module->calls, out);
         break;
     case 3:
-        gsp_words_seconds(module->mean_s, out);
+        gsp_model_seconds_put(module->mean_s, out);
         break;
     case 4:
-        gsp_words_seconds(module->p99_s, out);
+        gsp_model_seconds_put(module->p99_s, out);
         break;
     case 5:
         gsp_buf_putsv(out, module->stage);
@@ -101,7 +100,7 @@ static size_t add_metrics(struct gsp_report_grid *grid, const struct gsp_digest 
             if (++count > limit)
                 continue;
             for (size_t n = 0; n < GSP_COUNT(values); n++) {
-                gsp_words_value(values[n], chart->unit, &grid->cell);
+                gsp_model_value_put(values[n], chart->unit, &grid->cell);
                 gsp_report_grid_cell(grid);
             }
             gsp_buf_putsv(&grid->cell, chart->title);
@@ -175,7 +174,7 @@ static size_t add_sites(struct gsp_report_grid *grid, const struct gsp_digest *d
         const struct gsp_digest_frame none = {.func = gsp_sv_of("(unknown)")};
         const struct gsp_digest_frame *frame =
             site->frame_count ? &digest->site_frames[site->frames[site->frame_count - 1]] : &none;
-        gsp_words_bytes(site->bytes, &grid->cell);
+        gsp_model_bytes_put(site->bytes, &grid->cell);
         gsp_report_grid_cell(grid);
         gsp_model_count_put((uint64_t)site->count, &grid->cell);
         gsp_report_grid_cell(grid);

@@ -10,7 +10,6 @@
 #include "model/tree.h"
 #include "report/cards.h"
 #include "report/document_internal.h"
-#include "report/phrases.h"
 
 /* Functions that the verdict names. */
 #define NAMES_MAX     3U
@@ -47,7 +46,7 @@ static void tell_native_threads(const struct gsp_judge *judge)
     if (!(native_share(judge->digest) >= SHARE_MIN))
         return;
     gsp_buf_puts(&text, "Threads without Python used ");
-    gsp_words_seconds(native->cpu_s, &text);
+    gsp_model_seconds_put(native->cpu_s, &text);
     gsp_buf_printf(&text, " of CPU, %.2f cores: ", native_share(judge->digest));
     for (size_t i = 0; i < native->top_count; i++) {
         const struct gsp_digest_named_cpu *at = &native->top[i];
@@ -56,7 +55,7 @@ static void tell_native_threads(const struct gsp_judge *judge)
         if (at->threads > 1)
             gsp_buf_printf(&text, " (%zu threads)", at->threads);
         gsp_buf_putc(&text, ' ');
-        gsp_words_seconds(at->cpu_s, &text);
+        gsp_model_seconds_put(at->cpu_s, &text);
         shown += at->threads;
     }
     if (shown < native->threads)
@@ -74,16 +73,16 @@ static void tell_time(const struct gsp_judge *judge)
     gsp_buf_puts(&text, shares->mains == 0   ? "All threads: "
                         : shares->mains == 1 ? "Main thread: "
                                              : "Main threads: ");
-    gsp_words_share(shares->has_native ? shares->python : shares->python + shares->native,
-                    shares->total, &text);
+    gsp_model_share_put(shares->has_native ? shares->python : shares->python + shares->native,
+                        shares->total, &text);
     gsp_buf_puts(&text, shares->has_native ? " Python, " : " Python and the C code it calls");
     if (shares->has_native) {
-        gsp_words_share(shares->native, shares->total, &text);
+        gsp_model_share_put(shares->native, shares->total, &text);
         gsp_buf_puts(&text, " native code");
     }
     if (shares->knows_waiting) {
         gsp_buf_puts(&text, ", ");
-        gsp_words_share(shares->waiting, shares->total, &text);
+        gsp_model_share_put(shares->waiting, shares->total, &text);
         gsp_buf_puts(&text, native_share(judge->digest) >= SHARE_MIN
                                 ? " waiting (also for threads without Python)"
                                 : " waiting");
@@ -123,9 +122,9 @@ static void tell_functions(const struct gsp_judge *judge)
         if (weight_of(top[k]) < SHARE_MIN * all)
             break;
         gsp_buf_puts(&text, k ? ", " : isnan(stacks->total_cpu) ? "Most of it: " : "Busiest: ");
-        gsp_words_function(top[k]->func, top[k]->file, &text);
+        gsp_model_function_put(top[k]->func, top[k]->file, &text);
         gsp_buf_putc(&text, ' ');
-        gsp_words_share(weight_of(top[k]), all, &text);
+        gsp_model_share_put(weight_of(top[k]), all, &text);
     }
     add_line(judge, &text);
 }
@@ -137,13 +136,13 @@ static void tell_gpu(const struct gsp_judge *judge)
     if (isnan(shares->gpu_idle))
         return;
     gsp_buf_puts(&text, "GPU idle ");
-    gsp_words_share(shares->gpu_idle, 1, &text);
+    gsp_model_share_put(shares->gpu_idle, 1, &text);
     gsp_buf_puts(&text, " of the time");
     if (shares->gpu_idle >= SHARE_MIN && shares->idle_top > 0) {
         gsp_buf_puts(&text, "; meanwhile Python was in ");
-        gsp_words_function(shares->idle.func, shares->idle.file, &text);
+        gsp_model_function_put(shares->idle.func, shares->idle.file, &text);
         gsp_buf_puts(&text, " for ");
-        gsp_words_share(shares->idle_top, shares->idle_total, &text);
+        gsp_model_share_put(shares->idle_top, shares->idle_total, &text);
     } else if (shares->gpu_idle >= SHARE_MIN) {
         gsp_buf_puts(&text, shares->gpu_seen > 0 ? "; never all GPUs at once"
                                                  : "; what Python did meanwhile is not known");
@@ -158,12 +157,12 @@ static void tell_memory(const struct gsp_judge *judge)
     if (isnan(memory->peak_rss_bytes))
         return;
     gsp_buf_puts(&text, "Memory peaked at ");
-    gsp_words_bytes(memory->peak_rss_bytes, &text);
+    gsp_model_bytes_put(memory->peak_rss_bytes, &text);
     if (isnan(memory->growth_bytes_per_s)) {
         gsp_buf_puts(&text, "; too short to tell whether it grows");
     } else if (memory->growth_bytes_per_s > 0) {
         gsp_buf_puts(&text, " and grew by ");
-        gsp_words_bytes(memory->growth_bytes_per_s, &text);
+        gsp_model_bytes_put(memory->growth_bytes_per_s, &text);
         gsp_buf_puts(&text, "/s to the end");
     } else {
         gsp_buf_puts(&text, ", no lasting growth");
@@ -179,14 +178,14 @@ static void tell_steps(const struct gsp_judge *judge)
         return;
     gsp_model_count_put(steps->count, &text);
     gsp_buf_puts(&text, steps->count == 1 ? " step of " : " steps, half of them within ");
-    gsp_words_seconds(steps->p50_s, &text);
+    gsp_model_seconds_put(steps->p50_s, &text);
     if (steps->count > 1) {
         gsp_buf_puts(&text, ", 95 % within ");
-        gsp_words_seconds(steps->p95_s, &text);
+        gsp_model_seconds_put(steps->p95_s, &text);
     }
     if (steps->max_s > STRAGGLE_MIN * steps->p50_s) {
         gsp_buf_puts(&text, "; slowest ");
-        gsp_words_seconds(steps->max_s, &text);
+        gsp_model_seconds_put(steps->max_s, &text);
         if (steps->max_step != GSP_NULL_I64)
             gsp_buf_printf(&text, " (step %" PRId64 ")", steps->max_step);
     }
@@ -234,9 +233,9 @@ static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
     if (!(behind_s > BEHIND_MIN * steps_of_rank_s(digest)))
         return false;
     gsp_buf_printf(out, "The others wait for rank %" PRId64 ": it spent ", least->rank);
-    gsp_words_seconds(least->collective_s, out);
+    gsp_model_seconds_put(least->collective_s, out);
     gsp_buf_puts(out, " in collectives, they ");
-    gsp_words_seconds(others_s, out);
+    gsp_model_seconds_put(others_s, out);
     gsp_buf_puts(out, " each");
     return true;
 }
@@ -250,13 +249,13 @@ static void tell_ranks(const struct gsp_judge *judge)
     if (behind > BEHIND_MIN) {
         gsp_buf_printf(&text, "Rank %" PRId64 " is the slowest of %zu: its steps take ",
                        steps->slow_rank, steps->rank_count);
-        gsp_words_share(behind, 1, &text);
+        gsp_model_share_put(behind, 1, &text);
         gsp_buf_puts(&text, " longer than the others'");
     } else if (!put_awaited(judge->digest, &text) && !isnan(behind)) {
         /* Not that none is slow: collectives that PyTorch starts from C++ are not seen. */
         gsp_buf_printf(&text, "Steps of the %zu ranks take equally long, within ",
                        steps->rank_count);
-        gsp_words_share(behind > 0 ? behind : 0, 1, &text);
+        gsp_model_share_put(behind > 0 ? behind : 0, 1, &text);
     }
     add_line(judge, &text);
 }
@@ -295,11 +294,11 @@ static void tell_module(const struct gsp_judge *judge)
         }
         gsp_buf_putsv(&text, module->stage);
         gsp_buf_puts(&text, ") ");
-        gsp_words_seconds(module->mean_s, &text);
+        gsp_model_seconds_put(module->mean_s, &text);
         gsp_buf_puts(&text, " a call");
         if (!isnan(module->share)) {
             gsp_buf_puts(&text, ", ");
-            gsp_words_share(module->share, 1, &text);
+            gsp_model_share_put(module->share, 1, &text);
             gsp_buf_puts(&text, " of the traced steps");
         }
         break;
@@ -363,10 +362,10 @@ static void put_data_share(const struct gsp_digest *digest, double data_s, struc
             within_s += span->duration_s;
     }
     if (within_s > 0) {
-        gsp_words_share(fmin(within_s, all.steps_s), all.steps_s, out);
+        gsp_model_share_put(fmin(within_s, all.steps_s), all.steps_s, out);
         gsp_buf_puts(out, " of the time of the steps");
     } else {
-        gsp_words_share(data_s, digest->duration_s, out);
+        gsp_model_share_put(data_s, digest->duration_s, out);
         gsp_buf_puts(out, " of the wall time");
     }
 }
@@ -382,12 +381,12 @@ static void tell_loading(const struct gsp_judge *judge)
         data_s += digest->spans[i].is_data ? digest->spans[i].duration_s : 0;
     if (data_s > SHARE_MIN * digest->duration_s) {
         gsp_buf_puts(&text, "Data loading: ");
-        gsp_words_seconds(data_s, &text);
+        gsp_model_seconds_put(data_s, &text);
         gsp_buf_puts(&text, " in spans of data, ");
         put_data_share(digest, data_s, &text);
     } else if (shares->loading > SHARE_MIN * shares->total) {
         gsp_buf_puts(&text, "Data loading: ");
-        gsp_words_share(shares->loading, shares->total, &text);
+        gsp_model_share_put(shares->loading, shares->total, &text);
         gsp_buf_puts(&text,
                      shares->mains == 1 ? " of the main thread's time" : " of the threads' time");
     }
