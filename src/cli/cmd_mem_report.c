@@ -253,7 +253,7 @@ static int put_document(const struct session *session, enum gsp_digest_format fo
                         struct gsp_err *err)
 {
     const struct gsp_memreport *report = &session->reports[0];
-    const struct gsp_digest_write how = {.limit = report->limit};
+    const struct gsp_report_write_opts how = {.limit = report->limit};
     struct gsp_digest *digest = NULL;
     gsp_auto_buf text = {0};
     int rc = gsp_memreport_document(report, &digest, err);

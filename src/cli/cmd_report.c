@@ -237,11 +237,11 @@ static int write_digest(const struct report_opts *opts, const struct gsp_digest 
     struct gsp_term term;
     gsp_auto_buf text = {0};
     gsp_term_init(&term, STDOUT_FILENO, "never");
-    const struct gsp_digest_write how = {.table = table_of(opts),
-                                         .name = input,
-                                         .limit = (size_t)opts->top,
-                                         .width =
-                                             opts->output ? GSP_REPORT_WIDTH_DEFAULT : term.width};
+    const struct gsp_report_write_opts how = {.table = table_of(opts),
+                                              .name = input,
+                                              .limit = (size_t)opts->top,
+                                              .width = opts->output ? GSP_REPORT_WIDTH_DEFAULT
+                                                                    : term.width};
     const int rc = gsp_digest_write(digest, format, &how, &text, err);
     return rc == GSP_OK ? gsp_file_put(opts->output, opts->force, &text, err) : rc;
 }
@@ -296,22 +296,22 @@ static int print_process(struct gsp_asker *asker, const char *command, struct gs
 {
     const struct report_opts *opts = asker->parsed->opts;
     const struct gsp_endpoint *endpoint = &asker->endpoint;
-    const struct gsp_process_facts facts = {.pid = endpoint->pid,
-                                            .is_live = endpoint->is_live,
-                                            .has_rings = endpoint->has_rings,
-                                            .last_write_ns = endpoint->place.last_write_ns,
-                                            .command = command};
+    const struct gsp_report_process_facts facts = {.pid = endpoint->pid,
+                                                   .is_live = endpoint->is_live,
+                                                   .has_rings = endpoint->has_rings,
+                                                   .last_write_ns = endpoint->place.last_write_ns,
+                                                   .command = command};
     struct gsp_term term;
     struct gsp_out out;
     int rc = GSP_OK;
     gsp_out_init(&out, STDOUT_FILENO);
     if (opts->json) {
-        rc = gsp_process_report_json(asker->store, &facts, &out.buf, err);
+        rc = gsp_report_process_json(asker->store, &facts, &out.buf, err);
     } else {
         gsp_term_init(&term, STDOUT_FILENO, asker->parsed->globals.color);
         const struct gsp_rows_table_opts style = {.width = term.is_tty ? term.width : 0,
                                                   .color = term.color};
-        rc = gsp_process_report_text(asker->store, &facts, &style, &out, err);
+        rc = gsp_report_process_text(asker->store, &facts, &style, &out, err);
     }
     if (rc < 0)
         gsp_buf_clear(&out.buf);

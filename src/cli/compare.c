@@ -129,11 +129,11 @@ static int write_out(struct comparing *c, struct gsp_err *err)
     struct gsp_newfile file = {.fd = -1};
     struct gsp_term term;
     gsp_term_init(&term, STDOUT_FILENO, "never");
-    const struct gsp_compare_write how = {.results = c->results,
-                                          .result_count = c->result_count,
-                                          .limit = c->how->limit,
-                                          .width =
-                                              to_stdout(c->how) && term.is_tty ? term.width : 0};
+    const struct gsp_compare_write_opts how = {
+        .results = c->results,
+        .result_count = c->result_count,
+        .limit = c->how->limit,
+        .width = to_stdout(c->how) && term.is_tty ? term.width : 0};
     int rc = gsp_newfile_open(&file, to_stdout(c->how) ? "-" : c->how->output, c->how->force, err);
     if (rc < 0)
         return rc;

@@ -132,7 +132,8 @@ static void put_stacks(struct gsp_json *json, const struct gsp_compare *compare)
     gsp_json_obj_end(json);
 }
 
-static void put_results(struct gsp_json *json, const struct gsp_compare_write *opts, bool is_failed)
+static void put_results(struct gsp_json *json, const struct gsp_compare_write_opts *opts,
+                        bool is_failed)
 {
     gsp_json_key(json, is_failed ? "failed" : "passed");
     gsp_json_arr_begin(json);
@@ -195,7 +196,7 @@ static void put_side(struct gsp_json *json, const char *key, const struct gsp_co
 }
 
 static void put_compare(struct gsp_json *json, const struct gsp_compare *compare,
-                        const struct gsp_compare_write *opts)
+                        const struct gsp_compare_write_opts *opts)
 {
     static const char *const per[] = {"auto", "step", "run", "share"};
     gsp_json_key(json, "compare");
@@ -309,7 +310,7 @@ static void put_cards(struct gsp_json *json, const struct gsp_compare *compare)
     gsp_json_arr_end(json);
 }
 
-void gsp_compare__json(const struct gsp_compare *compare, const struct gsp_compare_write *opts,
+void gsp_compare__json(const struct gsp_compare *compare, const struct gsp_compare_write_opts *opts,
                        struct gsp_buf *out)
 {
     struct gsp_json json;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "compare/memory.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +9,6 @@
 #include "base/map.h"
 #include "model/format.h"
 #include "report/grid.h"
-#include "report/memory_view.h"
 
 /* Rows of two recordings are the same when they are called the same. */
 static int find_or_add(struct gsp_memcontrast *contrast, struct gsp_hmap *map, struct gsp_buf *name,

@@ -11,7 +11,7 @@
 
 struct printer {
     const struct gsp_compare *compare;
-    const struct gsp_compare_write *opts;
+    const struct gsp_compare_write_opts *opts;
     struct gsp_buf *out;
     size_t limit;
     bool is_markdown;
@@ -177,7 +177,7 @@ static void put_results(const struct printer *p)
     }
 }
 
-void gsp_compare__text(const struct gsp_compare *compare, const struct gsp_compare_write *opts,
+void gsp_compare__text(const struct gsp_compare *compare, const struct gsp_compare_write_opts *opts,
                        bool is_markdown, struct gsp_buf *out)
 {
     const struct printer p = {.compare = compare,

@@ -24,7 +24,7 @@ enum gsp_compare_format {
     GSP_COMPARE_SVG,
 };
 
-struct gsp_compare_write {
+struct gsp_compare_write_opts {
     const struct gsp_rule_result *results; /* of rules that were held against it */
     size_t result_count;
     size_t limit;   /* rows of tables for people; 0: 15 */
@@ -35,7 +35,7 @@ struct gsp_compare_write {
  * finished by the caller.  opts may be NULL.  Fails with EMPTY (SVG without stacks) or NOMEM. */
 GSP_MUST_CHECK int gsp_compare_write(const struct gsp_compare *compare,
                                      enum gsp_compare_format format,
-                                     const struct gsp_compare_write *opts, struct gsp_out *out,
+                                     const struct gsp_compare_write_opts *opts, struct gsp_out *out,
                                      struct gsp_err *err);
 
 /* What became of a rule, in a line: "step_time > 5%: failed, +7.2 %". */

@@ -12,9 +12,9 @@
 #include "base/attr.h"
 #include "compare/write.h"
 
-void gsp_compare__json(const struct gsp_compare *compare, const struct gsp_compare_write *opts,
+void gsp_compare__json(const struct gsp_compare *compare, const struct gsp_compare_write_opts *opts,
                        struct gsp_buf *out);
-void gsp_compare__text(const struct gsp_compare *compare, const struct gsp_compare_write *opts,
+void gsp_compare__text(const struct gsp_compare *compare, const struct gsp_compare_write_opts *opts,
                        bool is_markdown, struct gsp_buf *out);
 GSP_MUST_CHECK int gsp_compare__svg(const struct gsp_compare *compare, struct gsp_out *out,
                                     struct gsp_err *err);

@@ -75,23 +75,3 @@ void gsp_memreport_put_huge(const struct gsp_memreport *report, struct gsp_buf *
 void gsp_memreport_put_view(const struct gsp_memreport *report, struct gsp_buf *out);
 /* "120 MiB (estimated, +- 2.10 MiB with 95 % confidence) in 1,234 blocks" */
 void gsp_memreport_put_total(const struct gsp_memreport *report, struct gsp_buf *out);
-
-/* What grew from one recording to the other, by name. */
-struct gsp_memcontrast_row {
-    struct gsp_buf name;
-    int64_t before;
-    int64_t after;
-    double var; /* of both, KiB^2 */
-};
-struct gsp_memcontrast {
-    struct gsp_memcontrast_row *at; /* the largest difference first */
-    size_t count;
-};
-GSP_MUST_CHECK int gsp_memcontrast_make(struct gsp_memcontrast *contrast,
-                                        const struct gsp_memreport *a,
-                                        const struct gsp_memreport *b, struct gsp_err *err);
-void gsp_memcontrast_free(struct gsp_memcontrast *contrast);
-void gsp_memcontrast_text(const struct gsp_memcontrast *contrast, const struct gsp_memreport *b,
-                          struct gsp_buf *out);
-GSP_MUST_CHECK int gsp_memcontrast_table(const struct gsp_memcontrast *contrast,
-                                         struct gsp_made_rows **out, struct gsp_err *err);

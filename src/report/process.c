@@ -76,7 +76,7 @@ static const char PRESENT_STACKS[] =
     "WHERE trigger = 'query' ORDER BY thread_id, depth";
 
 /* Now, or the time of the newest row of a process that has exited. */
-static int64_t report_time(const struct gsp_process_facts *process)
+static int64_t report_time(const struct gsp_report_process_facts *process)
 {
     return process->is_live ? gsp_realtime_ns() : process->last_write_ns;
 }
@@ -111,7 +111,7 @@ static int append_rows(struct gsp_store *store, const char *sql, int64_t time_ns
     return rc;
 }
 
-static int append_section(struct gsp_store *store, const struct gsp_process_facts *process,
+static int append_section(struct gsp_store *store, const struct gsp_report_process_facts *process,
                           size_t section, int64_t time_ns, struct gsp_buf *out, struct gsp_err *err)
 {
     /* If the stacks cannot be read now, recorded ones may exist. */
@@ -122,7 +122,7 @@ static int append_section(struct gsp_store *store, const struct gsp_process_fact
     return append_rows(store, SECTIONS[section].sql, time_ns, out, err);
 }
 
-int gsp_process_report_json(struct gsp_store *store, const struct gsp_process_facts *process,
+int gsp_report_process_json(struct gsp_store *store, const struct gsp_report_process_facts *process,
                             struct gsp_buf *out, struct gsp_err *err)
 {
     const int64_t time_ns = report_time(process);
@@ -256,7 +256,7 @@ static void put_frame(struct text *text, const struct row *row)
     gsp_buf_putc(out, '\n');
 }
 
-static int read_stacks(struct gsp_store *store, const struct gsp_process_facts *process,
+static int read_stacks(struct gsp_store *store, const struct gsp_report_process_facts *process,
                        int64_t time_ns, struct text *text, struct gsp_err *err)
 {
     /* If the stacks cannot be read now, recorded ones may exist. */
@@ -278,7 +278,7 @@ static void put_title(const struct gsp_rows_table_opts *style, const char *title
                    style_code(style, GSP_STYLE_OFF));
 }
 
-static void put_head(const struct gsp_process_facts *process, const struct text *text,
+static void put_head(const struct gsp_report_process_facts *process, const struct text *text,
                      const struct gsp_rows_table_opts *style, struct gsp_buf *out)
 {
     gsp_buf_printf(out, "%sProcess %d%s ", style_code(style, GSP_STYLE_BOLD), (int)process->pid,
@@ -294,7 +294,8 @@ static void put_head(const struct gsp_process_facts *process, const struct text 
     gsp_buf_putsv(out, gsp_buf_sv(&text->events));
 }
 
-static void put_next(const struct gsp_process_facts *process, bool has_stacks, struct gsp_buf *out)
+static void put_next(const struct gsp_report_process_facts *process, bool has_stacks,
+                     struct gsp_buf *out)
 {
     const int pid = (int)process->pid;
     gsp_buf_puts(out, "\nNext:\n");
@@ -327,7 +328,7 @@ static int put_table(struct gsp_store *store, const struct section *section, int
     return rc;
 }
 
-int gsp_process_report_text(struct gsp_store *store, const struct gsp_process_facts *process,
+int gsp_report_process_text(struct gsp_store *store, const struct gsp_report_process_facts *process,
                             const struct gsp_rows_table_opts *style, struct gsp_out *out,
                             struct gsp_err *err)
 {

@@ -20,7 +20,7 @@
 #include "report/rows_table.h"
 #include "store/store.h"
 
-struct gsp_process_facts {
+struct gsp_report_process_facts {
     pid_t pid;
     bool is_live;
     bool has_rings;
@@ -31,11 +31,11 @@ struct gsp_process_facts {
 /* Both read a locked store that has the tables of the process; a live process without rings has
  * python.backtrace only. They fail with what a query fails with, and with NOMEM. After a failure
  * out has an incomplete report. */
-GSP_MUST_CHECK int gsp_process_report_text(struct gsp_store *store,
-                                           const struct gsp_process_facts *process,
+GSP_MUST_CHECK int gsp_report_process_text(struct gsp_store *store,
+                                           const struct gsp_report_process_facts *process,
                                            const struct gsp_rows_table_opts *style,
                                            struct gsp_out *out, struct gsp_err *err);
 /* One object; each section is an array of rows. */
-GSP_MUST_CHECK int gsp_process_report_json(struct gsp_store *store,
-                                           const struct gsp_process_facts *process,
+GSP_MUST_CHECK int gsp_report_process_json(struct gsp_store *store,
+                                           const struct gsp_report_process_facts *process,
                                            struct gsp_buf *out, struct gsp_err *err);

@@ -10,7 +10,7 @@
 #define ROWS_DEFAULT   20U
 #define MODULE_COLUMNS 8U
 
-static size_t rows_of(const struct gsp_digest_write *opts)
+static size_t rows_of(const struct gsp_report_write_opts *opts)
 {
     return opts->limit ? opts->limit : ROWS_DEFAULT;
 }
@@ -124,7 +124,7 @@ static void put_table(struct gsp_report_grid *grid, const char *heading, size_t 
     gsp_report_grid_free(grid);
 }
 
-int gsp_digest__text(const struct gsp_digest *digest, const struct gsp_digest_write *opts,
+int gsp_digest__text(const struct gsp_digest *digest, const struct gsp_report_write_opts *opts,
                      struct gsp_buf *out, struct gsp_err *err)
 {
     const struct gsp_report_opts report = {.limit = rows_of(opts), .width = opts->width};
@@ -200,7 +200,7 @@ static void put_markdown(struct gsp_report_grid *grid, const char *heading, size
     gsp_report_grid_free(grid);
 }
 
-int gsp_digest__markdown(const struct gsp_digest *digest, const struct gsp_digest_write *opts,
+int gsp_digest__markdown(const struct gsp_digest *digest, const struct gsp_report_write_opts *opts,
                          struct gsp_buf *out, struct gsp_err *err)
 {
     const struct gsp_report_opts report = {.limit = rows_of(opts)};

@@ -14,9 +14,10 @@ static int write_page(const struct gsp_digest *digest, struct gsp_buf *out, stru
 }
 
 int gsp_digest_write(const struct gsp_digest *digest, enum gsp_digest_format format,
-                     const struct gsp_digest_write *opts, struct gsp_buf *out, struct gsp_err *err)
+                     const struct gsp_report_write_opts *opts, struct gsp_buf *out,
+                     struct gsp_err *err)
 {
-    static const struct gsp_digest_write DEFAULTS = {0};
+    static const struct gsp_report_write_opts DEFAULTS = {0};
     int rc = GSP_OK;
     opts = opts ? opts : &DEFAULTS;
     switch (format) {

@@ -40,7 +40,7 @@ enum gsp_digest_table {
     GSP_DIGEST_SPANS
 };
 
-struct gsp_digest_write {
+struct gsp_report_write_opts {
     enum gsp_digest_table table; /* of CSV */
     const char *name;            /* what an error calls the digest; NULL: "it" */
     size_t limit;                /* rows of a table; 0: all of CSV, 20 for people */
@@ -50,7 +50,7 @@ struct gsp_digest_write {
 /* Appends the digest in a format.  opts may be NULL.  Fails with EMPTY (CSV of a table that has no
  * rows) or NOMEM. */
 GSP_MUST_CHECK int gsp_digest_write(const struct gsp_digest *digest, enum gsp_digest_format format,
-                                    const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                    const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                                     struct gsp_err *err);
 
 /* The members of a chart but "series", and one of those: as docs/formats/report.md has them. */

@@ -13,11 +13,11 @@
 void gsp_digest__json(const struct gsp_digest *digest, struct gsp_buf *out);
 /* Fails with EMPTY or NOMEM. */
 GSP_MUST_CHECK int gsp_digest__csv(const struct gsp_digest *digest,
-                                   const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                   const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                                    struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__markdown(const struct gsp_digest *digest,
-                                        const struct gsp_digest_write *opts, struct gsp_buf *out,
-                                        struct gsp_err *err);
+                                        const struct gsp_report_write_opts *opts,
+                                        struct gsp_buf *out, struct gsp_err *err);
 GSP_MUST_CHECK int gsp_digest__text(const struct gsp_digest *digest,
-                                    const struct gsp_digest_write *opts, struct gsp_buf *out,
+                                    const struct gsp_report_write_opts *opts, struct gsp_buf *out,
                                     struct gsp_err *err);
