@@ -10,6 +10,7 @@
 #include "cli/hint.h"
 #include "cli/rows_out.h"
 #include "cli/term.h"
+#include "compare/memory.h"
 #include "export/pprof_heap.h"
 #include "report/memory_view.h"
 #include "report/write.h"
