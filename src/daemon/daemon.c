@@ -87,10 +87,9 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
     size_t len = 0;
     while (len < text.len && text.p[len] > ' ' && text.p[len] < 127)
         len++;
-    for (size_t i = len; i < text.len; i++) {
+    for (size_t i = len; i < text.len; i++)
         if (!strchr(" \t\r\n", text.p[i]) || !text.p[i])
             len = 0;
-    }
     if (!len)
         return gsp_err_set(err, GSP_E_USAGE, 0,
                            "the token is one word, and %.150s holds none or several", path);
@@ -289,10 +288,9 @@ void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings *set
     now->query_timeout_ns = settings->query_timeout_ns;
     now->query_rows = settings->query_rows;
     now->query_memory_mb = settings->query_memory_mb;
-    for (size_t i = 0; gsp_setting_at(i); i++) {
+    for (size_t i = 0; gsp_setting_at(i); i++)
         if (gsp_setting_at(i)->live)
             now->origin[i] = settings->origin[i];
-    }
     daemon->settings_changed = true;
     pthread_cond_broadcast(&daemon->changed);
     pthread_mutex_unlock(&daemon->lock);

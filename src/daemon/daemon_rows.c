@@ -131,10 +131,9 @@ static void translate(const struct gsp_rows_out *out, const struct gsp_table *ta
 static struct gsp_row_gpu_device *device_of(const struct gsp_rows_out *out, int64_t gpu)
 {
     struct gsp_row_gpu_device *rows = (void *)out->devices.p;
-    for (size_t i = 0; i < out->devices.len / sizeof(*rows); i++) {
+    for (size_t i = 0; i < out->devices.len / sizeof(*rows); i++)
         if (rows[i].gpu == gpu)
             return &rows[i];
-    }
     return NULL;
 }
 

@@ -97,10 +97,9 @@ const struct gsp_route gsp_routes[] = {
 /* Whether a path is of a pattern's form; what stands at {…} goes to capture. */
 static bool matches(const char *pattern, const char *path, char capture[GSP_CAPTURE_MAX])
 {
-    while (*pattern && *pattern != '{') {
+    while (*pattern && *pattern != '{')
         if (*pattern++ != *path++)
             return false;
-    }
     if (!*pattern)
         return *path == '\0';
     const size_t len = strcspn(path, "/");
@@ -114,10 +113,9 @@ static bool matches(const char *pattern, const char *path, char capture[GSP_CAPT
 static const struct gsp_route *find(const char *method, const char *path,
                                     char capture[GSP_CAPTURE_MAX])
 {
-    for (const struct gsp_route *route = gsp_routes; route->method; route++) {
+    for (const struct gsp_route *route = gsp_routes; route->method; route++)
         if (matches(route->path, path, capture) && strcmp(route->method, method) == 0)
             return route;
-    }
     return NULL;
 }
 
@@ -213,10 +211,9 @@ static const char *usual_hint(int code)
         {GSP_E_NOTSUP, "gsprof doctor tells what works here"},
         {GSP_E_NOWRITE, "GET /status tells the output folder, and which files are tried again"},
     };
-    for (size_t i = 0; i < GSP_COUNT(HINTS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(HINTS); i++)
         if (HINTS[i].code == code)
             return HINTS[i].hint;
-    }
     return NULL;
 }
 

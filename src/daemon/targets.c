@@ -207,10 +207,9 @@ int gsp_targets_add_pids(struct gsp_targets *targets, int32_t **pids, size_t *co
         return GSP_E_NOMEM;
     qsort(more, all, sizeof(*more), by_number);
     *count = 0;
-    for (size_t i = 0; i < all; i++) {
+    for (size_t i = 0; i < all; i++)
         if (i == 0 || more[i] != more[i - 1])
             more[(*count)++] = more[i];
-    }
     return GSP_OK;
 }
 
@@ -452,10 +451,9 @@ void gsp_targets_resume(struct gsp_targets *targets, bool allow_control)
 void gsp_targets_stop_session(struct gsp_targets *targets, const char *session)
 {
     pthread_mutex_lock(&targets->lock);
-    for (size_t i = 0; i < targets->recording_count; i++) {
+    for (size_t i = 0; i < targets->recording_count; i++)
         if (strcmp(targets->recordings[i]->session, session) == 0)
             targets->recordings[i]->stop = 1;
-    }
     pthread_mutex_unlock(&targets->lock);
 }
 
@@ -478,12 +476,11 @@ bool gsp_targets_tend(struct gsp_targets *targets)
 {
     pthread_mutex_lock(&targets->lock);
     const size_t before = targets->pid_count;
-    for (size_t i = 0; i < targets->pid_count;) {
+    for (size_t i = 0; i < targets->pid_count;)
         if (gsp_targets_runs(targets->pids[i]))
             i++;
         else
             remove_at(targets, i);
-    }
     const bool forgotten = targets->pid_count != before;
     for (size_t i = 0; i < targets->recording_count; i++) {
         struct recording *recording = targets->recordings[i];

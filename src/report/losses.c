@@ -94,10 +94,9 @@ static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_b
 {
     const struct gsp_sv what = digest->losses[first].what;
     uint64_t count = 0;
-    for (size_t i = first; i < digest->loss_count; i++) {
+    for (size_t i = first; i < digest->loss_count; i++)
         if (gsp_sv_eq(digest->losses[i].what, what))
             count = gsp_sum_u64(count, digest->losses[i].count);
-    }
     gsp_model_count_put(count, out);
     gsp_buf_putc(out, ' ');
     put_nouns(what, count, out);

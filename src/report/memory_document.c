@@ -199,10 +199,9 @@ static int add_sites(struct gsp_digest *digest, const struct gsp_memreport *repo
     }
     qsort(held, stacks + 1, sizeof(*held), by_bytes);
     bool ok = true;
-    for (; ok && count <= stacks && held[count].bytes > 0; count++) {
+    for (; ok && count <= stacks && held[count].bytes > 0; count++)
         if (!report->limit || count < report->limit)
             ok = add_site(digest, profile, &held[count]);
-    }
     free(held);
     if (count > digest->memory.site_count)
         gsp_digest__fact(

@@ -165,11 +165,10 @@ struct row {
 /* The index of a column that has a value in the row; SIZE_MAX otherwise. */
 static size_t find_value(const struct row *row, const char *column)
 {
-    for (size_t i = 0; i < row->rows->column_count; i++) {
+    for (size_t i = 0; i < row->rows->column_count; i++)
         if (strcmp(row->rows->columns[i].name, column) == 0 &&
             !gsp_model_values_is_null(&row->batch->values[i], row->at))
             return i;
-    }
     return SIZE_MAX;
 }
 
@@ -198,10 +197,9 @@ static int each_row(struct gsp_store *store, const char *sql, int64_t time_ns,
     struct gsp_rows *rows = NULL;
     struct gsp_batch_view batch;
     int rc = query(store, sql, time_ns, &rows, err);
-    while (rc >= 0 && (rc = gsp_rows_next(rows, &batch, err)) > 0) {
+    while (rc >= 0 && (rc = gsp_rows_next(rows, &batch, err)) > 0)
         for (size_t i = 0; i < batch.row_count; i++)
             put(text, &(struct row){rows, &batch, i});
-    }
     gsp_rows_free(rows);
     return rc;
 }

@@ -321,10 +321,9 @@ struct stretches {
 
 static struct stretch *find_stretch(struct stretches *all, int64_t pid)
 {
-    for (size_t i = 0; i < all->count; i++) {
+    for (size_t i = 0; i < all->count; i++)
         if (all->at[i].pid == pid)
             return &all->at[i];
-    }
     return NULL;
 }
 
@@ -452,10 +451,9 @@ static bool is_plain(struct gsp_sv text, bool is_command)
 {
     static const char PLAIN[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/+@:=-";
-    for (size_t i = 0; i < text.len; i++) {
+    for (size_t i = 0; i < text.len; i++)
         if (text.p[i] == '\0' || (!strchr(PLAIN, text.p[i]) && !(is_command && text.p[i] == ' ')))
             return false;
-    }
     return text.len > 0 && text.p[0] != '-';
 }
 

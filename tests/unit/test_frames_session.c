@@ -161,11 +161,10 @@ static int load(const char *text, struct gsp_session_data **out, struct gsp_err 
 static const struct gsp_session_series *find(const struct gsp_session_data *data,
                                              const char *metric, const char *device)
 {
-    for (size_t i = 0; i < data->series_count; i++) {
+    for (size_t i = 0; i < data->series_count; i++)
         if (strcmp(data->series[i].metric, metric) == 0 &&
             strcmp(data->series[i].device, device) == 0)
             return &data->series[i];
-    }
     return NULL;
 }
 
