@@ -121,10 +121,10 @@ struct session {
     const struct mem_report_opts *opts;
     struct gsp_memreport reports[2];
     enum form form;
-    const char *faulty; /* the file that an error is about */
+    const char *faulty; /* the file an error refers to */
 };
 
-/* ------------------------------------------------------------------------------------ question */
+/* ------------------------------------------------------------------------------------------ view */
 
 static const char *misuse_of(const struct mem_report_opts *opts, size_t files)
 {
@@ -137,7 +137,7 @@ static const char *misuse_of(const struct mem_report_opts *opts, size_t files)
     return NULL;
 }
 
-/* The form by name, else by the output's extension; FORMS when neither tells. */
+/* From --format, else from the extension of the output; FORMS if neither determines it. */
 static enum form form_of(const struct mem_report_opts *opts)
 {
     static const struct {
@@ -218,7 +218,7 @@ static int ask(struct session *session, size_t i, struct gsp_err *err)
     return rc == GSP_OK ? gsp_memreport_ask(report, err) : rc;
 }
 
-/* ---------------------------------------------------------------------------------------- forms */
+/* --------------------------------------------------------------------------------------- formats */
 
 static int put_rows(const struct session *session, struct gsp_made_rows *made, struct gsp_err *err)
 {
@@ -233,7 +233,7 @@ static int put_rows(const struct session *session, struct gsp_made_rows *made, s
     return rc;
 }
 
-/* What is in use and what was allocated, as pprof has it. */
+/* Writes live and allocated bytes, like a heap profile of pprof. */
 static int write_heap(const struct session *session, struct gsp_out *out, struct gsp_err *err)
 {
     const struct gsp_memreport *report = &session->reports[0];

@@ -40,7 +40,7 @@ static const char *sort_choice(size_t i)
     return i < GSP_COUNT(values) ? values[i] : NULL;
 }
 
-/* Formats by name, and the extensions that name them. */
+/* Formats, and the extensions that select them. */
 static const struct {
     const char *name;
     enum gsp_digest_format format;
@@ -176,13 +176,13 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
                       : gsp_report_top(profile, &view, &report, out, err);
 }
 
-/* A form of the stacks alone, as they have always been. */
+/* Options that select a report of the stacks alone. */
 static bool has_old_form(const struct report_opts *opts)
 {
     return opts->json || opts->csv || opts->markdown || opts->tree;
 }
 
-/* Options of a table of functions: of the stacks alone too. */
+/* Whether any option concerns only stacks. */
 static bool is_of_stacks(const struct report_opts *opts)
 {
     const struct gsp_view_options *view = &opts->view;
@@ -190,7 +190,7 @@ static bool is_of_stacks(const struct report_opts *opts)
            view->no_lines || view->full_filenames;
 }
 
-/* By name, else by the extension of the output, else text. */
+/* From --format, else from the extension of the output, else text. */
 static enum gsp_digest_format format_of(const struct report_opts *opts)
 {
     for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
@@ -213,7 +213,7 @@ static enum gsp_digest_table table_of(const struct report_opts *opts)
     return (enum gsp_digest_table)i;
 }
 
-/* A profile's table of functions has its own options: --sort, --lines, --threads, ... */
+/* Writes a table of functions, which has its own options: --sort, --lines, --threads, ... */
 static int write_stacks(const struct report_opts *opts, const char *input,
                         enum gsp_digest_format format, struct gsp_err *err)
 {

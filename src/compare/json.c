@@ -60,7 +60,7 @@ static void put_functions(struct gsp_json *json, const struct gsp_compare *compa
     for (size_t i = 0; i < compare->function_count; i++) {
         const struct gsp_compare_function *function = &compare->functions[compare->order[i]];
         const struct gsp_compare_row *row = &function->row;
-        /* Frames that are in no stack of the time that counts. */
+        /* Skip functions without time in the compared part. */
         if (!(function->total[0] + function->total[1] > 0))
             continue;
         gsp_json_obj_begin(json);
@@ -163,7 +163,7 @@ static void put_lines(struct gsp_json *json, const struct gsp_compare *compare, 
     }
 }
 
-/* Charts that both have, with the lines of both. */
+/* Charts that both recordings have, with the series of both. */
 static void put_charts(struct gsp_json *json, const struct gsp_compare *compare)
 {
     gsp_json_key(json, "charts");
@@ -220,7 +220,8 @@ static void put_compare(struct gsp_json *json, const struct gsp_compare *compare
     gsp_json_obj_end(json);
 }
 
-/* ------------------------------------------------------------------------ around it */
+/* --------------------------------------------------------------------------------------- summary
+ */
 
 static const struct gsp_digest_fact *fact_named(const struct gsp_digest *digest, struct gsp_sv name)
 {
@@ -238,7 +239,7 @@ static void put_fact(struct gsp_json *json, struct gsp_sv name, struct gsp_sv va
     gsp_json_obj_end(json);
 }
 
-/* What is the same once, what is not for each. */
+/* Equal facts are written once, others for each side. */
 static void put_facts(struct gsp_json *json, const struct gsp_compare *compare)
 {
     gsp_json_key(json, "facts");

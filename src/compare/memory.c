@@ -10,7 +10,7 @@
 #include "model/format.h"
 #include "report/grid.h"
 
-/* Rows of two recordings are the same when they are called the same. */
+/* Rows of two recordings match by name. */
 static int find_or_add(struct gsp_memcontrast *contrast, struct gsp_hmap *map, struct gsp_buf *name,
                        struct gsp_memcontrast_row **out)
 {
@@ -67,7 +67,7 @@ int gsp_memcontrast_make(struct gsp_memcontrast *contrast, const struct gsp_memr
         rc = add_side(contrast, &map, b, true);
     gsp_hmap_free(&map);
     if (rc < 0)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory to compare the recordings");
+        return gsp_err_nomem(err);
     qsort(contrast->at, contrast->count, sizeof(*contrast->at), by_difference);
     return GSP_OK;
 }

@@ -51,7 +51,7 @@ void gsp_compare_put_result(const struct gsp_rule_result *result, struct gsp_buf
                               : " but not significant");
 }
 
-/* The cells that all tables have: both values and what became of them. */
+/* Adds the cells that metrics and modules share, and ends the row. */
 static void put_cells(struct gsp_report_grid *grid, const struct gsp_compare_row *row)
 {
     for (int i = 0; i < 2; i++) {

@@ -31,6 +31,6 @@ int gsp_compare_write(const struct gsp_compare *compare, enum gsp_compare_format
         break;
     }
     if (rc == GSP_OK && out->buf.failed)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a comparison");
+        rc = gsp_err_nomem(err);
     return rc;
 }

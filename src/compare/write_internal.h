@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write_internal.h -- the writers of contrast/, one file a format.
+ * write_internal.h -- the writers of comparisons, one file per format.
  *
- * All append to out, whose failed flag tells whether there was memory.
+ * All append to out and set out->failed if memory runs out.
+ *
  * Threads: no state.
  */
 #pragma once

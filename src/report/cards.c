@@ -6,10 +6,10 @@
 #include "model/format.h"
 #include "report/document_internal.h"
 
-/* Shares of GPU time that are spent on nothing. */
+/* Idle shares of the GPU time from which the card has a tone. */
 #define IDLE_WARN 0.3
 #define IDLE_BAD  0.6
-/* Share of the samples that may be missing without a word of warning. */
+/* A larger share of lost samples is a warning. */
 #define LOST_WARN 0.01
 
 static void put_wall(struct gsp_digest *digest)
@@ -23,8 +23,8 @@ static void put_wall(struct gsp_digest *digest)
                      &detail);
 }
 
-/* CPU of all processes: the sum of the means of those that were there throughout is near enough
- * to be misread, so it is the mean of one process, and of several the busiest's. */
+/* The mean of one process; of several, that of the busiest. The sum of the means would mislead if
+ * processes lived at different times. */
 static void put_cpu(struct gsp_digest *digest)
 {
     const struct gsp_digest_chart *chart = gsp_digest_chart_find(digest, "cpu");

@@ -6,7 +6,7 @@
 #include "report/profile.h"
 #include "report/write_internal.h"
 
-/* Numbers in full; what is not known is nothing. */
+/* Full precision; unknown values are empty. */
 static void put_f64(struct gsp_buf *out, double v)
 {
     gsp_buf_putc(out, ',');

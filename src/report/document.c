@@ -187,7 +187,7 @@ void gsp_digest__series_stats(struct gsp_digest_series *series)
         const double v = series->v[i];
         if (isnan(v))
             continue;
-        /* Welford: no difference of large sums. */
+        /* Welford's method: it does not subtract large sums. */
         const double delta = v - mean;
         stats.count++;
         mean += delta / (double)stats.count;

@@ -11,7 +11,7 @@
 #define REASON_MAX  60U
 #define REASONS_MAX 4U
 
-/* Of all losses of one kind, those for the reason of one of them. */
+/* The number of losses with the kind and reason of `loss`. */
 static uint64_t count_reason(const struct gsp_digest *digest, const struct gsp_digest_loss *loss)
 {
     uint64_t count = 0;
@@ -23,7 +23,7 @@ static uint64_t count_reason(const struct gsp_digest *digest, const struct gsp_d
     return count;
 }
 
-/* The most frequent reason for losses of a kind that is not among the told; NULL: none is left. */
+/* The most frequent reason of a kind that is not in `named`; NULL if none is left. */
 static const struct gsp_digest_loss *next_reason(const struct gsp_digest *digest,
                                                  struct gsp_sv what,
                                                  const struct gsp_digest_loss *const *told,
@@ -45,7 +45,7 @@ static const struct gsp_digest_loss *next_reason(const struct gsp_digest *digest
     return found;
 }
 
-/* Why: one reason, or each with its number, the most frequent first. */
+/* Appends the reasons, the most frequent first, with their counts if there are several. */
 static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uint64_t count,
                         struct gsp_buf *out)
 {
@@ -72,7 +72,7 @@ static void put_reasons(const struct gsp_digest *digest, struct gsp_sv what, uin
     gsp_buf_puts(out, n ? ")" : "");
 }
 
-/* "samples", "rows of python.span": one of them is a sample, a row. */
+/* Appends the singular if count is 1: "sample", "row of python.span". */
 static void put_nouns(struct gsp_sv what, uint64_t count, struct gsp_buf *out)
 {
     static const char *const NOUNS[][2] = {{"samples", "sample"},    {"allocations", "allocation"},
@@ -89,7 +89,7 @@ static void put_nouns(struct gsp_sv what, uint64_t count, struct gsp_buf *out)
     gsp_buf_putsv(out, what);
 }
 
-/* All losses of one kind together. */
+/* Appends the sum of all losses of one kind. */
 static void put_loss(const struct gsp_digest *digest, size_t first, struct gsp_buf *out)
 {
     const struct gsp_sv what = digest->losses[first].what;

@@ -7,7 +7,7 @@
 #include "report/run.h"
 #include "stats/growth.h"
 
-/* A look at one process, or (v NaN) its end. */
+/* The resident memory of one process at one time; v is NaN at its end. */
 struct look {
     double t;
     double v;
@@ -23,7 +23,7 @@ static int by_time(const void *a, const void *b)
     return (x->series > y->series) - (x->series < y->series);
 }
 
-/* The looks of all processes in the order of time; each process ends behind its last. */
+/* The points of all processes ordered by time, with an end point after the last point of each. */
 static size_t list_looks(const struct gsp_digest_chart *chart, struct look *out)
 {
     size_t count = 0;
@@ -32,7 +32,7 @@ static size_t list_looks(const struct gsp_digest_chart *chart, struct look *out)
         for (size_t k = 0; k < series->count; k++)
             if (!isnan(series->v[k]))
                 out[count++] = (struct look){series->t[k], series->v[k], i};
-        /* One that was there to the end leaves no gap before the others' last looks. */
+        /* Later than the last points of the other processes that ran to the end. */
         if (count > 0 && series->count > 0 && chart->series_count > 1)
             out[count++] = (struct look){series->t[series->count - 1] + 1, (double)NAN, i};
     }
@@ -40,7 +40,7 @@ static size_t list_looks(const struct gsp_digest_chart *chart, struct look *out)
     return count;
 }
 
-/* What all processes held together, look by look, in t and v of the caller. */
+/* The sum over all processes at each point. The caller frees *t and *v. */
 static int sum_looks(const struct gsp_digest_chart *chart, double **t, double **v, size_t *count,
                      struct gsp_err *err)
 {
@@ -95,8 +95,8 @@ int gsp_digest__rss(struct gsp_digest *digest, struct gsp_err *err)
     return rc;
 }
 
-/* What the heaviest sites held when the process held the most, or last where that is not known:
- * a program that ended in order has given back everything.  Stacks from the outermost frame on. */
+/* The sites that held the most at the peak, or, if the peak was not recorded, at the end. At a
+ * regular exit the program has freed everything. Frames are ordered from the outermost on. */
 static const char SITES_SQL[] =
     "WITH live AS (SELECT stack_id, sum(bytes) AS bytes, sum(n) AS n FROM ("
     "SELECT pid, stack_id, allocator, arg_max(bytes, ts_ns) AS bytes, arg_max(count, ts_ns) AS n "
@@ -130,7 +130,7 @@ static int add_site(struct sites *sites, const struct gsp_store_row *row, struct
     return GSP_OK;
 }
 
-/* Texts are the row's. */
+/* The texts are borrowed from the row. */
 static struct gsp_digest_frame frame_of(const struct gsp_store_row *row)
 {
     const int64_t line = gsp_store_row_i64(row, 5);
@@ -140,8 +140,8 @@ static struct gsp_digest_frame frame_of(const struct gsp_store_row *row)
                                      .kind = gsp_model_frame_type_find(gsp_store_row_text(row, 6))};
 }
 
-/* As the stacks of samples: one mark stands for however many frames an import takes, and frames of
- * our own are left out. */
+/* Like in the stacks of samples, one mark replaces the frames of an import, and frames of gsprof
+ * are left out. */
 static bool is_shown(const struct gsp_digest *digest, const struct gsp_digest_site *site,
                      struct gsp_digest_frame *frame)
 {

@@ -128,7 +128,7 @@ static void put_processes(struct gsp_json *json, const struct gsp_memreport *rep
     gsp_json_arr_end(json);
 }
 
-/* A row of the timeline: the processes' totals at a tick. */
+/* The totals of the processes at each tick. */
 static void put_timeline(struct gsp_json *json, const struct gsp_memreport *report)
 {
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);

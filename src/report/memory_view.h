@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mem_report.h -- a view of a recording of memory, and the forms in which it is told.
+ * memory_view.h -- one view of a memory recording, and its forms: text, JSON, rows and report
+ * document.
  *
- * Used by: cmd_mem_report.c.
  * Threads: one owner.
  */
 #pragma once
@@ -27,11 +27,11 @@ struct gsp_memreport {
     struct gsp_memlog_groups groups;
     struct gsp_memlog_values values;
     struct gsp_memlog_rows rows;
-    size_t limit; /* rows that are told; 0: all */
+    size_t limit; /* maximum number of rows; 0: all */
     unsigned width;
 };
 
-/* Fails with what log.h and view.h fail with, and EMPTY. */
+/* Opens a recording. Fails as gsp_memlog_open() does, and with EMPTY. Close it in any case. */
 GSP_MUST_CHECK int gsp_memreport_open(struct gsp_memreport *report, const char *path,
                                       enum gsp_memlog_group_by by, struct gsp_err *err);
 GSP_MUST_CHECK int gsp_memreport_ask(struct gsp_memreport *report, struct gsp_err *err);
@@ -39,23 +39,23 @@ void gsp_memreport_close(struct gsp_memreport *report);
 
 /* "peak", "at", "diff", "leaks", "temporary". */
 const char *gsp_memreport_view_name(enum gsp_memlog_view view);
-/* The largest error of any process: whether amounts are estimates. */
+/* Whether all processes recorded every allocation; otherwise amounts are estimates. */
 bool gsp_memreport_is_exact(const struct gsp_memreport *report);
-/* The highest peak of a process, when it was (-1: not known) and its resident bytes at the next
- * look (-1). */
+/* The highest peak of a process; -1: unknown. */
 struct gsp_mempeak {
     int64_t bytes;
     int64_t time_ns;
-    int64_t rss_bytes;  /* the most that was seen of that process */
-    int64_t huge_bytes; /* the most of it that was in huge pages; -1: not known */
+    int64_t rss_bytes;  /* the highest of that process */
+    int64_t huge_bytes; /* the highest number of bytes in huge pages */
 };
 struct gsp_mempeak gsp_memreport_peak(const struct gsp_memreport *report);
 
-/* For people. */
+/* Appends the text for a terminal. */
 void gsp_memreport_text(const struct gsp_memreport *report, struct gsp_buf *out);
-/* One document. */
+/* Appends one JSON object. */
 void gsp_memreport_json(const struct gsp_memreport *report, struct gsp_buf *out);
-/* For spreadsheets; the caller frees *out.  Fail with NOMEM. */
+/* The rows of the view, and the totals over time. The caller frees *out with gsp_rows_free(). Fail
+ * with NOMEM. */
 GSP_MUST_CHECK int gsp_memreport_table(const struct gsp_memreport *report,
                                        struct gsp_made_rows **out, struct gsp_err *err);
 GSP_MUST_CHECK int gsp_memreport_timeline(const struct gsp_memreport *report,

@@ -18,15 +18,13 @@
 #include "store/profile_read.h"
 #include "store/run.h"
 
-#define NO_MEMORY(err) gsp_err_set((err), GSP_E_NOMEM, 0, "no memory for a report")
-
-/* Hands out a digest that is whole, or frees it. */
+/* Completes the document, or frees it on failure. */
 static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, struct gsp_err *err)
 {
     if (rc == GSP_OK)
         rc = gsp_digest_judge(digest, err);
     if (rc == GSP_OK && digest->no_memory)
-        rc = NO_MEMORY(err);
+        rc = gsp_err_nomem(err);
     if (rc < 0) {
         gsp_digest_free(digest);
         return rc;
@@ -35,7 +33,7 @@ static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, st
     return GSP_OK;
 }
 
-/* What a recorder lost, one row a cause. */
+/* Adds the losses of the recorder, one row per cause. */
 static void add_losses(struct gsp_digest *digest, const struct gsp_model_profile_meta *meta)
 {
     const struct gsp_losses *losses = &meta->losses;
@@ -67,7 +65,7 @@ static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profil
     gsp_digest__fact(digest, gsp_sv_of("Threads"), gsp_digest__keep_buf(digest, &text));
 }
 
-/* Takes the profile in, as the stacks of the digest; losses: and what its recorder lost. */
+/* Uses the profile as the stacks of the document. losses: also add the losses of its recorder. */
 static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, bool losses,
                         const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
@@ -97,7 +95,6 @@ static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, 
     return GSP_OK;
 }
 
-/* When it was, and on what. */
 void gsp_digest__origin_facts(struct gsp_digest *digest)
 {
     char when[64];
@@ -131,7 +128,7 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
     return finish(digest, rc, out, err);
 }
 
-/* The samples that tables have; *out is NULL when there are none. */
+/* Reads the samples from the tables; *out is NULL if there are none. */
 static int tables_profile(struct gsp_store *store, struct gsp_profile **out, struct gsp_err *err)
 {
     static const struct gsp_profile_source FROM = {0};
@@ -145,8 +142,8 @@ static int tables_profile(struct gsp_store *store, struct gsp_profile **out, str
     return rc;
 }
 
-/* The samples of a run: its stream, which a killed recorder leaves too; else the tables, else what
- * was written for others.  A file that cannot be read is told by *bad, and is no failure. */
+/* Reads the samples of a run: from the .gsp stream, which survives a killed recorder, else from the
+ * tables, else from the JSON file. An unreadable file is reported in *bad and is not a failure. */
 static int run_profile(const char *folder, struct gsp_store *store, struct gsp_profile **out,
                        struct gsp_err *bad, struct gsp_err *err)
 {
@@ -160,8 +157,8 @@ static int run_profile(const char *folder, struct gsp_store *store, struct gsp_p
             return rc;
         if (NAMES[i] && access(path, F_OK) == 0 &&
             gsp_export_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
-            return NO_MEMORY(err);
-        /* Cut before its first samples were whole. */
+            return gsp_err_nomem(err);
+        /* The file ends before the first complete sample. */
         if (*out && gsp_model_profile_sample_count(*out) == 0) {
             gsp_model_profile_free(*out);
             *out = NULL;
@@ -208,7 +205,7 @@ struct gsp_sv gsp_digest__program(struct gsp_sv command)
     return gsp_sv_basename(first);
 }
 
-/* Fills a run's digest from tables and a profile, which is taken. */
+/* Fills the document of a run from tables and a profile, and takes ownership of the profile. */
 static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct gsp_profile *profile,
                     const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
@@ -218,7 +215,7 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
         return rc;
     if (digest->command.len == 0 && opts && opts->command)
         digest->command = gsp_digest__keep(digest, gsp_sv_of(opts->command));
-    /* Time 0 is the first of all before anything is placed in time. */
+    /* The start must be final before any time is computed relative to it. */
     const int64_t start_ns = profile ? gsp_model_profile_meta_get(profile)->start_ns : 0;
     if (start_ns > 0 && (digest->start_ns == 0 || start_ns < digest->start_ns)) {
         digest->duration_s += (double)(digest->start_ns - start_ns) / (double)GSP_NS_PER_S;
@@ -229,7 +226,7 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
     for (size_t i = 0; gsp_store_warning(store, i); i++)
         gsp_digest__loss(digest, gsp_sv_of("files"),
                          gsp_digest__keep(digest, gsp_sv_of(gsp_store_warning(store, i))), 1);
-    /* A run has its profile's losses as rows, if it has any. */
+    /* If the run has rows of losses, they include those of the profile. */
     if (rc == GSP_OK && profile)
         rc = take_profile(digest, profile, !has_losses, opts, err);
     if (rc < 0)
@@ -312,7 +309,7 @@ static int open_session(const char *path, const struct gsp_digest_opts *opts,
     return finish(digest, rc, out, err);
 }
 
-/* A session's file begins with its metadata, or with its frames. */
+/* A session file begins with its metadata or with its frames. */
 static bool is_session(const char *path)
 {
     struct gsp_json_scan scan = {0};

@@ -6,7 +6,7 @@
 #include "report/profile.h"
 #include "report/table.h"
 
-/* What a weight is called where numbers carry their unit. */
+/* Suffix of keys and columns with a weight. */
 static const char *const UNIT_SUFFIX[] = {
     [GSP_UNIT_NS] = "_ns",
     [GSP_UNIT_COUNT] = "_weight",
@@ -32,7 +32,7 @@ static void json_count(struct gsp_json *json, const char *key, uint64_t n)
     gsp_json_put_u64(json, key, n);
 }
 
-/* The frame's own facts; file and line are null when unknown or not shown. */
+/* File and line are null if unknown or not shown. */
 static void json_frame(struct gsp_json *json, const struct gsp_profile *profile, uint32_t id,
                        uint32_t line)
 {
@@ -124,7 +124,7 @@ static int json_top(struct gsp_json *json, const struct gsp_profile *profile,
     return GSP_OK;
 }
 
-/* The next node in preorder that is not below the threshold; 0 at the end. */
+/* The next node in preorder that reaches the threshold; 0 at the end. */
 static uint32_t next_shown(const struct gsp_tree *tree, uint32_t i, double min_pct)
 {
     uint32_t next = gsp_model_tree_at(tree, i)->first_child;
@@ -210,7 +210,7 @@ int gsp_report_json(const struct gsp_profile *profile, const struct gsp_view_opt
     gsp_json_obj_end(&json);
     gsp_buf_putc(out, '\n');
     if (out->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a JSON report");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
@@ -264,6 +264,6 @@ int gsp_report_csv(const struct gsp_profile *profile, const struct gsp_view_opti
     }
     gsp_report__table_free(&table);
     if (out->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a CSV report");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }

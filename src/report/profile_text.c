@@ -20,7 +20,7 @@ static void pad(struct gsp_buf *out, unsigned n)
         gsp_buf_putc(out, ' ');
 }
 
-/* Text made in cell, appended right-aligned; cell is cleared. */
+/* Appends the cell aligned to the right, and clears it. */
 static void put_right(struct gsp_buf *out, struct gsp_buf *cell, unsigned width)
 {
     unsigned used = gsp_width(gsp_buf_sv(cell));
@@ -126,10 +126,10 @@ int gsp_report_markdown(const struct gsp_profile *profile, const struct gsp_view
     return out->failed ? gsp_err_nomem(err) : GSP_OK;
 }
 
-/* A line of the tree that is still to be written. */
+/* A line of the tree that is not written yet. */
 struct item {
-    uint32_t node; /* 0: not a node but a word on the small ones */
-    uint32_t more; /* how many small ones */
+    uint32_t node; /* 0: the line that sums up small nodes */
+    uint32_t more; /* number of small nodes */
     uint32_t depth;
     uint64_t count;
     int64_t weight;
@@ -139,7 +139,7 @@ struct walk {
     const struct gsp_tree *tree;
     double min_pct;
     unsigned width;
-    struct item *items; /* a stack: the next line is the last */
+    struct item *items; /* a stack: the last item is the next line */
     size_t count;
     size_t cap;
 };
@@ -158,7 +158,7 @@ static bool push(struct walk *walk, struct item item)
     return true;
 }
 
-/* Lightest first, since the last of a stack comes out first. */
+/* The lightest first: the last item of the stack is written first. */
 static int compare_items(const void *a, const void *b)
 {
     const struct item *x = a;
@@ -182,7 +182,7 @@ static bool push_children(struct walk *walk, uint32_t node)
             small.weight = gsp_sum_i64(small.weight, child->total_weight);
         }
     }
-    /* Small ones that are small even together are not worth a line. */
+    /* No line if even their sum is below the threshold. */
     bool worth = gsp_report__pct(walk->tree, small.weight, small.count) >= walk->min_pct;
     if (small.more > 0 && worth && !push(walk, small))
         return false;
@@ -210,7 +210,7 @@ static void put_item(const struct walk *walk, const struct item *item, struct gs
         put_pct(out, cell, gsp_report__pct(walk->tree, node->self_weight, node->self_count));
     pad(out, 2);
     unsigned room = walk->width - 2 * PCT_COLUMNS - 2;
-    /* Deep frames stay within the left third; how deep they are is said in a number. */
+    /* The indentation of deep frames is limited; a number shows their depth. */
     unsigned indent = item->depth;
     if (indent > room / 3) {
         gsp_buf_printf(cell, "%" PRIu32 "> ", item->depth);
@@ -250,11 +250,11 @@ int gsp_report_tree(const struct gsp_profile *profile, const struct gsp_view_opt
     free(walk.items);
     gsp_model_tree_free(tree);
     if (!ok || out->failed || cell.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the text of a call tree");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 
-/* A fact on one line; what is too long is cut. */
+/* A fact on one line, cut to the width. */
 static void put_fact(struct gsp_buf *out, const char *name, struct gsp_buf *cell, unsigned width)
 {
     gsp_auto_buf safe = {0};
@@ -266,7 +266,7 @@ static void put_fact(struct gsp_buf *out, const char *name, struct gsp_buf *cell
     gsp_buf_clear(cell);
 }
 
-/* Losses are never cut: they go on over more lines. */
+/* Losses are wrapped, never cut. */
 static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, unsigned width)
 {
     gsp_auto_buf words = {0};
@@ -290,7 +290,7 @@ static void put_losses(struct gsp_buf *out, const struct gsp_losses *losses, uns
     out->failed = out->failed || words.failed;
 }
 
-/* Threads that have samples: others waited, or were not asked for.  0 without memory. */
+/* The number of threads with samples; others were idle or filtered out. 0 if out of memory. */
 static size_t sampled_threads(const struct gsp_profile *profile)
 {
     bool *seen = calloc(gsp_model_profile_thread_count(profile) + 1, sizeof(*seen));
@@ -346,6 +346,6 @@ int gsp_report_summary(const struct gsp_profile *profile, const struct gsp_repor
     put_fact(out, "threads", &cell, width);
     put_losses(out, &meta->losses, width);
     if (out->failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the summary");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }

@@ -5,8 +5,8 @@
 
 #include "model/lines.h"
 
-/* Adds every node to the row of its label.  depth_of[label] counts how often the label
- * stands on the path to the node: the total is added at the outermost one only. */
+/* Adds every node to the row of its label. depth_of[label] counts how often the label occurs on the
+ * path to the node; only its outermost occurrence adds to the total. */
 static void sum_labels(const struct gsp_tree *tree, struct gsp_report_row *rows, uint32_t *depth_of)
 {
     uint32_t i = gsp_model_tree_at(tree, 0)->first_child;
@@ -25,7 +25,7 @@ static void sum_labels(const struct gsp_tree *tree, struct gsp_report_row *rows,
             i = node->first_child;
             continue;
         }
-        /* Up to the next node that has a sibling, leaving each on the way. */
+        /* Go up to the next node that has a sibling. */
         while (i != 0 && gsp_model_tree_at(tree, i)->next_sibling == 0) {
             depth_of[gsp_model_tree_at(tree, i)->label]--;
             i = gsp_model_tree_at(tree, i)->parent;
@@ -52,7 +52,7 @@ static int compare_i64(int64_t a, int64_t b)
     return (a < b) - (a > b);
 }
 
-/* Largest first; equal ones by the other column, then by label, so the order is certain. */
+/* The largest first; ties are ordered by the other column, then by label. */
 static int compare_rows(const void *a, const void *b, void *arg)
 {
     const struct order *order = arg;
@@ -72,8 +72,7 @@ static int compare_rows(const void *a, const void *b, void *arg)
     return text ? text : (s.len > t.len) - (s.len < t.len);
 }
 
-/* A function's line is its first; of a recording that has only the lines that ran, the heaviest of
- * them. */
+/* The line of a function is its first line or, if that is unknown, its heaviest line. */
 static int find_lines(const struct gsp_profile *profile, const struct gsp_view_options *view,
                       struct gsp_report_table *table, struct gsp_err *err)
 {
@@ -97,9 +96,8 @@ static int find_lines(const struct gsp_profile *profile, const struct gsp_view_o
     return rc;
 }
 
-/* The view without what stands on top of stacks: a function is one row for all threads.
- * (The tree of several processes has them on top all the same; rows go by label, so they
- * merge.) */
+/* Sums without threads and processes: a function is one row for all threads. A tree of several
+ * processes still has nodes of processes, but rows are identified by label. */
 static int fill(const struct gsp_profile *profile, const struct gsp_view_options *view,
                 enum gsp_report_sort sort, struct gsp_report_table *out, struct gsp_err *err)
 {
@@ -115,12 +113,12 @@ static int fill(const struct gsp_profile *profile, const struct gsp_view_options
     uint32_t *depth_of = calloc(labels, sizeof(*depth_of));
     if (!out->rows || !depth_of) {
         free(depth_of);
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table of functions");
+        return gsp_err_nomem(err);
     }
     sum_labels(out->tree, out->rows, depth_of);
     free(depth_of);
     for (size_t i = 0; i < labels; i++)
-        if (out->rows[i].frame != GSP_NONE) /* not "all", not "process 12: python3" */
+        if (out->rows[i].frame != GSP_NONE) /* skips "all" and "process 12: python3" */
             out->rows[out->count++] = out->rows[i];
     struct order order = {out->tree, sort};
     qsort_r(out->rows, out->count, sizeof(*out->rows), compare_rows, &order);

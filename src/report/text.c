@@ -17,7 +17,7 @@ static size_t rows_of(const struct gsp_report_write_opts *opts)
 
 static const struct gsp_view_options BY_FUNCTION = {.by_function = true};
 
-/* The cells of a module's row, numbers first, names last. */
+/* Cells of a module: numbers first, names last. */
 static void put_module_cell(const struct gsp_digest_module *module, size_t column,
                             struct gsp_buf *out)
 {

@@ -11,19 +11,19 @@
 #include "report/cards.h"
 #include "report/document_internal.h"
 
-/* Functions that the verdict names. */
+/* Maximum number of functions named. */
 #define NAMES_MAX     3U
-/* Less than this share is not worth a word. */
+/* Smaller shares are not mentioned. */
 #define SHARE_MIN     0.01
-/* A rank that is slower than the others by more than this is behind. */
+/* A rank that is slower by more than this share is reported. */
 #define BEHIND_MIN    0.03
-/* A step that takes so many times the median is told. */
+/* A step that takes this many times the median is reported. */
 #define STRAGGLE_MIN  3.0
-/* A program that fails with less work than this, imports left out, has done nothing yet; one
- * without stacks that fails within this time. */
+/* A program that fails with less work than this (without imports) or, without stacks, within
+ * EARLY_S, has failed during startup. */
 #define WORKED_MIN_S  0.1
 #define EARLY_S       3.0
-/* Processes whose steps are compared with their data. */
+/* Maximum number of processes whose steps are compared with their data loading. */
 #define STRETCHES_MAX 64U
 
 static void add_line(const struct gsp_judge *judge, struct gsp_buf *text)
@@ -37,7 +37,6 @@ static double native_share(const struct gsp_digest *digest)
     return digest->duration_s > 0 ? digest->native.cpu_s / digest->duration_s : 0;
 }
 
-/* What samples of Python do not show. */
 static void tell_native_threads(const struct gsp_judge *judge)
 {
     const struct gsp_digest_native *native = &judge->digest->native;
@@ -94,7 +93,7 @@ static void tell_time(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* By what they used of the CPU, where that is known: threads that wait would come first. */
+/* CPU time if known; otherwise idle threads would come first. */
 static double weight_of(const struct gsp_digest_function *function)
 {
     return isnan(function->own_cpu) ? function->own : function->own_cpu;
@@ -192,7 +191,7 @@ static void tell_steps(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* Fewer steps than the user asked for have rows of modules. */
+/* Reports that torch.adaptive traced fewer steps than requested. */
 static void tell_traced(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -207,7 +206,7 @@ static void tell_traced(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* What a rank's steps took together; the whole run where there are none. */
+/* The mean time of all steps of a rank; the duration of the run without steps. */
 static double steps_of_rank_s(const struct gsp_digest *digest)
 {
     double sum_s = 0;
@@ -216,7 +215,8 @@ static double steps_of_rank_s(const struct gsp_digest *digest)
     return sum_s > 0 ? sum_s / (double)digest->rank_count : digest->duration_s;
 }
 
-/* Steps that end together hide who is late: the rank that the others wait for waits least. */
+/* Collectives end at the same time on all ranks. The slowest rank, for which the others wait,
+ * spends the least time in them. */
 static bool put_awaited(const struct gsp_digest *digest, struct gsp_buf *out)
 {
     const struct gsp_digest_rank *least = NULL;
@@ -252,7 +252,7 @@ static void tell_ranks(const struct gsp_judge *judge)
         gsp_model_share_put(behind, 1, &text);
         gsp_buf_puts(&text, " longer than the others'");
     } else if (!put_awaited(judge->digest, &text) && !isnan(behind)) {
-        /* Not that none is slow: collectives that PyTorch starts from C++ are not seen. */
+        /* A slow rank is still possible: collectives started from C++ are not recorded. */
         gsp_buf_printf(&text, "Steps of the %zu ranks take equally long, within ",
                        steps->rank_count);
         gsp_model_share_put(behind > 0 ? behind : 0, 1, &text);
@@ -260,8 +260,8 @@ static void tell_ranks(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* A module that has others in it takes what they take: the heaviest that has none is told.  A whole
- * model goes by the name of its class, and what is in it by names of their own. */
+/* Whether a module contains others, whose time it includes. A whole model has the name of its
+ * class; its parts have other names. */
 static bool has_parts(const struct gsp_digest *digest, const struct gsp_digest_module *module)
 {
     const size_t len = module->module.len;
@@ -306,7 +306,7 @@ static void tell_module(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* From the first step of a process to the end of its last. */
+/* The interval from the first step of a process to the end of its last. */
 struct stretch {
     int64_t pid;
     double begin;
@@ -316,7 +316,7 @@ struct stretch {
 struct stretches {
     struct stretch at[STRETCHES_MAX];
     size_t count;
-    double steps_s; /* of all steps of these processes */
+    double steps_s; /* sum of all steps of these processes */
 };
 
 static struct stretch *find_stretch(struct stretches *all, int64_t pid)
@@ -347,8 +347,8 @@ static void find_stretches(const struct gsp_digest *digest, struct stretches *ou
     }
 }
 
-/* Of the time of the steps, where some are known: starting up is no part of training, and a process
- * that only loads data for another delays no step. */
+/* Appends the share of data loading in the steps, without startup and without processes that only
+ * load data; if unknown, its share of the wall time. */
 static void put_data_share(const struct gsp_digest *digest, double data_s, struct gsp_buf *out)
 {
     struct stretches all;
@@ -369,7 +369,7 @@ static void put_data_share(const struct gsp_digest *digest, double data_s, struc
     }
 }
 
-/* By the program's own spans, else by what the stacks show of torch.utils.data. */
+/* From spans of data, else from stacks in torch.utils.data. */
 static void tell_loading(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -414,7 +414,7 @@ static bool has_torch(const struct gsp_digest *digest)
     return false;
 }
 
-/* What a run could have and this one has not, and why, where that is known. */
+/* Lists the kinds of data that the run does not have, with the reason if known. */
 static void tell_unknown(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -446,7 +446,7 @@ static void tell_unknown(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* A shell reads it as it stands; a command has spaces too. */
+/* Whether a shell needs no quotes for the text; a command may have spaces. */
 static bool is_plain(struct gsp_sv text, bool is_command)
 {
     static const char PLAIN[] =
@@ -457,7 +457,7 @@ static bool is_plain(struct gsp_sv text, bool is_command)
     return text.len > 0 && text.p[0] != '-';
 }
 
-/* One command that leads on from what stands out most. */
+/* Suggests one command for the most prominent finding. */
 static void tell_next(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -484,7 +484,7 @@ static void tell_next(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* Whether the program failed before it did anything: while it started, as far as stacks tell. */
+/* Whether the program failed during startup. */
 static bool failed_early(const struct gsp_judge *judge)
 {
     const struct gsp_digest *digest = judge->digest;
@@ -504,7 +504,7 @@ static void tell_failure(const struct gsp_judge *judge)
     add_line(judge, &text);
 }
 
-/* What is said of a program that ran. */
+/* The verdict for a program that did not fail during startup. */
 static void tell_all(const struct gsp_judge *judge)
 {
     struct gsp_digest *digest = judge->digest;
@@ -518,7 +518,7 @@ static void tell_all(const struct gsp_judge *judge)
     tell_traced(judge);
     tell_loading(judge);
     tell_memory(judge);
-    /* The last two lines of ten are for what is missing and for what to do. */
+    /* The last two lines are for losses and the next command. */
     if (digest->verdict_count > GSP_VERDICT_LINES_MAX - 2)
         digest->verdict_count = GSP_VERDICT_LINES_MAX - 2;
     if (digest->verdict_count < GSP_VERDICT_LINES_MAX - 2)
@@ -543,7 +543,7 @@ int gsp_digest_judge(struct gsp_digest *digest, struct gsp_err *err)
     else
         tell_all(&judge);
     gsp_digest__cards(&judge);
-    return digest->no_memory ? gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report") : GSP_OK;
+    return digest->no_memory ? gsp_err_nomem(err) : GSP_OK;
 }
 
 void gsp_digest_verdict_text(const struct gsp_digest *digest, struct gsp_buf *out)

@@ -9,7 +9,7 @@ static int write_page(const struct gsp_digest *digest, struct gsp_buf *out, stru
     gsp_auto_buf json = {0};
     gsp_digest__json(digest, &json);
     if (json.failed)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report");
+        return gsp_err_nomem(err);
     return gsp_export_page_write(gsp_buf_sv(&json), out, err);
 }
 
@@ -39,6 +39,6 @@ int gsp_digest_write(const struct gsp_digest *digest, enum gsp_digest_format for
         break;
     }
     if (rc == GSP_OK && out->failed)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a report");
+        rc = gsp_err_nomem(err);
     return rc;
 }
