@@ -153,7 +153,7 @@ def test_one_follower(runtime: Dict[str, str], followed: Target) -> None:
     assert "followed already" in again.err
     document = report(runtime, followed.pid)
     assert document["live"] and "wait_for_word" in functions(document, "listener")
-    assert "It runs" in gsprof(followed.pid, "report", env=runtime).out
+    assert "Running" in gsprof(followed.pid, "report", env=runtime).out
 
 
 def test_second_follower(runtime: Dict[str, str], start: StartTarget) -> None:
