@@ -233,7 +233,7 @@ static void make_report(struct finish *finish)
                                          &digest, &err);
     if (!is_fine(finish, rc, &err))
         return;
-    gsp_digest_verdict_text(digest, &finish->made->verdict);
+    gsp_digest_verdict_text(digest, &finish->made->verdict, &finish->made->next);
     finish->made->failed_early = digest->failed_early;
     if (!*finish->what->interrupted)
         finish->made->has_report = is_fine(finish, write_page(finish, digest, &err), &err);

@@ -31,7 +31,8 @@ struct gsp_run_finish {
 };
 
 struct gsp_run_made {
-    struct gsp_buf verdict; /* lines; the caller frees it */
+    struct gsp_buf verdict; /* lines of findings; the caller frees it */
+    struct gsp_buf next;    /* "Next: COMMAND\n", or empty; the caller frees it */
     struct gsp_buf notes;   /* lines about where the tables were, if that was unusual; as above */
     bool has_report;
     bool failed_early;             /* too early for a verdict, and for commands to go on with */
