@@ -27,7 +27,7 @@ static const char *name_of(char *const *argv)
 
 #define ARGV(...) ((char *const[]){__VA_ARGS__, NULL})
 
-TAP_TEST(a_run_is_called_as_its_program)
+TAP_TEST(a_run_is_named_after_its_program)
 {
     static char python[] = "/usr/bin/python3.11";
     static char script[] = "/srv/my job/train.py";
@@ -86,7 +86,7 @@ static void append(const char *path, const char *text)
     }
 }
 
-TAP_TEST(lines_are_taken_once)
+TAP_TEST(lines_are_read_once)
 {
     char path[] = "/tmp/gsprof-told.XXXXXX";
     const int fd = mkstemp(path);
@@ -101,7 +101,7 @@ TAP_TEST(lines_are_taken_once)
     tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
     tap_eq_int(gsp_run_told_next(path, &bytes, take, &taken, NULL), GSP_OK);
     tap_eq_int(taken.sum, 84);
-    /* More than is read at a time, and a line that is longer than that. */
+    /* More than one read returns, and a line longer than that. */
     for (int i = 0; i < 2000; i++)
         append(path, "1000000\n");
     for (int i = 0; i < 1000; i++)
@@ -126,7 +126,7 @@ static const char *line_of(const struct gsp_run_status *status, int64_t now_ns)
     return text;
 }
 
-TAP_TEST(the_line_says_what_is_known)
+TAP_TEST(status_line_shows_known_values)
 {
     struct gsp_run_status status = {.fd = -1};
     tap_eq_str(line_of(&status, 61 * GSP_NS_PER_S), "gsprof 01:01");
@@ -138,7 +138,7 @@ TAP_TEST(the_line_says_what_is_known)
     gsp_run_status_row(&status, GSP_TABLE_process_metrics, &a);
     gsp_run_status_row(&status, GSP_TABLE_process_metrics, &b);
     tap_eq_str(line_of(&status, 3661 * GSP_NS_PER_S), "gsprof 1:01:01  CPU 180 %  RSS 2.00 MiB");
-    /* The next tick begins anew. */
+    /* The next tick starts from zero. */
     const struct gsp_row_process_metrics c = {
         .mono_ns = 2, .cpu_percent = 10, .rss_bytes = 3 << 20};
     const struct gsp_row_gpu_metrics gpu = {.mono_ns = 2, .util_percent = 40};
@@ -149,15 +149,15 @@ TAP_TEST(the_line_says_what_is_known)
     tap_eq_str(line_of(&status, 0), "gsprof 00:00  CPU 10 %  RSS 3.00 MiB  GPU 50 %");
 }
 
-TAP_TEST(steps_are_told_per_process)
+TAP_TEST(steps_are_counted_per_process)
 {
     struct gsp_run_status status = {.fd = -1};
     struct gsp_rec_rings_seen seen = {.samples = 12345, .step_rings = 2, .looked_ns = 1};
     gsp_run_status_look(&status, &seen);
     gsp_run_status_look(&status, &seen);
-    tap_eq_int(status.look_count, 1);
+    tap_eq_int(status.reading_count, 1);
     tap_eq_str(line_of(&status, 0), "gsprof 00:00  12,345 samples");
-    /* Forty a second, of two processes; the oldest looks are forgotten. */
+    /* 40 per second by two processes; the oldest readings are dropped. */
     for (int i = 1; i <= 20; i++) {
         seen.looked_ns += GSP_NS_PER_S / 2;
         seen.steps += 20;
