@@ -72,15 +72,16 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, format),
      .arg = "NAME",
-     .help = "html: one page for a browser, json: the same as a document, csv: one table, md, "
-             "text. Default: what the extension of --output says, else text.",
+     .default_text = "from the extension of --output, else text",
+     .help = "Output format: html (a page for a browser), json (the same data), csv (one table), "
+             "md or text.",
      .choice = format_choice},
     {.name = "table",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, table),
      .arg = "NAME",
      .fallback = "functions",
-     .help = "The table of csv: functions, modules, steps, metrics or spans.",
+     .help = "Table to write as csv.",
      .choice = table_choice},
     GSP_OPT_FROM(struct report_opts),
     {.name = "top",
@@ -89,43 +90,43 @@ static const struct gsp_opt OPTS[] = {
      .arg = "N",
      .min = 1,
      .max = 1e9,
-     .help = "Rows of the table. Default: 20; all for --json and --csv."},
+     .default_text = "20; with --json and --csv, all",
+     .help = "Rows of the table."},
     {.name = "sort",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, sort),
      .arg = "BY",
      .fallback = "own",
-     .help = "own: what a function did itself; total: with everything it called.",
+     .help = "Sort by own time of a function, or by total time including callees.",
      .choice = sort_choice},
     {.name = "tree",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, tree),
-     .help = "The call tree instead of the table."},
+     .help = "Print the call tree instead of a table."},
     {.name = "min-percent",
      .kind = GSP_OPT_REAL,
      .offset = offsetof(struct report_opts, min_pct),
      .arg = "P",
      .fallback = "1",
      .max = 100,
-     .help = "Leave smaller branches out of the tree.",
+     .help = "Hide smaller branches of the tree.",
      .advanced = true},
     {.name = "json",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, json),
-     .help = "For programs: summary, table and tree of the stacks alone."},
+     .help = "Print the summary, table and tree of the stacks as JSON."},
     {.name = "csv",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, csv),
-     .help = "The table for a spreadsheet."},
+     .help = "Print the table as CSV."},
     {.name = "markdown",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, markdown),
-     .help = "Summary and table for a page."},
+     .help = "Print the summary and the table as Markdown."},
     GSP_OPT_OUTPUT(struct report_opts, "Write to a file instead of stdout."),
     GSP_OPT_FORCE(struct report_opts),
     GSP_OPT_SWITCH(struct report_opts, lines, "lines", 0, false,
-                   "Each line of a function apart; without it lines are merged, as --function "
-                   "does."),
+                   "Show each line of a function separately. By default lines are merged."),
     GSP_OPT_THREADS(struct report_opts),
     GSP_OPT_FUNCTION(struct report_opts),
     GSP_OPT_NOLINENO(struct report_opts),
@@ -133,15 +134,15 @@ static const struct gsp_opt OPTS[] = {
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof report gsprof-runs/train -o report.html", "A run as a page: open it in a browser"},
-    {"gsprof report profile.gsp", "The functions that took the most time"},
-    {"gsprof report profile.json --sort total --top 50", "With what they called, fifty rows"},
-    {"gsprof report profile.gsp --tree --min-percent 5", "The call tree, branches above 5 %"},
-    {"gsprof report profile.gsp --lines", "The lines that took the most time"},
-    {"gsprof report gsprof-runs/train -f csv --table modules", "One table for a spreadsheet"},
-    {"gsprof report before/ after/ -o difference.html", "What changed between two runs"},
-    {"gsprof report 4242", "What a process does, or did before it ended"},
-    {"gsprof report profile.gsp --json -o report.json", "For a program to read"},
+    {"gsprof report gsprof-runs/train -o report.html", "Write a page for a browser"},
+    {"gsprof report profile.gsp", "Print the functions that took the most time"},
+    {"gsprof report profile.json --sort total --top 50", "Sort by total time, 50 rows"},
+    {"gsprof report profile.gsp --tree --min-percent 5", "Print the call tree above 5 %"},
+    {"gsprof report profile.gsp --lines", "Print the lines that took the most time"},
+    {"gsprof report gsprof-runs/train -f csv --table modules", "Print one table as CSV"},
+    {"gsprof report before/ after/ -o difference.html", "Compare two runs"},
+    {"gsprof report 4242", "Report on a process, running or exited"},
+    {"gsprof report profile.gsp --json -o report.json", "Write JSON"},
 };
 
 static int put_report(const struct report_opts *opts, const struct gsp_profile *profile,
@@ -174,21 +175,21 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
                       : gsp_report_top(profile, &view, &report, out, err);
 }
 
-/* A form of the stacks alone, as they have always been. */
-static bool has_old_form(const struct report_opts *opts)
+/* Whether an option selects an output that has only the stacks. */
+static bool has_stack_format(const struct report_opts *opts)
 {
     return opts->json || opts->csv || opts->markdown || opts->tree;
 }
 
-/* Options of a table of functions: of the stacks alone too. */
-static bool is_of_stacks(const struct report_opts *opts)
+/* Whether an option applies only to the table of functions. */
+static bool has_stack_option(const struct report_opts *opts)
 {
     const struct gsp_view *view = &opts->view;
-    return has_old_form(opts) || opts->lines || view->threads || view->by_function ||
+    return has_stack_format(opts) || opts->lines || view->threads || view->by_function ||
            view->no_lines || view->full_filenames;
 }
 
-/* By name, else by the extension of the output, else text. */
+/* The format by name, by the extension of the output, or text. */
 static enum gsp_digest_format format_of(const struct report_opts *opts)
 {
     for (size_t i = 0; i < GSP_COUNT(FORMATS); i++) {
@@ -211,15 +212,15 @@ static enum gsp_digest_table table_of(const struct report_opts *opts)
     return (enum gsp_digest_table)i;
 }
 
-/* A profile's table of functions has its own options: --sort, --lines, --threads, ... */
+/* Writes only the stacks, with their own options: --sort, --lines, --threads, ... */
 static int write_stacks(const struct report_opts *opts, const char *input,
                         enum gsp_digest_format format, struct gsp_err *err)
 {
     gsp_auto_buf text = {0};
     struct gsp_profile *profile = NULL;
     struct report_opts as = *opts;
-    as.csv = opts->csv || (!has_old_form(opts) && format == GSP_DIGEST_CSV);
-    as.markdown = opts->markdown || (!has_old_form(opts) && format == GSP_DIGEST_MARKDOWN);
+    as.csv = opts->csv || (!has_stack_format(opts) && format == GSP_DIGEST_CSV);
+    as.markdown = opts->markdown || (!has_stack_format(opts) && format == GSP_DIGEST_MARKDOWN);
     int rc = gsp_source_load_profile(input, opts->from, false, &profile, err);
     if (rc == GSP_OK)
         rc = put_report(&as, profile, &text, err);
@@ -255,7 +256,7 @@ static int write_path(const struct report_opts *opts, const char *input, struct 
     const bool is_profile = opts->from || gsp_digest_kind_of(input) == GSP_DIGEST_PROFILE;
     const bool is_table = format != GSP_DIGEST_HTML && format != GSP_DIGEST_JSON &&
                           table_of(opts) == GSP_DIGEST_FUNCTIONS;
-    if (has_old_form(opts) || (is_table && (is_profile || is_of_stacks(opts))))
+    if (has_stack_format(opts) || (is_table && (is_profile || has_stack_option(opts))))
         return write_stacks(opts, input, format, err);
     rc = gsp_digest_open_path(input, &how, &digest, err);
     if (rc == GSP_OK)
@@ -264,7 +265,7 @@ static int write_path(const struct report_opts *opts, const char *input, struct 
     return rc;
 }
 
-static void tell_written(const struct gsp_parsed *parsed, const struct report_opts *opts)
+static void report_written(const struct gsp_parsed *parsed, const struct report_opts *opts)
 {
     struct gsp_term term;
     if (parsed->globals.quiet || !opts->output || strcmp(opts->output, "-") == 0 ||
@@ -281,7 +282,9 @@ static int report_process(const struct gsp_parsed *parsed, const char *word)
     struct gsp_digest *digest = NULL;
     struct gsp_err err = {0};
     if (opts->csv || opts->markdown || opts->tree)
-        return gsp_cli_misuse(parsed, "the report of a process is text or --json, or a --format");
+        return gsp_cli_misuse(parsed,
+                              "the report of a process does not support --csv, --markdown or "
+                              "--tree; use --format");
     if (opts->json || (!opts->format && !opts->output))
         return gsp_report_process(parsed, word, opts->json);
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
@@ -294,19 +297,19 @@ static int report_process(const struct gsp_parsed *parsed, const char *word)
     gsp_digest_free(digest);
     if (rc < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
-    tell_written(parsed, opts);
+    report_written(parsed, opts);
     return 0;
 }
 
-/* The report of two recordings is their comparison. */
+/* Compares two recordings. */
 static int report_two(const struct gsp_parsed *parsed)
 {
     const struct report_opts *opts = parsed->opts;
-    if (opts->from || is_of_stacks(opts))
-        return gsp_cli_misuse(parsed, "two recordings are compared, whatever they are: of the "
-                                      "options only --format, --output, --force and --top apply");
+    if (opts->from || has_stack_option(opts))
+        return gsp_cli_misuse(parsed, "comparing two recordings supports only --format, "
+                                      "--output, --force and --top");
     if (opts->format && strcmp(opts->format, "csv") == 0)
-        return gsp_cli_misuse(parsed, "a comparison is html, json, md or text");
+        return gsp_cli_misuse(parsed, "a comparison can be html, json, md or text, not csv");
     return gsp_cli_compare(parsed,
                            &(struct gsp_cli_comparing){.path = {parsed->args[0], parsed->args[1]},
                                                        .format = opts->format,
@@ -321,18 +324,17 @@ static int run(const struct gsp_parsed *parsed)
     const struct report_opts *opts = parsed->opts;
     const char *input = opts->input ? opts->input : parsed->args[0];
     if (!input)
-        return gsp_cli_misuse(parsed, "report needs something to read: a run, a session, a "
-                                      "profile or a process");
+        return gsp_cli_misuse(parsed, "report needs a run, a session, a profile or a process");
     if (opts->json + opts->csv + opts->markdown > 1)
         return gsp_cli_misuse(parsed, "--json, --csv and --markdown exclude each other");
-    if (opts->format && has_old_form(opts))
+    if (opts->format && has_stack_format(opts))
         return gsp_cli_misuse(parsed, "--format excludes --json, --csv, --markdown and --tree");
     if (opts->tree && (opts->csv || opts->markdown))
-        return gsp_cli_misuse(parsed, "--tree is text or --json");
+        return gsp_cli_misuse(parsed, "--tree excludes --csv and --markdown");
     if (format_of(opts) == GSP_DIGEST_HTML && !opts->output && isatty(STDOUT_FILENO))
-        return gsp_cli_misuse(parsed, "a page goes to a file: -o report.html");
+        return gsp_cli_misuse(parsed, "the format html needs a file: -o report.html");
     if (opts->input && parsed->arg_count > 0)
-        return gsp_cli_misuse(parsed, "--input says what to read, and so does '%.80s'",
+        return gsp_cli_misuse(parsed, "--input and the argument '%.80s' exclude each other",
                               parsed->args[0]);
     if (parsed->arg_count == 2)
         return report_two(parsed);
@@ -345,7 +347,7 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_fail(
             parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : input}, &err);
     }
-    tell_written(parsed, opts);
+    report_written(parsed, opts);
     return 0;
 }
 
@@ -353,16 +355,16 @@ const struct gsp_command gsp_cmd_report = {
     .name = "report",
     .summary = "Show where the time of a run, profile or process went",
     .synopsis = "RUN | SESSION | PROFILE | PID [OPTIONS]",
-    .about = "Reads the folder of a run, the file of a session, or a profile in any readable "
-             "format, and tells where the time went, how memory and the GPU did, which steps and "
-             "modules were slow, and what is missing. -o report.html is one page that opens "
-             "without a network; docs/formats/report.md is what -f json has.\n"
-             "In a table of functions \"own\" is what a function did itself, \"total\" includes "
-             "what it called. Losses are told in the summary.\n"
-             "Two recordings give their comparison, as `gsprof compare` does.\n"
-             "Of a process, live or ended, it tells what its tables have: how it ended, its last "
-             "step, the slow modules, the last spans, memory and CPU, and the last stacks of its "
-             "threads.",
+    .about = "Reads the folder of a run, a session file, or a profile in any supported format. "
+             "Reports where the time went, memory and GPU use, slow steps and modules, and missing "
+             "data. -o report.html writes a self-contained page; docs/formats/report.md describes "
+             "-f json.\n"
+             "In the table of functions, \"own\" is the time in the function itself, \"total\" "
+             "includes the functions it called. The summary lists losses.\n"
+             "For two recordings, prints a comparison like `gsprof compare`.\n"
+             "For a process, running or exited, reports what its tables contain: how it exited, "
+             "its last step, slow modules, the last spans, memory and CPU, and the last stacks of "
+             "its threads.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct report_opts),

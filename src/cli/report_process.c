@@ -20,9 +20,9 @@
 #include "report/rows_table.h"
 
 #define SECTION_BYTES_MAX ((size_t)64 << 20)
-#define TEXT_FRAMES_MAX   12 /* of a thread; --json has all */
+#define TEXT_FRAMES_MAX   12 /* per thread; --json has all */
 
-/* One question, and what its answer is called.  $T is the moment that the report is about. */
+/* A query and the names of its result. $T is the time that the report is about. */
 struct section {
     const char *key;
     const char *title;
@@ -63,11 +63,11 @@ static const struct section SECTIONS[] = {
      "FROM process.metrics WHERE ts_ns > (SELECT max(ts_ns) FROM process.metrics) - 10000000000 "
      "AND state IS DISTINCT FROM 'Z' "
      "HAVING count(*) > 0"},
-    {"machine", "Memory of the machine, or of the group",
+    {"machine", "Memory of the machine or its cgroup",
      "SELECT round(used_bytes / 1e6, 1) AS used_mb, round(available_bytes / 1e6, 1) AS "
      "available_mb, round(total_bytes / 1e6, 1) AS total_mb, limit_source "
      "FROM system.memory ORDER BY ts_ns DESC LIMIT 1"},
-    {"overhead", "What gsprof cost",
+    {"overhead", "Overhead of gsprof",
      "SELECT source::VARCHAR AS source, round(arg_max(percent, ts_ns), 3) AS percent, "
      "round(arg_max(low_percent, ts_ns), 3) AS low_percent, "
      "round(arg_max(high_percent, ts_ns), 3) AS high_percent "
@@ -80,8 +80,8 @@ static const struct section SECTIONS[] = {
      "HAVING sum(count) > 0 ORDER BY source, cause"},
 };
 
-/* Of a process that runs: its stacks as they are. */
-static const char PRESENT_STACKS[] =
+/* The current stacks of a running process. */
+static const char CURRENT_STACKS[] =
     "SELECT thread_id, thread_name, NULL::BOOLEAN AS on_cpu, NULL::BOOLEAN AS has_gil, "
     "0.0 AS ago_s, func, file, lineno, depth, frame_type FROM python.backtrace "
     "WHERE trigger = 'query' ORDER BY thread_id, depth";
@@ -90,7 +90,7 @@ struct report {
     struct gsp_asker asker;
     struct gsp_buf answers[GSP_COUNT(SECTIONS)]; /* arrays in JSON */
     struct gsp_buf command;
-    int64_t about_ns; /* now, or the newest row of a process that has ended */
+    int64_t about_ns; /* now, or the newest row of an exited process */
 };
 
 bool gsp_report_is_process(const char *word)
@@ -98,8 +98,8 @@ bool gsp_report_is_process(const char *word)
     return word[0] != '\0' && word[strspn(word, "0123456789")] == '\0' && access(word, F_OK) != 0;
 }
 
-/* The rows of a statement as an array in JSON. */
-static int ask(struct report *report, const char *sql, struct gsp_buf *out, struct gsp_err *err)
+/* Runs a statement and appends its rows as a JSON array. */
+static int query(struct report *report, const char *sql, struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_rows *rows = NULL;
     struct gsp_out stream;
@@ -115,7 +115,7 @@ static int ask(struct report *report, const char *sql, struct gsp_buf *out, stru
     gsp_auto_fd fd = memfd_create("gsprof-report", MFD_CLOEXEC);
     const char *statement = gsp_buf_cstr(&text);
     if (fd < 0 || !statement)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the report");
+        return gsp_err_nomem(err);
     int rc = gsp_asker_rows(&report->asker, statement, &rows, err);
     if (rc < 0)
         return rc;
@@ -126,20 +126,20 @@ static int ask(struct report *report, const char *sql, struct gsp_buf *out, stru
     if (rc == GSP_OK)
         rc = done;
     if (rc == GSP_OK && lseek(fd, 0, SEEK_SET) != 0)
-        rc = gsp_err_set(err, GSP_E_IO, 0, "the report cannot be read back");
+        rc = gsp_err_set(err, GSP_E_IO, 0, "cannot read the report back");
     return rc == GSP_OK ? gsp_fd_read_all(fd, SECTION_BYTES_MAX, out, err) : rc;
 }
 
-static int ask_all(struct report *report, struct gsp_err *err)
+static int query_all(struct report *report, struct gsp_err *err)
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < GSP_COUNT(SECTIONS); i++) {
-        /* A process that cannot be looked at now was perhaps seen before. */
+        /* If the process cannot be read now, a follower may have sampled it before. */
         if (i == SECTION_STACKS && report->asker.endpoint.is_live &&
-            ask(report, PRESENT_STACKS, &report->answers[i], NULL) == GSP_OK)
+            query(report, CURRENT_STACKS, &report->answers[i], NULL) == GSP_OK)
             continue;
         gsp_buf_clear(&report->answers[i]);
-        rc = ask(report, SECTIONS[i].sql, &report->answers[i], err);
+        rc = query(report, SECTIONS[i].sql, &report->answers[i], err);
     }
     return rc;
 }
@@ -151,7 +151,7 @@ static bool is_empty(const struct gsp_buf *answer)
 
 /* -------------------------------------------------------------------------------------- text */
 
-/* A cell as text; "" when it is NULL or the column is not there. */
+/* A cell as text; "" if it is NULL or the column does not exist. */
 static struct gsp_sv cell_text(const struct gsp_rows *rows, const struct gsp_batch_view *batch,
                                const char *column, size_t row)
 {
@@ -175,7 +175,7 @@ static int64_t cell_i64(const struct gsp_rows *rows, const struct gsp_batch_view
     return -1;
 }
 
-/* The rows of an answer, one by one. */
+/* Calls put() for each row of a result. */
 static int each_row(const struct gsp_buf *answer,
                     void (*put)(const struct gsp_rows *rows, const struct gsp_batch_view *batch,
                                 size_t row, struct gsp_buf *out),
@@ -199,7 +199,7 @@ static void put_event(const struct gsp_rows *rows, const struct gsp_batch_view *
     char at[32];
     const int64_t ns = gsp_realtime_ns() - cell_i64(rows, batch, "ts_ns", row);
     if (gsp_sv_eq(kind, gsp_sv_of("end"))) {
-        gsp_buf_puts(out, "It ");
+        gsp_buf_puts(out, "The process ");
     } else {
         gsp_buf_term(out, kind);
         gsp_buf_puts(out, ": ");
@@ -262,7 +262,7 @@ static void put_next(const struct report *report, struct gsp_buf *out)
     const struct gsp_endpoint *endpoint = &report->asker.endpoint;
     gsp_buf_puts(out, "\nNext:\n");
     if (endpoint->is_live && is_empty(&report->answers[SECTION_STACKS]))
-        gsp_buf_printf(out, "  gsprof doctor --pid %d\n", (int)endpoint->pid);
+        gsp_buf_puts(out, "  gsprof doctor\n");
     if (endpoint->is_live && !endpoint->has_rings)
         gsp_buf_printf(out, "  gsprof follow %d --detach\n", (int)endpoint->pid);
     gsp_buf_printf(out, "  gsprof backtrace %d\n", (int)endpoint->pid);
@@ -277,10 +277,10 @@ static void put_state(const struct report *report, struct gsp_buf *out)
     char age[32];
     const int64_t ns = gsp_realtime_ns() - endpoint->place.last_write_ns;
     if (endpoint->is_live)
-        gsp_buf_puts(out, endpoint->has_rings ? "It runs\n" : "It runs, and has no tables\n");
+        gsp_buf_puts(out, endpoint->has_rings ? "Running\n" : "Running, without tables\n");
     else if (!memmem(report->answers[SECTION_EVENTS].p, report->answers[SECTION_EVENTS].len,
                      "\"end\"", 5))
-        gsp_buf_printf(out, "It has ended, nobody saw how; its last row is %s old\n",
+        gsp_buf_printf(out, "Exited (status unknown: no follower). Last row %s ago\n",
                        gsp_fmt_duration(ns > 0 ? ns : 0, age, sizeof(age)));
 }
 
@@ -351,7 +351,7 @@ int gsp_report_process(const struct gsp_parsed *parsed, const char *word, bool j
         const struct gsp_endpoint *endpoint = &report.asker.endpoint;
         put_command(endpoint, &report.command);
         report.about_ns = endpoint->is_live ? gsp_realtime_ns() : endpoint->place.last_write_ns;
-        int rc = ask_all(&report, &err);
+        int rc = query_all(&report, &err);
         if (rc == GSP_OK)
             rc = json ? put_json(&report, &err) : put_text(&report, &err);
         if (rc < 0)

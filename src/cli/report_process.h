@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report_process.h -- what a process does, or did before it ended, from its rings.
+ * report_process.h -- the report of a process, running or exited, from its rings.
  *
- * Used by: cmd_report.c.
  * Threads: no state.
  */
 #pragma once
@@ -12,11 +11,11 @@
 #include "cli/options.h"
 #include "report/document.h"
 
-/* Whether a word means a process and no file. */
+/* Whether the word is a pid and not the name of a file. */
 bool gsp_report_is_process(const char *word);
 
-/* Writes the report to stdout; tells its errors.  Worth 0 or an exit status. */
+/* Writes the report to stdout and errors to stderr. Returns 0 or an exit status. */
 int gsp_report_process(const struct gsp_parsed *parsed, const char *word, bool json);
-/* The same as a digest, which the caller frees; NULL when the status is not 0. */
+/* Makes a report document, which the caller frees; NULL if the returned status is not 0. */
 int gsp_report_process_digest(const struct gsp_parsed *parsed, const char *word,
                               struct gsp_digest **out);
