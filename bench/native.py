@@ -121,13 +121,13 @@ def stacks(bench: Bench, target: Target, name: str) -> None:
             piece(target)
         said = end_profiler(profiler)
         command = shown(argv)
-        whole = number(r"Native: ([\d.]+) %", said)
+        whole = number(r"Native stacks: ([\d.]+) %", said)
         what = f"{name}: stacks that reach the entry, capture {way}"
         good = whole is not None and whole >= WHOLE_MIN_PCT
-        note = " ".join(re.findall(r"(?:Lost|Native): .*", said))
+        note = " ".join(re.findall(r"(?:Lost|Native stacks): .*", said))
         bench.add(Row("native", what, whole, "%", f">= {WHOLE_MIN_PCT:g} %", good, command, note))
-        p50 = number(r"Stopped for at most ([\d.]+) us \(median\)", said)
-        p99 = number(r", ([\d.]+) us \(p99\)", said)
+        p50 = number(r"Stop time: ([\d.]+) us median", said)
+        p99 = number(r", ([\d.]+) us p99", said)
         bench.add(Row("native", f"{name}: a stop, median, capture {way}", p50, "us"))
         bar = f"<= {STOP_P99_MAX_US:g} us"
         what = f"{name}: a stop, p99, capture {way}"
@@ -182,7 +182,7 @@ def training(bench: Bench, python: str) -> None:
             late = number(r"(\d+) ticks late", said.replace(",", "")) or 0.0
             of = "first second" if seconds == 1 else f"{seconds} s"
             for what, value, bar in (
-                ("stacks that reach the entry", number(r"Native: ([\d.]+) %", said), WHOLE_MIN_PCT),
+                ("stacks that reach the entry", number(r"Native stacks: ([\d.]+) %", said), WHOLE_MIN_PCT),
                 ("stacks merged", 100 * (1 - lost / (count + lost)), WHOLE_MIN_PCT),
                 ("stacks that needed a stop", 100 * stops / count, None),
                 ("late ticks", 100 * late / (RATE_HZ * seconds), LATE_MAX_PCT),

@@ -54,7 +54,7 @@ def test_all_settings_with_their_meaning(target: Target) -> None:
 
 def test_a_change_that_is_heard(eager: Target) -> None:
     changed = gsprof(eager.pid, "config", "gsprof.torch=yes", "torch.rate=0.250")
-    assert "has taken it up" in changed.err
+    assert "applied the change" in changed.err
     said = json.loads(gsprof("config", eager.pid, "--json").out)
     rows = settings_of(said)
     assert rows["gsprof.torch"]["value"] == "on"
@@ -67,7 +67,7 @@ def test_a_change_that_is_heard(eager: Target) -> None:
 
 def test_a_change_that_has_to_wait(target: Target) -> None:
     changed = gsprof("config", target.pid, "torch.rate=0.5", "--json")
-    assert "has not taken it up" in changed.err
+    assert "not applied within a second" in changed.err
     said = json.loads(changed.out)
     assert said["applied"] is False and list(settings_of(said)) == ["gsprof.torch.rate"]
     assert target.go()["rate"] == "0.5"
@@ -85,12 +85,12 @@ def test_what_cannot_be_set(target: Target) -> None:
     gsprof("config", target.pid, "nosuch", status=EXIT_USAGE)
     # A key alone: whose it is.
     for key, whose, place in (
-        ("ring.rows", "process or server", "PID"),
-        ("gsprof.torch.rate", "process", "PID"),
-        ("query_rows", "server", "localhost:8091"),
+        ("ring.rows", "a PID or HOST:PORT", "PID"),
+        ("gsprof.torch.rate", "a PID", "PID"),
+        ("query_rows", "HOST:PORT", "localhost:8091"),
     ):
         alone = gsprof("config", key, status=EXIT_USAGE).err
-        assert f"{key} is a setting: of which {whose}?" in alone, alone
+        assert f"config needs {whose} before the setting {key}" in alone, alone
         assert f"gsprof config {place} {key}\n" in alone, alone
     # Of several, none is set when one is wrong.
     rows = settings_of(json.loads(gsprof("config", target.pid, "--json").out))
@@ -120,8 +120,8 @@ def test_a_size_that_cannot_be_used(start: StartTarget) -> None:
     target = start("agent_settings.py", AGENT, env={"GSPROF_RING_ROWS": "many"})
     asked = gsprof("config", target.pid, "ring")
     why = "gsprof.ring.rows is a whole number, not 'many'"
-    begin = f"gsprof: process {target.pid} does not use GSPROF_RING_ROWS of its environment: {why}"
-    assert f"{begin}; it keeps the usual 10000 rows\n" in asked.err
+    begin = f"gsprof: process {target.pid} ignores GSPROF_RING_ROWS in its environment: {why}"
+    assert f"{begin}; it keeps the default of 10000 rows\n" in asked.err
     assert f"{begin}; it keeps 700 rows\n" in gsprof("config", target.pid, "ring.rows=700").err
     assert gsprof("config", target.pid, "torch").err == ""
     assert gsprof("-q", "config", target.pid, "ring").err == ""

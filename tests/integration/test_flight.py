@@ -151,7 +151,7 @@ def test_one_follower(runtime: Dict[str, str], followed: Target) -> None:
     assert "followed already" in again.err
     told = report(runtime, followed.pid)
     assert told["live"] and "wait_for_word" in functions(told, "listener")
-    assert "It runs" in gsprof(followed.pid, "report", env=runtime).out
+    assert "Running" in gsprof(followed.pid, "report", env=runtime).out
 
 
 def test_goes_on_after_the_follower(runtime: Dict[str, str], start: StartTarget) -> None:

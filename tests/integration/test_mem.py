@@ -434,7 +434,7 @@ def test_children_of_a_process_that_runs(
     finally:
         done = recorder.finish()
     # With the one that multiprocessing keeps for itself.
-    assert done.status == 0 and "looks at 6 processes" in done.err, done
+    assert done.status == 0 and "snapshots of 6 processes" in done.err, done
     assert "gsprof:" not in done.err, done
     # Each is left as it was, also the one that counted because its parent did.
     for pid in pids:

@@ -124,12 +124,12 @@ def test_statements_and_commands(prompt: Open) -> None:
     assert "duration" in session.ask("\\d python.torch_step")
     session.ask("\\format json")
     assert '{"x":1}' in session.ask("SELECT 1 AS x;")
-    assert "not for a terminal" in session.ask("\\format arrow")
+    assert "supports only table" in session.ask("\\format arrow")
     session.ask("\\format table")
     session.ask("\\x")
     assert "row 1" in session.ask("SELECT 1 AS x, 2 AS y;")
     assert "\\timing" in session.ask("\\?")
-    assert "no such command" in session.ask("\\nothing")
+    assert "Unknown command" in session.ask("\\nothing")
     session.type("\\q\n")
     assert session.leave() == 0
 

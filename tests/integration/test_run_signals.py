@@ -483,7 +483,7 @@ def test_small_files(runtime: Dict[str, str], tmp_path: Path, blocks: int) -> No
     run = ("run", "-q", "-o", tmp_path / "kept", "--", main_python(), "-c", code)
     done = gsprof(*run, env=runtime, before=limit, status=3)
     assert done.out == "ran\n", str(done)
-    said = "the run is not complete" if blocks else "the run is not kept"
+    said = "the run is incomplete" if blocks else "the run is not saved"
     assert said in done.err, str(done)
     # To the program the signal is what it is without gsprof.
     big = f"head -c 100000 /dev/zero > {tmp_path}/big"
@@ -525,7 +525,7 @@ def test_little_cpu_time(runtime: Dict[str, str], tmp_path: Path) -> None:
     ) as process:
         assert process.stdout and process.stderr
         try:
-            assert "recording ends, the program goes on" in process.stderr.readline()
+            assert "recording stopped, the program continues" in process.stderr.readline()
         finally:
             go.touch()
         assert process.stdout.read() == "ran\n"

@@ -126,7 +126,7 @@ def test_who_is_left_out_of_a_program(tmp_path: Path, running: StartRunning) -> 
     others_are_looked_for()
     stop.touch()
     done = one.finish()
-    assert done.status == 0 and "are not recorded without --subprocesses: " in done.err, done
+    assert done.status == 0 and "Not recorded without --subprocesses: " in done.err, done
     assert "exits.py" in done.err.split("--subprocesses: ")[1]
 
 
