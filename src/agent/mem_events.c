@@ -11,7 +11,7 @@
 size_t gsp_agent__mem_events_from = SIZE_MAX;
 
 static struct gsp_agent_memory_event *events;
-static uint64_t count; /* so far; the newest EVENTS_MAX are kept */
+static uint64_t count; /* all events so far; the newest EVENTS_MAX are kept */
 
 void gsp_agent__mem_event(const void *block, int64_t bytes)
 {
@@ -39,12 +39,10 @@ size_t gsp_agent_memory_events_read(uint64_t *at, struct gsp_agent_memory_event 
 {
     size_t n = 0;
     gsp_agent__mem_lock();
-    if (count - *at > EVENTS_MAX) {
+    if (count - *at > EVENTS_MAX)
         *at = count - EVENTS_MAX;
-    }
-    for (; n < room && *at < count; n++, (*at)++) {
+    for (; n < room && *at < count; n++, (*at)++)
         out[n] = events[*at % EVENTS_MAX];
-    }
     gsp_agent__mem_unlock();
     return n;
 }

@@ -13,7 +13,7 @@ static uintptr_t page_down(uintptr_t address)
     return address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
 }
 
-/* The linker has added the base to these pointers already, but for the vDSO's. */
+/* The linker has already added the base to these pointers, except in the vDSO. */
 static uintptr_t pointer_of(const struct gsp_slots *slots, ElfW(Addr) value)
 {
     return value >= slots->base ? value : slots->base + value;
@@ -50,7 +50,7 @@ static void read_dynamic(struct gsp_slots *slots, const ElfW(Dyn) * at)
             break;
         }
     }
-    /* These come first, and have no names. */
+    /* Relative relocations come first and have no names. */
     if (slots->tables[1] && relative <= slots->counts[1]) {
         slots->tables[1] += relative;
         slots->counts[1] -= relative;
@@ -78,10 +78,9 @@ bool gsp_slots_read(const struct dl_phdr_info *info, struct gsp_slots *out)
     }
     if (section)
         read_dynamic(out, section);
-    for (size_t i = 0; i < GSP_COUNT(out->tables); i++) {
+    for (size_t i = 0; i < GSP_COUNT(out->tables); i++)
         if (!out->tables[i])
             out->counts[i] = 0;
-    }
     return section && out->symbols && out->strings;
 }
 

@@ -132,18 +132,15 @@ static int make_start(const struct http_opts *opts, struct gsp_buf *out, struct 
     struct gsp_json json;
     gsp_json_init(&json, out);
     gsp_json_obj_begin(&json);
-    if (opts->name) {
+    if (opts->name)
         gsp_json_put_str(&json, "name", opts->name);
-    }
     int rc = put_labels(&json, &opts->labels, err);
     if (rc == GSP_OK)
         rc = put_pids(&json, &opts->pids, err);
-    if (opts->stacks) {
+    if (opts->stacks)
         gsp_json_put_bool(&json, "stacks", true);
-    }
-    if (opts->force) {
+    if (opts->force)
         gsp_json_put_bool(&json, "force", true);
-    }
     gsp_json_obj_end(&json);
     if (rc == GSP_OK && opts->stacks && !opts->pids.count)
         rc = gsp_err_set(err, GSP_E_USAGE, 0, "--stacks needs --pid PID");
@@ -153,8 +150,8 @@ static int make_start(const struct http_opts *opts, struct gsp_buf *out, struct 
 /* Warns about processes that do not exist, such as mistyped pids. */
 static void warn_missing(const struct gsp_remote *remote, const struct gsp_body *body)
 {
-    struct gsp_body_ints pids = {0};
-    if (gsp_body_ints(body, "missing_pids", 1, INT32_MAX, &pids, NULL) == 1) {
+    struct gsp_http_body_ints pids = {0};
+    if (gsp_http_body_ints(body, "missing_pids", 1, INT32_MAX, &pids, NULL) == 1) {
         for (size_t i = 0; i < pids.count; i++) {
             char text[80];
             snprintf(text, sizeof(text), "process %d does not exist", (int)pids.at[i]);
@@ -174,8 +171,8 @@ static int print_done(const struct gsp_remote *remote, const struct gsp_body *bo
     gsp_auto_buf text = {0};
     if (remote->parsed->globals.quiet)
         return 0;
-    int has_message = gsp_body_text(body, "message", &message, NULL);
-    int has_file = gsp_body_text(body, "output_file", &file, NULL);
+    int has_message = gsp_http_body_text(body, "message", &message, NULL);
+    int has_file = gsp_http_body_text(body, "output_file", &file, NULL);
     if (has_message == 1)
         gsp_buf_term(&text, message);
     else
@@ -183,7 +180,7 @@ static int print_done(const struct gsp_remote *remote, const struct gsp_body *bo
     if (has_file == 1 && file.len &&
         !(message.len >= file.len && memmem(message.p, message.len, file.p, file.len))) {
         gsp_buf_puts(&text, ": ");
-        if (gsp_body_text(body, "output_dir", &folder, NULL) == 1 && folder.len) {
+        if (gsp_http_body_text(body, "output_dir", &folder, NULL) == 1 && folder.len) {
             gsp_buf_term(&text, folder);
             gsp_buf_putc(&text, '/');
         }
@@ -240,7 +237,7 @@ static int request(const struct gsp_parsed *parsed, const char *method, const ch
                                        body ? gsp_buf_sv(body) : (struct gsp_sv){0}, &answer);
     if (status == 0)
         status = opts->json ? gsp_remote_put_json(&remote) : print(&remote, answer);
-    gsp_body_free(answer);
+    gsp_http_body_free(answer);
     gsp_remote_close(&remote);
     return status;
 }
@@ -261,9 +258,8 @@ static int run_stop(const struct gsp_parsed *parsed)
     struct gsp_json json;
     gsp_json_init(&json, &body);
     gsp_json_obj_begin(&json);
-    if (opts->name) {
+    if (opts->name)
         gsp_json_put_str(&json, "name", opts->name);
-    }
     gsp_json_obj_end(&json);
     return request(parsed, "POST", "/profiling/stop", &body, print_done);
 }

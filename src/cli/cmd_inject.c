@@ -152,12 +152,12 @@ static int unknown_key(const struct gsp_parsed *parsed, struct gsp_sv key)
     size_t skip = gsp_sv_starts(key, PREFIX) ? sizeof(PREFIX) - 1 : 0;
     size_t best = NEAR_MAX;
     snprintf(name, sizeof(name), "%.*s", (int)(key.len < 60 ? key.len : 60), key.p);
-    for (size_t i = 0; gsp_setting_row(i) && skip <= strlen(name); i++) {
-        size_t distance = gsp_str_distance(name + skip, gsp_setting_row(i)->name);
+    for (size_t i = 0; gsp_wire_setting_row(i) && skip <= strlen(name); i++) {
+        size_t distance = gsp_str_distance(name + skip, gsp_wire_setting_row(i)->name);
         if (distance < best) {
             best = distance;
             snprintf(copy.suggestion, sizeof(copy.suggestion), "gsprof inject PID -D %s=VALUE",
-                     gsp_setting_row(i)->name);
+                     gsp_wire_setting_row(i)->name);
         }
     }
     return gsp_cli_misuse(&copy, "unknown setting '%s'", name);
@@ -173,11 +173,12 @@ static int read_defines(const struct gsp_parsed *parsed, struct gsp_control_chan
         if (!equals || equals == word)
             return gsp_cli_misuse(parsed, "'%.100s' is not KEY=VALUE", word);
         struct gsp_sv key = {word, (size_t)(equals - word)};
-        int id = gsp_setting_row_find(key);
+        int id = gsp_wire_setting_row_find(key);
         if (id < 0)
             return unknown_key(parsed, key);
         out[i].id = (enum gsp_setting_id)id;
-        if (gsp_setting_row_check((size_t)id, gsp_sv_of(equals + 1), out[i].value, &err) != GSP_OK)
+        if (gsp_wire_setting_row_check((size_t)id, gsp_sv_of(equals + 1), out[i].value, &err) !=
+            GSP_OK)
             return gsp_cli_misuse(parsed, "%s", err.msg);
     }
     return 0;
@@ -295,10 +296,9 @@ static void set_raised(const struct gsp_visit_result *result, struct gsp_err *er
     struct gsp_sv rest = result->trace;
     struct gsp_sv line;
     struct gsp_sv last = {"", 0};
-    while (gsp_sv_split(&rest, '\n', &line)) {
+    while (gsp_sv_split(&rest, '\n', &line))
         if (line.len > 0)
             last = line;
-    }
     gsp_err_fill(err, GSP_E_NOTSUP, 0, "%.*s", (int)(last.len < 200 ? last.len : 200), last.p);
 }
 
@@ -411,7 +411,7 @@ static int work_on_tree(const struct gsp_parsed *parsed, const struct gsp_visit 
     size_t count = 0;
     size_t done = 0;
     struct outcome first = {.err = {.code = GSP_OK}};
-    int rc = gsp_tree_pids(visit->pid, &pids, &count, &first.err);
+    int rc = gsp_sample_tree_pids(visit->pid, &pids, &count, &first.err);
     struct one *all = rc == GSP_OK ? calloc(count, sizeof(*all)) : NULL;
     if (rc == GSP_OK && !all)
         rc = gsp_err_nomem(&first.err);

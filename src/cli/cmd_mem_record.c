@@ -22,7 +22,7 @@
 #include "collect/huge.h"
 #include "inject/package_dir.h"
 #include "memlog/writer.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "proc/task.h"
 #include "record/launch.h"
 #include "record/memory_poll.h"
@@ -115,7 +115,7 @@ struct recording {
     struct gsp_launch launch;
     struct gsp_memtake take;
     struct gsp_memtree tree;
-    struct gsp_memwriter *writer;
+    struct gsp_memlog_writer *writer;
     char output[PATH_BYTES];
     int fd;
     int pidfd;
@@ -184,7 +184,7 @@ static int start_program(struct recording *recording, struct gsp_err *err)
 
 static int start(struct recording *recording, struct gsp_err *err)
 {
-    struct gsp_memwriter_opts how = {.start_real_ns = gsp_realtime_ns()};
+    struct gsp_memlog_writer_opts how = {.start_real_ns = gsp_realtime_ns()};
     int rc = gsp_parse_size(recording->opts->max_size, &how.budget_bytes, err);
     if (rc == GSP_OK)
         rc = open_output(recording, err);
@@ -196,7 +196,7 @@ static int start(struct recording *recording, struct gsp_err *err)
     recording->start_ns = how.start_ns = gsp_now_ns();
     how.fd = recording->fd;
     catch_signals();
-    rc = gsp_memwriter_new(&how, &recording->writer, err);
+    rc = gsp_memlog_writer_new(&how, &recording->writer, err);
     if (rc == GSP_OK && recording->parsed->arg_count)
         rc = start_program(recording, err);
     else if (rc == GSP_OK)
@@ -235,7 +235,7 @@ static int64_t pause_of(const struct recording *recording, int64_t now_ns)
     int64_t pause_ns = elapsed_ns / EARLY_PART;
     pause_ns = pause_ns > EARLY_TICK_NS ? pause_ns : EARLY_TICK_NS;
     pause_ns = pause_ns < opts->interval_ns ? pause_ns : opts->interval_ns;
-    const int64_t budget_ns = gsp_memwriter_pause_ns(recording->writer, now_ns);
+    const int64_t budget_ns = gsp_memlog_writer_pause_ns(recording->writer, now_ns);
     pause_ns = budget_ns > pause_ns ? budget_ns : pause_ns;
     if (opts->duration_ns && pause_ns > opts->duration_ns - elapsed_ns)
         pause_ns = opts->duration_ns - elapsed_ns;
@@ -249,7 +249,8 @@ static void show(struct recording *recording, int64_t now_ns)
     if (recording->parsed->globals.quiet)
         return;
     gsp_fmt_duration(now_ns - recording->start_ns, elapsed, sizeof(elapsed));
-    gsp_words_amount(GSP_UNIT_BYTES, (int64_t)gsp_memwriter_bytes(recording->writer), &bytes);
+    gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(recording->writer),
+                         &bytes);
     const char *text = gsp_buf_cstr(&bytes);
     gsp_term_status(&recording->term, "%s, %zu process%s, %s written", elapsed,
                     recording->take.live, recording->take.live == 1 ? "" : "es", text ? text : "");
@@ -270,7 +271,7 @@ static int record(struct recording *recording, struct gsp_err *err)
             gsp_memtree_round(&recording->tree, now_ns);
         rc = gsp_memtake_round(&recording->take, now_ns, err);
         if (rc == GSP_OK)
-            rc = gsp_memwriter_flush(recording->writer, err);
+            rc = gsp_memlog_writer_flush(recording->writer, err);
         recording->snapshots++;
         show(recording, now_ns);
         if (recording->take.is_claimed && recording->take.taken == 0)
@@ -280,7 +281,7 @@ static int record(struct recording *recording, struct gsp_err *err)
     }
     gsp_term_wipe(&recording->term);
     if (rc == GSP_OK)
-        rc = gsp_memwriter_end(recording->writer, err);
+        rc = gsp_memlog_writer_end(recording->writer, err);
     return rc;
 }
 
@@ -294,14 +295,15 @@ static void report(struct recording *recording)
     if (recording->parsed->globals.quiet)
         return;
     gsp_fmt_duration(gsp_now_ns() - recording->start_ns, elapsed, sizeof(elapsed));
-    gsp_words_amount(GSP_UNIT_BYTES, (int64_t)gsp_memwriter_bytes(recording->writer), &bytes);
+    gsp_model_amount_put(GSP_UNIT_BYTES, (int64_t)gsp_memlog_writer_bytes(recording->writer),
+                         &bytes);
     gsp_buf_shell(&word, gsp_sv_of(recording->output));
     const char *text = gsp_buf_cstr(&bytes);
     const char *output = gsp_buf_cstr(&word);
     gsp_term_line(&recording->term, "%" PRIu64 " snapshot%s of %zu process%s in %s; wrote %s (%s):",
-                  recording->snapshots, gsp_words_s(recording->snapshots), recording->take.taken,
-                  recording->take.taken == 1 ? "" : "es", elapsed, recording->output,
-                  text ? text : "");
+                  recording->snapshots, gsp_model_plural_s(recording->snapshots),
+                  recording->take.taken, recording->take.taken == 1 ? "" : "es", elapsed,
+                  recording->output, text ? text : "");
     gsp_term_line(&recording->term, "    gsprof mem report %s", output ? output : "");
     gsp_term_line(&recording->term, "    gsprof mem report --leaks %s", output ? output : "");
 }
@@ -389,7 +391,7 @@ static int run(const struct gsp_parsed *parsed)
     const int status = finish(&recording, rc, &err);
     gsp_memtake_free(&recording.take);
     gsp_memtree_free(&recording.tree);
-    gsp_memwriter_free(recording.writer);
+    gsp_memlog_writer_free(recording.writer);
     gsp_fd_close(&recording.fd);
     gsp_fd_close(&recording.pidfd);
     return status;

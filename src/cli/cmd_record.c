@@ -15,7 +15,7 @@
 #include "cli/events.h"
 #include "cli/hint.h"
 #include "cli/sampling.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "proc/task.h"
 #include "record/interim_file.h"
 #include "record/launch.h"
@@ -34,7 +34,7 @@ struct record_opts {
     struct gsp_sampling sampling;
     bool force;
     bool until_signal;
-    struct gsp_view view;
+    struct gsp_view_options view;
 };
 
 static const struct gsp_opt OPTS[] = {
@@ -92,8 +92,8 @@ struct recording {
     struct gsp_stream_sink sink;
     struct gsp_record *record;   /* NULL unless sampling */
     struct gsp_rec_rings *rings; /* NULL unless sampling into a run folder */
-    struct gsp_drain_stats drained;
-    struct gsp_record_stats stats; /* a copy of the newest */
+    struct gsp_store_drain_stats drained;
+    struct gsp_sample_record_stats stats; /* a copy of the newest */
     enum gsp_record_end end;
     struct gsp_buf others; /* Python child processes that are not recorded */
     int64_t others_due_ns; /* time of the next search for them, since the start */
@@ -162,7 +162,7 @@ static void catch_signals(const struct recording *recording)
     catch_user_signals(recording);
 }
 
-static double rate_of(const struct gsp_record_stats *stats)
+static double rate_of(const struct gsp_sample_record_stats *stats)
 {
     double elapsed_s = (double)stats->elapsed_ns / (double)GSP_NS_PER_S;
     return elapsed_s > 0 ? (double)stats->ticks / elapsed_s : 0;
@@ -174,7 +174,7 @@ static void report_interim(struct recording *recording, bool wait)
     if (!gsp_interim_done(&recording->interim, wait, &ok))
         return;
     if (recording->record)
-        gsp_record_set_helper(recording->record, 0);
+        gsp_sample_record_set_helper(recording->record, 0);
     if (!ok)
         gsp_term_line(&recording->term, "gsprof: cannot write %s", recording->interim.path);
     else if (!recording->parsed->globals.quiet)
@@ -195,7 +195,7 @@ static void write_interim(struct recording *recording)
                                &err) < 0)
         gsp_term_line(&recording->term, "gsprof: %s", err.msg);
     else
-        gsp_record_set_helper(recording->record, recording->interim.writer);
+        gsp_sample_record_set_helper(recording->record, recording->interim.writer);
 }
 
 /* Searches for Python child processes that are not recorded, at growing intervals. */
@@ -232,7 +232,7 @@ static void report_others_at_end(struct recording *recording)
     report_others(recording);
 }
 
-static int on_flushed(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
+static int on_flushed(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
 {
     struct recording *recording = user;
     (void)err;
@@ -242,7 +242,7 @@ static int on_flushed(void *user, const struct gsp_record_stats *stats, struct g
                         "%.1f s  %" PRIu64 " sample%s  %.0f Hz  torn %" PRIu64 "  late %" PRIu64
                         "  failed %" PRIu64,
                         (double)stats->elapsed_ns / (double)GSP_NS_PER_S, stats->samples,
-                        gsp_words_s(stats->samples), rate_of(stats), lost->torn, lost->late,
+                        gsp_model_plural_s(stats->samples), rate_of(stats), lost->torn, lost->late,
                         lost->failed);
     }
     recording->stats = *stats;
@@ -254,8 +254,8 @@ static int on_flushed(void *user, const struct gsp_record_stats *stats, struct g
 /* Sets the title from the target's command line, and program to a name for the default file. */
 static void set_title(struct recording *recording, char *program, size_t cap)
 {
-    gsp_sampling_title(recording->parsed->args, recording->pid, recording->title,
-                       sizeof(recording->title));
+    gsp_cli__sampling_title(recording->parsed->args, recording->pid, recording->title,
+                            sizeof(recording->title));
 
     struct gsp_sv first = gsp_sv_of(recording->title);
     first.len = strcspn(recording->title, " ");
@@ -333,20 +333,20 @@ static void report_begin(struct recording *recording)
 /* Prints the threads that held the GIL, with their share of the time. */
 static void report_gil(struct recording *recording, const struct gsp_record *record)
 {
-    size_t count = gsp_profile_thread_count(recording->sink.profile);
+    size_t count = gsp_model_profile_thread_count(recording->sink.profile);
     int64_t elapsed_ns = recording->stats.elapsed_ns;
     if (!recording->opts->sampling.gil || recording->parsed->globals.quiet || elapsed_ns <= 0)
         return;
     gsp_term_line(&recording->term, "Time with the GIL:");
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(recording->sink.profile, i);
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(recording->sink.profile, i);
         const struct gsp_process *process =
-            gsp_profile_process_at(recording->sink.profile, thread->process);
+            gsp_model_profile_process_at(recording->sink.profile, thread->process);
         gsp_auto_buf name = {0};
-        int64_t held_ns = gsp_record_gil_ns(record, i);
+        int64_t held_ns = gsp_sample_record_gil_ns(record, i);
         if (held_ns == 0)
             continue;
-        gsp_buf_term(&name, gsp_profile_string_at(recording->sink.profile, thread->name));
+        gsp_buf_term(&name, gsp_model_profile_string_at(recording->sink.profile, thread->name));
         const char *shown = gsp_buf_cstr(&name);
         gsp_term_line(&recording->term, "    %5.1f %%  thread %s (%" PRIu64 ") of process %" PRId32,
                       100.0 * (double)held_ns / (double)elapsed_ns, shown ? shown : "",
@@ -384,14 +384,14 @@ static int sample_target(struct recording *recording, struct gsp_err *err)
     struct gsp_record *record = NULL;
     sink->flushed = on_flushed;
     sink->user = recording;
-    int rc = gsp_record_new(&record_opts, sink->profile, &sink->sink, &record, err);
+    int rc = gsp_sample_record_new(&record_opts, sink->profile, &sink->sink, &record, err);
     if (rc == GSP_OK)
         rc = gsp_rec_file_settle(&recording->file, err);
     /* The stream encodes times relative to the period, which is known only now. */
     if (rc == GSP_OK)
         rc = gsp_stream_sink_open(sink, recording->file.fd, err);
     if (rc < 0) {
-        gsp_record_free(record);
+        gsp_sample_record_free(record);
         return rc;
     }
     if (opts->until_signal && !recording->parsed->globals.quiet)
@@ -404,14 +404,14 @@ static int sample_target(struct recording *recording, struct gsp_err *err)
     report_begin(recording);
     recording->record = record;
     start_rings(recording);
-    rc = gsp_record_run(record, &stop_count, &recording->end, err);
+    rc = gsp_sample_record_run(record, &stop_count, &recording->end, err);
     recording->record = NULL;
-    recording->stats = *gsp_record_stats(record);
+    recording->stats = *gsp_sample_record_stats(record);
     stop_rings(recording);
     gsp_term_wipe(&recording->term);
     report_interim(recording, true);
     report_gil(recording, record);
-    gsp_record_free(record);
+    gsp_sample_record_free(record);
     return rc;
 }
 
@@ -445,7 +445,7 @@ static void report_native_cpu(struct recording *recording)
     gsp_auto_buf words = {0};
     if (!has_native_cpu(recording))
         return;
-    gsp_native_cpu_words(&recording->stats.native_cpu, &words);
+    gsp_sample_native_cpu_put(&recording->stats.native_cpu, &words);
     gsp_auto_buf shown = {0};
     gsp_buf_term(&shown, gsp_buf_sv(&words));
     gsp_term_line(&recording->term, "Threads without Python used %s; --native shows their stacks.",
@@ -467,7 +467,7 @@ static const char *explain_short(const struct recording *recording, struct gsp_h
 /* Returns why there are no samples, and adds hints. */
 static const char *explain_empty(const struct recording *recording, struct gsp_hint *hint)
 {
-    const struct gsp_record_stats *stats = &recording->stats;
+    const struct gsp_sample_record_stats *stats = &recording->stats;
     const struct record_opts *opts = recording->opts;
     if (opts->until_signal && !begun)
         return "recording did not start: no SIGUSR2 was received";
@@ -553,10 +553,9 @@ static void report_next(struct recording *recording)
         gsp_term_line(&recording->term,
                       "    gsprof query %s \"SELECT * FROM gsprof.hot_functions() LIMIT 20\"",
                       output);
-    for (size_t i = 0; i < GSP_COUNT(viewers) && !is_ours; i++) {
+    for (size_t i = 0; i < GSP_COUNT(viewers) && !is_ours; i++)
         if (strcmp(viewers[i].format, name) == 0)
             command = viewers[i].command;
-    }
     if (command)
         gsp_term_line(&recording->term, "    %s %s", command, output);
     else
@@ -573,7 +572,7 @@ static void report_native(struct recording *recording)
                   "Native stacks: %.1f %% complete; %" PRIu64 " from idle threads, %" PRIu64
                   " by perf events, %" PRIu64 " by stopping.",
                   100.0 * (double)native->whole / (double)native->stacks,
-                  native->by_way[GSP_CAPTURE_ASLEEP], native->by_way[GSP_CAPTURE_EVENT],
+                  native->by_way[GSP_CAPTURE_IDLE], native->by_way[GSP_CAPTURE_EVENT],
                   native->by_way[GSP_CAPTURE_STOP]);
     gsp_log_info("record",
                  "a sampling pass took at most %.1f ms of CPU; %" PRIu64 " of %" PRIu64
@@ -581,30 +580,30 @@ static void report_native(struct recording *recording)
                  (double)native->tick_max_ns / 1e6, native->long_ticks, recording->stats.ticks);
     if (native->by_way[GSP_CAPTURE_STOP])
         gsp_term_line(&recording->term, "Stop time: %.0f us median, %.0f us p99, %.0f us longest.",
-                      (double)gsp_native_stats_stop_ns(native, 0.5) / 1000,
-                      (double)gsp_native_stats_stop_ns(native, 0.99) / 1000,
+                      (double)gsp_sample_native_stats_stop_ns(native, 0.5) / 1000,
+                      (double)gsp_sample_native_stats_stop_ns(native, 0.99) / 1000,
                       (double)native->stop_max_ns / 1000);
 }
 
 static void report_summary(struct recording *recording)
 {
-    const struct gsp_record_stats *stats = &recording->stats;
+    const struct gsp_sample_record_stats *stats = &recording->stats;
     gsp_auto_buf lost = {0};
     char elapsed[32];
-    gsp_words_losses(&stats->losses, &lost);
+    gsp_model_losses_put(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
     gsp_term_line(&recording->term, "%" PRIu64 " sample%s in %s (%.1f Hz); stopped: %s.",
-                  stats->samples, gsp_words_s(stats->samples),
+                  stats->samples, gsp_model_plural_s(stats->samples),
                   gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)), rate_of(stats),
                   end_text(recording));
     gsp_term_line(&recording->term, "Lost: %s.", losses ? losses : "unknown");
     report_native(recording);
     report_native_cpu(recording);
     if (stats->frames_left + stats->threads_left)
-        gsp_term_line(&recording->term,
-                      "Left out: %" PRIu64 " stack%s without a matching frame, %" PRIu64
-                      " of other threads.",
-                      stats->frames_left, gsp_words_s(stats->frames_left), stats->threads_left);
+        gsp_term_line(
+            &recording->term,
+            "Left out: %" PRIu64 " stack%s without a matching frame, %" PRIu64 " of other threads.",
+            stats->frames_left, gsp_model_plural_s(stats->frames_left), stats->threads_left);
     report_others_at_end(recording);
     if (strcmp(recording->file.output, "-") == 0)
         return;
@@ -612,7 +611,7 @@ static void report_summary(struct recording *recording)
     const bool is_run = recording->file.format == &gsp_format_run;
     if (recording->drained.rows + recording->drained.lost)
         gsp_term_line(&recording->term, "Target's tables: %" PRIu64 " row%s; %" PRIu64 " lost.",
-                      recording->drained.rows, gsp_words_s(recording->drained.rows),
+                      recording->drained.rows, gsp_model_plural_s(recording->drained.rows),
                       recording->drained.lost);
     if (stat(recording->file.output, &info) == 0)
         gsp_term_line(&recording->term, "Wrote %s (%s, %.3g KB):", recording->file.output,

@@ -29,7 +29,7 @@ struct report_opts {
     bool markdown;
     bool force;
     bool lines;
-    struct gsp_view view;
+    struct gsp_view_options view;
 };
 
 static const char *sort_choice(size_t i)
@@ -149,7 +149,7 @@ static int put_report(const struct report_opts *opts, const struct gsp_profile *
                       struct gsp_buf *out, struct gsp_err *err)
 {
     struct gsp_term term;
-    struct gsp_view view = opts->view;
+    struct gsp_view_options view = opts->view;
     view.by_function = view.by_function || !opts->lines;
     gsp_term_init(&term, STDOUT_FILENO, "never");
     struct gsp_report_opts report = {
@@ -184,7 +184,7 @@ static bool has_stack_format(const struct report_opts *opts)
 /* Whether an option applies only to the table of functions. */
 static bool has_stack_option(const struct report_opts *opts)
 {
-    const struct gsp_view *view = &opts->view;
+    const struct gsp_view_options *view = &opts->view;
     return has_stack_format(opts) || opts->lines || view->threads || view->by_function ||
            view->no_lines || view->full_filenames;
 }
@@ -226,7 +226,7 @@ static int write_stacks(const struct report_opts *opts, const char *input,
         rc = put_report(&as, profile, &text, err);
     if (rc == GSP_OK)
         rc = gsp_file_put(opts->output, opts->force, &text, err);
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     return rc;
 }
 

@@ -123,11 +123,11 @@ struct run {
     struct gsp_rec_rings *rings;
     struct gsp_run_followers *followers; /* NULL: no followers for child processes */
     struct gsp_follow_result followed;
-    size_t no_space;                /* child processes without space for their stacks */
-    struct gsp_place_limits limits; /* on what exited processes keep */
-    int status;                     /* of the program */
-    char **environment;             /* the program's, unmodified */
-    bool is_unable;                 /* recording is impossible: run the program without it */
+    size_t no_space;                   /* child processes without space for their stacks */
+    struct gsp_ring_dir_limits limits; /* on what exited processes keep */
+    int status;                        /* of the program */
+    char **environment;                /* the program's, unmodified */
+    bool is_unable;                    /* recording is impossible: run the program without it */
 };
 
 /* Set when gsprof has used half of its CPU time limit. */
@@ -303,7 +303,7 @@ static int prepare(struct run *run, struct gsp_err *err)
 
 static int start(struct run *run, struct gsp_err *err)
 {
-    gsp_places_sweep(&run->limits); /* before the program creates its rings */
+    gsp_ring_dirs_sweep(&run->limits); /* before the program creates its rings */
     /* Before --force removes the existing run. */
     int rc = gsp_launch_check(run->parsed->args[0], err);
     if (rc == GSP_OK)
@@ -337,8 +337,8 @@ static pid_t first_with_rings(const pid_t *pids, size_t count, size_t *with_ring
     pid_t first = 0;
     *with_rings = 0;
     for (size_t i = 0; i < count; i++) {
-        struct gsp_place place;
-        if (gsp_place_find(pids[i], &place, NULL) != GSP_OK || place.rings == 0)
+        struct gsp_ring_dir place;
+        if (gsp_ring_dir_find(pids[i], &place, NULL) != GSP_OK || place.rings == 0)
             continue;
         first = first ? first : pids[i];
         (*with_rings)++;
@@ -455,7 +455,7 @@ static void report_made(struct run *run, const struct gsp_run_told *told, struct
 static void stop_recording(struct run *run)
 {
     struct gsp_err err = {0};
-    struct gsp_drain_stats unused;
+    struct gsp_store_drain_stats unused;
     gsp_auto_buf word = {0};
     gsp_buf_shell(&word, gsp_sv_of(run->place.path));
     const char *folder = run->rings ? gsp_buf_cstr(&word) : NULL;

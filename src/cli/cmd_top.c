@@ -39,7 +39,7 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct gsp_top_opts, sort),
      .arg = "BY",
-     .choice = gsp_top_column_name,
+     .choice = gsp_tui_top_column_name,
      .default_text = "own; with --tree, total",
      .help = "Column to sort by."},
     {.name = "filter",
@@ -107,10 +107,9 @@ static void set_query(struct gsp_top_session *view)
     query->view.by_function = opts->view.by_function || !opts->lines;
     query->tree = opts->tree;
     query->sort = opts->tree ? GSP_TOP_TOTAL_PCT : GSP_TOP_OWN_PCT;
-    for (size_t i = 0; opts->sort && gsp_top_column_name(i); i++) {
-        if (strcmp(gsp_top_column_name(i), opts->sort) == 0)
+    for (size_t i = 0; opts->sort && gsp_tui_top_column_name(i); i++)
+        if (strcmp(gsp_tui_top_column_name(i), opts->sort) == 0)
             query->sort = (enum gsp_top_column)i;
-    }
     snprintf(query->filter, sizeof(query->filter), "%s", opts->filter ? opts->filter : "");
 }
 
@@ -130,17 +129,17 @@ static int run(const struct gsp_parsed *parsed)
                                    .launch = {.gate = -1, .report = -1},
                                    .child_output = -1};
     gsp_term_init(&view.term, STDERR_FILENO, parsed->globals.color);
-    gsp_ui_init(&view.ui, opts->input != NULL);
+    gsp_tui_ui_init(&view.ui, opts->input != NULL);
     if (opts->pid && (opts->mem || (!opts->sampling.subprocesses && !opts->sampling.native)))
         gsp_await_python(view.pid, opts->sampling.subprocesses, parsed);
     set_query(&view);
     int status = opts->mem     ? gsp_top_run_mem(&view)
                  : opts->input ? gsp_top_run_replay(&view)
                                : gsp_top_run_live(&view);
-    gsp_top_rows_free(&view.rows);
-    gsp_ui_free(&view.ui);
-    gsp_top_free(view.top);
-    gsp_profile_free(view.profile);
+    gsp_tui_rows_free(&view.rows);
+    gsp_tui_ui_free(&view.ui);
+    gsp_tui_top_free(view.top);
+    gsp_model_profile_free(view.profile);
     return status;
 }
 

@@ -27,19 +27,18 @@ const size_t gsp_command_count = GSP_COUNT(gsp_commands);
 /* The i-th name of a readable or writable format; aliases come after all names. */
 static const char *format_name(size_t i, bool to_write)
 {
-    for (size_t k = 0; k < gsp_format_count(); k++) {
-        const struct gsp_format *format = gsp_format_at(k);
+    for (size_t k = 0; k < gsp_export_format_count(); k++) {
+        const struct gsp_format *format = gsp_export_format_at(k);
         if ((to_write ? format->write != NULL : format->read != NULL) && i-- == 0)
             return format->name;
     }
-    for (size_t k = 0; k < gsp_format_count(); k++) {
-        const struct gsp_format *format = gsp_format_at(k);
+    for (size_t k = 0; k < gsp_export_format_count(); k++) {
+        const struct gsp_format *format = gsp_export_format_at(k);
         if (to_write ? !format->write : !format->read)
             continue;
-        for (size_t n = 0; n < GSP_COUNT(format->aliases); n++) {
+        for (size_t n = 0; n < GSP_COUNT(format->aliases); n++)
             if (format->aliases[n] && i-- == 0)
                 return format->aliases[n];
-        }
     }
     return NULL;
 }

@@ -273,10 +273,9 @@ static int run_one(struct gsp_asker *asker, struct gsp_sv sql, struct gsp_sv who
 static void put_alone(struct gsp_sv whole, struct gsp_sv statement, struct gsp_buf *out)
 {
     gsp_buf_clear(out);
-    for (const char *p = whole.p; p < statement.p; p++) {
+    for (const char *p = whole.p; p < statement.p; p++)
         if (((unsigned char)*p & 0xc0) != 0x80) /* a multi-byte character is one column */
             gsp_buf_putc(out, *p == '\n' ? '\n' : ' ');
-    }
     gsp_buf_putsv(out, statement);
 }
 
@@ -297,9 +296,9 @@ int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
     struct gsp_sv next;
     size_t pos = 0;
     gsp_auto_buf alone = {0};
-    if (!gsp_sql_next(sql, &pos, &statement))
+    if (!gsp_store_sql_next(sql, &pos, &statement))
         return run_one(asker, sql, sql); /* reports the missing statement */
-    bool is_more = gsp_sql_next(sql, &pos, &next);
+    bool is_more = gsp_store_sql_next(sql, &pos, &next);
     if (is_more && single_option(asker))
         return gsp_cli_misuse(asker->parsed, "%s accepts only one statement", single_option(asker));
     for (bool is_first = true;; is_first = false) {
@@ -313,7 +312,7 @@ int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
         if (status != 0 || !is_more)
             return status;
         statement = next;
-        is_more = gsp_sql_next(sql, &pos, &next);
+        is_more = gsp_store_sql_next(sql, &pos, &next);
     }
 }
 

@@ -59,7 +59,7 @@ int gsp_remote_ask(struct gsp_remote *remote, const char *method, const char *pa
 GSP_MUST_CHECK int gsp_remote_try(struct gsp_remote *remote, const char *method, const char *path,
                                   struct gsp_sv body, struct gsp_err *err);
 /* The same as the first, for an answer that is a JSON object: *out is the caller's, to be freed
- * with gsp_body_free(). */
+ * with gsp_http_body_free(). */
 int gsp_remote_ask_object(struct gsp_remote *remote, const char *method, const char *path,
                           struct gsp_sv body, struct gsp_body **out);
 

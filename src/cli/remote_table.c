@@ -22,10 +22,9 @@ struct members {
 
 static bool is_skipped(const struct members *members, struct gsp_sv name)
 {
-    for (size_t i = 0; members->skip && members->skip[i]; i++) {
+    for (size_t i = 0; members->skip && members->skip[i]; i++)
         if (gsp_sv_eq(gsp_sv_of(members->skip[i]), name))
             return true;
-    }
     return false;
 }
 
@@ -38,9 +37,9 @@ static void add_member(const struct members *members, struct gsp_sv name, struct
 {
     struct gsp_body *inner = NULL;
     if (gsp_sv_starts(value, "{") && !gsp_sv_eq(value, gsp_sv_of("{}")) && depth < DEPTH_MAX &&
-        gsp_body_read(value, &inner, NULL) == GSP_OK) {
+        gsp_http_body_read(value, &inner, NULL) == GSP_OK) {
         add_members(members, inner, name, depth + 1);
-        gsp_body_free(inner);
+        gsp_http_body_free(inner);
         return;
     }
     if (members->prefix && !gsp_sv_starts(name, members->prefix))
@@ -55,7 +54,7 @@ static void add_members(const struct members *members, const struct gsp_body *bo
     gsp_auto_buf value = {0};
     gsp_auto_buf path = {0};
     struct gsp_sv name = {0};
-    for (size_t i = 0; gsp_body_member(body, i, &name, &value); i++) {
+    for (size_t i = 0; gsp_http_body_member(body, i, &name, &value); i++) {
         gsp_buf_clear(&path);
         gsp_buf_putsv(&path, above);
         if (above.len)
@@ -77,11 +76,11 @@ static int add_source(void *ctx, const struct gsp_body *item)
     struct gsp_sv text = {0};
     bool is_open = false;
     gsp_buf_puts(&name, "source.");
-    if (gsp_body_text(item, "name", &text, NULL) == 1)
+    if (gsp_http_body_text(item, "name", &text, NULL) == 1)
         gsp_buf_putsv(&name, text);
-    int has_state = gsp_body_bool(item, "open", &is_open, NULL);
+    int has_state = gsp_http_body_bool(item, "open", &is_open, NULL);
     gsp_buf_puts(&state, has_state == 1 && is_open ? "on" : "off");
-    if (gsp_body_text(item, "trouble", &text, NULL) == 1) {
+    if (gsp_http_body_text(item, "trouble", &text, NULL) == 1) {
         gsp_buf_puts(&state, ": ");
         gsp_buf_putsv(&state, text);
     }
@@ -113,7 +112,7 @@ int gsp_remote_show_members(const struct gsp_remote *remote, const struct gsp_bo
     if (rc < 0)
         return rc;
     add_members(&members, body, (struct gsp_sv){0}, 0);
-    rc = gsp_body_each(body, "sources", add_source, &members, err);
+    rc = gsp_http_body_each(body, "sources", add_source, &members, err);
     if (rc >= 0)
         rc = put_rows(remote, members.made, 1, 0, err);
     gsp_rows_free(gsp_made_rows_get(members.made));
@@ -128,7 +127,7 @@ struct settings {
 static struct gsp_sv text_of(const struct gsp_body *item, const char *name)
 {
     struct gsp_sv text = {0};
-    return gsp_body_text(item, name, &text, NULL) == 1 ? text : (struct gsp_sv){0};
+    return gsp_http_body_text(item, name, &text, NULL) == 1 ? text : (struct gsp_sv){0};
 }
 
 /* "sample_rate" is "gsprof.sample_rate". */
@@ -150,12 +149,12 @@ static int add_setting(void *ctx, const struct gsp_body *item)
     if (!begins(text_of(item, "name"), settings->prefix))
         return GSP_OK;
     /* Values are of several types. */
-    for (size_t i = 0; gsp_body_member(item, i, &name, &value); i++) {
+    for (size_t i = 0; gsp_http_body_member(item, i, &name, &value); i++) {
         if (gsp_sv_eq(name, gsp_sv_of("value")))
             break;
         gsp_buf_clear(&value);
     }
-    int has_mutable = gsp_body_bool(item, "mutable", &is_mutable, NULL);
+    int has_mutable = gsp_http_body_bool(item, "mutable", &is_mutable, NULL);
     gsp_made_text(settings->made, text_of(item, "name"));
     gsp_made_text(settings->made, gsp_buf_sv(&value));
     gsp_made_text(settings->made, text_of(item, "description"));
@@ -180,7 +179,7 @@ int gsp_remote_show_settings(const struct gsp_remote *remote, const struct gsp_b
     int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &settings.made, err);
     if (rc < 0)
         return rc;
-    rc = gsp_body_each(body, name, add_setting, &settings, err);
+    rc = gsp_http_body_each(body, name, add_setting, &settings, err);
     int found = rc;
     if (rc > 0)
         rc = put_rows(remote, settings.made, 1, SETTING_TEXT_MIN, err);
@@ -199,7 +198,7 @@ static void put_note(const struct gsp_body *item, struct gsp_buf *out)
 {
     gsp_auto_buf labels = {0};
     struct gsp_sv error = text_of(item, "error");
-    int has_labels = gsp_body_object(item, "labels", &labels, NULL);
+    int has_labels = gsp_http_body_object(item, "labels", &labels, NULL);
     if (error.len)
         gsp_buf_putsv(out, error);
     else if (has_labels == 1 && labels.len > 2)
@@ -240,8 +239,8 @@ static int add_session(void *ctx, const struct gsp_body *item)
     bool active = false;
     gsp_auto_buf note = {0};
     /* What has another type than it should is not shown; the rest is. */
-    int has_state = gsp_body_bool(item, "is_active", &active, NULL);
-    int has_frames = gsp_body_f64(item, "frame_count", &frames, NULL);
+    int has_state = gsp_http_body_bool(item, "is_active", &active, NULL);
+    int has_frames = gsp_http_body_f64(item, "frame_count", &frames, NULL);
     gsp_made_text(sessions->made, text_of(item, "name"));
     if (has_state == 1 && active)
         gsp_made_text(sessions->made, gsp_sv_of("active"));
@@ -272,14 +271,14 @@ int gsp_remote_show_sessions(const struct gsp_remote *remote, const struct gsp_b
         {"labels", "VARCHAR", NULL, 0, GSP_CELL_TEXT},
     };
     struct sessions sessions = {0};
-    int rc = gsp_body_each(body, name, look_for_notes, &sessions, err);
+    int rc = gsp_http_body_each(body, name, look_for_notes, &sessions, err);
     if (rc < 0 || !sessions.count)
         return rc < 0 ? rc : 0;
     const size_t columns = GSP_COUNT(COLUMNS) - (sessions.has_notes ? 0 : 1);
     rc = gsp_made_rows_new(COLUMNS, columns, &sessions.made, err);
     if (rc < 0)
         return rc;
-    rc = gsp_body_each(body, name, add_session, &sessions, err);
+    rc = gsp_http_body_each(body, name, add_session, &sessions, err);
     if (rc >= 0)
         rc = put_rows(remote, sessions.made, 5, 0, err); /* from the name to the frames */
     gsp_rows_free(gsp_made_rows_get(sessions.made));

@@ -12,10 +12,10 @@
 
 #include "base/buf.h"
 #include "cli/options.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 /* The limits on rings of exited processes. Reports an invalid value and uses the defaults then. */
-struct gsp_place_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed);
+struct gsp_ring_dir_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed);
 
 /* Sets the ring size in the environment of programs started later: rows, or if 0 the value of the
  * environment or config.toml. */

@@ -109,7 +109,7 @@ GSP_MUST_CHECK int gsp_sampling_check(const struct gsp_sampling *sampling, struc
 
 /* Writes the target's command line, safe for a terminal: args if given, else that of the process.
  * Leaves out unchanged if it is unknown. */
-void gsp_sampling_title(char *const *args, pid_t pid, char *out, size_t cap);
+void gsp_cli__sampling_title(char *const *args, pid_t pid, char *out, size_t cap);
 
 /* Converts the options for sample/; the strings are borrowed. Also raises the limit on open files,
  * which a tree of processes needs. */

@@ -55,7 +55,7 @@ void gsp_schema_markdown(struct gsp_buf *out)
              "A value that could not be read is NULL, never 0. Every table always "
              "exists; a table without data is empty.\n");
     for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
-        const struct gsp_table *table = gsp_table_at(i);
+        const struct gsp_table *table = gsp_wire_table_at(i);
         gsp_buf_printf(out, "\n## %s.%s\n\nA row is %s.\n\n", table->schema, table->name,
                        table->doc);
         gsp_buf_puts(out, "| column | type | unit | description |\n|---|---|---|---|\n");

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/time.h"
 #include "cli/top_session.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "proc/task.h"
 #include "tui/screen.h"
 #include "tui/top.h"
@@ -23,7 +23,7 @@
 static int on_sample(void *user, const struct gsp_sample *sample, struct gsp_err *err)
 {
     struct gsp_top_session *view = user;
-    return gsp_top_add(view->top, sample, err);
+    return gsp_tui_top_add(view->top, sample, err);
 }
 
 /* Nothing to do: names are read when they are shown. */
@@ -33,7 +33,7 @@ static void on_changed(void *user, uint32_t index)
     (void)index;
 }
 
-static void set_facts(struct gsp_top_session *view, const struct gsp_record_stats *stats)
+static void set_facts(struct gsp_top_session *view, const struct gsp_sample_record_stats *stats)
 {
     struct gsp_top_facts *facts = &view->facts;
     view->stats = *stats;
@@ -45,7 +45,7 @@ static void set_facts(struct gsp_top_session *view, const struct gsp_record_stat
 
 static void init_facts(struct gsp_top_session *view)
 {
-    gsp_sampling_title(view->parsed->args, view->pid, view->title, sizeof(view->title));
+    gsp_cli__sampling_title(view->parsed->args, view->pid, view->title, sizeof(view->title));
     view->facts.title = view->title;
     view->facts.pid = (int32_t)view->pid;
     view->facts.rate_hz = view->opts->sampling.rate_hz;
@@ -54,11 +54,11 @@ static void init_facts(struct gsp_top_session *view)
 static void end_interval(struct gsp_top_session *view)
 {
     /* The process may have executed another program. */
-    gsp_sampling_title(NULL, view->pid, view->title, sizeof(view->title));
+    gsp_cli__sampling_title(NULL, view->pid, view->title, sizeof(view->title));
     int64_t delay_ns = view->opts->delay_ns;
     int64_t cost_ns = view->cost_ns * COST_FACTOR;
-    gsp_top_turn(view->top);
-    gsp_machine_read(&view->facts.machine);
+    gsp_tui_top_end_interval(view->top);
+    gsp_tui_machine_read(&view->facts.machine);
     /* Relative to the due time, so that intervals do not drift; skip missed intervals. */
     view->next_turn_ns += cost_ns > delay_ns ? cost_ns : delay_ns;
     if (view->next_turn_ns <= view->stats.elapsed_ns)
@@ -79,11 +79,11 @@ static int poll_printed(struct gsp_top_session *view, struct gsp_err *err)
 static int poll_screen(struct gsp_top_session *view, struct gsp_err *err)
 {
     struct gsp_ui *ui = &view->ui;
-    bool is_first = gsp_top_recent(view->top)->length_ns < view->opts->delay_ns;
+    bool is_first = gsp_tui_top_recent(view->top)->length_ns < view->opts->delay_ns;
     bool changed = gsp_top_hear_keys(view, 0);
-    gsp_top_pause(view->top, ui->is_paused);
+    gsp_tui_top_pause(view->top, ui->is_paused);
     if (ui->wants_reset) {
-        gsp_top_reset(view->top);
+        gsp_tui_top_reset(view->top);
         view->next_turn_ns = view->stats.elapsed_ns + view->opts->delay_ns;
         ui->wants_reset = false;
     }
@@ -100,11 +100,11 @@ static int poll_screen(struct gsp_top_session *view, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int on_poll(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
+static int on_poll(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
 {
     struct gsp_top_session *view = user;
     set_facts(view, stats);
-    gsp_top_advance(view->top, stats->elapsed_ns);
+    gsp_tui_top_advance(view->top, stats->elapsed_ns);
     return view->is_printed ? poll_printed(view, err) : poll_screen(view, err);
 }
 
@@ -112,13 +112,12 @@ static int on_poll(void *user, const struct gsp_record_stats *stats, struct gsp_
 static int show_ended(struct gsp_top_session *view, struct gsp_err *err)
 {
     view->facts.is_ended = true;
-    gsp_top_turn(view->top);
+    gsp_tui_top_end_interval(view->top);
     view->ui.query.whole = true; /* totals instead of the last interval */
     int rc = gsp_top_show(view, err);
-    while (rc == GSP_OK && !gsp_top_stop && !view->ui.wants_quit) {
+    while (rc == GSP_OK && !gsp_top_stop && !view->ui.wants_quit)
         if (gsp_top_hear_keys(view, (int)(POLL_NS / GSP_NS_PER_MS)))
             rc = gsp_top_show(view, err);
-    }
     return rc;
 }
 
@@ -128,20 +127,20 @@ static int watch(struct gsp_top_session *view, struct gsp_record *record, struct
     if (rc < 0)
         return rc;
     view->next_turn_ns = view->opts->delay_ns;
-    gsp_machine_read(&view->facts.machine);
-    rc = gsp_record_run(record, &gsp_top_stop, &view->end, err);
-    set_facts(view, gsp_record_stats(record));
-    gsp_top_advance(view->top, view->stats.elapsed_ns);
+    gsp_tui_machine_read(&view->facts.machine);
+    rc = gsp_sample_record_run(record, &gsp_top_stop, &view->end, err);
+    set_facts(view, gsp_sample_record_stats(record));
+    gsp_tui_top_advance(view->top, view->stats.elapsed_ns);
     bool ended = view->end == GSP_RECORD_EXITED && view->stats.samples > 0;
     if (rc == GSP_OK && !view->is_printed && ended)
         rc = show_ended(view, err);
     /* Also print a table if the target exits within the first interval. */
     if (rc == GSP_OK && view->is_printed && view->end != GSP_RECORD_STOPPED && view->printed == 0) {
-        gsp_top_turn(view->top);
-        gsp_machine_read(&view->facts.machine);
+        gsp_tui_top_end_interval(view->top);
+        gsp_tui_machine_read(&view->facts.machine);
         rc = gsp_top_print(view, err);
     }
-    gsp_screen_close();
+    gsp_tui_screen_close();
     return rc;
 }
 
@@ -157,10 +156,10 @@ static int sample_target(struct gsp_top_session *view, struct gsp_err *err)
                                          .process_changed = on_changed,
                                          .beat = on_poll};
     struct gsp_record *record = NULL;
-    int rc = gsp_record_new(&record_opts, view->profile, &sink, &record, err);
+    int rc = gsp_sample_record_new(&record_opts, view->profile, &sink, &record, err);
     if (rc == GSP_OK)
         rc = watch(view, record, err);
-    gsp_record_free(record);
+    gsp_sample_record_free(record);
     return rc;
 }
 
@@ -264,13 +263,13 @@ static int wait_child(struct gsp_top_session *view)
 
 static void print_summary(struct gsp_top_session *view)
 {
-    const struct gsp_record_stats *stats = &view->stats;
+    const struct gsp_sample_record_stats *stats = &view->stats;
     gsp_auto_buf lost = {0};
     char elapsed[32];
-    gsp_words_losses(&stats->losses, &lost);
+    gsp_model_losses_put(&stats->losses, &lost);
     const char *losses = gsp_buf_cstr(&lost);
     gsp_term_line(&view->term, "%s: %llu sample%s in %s; lost: %s.", view->title,
-                  (unsigned long long)stats->samples, gsp_words_s(stats->samples),
+                  (unsigned long long)stats->samples, gsp_model_plural_s(stats->samples),
                   gsp_fmt_duration(stats->elapsed_ns, elapsed, sizeof(elapsed)),
                   losses ? losses : "unknown");
     if (stats->samples == 0 && stats->idle_left)
@@ -286,9 +285,9 @@ int gsp_top_run_live(struct gsp_top_session *view)
         rc = gsp_err_set(&err, GSP_E_NOTSUP, 0, "%s is not a terminal",
                          isatty(STDIN_FILENO) ? "the output" : "the input");
     if (rc == GSP_OK)
-        rc = gsp_profile_new(false, &view->profile, &err);
+        rc = gsp_model_profile_new(false, &view->profile, &err);
     if (rc == GSP_OK)
-        rc = gsp_top_new(view->profile, &view->top, &err);
+        rc = gsp_tui_top_new(view->profile, &view->top, &err);
     gsp_top_catch_signals();
     if (rc == GSP_OK && has_child)
         rc = start_child(view, &err);

@@ -43,7 +43,7 @@ struct memview {
     struct gsp_memtake take;
     struct gsp_memtree tree;
     struct gsp_profile *profile;
-    struct gsp_memstacks *stacks; /* in the order of the processes in take */
+    struct gsp_memlog_stacks *stacks; /* in the order of the processes in take */
     size_t stack_count;
     struct gsp_hmap lines_by_key;
     struct line *lines;
@@ -59,8 +59,8 @@ struct memview {
 
 static struct line *line_of(struct memview *mem, uint32_t stack)
 {
-    const uint32_t id = gsp_memgroup_frame(mem->profile, stack);
-    const struct gsp_frame *frame = gsp_profile_frame_at(mem->profile, id);
+    const uint32_t id = gsp_memlog_group_frame(mem->profile, stack);
+    const struct gsp_frame *frame = gsp_model_profile_frame_at(mem->profile, id);
     const uint64_t a = frame ? (uint64_t)frame->name << 32 | frame->line : 0;
     const uint64_t b = frame ? frame->file : 0;
     const uint32_t *known = gsp_hmap_get(&mem->lines_by_key, a, b);
@@ -78,34 +78,34 @@ static struct line *line_of(struct memview *mem, uint32_t stack)
 
 static int add_process(struct memview *mem, size_t i, struct gsp_err *err)
 {
-    const struct gsp_memtable *table = mem->take.at[i].table;
-    struct gsp_memstacks *stacks = &mem->stacks[i];
+    const struct gsp_memlog_table *table = mem->take.at[i].table;
+    struct gsp_memlog_stacks *stacks = &mem->stacks[i];
     const struct gsp_process process = {.pid = mem->take.at[i].pid, .ppid = -1};
     int rc = GSP_OK;
     if (mem->take.at[i].is_fresh) {
-        gsp_memstacks_free(stacks);
-        rc = gsp_profile_process(mem->profile, &process, &stacks->process, err);
+        gsp_memlog_stacks_free(stacks);
+        rc = gsp_model_profile_process(mem->profile, &process, &stacks->process, err);
     }
     if (rc == GSP_OK)
-        rc = gsp_memstacks_grow(stacks, table, mem->profile, err);
-    for (size_t k = 0; rc == GSP_OK && k < gsp_memtable_site_count(table); k++) {
-        const struct gsp_memsite *site = gsp_memtable_site(table, k);
+        rc = gsp_memlog_stacks_grow(stacks, table, mem->profile, err);
+    for (size_t k = 0; rc == GSP_OK && k < gsp_memlog_table_site_count(table); k++) {
+        const struct gsp_memlog_site_counts *site = gsp_memlog_table_site(table, k);
         uint32_t thread = 0;
         uint32_t stack = 0;
-        gsp_memstacks_at(stacks, site->node, &thread, &stack);
+        gsp_memlog_stacks_at(stacks, site->node, &thread, &stack);
         struct line *line = line_of(mem, stack);
         if (!line)
             return gsp_err_nomem(err);
-        line->held += (int64_t)gsp_memcount_live(&site->count);
+        line->held += (int64_t)gsp_memlog_count_live(&site->count);
         line->blocks += (int64_t)(site->count.alloc_count - site->count.free_count);
         line->allocated += site->count.alloc_bytes;
     }
-    const struct gsp_memtable_facts *facts = gsp_memtable_facts(table);
+    const struct gsp_memlog_table_facts *facts = gsp_memlog_table_facts(table);
     const int64_t rss = gsp_memtake_rss(mem->take.at[i].pid);
     mem->top.processes++;
     mem->top.held_bytes += (int64_t)facts->live_bytes;
     mem->top.peak_bytes += (int64_t)facts->peak_bytes;
-    mem->top.mode = gsp_memory_mode_name(facts->mode);
+    mem->top.mode = gsp_wire_memory_mode_name(facts->mode);
     mem->top.rss_bytes = rss >= 0 && mem->top.rss_bytes >= 0 ? mem->top.rss_bytes + rss : -1;
     return rc;
 }
@@ -126,7 +126,8 @@ static int make_rows(struct memview *mem, double seconds, struct gsp_err *err)
         if (line->held == 0 && line->allocated == line->allocated_before)
             continue;
         if (line->frame)
-            gsp_view_label(&(struct gsp_view){0}, mem->profile, line->frame, &mem->names);
+            gsp_model_frame_label(&(struct gsp_view_options){0}, mem->profile, line->frame,
+                                  &mem->names);
         else
             gsp_buf_puts(&mem->names, "(unknown stack)");
         /* Set only the lengths: the buffer moves while it grows. */
@@ -145,7 +146,7 @@ static int make_rows(struct memview *mem, double seconds, struct gsp_err *err)
     }
     if (mem->names.failed)
         return gsp_err_nomem(err);
-    gsp_memtop_sort(top);
+    gsp_tui_memtop_sort(top);
     return GSP_OK;
 }
 
@@ -165,17 +166,17 @@ static int take_snapshot(struct memview *mem, struct gsp_err *err)
     gsp_memtree_round(&mem->tree, now_ns);
     int rc = gsp_memtake_round(&mem->take, now_ns, err);
     if (rc == GSP_OK && mem->take.count > mem->stack_count) {
-        struct gsp_memstacks *stacks = realloc(mem->stacks, mem->take.count * sizeof(*mem->stacks));
+        struct gsp_memlog_stacks *stacks =
+            realloc(mem->stacks, mem->take.count * sizeof(*mem->stacks));
         if (!stacks)
             return gsp_err_nomem(err);
         mem->stacks = stacks;
         while (mem->stack_count < mem->take.count)
             stacks[mem->stack_count++] = GSP_MEMSTACKS_NONE;
     }
-    for (size_t i = 0; rc == GSP_OK && i < mem->take.count; i++) {
+    for (size_t i = 0; rc == GSP_OK && i < mem->take.count; i++)
         if (mem->take.at[i].table)
             rc = add_process(mem, i, err);
-    }
     const double seconds = mem->last_ns ? (double)(now_ns - mem->last_ns) / 1e9 : 0;
     mem->last_ns = now_ns;
     return rc == GSP_OK ? make_rows(mem, seconds, err) : rc;
@@ -190,11 +191,12 @@ static int print(struct memview *mem, struct gsp_err *err)
     struct gsp_term out;
     gsp_term_init(&out, STDOUT_FILENO, "never");
     if (opts->json) {
-        gsp_memtop_json(&mem->top, (size_t)opts->rows, &text);
+        gsp_tui_memtop_json(&mem->top, (size_t)opts->rows, &text);
     } else {
         if (mem->view->printed)
             gsp_buf_putc(&text, '\n');
-        gsp_memtop_text(&mem->top, out.width, opts->rows ? (size_t)opts->rows : TEXT_ROWS, &text);
+        gsp_tui_memtop_text(&mem->top, out.width, opts->rows ? (size_t)opts->rows : TEXT_ROWS,
+                            &text);
     }
     mem->view->printed++;
     return gsp_file_put(NULL, false, &text, err);
@@ -204,7 +206,7 @@ static int draw(struct memview *mem, struct gsp_err *err)
 {
     unsigned width = 0;
     unsigned height = 0;
-    gsp_screen_size(&width, &height);
+    gsp_tui_screen_size(&width, &height);
     const size_t fit = height > GSP_MEMTOP_HEAD_LINES + 1 ? height - GSP_MEMTOP_HEAD_LINES - 1 : 0;
     const size_t last = mem->top.count > fit ? mem->top.count - fit : 0;
     mem->first = mem->first < last ? mem->first : last;
@@ -215,11 +217,12 @@ static int draw(struct memview *mem, struct gsp_err *err)
     if (!lines.at)
         return gsp_err_nomem(err);
     for (size_t i = 0; i < GSP_MEMTOP_HEAD_LINES; i++)
-        gsp_memtop_head_line(&mem->top, i, &lines.at[i]);
+        gsp_tui_memtop_head_line(&mem->top, i, &lines.at[i]);
     for (size_t i = 0; i < rows; i++)
-        gsp_memtop_row_line(&mem->top.rows[mem->first + i], &lines.at[GSP_MEMTOP_HEAD_LINES + i]);
+        gsp_tui_memtop_row_line(&mem->top.rows[mem->first + i],
+                                &lines.at[GSP_MEMTOP_HEAD_LINES + i]);
     gsp_buf_puts(&lines.at[lines.count - 1], KEYS);
-    gsp_screen_draw_lines(&lines);
+    gsp_tui_screen_draw_lines(&lines);
     for (size_t i = 0; i < lines.count; i++)
         gsp_buf_free(&lines.at[i]);
     free(lines.at);
@@ -242,7 +245,7 @@ static bool press(struct memview *mem, const struct gsp_ui_key *key)
     case '2':
     case '3':
         mem->top.sort = (enum gsp_memtop_column)(key->code - '1');
-        gsp_memtop_sort(&mem->top);
+        gsp_tui_memtop_sort(&mem->top);
         break;
     case GSP_KEY_DOWN:
     case GSP_KEY_WHEEL_DOWN:
@@ -273,7 +276,7 @@ static int wait_screen(struct memview *mem, int64_t until_ns, struct gsp_err *er
     int rc = GSP_OK;
     while (rc == GSP_OK && !gsp_top_stop && (gsp_now_ns() < until_ns || mem->top.is_paused)) {
         struct gsp_ui_key key;
-        if (gsp_screen_key(KEY_MS, &key) && press(mem, &key))
+        if (gsp_tui_screen_key(KEY_MS, &key) && press(mem, &key))
             rc = draw(mem, err);
     }
     return rc;
@@ -325,13 +328,13 @@ static int watch(struct memview *mem, struct gsp_err *err)
 static void view_free(struct memview *mem)
 {
     for (size_t i = 0; i < mem->stack_count; i++)
-        gsp_memstacks_free(&mem->stacks[i]);
+        gsp_memlog_stacks_free(&mem->stacks[i]);
     free(mem->stacks);
     free(mem->lines);
     free(mem->top.rows);
     gsp_buf_free(&mem->names);
     gsp_hmap_free(&mem->lines_by_key);
-    gsp_profile_free(mem->profile);
+    gsp_model_profile_free(mem->profile);
     gsp_memtake_free(&mem->take);
     gsp_memtree_free(&mem->tree);
 }
@@ -347,10 +350,10 @@ int gsp_top_run_mem(struct gsp_top_session *view)
                  .has_children = view->opts->sampling.subprocesses},
         .take = {.pid = view->pid, .subprocesses = view->opts->sampling.subprocesses}};
     mem.top.pid = (int32_t)view->pid;
-    mem.top.mode = gsp_memory_mode_name(GSP_MEMORY_OFF);
+    mem.top.mode = gsp_wire_memory_mode_name(GSP_MEMORY_OFF);
     gsp_proc_cmdline(view->pid, &title);
     mem.top.title = gsp_buf_sv(&title);
-    int rc = gsp_profile_new(false, &mem.profile, &err);
+    int rc = gsp_model_profile_new(false, &mem.profile, &err);
     gsp_top_catch_signals();
     if (rc == GSP_OK)
         rc = gsp_memtree_on(&mem.tree, &err);
@@ -359,7 +362,7 @@ int gsp_top_run_mem(struct gsp_top_session *view)
         rc = gsp_top_screen_begin(view, &err);
     if (rc == GSP_OK)
         rc = watch(&mem, &err);
-    gsp_screen_close();
+    gsp_tui_screen_close();
     gsp_memtree_off(&mem.tree);
     view_free(&mem);
     if (is_refused)

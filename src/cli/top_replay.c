@@ -4,7 +4,7 @@
 #include "base/time.h"
 #include "cli/common.h"
 #include "cli/top_session.h"
-#include "model/words.h"
+#include "model/format.h"
 #include "source/profile_file.h"
 #include "tui/screen.h"
 #include "tui/top.h"
@@ -14,25 +14,24 @@
 
 static void rewind_samples(struct gsp_top_session *view)
 {
-    gsp_sample_iter_init(&view->iter, view->profile);
-    view->has_pending = gsp_sample_iter_next(&view->iter, &view->pending);
+    gsp_model_sample_iter_init(&view->iter, view->profile);
+    view->has_pending = gsp_model_sample_iter_next(&view->iter, &view->pending);
 }
 
 /* Returns the duration of the recording and sets is_sorted. */
 static int64_t measure(struct gsp_top_session *view)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(view->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(view->profile);
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
     int64_t last_ns = 0;
     view->is_sorted = true;
-    gsp_sample_iter_init(&iter, view->profile);
-    while (gsp_sample_iter_next(&iter, &sample)) {
+    gsp_model_sample_iter_init(&iter, view->profile);
+    while (gsp_model_sample_iter_next(&iter, &sample))
         if (sample.time_ns < last_ns)
             view->is_sorted = false;
         else
             last_ns = sample.time_ns;
-    }
     /* A sample counts until the next one. */
     int64_t seen_ns = last_ns < INT64_MAX - meta->period_ns ? last_ns + meta->period_ns : last_ns;
     return meta->duration_ns > last_ns ? meta->duration_ns : seen_ns;
@@ -52,11 +51,11 @@ static int feed(struct gsp_top_session *view, int64_t until_ns, struct gsp_err *
         if (!due && view->is_sorted)
             break;
         if (due && (view->is_sorted || sample->time_ns >= from_ns))
-            rc = gsp_top_add(view->top, sample, err);
-        view->has_pending = gsp_sample_iter_next(&view->iter, &view->pending);
+            rc = gsp_tui_top_add(view->top, sample, err);
+        view->has_pending = gsp_model_sample_iter_next(&view->iter, &view->pending);
     }
     view->pos_ns = until_ns;
-    gsp_top_advance(view->top, until_ns);
+    gsp_tui_top_advance(view->top, until_ns);
     return rc;
 }
 
@@ -66,7 +65,7 @@ static int play_to(struct gsp_top_session *view, int64_t to_ns, struct gsp_err *
     int64_t delay_ns = view->opts->delay_ns;
     int rc = GSP_OK;
     if (to_ns < view->pos_ns) {
-        gsp_top_seek(view->top, 0);
+        gsp_tui_top_seek(view->top, 0);
         view->pos_ns = 0;
         view->next_turn_ns = delay_ns;
         rewind_samples(view);
@@ -74,19 +73,19 @@ static int play_to(struct gsp_top_session *view, int64_t to_ns, struct gsp_err *
     /* A long jump merges all intervals but the last two. */
     if (to_ns - view->next_turn_ns > 2 * delay_ns) {
         rc = feed(view, (to_ns / delay_ns - 1) * delay_ns, err);
-        gsp_top_turn(view->top);
+        gsp_tui_top_end_interval(view->top);
         view->next_turn_ns = view->pos_ns + delay_ns;
     }
     while (rc == GSP_OK && view->next_turn_ns <= to_ns) {
         rc = feed(view, view->next_turn_ns, err);
-        gsp_top_turn(view->top);
+        gsp_tui_top_end_interval(view->top);
         view->next_turn_ns += delay_ns;
     }
     if (rc == GSP_OK)
         rc = feed(view, to_ns, err);
     view->facts.time_ns = to_ns;
     view->facts.is_ended = to_ns >= view->facts.duration_ns;
-    gsp_top_facts_count(view->top, &view->facts);
+    gsp_tui_top_facts_count(view->top, &view->facts);
     return rc;
 }
 
@@ -121,7 +120,7 @@ static int play(struct gsp_top_session *view, struct gsp_err *err)
         bool changed = gsp_top_hear_keys(view, KEY_WAIT_MS);
         int64_t now_ns = gsp_now_ns();
         if (ui->wants_reset)
-            gsp_top_reset(view->top);
+            gsp_tui_top_reset(view->top);
         ui->wants_reset = false;
         bool plays = !ui->is_paused && pos_ns < end_ns;
         if (plays)
@@ -143,21 +142,21 @@ static int show_whole(struct gsp_top_session *view, struct gsp_err *err)
 {
     int64_t end_ns = view->facts.duration_ns;
     view->ui.query.whole = true;
-    if (gsp_profile_has_samples(view->profile))
+    if (gsp_model_profile_has_samples(view->profile))
         return play_to(view, end_ns, err);
-    gsp_top_advance(view->top, end_ns);
+    gsp_tui_top_advance(view->top, end_ns);
     view->pos_ns = end_ns;
-    int rc = gsp_top_add_totals(view->top, err);
+    int rc = gsp_tui_top_add_totals(view->top, err);
     view->facts.time_ns = end_ns;
     view->facts.is_ended = true;
-    gsp_top_facts_count(view->top, &view->facts);
+    gsp_tui_top_facts_count(view->top, &view->facts);
     return rc;
 }
 
 static int print_all(struct gsp_top_session *view, struct gsp_err *err)
 {
     const struct gsp_top_opts *opts = view->opts;
-    if (opts->once || opts->count == 0 || !gsp_profile_has_samples(view->profile)) {
+    if (opts->once || opts->count == 0 || !gsp_model_profile_has_samples(view->profile)) {
         int rc = show_whole(view, err);
         return rc < 0 ? rc : gsp_top_print(view, err);
     }
@@ -179,15 +178,15 @@ static int load(struct gsp_top_session *view, struct gsp_err *err)
     const struct gsp_top_opts *opts = view->opts;
     int rc = gsp_source_load_profile(opts->input, opts->from, true, &view->profile, err);
     if (rc == GSP_OK)
-        rc = gsp_top_new(view->profile, &view->top, err);
+        rc = gsp_tui_top_new(view->profile, &view->top, err);
     if (rc < 0)
         return rc;
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(view->profile);
-    const struct gsp_process *process = gsp_profile_process_at(view->profile, 0);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(view->profile);
+    const struct gsp_process *process = gsp_model_profile_process_at(view->profile, 0);
     struct gsp_top_facts *facts = &view->facts;
     gsp_auto_buf raw = {0};
     gsp_auto_buf shown = {0};
-    gsp_words_command(view->profile, &raw);
+    gsp_model_command_put(view->profile, &raw);
     gsp_buf_term(&shown, gsp_buf_sv(&raw));
     const char *title = gsp_buf_cstr(&shown);
     snprintf(view->title, sizeof(view->title), "%.150s", title ? title : "");
@@ -196,7 +195,8 @@ static int load(struct gsp_top_session *view, struct gsp_err *err)
     facts->is_replay = true;
     facts->losses = meta->losses;
     facts->rate_hz = meta->period_ns > 0 ? 1e9 / (double)meta->period_ns : 0;
-    facts->duration_ns = gsp_profile_has_samples(view->profile) ? measure(view) : meta->duration_ns;
+    facts->duration_ns =
+        gsp_model_profile_has_samples(view->profile) ? measure(view) : meta->duration_ns;
     view->next_turn_ns = opts->delay_ns;
     rewind_samples(view);
     return GSP_OK;
@@ -211,11 +211,11 @@ int gsp_top_run_replay(struct gsp_top_session *view)
         rc = print_all(view, &err);
     else if (rc == GSP_OK) {
         rc = gsp_top_screen_begin(view, &err);
-        if (rc == GSP_OK && !gsp_profile_has_samples(view->profile))
+        if (rc == GSP_OK && !gsp_model_profile_has_samples(view->profile))
             rc = show_whole(view, &err);
         if (rc == GSP_OK)
             rc = play(view, &err);
-        gsp_screen_close();
+        gsp_tui_screen_close();
     }
     return rc < 0 ? gsp_top_fail(view, &err) : 0;
 }

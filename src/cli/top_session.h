@@ -38,7 +38,7 @@ struct gsp_top_opts {
     bool mem;
     bool tree;
     bool lines;
-    struct gsp_view view;
+    struct gsp_view_options view;
 };
 
 struct gsp_top_session {
@@ -58,7 +58,7 @@ struct gsp_top_session {
     struct gsp_launch launch; /* pid 0: attached to a running process */
     pid_t pid;
     int64_t next_turn_ns;
-    struct gsp_record_stats stats;
+    struct gsp_sample_record_stats stats;
     enum gsp_record_end end;
     int child_output; /* file with the child's output, hidden while the screen is open; or -1 */
     int64_t child_output_pos;

@@ -18,9 +18,9 @@ static const struct gsp_collector_type *const types[] = {
 #define TYPES GSP_COUNT(types)
 
 struct slot {
-    struct gsp_collector *collector; /* NULL: not open */
-    struct gsp_err err;              /* why */
-    int64_t next_try_ns;             /* 0: at the first read */
+    void *collector;     /* NULL: not open */
+    struct gsp_err err;  /* why */
+    int64_t next_try_ns; /* 0: at the first read */
 };
 
 struct gsp_collect {
@@ -30,7 +30,7 @@ struct gsp_collect {
     size_t pid_count;
 };
 
-const struct gsp_collector_type *gsp_collector_type_at(size_t i)
+const struct gsp_collector_type *gsp_collect__collector_type_at(size_t i)
 {
     return i < TYPES ? types[i] : NULL;
 }
@@ -90,8 +90,8 @@ static void retry(struct gsp_collect *collect, size_t i, int64_t now_ns)
         slot->next_try_ns = now_ns + RETRY_NS;
 }
 
-void gsp_collect_read(struct gsp_collect *collect, const struct gsp_tick *tick,
-                      struct gsp_sink *sink)
+void gsp_collect_read(struct gsp_collect *collect, const struct gsp_collect_tick *tick,
+                      struct gsp_collect_sink *sink)
 {
     for (size_t i = 0; i < TYPES; i++) {
         if (!collect->slots[i].collector)
@@ -111,10 +111,9 @@ void gsp_collect_watch(struct gsp_collect *collect, const int32_t *pids, size_t 
     free(collect->pids);
     collect->pids = copy;
     collect->pid_count = count;
-    for (size_t i = 0; i < TYPES; i++) {
+    for (size_t i = 0; i < TYPES; i++)
         if (collect->slots[i].collector && types[i]->watch)
             types[i]->watch(collect->slots[i].collector, copy, count);
-    }
 }
 
 bool gsp_collect_state(const struct gsp_collect *collect, size_t i, struct gsp_collect_state *out)

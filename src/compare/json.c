@@ -91,7 +91,7 @@ static void put_frames(struct gsp_json *json, const struct gsp_compare *compare)
         gsp_json_put_sv(json, "func", function->row.name);
         gsp_json_put_sv(json, "file", function->file);
         put_line(json, function->line);
-        gsp_json_put_str(json, "type", gsp_frame_type_name(function->kind));
+        gsp_json_put_str(json, "type", gsp_model_frame_type_name(function->kind));
         gsp_json_obj_end(json);
     }
     gsp_json_arr_end(json);
@@ -223,10 +223,9 @@ static void put_compare(struct gsp_json *json, const struct gsp_compare *compare
 
 static const struct gsp_digest_fact *fact_named(const struct gsp_digest *digest, struct gsp_sv name)
 {
-    for (size_t i = 0; i < digest->fact_count; i++) {
+    for (size_t i = 0; i < digest->fact_count; i++)
         if (gsp_sv_eq(digest->facts[i].name, name))
             return &digest->facts[i];
-    }
     return NULL;
 }
 

@@ -16,7 +16,7 @@
 #include "base/time.h"
 #include "daemon/daemon_internal.h"
 #include "daemon/routes.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 #define TOKEN_BYTES_MAX 1024U
 
@@ -96,10 +96,9 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
     size_t len = 0;
     while (len < text.len && text.p[len] > ' ' && text.p[len] < 127)
         len++;
-    for (size_t i = len; i < text.len; i++) {
+    for (size_t i = len; i < text.len; i++)
         if (!strchr(" \t\r\n", text.p[i]) || !text.p[i])
             len = 0;
-    }
     if (!len) {
         gsp_err_fill(err, GSP_E_USAGE, 0, "the token is one word, and %.150s holds none or several",
                      path);
@@ -123,13 +122,13 @@ static int open_sources(struct gsp_daemon *daemon, struct gsp_err *err)
                                         .carbon_g_per_kwh = settings->carbon_g_per_kwh,
                                         .cpu_tdp_watts = settings->cpu_tdp_watts,
                                         .pss = settings->pss};
-    const struct gsp_place_about about = {.pid = getpid(), .rank = GSP_NULL_I64};
+    const struct gsp_ring_dir_spec about = {.pid = getpid(), .rank = GSP_NULL_I64};
     int rc = gsp_collect_open(&env, &daemon->collect, err);
     if (rc < 0)
         return rc;
     /* Without rings the daemon serves all but live SQL. */
     struct gsp_err why = {0};
-    if (gsp_place_make(&about, &daemon->place_fd, &why) < 0) {
+    if (gsp_ring_dir_create(&about, &daemon->place_fd, &why) < 0) {
         gsp_log_warn("daemon", "no tables in shared memory: %s", why.msg);
         daemon->place_fd = -1;
     }
@@ -301,10 +300,9 @@ void gsp_daemon_reload(struct gsp_daemon *daemon, const struct gsp_settings *set
     now->query_timeout_ns = settings->query_timeout_ns;
     now->query_rows = settings->query_rows;
     now->query_memory_mb = settings->query_memory_mb;
-    for (size_t i = 0; gsp_setting_at(i); i++) {
+    for (size_t i = 0; gsp_setting_at(i); i++)
         if (gsp_setting_at(i)->live)
             now->origin[i] = settings->origin[i];
-    }
     daemon->settings_changed = true;
     pthread_cond_broadcast(&daemon->changed);
     pthread_mutex_unlock(&daemon->lock);

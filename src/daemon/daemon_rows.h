@@ -33,13 +33,13 @@ struct gsp_word {
 /* The rows of one tick, one behind the other: a number of a table, then its struct. */
 struct gsp_row_set {
     struct gsp_buf bytes;
-    struct gsp_tick tick;
+    struct gsp_collect_tick tick;
     uint64_t serial; /* ticks so far */
 };
 
 struct gsp_rows_out {
-    struct gsp_sink sink;    /* what sources write to; first */
-    struct gsp_sink *frames; /* borrowed */
+    struct gsp_collect_sink sink;    /* what sources write to; first */
+    struct gsp_collect_sink *frames; /* borrowed */
     struct gsp_ring *rings[GSP_TABLE_COUNT];
     bool no_ring[GSP_TABLE_COUNT]; /* could not be made */
     char ring_error[240];          /* why; under the lock */
@@ -58,12 +58,12 @@ struct gsp_rows_out {
 };
 
 /* frames may be NULL. */
-void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_sink *frames, int folder_fd,
+void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_collect_sink *frames, int folder_fd,
                        uint32_t row_capacity);
 void gsp_rows_out_free(struct gsp_rows_out *out);
 
 /* One tick: begin, rows through out->sink, end. */
-void gsp_rows_begin(struct gsp_rows_out *out, const struct gsp_tick *tick);
+void gsp_rows_begin(struct gsp_rows_out *out, const struct gsp_collect_tick *tick);
 void gsp_rows_end(struct gsp_rows_out *out);
 /* A row for the rings alone. */
 void gsp_rows_to_ring(struct gsp_rows_out *out, enum gsp_table_id table, const void *row);

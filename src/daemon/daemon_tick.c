@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/daemon_internal.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 #define TEND_EVERY_NS      GSP_NS_PER_S
 #define OVERHEADS_EVERY_NS (5 * GSP_NS_PER_S)
@@ -73,7 +73,7 @@ void gsp_daemon__rewatch(struct gsp_daemon *daemon)
     pthread_mutex_unlock(&daemon->watch_lock);
 }
 
-static void put_settings(struct gsp_daemon *daemon, const struct gsp_tick *tick)
+static void put_settings(struct gsp_daemon *daemon, const struct gsp_collect_tick *tick)
 {
     struct gsp_rows_out *rows = &daemon->rows;
     struct gsp_settings now;
@@ -103,7 +103,7 @@ static void put_settings(struct gsp_daemon *daemon, const struct gsp_tick *tick)
 }
 
 /* What this daemon costs: its CPU time since it started, over the wall's. */
-static void put_overhead(struct gsp_daemon *daemon, const struct gsp_tick *tick)
+static void put_overhead(struct gsp_daemon *daemon, const struct gsp_collect_tick *tick)
 {
     struct gsp_rows_out *rows = &daemon->rows;
     const int64_t wall_ns = tick->mono_ns - daemon->start_mono_ns;
@@ -124,7 +124,8 @@ static void put_overhead(struct gsp_daemon *daemon, const struct gsp_tick *tick)
     gsp_rows_to_ring(rows, table, &row);
 }
 
-static void put_loss(struct gsp_daemon *daemon, const struct gsp_tick *tick, uint64_t missed)
+static void put_loss(struct gsp_daemon *daemon, const struct gsp_collect_tick *tick,
+                     uint64_t missed)
 {
     struct gsp_rows_out *rows = &daemon->rows;
     const enum gsp_table_id table = GSP_TABLE_gsprof_loss;
@@ -160,7 +161,7 @@ static void copy_sources(struct gsp_daemon *daemon)
 static void tick(struct gsp_daemon *daemon, uint64_t missed)
 {
     gsp_frames_announce(daemon->frames);
-    const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
+    const struct gsp_collect_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
     const int64_t cpu_ns = thread_cpu_ns();
     struct gsp_err err = {0};
     gsp_frames_begin(daemon->frames, &now);
@@ -204,7 +205,7 @@ static void take_orders(struct gsp_daemon *daemon, struct orders *out)
 
 static void follow_orders(struct gsp_daemon *daemon, struct orders *orders)
 {
-    const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
+    const struct gsp_collect_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
     if (orders->watch)
         gsp_collect_watch(daemon->collect, orders->pids, orders->pid_count);
     if (orders->settings)
@@ -262,7 +263,8 @@ void *gsp_daemon__collect(void *arg)
         if (behind_ns >= 0) /* else it was asked for, and the tick is still to come */
             next_ns += (missed + 1) * period_ns;
         if (gsp_now_ns() - overhead_ns > OVERHEAD_EVERY_S * GSP_NS_PER_S) {
-            const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
+            const struct gsp_collect_tick now = {.ts_ns = gsp_realtime_ns(),
+                                                 .mono_ns = gsp_now_ns()};
             put_overhead(daemon, &now);
             overhead_ns = now.mono_ns;
         }
@@ -334,9 +336,9 @@ static void look_at_overheads(struct gsp_daemon *daemon)
 static void sweep_rings(struct gsp_daemon *daemon)
 {
     pthread_mutex_lock(&daemon->lock);
-    const struct gsp_place_limits limits = gsp_settings_ring_limits(&daemon->settings);
+    const struct gsp_ring_dir_limits limits = gsp_settings_ring_limits(&daemon->settings);
     pthread_mutex_unlock(&daemon->lock);
-    gsp_places_sweep(&limits);
+    gsp_ring_dirs_sweep(&limits);
 }
 
 void *gsp_daemon__tend(void *arg)

@@ -96,10 +96,9 @@ static void put_responses(struct gsp_json *json, const struct gsp_route *route)
     put_response(json, gsp_sv_of("200"), "what was asked for", route->content, schema_of(route));
     struct gsp_sv rest = gsp_sv_of(route->faults);
     struct gsp_sv status;
-    while (rest.p && gsp_sv_split(&rest, ' ', &status)) {
+    while (rest.p && gsp_sv_split(&rest, ' ', &status))
         if (status.len)
             put_response(json, status, "why not", "application/json", ERROR_SCHEMA);
-    }
     if (!route->open)
         put_response(json, gsp_sv_of("401"), "the token is missing", "application/json",
                      ERROR_SCHEMA);
@@ -125,10 +124,9 @@ static void put_operation(struct gsp_json *json, const struct gsp_route *route)
 /* Whether the path stood further up in the table. */
 static bool is_told(const struct gsp_route *route)
 {
-    for (const struct gsp_route *before = gsp_routes; before < route; before++) {
+    for (const struct gsp_route *before = gsp_routes; before < route; before++)
         if (strcmp(before->path, route->path) == 0)
             return true;
-    }
     return false;
 }
 
@@ -153,10 +151,9 @@ void gsp_route_openapi(struct gsp_route_call *call GSP_UNUSED, struct gsp_http_a
             continue;
         gsp_json_key(&json, route->path);
         gsp_json_obj_begin(&json);
-        for (const struct gsp_route *same = route; same->method; same++) {
+        for (const struct gsp_route *same = route; same->method; same++)
             if (strcmp(same->path, route->path) == 0)
                 put_operation(&json, same);
-        }
         gsp_json_obj_end(&json);
     }
     gsp_json_obj_end(&json);

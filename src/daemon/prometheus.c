@@ -112,10 +112,9 @@ static const struct metric METRICS[] = {
 
 static const struct gsp_column *find_column(const struct gsp_table *table, const char *name)
 {
-    for (uint32_t i = 0; i < table->column_count; i++) {
+    for (uint32_t i = 0; i < table->column_count; i++)
         if (strcmp(table->columns[i].name, name) == 0)
             return &table->columns[i];
-    }
     return NULL;
 }
 
@@ -186,7 +185,7 @@ static void put_head(struct gsp_buf *out, const char *name, const char *type, co
 static void put_metric(const struct gsp_rows_out *rows, const struct metric *metric,
                        struct gsp_buf *out)
 {
-    const struct gsp_table *table = gsp_table_at(metric->table);
+    const struct gsp_table *table = gsp_wire_table_at(metric->table);
     const struct gsp_column *column = table ? find_column(table, metric->column) : NULL;
     enum gsp_table_id id;
     size_t at = 0;

@@ -225,7 +225,7 @@ static int read_facts(struct gsp_body **out, struct gsp_err *err)
     gsp_auto_buf bytes = {0};
     if (gsp_fd_read_all(GSP_WORKER_EXTRA_FD, FACTS_BYTES, &bytes, NULL) < 0)
         return GSP_OK;
-    return gsp_body_read(gsp_buf_sv(&bytes), out, err);
+    return gsp_http_body_read(gsp_buf_sv(&bytes), out, err);
 }
 
 /* A question to its end. */
@@ -289,7 +289,7 @@ static int write_object(struct question *question, struct gsp_out *out, struct g
     gsp_buf_puts(&out->buf, "{\"columns\": ");
     put_columns(question->rows, &out->buf);
     gsp_buf_puts(&out->buf, ", \"rows\": ");
-    const int rc = gsp_rows_json(question->rows, out, err);
+    const int rc = gsp_export_rows_write_json(question->rows, out, err);
     const bool truncated = question->rows->truncated;
     gsp_rows_free(question->rows);
     question->rows = NULL;
@@ -307,13 +307,13 @@ static int write_rows(const struct gsp_query_order *order, struct question *ques
     gsp_out_init(&out, STDOUT_FILENO);
     int rc = GSP_OK;
     if (strcmp(order->format, "csv") == 0)
-        rc = gsp_rows_csv(rows, &out, err);
+        rc = gsp_export_rows_write_csv(rows, &out, err);
     else if (strcmp(order->format, "arrow") == 0)
-        rc = gsp_rows_arrow(rows, &out, err);
+        rc = gsp_export_rows_write_arrow(rows, &out, err);
     else if (strcmp(order->format, "object") == 0)
         rc = write_object(question, &out, err);
     else
-        rc = gsp_rows_json(rows, &out, err);
+        rc = gsp_export_rows_write_json(rows, &out, err);
     int finished = gsp_out_finish(&out, rc < 0 ? NULL : err);
     return rc < 0 ? rc : finished;
 }
@@ -347,7 +347,7 @@ int gsp_query_worker_main(const struct gsp_query_order *order)
     gsp_store_close(question.store);
     gsp_source_processes_free(&question.processes);
     free(question.params);
-    gsp_body_free(question.facts);
+    gsp_http_body_free(question.facts);
     gsp_buf_free(&question.sql);
     return status;
 }

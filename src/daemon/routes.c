@@ -97,10 +97,9 @@ const struct gsp_route gsp_routes[] = {
 /* Whether a path is of a pattern's form; what stands at {…} goes to capture. */
 static bool matches(const char *pattern, const char *path, char capture[GSP_CAPTURE_MAX])
 {
-    while (*pattern && *pattern != '{') {
+    while (*pattern && *pattern != '{')
         if (*pattern++ != *path++)
             return false;
-    }
     if (!*pattern)
         return *path == '\0';
     const size_t len = strcspn(path, "/");
@@ -114,10 +113,9 @@ static bool matches(const char *pattern, const char *path, char capture[GSP_CAPT
 static const struct gsp_route *find(const char *method, const char *path,
                                     char capture[GSP_CAPTURE_MAX])
 {
-    for (const struct gsp_route *route = gsp_routes; route->method; route++) {
+    for (const struct gsp_route *route = gsp_routes; route->method; route++)
         if (matches(route->path, path, capture) && strcmp(route->method, method) == 0)
             return route;
-    }
     return NULL;
 }
 
@@ -156,12 +154,13 @@ static void refuse(const char *path, struct gsp_http_answer *answer)
             other = 4;
     }
     if (!has_get && !other) {
-        gsp_http_fail(answer, 404, "NOFILE", "there is no such path",
-                      "GET /openapi.json lists all");
+        gsp_http_answer_error(answer, 404, "NOFILE", "there is no such path",
+                              "GET /openapi.json lists all");
         return;
     }
     answer->allow = allowed[other ? other : 1];
-    gsp_http_fail(answer, 405, "METHOD", "the path does not take this method", answer->allow);
+    gsp_http_answer_error(answer, 405, "METHOD", "the path does not take this method",
+                          answer->allow);
 }
 
 void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
@@ -175,17 +174,17 @@ void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
         return;
     }
     if (route->control && !call.daemon->settings.allow_control) {
-        gsp_http_fail(answer, 403, "CONTROL", "this daemon does not look into processes",
-                      "start it with --allow-control");
+        gsp_http_answer_error(answer, 403, "CONTROL", "this daemon does not look into processes",
+                              "start it with --allow-control");
         return;
     }
-    if (route->body && gsp_body_read(request->body, &call.body, &err) < 0) {
+    if (route->body && gsp_http_body_read(request->body, &call.body, &err) < 0) {
         gsp_routes__fail(answer, &err, "send a JSON object");
         return;
     }
     answer->content_type = route->content;
     route->run(&call, answer);
-    gsp_body_free(call.body);
+    gsp_http_body_free(call.body);
 }
 
 /* The table's status, except where it means a folder of ours: then it is our fault, not the
@@ -212,10 +211,9 @@ static const char *usual_hint(int code)
         {GSP_E_NOTSUP, "gsprof doctor tells what works here"},
         {GSP_E_NOWRITE, "GET /status tells the output folder, and which files are tried again"},
     };
-    for (size_t i = 0; i < GSP_COUNT(HINTS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(HINTS); i++)
         if (HINTS[i].code == code)
             return HINTS[i].hint;
-    }
     return NULL;
 }
 
@@ -223,8 +221,8 @@ void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err,
 {
     const char *name = err->reason == GSP_REASON_CONTROL ? "CONTROL" : gsp_err_name(err->code);
     hint = hint ? hint : usual_hint(err->code);
-    gsp_http_fail(answer, status_of(err), name, err->msg[0] ? err->msg : gsp_err_text(err->code),
-                  hint);
+    gsp_http_answer_error(answer, status_of(err), name,
+                          err->msg[0] ? err->msg : gsp_err_text(err->code), hint);
 }
 
 void gsp_routes__time(struct gsp_json *json, int64_t ts_ns)
@@ -248,7 +246,7 @@ bool gsp_routes__number(const struct gsp_route_call *call, const char *name, dou
 {
     struct gsp_err err = {0};
     double v = *out;
-    int rc = gsp_body_f64(call->body, name, &v, &err);
+    int rc = gsp_http_body_f64(call->body, name, &v, &err);
     if (rc == 1 && !(v >= min && v <= max))
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "%s must be from %g to %g", name, min, max);
     if (rc < 0) {

@@ -103,7 +103,7 @@ void gsp_route_config_put(struct gsp_route_call *call, struct gsp_http_answer *a
     struct gsp_sv name;
     gsp_auto_buf value = {0};
     gsp_routes__settings(call->daemon, &settings);
-    for (size_t i = 0; gsp_body_member(call->body, i, &name, &value); i++) {
+    for (size_t i = 0; gsp_http_body_member(call->body, i, &name, &value); i++) {
         if (!change(&settings, name, gsp_buf_sv(&value), answer))
             return;
         gsp_buf_clear(&value);
@@ -189,10 +189,9 @@ static void first_line(const struct gsp_buf *said, struct gsp_err *err)
 static int code_of(int status)
 {
     static const int codes[] = {GSP_E_PERM, GSP_E_NOPROC, GSP_E_TORN, GSP_E_FORMAT, GSP_E_NOMEM};
-    for (size_t i = 0; i < GSP_COUNT(codes); i++) {
+    for (size_t i = 0; i < GSP_COUNT(codes); i++)
         if (gsp_err_exit_status(codes[i]) == status)
             return codes[i];
-    }
     return GSP_E_IO;
 }
 
@@ -237,7 +236,7 @@ static int read_text(const struct gsp_body *body, const char *key, char out[256]
                      struct gsp_err *err)
 {
     struct gsp_sv text = {0};
-    int rc = gsp_body_text(body, key, &text, err);
+    int rc = gsp_http_body_text(body, key, &text, err);
     if (rc <= 0)
         return rc;
     rc = gsp_session_name_check(text, err);
@@ -257,9 +256,9 @@ static bool read_wish(const struct gsp_route_call *call, int32_t pid, struct wis
         !gsp_routes__number(call, "rate", 1, 10000, &wish->rate_hz, answer))
         return false;
     snprintf(wish->stem, sizeof(wish->stem), "stacks_%d", pid);
-    int rc = gsp_body_bool(call->body, "native", &wish->native, &err);
+    int rc = gsp_http_body_bool(call->body, "native", &wish->native, &err);
     if (rc >= 0)
-        rc = gsp_body_bool(call->body, "subprocesses", &wish->subprocesses, &err);
+        rc = gsp_http_body_bool(call->body, "subprocesses", &wish->subprocesses, &err);
     if (rc >= 0)
         rc = read_text(call->body, "name", wish->stem, &err);
     if (rc >= 0)
@@ -310,24 +309,24 @@ void gsp_route_record(struct gsp_route_call *call, struct gsp_http_answer *answe
 
 static int draw(const char *path, int *out_fd, struct gsp_err *err)
 {
-    const struct gsp_format *svg = gsp_format_find("svg");
+    const struct gsp_format *svg = gsp_export_format_find("svg");
     struct gsp_profile *profile = NULL;
     struct gsp_out out;
     if (!svg || !svg->write)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "no format svg");
-    int rc = gsp_format_load(path, gsp_format_find("gsp"), false, &profile, err);
+    int rc = gsp_export_format_load(path, gsp_export_format_find("gsp"), false, &profile, err);
     if (rc < 0)
         return rc;
     int fd = memfd_create("gsprof-svg", MFD_CLOEXEC);
     if (fd < 0) {
-        gsp_profile_free(profile);
+        gsp_model_profile_free(profile);
         return gsp_err_set(err, GSP_E_NOMEM, errno, "no memory for a picture");
     }
     gsp_out_init(&out, fd);
     rc = svg->write(profile, NULL, &out, err);
     int finished = gsp_out_finish(&out, rc < 0 ? NULL : err);
     rc = rc < 0 ? rc : finished;
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     if (rc < 0)
         close(fd);
     else
@@ -348,16 +347,17 @@ void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *a
         return;
     }
     if (!session && !pid_text) {
-        gsp_http_fail(answer, 400, gsp_err_name(GSP_E_USAGE), "which recording is not said",
-                      "/flamegraph?session=NAME or /flamegraph?pid=PID; GET /targets lists all");
+        gsp_http_answer_error(
+            answer, 400, gsp_err_name(GSP_E_USAGE), "which recording is not said",
+            "/flamegraph?session=NAME or /flamegraph?pid=PID; GET /targets lists all");
         return;
     }
     const bool found =
         session ? gsp_sessions_stacks_file(call->daemon->sessions, session, (int32_t)pid, 0, file)
                 : gsp_targets_file(call->daemon->targets, (int32_t)pid, file);
     if (!found) {
-        gsp_http_fail(answer, 404, "NOFILE", "no such recording",
-                      "POST /targets/PID/record makes one; GET /targets lists all");
+        gsp_http_answer_error(answer, 404, "NOFILE", "no such recording",
+                              "POST /targets/PID/record makes one; GET /targets lists all");
         return;
     }
     gsp_buf_printf(&path, "%s/%s", call->daemon->settings.output_dir, file);
@@ -377,13 +377,13 @@ static void query_failed(const struct gsp_worker_result *result, struct gsp_http
     double status = 500;
     double line = 0;
     double column = 0;
-    if (gsp_body_read(gsp_buf_sv(&result->err), &said, NULL) == GSP_OK) {
-        gsp_ignore(gsp_body_text(said, "code", &code, NULL));
-        gsp_ignore(gsp_body_text(said, "message", &message, NULL));
-        gsp_ignore(gsp_body_text(said, "candidate", &candidate, NULL));
-        gsp_ignore(gsp_body_f64(said, "status", &status, NULL));
-        gsp_ignore(gsp_body_f64(said, "line", &line, NULL));
-        gsp_ignore(gsp_body_f64(said, "column", &column, NULL));
+    if (gsp_http_body_read(gsp_buf_sv(&result->err), &said, NULL) == GSP_OK) {
+        gsp_ignore(gsp_http_body_text(said, "code", &code, NULL));
+        gsp_ignore(gsp_http_body_text(said, "message", &message, NULL));
+        gsp_ignore(gsp_http_body_text(said, "candidate", &candidate, NULL));
+        gsp_ignore(gsp_http_body_f64(said, "status", &status, NULL));
+        gsp_ignore(gsp_http_body_f64(said, "line", &line, NULL));
+        gsp_ignore(gsp_http_body_f64(said, "column", &column, NULL));
     }
     gsp_buf_putsv(&texts[0], code);
     gsp_buf_putsv(&texts[1], message);
@@ -394,9 +394,9 @@ static void query_failed(const struct gsp_worker_result *result, struct gsp_http
         gsp_buf_putsv(&texts[2], candidate);
         gsp_buf_putc(&texts[2], '?');
     }
-    gsp_http_fail(answer, (int)status, gsp_buf_cstr(&texts[0]), gsp_buf_cstr(&texts[1]),
-                  texts[2].len ? gsp_buf_cstr(&texts[2]) : NULL);
-    gsp_body_free(said);
+    gsp_http_answer_error(answer, (int)status, gsp_buf_cstr(&texts[0]), gsp_buf_cstr(&texts[1]),
+                          texts[2].len ? gsp_buf_cstr(&texts[2]) : NULL);
+    gsp_http_body_free(said);
     for (size_t i = 0; i < GSP_COUNT(texts); i++)
         gsp_buf_free(&texts[i]);
 }
@@ -420,7 +420,7 @@ static int read_params(const struct gsp_body *body, struct gsp_buf *out, struct 
     size_t count = 0;
     int rc = gsp_query_params(body, &params, &count, err);
     free(params);
-    return rc < 0 ? rc : gsp_body_json(body, "params", out, err);
+    return rc < 0 ? rc : gsp_http_body_json(body, "params", out, err);
 }
 
 static bool is_format(struct gsp_sv name)
@@ -442,11 +442,11 @@ static bool read_question(const struct gsp_route_call *call, const struct gsp_se
     out->stacks = call->request->is_trusted;
     if (!gsp_routes__number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
         return false;
-    int rc = gsp_body_text(call->body, "sql", &out->sql, &err);
+    int rc = gsp_http_body_text(call->body, "sql", &out->sql, &err);
     if (rc == 0)
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "sql is missing");
     if (rc > 0)
-        rc = gsp_body_text(call->body, "format", &format, &err);
+        rc = gsp_http_body_text(call->body, "format", &format, &err);
     if (rc >= 0)
         rc = read_params(call->body, &out->params, &err);
     if (rc >= 0 && !is_format(format))
@@ -542,7 +542,7 @@ void gsp_route_query(struct gsp_route_call *call, struct gsp_http_answer *answer
     gsp_routes__settings(daemon, &settings);
     if (read_question(call, &settings, &question, answer)) {
         if (atomic_fetch_add(&daemon->queries, 1) >= QUERIES_MAX)
-            gsp_http_fail(answer, 503, "BUSY", "other queries are running", "try again");
+            gsp_http_answer_error(answer, 503, "BUSY", "other queries are running", "try again");
         else
             ask(daemon, &question, settings.query_timeout_ns, answer);
         atomic_fetch_sub(&daemon->queries, 1);

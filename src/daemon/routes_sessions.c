@@ -85,7 +85,7 @@ struct start {
     struct gsp_session_start order;
     char name[256];
     struct gsp_buf labels;
-    struct gsp_body_ints pids;
+    struct gsp_http_body_ints pids;
     int32_t *pids32;
     bool bad_name; /* the name is why it cannot be */
 };
@@ -102,7 +102,7 @@ static int read_name(const struct gsp_body *body, const char *key, char out[256]
                      struct gsp_err *err)
 {
     struct gsp_sv name = {0};
-    int rc = gsp_body_text(body, key, &name, err);
+    int rc = gsp_http_body_text(body, key, &name, err);
     if (rc <= 0)
         return rc;
     rc = gsp_session_name_check(name, err);
@@ -122,15 +122,15 @@ static int read_start(const struct gsp_body *body, struct start *out, struct gsp
     if (rc == 1)
         out->order.name = out->name;
     if (rc >= 0)
-        rc = gsp_body_object(body, "labels", &out->labels, err);
+        rc = gsp_http_body_object(body, "labels", &out->labels, err);
     if (rc >= 0)
-        rc = gsp_body_ints(body, "pids", 1, INT32_MAX, &out->pids, err);
+        rc = gsp_http_body_ints(body, "pids", 1, INT32_MAX, &out->pids, err);
     if (rc >= 0)
-        rc = gsp_body_bool(body, "stacks", &out->order.stacks, err);
+        rc = gsp_http_body_bool(body, "stacks", &out->order.stacks, err);
     if (rc >= 0)
-        rc = gsp_body_bool(body, "force", &out->order.force, err);
+        rc = gsp_http_body_bool(body, "force", &out->order.force, err);
     if (rc >= 0)
-        rc = gsp_body_bool(body, "native", &out->order.stack_native, err);
+        rc = gsp_http_body_bool(body, "native", &out->order.stack_native, err);
     if (rc < 0)
         return rc;
     out->order.labels = gsp_buf_sv(&out->labels);
@@ -172,10 +172,9 @@ static void put_missing(struct gsp_json *json, const struct start *start)
 {
     gsp_json_key(json, "missing_pids");
     gsp_json_arr_begin(json);
-    for (size_t i = 0; i < start->order.pid_count; i++) {
+    for (size_t i = 0; i < start->order.pid_count; i++)
         if (!gsp_targets_runs(start->pids32[i]))
             gsp_json_i64(json, start->pids32[i]);
-    }
     gsp_json_arr_end(json);
 }
 
@@ -424,20 +423,21 @@ void gsp_route_download(struct gsp_route_call *call, struct gsp_http_answer *ans
     memcpy(file, session.file, sizeof(file));
     const char *stacks = gsp_http_query(call->request, "stacks");
     if (stacks && !find_stacks(call, session.name, stacks, file)) {
-        gsp_http_fail(answer, 404, "NOFILE", "the session has no such file of stacks",
-                      "GET /profiling/sessions/NAME lists them");
+        gsp_http_answer_error(answer, 404, "NOFILE", "the session has no such file of stacks",
+                              "GET /profiling/sessions/NAME lists them");
         return;
     }
     if (session.active && !stacks) {
-        gsp_http_fail(answer, 409, "STARTING", "the session is still active", "stop it first");
+        gsp_http_answer_error(answer, 409, "STARTING", "the session is still active",
+                              "stop it first");
         return;
     }
     gsp_buf_printf(&path, "%s/%s", call->daemon->settings.output_dir, file);
     const char *text = gsp_buf_cstr(&path);
     answer->file_fd = text ? open(text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     if (answer->file_fd < 0) {
-        gsp_http_fail(answer, 404, "NOFILE", "the file of the session is not there",
-                      session.error[0] ? session.error : NULL);
+        gsp_http_answer_error(answer, 404, "NOFILE", "the file of the session is not there",
+                              session.error[0] ? session.error : NULL);
         return;
     }
     answer->file_name = strdup(file);
@@ -454,8 +454,8 @@ void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answe
         return;
     /* What is being collected is not thrown away by one request. */
     if (session.active) {
-        gsp_http_fail(answer, 409, gsp_err_name(GSP_E_EXISTS), "the session is still active",
-                      "stop it first");
+        gsp_http_answer_error(answer, 409, gsp_err_name(GSP_E_EXISTS),
+                              "the session is still active", "stop it first");
         return;
     }
     gsp_targets_end_session(call->daemon->targets, session.name);

@@ -11,7 +11,7 @@
 #include "base/time.h"
 #include "daemon/sessions_internal.h"
 #include "frames/session_file.h"
-#include "ring/live.h"
+#include "ring/process.h"
 #include "wire/table.h"
 
 /* Lines, fields between tabs:
@@ -251,7 +251,7 @@ static int enter(struct gsp_sessions *sessions, const struct gsp_stacks_begin *b
     part->pid = begin->pid;
     part->kept = begin->kept;
     part->start_ns = gsp_realtime_ns();
-    if (!gsp_live_start_time(begin->pid, &part->process_start, &state))
+    if (!gsp_ring_process_start_time(begin->pid, &part->process_start, &state))
         part->process_start = 0;
     make_begin(&line, s, part);
     int rc = gsp_journal_append(sessions->journal, line.fields, line.count, mark, err);
@@ -342,10 +342,9 @@ static void add_wanted(const struct session *s, struct gsp_buf *out)
 {
     for (uint32_t i = 0; i < s->pid_count; i++) {
         const struct stacks_part *last = NULL;
-        for (size_t k = 0; k < s->part_count; k++) {
+        for (size_t k = 0; k < s->part_count; k++)
             if (s->parts[k].kept && s->parts[k].pid == s->pids[i])
                 last = &s->parts[k];
-        }
         if (last && last->end == GSP_STACKS_ENDED)
             continue;
         struct gsp_stacks_wanted wanted = {.pid = s->pids[i],

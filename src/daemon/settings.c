@@ -147,10 +147,9 @@ static struct gsp_sv without_prefix(struct gsp_sv name)
 int gsp_setting_find(struct gsp_sv name)
 {
     name = without_prefix(name);
-    for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
+    for (size_t i = 0; i < GSP_COUNT(ROWS); i++)
         if (gsp_sv_eq(name, gsp_sv_of(ROWS[i].shown.name)))
             return (int)i;
-    }
     return -1;
 }
 
@@ -400,8 +399,8 @@ int gsp_settings_load(struct gsp_settings *settings, const char *path, struct gs
     return rc < 0 ? rc : load_environment(settings, err);
 }
 
-struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings *settings)
+struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings *settings)
 {
-    return (struct gsp_place_limits){.keep_ns = settings->ring_keep_ns,
-                                     .keep_bytes = (uint64_t)settings->ring_keep_mb << 20};
+    return (struct gsp_ring_dir_limits){.keep_ns = settings->ring_keep_ns,
+                                        .keep_bytes = (uint64_t)settings->ring_keep_mb << 20};
 }

@@ -22,7 +22,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 /* The prefix that names may have: gsprof.sample_rate is sample_rate. */
 #define GSP_SETTING_PREFIX       "gsprof."
@@ -95,7 +95,7 @@ GSP_MUST_CHECK int gsp_settings_load(struct gsp_settings *settings, const char *
                                      struct gsp_err *err);
 
 /* What ended processes may keep. */
-struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings *settings);
+struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings *settings);
 
 /* One key and value after the other.  A key has its section before it: "a.b". */
 typedef int gsp_settings_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,

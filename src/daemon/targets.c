@@ -17,7 +17,7 @@
 #include "base/time.h"
 #include "export/gsp_stream.h"
 #include "model/profile.h"
-#include "ring/live.h"
+#include "ring/process.h"
 #include "sample/record.h"
 
 #define SUFFIX_MAX 1000
@@ -84,9 +84,9 @@ int gsp_targets_open(const char *output_dir, struct gsp_sessions *sessions,
 
 static void recording_free(struct recording *recording)
 {
-    gsp_record_free(recording->record);
-    gsp_stream_free(recording->stream);
-    gsp_profile_free(recording->profile);
+    gsp_sample_record_free(recording->record);
+    gsp_export_stream_free(recording->stream);
+    gsp_model_profile_free(recording->profile);
     gsp_fd_close(&recording->fd);
     free(recording);
 }
@@ -207,10 +207,9 @@ int gsp_targets_add_pids(struct gsp_targets *targets, int32_t **pids, size_t *co
         return GSP_E_NOMEM;
     qsort(more, all, sizeof(*more), by_number);
     *count = 0;
-    for (size_t i = 0; i < all; i++) {
+    for (size_t i = 0; i < all; i++)
         if (i == 0 || more[i] != more[i - 1])
             more[(*count)++] = more[i];
-    }
     return GSP_OK;
 }
 
@@ -218,25 +217,26 @@ static int take_sample(void *user, const struct gsp_sample *sample, struct gsp_e
 {
     struct recording *recording = user;
     atomic_fetch_add_explicit(&recording->samples, 1, memory_order_relaxed);
-    return gsp_stream_add(recording->stream, sample, err);
+    return gsp_export_stream_add(recording->stream, sample, err);
 }
 
 static void thread_changed(void *user, uint32_t thread)
 {
     struct recording *recording = user;
-    gsp_stream_thread_changed(recording->stream, thread);
+    gsp_export_stream_thread_changed(recording->stream, thread);
 }
 
 static void process_changed(void *user, uint32_t process)
 {
     struct recording *recording = user;
-    gsp_stream_process_changed(recording->stream, process);
+    gsp_export_stream_process_changed(recording->stream, process);
 }
 
-static int beat(void *user, const struct gsp_record_stats *stats GSP_UNUSED, struct gsp_err *err)
+static int beat(void *user, const struct gsp_sample_record_stats *stats GSP_UNUSED,
+                struct gsp_err *err)
 {
     struct recording *recording = user;
-    return gsp_stream_flush(recording->stream, err);
+    return gsp_export_stream_flush(recording->stream, err);
 }
 
 /* A session's file has come to its end.  One that ends because the daemon does is gone on with. */
@@ -260,8 +260,8 @@ static void *run(void *arg)
     struct gsp_err err = {0};
     prctl(PR_SET_NAME, "gsprof-record");
     enum gsp_record_end end = GSP_RECORD_STOPPED;
-    int rc = gsp_record_run(recording->record, &recording->stop, &end, &err);
-    int finished = gsp_stream_finish(recording->stream, rc < 0 ? NULL : &err);
+    int rc = gsp_sample_record_run(recording->record, &recording->stop, &end, &err);
+    int finished = gsp_export_stream_finish(recording->stream, rc < 0 ? NULL : &err);
     recording->stream = NULL;
     if (rc < 0 || finished < 0)
         memcpy(recording->error, err.msg, sizeof(recording->error));
@@ -317,13 +317,14 @@ static int prepare(const struct gsp_targets *targets, const struct gsp_recording
                                                .thread_changed = thread_changed,
                                                .process_changed = process_changed,
                                                .beat = beat};
-    int rc = gsp_profile_new(false, &recording->profile, err);
+    int rc = gsp_model_profile_new(false, &recording->profile, err);
     if (rc == GSP_OK)
-        rc = gsp_record_new(&opts, recording->profile, &recording->sink, &recording->record, err);
+        rc = gsp_sample_record_new(&opts, recording->profile, &recording->sink, &recording->record,
+                                   err);
     if (rc == GSP_OK)
         rc = open_file(targets, order->stem, recording, err);
     if (rc == GSP_OK)
-        rc = gsp_stream_new(recording->fd, recording->profile, &recording->stream, err);
+        rc = gsp_export_stream_new(recording->fd, recording->profile, &recording->stream, err);
     return rc;
 }
 
@@ -419,7 +420,7 @@ static int resume(struct gsp_targets *targets, const struct gsp_stacks_wanted *w
                                               .native = wanted->native};
     if (!allow_control)
         return gsp_err_set(err, GSP_E_PERM, 0, "this daemon does not look into processes");
-    if (wanted->process_start && !gsp_live_is(wanted->pid, wanted->process_start, 0))
+    if (wanted->process_start && !gsp_ring_process_is_live(wanted->pid, wanted->process_start, 0))
         return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "it ended while no daemon ran");
     return gsp_targets_record(targets, &order, file, err);
 }
@@ -450,10 +451,9 @@ void gsp_targets_resume(struct gsp_targets *targets, bool allow_control)
 void gsp_targets_stop_session(struct gsp_targets *targets, const char *session)
 {
     pthread_mutex_lock(&targets->lock);
-    for (size_t i = 0; i < targets->recording_count; i++) {
+    for (size_t i = 0; i < targets->recording_count; i++)
         if (strcmp(targets->recordings[i]->session, session) == 0)
             targets->recordings[i]->stop = 1;
-    }
     pthread_mutex_unlock(&targets->lock);
 }
 
@@ -476,12 +476,11 @@ bool gsp_targets_tend(struct gsp_targets *targets)
 {
     pthread_mutex_lock(&targets->lock);
     const size_t before = targets->pid_count;
-    for (size_t i = 0; i < targets->pid_count;) {
+    for (size_t i = 0; i < targets->pid_count;)
         if (gsp_targets_runs(targets->pids[i]))
             i++;
         else
             remove_at(targets, i);
-    }
     const bool forgotten = targets->pid_count != before;
     for (size_t i = 0; i < targets->recording_count; i++) {
         struct recording *recording = targets->recordings[i];

@@ -346,7 +346,8 @@ static double derived_value(enum gsp_table_id table, const char *row)
 static void take_row(struct gsp_frames *frames, const struct source *source, char *row,
                      struct gsp_buf words[2])
 {
-    struct taking t = {.frames = frames, .table = gsp_table_at(source->table), .id = source->table};
+    struct taking t = {
+        .frames = frames, .table = gsp_wire_table_at(source->table), .id = source->table};
     uint64_t key = row_key(frames, source->table, row, &words[0]);
     gsp_buf_clear(&words[1]);
     uint64_t table = (uint64_t)source->table + 1;
@@ -370,7 +371,7 @@ static void take_row(struct gsp_frames *frames, const struct source *source, cha
 static void take_busiest(struct gsp_frames *frames)
 {
     struct taking t = {.frames = frames,
-                       .table = gsp_table_at(GSP_TABLE_system_disk),
+                       .table = gsp_wire_table_at(GSP_TABLE_system_disk),
                        .id = GSP_TABLE_system_disk,
                        .device = "",
                        .label = ""};
@@ -406,7 +407,7 @@ void gsp_frames__take_numbers(struct gsp_frames *frames)
     take_gpu_names(frames);
     for (size_t s = 0; s < GSP_COUNT(SOURCES); s++) {
         const struct gsp_buf *rows = &frames->rows[SOURCES[s].table];
-        size_t size = gsp_table_at(SOURCES[s].table)->row_bytes;
+        size_t size = gsp_wire_table_at(SOURCES[s].table)->row_bytes;
         for (size_t at = 0; at + size <= rows->len; at += size)
             take_row(frames, &SOURCES[s], rows->p + at, words);
     }

@@ -50,8 +50,8 @@ void gsp_frames_close(struct gsp_frames *frames); /* NULL does nothing */
  * full) the frame is lost and counted, and the log goes on when there is space again. */
 /* Before the time of the tick is taken: gsp_frames_coming_id() is that of the frame behind it. */
 void gsp_frames_announce(struct gsp_frames *frames);
-void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_tick *tick);
-struct gsp_sink *gsp_frames_sink(struct gsp_frames *frames);
+void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_collect_tick *tick);
+struct gsp_collect_sink *gsp_frames_sink(struct gsp_frames *frames);
 GSP_MUST_CHECK int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err);
 
 /* What lies between two ticks from now on; by it gaps are known.  Without it, what lay between the

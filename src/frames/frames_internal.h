@@ -109,7 +109,7 @@ struct frames_gpu {
 };
 
 struct gsp_frames {
-    struct gsp_sink sink; /* first: the sink is cast back */
+    struct gsp_collect_sink sink; /* first: the sink is cast back */
     uint64_t segment_bytes;
     uint64_t keep_bytes;
     char *host;
@@ -120,7 +120,7 @@ struct gsp_frames {
     unsigned char boot[FRAMES_BOOT_BYTES];
 
     /* Of the writer alone. */
-    struct gsp_tick tick;
+    struct gsp_collect_tick tick;
     struct gsp_buf rows[GSP_TABLE_COUNT];
     struct frames_strings strings;
     struct frames_catalog catalog;

@@ -6,28 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "frames/session_internal.h"
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
-}
-
-/* A row's text or number, by the name of its member; NULL and -1 when it has no such place. */
+/* Returns the text member of a row with this name; NULL if none exists. */
 static char **row_text(struct gsp_session_row *row, struct gsp_sv name)
 {
     const struct {
         const char *name;
         char **at;
-    } places[] = {{"metric", &row->metric},
+    } fields[] = {{"metric", &row->metric},
                   {"device", &row->device},
                   {"unit", &row->unit},
                   {"integral_unit", &row->integral_unit}};
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (gsp_sv_eq(gsp_sv_of(places[i].name), name))
-            return places[i].at;
-    }
+    for (size_t i = 0; i < GSP_COUNT(fields); i++)
+        if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+            return fields[i].at;
     return NULL;
 }
 
@@ -36,34 +31,33 @@ static double *row_number(struct gsp_session_row *row, struct gsp_sv name)
     const struct {
         const char *name;
         double *at;
-    } places[] = {{"count", &row->count}, {"mean", &row->mean}, {"std", &row->std},
+    } fields[] = {{"count", &row->count}, {"mean", &row->mean}, {"std", &row->std},
                   {"min", &row->min},     {"max", &row->max},   {"p50", &row->p50},
                   {"p95", &row->p95},     {"p99", &row->p99},   {"integral", &row->integral}};
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (gsp_sv_eq(gsp_sv_of(places[i].name), name))
-            return places[i].at;
-    }
+    for (size_t i = 0; i < GSP_COUNT(fields); i++)
+        if (gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+            return fields[i].at;
     return NULL;
 }
 
-static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct gsp_err *err)
+static int read_row(struct gsp_json_scan *scan, struct gsp_session_row *row, struct gsp_err *err)
 {
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         char **text = row_text(row, scan->text);
         double *number = row_number(row, scan->text);
-        rc = gsp_scan_next(scan, err);
-        if (rc == GSP_OK && text && scan->kind == GSP_SCAN_TEXT && !*text) {
+        rc = gsp_json_scan_next(scan, err);
+        if (rc == GSP_OK && text && scan->kind == GSP_JSON_SCAN_STRING && !*text) {
             *text = gsp_sv_dup(scan->text);
             if (!*text)
-                return no_memory(err);
-        } else if (rc == GSP_OK && number && scan->kind == GSP_SCAN_NUMBER) {
+                return gsp_err_nomem(err);
+        } else if (rc == GSP_OK && number && scan->kind == GSP_JSON_SCAN_NUMBER) {
             *number = scan->number;
         }
         if (rc == GSP_OK)
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -71,57 +65,51 @@ static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct g
 int gsp_session__rows(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
-    struct gsp_scan *scan = &reader->scan;
-    size_t cap = data->row_count;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
-        if (scan->kind != GSP_SCAN_OBJ_BEGIN)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "summary has a row that is no object");
+    struct gsp_json_scan *scan = &reader->scan;
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
+        if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the summary is not an object");
         if (data->row_count == GSP_SESSION_ROWS_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "summary has more than %u rows",
                                GSP_SESSION_ROWS_MAX);
-        if (data->row_count == cap) {
-            cap = cap ? cap * 2 : 64;
-            struct gsp_session_row *more = realloc(data->rows, cap * sizeof(*more));
-            if (!more)
-                return no_memory(err);
-            data->rows = more;
-        }
+        if (!gsp_array_fit(&data->rows, &reader->row_cap, data->row_count + 1))
+            return gsp_err_nomem(err);
         struct gsp_session_row *row = &data->rows[data->row_count++];
-        const double no = (double)NAN;
-        *row = (struct gsp_session_row){.count = no,
-                                        .mean = no,
-                                        .std = no,
-                                        .min = no,
-                                        .max = no,
-                                        .p50 = no,
-                                        .p95 = no,
-                                        .p99 = no,
-                                        .integral = no};
+        const double missing = (double)NAN;
+        *row = (struct gsp_session_row){.count = missing,
+                                        .mean = missing,
+                                        .std = missing,
+                                        .min = missing,
+                                        .max = missing,
+                                        .p50 = missing,
+                                        .p95 = missing,
+                                        .p99 = missing,
+                                        .integral = missing};
         rc = read_row(scan, row, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
 
 static int read_frames(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
-    bool values = reader->want->values;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
-        if (scan->kind != GSP_SCAN_OBJ_BEGIN)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "frame %llu is no object",
+    struct gsp_json_scan *scan = &reader->scan;
+    bool values = reader->options->values;
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
+        if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "frame %llu is not an object",
                                (unsigned long long)reader->data->frames + 1);
         if (values) {
             rc = gsp_session__frame(reader, err);
         } else {
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
             reader->data->frames++;
         }
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -131,39 +119,38 @@ static int copy_value(struct session_reader *reader, struct gsp_buf *out, struct
     struct gsp_json json;
     gsp_buf_clear(out);
     gsp_json_init(&json, out);
-    int rc = gsp_scan_copy(&reader->scan, &json, err);
+    int rc = gsp_json_scan_copy(&reader->scan, &json, err);
     if (rc == GSP_OK && out->failed)
-        rc = no_memory(err);
+        rc = gsp_err_nomem(err);
     return rc;
 }
 
-struct text_place {
+struct text_field {
     const char *name;
     char *out;
     size_t cap;
 };
 
-static void keep_text(struct gsp_sv text, const struct text_place *place)
+static void copy_text(struct gsp_sv text, const struct text_field *field)
 {
-    snprintf(place->out, place->cap, "%.*s", (int)(text.len < place->cap ? text.len : place->cap),
+    snprintf(field->out, field->cap, "%.*s", (int)(text.len < field->cap ? text.len : field->cap),
              text.p ? text.p : "");
 }
 
 static void read_metadata_member(struct session_reader *reader, struct gsp_sv name)
 {
     struct gsp_session_data *data = reader->data;
-    const struct gsp_scan *scan = &reader->scan;
-    const struct text_place places[] = {
+    const struct gsp_json_scan *scan = &reader->scan;
+    const struct text_field fields[] = {
         {"name", data->name, sizeof(data->name)},
         {"host", data->host, sizeof(data->host)},
         {"start_time", data->start_time, sizeof(data->start_time)},
         {"end_time", data->end_time, sizeof(data->end_time)},
     };
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (scan->kind == GSP_SCAN_TEXT && gsp_sv_eq(gsp_sv_of(places[i].name), name))
-            keep_text(scan->text, &places[i]);
-    }
-    if (scan->kind != GSP_SCAN_NUMBER)
+    for (size_t i = 0; i < GSP_COUNT(fields); i++)
+        if (scan->kind == GSP_JSON_SCAN_STRING && gsp_sv_eq(gsp_sv_of(fields[i].name), name))
+            copy_text(scan->text, &fields[i]);
+    if (scan->kind != GSP_JSON_SCAN_NUMBER)
         return;
     if (gsp_sv_eq(name, gsp_sv_of("duration_s")))
         data->duration_s = scan->number;
@@ -173,39 +160,40 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
         data->has_format = true;
 }
 
-/* "metadata", whose { was the last token: kept as it is, and the parts that are shown. */
+/* Copies "metadata" as JSON and extracts the members that are displayed. The last token was its
+ * {. */
 static int read_metadata(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     struct gsp_json json;
     gsp_auto_buf name = {0};
     gsp_buf_clear(&reader->data->metadata);
     gsp_json_init(&json, &reader->data->metadata);
     gsp_json_obj_begin(&json);
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         gsp_buf_clear(&name);
         gsp_buf_putsv(&name, scan->text);
         gsp_json_keysv(&json, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc < 0)
             break;
         read_metadata_member(reader, gsp_buf_sv(&name));
-        rc = gsp_scan_copy(scan, &json, err);
+        rc = gsp_json_scan_copy(scan, &json, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     if (rc == GSP_OK)
         gsp_json_obj_end(&json);
     return rc;
 }
 
-/* A member of the file; its value's first token was the last one. */
+/* Reads a member of the file. The last token began its value. */
 static int read_part(struct session_reader *reader, struct gsp_sv name, bool *has_frames,
                      struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
-    const struct gsp_scan *scan = &reader->scan;
+    const struct gsp_json_scan *scan = &reader->scan;
     const struct {
         const char *name;
         struct gsp_buf *out;
@@ -213,49 +201,49 @@ static int read_part(struct session_reader *reader, struct gsp_sv name, bool *ha
                   {"summary_by_client", &data->by_client},
                   {"losses", &data->losses},
                   {"gaps", &data->gaps}};
-    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("frames"))) {
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("frames"))) {
         *has_frames = true;
         return read_frames(reader, err);
     }
-    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("summary")))
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("summary")))
         return gsp_session__rows(reader, err);
-    if (scan->kind == GSP_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of("metadata")))
+    if (scan->kind == GSP_JSON_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of("metadata")))
         return read_metadata(reader, err);
-    for (size_t i = 0; i < GSP_COUNT(copies); i++) {
+    for (size_t i = 0; i < GSP_COUNT(copies); i++)
         if (gsp_sv_eq(gsp_sv_of(copies[i].name), name))
             return copy_value(reader, copies[i].out, err);
-    }
-    return gsp_scan_skip(&reader->scan, err);
+    return gsp_json_scan_skip(&reader->scan, err);
 }
 
 static int read_all(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     gsp_auto_buf name = {0};
     bool has_frames = false;
-    int rc = gsp_scan_next(scan, err);
-    if (rc == GSP_OK && scan->kind != GSP_SCAN_OBJ_BEGIN)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "no session: the file is no JSON object");
+    int rc = gsp_json_scan_next(scan, err);
+    if (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a session: the file is not a JSON object");
     if (rc == GSP_OK)
-        rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+        rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         gsp_buf_clear(&name);
         gsp_buf_putsv(&name, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK)
             rc = read_part(reader, gsp_buf_sv(&name), &has_frames, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     if (rc == GSP_OK)
-        rc = gsp_scan_next(scan, err); /* nothing may follow */
+        rc = gsp_json_scan_next(scan, err); /* nothing may follow */
     if (rc == GSP_OK && !has_frames)
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "no session: the file has no frames");
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a session: the file has no frames");
     return rc;
 }
 
-int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_want *want,
-                     struct gsp_session_data **out, struct gsp_err *err)
+int gsp_session_read(gsp_json_scan_reader read, void *ctx,
+                     const struct gsp_session_read_options *options, struct gsp_session_data **out,
+                     struct gsp_err *err)
 {
     *out = NULL;
     struct session_reader *reader = calloc(1, sizeof(*reader));
@@ -263,16 +251,16 @@ int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_wan
     if (!reader || !data) {
         free(reader);
         free(data);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     data->duration_s = (double)NAN;
     data->frequency_ms = (double)NAN;
     reader->data = data;
-    reader->want = want;
-    int rc = gsp_scan_open(&reader->scan, read, ctx, err);
+    reader->options = options;
+    int rc = gsp_json_scan_open(&reader->scan, read, ctx, err);
     if (rc == GSP_OK)
         rc = read_all(reader, err);
-    gsp_scan_close(&reader->scan);
+    gsp_json_scan_close(&reader->scan);
     gsp_hmap_free(&reader->series);
     struct gsp_buf *const bufs[] = {&reader->values, &reader->members, &reader->member_names,
                                     &reader->metric, &reader->device,  &reader->gpu_text};

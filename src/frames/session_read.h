@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_read.h -- a session's file: what it says of itself, and its frames as series over time.
+ * session_read.h -- reads a session file: its metadata, and its metric frames as time series.
  *
- * Reads:   docs/formats/session.md, and files of that kind that lack parts of it (only frames,
- *          numbers as strings), of any length: memory depends on the number of series alone.
- * Gives:   summary rows as the file has them; of each series count, mean, deviation, extremes and,
- *          where wanted, bins of time with extremes and mean.
- * Used by: cli/cmd_stat, export/plot.
+ * Reads:   files as in docs/formats/session.md, of any length; parts may be missing (only frames,
+ *          numbers as strings). Memory depends only on the number of series.
+ * Gives:   the summary rows of the file; for each series its count, mean, deviation and extremes
+ *          and, if requested, its mean and extremes per bin of time.
  * Threads: one owner.
  *
- * A series is a metric of a device: "disk.read_bytes_per_s" of "sda", "gpu_util" of
- * "box:0:A100", "cpu.util_percent" of "".
+ * A series is a metric of one device: "disk.read_bytes_per_s" of "sda", "gpu_util" of
+ * "box:0:A100", "cpu.util_percent" of "" (the machine).
  */
 #pragma once
 
@@ -35,18 +34,18 @@ struct gsp_session_bin {
     uint32_t count;
 };
 
-struct gsp_series {
+struct gsp_session_series {
     char *metric;
     char *device; /* "" for the machine */
     uint64_t count;
     double mean;
-    double square; /* of deviations from the mean, summed */
+    double square; /* sum of squared deviations from the mean */
     double min;
     double max;
-    struct gsp_session_bin *bins; /* GSP_SESSION_BINS, or NULL when they are not wanted */
+    struct gsp_session_bin *bins; /* GSP_SESSION_BINS, or NULL if not requested */
 };
 
-/* One row of "summary"; numbers that the file does not have are NaN. */
+/* One row of "summary". Missing numbers are NaN. */
 struct gsp_session_row {
     char *metric;
     char *device;
@@ -56,48 +55,49 @@ struct gsp_session_row {
 };
 
 struct gsp_session_data {
-    struct gsp_buf metadata; /* JSON, as all of these; empty when the file lacks it */
+    struct gsp_buf metadata; /* this and the next four: JSON; empty if missing */
     struct gsp_buf by_device;
     struct gsp_buf by_client;
     struct gsp_buf losses;
     struct gsp_buf gaps;
-    char name[256]; /* of metadata, "" when not there */
+    char name[256]; /* this and the next three are from the metadata; "" if missing */
     char host[256];
     char start_time[64];
     char end_time[64];
-    double duration_s;   /* NaN when not there */
-    double frequency_ms; /* the same */
-    bool has_format;     /* written by gsprof: units are those of the document */
+    double duration_s;   /* NaN if missing */
+    double frequency_ms; /* NaN if missing */
+    bool has_format;     /* written by gsprof: units are those of docs/formats/session.md */
     struct gsp_session_row *rows;
     size_t row_count;
-    struct gsp_series *series;
+    struct gsp_session_series *series;
     size_t series_count;
-    uint64_t series_lost; /* values beyond GSP_SESSION_SERIES_MAX */
+    uint64_t series_lost; /* values of series beyond GSP_SESSION_SERIES_MAX */
     uint64_t frames;
-    uint64_t timeless; /* frames without a time that can be read */
-    int64_t first_ns;  /* CLOCK_REALTIME of the first and the last frame; 0: none */
+    uint64_t timeless; /* metric frames without a valid time */
+    int64_t first_ns;  /* CLOCK_REALTIME of the first and the last metric frame; 0: none */
     int64_t last_ns;
-    int32_t zone_s; /* offset of the first frame's zone */
+    int32_t zone_s; /* UTC offset of the first metric frame */
     bool has_zone;
-    int64_t bin_ns; /* a bin's width; the first begins at first_ns */
+    int64_t bin_ns; /* width of a bin; the first begins at first_ns */
 };
 
-struct gsp_session_want {
-    bool values; /* statistics of series; without: frames are counted */
-    bool (*bins)(void *ctx, const char *metric); /* whether the metric's bins are wanted, or NULL */
+struct gsp_session_read_options {
+    bool values; /* read the series; otherwise only count the metric frames */
+    bool (*bins)(void *ctx, const char *metric); /* whether to collect bins for a metric; or NULL */
     void *ctx;
 };
 
-/* Reads a whole file by `read`.  On failure *out is NULL.  Fails with FORMAT (not JSON, no
- * session), LIMIT, NOMEM, and what read fails with. */
-GSP_MUST_CHECK int gsp_session_read(gsp_scan_read read, void *ctx,
-                                    const struct gsp_session_want *want,
+/* Reads a whole file through the callback `read`. The caller frees *out with
+ * gsp_session_data_free(); it is NULL on failure. Fails with FORMAT (not JSON, not a session),
+ * LIMIT or NOMEM, or as read does. */
+GSP_MUST_CHECK int gsp_session_read(gsp_json_scan_reader read, void *ctx,
+                                    const struct gsp_session_read_options *options,
                                     struct gsp_session_data **out, struct gsp_err *err);
 void gsp_session_data_free(struct gsp_session_data *data); /* NULL does nothing */
 
-/* Standard deviation of a series; NaN below two values. */
-double gsp_series_std(const struct gsp_series *series);
+/* Returns the standard deviation of a series; NaN for fewer than two values. */
+double gsp_series_std(const struct gsp_session_series *series);
 
-/* "2026-01-31T12:34:56.789+01:00" (zone and fraction may be missing) as CLOCK_REALTIME
- * nanoseconds and the zone's offset.  False when it is no such time. */
+/* Parses "2026-01-31T12:34:56.789+01:00" (fraction and zone are optional) into CLOCK_REALTIME
+ * nanoseconds and the UTC offset. Returns false if the text is malformed. */
 bool gsp_session_parse_time(struct gsp_sv text, int64_t *out_ns, int32_t *zone_s, bool *has_zone);

@@ -3,40 +3,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/time.h"
 #include "frames/session_internal.h"
 
 #define BIN_FIRST_NS GSP_NS_PER_MS
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
-}
-
 static int add_series(struct session_reader *reader, struct gsp_sv metric, struct gsp_sv device,
                       struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
-    if (data->series_count == reader->series_cap) {
-        size_t cap = reader->series_cap ? reader->series_cap * 2 : 64;
-        struct gsp_series *more = realloc(data->series, cap * sizeof(*more));
-        if (!more)
-            return no_memory(err);
-        data->series = more;
-        reader->series_cap = cap;
-    }
-    struct gsp_series *series = &data->series[data->series_count];
-    *series = (struct gsp_series){.metric = gsp_sv_dup(metric),
-                                  .device = gsp_sv_dup(device),
-                                  .min = (double)INFINITY,
-                                  .max = -(double)INFINITY};
+    if (!gsp_array_fit(&data->series, &reader->series_cap, data->series_count + 1))
+        return gsp_err_nomem(err);
+    struct gsp_session_series *series = &data->series[data->series_count];
+    *series = (struct gsp_session_series){.metric = gsp_sv_dup(metric),
+                                          .device = gsp_sv_dup(device),
+                                          .min = (double)INFINITY,
+                                          .max = -(double)INFINITY};
     data->series_count++;
     if (!series->metric || !series->device)
-        return no_memory(err);
-    if (reader->want->bins && reader->want->bins(reader->want->ctx, series->metric)) {
+        return gsp_err_nomem(err);
+    if (reader->options->bins && reader->options->bins(reader->options->ctx, series->metric)) {
         series->bins = calloc(GSP_SESSION_BINS, sizeof(*series->bins));
         if (!series->bins)
-            return no_memory(err);
+            return gsp_err_nomem(err);
     }
     return GSP_OK;
 }
@@ -60,7 +50,7 @@ int gsp_session__series(struct session_reader *reader, struct gsp_sv metric, str
     if (rc < 0)
         return rc;
     *out = (uint32_t)(reader->data->series_count - 1);
-    return gsp_hmap_put(&reader->series, a, b, *out) ? GSP_OK : no_memory(err);
+    return gsp_hmap_put(&reader->series, a, b, *out) ? GSP_OK : gsp_err_nomem(err);
 }
 
 static void merge_bin(struct gsp_session_bin *into, const struct gsp_session_bin *from)
@@ -77,8 +67,8 @@ static void merge_bin(struct gsp_session_bin *into, const struct gsp_session_bin
     into->max = from->max > into->max ? from->max : into->max;
 }
 
-/* Bins become twice as wide, so that the same number covers twice the time. */
-static void widen(struct gsp_session_data *data)
+/* Doubles the width of the bins, so that they cover twice the time. */
+static void widen_bins(struct gsp_session_data *data)
 {
     data->bin_ns *= 2;
     for (size_t k = 0; k < data->series_count; k++) {
@@ -103,19 +93,19 @@ static size_t find_bin(struct session_reader *reader)
     }
     int64_t since = reader->time_ns - data->first_ns;
     if (since < 0)
-        return 0; /* the clock was set back to before the begin */
+        return 0; /* the clock was set back before the start */
     while (since / data->bin_ns >= GSP_SESSION_BINS)
-        widen(data);
+        widen_bins(data);
     data->last_ns = reader->time_ns > data->last_ns ? reader->time_ns : data->last_ns;
     return (size_t)(since / data->bin_ns);
 }
 
-static void add_value(struct gsp_series *series, double v)
+static void add_value(struct gsp_session_series *series, double v)
 {
-    double away = v - series->mean;
+    double deviation = v - series->mean;
     series->count++;
-    series->mean += away / (double)series->count;
-    series->square += away * (v - series->mean);
+    series->mean += deviation / (double)series->count;
+    series->square += deviation * (v - series->mean);
     series->min = v < series->min ? v : series->min;
     series->max = v > series->max ? v : series->max;
 }
@@ -124,14 +114,14 @@ int gsp_session__add(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
     if (reader->values.failed)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     data->frames++;
     data->timeless += !reader->has_time;
     size_t bin = reader->has_time ? find_bin(reader) : 0;
     struct session_value value;
     for (size_t at = 0; at < reader->values.len; at += sizeof(value)) {
         memcpy(&value, reader->values.p + at, sizeof(value));
-        struct gsp_series *series = &data->series[value.series];
+        struct gsp_session_series *series = &data->series[value.series];
         add_value(series, value.v);
         if (!series->bins || !reader->has_time)
             continue;
@@ -142,7 +132,7 @@ int gsp_session__add(struct session_reader *reader, struct gsp_err *err)
     return GSP_OK;
 }
 
-double gsp_series_std(const struct gsp_series *series)
+double gsp_series_std(const struct gsp_session_series *series)
 {
     return series->count > 1 ? sqrt(series->square / (double)(series->count - 1)) : (double)NAN;
 }

@@ -4,9 +4,9 @@
 
 #define SECONDS_PER_DAY 86400
 #define YEAR_MIN        1970
-#define YEAR_MAX        2200 /* later ones do not fit nanoseconds */
+#define YEAR_MAX        2200 /* later times do not fit into nanoseconds */
 
-/* Digits [at, at + n) as a number; -1 when they are none. */
+/* Parses the digits [at, at + n). Returns -1 if they are not digits. */
 static int digits(struct gsp_sv text, size_t at, size_t n)
 {
     int v = 0;

@@ -57,7 +57,7 @@ static int parse(struct gsp_body *body, struct gsp_sv text, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_body_read(struct gsp_sv text, struct gsp_body **out, struct gsp_err *err)
+int gsp_http_body_read(struct gsp_sv text, struct gsp_body **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_body *body = calloc(1, sizeof(*body));
@@ -65,14 +65,14 @@ int gsp_body_read(struct gsp_sv text, struct gsp_body **out, struct gsp_err *err
         return gsp_err_nomem(err);
     int rc = text.len ? parse(body, text, err) : GSP_OK;
     if (rc < 0) {
-        gsp_body_free(body);
+        gsp_http_body_free(body);
         return rc;
     }
     *out = body;
     return GSP_OK;
 }
 
-void gsp_body_free(struct gsp_body *body)
+void gsp_http_body_free(struct gsp_body *body)
 {
     if (!body)
         return;
@@ -86,13 +86,13 @@ static yyjson_val *find(const struct gsp_body *body, const char *name)
     return yyjson_is_null(value) ? NULL : value;
 }
 
-bool gsp_body_has(const struct gsp_body *body, const char *name)
+bool gsp_http_body_has(const struct gsp_body *body, const char *name)
 {
     return find(body, name) != NULL;
 }
 
-int gsp_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *out,
-                  struct gsp_err *err)
+int gsp_http_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *out,
+                       struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -103,7 +103,8 @@ int gsp_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *
     return 1;
 }
 
-int gsp_body_bool(const struct gsp_body *body, const char *name, bool *out, struct gsp_err *err)
+int gsp_http_body_bool(const struct gsp_body *body, const char *name, bool *out,
+                       struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -114,7 +115,8 @@ int gsp_body_bool(const struct gsp_body *body, const char *name, bool *out, stru
     return 1;
 }
 
-int gsp_body_f64(const struct gsp_body *body, const char *name, double *out, struct gsp_err *err)
+int gsp_http_body_f64(const struct gsp_body *body, const char *name, double *out,
+                      struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -135,7 +137,8 @@ static bool whole_number(yyjson_val *value, int64_t min, int64_t max, int64_t *o
     return *out >= min && *out <= max;
 }
 
-int gsp_body_i64(const struct gsp_body *body, const char *name, int64_t *out, struct gsp_err *err)
+int gsp_http_body_i64(const struct gsp_body *body, const char *name, int64_t *out,
+                      struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     int64_t found = 0;
@@ -147,8 +150,8 @@ int gsp_body_i64(const struct gsp_body *body, const char *name, int64_t *out, st
     return 1;
 }
 
-int gsp_body_ints(const struct gsp_body *body, const char *name, int64_t min, int64_t max,
-                  struct gsp_body_ints *out, struct gsp_err *err)
+int gsp_http_body_ints(const struct gsp_body *body, const char *name, int64_t min, int64_t max,
+                       struct gsp_http_body_ints *out, struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -170,7 +173,7 @@ int gsp_body_ints(const struct gsp_body *body, const char *name, int64_t min, in
                            "%s must be an array of whole numbers of at least %lld", name,
                            (long long)min);
     }
-    *out = (struct gsp_body_ints){at, count};
+    *out = (struct gsp_http_body_ints){at, count};
     return 1;
 }
 
@@ -198,7 +201,7 @@ static void write_array(struct gsp_json *json, yyjson_val *value)
     gsp_json_arr_end(json);
 }
 
-/* gsp_body_read() limits the depth to GSP_BODY_DEPTH_MAX. */
+/* gsp_http_body_read() limits the depth to GSP_BODY_DEPTH_MAX. */
 static void write_value(struct gsp_json *json, yyjson_val *value)
 {
     if (yyjson_is_obj(value))
@@ -219,8 +222,8 @@ static void write_value(struct gsp_json *json, yyjson_val *value)
         gsp_json_null(json);
 }
 
-int gsp_body_object(const struct gsp_body *body, const char *name, struct gsp_buf *out,
-                    struct gsp_err *err)
+int gsp_http_body_object(const struct gsp_body *body, const char *name, struct gsp_buf *out,
+                         struct gsp_err *err)
 {
     struct gsp_json json;
     yyjson_val *value = find(body, name);
@@ -233,8 +236,8 @@ int gsp_body_object(const struct gsp_body *body, const char *name, struct gsp_bu
     return out->failed ? gsp_err_nomem(err) : 1;
 }
 
-int gsp_body_json(const struct gsp_body *body, const char *name, struct gsp_buf *out,
-                  struct gsp_err *err)
+int gsp_http_body_json(const struct gsp_body *body, const char *name, struct gsp_buf *out,
+                       struct gsp_err *err)
 {
     struct gsp_json json;
     yyjson_val *value = find(body, name);
@@ -307,9 +310,9 @@ static int each_of_object(yyjson_val *object, const char *name,
     return 1;
 }
 
-int gsp_body_scalars(const struct gsp_body *body, const char *name,
-                     int (*each)(void *ctx, const struct gsp_body_scalar *value), void *ctx,
-                     struct gsp_err *err)
+int gsp_http_body_scalars(const struct gsp_body *body, const char *name,
+                          int (*each)(void *ctx, const struct gsp_body_scalar *value), void *ctx,
+                          struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     if (!value)
@@ -321,9 +324,9 @@ int gsp_body_scalars(const struct gsp_body *body, const char *name,
     return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be an array or an object", name);
 }
 
-int gsp_body_each(const struct gsp_body *body, const char *name,
-                  int (*each)(void *ctx, const struct gsp_body *item), void *ctx,
-                  struct gsp_err *err)
+int gsp_http_body_each(const struct gsp_body *body, const char *name,
+                       int (*each)(void *ctx, const struct gsp_body *item), void *ctx,
+                       struct gsp_err *err)
 {
     yyjson_val *value = find(body, name);
     yyjson_arr_iter iter;
@@ -342,8 +345,8 @@ int gsp_body_each(const struct gsp_body *body, const char *name,
     return 1;
 }
 
-bool gsp_body_member(const struct gsp_body *body, size_t i, struct gsp_sv *name,
-                     struct gsp_buf *value)
+bool gsp_http_body_member(const struct gsp_body *body, size_t i, struct gsp_sv *name,
+                          struct gsp_buf *value)
 {
     yyjson_obj_iter iter;
     if (!body->root || !yyjson_obj_iter_init(body->root, &iter))

@@ -25,38 +25,40 @@ struct gsp_body; /* opaque */
 
 /* Reads one JSON object; an empty text reads as {}. Fails with FORMAT (the message has the
  * position), LIMIT (depth), NOMEM. */
-GSP_MUST_CHECK int gsp_body_read(struct gsp_sv text, struct gsp_body **out, struct gsp_err *err);
-void gsp_body_free(struct gsp_body *body); /* NULL does nothing */
+GSP_MUST_CHECK int gsp_http_body_read(struct gsp_sv text, struct gsp_body **out,
+                                      struct gsp_err *err);
+void gsp_http_body_free(struct gsp_body *body); /* NULL does nothing */
 
-struct gsp_body_ints {
+struct gsp_http_body_ints {
     int64_t *at;
     size_t count;
 };
 
 /* Whether the member exists, of any type. */
-bool gsp_body_has(const struct gsp_body *body, const char *name);
+bool gsp_http_body_has(const struct gsp_body *body, const char *name);
 
 /* The getters return 1 if the member exists, and 0 if not; *out is then unchanged. They fail with
  * USAGE if it has another type. */
-GSP_MUST_CHECK int gsp_body_text(const struct gsp_body *body, const char *name, struct gsp_sv *out,
-                                 struct gsp_err *err);
-GSP_MUST_CHECK int gsp_body_bool(const struct gsp_body *body, const char *name, bool *out,
-                                 struct gsp_err *err);
-GSP_MUST_CHECK int gsp_body_f64(const struct gsp_body *body, const char *name, double *out,
-                                struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_body_text(const struct gsp_body *body, const char *name,
+                                      struct gsp_sv *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_body_bool(const struct gsp_body *body, const char *name, bool *out,
+                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_body_f64(const struct gsp_body *body, const char *name, double *out,
+                                     struct gsp_err *err);
 /* A whole number that fits in int64_t. */
-GSP_MUST_CHECK int gsp_body_i64(const struct gsp_body *body, const char *name, int64_t *out,
-                                struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_body_i64(const struct gsp_body *body, const char *name, int64_t *out,
+                                     struct gsp_err *err);
 /* An array of whole numbers within [min, max]. The caller frees out->at. */
-GSP_MUST_CHECK int gsp_body_ints(const struct gsp_body *body, const char *name, int64_t min,
-                                 int64_t max, struct gsp_body_ints *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_body_ints(const struct gsp_body *body, const char *name, int64_t min,
+                                      int64_t max, struct gsp_http_body_ints *out,
+                                      struct gsp_err *err);
 /* An object, as JSON text. */
-GSP_MUST_CHECK int gsp_body_object(const struct gsp_body *body, const char *name,
-                                   struct gsp_buf *out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_body_object(const struct gsp_body *body, const char *name,
+                                        struct gsp_buf *out, struct gsp_err *err);
 
 /* A member of any type, as JSON text. */
-GSP_MUST_CHECK int gsp_body_json(const struct gsp_body *body, const char *name, struct gsp_buf *out,
-                                 struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_body_json(const struct gsp_body *body, const char *name,
+                                      struct gsp_buf *out, struct gsp_err *err);
 
 enum gsp_scalar_kind {
     GSP_SCALAR_NULL,
@@ -79,17 +81,18 @@ struct gsp_body_scalar {
  * that result. Returns 1 if the member exists, 0 if not. Fails with USAGE if it is neither array
  * nor object, or if a value is an array, an object or an integer beyond 64 bits; the message names
  * the value. */
-GSP_MUST_CHECK int gsp_body_scalars(const struct gsp_body *body, const char *name,
-                                    int (*each)(void *ctx, const struct gsp_body_scalar *value),
-                                    void *ctx, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_body_scalars(const struct gsp_body *body, const char *name,
+                                         int (*each)(void *ctx,
+                                                     const struct gsp_body_scalar *value),
+                                         void *ctx, struct gsp_err *err);
 
 /* Calls each() for the objects of an array, in order, until one call fails; returns that result.
  * Returns 1 if the member exists, 0 if not. Fails with USAGE if it is not an array of objects. */
-GSP_MUST_CHECK int gsp_body_each(const struct gsp_body *body, const char *name,
-                                 int (*each)(void *ctx, const struct gsp_body *item), void *ctx,
-                                 struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_body_each(const struct gsp_body *body, const char *name,
+                                      int (*each)(void *ctx, const struct gsp_body *item),
+                                      void *ctx, struct gsp_err *err);
 
 /* Reads the name of the i-th member and appends its value to value: a string as is, any other
  * value as JSON text. Returns false past the last. */
-bool gsp_body_member(const struct gsp_body *body, size_t i, struct gsp_sv *name,
-                     struct gsp_buf *value);
+bool gsp_http_body_member(const struct gsp_body *body, size_t i, struct gsp_sv *name,
+                          struct gsp_buf *value);

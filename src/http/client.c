@@ -36,15 +36,14 @@ static size_t on_data(char *data, size_t size, size_t count, void *user)
 static bool is_local(const char *host)
 {
     static const char *const names[] = {"localhost", "127.", "[::1]"};
-    for (size_t i = 0; i < GSP_COUNT(names); i++) {
+    for (size_t i = 0; i < GSP_COUNT(names); i++)
         if (strncasecmp(host, names[i], strlen(names[i])) == 0)
             return true;
-    }
     return false;
 }
 
 /* Appends the URL. Sets *socket_path to the path of a unix socket, or NULL. */
-static int set_address(const struct gsp_http_call *call, struct gsp_buf *url,
+static int set_address(const struct gsp_http_client_request *call, struct gsp_buf *url,
                        const char **socket_path, bool *local, struct gsp_err *err)
 {
     const char *host = call->endpoint;
@@ -71,7 +70,7 @@ static int set_address(const struct gsp_http_call *call, struct gsp_buf *url,
 static int is_cancelled(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
                         curl_off_t up)
 {
-    const struct gsp_http_call *call = user;
+    const struct gsp_http_client_request *call = user;
     (void)down_all;
     (void)down;
     (void)up_all;
@@ -79,7 +78,8 @@ static int is_cancelled(void *user, curl_off_t down_all, curl_off_t down, curl_o
     return *call->cancel != 0;
 }
 
-static void set_cancel(const struct gsp_curl *lib, CURL *curl, const struct gsp_http_call *call)
+static void set_cancel(const struct gsp_curl *lib, CURL *curl,
+                       const struct gsp_http_client_request *call)
 {
     if (!call->cancel)
         return;
@@ -88,8 +88,9 @@ static void set_cancel(const struct gsp_curl *lib, CURL *curl, const struct gsp_
     lib->easy_setopt(curl, CURLOPT_XFERINFODATA, call);
 }
 
-static int set_error(const struct gsp_curl *lib, CURLcode code, const struct gsp_http_call *call,
-                     const struct sink *sink, struct gsp_err *err)
+static int set_error(const struct gsp_curl *lib, CURLcode code,
+                     const struct gsp_http_client_request *call, const struct sink *sink,
+                     struct gsp_err *err)
 {
     const char *why = lib->easy_strerror(code);
     if (sink->too_long)
@@ -110,7 +111,8 @@ static int set_error(const struct gsp_curl *lib, CURLcode code, const struct gsp
     return gsp_err_set(err, GSP_E_IO, 0, "%s: %s", call->endpoint, why);
 }
 
-static void set_body(const struct gsp_curl *lib, CURL *curl, const struct gsp_http_call *call)
+static void set_body(const struct gsp_curl *lib, CURL *curl,
+                     const struct gsp_http_client_request *call)
 {
     lib->easy_setopt(curl, CURLOPT_CUSTOMREQUEST, call->method);
     if (strcmp(call->method, "HEAD") == 0)
@@ -121,7 +123,8 @@ static void set_body(const struct gsp_curl *lib, CURL *curl, const struct gsp_ht
     lib->easy_setopt(curl, CURLOPT_POSTFIELDS, call->body.p ? call->body.p : "");
 }
 
-static struct curl_slist *make_headers(const struct gsp_curl *lib, const struct gsp_http_call *call)
+static struct curl_slist *make_headers(const struct gsp_curl *lib,
+                                       const struct gsp_http_client_request *call)
 {
     gsp_auto_buf line = {0};
     struct curl_slist *headers = lib->slist_append(NULL, "Content-Type: application/json");
@@ -138,8 +141,9 @@ static struct curl_slist *make_headers(const struct gsp_curl *lib, const struct 
     return NULL;
 }
 
-static int perform(const struct gsp_curl *lib, CURL *curl, const struct gsp_http_call *call,
-                   struct curl_slist *headers, struct gsp_http_reply *out, struct gsp_err *err)
+static int perform(const struct gsp_curl *lib, CURL *curl,
+                   const struct gsp_http_client_request *call, struct curl_slist *headers,
+                   struct gsp_http_client_answer *out, struct gsp_err *err)
 {
     gsp_auto_buf url = {0};
     const char *socket_path = NULL;
@@ -172,12 +176,12 @@ static int perform(const struct gsp_curl *lib, CURL *curl, const struct gsp_http
     return GSP_OK;
 }
 
-int gsp_http_request(const struct gsp_http_call *call, struct gsp_http_reply *out,
+int gsp_http_request(const struct gsp_http_client_request *call, struct gsp_http_client_answer *out,
                      struct gsp_err *err)
 {
-    *out = (struct gsp_http_reply){0};
+    *out = (struct gsp_http_client_answer){0};
     const struct gsp_curl *lib = NULL;
-    int rc = gsp_http__curl(&lib, err);
+    int rc = gsp_http__curl_load(&lib, err);
     if (rc < 0)
         return rc;
     CURL *curl = lib->easy_init();

@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-struct gsp_http_call {
+struct gsp_http_client_request {
     const char *method;   /* "GET" */
     const char *endpoint; /* "host:port", "http://host:port", "unix:/path" */
     const char *path;     /* "/status", with its query */
@@ -29,12 +29,12 @@ struct gsp_http_call {
     const volatile sig_atomic_t *cancel;
 };
 
-struct gsp_http_reply {
+struct gsp_http_client_answer {
     int status;
     struct gsp_buf body; /* the caller frees it */
 };
 
 /* Succeeds with an answer of any status. Fails with NOPROC (no server), TIMEOUT, LIMIT, USAGE
  * (invalid endpoint), INTR, NOTSUP (no libcurl), NOMEM, IO. */
-GSP_MUST_CHECK int gsp_http_request(const struct gsp_http_call *call, struct gsp_http_reply *out,
-                                    struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http_request(const struct gsp_http_client_request *call,
+                                    struct gsp_http_client_answer *out, struct gsp_err *err);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "http/lib.h"
+#include "http/load_library.h"
 
 static struct {
     pthread_once_t once;
@@ -18,17 +18,17 @@ static void load(void)
     /* Distributions build libcurl with different TLS libraries; gsprof does not use TLS. */
     static const char *const NAMES[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl-nss.so.4",
                                         NULL};
-    static const struct gsp_lib_function FUNCTIONS[] = {
+    static const struct gsp_library_function FUNCTIONS[] = {
 #define GSP_CURL_ROW(name) {"curl_" #name, offsetof(struct gsp_curl, name)},
         GSP_CURL_FUNCTIONS(GSP_CURL_ROW)
 #undef GSP_CURL_ROW
     };
     loaded.ready =
-        gsp_http__load(NAMES, FUNCTIONS, GSP_COUNT(FUNCTIONS), &loaded.curl, loaded.why) &&
+        gsp_http__library_load(NAMES, FUNCTIONS, GSP_COUNT(FUNCTIONS), &loaded.curl, loaded.why) &&
         loaded.curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
 }
 
-int gsp_http__curl(const struct gsp_curl **out, struct gsp_err *err)
+int gsp_http__curl_load(const struct gsp_curl **out, struct gsp_err *err)
 {
     pthread_once(&loaded.once, load);
     if (!loaded.ready)

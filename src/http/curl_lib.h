@@ -35,4 +35,4 @@ struct gsp_curl {
 };
 
 /* *out stays valid until the process ends. Fails with NOTSUP if libcurl is not installed. */
-GSP_MUST_CHECK int gsp_http__curl(const struct gsp_curl **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http__curl_load(const struct gsp_curl **out, struct gsp_err *err);

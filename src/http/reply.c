@@ -12,8 +12,8 @@
 
 #define STREAM_BLOCK 16384U
 
-void gsp_http_fail(struct gsp_http_answer *answer, int status, const char *code,
-                   const char *message, const char *hint)
+void gsp_http_answer_error(struct gsp_http_answer *answer, int status, const char *code,
+                           const char *message, const char *hint)
 {
     struct gsp_json json;
     gsp_buf_clear(&answer->body);
@@ -101,7 +101,7 @@ static ssize_t stream_read(void *cls, uint64_t pos GSP_UNUSED, char *out, size_t
     return (ssize_t)stream_copy(stream, out, max);
 }
 
-static struct MHD_Response *stream_response(struct gsp_http__call *call)
+static struct MHD_Response *stream_response(struct gsp_http__exchange *call)
 {
     const struct gsp_http_stream *from = &call->answer.stream;
     struct gsp_http_server *server = call->server;
@@ -173,18 +173,17 @@ static void add_headers(struct MHD_Response *response, const struct gsp_http_ans
     /* RFC 5987: percent-encode all characters except letters, digits, '-', '.' and '_'. */
     gsp_auto_buf value = {0};
     gsp_buf_puts(&value, "attachment; filename*=UTF-8''");
-    for (const char *p = answer->file_name; *p; p++) {
+    for (const char *p = answer->file_name; *p; p++)
         if (strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._", *p))
             gsp_buf_putc(&value, *p);
         else
             gsp_buf_printf(&value, "%%%02X", (unsigned)(unsigned char)*p);
-    }
     const char *text = gsp_buf_cstr(&value);
     if (text)
         gsp_http__mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_DISPOSITION, text);
 }
 
-enum MHD_Result gsp_http__reply(struct gsp_http__call *call)
+enum MHD_Result gsp_http__reply(struct gsp_http__exchange *call)
 {
     struct gsp_http_answer *answer = &call->answer;
     struct MHD_Response *response = NULL;

@@ -14,17 +14,17 @@
 
 const char *gsp_http_query(const struct gsp_http_request *request, const char *name)
 {
-    const struct gsp_http__call *call = request->query;
+    const struct gsp_http__exchange *call = request->query;
     return gsp_http__mhd.lookup_connection_value(call->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
-const char *gsp_http_header(const struct gsp_http_request *request, const char *name)
+const char *gsp_http__header(const struct gsp_http_request *request, const char *name)
 {
-    const struct gsp_http__call *call = request->query;
+    const struct gsp_http__exchange *call = request->query;
     return gsp_http__mhd.lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
 }
 
-static void call_free(struct gsp_http__call *call)
+static void call_free(struct gsp_http__exchange *call)
 {
     if (call->answer.stream.close)
         call->answer.stream.close(call->answer.stream.ctx);
@@ -36,9 +36,9 @@ static void call_free(struct gsp_http__call *call)
 }
 
 /* Returns Content-Length, or 0 without that header. */
-static uint64_t content_length(const struct gsp_http__call *call)
+static uint64_t content_length(const struct gsp_http__exchange *call)
 {
-    const char *text = gsp_http_header(&call->request, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const char *text = gsp_http__header(&call->request, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (!text)
         return 0;
     errno = 0;
@@ -50,11 +50,11 @@ static const struct gsp_http__refusal TOO_LARGE = {MHD_HTTP_CONTENT_TOO_LARGE, "
                                                    "the request's body is too long",
                                                    "send at most one megabyte"};
 
-static struct gsp_http__call *call_new(struct gsp_http_server *server,
-                                       struct MHD_Connection *connection, const char *url,
-                                       const char *method)
+static struct gsp_http__exchange *call_new(struct gsp_http_server *server,
+                                           struct MHD_Connection *connection, const char *url,
+                                           const char *method)
 {
-    struct gsp_http__call *call = calloc(1, sizeof(*call));
+    struct gsp_http__exchange *call = calloc(1, sizeof(*call));
     if (!call)
         return NULL;
     const union MHD_ConnectionInfo *info =
@@ -70,13 +70,13 @@ static struct gsp_http__call *call_new(struct gsp_http_server *server,
     call->request.path = url;
     call->request.query = call;
     call->request.client_fd = call->conn ? call->conn->fd : -1;
-    gsp_http__check(call);
+    gsp_http__access_check(call);
     if (!call->refusal.status && content_length(call) > server->options.body_max)
         call->refusal = TOO_LARGE;
     return call;
 }
 
-static enum MHD_Result add_to_body(struct gsp_http__call *call, const char *data, size_t len)
+static enum MHD_Result add_to_body(struct gsp_http__exchange *call, const char *data, size_t len)
 {
     const size_t max = call->server->options.body_max;
     call->received += len;
@@ -93,16 +93,16 @@ static enum MHD_Result add_to_body(struct gsp_http__call *call, const char *data
     return call->body.failed ? MHD_NO : MHD_YES;
 }
 
-static enum MHD_Result refuse(struct gsp_http__call *call)
+static enum MHD_Result refuse(struct gsp_http__exchange *call)
 {
-    gsp_http_fail(&call->answer, call->refusal.status, call->refusal.code, call->refusal.message,
-                  call->refusal.hint);
+    gsp_http_answer_error(&call->answer, call->refusal.status, call->refusal.code,
+                          call->refusal.message, call->refusal.hint);
     return gsp_http__reply(call);
 }
 
 static void *run_job(void *arg)
 {
-    struct gsp_http__call *call = arg;
+    struct gsp_http__exchange *call = arg;
     struct gsp_http_server *server = call->server;
     struct MHD_Connection *connection = call->connection;
     server->options.handle(server->options.ctx, &call->request, &call->answer);
@@ -126,7 +126,7 @@ static bool begin_job(struct gsp_http_server *server)
 }
 
 /* Suspends the connection and runs the handler on a new thread. Returns false if that fails. */
-static bool start_job(struct gsp_http__call *call)
+static bool start_job(struct gsp_http__exchange *call)
 {
     struct gsp_http_server *server = call->server;
     pthread_t thread;
@@ -144,7 +144,7 @@ static bool start_job(struct gsp_http__call *call)
     return false;
 }
 
-static enum MHD_Result answer(struct gsp_http__call *call)
+static enum MHD_Result answer(struct gsp_http__exchange *call)
 {
     const struct gsp_http_options *options = &call->server->options;
     if (call->answered)
@@ -161,8 +161,8 @@ static enum MHD_Result answer(struct gsp_http__call *call)
     }
     if (start_job(call))
         return MHD_YES;
-    gsp_http_fail(&call->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
-                  "too many requests are running", "try again");
+    gsp_http_answer_error(&call->answer, MHD_HTTP_SERVICE_UNAVAILABLE, "BUSY",
+                          "too many requests are running", "try again");
     return gsp_http__reply(call);
 }
 
@@ -171,7 +171,7 @@ enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connectio
                                      const char *method, const char *version GSP_UNUSED,
                                      const char *data, size_t *data_len, void **state)
 {
-    struct gsp_http__call *call = *state;
+    struct gsp_http__exchange *call = *state;
     if (!call) {
         call = call_new(cls, connection, url, method);
         if (!call)
@@ -193,7 +193,7 @@ enum MHD_Result gsp_http__on_request(void *cls, struct MHD_Connection *connectio
 void gsp_http__on_completed(void *cls GSP_UNUSED, struct MHD_Connection *connection GSP_UNUSED,
                             void **state, enum MHD_RequestTerminationCode why GSP_UNUSED)
 {
-    struct gsp_http__call *call = *state;
+    struct gsp_http__exchange *call = *state;
     if (!call)
         return;
     if (call->conn)

@@ -267,7 +267,8 @@ int gsp_http_open(const struct gsp_http_options *options, struct gsp_http_server
 
 int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err)
 {
-    server->has_watcher = pthread_create(&server->watcher, NULL, gsp_http__watch, server) == 0;
+    server->has_watcher =
+        pthread_create(&server->watcher, NULL, gsp_http__watcher_run, server) == 0;
     if (server->tcp_fd >= 0)
         server->tcp = start(server, server->tcp_fd);
     if (server->local_fd >= 0)
@@ -279,8 +280,8 @@ int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_http_serve(const struct gsp_http_options *options, struct gsp_http_server **out,
-                   struct gsp_err *err)
+int gsp_http__open_and_start(const struct gsp_http_options *options, struct gsp_http_server **out,
+                             struct gsp_err *err)
 {
     int rc = gsp_http_open(options, out, err);
     if (rc == GSP_OK)

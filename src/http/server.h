@@ -34,7 +34,7 @@ struct gsp_http_request {
 /* Return a value of the query string (?name=value) or a header; NULL if absent. Borrowed until the
  * handler returns. */
 const char *gsp_http_query(const struct gsp_http_request *request, const char *name);
-const char *gsp_http_header(const struct gsp_http_request *request, const char *name);
+const char *gsp_http__header(const struct gsp_http_request *request, const char *name);
 
 /* An answer of unknown length (server-sent events, large files). */
 struct gsp_http_stream {
@@ -85,8 +85,8 @@ GSP_MUST_CHECK int gsp_http_open(const struct gsp_http_options *options,
 /* Starts answering. The caller must stop the server, also after a failure. */
 GSP_MUST_CHECK int gsp_http_start(struct gsp_http_server *server, struct gsp_err *err);
 /* Opens and starts. */
-GSP_MUST_CHECK int gsp_http_serve(const struct gsp_http_options *options,
-                                  struct gsp_http_server **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_http__open_and_start(const struct gsp_http_options *options,
+                                            struct gsp_http_server **out, struct gsp_err *err);
 uint16_t gsp_http_port(const struct gsp_http_server *server);
 /* Calls read() of all waiting streams again. */
 void gsp_http_wake(struct gsp_http_server *server);
@@ -94,5 +94,5 @@ void gsp_http_wake(struct gsp_http_server *server);
 void gsp_http_stop(struct gsp_http_server *server); /* NULL does nothing */
 
 /* Sets the answer to {"error": {"code", "message", "hint"}} with this status. hint may be NULL. */
-void gsp_http_fail(struct gsp_http_answer *answer, int status, const char *code,
-                   const char *message, const char *hint);
+void gsp_http_answer_error(struct gsp_http_answer *answer, int status, const char *code,
+                           const char *message, const char *hint);

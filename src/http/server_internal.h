@@ -76,7 +76,7 @@ struct gsp_http__refusal {
 };
 
 /* One request. */
-struct gsp_http__call {
+struct gsp_http__exchange {
     struct gsp_http_server *server;
     struct MHD_Connection *connection;
     struct gsp_http__conn *conn;
@@ -97,14 +97,14 @@ void gsp_http__on_completed(void *cls, struct MHD_Connection *connection, void *
 
 /* guard.c */
 /* Sets call->refusal if the request is not allowed. */
-void gsp_http__check(struct gsp_http__call *call);
+void gsp_http__access_check(struct gsp_http__exchange *call);
 void gsp_http__on_connection(void *cls, struct MHD_Connection *connection, void **conn,
                              enum MHD_ConnectionNotificationCode what);
 /* Main function of the watcher thread. */
-void *gsp_http__watch(void *server);
+void *gsp_http__watcher_run(void *server);
 /* Whether only this machine can connect to an address. */
 bool gsp_http__is_loopback(const char *address);
 
 /* reply.c */
 /* Sends call->answer. */
-enum MHD_Result gsp_http__reply(struct gsp_http__call *call);
+enum MHD_Result gsp_http__reply(struct gsp_http__exchange *call);

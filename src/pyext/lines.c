@@ -10,16 +10,16 @@
 #include "base/map.h"
 #include "base/time.h"
 
-/* Of a code object: beyond, lines are not counted. */
+/* Most lines counted of a code object. */
 #define LINES_MAX (1U << 20)
-/* Frames of a thread: deeper ones are not counted. */
+/* Most frames counted of a thread. */
 #define DEPTH_MAX (1U << 16)
 #define FIRST_CAP 64U
 
 struct entry {
     const void *frame;
-    struct gsp_code_lines *lines;
-    struct gsp_line *line; /* that runs; NULL: none yet */
+    struct gsp_pyext_code_lines *lines;
+    struct gsp_pyext_line *line; /* current line; NULL: none yet */
     int64_t since_ns;
 };
 
@@ -32,15 +32,15 @@ struct stack {
 
 static struct {
     _Atomic uint64_t generation; /* odd: on */
-    pthread_mutex_t mutex;       /* of map and codes, where there is no GIL */
+    pthread_mutex_t mutex;       /* protects map and codes without a GIL */
     struct gsp_hmap map;         /* address of a code object to its index */
-    struct gsp_code_lines **codes;
+    struct gsp_pyext_code_lines **codes;
     size_t count;
     size_t cap;
 } all = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-/* Not in the room that the loader keeps for libraries that come late: all thread-local data of a
- * library would be there, and other libraries need that room. */
+/* A pointer, so that the thread-local data stay small: the loader has little static TLS for
+ * libraries loaded late, and other libraries need it. */
 static _Thread_local struct stack *mine;
 static pthread_key_t at_exit;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -90,20 +90,17 @@ static struct stack *make_stack(void)
     return stack;
 }
 
-/* NULL when lines do not count now. */
+/* Returns NULL while lines are not counted. */
 static struct stack *stack_now(void)
 {
     struct stack *stack = mine;
     const uint64_t generation = atomic_load_explicit(&all.generation, memory_order_relaxed);
-    if (gsp_likely(stack && stack->generation == generation)) {
+    if (gsp_likely(stack && stack->generation == generation))
         return stack;
-    }
-    if (generation % 2 == 0) {
+    if (generation % 2 == 0)
         return NULL;
-    }
-    if (!stack) {
+    if (!stack)
         stack = make_stack();
-    }
     if (stack) {
         stack->depth = 0;
         stack->generation = generation;
@@ -113,9 +110,8 @@ static struct stack *stack_now(void)
 
 static void add_time(struct entry *entry, int64_t now_ns)
 {
-    if (!entry->line) {
+    if (!entry->line)
         return;
-    }
 #ifdef GSP_FREE_THREADED
     __atomic_fetch_add(&entry->line->ns, now_ns - entry->since_ns, __ATOMIC_RELAXED);
 #else
@@ -127,9 +123,8 @@ static void begin_line(struct entry *entry, int number, int64_t now_ns)
 {
     const int64_t index = (int64_t)number - entry->lines->first;
     entry->line = NULL;
-    if (index < 0 || (uint64_t)index >= entry->lines->count) {
+    if (index < 0 || (uint64_t)index >= entry->lines->count)
         return;
-    }
     entry->line = &entry->lines->at[index];
     entry->since_ns = now_ns;
 #ifdef GSP_FREE_THREADED
@@ -139,15 +134,15 @@ static void begin_line(struct entry *entry, int number, int64_t now_ns)
 #endif
 }
 
-static struct entry *push(struct stack *stack, const void *frame, struct gsp_code_lines *lines)
+static struct entry *push(struct stack *stack, const void *frame,
+                          struct gsp_pyext_code_lines *lines)
 {
     if (stack->depth == stack->cap) {
         const size_t cap = stack->cap ? stack->cap * 2 : FIRST_CAP;
         struct entry *entries =
             cap > DEPTH_MAX ? NULL : realloc(stack->entries, cap * sizeof(*entries));
-        if (!entries) {
+        if (!entries)
             return NULL;
-        }
         stack->entries = entries;
         stack->cap = cap;
     }
@@ -156,19 +151,16 @@ static struct entry *push(struct stack *stack, const void *frame, struct gsp_cod
     return entry;
 }
 
-/* Ends the frames above this one; false when it is not among them. */
+/* Ends the frames above this one; returns false if it is not on the stack. */
 static bool unwind_to(struct stack *stack, const void *frame, int64_t now_ns)
 {
     size_t depth = stack->depth;
-    while (depth > 0 && stack->entries[depth - 1].frame != frame) {
+    while (depth > 0 && stack->entries[depth - 1].frame != frame)
         depth--;
-    }
-    if (depth == 0) {
+    if (depth == 0)
         return false;
-    }
-    for (; stack->depth > depth; stack->depth--) {
+    for (; stack->depth > depth; stack->depth--)
         add_time(&stack->entries[stack->depth - 1], now_ns);
-    }
     return true;
 }
 
@@ -183,12 +175,10 @@ void gsp_pyext__lines_stop(void)
 {
     struct stack *stack = stack_now();
     const int64_t now_ns = gsp_now_ns();
-    for (; stack && stack->depth > 0; stack->depth--) {
+    for (; stack && stack->depth > 0; stack->depth--)
         add_time(&stack->entries[stack->depth - 1], now_ns);
-    }
-    if (gsp_pyext__lines_is_on()) {
+    if (gsp_pyext__lines_is_on())
         atomic_fetch_add(&all.generation, 1);
-    }
 }
 
 bool gsp_pyext__lines_is_on(void)
@@ -196,41 +186,38 @@ bool gsp_pyext__lines_is_on(void)
     return atomic_load_explicit(&all.generation, memory_order_relaxed) % 2 == 1;
 }
 
-struct gsp_code_lines *gsp_pyext__lines_find(const void *code)
+struct gsp_pyext_code_lines *gsp_pyext__lines_find(const void *code)
 {
     lock();
     const uint32_t *index = gsp_hmap_get(&all.map, (uintptr_t)code, 0);
-    struct gsp_code_lines *lines = index ? all.codes[*index] : NULL;
+    struct gsp_pyext_code_lines *lines = index ? all.codes[*index] : NULL;
     unlock();
     return lines;
 }
 
 /* With the lock. */
-static bool keep(struct gsp_code_lines *lines)
+static bool keep(struct gsp_pyext_code_lines *lines)
 {
     if (all.count == all.cap) {
         const size_t cap = all.cap ? all.cap * 2 : FIRST_CAP;
-        struct gsp_code_lines **codes = realloc(all.codes, cap * sizeof(*codes));
-        if (!codes) {
+        struct gsp_pyext_code_lines **codes = realloc(all.codes, cap * sizeof(*codes));
+        if (!codes)
             return false;
-        }
         all.codes = codes;
         all.cap = cap;
     }
-    if (!gsp_hmap_put(&all.map, (uintptr_t)lines->code, 0, (uint32_t)all.count)) {
+    if (!gsp_hmap_put(&all.map, (uintptr_t)lines->code, 0, (uint32_t)all.count))
         return false;
-    }
     all.codes[all.count++] = lines;
     return true;
 }
 
-struct gsp_code_lines *gsp_pyext__lines_add(void *code, int first, size_t count)
+struct gsp_pyext_code_lines *gsp_pyext__lines_add(void *code, int first, size_t count)
 {
     const size_t counted = count > LINES_MAX ? LINES_MAX : count;
-    struct gsp_code_lines *lines = calloc(1, sizeof(*lines) + counted * sizeof(lines->at[0]));
-    if (!lines) {
+    struct gsp_pyext_code_lines *lines = calloc(1, sizeof(*lines) + counted * sizeof(lines->at[0]));
+    if (!lines)
         return NULL;
-    }
     lines->code = code;
     lines->first = first;
     lines->count = counted;
@@ -244,23 +231,20 @@ struct gsp_code_lines *gsp_pyext__lines_add(void *code, int first, size_t count)
     return lines;
 }
 
-void gsp_pyext__lines_call(const void *frame, struct gsp_code_lines *lines)
+void gsp_pyext__lines_call(const void *frame, struct gsp_pyext_code_lines *lines)
 {
     struct stack *stack = stack_now();
-    if (stack) {
+    if (stack)
         gsp_ignore(!push(stack, frame, lines));
-    }
 }
 
 bool gsp_pyext__lines_line(const void *frame, int line)
 {
     struct stack *stack = stack_now();
-    if (gsp_unlikely(!stack)) {
+    if (gsp_unlikely(!stack))
         return true;
-    }
-    if (gsp_unlikely(stack->depth == 0 || stack->entries[stack->depth - 1].frame != frame)) {
+    if (gsp_unlikely(stack->depth == 0 || stack->entries[stack->depth - 1].frame != frame))
         return false;
-    }
     struct entry *entry = &stack->entries[stack->depth - 1];
     const int64_t now_ns = gsp_now_ns();
     add_time(entry, now_ns);
@@ -268,21 +252,19 @@ bool gsp_pyext__lines_line(const void *frame, int line)
     return true;
 }
 
-void gsp_pyext__lines_enter(const void *frame, struct gsp_code_lines *lines, int line)
+void gsp_pyext__lines_enter(const void *frame, struct gsp_pyext_code_lines *lines, int line)
 {
     struct stack *stack = stack_now();
-    if (stack && !unwind_to(stack, frame, gsp_now_ns()) && !push(stack, frame, lines)) {
+    if (stack && !unwind_to(stack, frame, gsp_now_ns()) && !push(stack, frame, lines))
         return;
-    }
     gsp_ignore(!gsp_pyext__lines_line(frame, line));
 }
 
 void gsp_pyext__lines_return(const void *frame)
 {
     struct stack *stack = stack_now();
-    if (!stack || stack->depth == 0) {
+    if (!stack || stack->depth == 0)
         return;
-    }
     const int64_t now_ns = gsp_now_ns();
     if (unwind_to(stack, frame, now_ns)) {
         stack->depth--;
@@ -290,14 +272,14 @@ void gsp_pyext__lines_return(const void *frame)
     }
 }
 
-void gsp_pyext__lines_each(bool (*fn)(void *user, const struct gsp_code_lines *lines), void *user)
+void gsp_pyext__lines_each(bool (*fn)(void *user, const struct gsp_pyext_code_lines *lines),
+                           void *user)
 {
     for (size_t i = 0;; i++) {
         lock();
-        const struct gsp_code_lines *lines = i < all.count ? all.codes[i] : NULL;
+        const struct gsp_pyext_code_lines *lines = i < all.count ? all.codes[i] : NULL;
         unlock();
-        if (!lines || !fn(user, lines)) {
+        if (!lines || !fn(user, lines))
             return;
-        }
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The memory engine for Python: what it needs of the interpreter, start and stop, its counters. */
+/* The memory engine for Python: interpreter offsets, start and stop, counters. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 #define PY_MAJOR_MINOR_BITS 16U
 
-/* Which of the three forms of line tables this interpreter has. */
+/* Form of this interpreter's line tables. */
 static enum gsp_py_lines lines_form;
 
 static int line_of(const uint8_t *table, size_t len, uint32_t first_line, uint32_t at_bytes)
@@ -23,29 +23,27 @@ static int line_of(const uint8_t *table, size_t len, uint32_t first_line, uint32
 
 /* ---------------------------------------------------------------------------- the interpreter */
 
-uint32_t gsp_pyext__minor(void)
+uint32_t gsp_pyext__python_minor(void)
 {
     unsigned long minor = 0;
     const char *text = Py_GetVersion();
-    if (strncmp(text, "3.", 2) == 0) {
+    if (strncmp(text, "3.", 2) == 0)
         minor = strtoul(text + 2, NULL, 10);
-    }
     return (uint32_t)minor;
 }
 
-/* 3.13 and later tell their layout themselves. */
+/* 3.13 and later publish their layout. */
 static bool find_layout(struct gsp_py_layout *out)
 {
-    const uint32_t minor = gsp_pyext__minor();
+    const uint32_t minor = gsp_pyext__python_minor();
     const void *runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
     if (minor >= 13) {
         return runtime &&
                gsp_py_debug_offsets_read(runtime, GSP_PY_DEBUG_OFFSETS_MAX, out, NULL) == 0;
     }
     const struct gsp_py_layout *known = gsp_py_layout_find(minor, false);
-    if (known) {
+    if (known)
         *out = *known;
-    }
     return known != NULL;
 }
 
@@ -57,7 +55,7 @@ static void offsets_of(const struct gsp_py_layout *from, struct gsp_agent_offset
         .frames = objects  ? GSP_AGENT_FRAMES_OBJECTS
                   : cframe ? GSP_AGENT_FRAMES_CFRAME
                            : GSP_AGENT_FRAMES_CURRENT,
-        .minor = gsp_pyext__minor(),
+        .minor = gsp_pyext__python_minor(),
         .tstate_top = objects  ? from->tstate_frame
                       : cframe ? from->tstate_cframe
                                : from->tstate_current_frame,
@@ -86,7 +84,7 @@ static void offsets_of(const struct gsp_py_layout *from, struct gsp_agent_offset
     };
 }
 
-/* A function by its name, into a pointer to one. */
+/* Looks up a function by name; out is the address of a function pointer. */
 static bool find_function(const char *name, void *out)
 {
     void *found = dlsym(RTLD_DEFAULT, name);
@@ -94,13 +92,12 @@ static bool find_function(const char *name, void *out)
     return found != NULL;
 }
 
-/* By the name that this version has for it; NULL: none. */
+/* Looks it up by the name it has in this version; NULL: none. */
 static int (*find_is_finalizing(void))(void)
 {
     int (*found)(void) = NULL;
-    if (!find_function("Py_IsFinalizing", (void *)&found)) {
+    if (!find_function("Py_IsFinalizing", (void *)&found))
         gsp_ignore(!find_function("_Py_IsFinalizing", (void *)&found)); /* before 3.13 */
-    }
     return found;
 }
 
@@ -116,7 +113,7 @@ static const void *word_at(const void *base, uint16_t off)
     return word;
 }
 
-/* Whether the attribute of the code object is the very object that the layout leads to. */
+/* Whether the attribute of the code object is the object at that offset. */
 static bool is_at(PyObject *code, const char *name, uint16_t off)
 {
     PyObject *value = PyObject_GetAttrString(code, name);
@@ -126,22 +123,20 @@ static bool is_at(PyObject *code, const char *name, uint16_t off)
     return same;
 }
 
-/* The offsets are tried on the function that is just running: a build with other options, or a
- * version that is not the one it says, is found out before anything is believed. */
+/* Verifies the offsets on the running function: detects a build with other options, or a wrong
+ * version, before the offsets are used. */
 static bool is_right(const struct gsp_agent_python *python, PyObject *code)
 {
     const struct gsp_agent_offsets *at = &python->at;
     const char *thread = this_thread();
     if ((const void *)Py_TYPE(code) != python->code_type || !thread ||
         !is_at(code, "co_filename", at->code_file) ||
-        !is_at(code, at->minor >= 11 ? "co_qualname" : "co_name", at->code_name)) {
+        !is_at(code, at->minor >= 11 ? "co_qualname" : "co_name", at->code_name))
         return false;
-    }
     const void *frame = word_at(thread, at->tstate_top);
-    if (frame && at->frames == GSP_AGENT_FRAMES_CFRAME) {
+    if (frame && at->frames == GSP_AGENT_FRAMES_CFRAME)
         frame = word_at(frame, at->cframe_frame);
-    }
-    const uintptr_t marks = 7; /* of 3.14's references */
+    const uintptr_t marks = 7; /* tag bits of references since 3.14 */
     return frame && ((uintptr_t)word_at(frame, at->frame_code) & ~marks) == (uintptr_t)code;
 }
 
@@ -151,9 +146,8 @@ static bool find_python(struct gsp_agent_python *out, PyObject *code)
     memset(out, 0, sizeof(*out));
     if (!find_layout(&layout) ||
         !find_function("PyMem_GetAllocator", (void *)&out->get_allocator) ||
-        !find_function("PyMem_SetAllocator", (void *)&out->set_allocator)) {
+        !find_function("PyMem_SetAllocator", (void *)&out->set_allocator))
         return false;
-    }
     out->code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
     out->this_thread = this_thread;
     gsp_ignore(!find_function("PyThreadState_GetUnchecked", (void *)&out->attached)); /* 3.13+ */
@@ -168,7 +162,7 @@ static bool find_python(struct gsp_agent_python *out, PyObject *code)
 
 static _Atomic bool tick_is_due;
 
-/* By name, so that nothing is kept of an interpreter that may have ended. */
+/* Looks up by name: a stored reference could belong to an interpreter that has ended. */
 static PyObject *find_module(const char *name)
 {
     PyObject *text = PyUnicode_FromString(name);
@@ -177,8 +171,8 @@ static PyObject *find_module(const char *name)
     return module;
 }
 
-/* Whether PyTorch uses a GPU, or files are written.  Else no Python is run: a program that traces
- * or profiles itself would see it. */
+/* Whether PyTorch uses a GPU, or files are written. If not, no Python code runs: a program that
+ * traces or profiles itself would see it. */
 static bool has_work(PyObject *package)
 {
     PyObject *ticks = PyObject_GetAttrString(package, "_ticks");
@@ -192,20 +186,18 @@ static bool has_work(PyObject *package)
     return found;
 }
 
-/* gsprof._memory of the interpreter that calls. */
 void gsp_pyext__memory_tick(void)
 {
     if (gsp_likely(!atomic_load_explicit(&tick_is_due, memory_order_relaxed)) ||
-        !atomic_exchange(&tick_is_due, false)) {
+        !atomic_exchange(&tick_is_due, false))
         return;
-    }
     PyObject *type = NULL;
     PyObject *value = NULL;
     PyObject *trace = NULL;
     PyErr_Fetch(&type, &value, &trace);
     PyObject *package = find_module("gsprof._memory");
     if (package && has_work(package)) {
-        PyErr_Clear(); /* of a name that has_work() did not find */
+        PyErr_Clear(); /* has_work() may have looked up a missing name */
         Py_XDECREF(PyObject_CallMethod(package, "_tick", NULL));
     }
     Py_XDECREF(package);
@@ -219,14 +211,13 @@ static int run_tick(void *unused)
     return 0;
 }
 
-/* In an allocation of the main thread: only a note for the interpreter.  3.8 prints an error when
- * the note comes while it shuts down; there the next garbage collection has to do. */
+/* Called in an allocation of the main thread: only schedules the work. 3.8 prints an error if a
+ * pending call is added during shutdown; there the next garbage collection does the work. */
 static void tick(void)
 {
     atomic_store(&tick_is_due, true);
-    if (gsp_pyext__minor() >= 9) {
-        gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* its list is full: the next time */
-    }
+    if (gsp_pyext__python_minor() >= 9)
+        gsp_ignore(Py_AddPendingCall(run_tick, NULL) != 0); /* the queue is full: try next time */
 }
 
 static PyObject *memory_python_ends(PyObject *module, PyObject *unused)
@@ -239,8 +230,8 @@ static PyObject *memory_python_ends(PyObject *module, PyObject *unused)
 
 /* ------------------------------------------------------------------------------ start and stop */
 
-/* The folder of the package, with its slash, by the code of a function of it; NULL when its name is
- * too long.  It does not change. */
+/* Returns the folder of the package, with its slash, from the code of one of its functions; NULL if
+ * the path is too long. */
 static const char *own_folder(PyObject *code)
 {
     static char folder[PATH_MAX];
@@ -249,9 +240,8 @@ static const char *own_folder(PyObject *code)
     const struct gsp_sv path = file ? gsp_pyext__text(file, &keep) : gsp_sv_of("");
     const char *slash = path.len ? memrchr(path.p, '/', path.len) : NULL;
     const size_t len = slash ? (size_t)(slash - path.p) + 1 : 0;
-    if (folder[0] == '\0' && len > 1 && len < sizeof(folder)) {
+    if (folder[0] == '\0' && len > 1 && len < sizeof(folder))
         memcpy(folder, path.p, len);
-    }
     Py_XDECREF(keep);
     Py_XDECREF(file);
     PyErr_Clear();
@@ -266,12 +256,11 @@ static PyObject *memory_start(PyObject *module, PyObject *args)
     unsigned long long notice = 0;
     PyObject *code = NULL;
     struct gsp_agent_python python;
-    if (!PyArg_ParseTuple(args, "pKKO:memory_start", &exact, &interval, &notice, &code)) {
+    if (!PyArg_ParseTuple(args, "pKKO:memory_start", &exact, &interval, &notice, &code))
         return NULL;
-    }
     if (!find_python(&python, code)) {
-        PyErr_SetString(PyExc_RuntimeError, "this interpreter keeps its frames where no table of "
-                                            "gsprof has them");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "gsprof does not know the frame layout of this interpreter");
         return NULL;
     }
     python.own_folder = own_folder(code);
@@ -298,16 +287,15 @@ static PyObject *memory_mode(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    return PyUnicode_FromString(gsp_memory_mode_name(gsp_agent_memory_mode()));
+    return PyUnicode_FromString(gsp_wire_memory_mode_name(gsp_agent_memory_mode()));
 }
 
 static PyObject *memory_pause(PyObject *module, PyObject *flag)
 {
     (void)module;
     const int pause = PyObject_IsTrue(flag);
-    if (pause < 0) {
+    if (pause < 0)
         return NULL;
-    }
     gsp_agent_memory_pause(pause != 0);
     Py_RETURN_NONE;
 }
@@ -318,35 +306,33 @@ static PyObject *memory_device(PyObject *module, PyObject *args)
     unsigned long long allocated = 0;
     unsigned long long reserved = 0;
     unsigned long long peak = 0;
-    if (!PyArg_ParseTuple(args, "KKK:memory_device", &allocated, &reserved, &peak)) {
+    if (!PyArg_ParseTuple(args, "KKK:memory_device", &allocated, &reserved, &peak))
         return NULL;
-    }
     gsp_agent_memory_device(allocated, reserved, peak);
     Py_RETURN_NONE;
 }
 
 /* -------------------------------------------------------------------------------- the counters */
 
-/* Appends and gives away.  The list, or NULL when either failed: then it is given away too. */
+/* Appends the item, whose reference it steals. Returns the list; on failure, releases it and
+ * returns NULL. */
 static PyObject *push(PyObject *list, PyObject *item)
 {
     const bool done = item && PyList_Append(list, item) == 0;
     Py_XDECREF(item);
-    if (!done) {
+    if (!done)
         Py_DECREF(list);
-    }
     return done ? list : NULL;
 }
 
-/* The same of a number in a dictionary. */
+/* Does the same with a number and a dictionary. */
 static PyObject *put_number(PyObject *dict, const char *name, unsigned long long number)
 {
     PyObject *value = PyLong_FromUnsignedLongLong(number);
     const bool done = value && PyDict_SetItemString(dict, name, value) == 0;
     Py_XDECREF(value);
-    if (!done) {
+    if (!done)
         Py_DECREF(dict);
-    }
     return done ? dict : NULL;
 }
 
@@ -368,7 +354,7 @@ static PyObject *site_tuple(const struct gsp_memory_head *head, const struct gsp
     const unsigned long long alloc_bytes = site->alloc_bytes;
     const unsigned long long alloc_count = site->alloc_count;
     const unsigned long long alloc_var = site->alloc_var;
-    return Py_BuildValue("IsKKKKKKK", site->node, gsp_memory_allocator_name(site->allocator),
+    return Py_BuildValue("IsKKKKKKK", site->node, gsp_wire_memory_allocator_name(site->allocator),
                          alloc_bytes, alloc_count, free_bytes, free_count,
                          live_at_peak(head, site, alloc_bytes - free_bytes), alloc_var, free_var);
 }
@@ -378,9 +364,8 @@ static PyObject *sites_list(const struct gsp_memory_head *head)
     PyObject *list = PyList_New(0);
     const struct gsp_memory_site *sites = (const void *)((const char *)head + head->sites_off);
     const uint32_t count = head->site_count;
-    for (uint32_t i = 0; list && i < count; i++) {
+    for (uint32_t i = 0; list && i < count; i++)
         list = push(list, site_tuple(head, &sites[i]));
-    }
     return list;
 }
 
@@ -389,16 +374,15 @@ static PyObject *nodes_list(const struct gsp_memory_head *head)
     PyObject *list = PyList_New(0);
     const struct gsp_memory_node *nodes = (const void *)((const char *)head + head->nodes_off);
     const uint32_t count = head->node_count;
-    for (uint32_t i = 0; list && i < count; i++) {
+    for (uint32_t i = 0; list && i < count; i++)
         list = push(list, Py_BuildValue("II", nodes[i].parent, nodes[i].frame));
-    }
     return list;
 }
 
 static PyObject *text_of(const struct gsp_memory_head *head, uint32_t at)
 {
     const char *strings = (const char *)head + head->strings_off;
-    const struct gsp_sv text = gsp_memory_text(strings, head->strings_used, at);
+    const struct gsp_sv text = gsp_wire_memory_text(strings, head->strings_used, at);
     return PyUnicode_DecodeUTF8(text.p, (Py_ssize_t)text.len, "replace");
 }
 
@@ -408,7 +392,7 @@ static PyObject *frames_list(const struct gsp_memory_head *head)
     const struct gsp_memory_frame *frames = (const void *)((const char *)head + head->frames_off);
     const uint32_t count = head->frame_count;
     for (uint32_t i = 0; list && i < count; i++) {
-        /* N gives the references away, also when one of them could not be made. */
+        /* N steals the references, also if one of them is NULL. */
         list = push(list,
                     Py_BuildValue("NNII", text_of(head, frames[i].name),
                                   text_of(head, frames[i].file), frames[i].line, frames[i].kind));
@@ -422,7 +406,7 @@ static PyObject *totals_dict(const struct gsp_memory_head *head)
     for (uint32_t i = 0; dict && i < GSP_MEMORY_ALLOCATORS; i++) {
         const struct gsp_memory_total *total = &head->total[i];
         const unsigned long long freed = total->free_bytes;
-        dict = put_number(dict, gsp_memory_allocator_name(i), total->alloc_bytes - freed);
+        dict = put_number(dict, gsp_wire_memory_allocator_name(i), total->alloc_bytes - freed);
     }
     return dict;
 }
@@ -430,9 +414,8 @@ static PyObject *totals_dict(const struct gsp_memory_head *head)
 static PyObject *losses_dict(const struct gsp_memory_head *head)
 {
     PyObject *dict = PyDict_New();
-    for (uint32_t i = 0; dict && i < GSP_MEMORY_LOSSES; i++) {
-        dict = put_number(dict, gsp_memory_loss_name(i), head->lost[i]);
-    }
+    for (uint32_t i = 0; dict && i < GSP_MEMORY_LOSSES; i++)
+        dict = put_number(dict, gsp_wire_memory_loss_name(i), head->lost[i]);
     return dict;
 }
 
@@ -441,15 +424,15 @@ static PyObject *memory_view(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     const struct gsp_memory_head *head = gsp_agent_memory_view();
-    if (!head) {
+    if (!head)
         Py_RETURN_NONE;
-    }
     gsp_agent_memory_pause(true);
-    /* Sites first: what they refer to is there then. */
+    /* Sites first: the nodes and frames they refer to were written before them. */
     PyObject *sites = sites_list(head);
     PyObject *view = Py_BuildValue(
-        "{s:s,s:K,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:N,s:N}", "mode", gsp_memory_mode_name(head->mode),
-        "interval_bytes", (unsigned long long)head->interval_bytes, "live_bytes",
+        "{s:s,s:K,s:K,s:K,s:L,s:L,s:N,s:N,s:N,s:N,s:N}", "mode",
+        gsp_wire_memory_mode_name(head->mode), "interval_bytes",
+        (unsigned long long)head->interval_bytes, "live_bytes",
         (unsigned long long)head->live_bytes, "peak_bytes", (unsigned long long)head->peak_bytes,
         "peak_ns", (long long)head->peak_ns, "began_ns", (long long)head->began_ns, "sites", sites,
         "nodes", nodes_list(head), "frames", frames_list(head), "live_by_allocator",
@@ -465,9 +448,8 @@ static PyObject *memory_events(PyObject *module, PyObject *from)
     size_t from_bytes = SIZE_MAX;
     if (from != Py_None) {
         from_bytes = PyLong_AsSize_t(from);
-        if (from_bytes == (size_t)-1 && PyErr_Occurred()) {
+        if (from_bytes == (size_t)-1 && PyErr_Occurred())
             return NULL;
-        }
     }
     return PyLong_FromUnsignedLongLong(gsp_agent_memory_events(from_bytes));
 }
@@ -490,36 +472,34 @@ static PyObject *memory_events_since(PyObject *module, PyObject *number)
     struct gsp_agent_memory_event some[64];
     size_t n = 0;
     bool good = list != NULL;
-    while (good && (n = gsp_agent_memory_events_read(&at, some, GSP_COUNT(some))) > 0) {
-        for (size_t i = 0; good && i < n; i++) {
+    while (good && (n = gsp_agent_memory_events_read(&at, some, GSP_COUNT(some))) > 0)
+        for (size_t i = 0; good && i < n; i++)
             good = add_event(list, &some[i]);
-        }
-    }
-    if (!good) {
+    if (!good)
         Py_CLEAR(list);
-    }
     return list;
 }
 
 static PyMethodDef functions[] = {
     {"memory_events", memory_events, METH_O,
-     "memory_events(from_bytes or None) -> int\n\nGreat allocations are kept one by one from now "
-     "on, or no more.  How many there were so far."},
+     "memory_events(from_bytes or None) -> int\n\nStarts or stops recording large allocations one "
+     "by one; returns their number so far."},
     {"memory_events_since", memory_events_since, METH_O,
-     "memory_events_since(number) -> [(ns, bytes, address), ...]\n\nBelow 0: given back."},
+     "memory_events_since(number) -> [(ns, bytes, address), ...]\n\nFrees have negative bytes."},
     {"memory_start", memory_start, METH_VARARGS,
      "memory_start(exact, interval_bytes, notice_bytes, code) -> int\n\n"
-     "Begins to count allocations; 0: ok.  code is that of the calling function."},
+     "Starts counting allocations; 0: ok. code is that of the calling function."},
     {"memory_python_ends", memory_python_ends, METH_NOARGS,
-     "memory_python_ends()\n\nBefore finalization: no hook reads or calls the interpreter."},
-    {"memory_stop", memory_stop, METH_NOARGS, "memory_stop()\n\nThe counters stay."},
+     "memory_python_ends()\n\nCalled before finalization: hooks no longer use the interpreter."},
+    {"memory_stop", memory_stop, METH_NOARGS,
+     "memory_stop()\n\nStops counting; the counters stay readable."},
     {"memory_mode", memory_mode, METH_NOARGS, "memory_mode() -> 'off', 'sampled' or 'exact'"},
     {"memory_pause", memory_pause, METH_O,
-     "memory_pause(flag)\n\nWhat this thread allocates is not counted until the same with False."},
+     "memory_pause(flag)\n\nTrue: this thread's allocations are not counted until False."},
     {"memory_device", memory_device, METH_VARARGS,
-     "memory_device(allocated, reserved, peak)\n\nWhat the GPU's allocator says, in bytes."},
+     "memory_device(allocated, reserved, peak)\n\nSets the GPU allocator's counters, in bytes."},
     {"memory_view", memory_view, METH_NOARGS,
-     "memory_view() -> dict or None\n\nThe counters as they are, for gsprof._memory."},
+     "memory_view() -> dict or None\n\nReturns a copy of the counters, for gsprof._memory."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -22,7 +22,7 @@ static PyObject *stop(PyObject *module, PyObject *unused)
 {
     (void)module;
     (void)unused;
-    /* It may wait for threads that are just writing a row, which never need the interpreter. */
+    /* May wait for threads that are writing a row; they never need the GIL. */
     gsp_agent_stop();
     Py_RETURN_NONE;
 }
@@ -34,15 +34,14 @@ static PyObject *is_on(PyObject *module, PyObject *unused)
     return PyBool_FromLong(gsp_agent_is_on());
 }
 
-/* The limited API has these from 3.9 on, and 3.8 the first one by another name. */
+/* The limited API has these since 3.9; in 3.8 the first one has another name. */
 bool gsp_pyext__is_main(void)
 {
     void *(*current)(void) = NULL;
     void *(*main_one)(void) = NULL;
     *(void **)&current = dlsym(RTLD_DEFAULT, "PyInterpreterState_Get");
-    if (!current) {
+    if (!current)
         *(void **)&current = dlsym(RTLD_DEFAULT, "_PyInterpreterState_Get");
-    }
     *(void **)&main_one = dlsym(RTLD_DEFAULT, "PyInterpreterState_Main");
     return !current || !main_one || current() == main_one();
 }
@@ -58,9 +57,8 @@ static PyObject *rank(PyObject *module, PyObject *number)
 {
     (void)module;
     const long long value = PyLong_AsLongLong(number);
-    if (value == -1 && PyErr_Occurred()) {
+    if (value == -1 && PyErr_Occurred())
         return NULL;
-    }
     gsp_agent_set_rank(value);
     Py_RETURN_NONE;
 }
@@ -70,9 +68,8 @@ static PyObject *mark(PyObject *module, PyObject *args)
     (void)module;
     unsigned int set = 0;
     unsigned int clear = 0;
-    if (!PyArg_ParseTuple(args, "II:mark", &set, &clear)) {
+    if (!PyArg_ParseTuple(args, "II:mark", &set, &clear))
         return NULL;
-    }
     gsp_agent_mark(set, clear);
     Py_RETURN_NONE;
 }
@@ -81,14 +78,13 @@ static PyObject *allow_tracing(PyObject *module, PyObject *number)
 {
     (void)module;
     const long pid = PyLong_AsLong(number);
-    if (pid == -1 && PyErr_Occurred()) {
+    if (pid == -1 && PyErr_Occurred())
         return NULL;
-    }
-    /* Where the Yama module is not there it fails, and nothing need be allowed. */
+    /* Fails without the Yama module, where no permission is needed. */
     return PyBool_FromLong(prctl(PR_SET_PTRACER, (unsigned long)pid, 0, 0, 0) == 0);
 }
 
-/* A traceback before 3.11, where the limited API does not show it. */
+/* Layout of a traceback before 3.11; not in the limited API. */
 struct traceback {
     PyObject_HEAD PyObject *next;
     PyObject *frame;
@@ -107,16 +103,14 @@ static bool is_old_traceback(PyObject *object)
     return fits && hex >= 0x03080000 && hex < 0x030b0000;
 }
 
-/* Makes a traceback's first entry equal to its second.  Before 3.11 a bare `raise` goes on with the
- * traceback that was caught, whatever __traceback__ has been set to since: the entry itself has to
- * change. */
+/* Overwrites a traceback's first entry with its second. Before 3.11 a bare `raise` continues with
+ * the caught traceback, even if __traceback__ was set since, so the entry itself has to change. */
 static PyObject *drop_entry(PyObject *module, PyObject *object)
 {
     (void)module;
     struct traceback *first = (struct traceback *)(void *)object;
-    if (!is_old_traceback(object) || !first->next) {
+    if (!is_old_traceback(object) || !first->next)
         Py_RETURN_FALSE;
-    }
     PyObject *next = first->next;
     PyObject *frame = first->frame;
     const struct traceback *second = (struct traceback *)(void *)next;
@@ -133,17 +127,17 @@ static PyObject *drop_entry(PyObject *module, PyObject *object)
 
 static PyMethodDef functions[] = {
     {"start", start, METH_NOARGS,
-     "start() -> int\n\nMakes the folder and the control page; 0: ok."},
-    {"stop", stop, METH_NOARGS, "stop()\n\nNothing is recorded any more."},
+     "start() -> int\n\nCreates the ring directory and the control page; 0: ok."},
+    {"stop", stop, METH_NOARGS, "stop()\n\nStops recording."},
     {"is_on", is_on, METH_NOARGS, "is_on() -> bool"},
     {"is_main", is_main, METH_NOARGS,
      "is_main() -> bool\n\nWhether the caller is in the main interpreter of the process."},
-    {"rank", rank, METH_O, "rank(n)\n\nThe rank of this process, for the rows to come."},
-    {"mark", mark, METH_VARARGS, "mark(set, clear)\n\nBits of the control page's state."},
+    {"rank", rank, METH_O, "rank(n)\n\nSets the rank of this process for later rows."},
+    {"mark", mark, METH_VARARGS, "mark(set, clear)\n\nChanges bits of the control page's state."},
     {"allow_tracing", allow_tracing, METH_O,
-     "allow_tracing(pid) -> bool\n\nLets that process (-1: any of this user) look at this one."},
+     "allow_tracing(pid) -> bool\n\nLets that process (-1: any of this user) trace this one."},
     {"drop_entry", drop_entry, METH_O,
-     "drop_entry(traceback) -> bool\n\nTakes out the first entry, in place; only before 3.11."},
+     "drop_entry(traceback) -> bool\n\nRemoves the first entry in place; only before 3.11."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -154,21 +148,18 @@ static int add_parts(PyObject *module)
         PyModule_AddStringConstant(module, "version", gsp_agent_version()) != 0 ||
         PyModule_AddIntConstant(module, "LOADED", GSP_CONTROL_LOADED) != 0 ||
         PyModule_AddIntConstant(module, "PYTHON", GSP_CONTROL_PYTHON) != 0 ||
-        PyModule_AddIntConstant(module, "TORCH", GSP_CONTROL_TORCH) != 0) {
+        PyModule_AddIntConstant(module, "TORCH", GSP_CONTROL_TORCH) != 0)
         return -1;
-    }
     static int (*const parts[])(PyObject *) = {
-        gsp_pyext__arrow_add,    gsp_pyext__blas_add,       gsp_pyext__contrast_add,
-        gsp_pyext__forks_add,    gsp_pyext__lines_part_add, gsp_pyext__mem_engine_add,
+        gsp_pyext__arrow_add,    gsp_pyext__blas_add,       gsp_pyext__compare_add,
+        gsp_pyext__forks_add,    gsp_pyext__lines_type_add, gsp_pyext__mem_engine_add,
         gsp_pyext__memory_add,   gsp_pyext__rows_add,       gsp_pyext__sampler_add,
         gsp_pyext__settings_add, gsp_pyext__span_add,       gsp_pyext__timer_add,
         gsp_pyext__torch_add,    gsp_pyext__user_table_add,
     };
-    for (size_t i = 0; i < GSP_COUNT(parts); i++) {
-        if (parts[i](module) != 0) {
+    for (size_t i = 0; i < GSP_COUNT(parts); i++)
+        if (parts[i](module) != 0)
             return -1;
-        }
-    }
     return 0;
 }
 
@@ -189,18 +180,16 @@ static int visit_state(PyObject *module, visitproc visit, void *arg)
 static int clear_state(PyObject *module)
 {
     struct gsp_pyext *state = PyModule_GetState(module);
-    if (!state) {
+    if (!state)
         return 0;
-    }
     Py_CLEAR(state->span_type);
     Py_CLEAR(state->current);
     Py_CLEAR(state->wrap);
     Py_CLEAR(state->on_span);
     Py_CLEAR(state->on_change);
     Py_CLEAR(state->on_slow_gc);
-    for (size_t i = 0; i < GSP_COUNT(state->names); i++) {
+    for (size_t i = 0; i < GSP_COUNT(state->names); i++)
         Py_CLEAR(state->names[i].text);
-    }
     return 0;
 }
 
@@ -214,8 +203,8 @@ static PyModuleDef_Slot slots[] = {
 #ifdef GSP_FREE_THREADED
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
-    /* Interpreters with a lock of their own (3.12 and later) refuse a module that does not say
-     * that it can be there, and 3.8 refuses one that says it. */
+    /* No Py_mod_multiple_interpreters: 3.8 rejects a module with it. Without it, interpreters with
+     * their own GIL (3.12 and later) reject the module. */
     {0, NULL},
 };
 

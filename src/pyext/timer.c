@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What gsprof.profiler measures with: a Recorder keeps series by name, times in milliseconds and
- * plain values apart; a Timing is one measurement, entered and left.
+ * The recorders of gsprof.profiler. A Recorder keeps series by name: times in milliseconds and
+ * plain values, apart. A Timing is one measurement.
  *
- * Classes of the package derive from Recorder and give its methods their public names, so that a
- * call of theirs is a call into C.  A Timing knows its series and not its recorder: it may be kept
- * as an attribute of one without a cycle.
+ * CUDATimer derives from TimeRecorder and MetricsCollector from MetricRecorder, so that their hot
+ * methods are direct calls into C. A Timing refers to its series and not to its recorder: storing
+ * one as an attribute of the recorder makes no cycle.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #include "pyext/series.h"
 
 #define NS_PER_MS 1e6
-/* Starts of one name that nothing has stopped; more is a program that never stops. */
+/* Most measurements of one name that are started and not stopped. */
 #define OPEN_MAX  10000
 
 enum kind { TIMES, VALUES, KINDS };
@@ -26,7 +26,7 @@ typedef PyMutex series_lock;
 #define LOCK(mutex)   PyMutex_Lock(mutex)
 #define UNLOCK(mutex) PyMutex_Unlock(mutex)
 #else
-/* The interpreter's lock is enough. */
+/* The GIL is enough. */
 typedef char series_lock;
 #define LOCK(mutex)   ((void)(mutex))
 #define UNLOCK(mutex) ((void)(mutex))
@@ -36,19 +36,19 @@ struct timing;
 
 struct named {
     PyObject_HEAD PyObject *name;
-    PyObject *clock; /* of a device, or NULL */
+    PyObject *clock; /* of a GPU, or NULL */
     PyObject *timing_type;
     uint64_t owner; /* the recorder's number */
-    struct gsp_series series;
-    struct timing **open; /* started and not stopped, oldest first */
+    struct gsp_metric_series series;
+    struct timing **open; /* started, not stopped; oldest first */
     size_t open_count;
     size_t open_cap;
-    uint32_t thread; /* that times were taken in; 0: none yet */
-    bool several;    /* threads */
+    uint32_t thread; /* that measured last; 0: none yet */
+    bool several;    /* threads have measured */
     series_lock mutex;
 };
 
-/* Times within times: whose, and what they took so far. */
+/* The innermost open measurement of a thread: its recorder, and the time nested in it so far. */
 struct within {
     uint64_t owner;
     double inner_ms;
@@ -56,12 +56,12 @@ struct within {
 
 struct timing {
     PyObject_HEAD struct named *named;
-    PyObject *token; /* what the device's clock gave at the beginning */
+    PyObject *token; /* result of the clock's begin() */
     struct within outside;
     int64_t began_ns;
     double elapsed_ms; /* NaN: not known */
     uint32_t thread;
-    uint32_t depth; /* how often it is entered */
+    uint32_t depth; /* number of nested entries */
 };
 
 struct recorder {
@@ -81,7 +81,7 @@ static __thread struct within innermost;
 static uint32_t thread_number(void)
 {
     if (gsp_unlikely(this_thread == 0)) {
-        /* Relaxed: numbers are only to differ. */
+        /* Relaxed: the numbers only have to differ. */
         this_thread = atomic_fetch_add_explicit(&last_thread, 1, memory_order_relaxed) + 1;
     }
     return this_thread;
@@ -98,9 +98,8 @@ static void named_free(PyObject *self)
 {
     struct named *named = as_named(self);
     PyTypeObject *type = Py_TYPE(self);
-    for (size_t i = 0; i < named->open_count; i++) {
+    for (size_t i = 0; i < named->open_count; i++)
         Py_DECREF((PyObject *)named->open[i]);
-    }
     free(named->open);
     gsp_pyext__series_clear(&named->series);
     Py_XDECREF(named->name);
@@ -115,7 +114,7 @@ static PyObject *refuse(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     (void)type;
     (void)args;
     (void)kwargs;
-    PyErr_SetString(PyExc_TypeError, "measurements are made by a recorder");
+    PyErr_SetString(PyExc_TypeError, "only a recorder creates measurements");
     return NULL;
 }
 
@@ -158,9 +157,8 @@ static int timing_begin(struct timing *timing)
     timing->thread = thread_number();
     if (gsp_unlikely(named->clock != NULL)) {
         PyObject *token = PyObject_CallMethod(named->clock, "begin", NULL);
-        if (!token) {
+        if (!token)
             return -1;
-        }
         PyObject *old = timing->token;
         timing->token = token;
         Py_XDECREF(old);
@@ -178,24 +176,22 @@ static void add_time(struct named *named, const struct timing *timing, double ms
     const int64_t end_ns = timing->began_ns + (int64_t)(ms * NS_PER_MS);
     gsp_pyext__series_add(&named->series, ms, timing->began_ns, end_ns);
     named->series.self_sum += inner_ms < ms ? ms - inner_ms : 0;
-    if (timing->outside.owner != named->owner) {
+    if (timing->outside.owner != named->owner)
         named->series.outer_sum += ms;
-    }
     named->several |= named->thread != 0 && named->thread != timing->thread;
     named->thread = timing->thread;
     UNLOCK(&named->mutex);
 }
 
-/* The device's time, when it is known already.  -1 with an exception. */
-static int ask_clock(struct timing *timing, double *ms)
+/* Reads the GPU's time; NaN if it is not known yet. Returns -1 with an exception. */
+static int read_clock(struct timing *timing, double *ms)
 {
     struct named *named = timing->named;
     PyObject *result = PyObject_CallMethod(named->clock, "end", "OOL", named->name, timing->token,
                                            (long long)timing->began_ns);
     Py_CLEAR(timing->token);
-    if (!result) {
+    if (!result)
         return -1;
-    }
     *ms = result == Py_None ? (double)NAN : PyFloat_AsDouble(result);
     Py_DECREF(result);
     return PyErr_Occurred() ? -1 : 0;
@@ -210,16 +206,13 @@ static int timing_end(struct timing *timing)
     innermost = timing->outside;
     double ms = (double)(end_ns - timing->began_ns) / NS_PER_MS;
     const double inner_ms = inside.owner == named->owner ? inside.inner_ms : 0;
-    if (innermost.owner == named->owner) {
+    if (innermost.owner == named->owner)
         innermost.inner_ms += ms;
-    }
-    if (gsp_unlikely(named->clock != NULL) && ask_clock(timing, &ms) != 0) {
+    if (gsp_unlikely(named->clock != NULL) && read_clock(timing, &ms) != 0)
         return -1;
-    }
     timing->elapsed_ms = ms;
-    if (!isnan(ms)) {
+    if (!isnan(ms))
         add_time(named, timing, ms, inner_ms);
-    }
     return 0;
 }
 
@@ -227,11 +220,10 @@ static PyObject *timing_enter(PyObject *self, PyObject *unused)
 {
     (void)unused;
     struct timing *timing = as_timing(self);
-    if (timing->depth > 0) {
+    if (timing->depth > 0)
         timing->depth++;
-    } else if (timing_begin(timing) != 0) {
+    else if (timing_begin(timing) != 0)
         return NULL;
-    }
     Py_INCREF(self);
     return self;
 }
@@ -241,11 +233,10 @@ static PyObject *timing_exit(PyObject *self, PyObject *const *args, Py_ssize_t c
     (void)args;
     (void)count;
     struct timing *timing = as_timing(self);
-    if (timing->depth > 1) {
+    if (timing->depth > 1)
         timing->depth--;
-    } else if (timing->depth == 1 && timing_end(timing) != 0) {
+    else if (timing->depth == 1 && timing_end(timing) != 0)
         return NULL;
-    }
     Py_RETURN_FALSE;
 }
 
@@ -280,9 +271,8 @@ static PyObject *timing_elapsed(PyObject *self, void *unused)
 {
     (void)unused;
     const double ms = as_timing(self)->elapsed_ms;
-    if (isnan(ms)) {
+    if (isnan(ms))
         Py_RETURN_NONE;
-    }
     return PyFloat_FromDouble(ms);
 }
 
@@ -299,13 +289,14 @@ static void timing_free(PyObject *self)
 static PyMethodDef timing_methods[] = {
     {"__enter__", timing_enter, METH_NOARGS, NULL},
     {"__exit__", GSP_PY_METHOD(timing_exit), METH_FASTCALL, NULL},
-    {"again", timing_again, METH_NOARGS, "again() -> Timing\n\nA fresh one of the same name."},
+    {"again", timing_again, METH_NOARGS,
+     "again() -> Timing\n\nReturns a new one of the same name."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef timing_fields[] = {
     {"name", timing_name, NULL, NULL, NULL},
-    {"elapsed", timing_elapsed, NULL, "Milliseconds; None while they are not known.", NULL},
+    {"elapsed", timing_elapsed, NULL, "Milliseconds; None if not known yet.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -335,13 +326,12 @@ static struct recorder *as_recorder(PyObject *object)
 
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    (void)args; /* for __init__ of who derives from it */
+    (void)args; /* for __init__ of derived classes */
     (void)kwargs;
     const allocfunc alloc = (allocfunc)(uintptr_t)PyType_GetSlot(type, Py_tp_alloc);
     PyObject *self = alloc(type, 0);
-    if (!self) {
+    if (!self)
         return NULL;
-    }
     struct recorder *recorder = as_recorder(self);
     recorder->series[TIMES] = PyDict_New();
     recorder->series[VALUES] = PyDict_New();
@@ -356,16 +346,15 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return self;
 }
 
-/* Lets go of a dictionary of series, and of what was started and not stopped: that holds its
- * series, which holds it. */
+/* Releases a dictionary of series, and the open measurements: they form cycles with their series.
+ */
 static void drop_series(PyObject *series)
 {
     PyObject *all = series ? PyDict_Values(series) : NULL;
     for (Py_ssize_t i = 0; all && i < PyList_Size(all); i++) {
         struct named *named = as_named(PyList_GetItem(all, i));
-        while (named->open_count > 0) {
+        while (named->open_count > 0)
             Py_DECREF((PyObject *)named->open[--named->open_count]);
-        }
     }
     Py_XDECREF(all);
     Py_XDECREF(series);
@@ -385,13 +374,12 @@ static void recorder_free(PyObject *self)
     Py_DECREF((PyObject *)type);
 }
 
-/* A new series, in the dictionary too. */
+/* Creates a series and adds it to the dictionary. */
 static PyObject *make_named(struct recorder *recorder, PyObject *series, PyObject *name)
 {
     struct named *named = PyObject_New(struct named, (PyTypeObject *)(void *)recorder->named_type);
-    if (!named) {
+    if (!named)
         return NULL;
-    }
     memset((char *)named + offsetof(struct named, name), 0,
            sizeof(*named) - offsetof(struct named, name));
     named->name = name;
@@ -408,20 +396,19 @@ static PyObject *make_named(struct recorder *recorder, PyObject *series, PyObjec
     return (PyObject *)named;
 }
 
-/* A new reference to the series of that name; with make, to a new one when there is none.  NULL
- * with an exception, or without one when there is none. */
+/* Returns a new reference to the series of that name; with `make`, creates it if needed. Returns
+ * NULL with an exception, or without one if the series does not exist. */
 static struct named *find(struct recorder *recorder, enum kind kind, PyObject *name, bool make)
 {
     if (gsp_unlikely(!PyUnicode_Check(name))) {
-        PyErr_SetString(PyExc_TypeError, "a name is a str");
+        PyErr_SetString(PyExc_TypeError, "the name must be a str");
         return NULL;
     }
     LOCK(&recorder->mutex);
     PyObject *found = PyDict_GetItemWithError(recorder->series[kind], name);
     Py_XINCREF(found);
-    if (gsp_unlikely(!found) && make && !PyErr_Occurred()) {
+    if (gsp_unlikely(!found) && make && !PyErr_Occurred())
         found = make_named(recorder, recorder->series[kind], name);
-    }
     UNLOCK(&recorder->mutex);
     return as_named(found);
 }
@@ -429,9 +416,8 @@ static struct named *find(struct recorder *recorder, enum kind kind, PyObject *n
 static PyObject *measure(PyObject *self, PyObject *name)
 {
     struct named *named = find(as_recorder(self), TIMES, name, true);
-    if (!named) {
+    if (!named)
         return NULL;
-    }
     PyObject *timing = timing_new(named);
     Py_DECREF((PyObject *)named);
     return timing;
@@ -440,17 +426,15 @@ static PyObject *measure(PyObject *self, PyObject *name)
 static PyObject *record(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 2) {
-        PyErr_Format(PyExc_TypeError, "record(name, value) takes 2 arguments, not %zd", count);
+        PyErr_Format(PyExc_TypeError, "record() takes 2 arguments (name, value), not %zd", count);
         return NULL;
     }
     const double value = PyFloat_AsDouble(args[1]);
-    if (value == -1.0 && PyErr_Occurred()) {
+    if (value == -1.0 && PyErr_Occurred())
         return NULL;
-    }
     struct named *named = find(as_recorder(self), VALUES, args[0], true);
-    if (!named) {
+    if (!named)
         return NULL;
-    }
     const int64_t now_ns = gsp_now_ns();
     LOCK(&named->mutex);
     gsp_pyext__series_add(&named->series, value, now_ns, now_ns);
@@ -459,15 +443,14 @@ static PyObject *record(PyObject *self, PyObject *const *args, Py_ssize_t count)
     Py_RETURN_NONE;
 }
 
-/* Keeps the reference to the timing when it succeeds. */
+/* Steals the reference to the timing on success. */
 static int push(struct named *named, struct timing *timing)
 {
     if (named->open_count == named->open_cap) {
         const size_t cap = named->open_cap ? named->open_cap * 2 : 4;
         struct timing **grown = realloc(named->open, cap * sizeof(struct timing *));
-        if (!grown) {
+        if (!grown)
             return -1;
-        }
         named->open = grown;
         named->open_cap = cap;
     }
@@ -490,9 +473,8 @@ static PyObject *start(PyObject *self, PyObject *name)
         LOCK(&named->mutex);
         rc = push(named, as_timing(timing));
         UNLOCK(&named->mutex);
-        if (rc != 0) {
+        if (rc != 0)
             PyErr_NoMemory();
-        }
     }
     if (rc == 0) {
         Py_DECREF((PyObject *)named);
@@ -503,16 +485,15 @@ static PyObject *start(PyObject *self, PyObject *name)
     return NULL;
 }
 
-/* The latest that this thread has started, out of the list; NULL: none. */
+/* Removes and returns the latest measurement that this thread started; NULL: none. */
 static struct timing *pop(struct named *named)
 {
     const uint32_t thread = thread_number();
     struct timing *found = NULL;
     LOCK(&named->mutex);
     size_t i = named->open_count;
-    while (i > 0 && named->open[i - 1]->thread != thread) {
+    while (i > 0 && named->open[i - 1]->thread != thread)
         i--;
-    }
     if (i > 0) {
         found = named->open[i - 1];
         memmove(named->open + i - 1, named->open + i,
@@ -526,9 +507,8 @@ static struct timing *pop(struct named *named)
 static PyObject *stop(PyObject *self, PyObject *name)
 {
     struct named *named = find(as_recorder(self), TIMES, name, false);
-    if (!named && PyErr_Occurred()) {
+    if (!named && PyErr_Occurred())
         return NULL;
-    }
     struct timing *timing = named ? pop(named) : NULL;
     if (!timing) {
         PyErr_Format(PyExc_ValueError, "stop(%R) without start(%R) in this thread", name, name);
@@ -547,35 +527,31 @@ static PyObject *add(PyObject *self, PyObject *args)
     PyObject *name = NULL;
     double ms = 0;
     long long began_ns = 0;
-    if (!PyArg_ParseTuple(args, "UdL", &name, &ms, &began_ns)) {
+    if (!PyArg_ParseTuple(args, "UdL", &name, &ms, &began_ns))
         return NULL;
-    }
     struct named *named = find(as_recorder(self), TIMES, name, true);
-    if (!named) {
+    if (!named)
         return NULL;
-    }
     add_time(named, &(struct timing){.began_ns = began_ns, .thread = thread_number()}, ms, 0);
     Py_DECREF((PyObject *)named);
     Py_RETURN_NONE;
 }
 
-/* --------------------------------------------------------------------- what was recorded */
+/* -------------------------------------------------------------------------------- reading */
 
 static int parse(PyObject *args, struct recorder *recorder, struct named **out)
 {
     int kind = 0;
     PyObject *name = NULL;
-    if (!PyArg_ParseTuple(args, "iU", &kind, &name)) {
+    if (!PyArg_ParseTuple(args, "iU", &kind, &name))
         return -1;
-    }
     if (kind < 0 || kind >= KINDS) {
-        PyErr_SetString(PyExc_ValueError, "no such kind");
+        PyErr_SetString(PyExc_ValueError, "unknown kind");
         return -1;
     }
     *out = find(recorder, (enum kind)kind, name, false);
-    if (!*out && !PyErr_Occurred()) {
+    if (!*out && !PyErr_Occurred())
         PyErr_SetObject(PyExc_KeyError, name);
-    }
     return *out ? 0 : -1;
 }
 
@@ -583,9 +559,8 @@ static PyObject *names(PyObject *self, PyObject *number)
 {
     const long kind = PyLong_AsLong(number);
     if (kind < 0 || kind >= KINDS) {
-        if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_ValueError, "no such kind");
-        }
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "unknown kind");
         return NULL;
     }
     return PyDict_Keys(as_recorder(self)->series[kind]);
@@ -594,11 +569,10 @@ static PyObject *names(PyObject *self, PyObject *number)
 static PyObject *stats(PyObject *self, PyObject *args)
 {
     struct named *named = NULL;
-    if (parse(args, as_recorder(self), &named) != 0) {
+    if (parse(args, as_recorder(self), &named) != 0)
         return NULL;
-    }
     LOCK(&named->mutex);
-    struct gsp_series series = named->series;
+    struct gsp_metric_series series = named->series;
     const size_t open_count = named->open_count;
     const uint32_t thread = named->thread;
     const bool several = named->several;
@@ -617,29 +591,26 @@ static PyObject *stats(PyObject *self, PyObject *args)
 
 static int by_time(const void *a, const void *b)
 {
-    const int64_t x = ((const struct gsp_sample *)a)->at_ns;
-    const int64_t y = ((const struct gsp_sample *)b)->at_ns;
+    const int64_t x = ((const struct gsp_metric_value *)a)->at_ns;
+    const int64_t y = ((const struct gsp_metric_value *)b)->at_ns;
     return (x > y) - (x < y);
 }
 
 static PyObject *samples(PyObject *self, PyObject *args)
 {
     struct named *named = NULL;
-    if (parse(args, as_recorder(self), &named) != 0) {
+    if (parse(args, as_recorder(self), &named) != 0)
         return NULL;
-    }
     LOCK(&named->mutex);
     const size_t count = named->series.kept_count;
-    struct gsp_sample *copy = malloc((count + 1) * sizeof(*copy));
-    if (copy && count > 0) {
+    struct gsp_metric_value *copy = malloc((count + 1) * sizeof(*copy));
+    if (copy && count > 0)
         memcpy(copy, named->series.kept, count * sizeof(*copy));
-    }
     UNLOCK(&named->mutex);
     Py_DECREF((PyObject *)named);
-    if (!copy) {
+    if (!copy)
         return PyErr_NoMemory();
-    }
-    /* Nested times are added when they end, and a choice of values has no order at all. */
+    /* Nested times are added when they end, and a random choice of values is unordered. */
     qsort(copy, count, sizeof(*copy), by_time);
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list && i < count; i++) {
@@ -653,16 +624,15 @@ static PyObject *samples(PyObject *self, PyObject *args)
     return list;
 }
 
-/* A fresh dictionary in the place of the old one; what is measured just now ends in the old. */
+/* Replaces the dictionaries; measurements in progress end in the old ones. */
 static PyObject *clear(PyObject *self, PyObject *unused)
 {
     (void)unused;
     struct recorder *recorder = as_recorder(self);
     for (int kind = 0; kind < KINDS; kind++) {
         PyObject *fresh = PyDict_New();
-        if (!fresh) {
+        if (!fresh)
             return NULL;
-        }
         LOCK(&recorder->mutex);
         PyObject *old = recorder->series[kind];
         recorder->series[kind] = fresh;
@@ -683,16 +653,16 @@ static PyObject *set_clock(PyObject *self, PyObject *clock)
 }
 
 static PyMethodDef recorder_methods[] = {
-    {"_measure", measure, METH_O, "measure(name) -> Timing\n\nA context manager and decorator."},
-    {"_record", GSP_PY_METHOD(record), METH_FASTCALL, "record(name, value)\n\nOne more number."},
-    {"_start", start, METH_O, "start(name)\n\nThe measurement of that name begins."},
-    {"_stop", stop, METH_O, "stop(name) -> float\n\nIt ends; milliseconds."},
-    {"_add", add, METH_VARARGS, "_add(name, ms, began_ns)\n\nA time that was taken elsewhere."},
-    {"_names", names, METH_O, "_names(kind) -> list\n\nAll, in the order of their first use."},
+    {"start", start, METH_O, "start(name)\n\nBegins a measurement of that name."},
+    {"stop", stop, METH_O,
+     "stop(name) -> float\n\nEnds the latest measurement of that name in this thread; "
+     "milliseconds."},
+    {"_add", add, METH_VARARGS, "_add(name, ms, began_ns)\n\nAdds a time measured elsewhere."},
+    {"_names", names, METH_O, "_names(kind) -> list\n\nAll names, in the order of first use."},
     {"_stats", stats, METH_VARARGS, "_stats(kind, name) -> dict"},
     {"_samples", samples, METH_VARARGS, "_samples(kind, name) -> list\n\n(ns, value), by time."},
-    {"_clear", clear, METH_NOARGS, "_clear()\n\nForgets everything."},
-    {"_set_clock", set_clock, METH_O, "_set_clock(clock)\n\nFor names that come new."},
+    {"_clear", clear, METH_NOARGS, "_clear()\n\nDiscards all series."},
+    {"_set_clock", set_clock, METH_O, "_set_clock(clock)\n\nSets the clock of new series."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -711,6 +681,55 @@ static PyType_Spec recorder_spec = {
     .slots = recorder_slots,
 };
 
+static PyMethodDef time_recorder_methods[] = {
+    {"measure", measure, METH_O,
+     "measure(name) -> Timing\n\nA context manager and decorator that measures a time."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot time_recorder_slots[] = {
+    {Py_tp_methods, time_recorder_methods},
+    {Py_tp_doc, (char[]){"Base class of CUDATimer."}},
+    {0, NULL},
+};
+
+static PyType_Spec time_recorder_spec = {
+    .name = "gsprof._gsprof.TimeRecorder",
+    .basicsize = sizeof(struct recorder),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = time_recorder_slots,
+};
+
+static PyMethodDef metric_recorder_methods[] = {
+    {"record", GSP_PY_METHOD(record), METH_FASTCALL, "record(name, value)\n\nAdds a value."},
+    {"measure_time", measure, METH_O,
+     "measure_time(name) -> Timing\n\nA context manager and decorator that measures a time."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot metric_recorder_slots[] = {
+    {Py_tp_methods, metric_recorder_methods},
+    {Py_tp_doc, (char[]){"Base class of MetricsCollector."}},
+    {0, NULL},
+};
+
+static PyType_Spec metric_recorder_spec = {
+    .name = "gsprof._gsprof.MetricRecorder",
+    .basicsize = sizeof(struct recorder),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = metric_recorder_slots,
+};
+
+static int add_derived(PyObject *module, const char *name, PyType_Spec *spec, PyObject *base)
+{
+    PyObject *bases = PyTuple_Pack(1, base);
+    PyObject *type = bases ? PyType_FromSpecWithBases(spec, bases) : NULL;
+    const int rc = type ? PyObject_SetAttrString(module, name, type) : -1;
+    Py_XDECREF(type);
+    Py_XDECREF(bases);
+    return rc;
+}
+
 int gsp_pyext__timer_add(PyObject *module)
 {
     PyObject *recorder = PyType_FromSpec(&recorder_spec);
@@ -720,9 +739,10 @@ int gsp_pyext__timer_add(PyObject *module)
     if (recorder && timing && series &&
         PyObject_SetAttrString(recorder, "_series_type", series) == 0 &&
         PyObject_SetAttrString(recorder, "_timing_type", timing) == 0 &&
-        PyObject_SetAttrString(module, "Timing", timing) == 0) {
-        rc = PyObject_SetAttrString(module, "Recorder", recorder);
-    }
+        PyObject_SetAttrString(module, "Timing", timing) == 0 &&
+        PyObject_SetAttrString(module, "Recorder", recorder) == 0 &&
+        add_derived(module, "TimeRecorder", &time_recorder_spec, recorder) == 0)
+        rc = add_derived(module, "MetricRecorder", &metric_recorder_spec, recorder);
     Py_XDECREF(recorder);
     Py_XDECREF(timing);
     Py_XDECREF(series);

@@ -5,25 +5,25 @@ static int add_sample(void *user, const struct gsp_sample *sample, struct gsp_er
 {
     struct gsp_stream_sink *sink = user;
     atomic_fetch_add_explicit(&sink->samples, 1, memory_order_relaxed);
-    return gsp_stream_add(sink->stream, sample, err);
+    return gsp_export_stream_add(sink->stream, sample, err);
 }
 
 static void thread_changed(void *user, uint32_t thread)
 {
     const struct gsp_stream_sink *sink = user;
-    gsp_stream_thread_changed(sink->stream, thread);
+    gsp_export_stream_thread_changed(sink->stream, thread);
 }
 
 static void process_changed(void *user, uint32_t process)
 {
     const struct gsp_stream_sink *sink = user;
-    gsp_stream_process_changed(sink->stream, process);
+    gsp_export_stream_process_changed(sink->stream, process);
 }
 
-static int flush(void *user, const struct gsp_record_stats *stats, struct gsp_err *err)
+static int flush(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err)
 {
     const struct gsp_stream_sink *sink = user;
-    const int rc = gsp_stream_flush(sink->stream, err);
+    const int rc = gsp_export_stream_flush(sink->stream, err);
     return rc == GSP_OK && sink->flushed ? sink->flushed(sink->user, stats, err) : rc;
 }
 
@@ -34,27 +34,27 @@ int gsp_stream_sink_init(struct gsp_stream_sink *sink, struct gsp_err *err)
                                               .thread_changed = thread_changed,
                                               .process_changed = process_changed,
                                               .beat = flush}};
-    return gsp_profile_new(false, &sink->profile, err);
+    return gsp_model_profile_new(false, &sink->profile, err);
 }
 
 int gsp_stream_sink_open(struct gsp_stream_sink *sink, int fd, struct gsp_err *err)
 {
-    return gsp_stream_new(fd, sink->profile, &sink->stream, err);
+    return gsp_export_stream_new(fd, sink->profile, &sink->stream, err);
 }
 
 int gsp_stream_sink_finish(struct gsp_stream_sink *sink, struct gsp_err *err)
 {
-    const int rc = sink->stream ? gsp_stream_finish(sink->stream, err) : GSP_OK;
+    const int rc = sink->stream ? gsp_export_stream_finish(sink->stream, err) : GSP_OK;
     sink->stream = NULL;
-    gsp_profile_free(sink->profile);
+    gsp_model_profile_free(sink->profile);
     sink->profile = NULL;
     return rc;
 }
 
 void gsp_stream_sink_free(struct gsp_stream_sink *sink)
 {
-    gsp_stream_free(sink->stream);
-    gsp_profile_free(sink->profile);
+    gsp_export_stream_free(sink->stream);
+    gsp_model_profile_free(sink->profile);
     sink->stream = NULL;
     sink->profile = NULL;
 }

@@ -3,9 +3,9 @@
  * stream_sink.h -- the way from the sampler to a .gsp file.
  *
  *   gsp_stream_sink_init()     the profile that the sampler fills
- *   gsp_record_new()           with &sink->sink: now the sampling period is known
+ *   gsp_sample_record_new()           with &sink->sink: now the sampling period is known
  *   gsp_stream_sink_open()     writes the header
- *   gsp_record_run()           samples go to the file
+ *   gsp_sample_record_run()           samples go to the file
  *   gsp_stream_sink_finish()   writes the end
  *
  * Threads: one owner; samples may be read by any thread.
@@ -22,12 +22,12 @@
 #include "sample/record.h"
 
 struct gsp_stream_sink {
-    struct gsp_record_sink sink; /* for gsp_record_new() */
+    struct gsp_record_sink sink; /* for gsp_sample_record_new() */
     struct gsp_profile *profile;
     struct gsp_stream *stream; /* NULL until it is open */
     _Atomic uint64_t samples;
     /* Called after each flush; NULL: nothing. A failure ends the recording. */
-    int (*flushed)(void *user, const struct gsp_record_stats *stats, struct gsp_err *err);
+    int (*flushed)(void *user, const struct gsp_sample_record_stats *stats, struct gsp_err *err);
     void *user;
 };
 

@@ -91,13 +91,13 @@ struct gsp_source {
 };
 
 /* A column whose value is the same for all rows of a source. */
-enum gsp_constant { GSP_CONST_NONE, GSP_CONST_HOST, GSP_CONST_PID, GSP_CONST_RANK };
+enum gsp_constant_column { GSP_CONST_NONE, GSP_CONST_HOST, GSP_CONST_PID, GSP_CONST_RANK };
 
-struct gsp_view_column {
+struct gsp_store_column {
     char name[GSP_NAME_MAX];
     char *doc; /* NULL: none */
     enum gsp_type type;
-    enum gsp_constant constant; /* used if the source has no such column */
+    enum gsp_constant_column constant; /* used if the source has no such column */
 };
 
 struct gsp_batch;
@@ -105,13 +105,13 @@ struct gsp_computed; /* store/store.h */
 
 /* Makes text valid for the engine: UTF-8 without NULs, U+FFFD for each other byte. *text stays
  * unchanged or points into room. Returns false if memory runs out. */
-bool gsp_store__utf8(struct gsp_sv *text, struct gsp_buf *room);
+bool gsp_store__utf8_repair(struct gsp_sv *text, struct gsp_buf *room);
 
-struct gsp_view {
+struct gsp_store_table {
     char schema[GSP_NAME_MAX];
     char name[GSP_NAME_MAX];
     const struct gsp_table *table; /* of tables.def; NULL: user-defined */
-    struct gsp_view_column columns[GSP_SOURCE_COLUMNS_MAX];
+    struct gsp_store_column columns[GSP_SOURCE_COLUMNS_MAX];
     uint32_t column_count;
     struct gsp_source **sources;
     size_t source_count;
@@ -133,50 +133,56 @@ struct gsp_view {
     bool needed;                     /* by the next statement */
 };
 
-struct gsp_catalog {
-    const struct gsp_duck *duck;
-    struct gsp_view **views;
+struct gsp_store_catalog {
+    const struct gsp_duckdb *duck;
+    struct gsp_store_table **views;
     size_t view_count;
     size_t view_cap;
 };
 
 /* Frees the tables and their sources. */
-void gsp_store__catalog_free(struct gsp_catalog *catalog);
+void gsp_store__catalog_free(struct gsp_store_catalog *catalog);
 
 /* Returns NULL if it does not exist. */
-struct gsp_view *gsp_store__view_find(const struct gsp_catalog *catalog, struct gsp_sv schema,
-                                      struct gsp_sv name);
+struct gsp_store_table *gsp_store__table_find(const struct gsp_store_catalog *catalog,
+                                              struct gsp_sv schema, struct gsp_sv name);
 /* Finds or creates a table. A new table has the columns of tables.def, or none if tables.def does
  * not list it. Fails with USAGE (invalid name), LIMIT or NOMEM. */
-GSP_MUST_CHECK int gsp_store__view_get(struct gsp_catalog *catalog, const char *schema,
-                                       const char *name, struct gsp_view **out,
-                                       struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__table_get(struct gsp_store_catalog *catalog, const char *schema,
+                                        const char *name, struct gsp_store_table **out,
+                                        struct gsp_err *err);
 /* Adds a source with these columns. Columns that the table lacks are added to it.
  * Takes ownership of the source, also on failure. Fails with FORMAT (a column has another type),
  * LIMIT or NOMEM. */
-GSP_MUST_CHECK int gsp_store__view_add(struct gsp_view *view, struct gsp_source *source,
-                                       const struct gsp_source_column *columns, size_t count,
-                                       enum gsp_scope scope, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__table_add_source(struct gsp_store_table *view,
+                                               struct gsp_source *source,
+                                               const struct gsp_source_column *columns,
+                                               size_t count, enum gsp_scope scope,
+                                               struct gsp_err *err);
 void gsp_store__source_free(struct gsp_source *source); /* NULL does nothing */
 
 /* Refreshes all sources. Marks tables whose string type changed as stale. */
-GSP_MUST_CHECK int gsp_store__catalog_refresh(struct gsp_catalog *catalog, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__catalog_refresh(struct gsp_store_catalog *catalog,
+                                              struct gsp_err *err);
 /* Merges the dictionaries of a table's sources. */
-GSP_MUST_CHECK int gsp_store__view_strings(const struct gsp_duck *duck, struct gsp_view *view,
-                                           struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__table_merge_strings(const struct gsp_duckdb *duck,
+                                                  struct gsp_store_table *view,
+                                                  struct gsp_err *err);
 
 /* Replaces the rows of a live table. Takes ownership of the batch, also on failure. */
-GSP_MUST_CHECK int gsp_store__live_fill(const struct gsp_duck *duck, struct gsp_view *view,
-                                        struct gsp_batch *batch, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__live_replace(const struct gsp_duckdb *duck,
+                                           struct gsp_store_table *view, struct gsp_batch *batch,
+                                           struct gsp_err *err);
 
 GSP_MUST_CHECK int gsp_store__spans_add(struct gsp_spans *spans, struct gsp_source_span span,
                                         struct gsp_err *err);
 
 /* Creates a source of the rows of a batch or, if computed is not NULL, of computed rows that use
  * the batch's strings. Takes ownership of both, also on failure. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_store__batch_source(struct gsp_batch *batch,
-                                           const struct gsp_computed *computed,
-                                           struct gsp_source **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__batch_source_new(struct gsp_batch *batch,
+                                               const struct gsp_computed *computed,
+                                               struct gsp_source **out, struct gsp_err *err);
 /* Adds such a source to its table. */
-GSP_MUST_CHECK int gsp_store__add_batch_source(struct gsp_view *view, struct gsp_source *source,
-                                               const struct gsp_table *table, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__table_add_batch(struct gsp_store_table *view,
+                                              struct gsp_source *source,
+                                              const struct gsp_table *table, struct gsp_err *err);

@@ -17,8 +17,8 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/time.h"
+#include "store/ring_copy.h"
 #include "store/segment.h"
-#include "store/take.h"
 
 #define SEGMENT_ROWS_DEFAULT 200000U
 #define SEGMENT_AGE_DEFAULT  (10 * GSP_NS_PER_S)
@@ -40,7 +40,7 @@ struct old_file {
 };
 
 struct source {
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     int fd;         /* of the ring directory; -1: the process ended and its rings are drained */
     uint64_t rows;  /* published by its rings, at the last tick */
     unsigned quiet; /* ticks since the process ended, or since the last row after that */
@@ -55,13 +55,13 @@ struct gsp_drain {
     struct source *sources;
     size_t source_count;
     size_t source_cap;
-    struct gsp_taker **takers;
+    struct gsp_ring_copier **takers;
     size_t taker_count;
     size_t taker_cap;
     struct old_file *old;
     size_t old_count;
     size_t old_cap;
-    struct gsp_drain_stats stats;
+    struct gsp_store_drain_stats stats;
     uint64_t closed_rows[GSP_TABLE_COUNT]; /* published by rings that are closed, by table */
     bool has_unlisted;                     /* rings that the manifest on disk does not list */
     char trouble[240];
@@ -86,21 +86,19 @@ static int lock_folder(struct gsp_drain *drain, struct gsp_err *err)
 
 static bool is_listed(const struct gsp_manifest *manifest, const char *file)
 {
-    for (size_t i = 0; i < manifest->segment_count; i++) {
+    for (size_t i = 0; i < manifest->segment_count; i++)
         if (strcmp(manifest->segments[i].file, file) == 0)
             return true;
-    }
     return false;
 }
 
 static bool is_drained_table(const struct gsp_manifest *manifest, const char *schema,
                              const char *table)
 {
-    for (size_t i = 0; i < manifest->cursor_count; i++) {
+    for (size_t i = 0; i < manifest->cursor_count; i++)
         if (strcmp(manifest->cursors[i].schema, schema) == 0 &&
             strcmp(manifest->cursors[i].table, table) == 0)
             return true;
-    }
     return false;
 }
 
@@ -113,7 +111,7 @@ static bool is_leftover(const struct gsp_manifest *manifest, const char *file)
     char table[GSP_NAME_MAX];
     if (file[0] == '.')
         return strstr(file, ".parquet" GSP_SEGMENT_TMP) != NULL; /* the engine adds a suffix */
-    if (!gsp_segment_name_ok(file, schema, table) || is_listed(manifest, file))
+    if (!gsp_store__segment_name_is_valid(file, schema, table) || is_listed(manifest, file))
         return false;
     snprintf(plain, sizeof(plain), "%s.%s.parquet", schema, table);
     return strcmp(plain, file) != 0 || is_drained_table(manifest, schema, table);
@@ -124,10 +122,9 @@ static void remove_leftovers(const struct gsp_drain *drain)
     DIR *dir = opendir(drain->folder);
     if (!dir)
         return;
-    for (const struct dirent *entry; (entry = readdir(dir));) {
+    for (const struct dirent *entry; (entry = readdir(dir));)
         if (is_leftover(&drain->manifest, entry->d_name))
             (void)unlinkat(dirfd(dir), entry->d_name, 0);
-    }
     closedir(dir);
 }
 
@@ -141,8 +138,8 @@ static void fill_defaults(struct gsp_drain_options *options)
         options->merge_count = MERGE_COUNT_DEFAULT;
 }
 
-int gsp_drain_open(const char *folder, const struct gsp_drain_options *options,
-                   struct gsp_drain **out, struct gsp_err *err)
+int gsp_store_drain_open(const char *folder, const struct gsp_drain_options *options,
+                         struct gsp_drain **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_drain *drain = calloc(1, sizeof(*drain));
@@ -156,9 +153,9 @@ int gsp_drain_open(const char *folder, const struct gsp_drain_options *options,
     fill_defaults(&drain->options);
     int rc = drain->folder ? lock_folder(drain, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
-        rc = gsp_manifest_read(folder, &drain->manifest, err);
+        rc = gsp_store__manifest_read(folder, &drain->manifest, err);
     if (rc < 0) {
-        gsp_drain_close(drain);
+        gsp_store_drain_close(drain);
         return rc;
     }
     remove_leftovers(drain);
@@ -183,17 +180,17 @@ static void remove_old(struct gsp_drain *drain, bool all)
     drain->old_count = left;
 }
 
-void gsp_drain_close(struct gsp_drain *drain)
+void gsp_store_drain_close(struct gsp_drain *drain)
 {
     if (!drain)
         return;
     if (drain->folder)
         remove_old(drain, true);
     for (size_t i = 0; i < drain->taker_count; i++)
-        gsp_taker_free(drain->takers[i]);
+        gsp_store__copier_free(drain->takers[i]);
     for (size_t i = 0; i < drain->source_count; i++)
         gsp_fd_close(&drain->sources[i].fd);
-    gsp_manifest_free(&drain->manifest);
+    gsp_store__manifest_free(&drain->manifest);
     gsp_fd_close(&drain->lock_fd);
     free(drain->folder);
     free(drain->sources);
@@ -202,10 +199,11 @@ void gsp_drain_close(struct gsp_drain *drain)
     free(drain);
 }
 
-int gsp_drain_add_place(struct gsp_drain *drain, const struct gsp_place *place, struct gsp_err *err)
+int gsp_store_drain_add_ring_dir(struct gsp_drain *drain, const struct gsp_ring_dir *place,
+                                 struct gsp_err *err)
 {
     for (size_t i = 0; i < drain->source_count; i++) {
-        struct gsp_place *known = &drain->sources[i].place;
+        struct gsp_ring_dir *known = &drain->sources[i].place;
         if (known->pid != place->pid || known->start_time != place->start_time)
             continue;
         /* The process may have called exec() since. */
@@ -216,7 +214,7 @@ int gsp_drain_add_place(struct gsp_drain *drain, const struct gsp_place *place, 
         return gsp_err_nomem(err);
     struct source *added = &drain->sources[drain->source_count];
     *added = (struct source){.place = *place, .fd = -1};
-    int rc = gsp_place_open(place, &added->fd, err);
+    int rc = gsp_ring_dir_open(place, &added->fd, err);
     if (rc == GSP_OK)
         drain->source_count++;
     return rc;
@@ -226,7 +224,7 @@ static bool has_taker(const struct gsp_drain *drain, const struct source *source
 {
     char name[GSP_SEGMENT_NAME_MAX];
     for (size_t i = 0; i < drain->taker_count; i++) {
-        const struct gsp_ring_info *info = gsp_taker_info(drain->takers[i]);
+        const struct gsp_ring_info *info = gsp_store__copier_info(drain->takers[i]);
         gsp_ring_file_name(info->schema, info->table, info->life, name, sizeof(name));
         if (info->pid == source->place.pid && info->start_time == source->place.start_time &&
             strcmp(name, file) == 0)
@@ -235,9 +233,9 @@ static bool has_taker(const struct gsp_drain *drain, const struct source *source
     return false;
 }
 
-static struct gsp_ring_cursor key_of(const struct gsp_ring_info *info)
+static struct gsp_drain_cursor key_of(const struct gsp_ring_info *info)
 {
-    struct gsp_ring_cursor key = {
+    struct gsp_drain_cursor key = {
         .pid = info->pid, .start_time = info->start_time, .created_ns = info->created_ns};
     snprintf(key.schema, sizeof(key.schema), "%s", info->schema);
     snprintf(key.table, sizeof(key.table), "%s", info->table);
@@ -256,7 +254,7 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
         return rc == GSP_E_NOMEM ? gsp_err_nomem(err) : GSP_OK;
     }
     const struct gsp_ring_info *info = gsp_ring_info(view);
-    const struct gsp_ring_cursor key = key_of(info);
+    const struct gsp_drain_cursor key = key_of(info);
     /* A cursor names a process, so a ring must name the process of its directory. */
     const bool fits =
         info->pid == source->place.pid && info->start_time == source->place.start_time;
@@ -266,12 +264,12 @@ static int add_ring(struct gsp_drain *drain, const struct source *source, const 
         gsp_ring_view_close(view);
         return has_memory ? GSP_OK : gsp_err_nomem(err);
     }
-    const struct gsp_ring_cursor *cursor = gsp_manifest_cursor(&drain->manifest, &key);
-    struct gsp_taker **added = &drain->takers[drain->taker_count];
+    const struct gsp_drain_cursor *cursor = gsp_store__manifest_cursor(&drain->manifest, &key);
+    struct gsp_ring_copier **added = &drain->takers[drain->taker_count];
     drain->has_unlisted = drain->has_unlisted || !cursor;
-    rc = gsp_taker_new(view, cursor, info->created_ns >= drain->begun_ns, added, err);
+    rc = gsp_store__copier_new(view, cursor, info->created_ns >= drain->begun_ns, added, err);
     if (rc == GSP_OK && cursor)
-        gsp_taker_resume(*added, &drain->manifest);
+        gsp_store__copier_resume(*added, &drain->manifest);
     if (rc == GSP_OK)
         drain->taker_count++;
     return rc;
@@ -288,11 +286,10 @@ static int find_rings(struct gsp_drain *drain, const struct source *source, stru
         gsp_fd_close(&fd);
         return GSP_OK; /* the directory was removed: its process has ended */
     }
-    for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));) {
+    for (const struct dirent *entry; rc == GSP_OK && (entry = readdir(dir));)
         if (gsp_sv_ends(gsp_sv_of(entry->d_name), ".ring") && entry->d_name[0] != '.' &&
             drain->taker_count < TAKERS_MAX && !has_taker(drain, source, entry->d_name))
             rc = add_ring(drain, source, entry->d_name, err);
-    }
     closedir(dir);
     return rc;
 }
@@ -325,8 +322,8 @@ static int apply_limit(struct gsp_drain *drain, struct gsp_manifest *next, struc
         drain->stats.removed += oldest->rows;
         rc = add_old_file(drain, oldest->file, err);
         if (rc == GSP_OK)
-            rc = gsp_manifest_lose(next, &loss, err);
-        gsp_manifest_remove_segment(next, 0);
+            rc = gsp_store__manifest_add_loss(next, &loss, err);
+        gsp_store__manifest_remove_segment(next, 0);
     }
     return rc;
 }
@@ -334,12 +331,12 @@ static int apply_limit(struct gsp_drain *drain, struct gsp_manifest *next, struc
 /* Replaces the manifest on disk and in memory. Takes ownership of `next`, also on failure. */
 static int replace_manifest(struct gsp_drain *drain, struct gsp_manifest *next, struct gsp_err *err)
 {
-    int rc = gsp_manifest_write(drain->folder, next, err);
+    int rc = gsp_store__manifest_write(drain->folder, next, err);
     if (rc < 0) {
-        gsp_manifest_free(next);
+        gsp_store__manifest_free(next);
         return rc;
     }
-    gsp_manifest_free(&drain->manifest);
+    gsp_store__manifest_free(&drain->manifest);
     drain->manifest = *next;
     return GSP_OK;
 }
@@ -368,16 +365,16 @@ static int list_rings(struct gsp_drain *drain, struct gsp_err *err)
     struct gsp_manifest next = {0};
     if (!drain->has_unlisted)
         return GSP_OK;
-    int rc = gsp_manifest_copy(&drain->manifest, &next, err);
+    int rc = gsp_store__manifest_copy(&drain->manifest, &next, err);
     for (size_t i = 0; rc == GSP_OK && i < drain->taker_count; i++) {
-        const struct gsp_ring_cursor key = key_of(gsp_taker_info(drain->takers[i]));
-        if (!gsp_manifest_cursor(&next, &key))
-            rc = gsp_manifest_advance(&next, &key, 0, 0, err);
+        const struct gsp_drain_cursor key = key_of(gsp_store__copier_info(drain->takers[i]));
+        if (!gsp_store__manifest_cursor(&next, &key))
+            rc = gsp_store__manifest_set_cursor(&next, &key, 0, 0, err);
     }
     if (rc == GSP_OK)
         rc = replace_manifest(drain, &next, err);
     else
-        gsp_manifest_free(&next);
+        gsp_store__manifest_free(&next);
     drain->has_unlisted = rc < 0;
     return rc;
 }
@@ -386,42 +383,42 @@ static int write_segment(const struct gsp_drain *drain, struct gsp_batch *batch,
                          struct gsp_segment *segment, struct gsp_err *err)
 {
     struct gsp_segment_size size = {0};
-    const int rc = gsp_segment_write(batch, drain->folder, segment->file, &size, err);
+    const int rc = gsp_store__segment_write(batch, drain->folder, segment->file, &size, err);
     segment->rows = size.rows;
     segment->bytes = size.bytes;
     return rc;
 }
 
 /* Writes the copied rows as a segment and lists it in the manifest. */
-static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct gsp_err *err)
+static int write_rows(struct gsp_drain *drain, struct gsp_ring_copier *taker, struct gsp_err *err)
 {
     struct gsp_manifest next = {0};
     struct gsp_segment segment;
     const size_t old_count = drain->old_count;
-    const struct gsp_ring_info *info = gsp_taker_info(taker);
-    const uint64_t lost = gsp_taker_lost(taker);
-    int rc = gsp_manifest_copy(&drain->manifest, &next, err);
+    const struct gsp_ring_info *info = gsp_store__copier_info(taker);
+    const uint64_t lost = gsp_store__copier_lost(taker);
+    int rc = gsp_store__manifest_copy(&drain->manifest, &next, err);
     if (rc == GSP_OK)
-        rc = gsp_taker_note(taker, &next, err);
+        rc = gsp_store__copier_put_manifest(taker, &next, err);
     fill_segment(&segment, info->schema, info->table, next.next);
-    struct gsp_batch *batch = rc == GSP_OK ? gsp_taker_batch(taker) : NULL;
+    struct gsp_batch *batch = rc == GSP_OK ? gsp_store__copier_batch(taker) : NULL;
     if (batch) {
         next.next++;
         rc = write_segment(drain, batch, &segment, err);
         if (rc == GSP_OK)
-            rc = gsp_manifest_add_segment(&next, &segment, err);
+            rc = gsp_store__manifest_add_segment(&next, &segment, err);
         if (rc == GSP_OK)
             rc = apply_limit(drain, &next, err);
     }
     if (rc == GSP_OK)
         rc = replace_manifest(drain, &next, err);
     else
-        gsp_manifest_free(&next);
+        gsp_store__manifest_free(&next);
     if (rc < 0)
         drain->old_count = old_count; /* the manifest on disk still lists them */
     if (rc < 0 && batch)
         remove_file(drain, segment.file);
-    gsp_taker_settle(taker, rc == GSP_OK);
+    gsp_store__copier_finish(taker, rc == GSP_OK);
     if (rc == GSP_OK) {
         drain->stats.rows += segment.rows;
         drain->stats.segments += batch ? 1 : 0;
@@ -430,26 +427,26 @@ static int write_rows(struct gsp_drain *drain, struct gsp_taker *taker, struct g
     return rc;
 }
 
-int gsp_drain_put(struct gsp_drain *drain, struct gsp_batch *batch, struct gsp_err *err)
+int gsp_store_drain_write(struct gsp_drain *drain, struct gsp_batch *batch, struct gsp_err *err)
 {
     struct gsp_manifest next = {0};
     struct gsp_segment segment;
-    const struct gsp_table *table = gsp_batch_table(batch);
-    if (gsp_batch_rows(batch) == 0) {
-        gsp_batch_free(batch);
+    const struct gsp_table *table = gsp_store_batch_table(batch);
+    if (gsp_store__batch_rows(batch) == 0) {
+        gsp_store_batch_free(batch);
         return GSP_OK;
     }
-    int rc = gsp_manifest_copy(&drain->manifest, &next, err);
+    int rc = gsp_store__manifest_copy(&drain->manifest, &next, err);
     if (rc < 0) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
     fill_segment(&segment, table->schema, table->name, next.next++);
     rc = write_segment(drain, batch, &segment, err);
     if (rc == GSP_OK)
-        rc = gsp_manifest_add_segment(&next, &segment, err);
+        rc = gsp_store__manifest_add_segment(&next, &segment, err);
     if (rc < 0) {
-        gsp_manifest_free(&next);
+        gsp_store__manifest_free(&next);
         return rc;
     }
     rc = replace_manifest(drain, &next, err);
@@ -477,7 +474,7 @@ static int merge(struct gsp_drain *drain, const size_t *which, size_t count, con
     const struct gsp_segment *first = &drain->manifest.segments[which[0]];
     const size_t old_count = drain->old_count;
     const char **files = calloc(count, sizeof(*files));
-    int rc = files ? gsp_manifest_copy(&drain->manifest, &next, err) : gsp_err_nomem(err);
+    int rc = files ? gsp_store__manifest_copy(&drain->manifest, &next, err) : gsp_err_nomem(err);
     if (rc < 0) {
         free(files);
         return rc;
@@ -489,7 +486,7 @@ static int merge(struct gsp_drain *drain, const size_t *which, size_t count, con
         files[i] = drain->manifest.segments[which[i]].file;
     struct gsp_segment_size size = {.rows = first->rows, .bytes = first->bytes};
     if (count > 1 || !link_segment(drain, files[0], merged.file))
-        rc = gsp_segment_merge(drain->folder, files, count, merged.file, &size, err);
+        rc = gsp_store__segment_merge(drain->folder, files, count, merged.file, &size, err);
     merged.rows = size.rows;
     merged.bytes = size.bytes;
     /* From the back, so that the remaining indexes stay valid. The merged segment takes the
@@ -497,13 +494,13 @@ static int merge(struct gsp_drain *drain, const size_t *which, size_t count, con
     for (size_t i = count; rc == GSP_OK && i-- > 0;) {
         rc = add_old_file(drain, files[i], err);
         if (i > 0)
-            gsp_manifest_remove_segment(&next, which[i]);
+            gsp_store__manifest_remove_segment(&next, which[i]);
     }
     if (rc == GSP_OK) {
         next.segments[which[0]] = merged;
         rc = replace_manifest(drain, &next, err);
     } else {
-        gsp_manifest_free(&next);
+        gsp_store__manifest_free(&next);
     }
     if (rc < 0) {
         drain->old_count = old_count; /* the manifest on disk still lists them */
@@ -536,11 +533,10 @@ static size_t find_small(const struct gsp_drain *drain, size_t i, uint64_t rows_
 
 static bool is_first_of_table(const struct gsp_manifest *manifest, size_t i)
 {
-    for (size_t k = 0; k < i; k++) {
+    for (size_t k = 0; k < i; k++)
         if (strcmp(manifest->segments[k].schema, manifest->segments[i].schema) == 0 &&
             strcmp(manifest->segments[k].table, manifest->segments[i].table) == 0)
             return false;
-    }
     return true;
 }
 
@@ -569,7 +565,7 @@ static int merge_small(struct gsp_drain *drain, struct gsp_err *err)
     return GSP_OK;
 }
 
-int gsp_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err)
+int gsp_store_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err)
 {
     int rc = GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < drain->manifest.segment_count; i++) {
@@ -588,29 +584,30 @@ int gsp_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err)
     return rc;
 }
 
-static bool is_due(const struct gsp_drain *drain, const struct gsp_taker *taker, bool flush)
+static bool is_due(const struct gsp_drain *drain, const struct gsp_ring_copier *taker, bool flush)
 {
-    const size_t rows = gsp_taker_rows(taker);
+    const size_t rows = gsp_store__copier_rows(taker);
     if (flush || rows == 0)
-        return flush && (rows > 0 || gsp_taker_lost(taker) > 0);
+        return flush && (rows > 0 || gsp_store__copier_lost(taker) > 0);
     /* Write before the ring overwrites rows that are only in memory: gsprof may be killed. */
-    return rows >= drain->options.segment_rows || rows >= gsp_taker_info(taker)->row_capacity / 2 ||
-           gsp_now_ns() - gsp_taker_since_ns(taker) >= drain->options.segment_age_ns;
+    return rows >= drain->options.segment_rows ||
+           rows >= gsp_store__copier_info(taker)->row_capacity / 2 ||
+           gsp_now_ns() - gsp_store__copier_since_ns(taker) >= drain->options.segment_age_ns;
 }
 
-static bool belongs_to(const struct gsp_taker *taker, const struct source *source)
+static bool belongs_to(const struct gsp_ring_copier *taker, const struct source *source)
 {
-    const struct gsp_ring_info *info = gsp_taker_info(taker);
+    const struct gsp_ring_info *info = gsp_store__copier_info(taker);
     return info->pid == source->place.pid && info->start_time == source->place.start_time;
 }
 
-static void count_closed_rows(struct gsp_drain *drain, const struct gsp_taker *taker)
+static void count_closed_rows(struct gsp_drain *drain, const struct gsp_ring_copier *taker)
 {
-    const struct gsp_ring_info *info = gsp_taker_info(taker);
+    const struct gsp_ring_info *info = gsp_store__copier_info(taker);
     for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
-        const struct gsp_table *table = gsp_table_at((enum gsp_table_id)i);
+        const struct gsp_table *table = gsp_wire_table_at((enum gsp_table_id)i);
         if (strcmp(info->schema, table->schema) == 0 && strcmp(info->table, table->name) == 0)
-            drain->closed_rows[i] += gsp_taker_published(taker);
+            drain->closed_rows[i] += gsp_store__copier_published(taker);
     }
 }
 
@@ -619,7 +616,7 @@ static int close_source(struct gsp_drain *drain, struct source *source, struct g
 {
     size_t left = 0;
     for (size_t i = 0; i < drain->taker_count; i++) {
-        struct gsp_taker *taker = drain->takers[i];
+        struct gsp_ring_copier *taker = drain->takers[i];
         if (!belongs_to(taker, source) || !is_due(drain, taker, true))
             continue;
         const int rc = write_rows(drain, taker, err);
@@ -629,7 +626,7 @@ static int close_source(struct gsp_drain *drain, struct source *source, struct g
     for (size_t i = 0; i < drain->taker_count; i++) {
         if (belongs_to(drain->takers[i], source)) {
             count_closed_rows(drain, drain->takers[i]);
-            gsp_taker_free(drain->takers[i]);
+            gsp_store__copier_free(drain->takers[i]);
         } else {
             drain->takers[left++] = drain->takers[i];
         }
@@ -650,8 +647,9 @@ static int close_ended(struct gsp_drain *drain, struct gsp_err *err)
         if (source->fd < 0)
             continue;
         for (size_t k = 0; k < drain->taker_count; k++)
-            rows +=
-                belongs_to(drain->takers[k], source) ? gsp_taker_published(drain->takers[k]) : 0;
+            rows += belongs_to(drain->takers[k], source)
+                        ? gsp_store__copier_published(drain->takers[k])
+                        : 0;
         const bool has_ended = kill(source->place.pid, 0) < 0 && errno == ESRCH;
         source->quiet = has_ended && rows == source->rows ? source->quiet + 1 : 0;
         source->rows = rows;
@@ -661,7 +659,7 @@ static int close_ended(struct gsp_drain *drain, struct gsp_err *err)
     return rc;
 }
 
-int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
+int gsp_store_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
 {
     int failed = GSP_OK;
     int rc = GSP_OK;
@@ -672,8 +670,8 @@ int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
     if (rc == GSP_OK)
         failed = list_rings(drain, err);
     for (size_t i = 0; rc == GSP_OK && i < drain->taker_count; i++) {
-        struct gsp_taker *taker = drain->takers[i];
-        rc = gsp_taker_take(taker, drain->options.segment_rows, err);
+        struct gsp_ring_copier *taker = drain->takers[i];
+        rc = gsp_store__copier_copy(taker, drain->options.segment_rows, err);
         /* If one table cannot be written, the others are still drained. */
         if (rc == GSP_OK && is_due(drain, taker, flush)) {
             const int written = write_rows(drain, taker, failed == GSP_OK ? err : NULL);
@@ -687,32 +685,33 @@ int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err)
     return rc < 0 ? rc : failed;
 }
 
-struct gsp_drain_stats gsp_drain_stats(const struct gsp_drain *drain)
+struct gsp_store_drain_stats gsp_store_drain_stats(const struct gsp_drain *drain)
 {
     return drain->stats;
 }
 
-uint64_t gsp_drain_published(const struct gsp_drain *drain, enum gsp_table_id table, size_t *rings)
+uint64_t gsp_store_drain_published(const struct gsp_drain *drain, enum gsp_table_id table,
+                                   size_t *rings)
 {
-    const struct gsp_table *about = gsp_table_at(table);
+    const struct gsp_table *about = gsp_wire_table_at(table);
     uint64_t rows = drain->closed_rows[table];
     *rings = 0;
     for (size_t i = 0; i < drain->taker_count; i++) {
-        const struct gsp_ring_info *info = gsp_taker_info(drain->takers[i]);
+        const struct gsp_ring_info *info = gsp_store__copier_info(drain->takers[i]);
         if (strcmp(info->schema, about->schema) != 0 || strcmp(info->table, about->name) != 0)
             continue;
-        rows += gsp_taker_published(drain->takers[i]);
+        rows += gsp_store__copier_published(drain->takers[i]);
         (*rings)++;
     }
     return rows;
 }
 
-const struct gsp_place *gsp_drain_place_at(const struct gsp_drain *drain, size_t i)
+const struct gsp_ring_dir *gsp_store_drain_ring_dir_at(const struct gsp_drain *drain, size_t i)
 {
     return i < drain->source_count ? &drain->sources[i].place : NULL;
 }
 
-const char *gsp_drain_trouble(const struct gsp_drain *drain)
+const char *gsp_store__drain_error(const struct gsp_drain *drain)
 {
     return drain->trouble;
 }

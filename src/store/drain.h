@@ -18,7 +18,7 @@
 
 #include "base/attr.h"
 #include "base/err.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "store/batch.h"
 #include "store/manifest.h"
 #include "wire/table.h"
@@ -30,7 +30,7 @@ struct gsp_drain_options {
     size_t merge_count;     /* merge this many small segments of a table; 0: 8 */
 };
 
-struct gsp_drain_stats {
+struct gsp_store_drain_stats {
     uint64_t rows;     /* written by this drainer */
     uint64_t segments; /* written by this drainer */
     uint64_t lost;     /* rows overwritten before they were copied */
@@ -42,31 +42,33 @@ struct gsp_drain; /* opaque */
 /* The folder must exist. Removes the unfinished files of a killed drainer and continues where that
  * one stopped.
  * Fails with EXISTS (another drainer is running), FORMAT (malformed manifest), NOWRITE, ... */
-GSP_MUST_CHECK int gsp_drain_open(const char *folder, const struct gsp_drain_options *options,
-                                  struct gsp_drain **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_drain_open(const char *folder, const struct gsp_drain_options *options,
+                                        struct gsp_drain **out, struct gsp_err *err);
 /* Writes nothing: rows that are not written yet stay in the rings. */
-void gsp_drain_close(struct gsp_drain *drain); /* NULL does nothing */
+void gsp_store_drain_close(struct gsp_drain *drain); /* NULL does nothing */
 
 /* Adds a process whose rings are drained; adding one again is allowed. */
-GSP_MUST_CHECK int gsp_drain_add_place(struct gsp_drain *drain, const struct gsp_place *place,
-                                       struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_drain_add_ring_dir(struct gsp_drain *drain,
+                                                const struct gsp_ring_dir *place,
+                                                struct gsp_err *err);
 
 /* Copies the new rows and writes those that are due, or all of them with flush. A failed write
  * changes nothing on disk; the next tick copies the rows again if the rings still have them. */
-GSP_MUST_CHECK int gsp_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_drain_tick(struct gsp_drain *drain, bool flush, struct gsp_err *err);
 /* Writes rows that are in no ring as a segment. Takes ownership of the batch, also on failure. An
  * empty batch writes nothing. */
-GSP_MUST_CHECK int gsp_drain_put(struct gsp_drain *drain, struct gsp_batch *batch,
-                                 struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_drain_write(struct gsp_drain *drain, struct gsp_batch *batch,
+                                         struct gsp_err *err);
 /* Merges the segments of each table into one file, <schema>.<table>.parquet unless that is a
  * listed segment already. */
-GSP_MUST_CHECK int gsp_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_drain_merge_all(struct gsp_drain *drain, struct gsp_err *err);
 
-struct gsp_drain_stats gsp_drain_stats(const struct gsp_drain *drain);
+struct gsp_store_drain_stats gsp_store_drain_stats(const struct gsp_drain *drain);
 /* Returns how many rows the rings of a table have published; *rings: the rings that are open. */
-uint64_t gsp_drain_published(const struct gsp_drain *drain, enum gsp_table_id table, size_t *rings);
+uint64_t gsp_store_drain_published(const struct gsp_drain *drain, enum gsp_table_id table,
+                                   size_t *rings);
 /* Returns a drained process; NULL past the last. Borrowed until the next is added. */
-const struct gsp_place *gsp_drain_place_at(const struct gsp_drain *drain, size_t i);
+const struct gsp_ring_dir *gsp_store_drain_ring_dir_at(const struct gsp_drain *drain, size_t i);
 /* Returns why a ring could not be opened in the last tick, "" if all could. Borrowed until the
  * next tick. */
-const char *gsp_drain_trouble(const struct gsp_drain *drain);
+const char *gsp_store__drain_error(const struct gsp_drain *drain);

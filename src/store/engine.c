@@ -22,7 +22,7 @@
 static struct {
     struct gsp_lock lock;
     bool ready GSP_GUARDED_BY(lock);
-    struct gsp_duck duck;
+    struct gsp_duckdb duck;
 } engine;
 
 /* Folders that may have the library, relative to the folder of the program. */
@@ -36,35 +36,32 @@ static void *open_near_program(void)
 {
     char folder[3072];
     const ssize_t n = readlink("/proc/self/exe", folder, sizeof(folder) - 1);
-    if (n <= 0) {
+    if (n <= 0)
         return NULL;
-    }
     folder[n] = '\0';
     char *slash = strrchr(folder, '/');
-    if (!slash) {
+    if (!slash)
         return NULL;
-    }
     slash[1] = '\0';
     for (size_t i = 0; i < GSP_COUNT(folders); i++) {
         char path[4096];
         const int len = snprintf(path, sizeof(path), "%s%s%s", folder, folders[i], LIBRARY);
         if (len > 0 && (size_t)len < sizeof(path) && access(path, R_OK) == 0) {
             void *lib = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-            if (lib) {
+            if (lib)
                 return lib;
-            }
         }
     }
     return NULL;
 }
 
-static int find_functions(void *lib, struct gsp_duck *duck, struct gsp_err *err)
+static int find_functions(void *lib, struct gsp_duckdb *duck, struct gsp_err *err)
 {
     static const struct {
         const char *name;
         size_t offset;
     } functions[] = {
-#define GSP_DUCK_ROW(name) {"duckdb_" #name, offsetof(struct gsp_duck, name)},
+#define GSP_DUCK_ROW(name) {"duckdb_" #name, offsetof(struct gsp_duckdb, name)},
         GSP_DUCK_FUNCTIONS(GSP_DUCK_ROW)
 #undef GSP_DUCK_ROW
     };
@@ -79,7 +76,7 @@ static int find_functions(void *lib, struct gsp_duck *duck, struct gsp_err *err)
     return GSP_OK;
 }
 
-static int check_version(const struct gsp_duck *duck, struct gsp_err *err)
+static int check_version(const struct gsp_duckdb *duck, struct gsp_err *err)
 {
     const char *text = duck->library_version();
     const char *number = text && text[0] == 'v' ? text + 1 : "";
@@ -99,28 +96,24 @@ static int check_address_space(struct gsp_err *err)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= ADDRESS_SPACE_MIN) {
+        limit.rlim_cur >= ADDRESS_SPACE_MIN)
         return GSP_OK;
-    }
     return gsp_err_set(err, GSP_E_LIMIT, 0,
                        "the SQL engine needs %llu MiB of address space; the limit (ulimit -v) is "
                        "%llu",
                        ADDRESS_SPACE_MIN >> 20, (unsigned long long)limit.rlim_cur >> 20);
 }
 
-static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
+static int load(const char *path, struct gsp_duckdb *duck, struct gsp_err *err)
 {
     const int space = check_address_space(err);
-    if (space != GSP_OK) {
+    if (space != GSP_OK)
         return space;
-    }
     void *lib = path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : open_near_program();
-    if (!lib && !path) {
+    if (!lib && !path)
         lib = dlopen(LIBRARY, RTLD_LAZY | RTLD_LOCAL);
-    }
-    if (!lib && path) {
+    if (!lib && path)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "the SQL engine cannot be loaded: %s", dlerror());
-    }
     if (!lib) {
         return gsp_err_set(err, GSP_E_NOTSUP, 0,
                            "the SQL engine (DuckDB) is not installed: no %s beside the program, in "
@@ -128,17 +121,15 @@ static int load(const char *path, struct gsp_duck *duck, struct gsp_err *err)
                            LIBRARY);
     }
     int rc = find_functions(lib, duck, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = check_version(duck, err);
-    }
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         dlclose(lib);
-    }
     /* A usable library is never unloaded: its threads may still run. */
     return rc;
 }
 
-int gsp_store__engine(const char *path, const struct gsp_duck **out, struct gsp_err *err)
+int gsp_store__engine_load(const char *path, const struct gsp_duckdb **out, struct gsp_err *err)
 {
     *out = NULL;
     int rc = GSP_OK;
@@ -148,8 +139,7 @@ int gsp_store__engine(const char *path, const struct gsp_duck **out, struct gsp_
         engine.ready = rc == GSP_OK;
     }
     gsp_lock_release(&engine.lock);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         *out = &engine.duck;
-    }
     return rc;
 }

@@ -121,7 +121,7 @@
     X(vector_get_validity)                                                                         \
     X(vector_size)
 
-struct gsp_duck {
+struct gsp_duckdb {
 #define GSP_DUCK_MEMBER(name) __typeof__ (&duckdb_##name)(name);
     GSP_DUCK_FUNCTIONS(GSP_DUCK_MEMBER)
 #undef GSP_DUCK_MEMBER
@@ -130,5 +130,5 @@ struct gsp_duck {
 /* Loads the library `path`. If path is NULL, searches beside the program, in ../lib/gsprof, in the
  * build folder and in the system's libraries. *out stays valid until the process ends.
  * Fails with NOTSUP (not found; the message lists the searched folders), VERSION or LIMIT. */
-GSP_MUST_CHECK int gsp_store__engine(const char *path, const struct gsp_duck **out,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__engine_load(const char *path, const struct gsp_duckdb **out,
+                                          struct gsp_err *err);

@@ -26,12 +26,12 @@ struct gsp_macro {
 };
 
 /* Returns false past the last. *out points to constants. */
-bool gsp_macro_at(size_t i, struct gsp_macro *out);
+bool gsp_store__macro_at(size_t i, struct gsp_macro *out);
 
 /* Whether text contains the name as a whole word. */
-bool gsp_macro_named(struct gsp_sv text, struct gsp_sv name);
+bool gsp_store__macro_is_used(struct gsp_sv text, struct gsp_sv name);
 
 /* Creates the macros that a statement uses, directly or through other macros, or all of them if it
  * lists functions. *made has a bit for each macro that exists. */
-GSP_MUST_CHECK int gsp_store__macros(struct gsp_store *store, struct gsp_sv sql, uint64_t *made,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__macros_create(struct gsp_store *store, struct gsp_sv sql,
+                                            uint64_t *made, struct gsp_err *err);

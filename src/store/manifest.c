@@ -20,7 +20,7 @@
 /* Limit for each list. Cursors are found by linear search. */
 #define ENTRIES_MAX 10000U
 
-void gsp_manifest_free(struct gsp_manifest *manifest)
+void gsp_store__manifest_free(struct gsp_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->cursor_count; i++)
         free(manifest->cursors[i].lanes);
@@ -30,8 +30,8 @@ void gsp_manifest_free(struct gsp_manifest *manifest)
     *manifest = (struct gsp_manifest){0};
 }
 
-int gsp_manifest_add_segment(struct gsp_manifest *manifest, const struct gsp_segment *segment,
-                             struct gsp_err *err)
+int gsp_store__manifest_add_segment(struct gsp_manifest *manifest,
+                                    const struct gsp_segment *segment, struct gsp_err *err)
 {
     if (!gsp_array_fit(&manifest->segments, &manifest->segment_cap, manifest->segment_count + 1))
         return gsp_err_nomem(err);
@@ -39,18 +39,18 @@ int gsp_manifest_add_segment(struct gsp_manifest *manifest, const struct gsp_seg
     return GSP_OK;
 }
 
-void gsp_manifest_remove_segment(struct gsp_manifest *manifest, size_t i)
+void gsp_store__manifest_remove_segment(struct gsp_manifest *manifest, size_t i)
 {
     manifest->segment_count--;
     memmove(&manifest->segments[i], &manifest->segments[i + 1],
             (manifest->segment_count - i) * sizeof(*manifest->segments));
 }
 
-struct gsp_ring_cursor *gsp_manifest_cursor(const struct gsp_manifest *manifest,
-                                            const struct gsp_ring_cursor *key)
+struct gsp_drain_cursor *gsp_store__manifest_cursor(const struct gsp_manifest *manifest,
+                                                    const struct gsp_drain_cursor *key)
 {
     for (size_t i = 0; i < manifest->cursor_count; i++) {
-        struct gsp_ring_cursor *cursor = &manifest->cursors[i];
+        struct gsp_drain_cursor *cursor = &manifest->cursors[i];
         if (cursor->pid == key->pid && cursor->start_time == key->start_time &&
             cursor->created_ns == key->created_ns && strcmp(cursor->schema, key->schema) == 0 &&
             strcmp(cursor->table, key->table) == 0)
@@ -60,7 +60,7 @@ struct gsp_ring_cursor *gsp_manifest_cursor(const struct gsp_manifest *manifest,
 }
 
 /* Returns the index of the first lane >= lane; lanes are sorted. */
-static uint32_t find_lane(const struct gsp_ring_cursor *cursor, uint32_t lane)
+static uint32_t find_lane(const struct gsp_drain_cursor *cursor, uint32_t lane)
 {
     uint32_t from = 0;
     uint32_t to = cursor->lane_count;
@@ -74,17 +74,18 @@ static uint32_t find_lane(const struct gsp_ring_cursor *cursor, uint32_t lane)
     return from;
 }
 
-uint64_t gsp_ring_cursor_row(const struct gsp_ring_cursor *cursor, uint32_t lane)
+uint64_t gsp_store__cursor_row(const struct gsp_drain_cursor *cursor, uint32_t lane)
 {
     const uint32_t i = cursor ? find_lane(cursor, lane) : 0;
     return cursor && i < cursor->lane_count && cursor->lanes[i].lane == lane ? cursor->lanes[i].row
                                                                              : 0;
 }
 
-int gsp_manifest_advance(struct gsp_manifest *manifest, const struct gsp_ring_cursor *key,
-                         uint32_t lane, uint64_t row, struct gsp_err *err)
+int gsp_store__manifest_set_cursor(struct gsp_manifest *manifest,
+                                   const struct gsp_drain_cursor *key, uint32_t lane, uint64_t row,
+                                   struct gsp_err *err)
 {
-    struct gsp_ring_cursor *cursor = gsp_manifest_cursor(manifest, key);
+    struct gsp_drain_cursor *cursor = gsp_store__manifest_cursor(manifest, key);
     if (!cursor) {
         if (!gsp_array_fit(&manifest->cursors, &manifest->cursor_cap, manifest->cursor_count + 1))
             return gsp_err_nomem(err);
@@ -119,14 +120,15 @@ static struct gsp_segment_loss *find_loss(const struct gsp_manifest *manifest,
     return NULL;
 }
 
-uint64_t gsp_manifest_lost(const struct gsp_manifest *manifest, const struct gsp_segment_loss *loss)
+uint64_t gsp_store__manifest_loss(const struct gsp_manifest *manifest,
+                                  const struct gsp_segment_loss *loss)
 {
     const struct gsp_segment_loss *found = find_loss(manifest, loss);
     return found ? found->count : 0;
 }
 
-int gsp_manifest_lose(struct gsp_manifest *manifest, const struct gsp_segment_loss *loss,
-                      struct gsp_err *err)
+int gsp_store__manifest_add_loss(struct gsp_manifest *manifest, const struct gsp_segment_loss *loss,
+                                 struct gsp_err *err)
 {
     struct gsp_segment_loss *old = find_loss(manifest, loss);
     if (old) {
@@ -139,37 +141,38 @@ int gsp_manifest_lose(struct gsp_manifest *manifest, const struct gsp_segment_lo
     return GSP_OK;
 }
 
-int gsp_manifest_copy(const struct gsp_manifest *from, struct gsp_manifest *out,
-                      struct gsp_err *err)
+int gsp_store__manifest_copy(const struct gsp_manifest *from, struct gsp_manifest *out,
+                             struct gsp_err *err)
 {
     int rc = GSP_OK;
     *out = (struct gsp_manifest){.next = from->next};
     for (size_t i = 0; rc == GSP_OK && i < from->segment_count; i++)
-        rc = gsp_manifest_add_segment(out, &from->segments[i], err);
+        rc = gsp_store__manifest_add_segment(out, &from->segments[i], err);
     for (size_t i = 0; rc == GSP_OK && i < from->cursor_count; i++) {
-        const struct gsp_ring_cursor *cursor = &from->cursors[i];
+        const struct gsp_drain_cursor *cursor = &from->cursors[i];
         for (uint32_t k = 0; rc == GSP_OK && k < cursor->lane_count; k++)
-            rc =
-                gsp_manifest_advance(out, cursor, cursor->lanes[k].lane, cursor->lanes[k].row, err);
+            rc = gsp_store__manifest_set_cursor(out, cursor, cursor->lanes[k].lane,
+                                                cursor->lanes[k].row, err);
     }
     for (size_t i = 0; rc == GSP_OK && i < from->loss_count; i++)
-        rc = gsp_manifest_lose(out, &from->losses[i], err);
+        rc = gsp_store__manifest_add_loss(out, &from->losses[i], err);
     if (rc < 0)
-        gsp_manifest_free(out);
+        gsp_store__manifest_free(out);
     return rc;
 }
 
 /* Copies the name of a schema or table. Returns false if it is invalid. */
 static bool copy_name(char out[GSP_NAME_MAX], struct gsp_sv name)
 {
-    if (!gsp_table_name_ok(name))
+    if (!gsp_wire_table_name_is_valid(name))
         return false;
     memcpy(out, name.p, name.len);
     out[name.len] = '\0';
     return true;
 }
 
-bool gsp_segment_name_ok(const char *file, char schema[GSP_NAME_MAX], char table[GSP_NAME_MAX])
+bool gsp_store__segment_name_is_valid(const char *file, char schema[GSP_NAME_MAX],
+                                      char table[GSP_NAME_MAX])
 {
     static const char END[] = ".parquet";
     char unused[GSP_NAME_MAX];
@@ -183,10 +186,9 @@ bool gsp_segment_name_ok(const char *file, char schema[GSP_NAME_MAX], char table
         return false;
     if (!gsp_sv_split(&rest, '.', &part))
         return true;
-    for (size_t i = 0; i < part.len; i++) {
+    for (size_t i = 0; i < part.len; i++)
         if (part.p[i] < '0' || part.p[i] > '9')
             return false;
-    }
     return part.len > 0 && part.len < 20 && !gsp_sv_split(&rest, '.', &part);
 }
 
@@ -203,7 +205,7 @@ static bool get_text(yyjson_val *object, const char *key, char *out, size_t cap)
 
 static bool get_name(yyjson_val *object, const char *key, char out[GSP_NAME_MAX])
 {
-    return get_text(object, key, out, GSP_NAME_MAX) && gsp_table_name_ok(gsp_sv_of(out));
+    return get_text(object, key, out, GSP_NAME_MAX) && gsp_wire_table_name_is_valid(gsp_sv_of(out));
 }
 
 static bool get_u64(yyjson_val *object, const char *key, uint64_t *out)
@@ -218,17 +220,17 @@ static int read_segment(yyjson_val *object, struct gsp_manifest *out, struct gsp
     struct gsp_segment segment = {0};
     uint64_t written = 0;
     if (!get_text(object, "file", segment.file, sizeof(segment.file)) ||
-        !gsp_segment_name_ok(segment.file, segment.schema, segment.table) ||
+        !gsp_store__segment_name_is_valid(segment.file, segment.schema, segment.table) ||
         !get_u64(object, "rows", &segment.rows) || !get_u64(object, "bytes", &segment.bytes) ||
         !get_u64(object, "written_ns", &written))
         return gsp_err_set(err, GSP_E_FORMAT, 0, "segment %zu is malformed", out->segment_count);
     segment.written_ns = (int64_t)written;
-    return gsp_manifest_add_segment(out, &segment, err);
+    return gsp_store__manifest_add_segment(out, &segment, err);
 }
 
 static int read_cursor(yyjson_val *object, struct gsp_manifest *out, struct gsp_err *err)
 {
-    struct gsp_ring_cursor key = {0};
+    struct gsp_drain_cursor key = {0};
     uint64_t pid = 0;
     uint64_t created = 0;
     yyjson_val *lanes = yyjson_obj_get(object, "lanes");
@@ -248,8 +250,8 @@ static int read_cursor(yyjson_val *object, struct gsp_manifest *out, struct gsp_
             yyjson_get_uint(lane) >= GSP_RING_LANES_MAX)
             return gsp_err_set(err, GSP_E_FORMAT, 0, "a lane of %s.%s is malformed", key.schema,
                                key.table);
-        int rc = gsp_manifest_advance(out, &key, (uint32_t)yyjson_get_uint(lane),
-                                      yyjson_get_uint(row), err);
+        int rc = gsp_store__manifest_set_cursor(out, &key, (uint32_t)yyjson_get_uint(lane),
+                                                yyjson_get_uint(row), err);
         if (rc < 0)
             return rc;
     }
@@ -266,7 +268,7 @@ static int read_loss(yyjson_val *object, struct gsp_manifest *out, struct gsp_er
         return gsp_err_set(err, GSP_E_FORMAT, 0, "loss %zu is malformed", out->loss_count);
     if (yyjson_is_uint(pid))
         loss.pid = (int64_t)(yyjson_get_uint(pid) & INT32_MAX);
-    return gsp_manifest_lose(out, &loss, err);
+    return gsp_store__manifest_add_loss(out, &loss, err);
 }
 
 static int read_list(yyjson_val *root, const char *key,
@@ -309,7 +311,7 @@ static int file_path(const char *folder, const char *name, char *out, size_t cap
     return GSP_OK;
 }
 
-int gsp_manifest_parse(struct gsp_sv text, struct gsp_manifest *out, struct gsp_err *err)
+int gsp_store__manifest_parse(struct gsp_sv text, struct gsp_manifest *out, struct gsp_err *err)
 {
     *out = (struct gsp_manifest){.next = 1};
     yyjson_doc *doc = text.len ? yyjson_read(text.p, text.len, 0) : NULL;
@@ -317,13 +319,13 @@ int gsp_manifest_parse(struct gsp_sv text, struct gsp_manifest *out, struct gsp_
                  : gsp_err_set(err, GSP_E_FORMAT, 0, "not JSON");
     yyjson_doc_free(doc);
     if (rc < 0) {
-        gsp_manifest_free(out);
+        gsp_store__manifest_free(out);
         out->next = 1;
     }
     return rc;
 }
 
-int gsp_manifest_read(const char *folder, struct gsp_manifest *out, struct gsp_err *err)
+int gsp_store__manifest_read(const char *folder, struct gsp_manifest *out, struct gsp_err *err)
 {
     char path[4096];
     gsp_auto_buf text = {0};
@@ -340,7 +342,7 @@ int gsp_manifest_read(const char *folder, struct gsp_manifest *out, struct gsp_e
             *err = cause;
         return rc;
     }
-    rc = gsp_manifest_parse(gsp_buf_sv(&text), out, &cause);
+    rc = gsp_store__manifest_parse(gsp_buf_sv(&text), out, &cause);
     if (rc < 0)
         gsp_err_fill(err, rc, 0, "%.140s: %.80s", path, cause.msg);
     return rc;
@@ -367,7 +369,7 @@ static void put_cursors(struct gsp_json *json, const struct gsp_manifest *manife
     gsp_json_key(json, "cursors");
     gsp_json_arr_begin(json);
     for (size_t i = 0; i < manifest->cursor_count; i++) {
-        const struct gsp_ring_cursor *cursor = &manifest->cursors[i];
+        const struct gsp_drain_cursor *cursor = &manifest->cursors[i];
         gsp_json_obj_begin(json);
         gsp_json_put_str(json, "schema", cursor->schema);
         gsp_json_put_str(json, "table", cursor->table);
@@ -409,7 +411,8 @@ static void put_losses(struct gsp_json *json, const struct gsp_manifest *manifes
     gsp_json_arr_end(json);
 }
 
-int gsp_manifest_write(const char *folder, const struct gsp_manifest *manifest, struct gsp_err *err)
+int gsp_store__manifest_write(const char *folder, const struct gsp_manifest *manifest,
+                              struct gsp_err *err)
 {
     char path[4096];
     gsp_auto_buf text = {0};

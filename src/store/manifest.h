@@ -39,7 +39,7 @@ struct gsp_cursor_lane {
     uint64_t row;
 };
 
-struct gsp_ring_cursor {
+struct gsp_drain_cursor {
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
     int32_t pid;
@@ -68,7 +68,7 @@ struct gsp_manifest {
     struct gsp_segment *segments;
     size_t segment_count;
     size_t segment_cap;
-    struct gsp_ring_cursor *cursors;
+    struct gsp_drain_cursor *cursors;
     size_t cursor_count;
     size_t cursor_cap;
     struct gsp_segment_loss *losses;
@@ -78,40 +78,44 @@ struct gsp_manifest {
 
 /* Reads manifest.json of a folder. If the file does not exist, *out is empty.
  * Fails with FORMAT, VERSION, LIMIT, PERM, IO, NOMEM; *out is then empty. */
-GSP_MUST_CHECK int gsp_manifest_read(const char *folder, struct gsp_manifest *out,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__manifest_read(const char *folder, struct gsp_manifest *out,
+                                            struct gsp_err *err);
 /* Parses the text of a manifest. The error message does not name the file. */
-GSP_MUST_CHECK int gsp_manifest_parse(struct gsp_sv text, struct gsp_manifest *out,
-                                      struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__manifest_parse(struct gsp_sv text, struct gsp_manifest *out,
+                                             struct gsp_err *err);
 /* Replaces manifest.json and syncs it to disk. Fails with NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_manifest_write(const char *folder, const struct gsp_manifest *manifest,
-                                      struct gsp_err *err);
-void gsp_manifest_free(struct gsp_manifest *manifest); /* leaves it empty */
+GSP_MUST_CHECK int gsp_store__manifest_write(const char *folder,
+                                             const struct gsp_manifest *manifest,
+                                             struct gsp_err *err);
+void gsp_store__manifest_free(struct gsp_manifest *manifest); /* leaves it empty */
 /* Makes a deep copy. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_manifest_copy(const struct gsp_manifest *from, struct gsp_manifest *out,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__manifest_copy(const struct gsp_manifest *from,
+                                            struct gsp_manifest *out, struct gsp_err *err);
 
-GSP_MUST_CHECK int gsp_manifest_add_segment(struct gsp_manifest *manifest,
-                                            const struct gsp_segment *segment, struct gsp_err *err);
-void gsp_manifest_remove_segment(struct gsp_manifest *manifest, size_t i);
+GSP_MUST_CHECK int gsp_store__manifest_add_segment(struct gsp_manifest *manifest,
+                                                   const struct gsp_segment *segment,
+                                                   struct gsp_err *err);
+void gsp_store__manifest_remove_segment(struct gsp_manifest *manifest, size_t i);
 
 /* Returns the cursor of a ring (table, process, creation time), or NULL. Borrowed. */
-struct gsp_ring_cursor *gsp_manifest_cursor(const struct gsp_manifest *manifest,
-                                            const struct gsp_ring_cursor *key);
+struct gsp_drain_cursor *gsp_store__manifest_cursor(const struct gsp_manifest *manifest,
+                                                    const struct gsp_drain_cursor *key);
 /* Sets how far a lane was drained; adds a cursor for a new ring. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_manifest_advance(struct gsp_manifest *manifest,
-                                        const struct gsp_ring_cursor *key, uint32_t lane,
-                                        uint64_t row, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__manifest_set_cursor(struct gsp_manifest *manifest,
+                                                  const struct gsp_drain_cursor *key, uint32_t lane,
+                                                  uint64_t row, struct gsp_err *err);
 /* Returns the first row of a lane that was not drained; 0 if none was. */
-uint64_t gsp_ring_cursor_row(const struct gsp_ring_cursor *cursor, uint32_t lane);
+uint64_t gsp_store__cursor_row(const struct gsp_drain_cursor *cursor, uint32_t lane);
 
 /* Adds loss->count to the count of (table, cause, pid). Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_manifest_lose(struct gsp_manifest *manifest,
-                                     const struct gsp_segment_loss *loss, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__manifest_add_loss(struct gsp_manifest *manifest,
+                                                const struct gsp_segment_loss *loss,
+                                                struct gsp_err *err);
 
 /* Returns the count of (table, cause, pid). */
-uint64_t gsp_manifest_lost(const struct gsp_manifest *manifest,
-                           const struct gsp_segment_loss *loss);
+uint64_t gsp_store__manifest_loss(const struct gsp_manifest *manifest,
+                                  const struct gsp_segment_loss *loss);
 
 /* Whether a name is <schema>.<table>[.<number>].parquet; fills schema and table (may be NULL). */
-bool gsp_segment_name_ok(const char *file, char schema[GSP_NAME_MAX], char table[GSP_NAME_MAX]);
+bool gsp_store__segment_name_is_valid(const char *file, char schema[GSP_NAME_MAX],
+                                      char table[GSP_NAME_MAX]);

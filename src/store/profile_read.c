@@ -9,7 +9,7 @@
 #include "base/time.h"
 #include "base/title.h"
 #include "model/ids.h"
-#include "store/each.h"
+#include "store/query_each.h"
 #include "wire/table.h"
 
 /* Replaces a stack whose frames were overwritten before they were saved. */
@@ -37,7 +37,7 @@ static const char THREADS_SQL[] =
     "WHERE thread_name IS NOT NULL GROUP BY pid, thread_id";
 
 struct reader {
-    const struct gsp_profile_from *from;
+    const struct gsp_profile_source *from;
     struct gsp_profile *profile;
     struct gsp_hmap stacks;       /* stack_id -> the profile's stack */
     struct gsp_hmap threads;      /* (pid, thread id) -> index */
@@ -60,12 +60,12 @@ static int put(struct gsp_hmap *map, uint64_t a, uint64_t b, uint32_t value, str
 static int read_facts(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
-    struct gsp_profile_meta *meta = gsp_profile_meta(reader->profile);
+    struct gsp_model_profile_meta *meta = gsp_model_profile_meta(reader->profile);
     (void)err;
-    const int64_t first_ns = gsp_store_i64(row, 0);
-    const int64_t last_ns = gsp_store_i64(row, 1);
-    const int64_t period_ns = gsp_store_i64(row, 2);
-    const int64_t ticks = gsp_store_i64(row, 3);
+    const int64_t first_ns = gsp_store_row_i64(row, 0);
+    const int64_t last_ns = gsp_store_row_i64(row, 1);
+    const int64_t period_ns = gsp_store_row_i64(row, 2);
+    const int64_t ticks = gsp_store_row_i64(row, 3);
     reader->start_ns = reader->from->start_ns;
     if (reader->start_ns <= 0 && first_ns != GSP_NULL_I64)
         reader->start_ns = first_ns;
@@ -82,17 +82,16 @@ static int read_facts(void *ctx, const struct gsp_store_row *row, struct gsp_err
 static int read_loss(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
-    struct gsp_losses *losses = &gsp_profile_meta(reader->profile)->losses;
+    struct gsp_losses *losses = &gsp_model_profile_meta(reader->profile)->losses;
     const struct {
         const char *cause;
         uint64_t *count;
     } known[] = {{"torn", &losses->torn}, {"late", &losses->late}, {"failed", &losses->failed}};
-    const int64_t count = gsp_store_i64(row, 1);
+    const int64_t count = gsp_store_row_i64(row, 1);
     (void)err;
-    for (size_t i = 0; count > 0 && i < GSP_COUNT(known); i++) {
-        if (gsp_sv_eq(gsp_store_text(row, 0), gsp_sv_of(known[i].cause)))
+    for (size_t i = 0; count > 0 && i < GSP_COUNT(known); i++)
+        if (gsp_sv_eq(gsp_store_row_text(row, 0), gsp_sv_of(known[i].cause)))
             *known[i].count += (uint64_t)count;
-    }
     return GSP_OK;
 }
 
@@ -100,17 +99,20 @@ static int read_name(void *ctx, const struct gsp_store_row *row, struct gsp_err 
 {
     struct reader *reader = ctx;
     uint32_t name = GSP_NONE;
-    const int rc = gsp_profile_string(reader->profile, gsp_store_text(row, 1), &name, err);
-    return rc == GSP_OK ? put(&reader->names, (uint64_t)gsp_store_i64(row, 0), 0, name, err) : rc;
+    const int rc =
+        gsp_model_profile_string(reader->profile, gsp_store_row_text(row, 1), &name, err);
+    return rc == GSP_OK ? put(&reader->names, (uint64_t)gsp_store_row_i64(row, 0), 0, name, err)
+                        : rc;
 }
 
 static int read_thread_name(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
     uint32_t name = GSP_NONE;
-    const int rc = gsp_profile_string(reader->profile, gsp_store_text(row, 2), &name, err);
-    return rc == GSP_OK ? put(&reader->thread_names, (uint64_t)gsp_store_i64(row, 0),
-                              (uint64_t)gsp_store_i64(row, 1), name, err)
+    const int rc =
+        gsp_model_profile_string(reader->profile, gsp_store_row_text(row, 2), &name, err);
+    return rc == GSP_OK ? put(&reader->thread_names, (uint64_t)gsp_store_row_i64(row, 0),
+                              (uint64_t)gsp_store_row_i64(row, 1), name, err)
                         : rc;
 }
 
@@ -120,9 +122,9 @@ static int read_thread_name(void *ctx, const struct gsp_store_row *row, struct g
 static int read_frame(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
-    const int64_t id = gsp_store_i64(row, 0);
-    const int64_t line = gsp_store_i64(row, 3);
-    struct gsp_frame frame = {.kind = gsp_frame_type_find(gsp_store_text(row, 4)),
+    const int64_t id = gsp_store_row_i64(row, 0);
+    const int64_t line = gsp_store_row_i64(row, 3);
+    struct gsp_frame frame = {.kind = gsp_model_frame_type_find(gsp_store_row_text(row, 4)),
                               .line = line > 0 && line <= INT32_MAX ? (uint32_t)line : 0};
     uint32_t at = GSP_NONE;
     if (id == GSP_NULL_I64)
@@ -130,14 +132,16 @@ static int read_frame(void *ctx, const struct gsp_store_row *row, struct gsp_err
     if (id != reader->stack_id)
         reader->stack = GSP_NONE;
     reader->stack_id = id;
-    int rc = gsp_profile_string(reader->profile, gsp_store_text(row, 1), &frame.name, err);
+    int rc =
+        gsp_model_profile_string(reader->profile, gsp_store_row_text(row, 1), &frame.name, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_string(reader->profile, gsp_store_text(row, 2), &frame.file, err);
+        rc =
+            gsp_model_profile_string(reader->profile, gsp_store_row_text(row, 2), &frame.file, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_frame(reader->profile, &frame, &at, err);
+        rc = gsp_model_profile_frame(reader->profile, &frame, &at, err);
     if (rc == GSP_OK &&
-        gsp_profile_stack_depth(reader->profile, reader->stack) < GSP_STACK_DEPTH_MAX)
-        rc = gsp_profile_stack(reader->profile, reader->stack, at, &reader->stack, err);
+        gsp_model_profile_stack_depth(reader->profile, reader->stack) < GSP_STACK_DEPTH_MAX)
+        rc = gsp_model_profile_stack(reader->profile, reader->stack, at, &reader->stack, err);
     return rc == GSP_OK ? put(&reader->stacks, (uint64_t)id, 0, reader->stack, err) : rc;
 }
 
@@ -155,11 +159,11 @@ static int find_stack(struct reader *reader, int64_t id, uint32_t *out, struct g
     uint32_t at = GSP_NONE;
     int rc = GSP_OK;
     if (reader->lost == GSP_NONE) {
-        rc = gsp_profile_string(reader->profile, gsp_sv_of(LOST_NAME), &frame.name, err);
+        rc = gsp_model_profile_string(reader->profile, gsp_sv_of(LOST_NAME), &frame.name, err);
         if (rc == GSP_OK)
-            rc = gsp_profile_frame(reader->profile, &frame, &at, err);
+            rc = gsp_model_profile_frame(reader->profile, &frame, &at, err);
         if (rc == GSP_OK)
-            rc = gsp_profile_stack(reader->profile, GSP_NONE, at, &reader->lost, err);
+            rc = gsp_model_profile_stack(reader->profile, GSP_NONE, at, &reader->lost, err);
     }
     *out = reader->lost;
     return rc;
@@ -169,10 +173,9 @@ static int find_stack(struct reader *reader, int64_t id, uint32_t *out, struct g
 
 static const struct gsp_run_process *process_of_run(const struct reader *reader, int64_t pid)
 {
-    for (size_t i = 0; i < reader->from->process_count; i++) {
+    for (size_t i = 0; i < reader->from->process_count; i++)
         if (reader->from->processes[i].pid == pid)
             return &reader->from->processes[i];
-    }
     return NULL;
 }
 
@@ -182,7 +185,7 @@ static void put_title(const struct reader *reader, const struct gsp_run_process 
 {
     const uint32_t *named = gsp_hmap_get(&reader->names, (uint64_t)pid, 0);
     const struct gsp_sv name =
-        named ? gsp_profile_string_at(reader->profile, *named) : (struct gsp_sv){0};
+        named ? gsp_model_profile_string_at(reader->profile, *named) : (struct gsp_sv){0};
     if (about && about->cmdline) {
         const struct gsp_sv cmdline = gsp_sv_of(about->cmdline);
         gsp_title_put_own(name, (struct gsp_sv){0}, cmdline, out);
@@ -209,67 +212,69 @@ static int find_process(struct reader *reader, int64_t pid, int64_t rank, uint32
     if (rank != GSP_NULL_I64)
         gsp_buf_printf(&name, "rank %lld: ", (long long)rank);
     put_title(reader, about, pid, &name);
-    rc = gsp_profile_string(reader->profile, gsp_buf_sv(&name), &process.name, err);
+    rc = gsp_model_profile_string(reader->profile, gsp_buf_sv(&name), &process.name, err);
     if (rc == GSP_OK && about)
-        rc = gsp_profile_string(reader->profile, gsp_sv_of(about->cmdline), &process.cmdline, err);
+        rc = gsp_model_profile_string(reader->profile, gsp_sv_of(about->cmdline), &process.cmdline,
+                                      err);
     if (rc == GSP_OK && about)
-        rc = gsp_profile_string(reader->profile, gsp_sv_of(about->python), &process.version, err);
+        rc = gsp_model_profile_string(reader->profile, gsp_sv_of(about->python), &process.version,
+                                      err);
     if (rc == GSP_OK)
-        rc = gsp_profile_process(reader->profile, &process, out, err);
+        rc = gsp_model_profile_process(reader->profile, &process, out, err);
     return rc == GSP_OK ? put(&reader->processes, (uint64_t)pid, 0, *out, err) : rc;
 }
 
 static int find_thread(struct reader *reader, const struct gsp_store_row *row, uint32_t *out,
                        struct gsp_err *err)
 {
-    const int64_t pid = gsp_store_i64(row, 1);
-    const int64_t tid = gsp_store_i64(row, 2);
+    const int64_t pid = gsp_store_row_i64(row, 1);
+    const int64_t tid = gsp_store_row_i64(row, 2);
     const uint32_t *known = gsp_hmap_get(&reader->threads, (uint64_t)pid, (uint64_t)tid);
     if (known) {
         *out = *known;
         return GSP_OK;
     }
     struct gsp_thread thread = {.os_id = tid > 0 ? (uint64_t)tid : 0, .is_main = tid == pid};
-    int rc = find_process(reader, pid, gsp_store_i64(row, 5), &thread.process, err);
+    int rc = find_process(reader, pid, gsp_store_row_i64(row, 5), &thread.process, err);
     const uint32_t *name = gsp_hmap_get(&reader->thread_names, (uint64_t)pid, (uint64_t)tid);
     thread.name = name ? *name : GSP_NONE;
     if (rc == GSP_OK)
-        rc = gsp_profile_thread(reader->profile, &thread, out, err);
+        rc = gsp_model_profile_thread(reader->profile, &thread, out, err);
     return rc == GSP_OK ? put(&reader->threads, (uint64_t)pid, (uint64_t)tid, *out, err) : rc;
 }
 
 static int read_sample(void *ctx, const struct gsp_store_row *row, struct gsp_err *err)
 {
     struct reader *reader = ctx;
-    const int64_t weight = gsp_store_i64(row, 4);
-    struct gsp_sample sample = {.time_ns = gsp_store_i64(row, 0) - reader->start_ns,
+    const int64_t weight = gsp_store_row_i64(row, 4);
+    struct gsp_sample sample = {.time_ns = gsp_store_row_i64(row, 0) - reader->start_ns,
                                 .weight = weight > 0 ? weight : 0,
-                                .flags = (gsp_store_i64(row, 6) == 1 ? GSP_SAMPLE_ON_CPU : 0) |
-                                         (gsp_store_i64(row, 7) == 1 ? GSP_SAMPLE_HAS_GIL : 0)};
+                                .flags = (gsp_store_row_i64(row, 6) == 1 ? GSP_SAMPLE_ON_CPU : 0) |
+                                         (gsp_store_row_i64(row, 7) == 1 ? GSP_SAMPLE_HAS_GIL : 0)};
     int rc = find_thread(reader, row, &sample.thread, err);
     if (rc == GSP_OK)
-        rc = find_stack(reader, gsp_store_i64(row, 3), &sample.stack, err);
+        rc = find_stack(reader, gsp_store_row_i64(row, 3), &sample.stack, err);
     if (rc < 0)
         return rc;
     return reader->from->take ? reader->from->take(reader->from->user, &sample, err)
-                              : gsp_profile_add(reader->profile, &sample, err);
+                              : gsp_model_profile_add(reader->profile, &sample, err);
 }
 
-int gsp_store_read_profile(struct gsp_store *store, const struct gsp_profile_from *from,
+int gsp_store_profile_read(struct gsp_store *store, const struct gsp_profile_source *from,
                            struct gsp_profile *profile, struct gsp_err *err)
 {
     struct reader reader = {.from = from, .profile = profile, .stack_id = GSP_NULL_I64};
-    int rc = gsp_store_each(store, FACTS_SQL, read_facts, &reader, err);
+    int rc = gsp_store_query_each(store, FACTS_SQL, read_facts, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, LOSSES_SQL, read_loss, &reader, err);
+        rc = gsp_store_query_each(store, LOSSES_SQL, read_loss, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, NAMES_SQL, read_name, &reader, err);
+        rc = gsp_store_query_each(store, NAMES_SQL, read_name, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, THREADS_SQL, read_thread_name, &reader, err);
+        rc = gsp_store_query_each(store, THREADS_SQL, read_thread_name, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, STACKS_SQL, read_frame, &reader, err);
+        rc = gsp_store_query_each(store, STACKS_SQL, read_frame, &reader, err);
     if (rc == GSP_OK)
-        rc = gsp_store_each(store, SAMPLES_SQL, read_sample, &reader, err);
+        rc = gsp_store_query_each(store, SAMPLES_SQL, read_sample, &reader, err);
     gsp_hmap_free(&reader.stacks);
     gsp_hmap_free(&reader.threads);
     gsp_hmap_free(&reader.processes);

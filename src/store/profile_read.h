@@ -19,7 +19,7 @@
 #include "store/run.h"
 #include "store/store.h"
 
-struct gsp_profile_from {
+struct gsp_profile_source {
     int64_t start_ns; /* time 0 of the profile; 0: time of the first sample */
     int64_t end_ns;   /* 0: time of the last sample */
     /* Names and versions of processes, which the tables do not have. */
@@ -32,7 +32,7 @@ struct gsp_profile_from {
 };
 
 /* Fills an empty profile from a locked store. Without rows the profile has no samples.
- * Fails like gsp_store_query() and gsp_profile_add(). */
-GSP_MUST_CHECK int gsp_store_read_profile(struct gsp_store *store,
-                                          const struct gsp_profile_from *from,
+ * Fails like gsp_store_query() and gsp_model_profile_add(). */
+GSP_MUST_CHECK int gsp_store_profile_read(struct gsp_store *store,
+                                          const struct gsp_profile_source *from,
                                           struct gsp_profile *profile, struct gsp_err *err);

@@ -33,13 +33,13 @@ static void maker_clear(struct maker *maker)
     free(maker->stack_ids);
     free(maker->threads);
     free(maker->used);
-    gsp_batch_free(maker->batch);
+    gsp_store_batch_free(maker->batch);
 }
 
 static int new_batch(struct maker *maker, enum gsp_table_id table, struct gsp_err *err)
 {
-    return gsp_batch_new(gsp_table_at(table), maker->host, GSP_NULL_I64, GSP_NULL_I64,
-                         &maker->batch, err);
+    return gsp_store_batch_new(gsp_wire_table_at(table), maker->host, GSP_NULL_I64, GSP_NULL_I64,
+                               &maker->batch, err);
 }
 
 static int emit_batch(struct maker *maker, struct gsp_err *err)
@@ -51,24 +51,27 @@ static int emit_batch(struct maker *maker, struct gsp_err *err)
 
 static uint32_t intern(struct gsp_batch *batch, struct gsp_sv text)
 {
-    return text.len ? gsp_batch_intern(batch, text) : GSP_NULL_STR;
+    return text.len ? gsp_store_batch_intern(batch, text) : GSP_NULL_STR;
 }
 
 static int read_threads(struct maker *maker, struct gsp_err *err)
 {
-    const size_t count = gsp_profile_thread_count(maker->profile);
+    const size_t count = gsp_model_profile_thread_count(maker->profile);
     maker->threads = calloc(count + 1, sizeof(*maker->threads));
     if (!maker->threads)
         return gsp_err_nomem(err);
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(maker->profile, i);
-        const struct gsp_process *process = gsp_profile_process_at(maker->profile, thread->process);
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(maker->profile, i);
+        const struct gsp_process *process =
+            gsp_model_profile_process_at(maker->profile, thread->process);
         struct thread_row *row = &maker->threads[i];
         const uint64_t id = thread->os_id ? thread->os_id : thread->python_id;
         row->thread_id = id ? (int64_t)(id & INT64_MAX) : GSP_NULL_I64;
         row->pid = process && process->pid > 0 ? process->pid : GSP_NULL_I64;
-        row->rank = process ? gsp_profile_rank(gsp_profile_string_at(maker->profile, process->name))
-                            : GSP_NULL_I64;
+        row->rank =
+            process
+                ? gsp_model_rank_of_name(gsp_model_profile_string_at(maker->profile, process->name))
+                : GSP_NULL_I64;
     }
     return GSP_OK;
 }
@@ -79,11 +82,11 @@ static int new_sample_batch(struct maker *maker, struct gsp_err *err)
     int rc = new_batch(maker, GSP_TABLE_python_stack_sample, err);
     if (rc < 0)
         return rc;
-    const size_t count = gsp_profile_thread_count(maker->profile);
+    const size_t count = gsp_model_profile_thread_count(maker->profile);
     for (uint32_t i = 0; i < count; i++) {
-        const struct gsp_thread *thread = gsp_profile_thread_at(maker->profile, i);
+        const struct gsp_thread *thread = gsp_model_profile_thread_at(maker->profile, i);
         maker->threads[i].name =
-            intern(maker->batch, gsp_profile_string_at(maker->profile, thread->name));
+            intern(maker->batch, gsp_model_profile_string_at(maker->profile, thread->name));
     }
     return GSP_OK;
 }
@@ -99,25 +102,25 @@ static int put_sample(struct maker *maker, uint32_t thread, uint32_t stack,
     row->thread_name = shared->name;
     row->stack_id = maker->stack_ids[stack];
     maker->used[stack] = 1;
-    return gsp_batch_append(maker->batch, row, err);
+    return gsp_store_batch_append(maker->batch, row, err);
 }
 
 static int put_samples(struct maker *maker, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(maker->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(maker->profile);
     const size_t rows_max = maker->sink->rows_max ? maker->sink->rows_max : SIZE_MAX;
     struct gsp_sample_iter iter;
     struct gsp_sample sample;
-    gsp_sample_iter_init(&iter, maker->profile);
+    gsp_model_sample_iter_init(&iter, maker->profile);
     int rc = new_sample_batch(maker, err);
-    while (rc == GSP_OK && gsp_sample_iter_next(&iter, &sample)) {
+    while (rc == GSP_OK && gsp_model_sample_iter_next(&iter, &sample)) {
         struct gsp_row_python_stack_sample row = {.ts_ns = meta->start_ns + sample.time_ns,
                                                   .on_cpu = (sample.flags & GSP_SAMPLE_ON_CPU) != 0,
                                                   .has_gil =
                                                       (sample.flags & GSP_SAMPLE_HAS_GIL) != 0,
                                                   .weight_ns = sample.weight};
         rc = put_sample(maker, sample.thread, sample.stack, &row, err);
-        if (rc == GSP_OK && gsp_batch_rows(maker->batch) >= rows_max) {
+        if (rc == GSP_OK && gsp_store__batch_rows(maker->batch) >= rows_max) {
             rc = emit_batch(maker, err);
             if (rc == GSP_OK)
                 rc = new_sample_batch(maker, err);
@@ -128,11 +131,11 @@ static int put_samples(struct maker *maker, struct gsp_err *err)
 
 static int put_totals(struct maker *maker, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(maker->profile);
-    const size_t count = gsp_profile_total_count(maker->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(maker->profile);
+    const size_t count = gsp_model_profile_total_count(maker->profile);
     int rc = new_sample_batch(maker, err);
     for (size_t i = 0; rc == GSP_OK && i < count; i++) {
-        const struct gsp_total *total = gsp_profile_total_at(maker->profile, i);
+        const struct gsp_total *total = gsp_model_profile_total_at(maker->profile, i);
         struct gsp_row_python_stack_sample row = {.ts_ns = meta->start_ns ? meta->start_ns
                                                                           : GSP_NULL_I64,
                                                   .on_cpu = GSP_NULL_BOOL,
@@ -147,16 +150,16 @@ static int put_frames(const struct gsp_profile *profile, uint32_t stack, int64_t
                       struct gsp_batch *batch, struct gsp_err *err)
 {
     struct gsp_row_python_stack row = {.stack_id = id};
-    for (uint32_t at = stack; at != GSP_NONE; at = gsp_profile_stack_caller(profile, at)) {
+    for (uint32_t at = stack; at != GSP_NONE; at = gsp_model_profile_stack_caller(profile, at)) {
         const struct gsp_frame *frame =
-            gsp_profile_frame_at(profile, gsp_profile_stack_frame(profile, at));
+            gsp_model_profile_frame_at(profile, gsp_model_profile_stack_frame(profile, at));
         if (!frame)
             break;
-        row.func = intern(batch, gsp_profile_string_at(profile, frame->name));
-        row.file = intern(batch, gsp_profile_string_at(profile, frame->file));
+        row.func = intern(batch, gsp_model_profile_string_at(profile, frame->name));
+        row.file = intern(batch, gsp_model_profile_string_at(profile, frame->file));
         row.lineno = frame->line ? (int64_t)frame->line : GSP_NULL_I64;
-        row.frame_type = intern(batch, gsp_sv_of(gsp_frame_type_name(frame->kind)));
-        int rc = gsp_batch_append(batch, &row, err);
+        row.frame_type = intern(batch, gsp_sv_of(gsp_model_frame_type_name(frame->kind)));
+        int rc = gsp_store_batch_append(batch, &row, err);
         if (rc < 0)
             return rc;
         row.depth++;
@@ -165,10 +168,11 @@ static int put_frames(const struct gsp_profile *profile, uint32_t stack, int64_t
 }
 
 /* Stacks that differ only in what python.stack does not show have the same id: add them once. */
-int gsp_profile_stack_rows(const struct gsp_profile *profile, const int64_t *ids,
-                           const unsigned char *used, struct gsp_batch *batch, struct gsp_err *err)
+int gsp_store_stack_rows_add(const struct gsp_profile *profile, const int64_t *ids,
+                             const unsigned char *used, struct gsp_batch *batch,
+                             struct gsp_err *err)
 {
-    const size_t count = gsp_profile_stack_count(profile);
+    const size_t count = gsp_model_profile_stack_count(profile);
     struct gsp_hmap seen = {0};
     int rc = GSP_OK;
     for (uint32_t i = 1; rc == GSP_OK && i <= count; i++) {
@@ -186,14 +190,14 @@ static int put_stacks(struct maker *maker, struct gsp_err *err)
 {
     int rc = new_batch(maker, GSP_TABLE_python_stack, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_stack_rows(maker->profile, maker->stack_ids, maker->used, maker->batch,
-                                    err);
+        rc = gsp_store_stack_rows_add(maker->profile, maker->stack_ids, maker->used, maker->batch,
+                                      err);
     return rc == GSP_OK ? emit_batch(maker, err) : rc;
 }
 
 static int put_losses(struct maker *maker, struct gsp_err *err)
 {
-    const struct gsp_profile_meta *meta = gsp_profile_meta_get(maker->profile);
+    const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(maker->profile);
     const struct gsp_losses *losses = &meta->losses;
     const struct {
         const char *cause;
@@ -210,25 +214,25 @@ static int put_losses(struct maker *maker, struct gsp_err *err)
             .mono_ns = GSP_NULL_I64,
             .pid = GSP_NULL_I64,
             .rank = GSP_NULL_I64,
-            .source = gsp_batch_intern(maker->batch, gsp_sv_of("sampler")),
-            .cause = gsp_batch_intern(maker->batch, gsp_sv_of(rows[i].cause)),
+            .source = gsp_store_batch_intern(maker->batch, gsp_sv_of("sampler")),
+            .cause = gsp_store_batch_intern(maker->batch, gsp_sv_of(rows[i].cause)),
             .count = (int64_t)(rows[i].count & INT64_MAX)};
-        rc = gsp_batch_append(maker->batch, &row, err);
+        rc = gsp_store_batch_append(maker->batch, &row, err);
     }
     return rc == GSP_OK ? emit_batch(maker, err) : rc;
 }
 
-int gsp_profile_tables(const struct gsp_profile *profile, const char *host,
-                       const struct gsp_batch_sink *sink, struct gsp_err *err)
+int gsp_store__profile_write(const struct gsp_profile *profile, const char *host,
+                             const struct gsp_batch_sink *sink, struct gsp_err *err)
 {
     struct maker maker = {.profile = profile, .host = host, .sink = sink};
-    maker.used = calloc(gsp_profile_stack_count(profile) + 1, 1);
-    int rc =
-        maker.used ? gsp_profile_stack_ids(profile, &maker.stack_ids, err) : gsp_err_nomem(err);
+    maker.used = calloc(gsp_model_profile_stack_count(profile) + 1, 1);
+    int rc = maker.used ? gsp_model_stack_ids(profile, &maker.stack_ids, err) : gsp_err_nomem(err);
     if (rc == GSP_OK)
         rc = read_threads(&maker, err);
     if (rc == GSP_OK)
-        rc = gsp_profile_has_samples(profile) ? put_samples(&maker, err) : put_totals(&maker, err);
+        rc = gsp_model_profile_has_samples(profile) ? put_samples(&maker, err)
+                                                    : put_totals(&maker, err);
     if (rc == GSP_OK)
         rc = put_stacks(&maker, err);
     if (rc == GSP_OK)
@@ -246,5 +250,5 @@ int gsp_store_add_profile(struct gsp_store *store, const struct gsp_profile *pro
                           struct gsp_err *err)
 {
     const struct gsp_batch_sink sink = {.take = add_to_store, .ctx = store};
-    return gsp_profile_tables(profile, NULL, &sink, err);
+    return gsp_store__profile_write(profile, NULL, &sink, err);
 }

@@ -18,11 +18,11 @@
 #include "store/batch.h"
 #include "store/store.h"
 
-/* Appends the frames of the used stacks to a batch of python.stack. ids (gsp_profile_stack_ids())
+/* Appends the frames of the used stacks to a batch of python.stack. ids (gsp_model_stack_ids())
  * and used are indexed by stack number. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_profile_stack_rows(const struct gsp_profile *profile, const int64_t *ids,
-                                          const unsigned char *used, struct gsp_batch *batch,
-                                          struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_stack_rows_add(const struct gsp_profile *profile, const int64_t *ids,
+                                            const unsigned char *used, struct gsp_batch *batch,
+                                            struct gsp_err *err);
 
 /* Receives the rows. take() owns the batch, also if it fails. */
 struct gsp_batch_sink {
@@ -32,8 +32,8 @@ struct gsp_batch_sink {
 };
 
 /* Makes the rows and passes them to the sink, one table after another. host may be NULL. */
-GSP_MUST_CHECK int gsp_profile_tables(const struct gsp_profile *profile, const char *host,
-                                      const struct gsp_batch_sink *sink, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__profile_write(const struct gsp_profile *profile, const char *host,
+                                            const struct gsp_batch_sink *sink, struct gsp_err *err);
 
 /* Copies the profile's rows into the store: the caller may free the profile afterwards. */
 GSP_MUST_CHECK int gsp_store_add_profile(struct gsp_store *store, const struct gsp_profile *profile,

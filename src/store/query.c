@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "store/macros.h"
-#include "store/places.h"
 #include "store/result.h"
+#include "store/ring_dirs.h"
 #include "store/source_ring.h"
 #include "store/sql_text.h"
 #include "store/store_internal.h"
@@ -32,51 +32,47 @@ static int engine_error(struct statement *st, const char *text, duckdb_error_typ
                         struct gsp_err *err)
 {
     const struct gsp_engine_error error = {text, type, st->sql, gsp_buf_sv(&st->run)};
-    return gsp_store__query_error(st->store, &error, st->where, err);
+    return gsp_store__query_error_convert(st->store, &error, st->where, err);
 }
 
-int gsp_store__query_error(struct gsp_store *store, const struct gsp_engine_error *error,
-                           struct gsp_sql_error *where, struct gsp_err *err)
+int gsp_store__query_error_convert(struct gsp_store *store, const struct gsp_engine_error *error,
+                                   struct gsp_sql_error *where, struct gsp_err *err)
 {
     if (store->fill_err.code != GSP_OK) {
-        if (err) {
+        if (err)
             *err = store->fill_err;
-        }
         return store->fill_err.code;
     }
-    if (atomic_load(&store->watch.interrupted)) {
+    if (atomic_load(&store->watch.interrupted))
         return gsp_err_set(err, GSP_E_INTR, 0, "the query was interrupted");
-    }
     if (atomic_load(&store->watch.timed_out)) {
         return gsp_err_set(err, GSP_E_TIMEOUT, 0, "the query took longer than %.3g s",
                            (double)store->timeout_ns / 1e9);
     }
-    return gsp_store__engine_error(error, where, err);
+    return gsp_store__engine_error_convert(error, where, err);
 }
 
 static bool is_system_table(const void *ctx, struct gsp_sv name)
 {
-    const struct gsp_catalog *catalog = ctx;
+    const struct gsp_store_catalog *catalog = ctx;
     char lower[GSP_NAME_MAX];
-    if (name.len >= sizeof(lower)) {
+    if (name.len >= sizeof(lower))
         return false;
-    }
     for (size_t i = 0; i < name.len; i++) {
         const char c = name.p[i];
         lower[i] = (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
     }
-    return gsp_store__view_find(catalog, gsp_sv_of("system"), (struct gsp_sv){lower, name.len}) !=
+    return gsp_store__table_find(catalog, gsp_sv_of("system"), (struct gsp_sv){lower, name.len}) !=
            NULL;
 }
 
 static int count_statements(struct statement *st, duckdb_extracted_statements *out, const char *sql,
                             struct gsp_err *err)
 {
-    const struct gsp_duck *duck = st->store->duck;
+    const struct gsp_duckdb *duck = st->store->duck;
     const idx_t count = duck->extract_statements(st->store->con, sql, out);
-    if (count == 1) {
+    if (count == 1)
         return GSP_OK;
-    }
     const char *text = count == 0 ? duck->extract_statements_error(*out) : NULL;
     int rc = GSP_OK;
     if (count > 1) {
@@ -95,12 +91,11 @@ static int count_statements(struct statement *st, duckdb_extracted_statements *o
 static int prepare(struct statement *st, const char *sql, duckdb_prepared_statement *out,
                    struct gsp_err *err)
 {
-    const struct gsp_duck *duck = st->store->duck;
+    const struct gsp_duckdb *duck = st->store->duck;
     duckdb_extracted_statements extracted = NULL;
     int rc = count_statements(st, &extracted, sql, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     if (duck->prepare_extracted_statement(st->store->con, extracted, 0, out) != DuckDBSuccess) {
         rc = engine_error(st, duck->prepare_error(*out), DUCKDB_ERROR_BINDER, err);
         duck->destroy_prepare(out);
@@ -115,9 +110,8 @@ static bool is_select(struct statement *st, struct gsp_sv sql)
     gsp_buf_putsv(&text, sql);
     const char *line = gsp_buf_cstr(&text);
     duckdb_prepared_statement inner = NULL;
-    if (!line || prepare(st, line, &inner, NULL) != GSP_OK) {
+    if (!line || prepare(st, line, &inner, NULL) != GSP_OK)
         return false;
-    }
     const bool select =
         st->store->duck->prepared_statement_type(inner) == DUCKDB_STATEMENT_TYPE_SELECT;
     st->store->duck->destroy_prepare(&inner);
@@ -146,12 +140,10 @@ static int not_allowed(bool explain, struct gsp_err *err)
 static int check_type(struct statement *st, bool explain, struct gsp_err *err)
 {
     st->type = st->store->duck->prepared_statement_type(st->prepared);
-    if (st->type == DUCKDB_STATEMENT_TYPE_SELECT) {
+    if (st->type == DUCKDB_STATEMENT_TYPE_SELECT)
         return GSP_OK;
-    }
-    if (explain && st->type == DUCKDB_STATEMENT_TYPE_EXPLAIN && is_explained_select(st)) {
+    if (explain && st->type == DUCKDB_STATEMENT_TYPE_EXPLAIN && is_explained_select(st))
         return GSP_OK;
-    }
     return not_allowed(explain, err);
 }
 
@@ -162,9 +154,8 @@ static bool needs_comments(struct gsp_sv sql)
          token = gsp_store__sql_token(sql, token.to)) {
         const struct gsp_sv word = {sql.p + token.from, token.to - token.from};
         if (token.kind == GSP_SQL_WORD && word.len >= 7 &&
-            (strncasecmp(word.p, "duckdb_", 7) == 0 || strncasecmp(word.p, "comment", 7) == 0)) {
+            (strncasecmp(word.p, "duckdb_", 7) == 0 || strncasecmp(word.p, "comment", 7) == 0))
             return true;
-        }
     }
     return false;
 }
@@ -173,19 +164,15 @@ static int refresh(struct gsp_store *store, struct gsp_sv sql, struct gsp_err *e
 {
     store->query_number++;
     store->fill_err = (struct gsp_err){0};
-    int rc = gsp_store__places_refresh(store, err);
-    if (rc == GSP_OK) {
+    int rc = gsp_store__ring_dirs_refresh(store, err);
+    if (rc == GSP_OK)
         rc = gsp_store__catalog_refresh(&store->catalog, err);
-    }
-    if (rc == GSP_OK) {
-        rc = gsp_store__views(store, sql, err);
-    }
-    if (rc == GSP_OK && needs_comments(sql)) {
-        rc = gsp_store__comments(store, err);
-    }
-    if (rc == GSP_OK) {
-        rc = gsp_store__macros(store, sql, &store->macros_made, err);
-    }
+    if (rc == GSP_OK)
+        rc = gsp_store__views_create(store, sql, err);
+    if (rc == GSP_OK && needs_comments(sql))
+        rc = gsp_store__comments_create(store, err);
+    if (rc == GSP_OK)
+        rc = gsp_store__macros_create(store, sql, &store->macros_made, err);
     return rc;
 }
 
@@ -195,9 +182,8 @@ static bool is_show_tables(struct gsp_sv sql)
     const struct gsp_sql_token show = gsp_store__sql_token(sql, 0);
     const struct gsp_sql_token tables = gsp_store__sql_token(sql, show.to);
     struct gsp_sql_token end = gsp_store__sql_token(sql, tables.to);
-    if (end.kind == GSP_SQL_OTHER && sql.p[end.from] == ';') {
+    if (end.kind == GSP_SQL_OTHER && sql.p[end.from] == ';')
         end = gsp_store__sql_token(sql, end.to);
-    }
     return gsp_store__sql_word_is(sql, show, "show") &&
            gsp_store__sql_word_is(sql, tables, "tables") && end.kind == GSP_SQL_END;
 }
@@ -214,12 +200,10 @@ static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err 
                            SQL_BYTES_MAX);
     }
     /* The engine rewrites some PRAGMAs to SELECT before it returns their type. */
-    if (gsp_store__sql_word_is(sql, gsp_store__sql_token(sql, 0), "pragma")) {
+    if (gsp_store__sql_word_is(sql, gsp_store__sql_token(sql, 0), "pragma"))
         return not_allowed(true, err);
-    }
-    if (sql.len > 0 && memchr(sql.p, '\0', sql.len)) {
+    if (sql.len > 0 && memchr(sql.p, '\0', sql.len))
         return gsp_err_set(err, GSP_E_USAGE, 0, "the statement contains a NUL");
-    }
     return GSP_OK;
 }
 
@@ -227,47 +211,39 @@ static int check_use(struct gsp_store *store, struct gsp_sv sql, struct gsp_err 
 static int begin_reading(struct statement *st, const char *run, bool explain, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
-    int rc = gsp_store__run(store, "BEGIN TRANSACTION READ ONLY", err);
-    if (rc != GSP_OK) {
+    int rc = gsp_store__sql_run(store, "BEGIN TRANSACTION READ ONLY", err);
+    if (rc != GSP_OK)
         return rc;
-    }
-    gsp_store__watch_query(&store->watch, store->timeout_ns);
-    gsp_store__watch_arm(&store->watch);
+    gsp_store__watchdog_begin(&store->watch, store->timeout_ns);
+    gsp_store__watchdog_arm(&store->watch);
     rc = prepare(st, run, &st->prepared, err);
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = check_type(st, explain, err);
-    }
-    gsp_store__watch_disarm(&store->watch);
-    if (rc != GSP_OK) {
+    gsp_store__watchdog_disarm(&store->watch);
+    if (rc != GSP_OK)
         gsp_store__query_end(store);
-    }
     return rc;
 }
 
 static int begin(struct statement *st, bool explain, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
-    if (st->where) {
+    if (st->where)
         *st->where = (struct gsp_sql_error){0};
-    }
     int rc = check_use(store, st->sql, err);
-    if (rc == GSP_OK && is_show_tables(st->sql)) {
+    if (rc == GSP_OK && is_show_tables(st->sql))
         st->sql = gsp_sv_of(TABLES_SQL);
-    }
-    if (rc == GSP_OK) {
+    if (rc == GSP_OK)
         rc = refresh(store, st->sql, err);
-    }
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     gsp_store__sql_qualify(st->sql, GSP_CATALOG, is_system_table, &store->catalog, &st->run);
     const char *run = gsp_buf_cstr(&st->run);
-    if (!run) {
+    if (!run)
         return gsp_err_nomem(err);
-    }
     rc = begin_reading(st, run, explain, err);
     bool made = false;
-    if (rc == GSP_E_USAGE && gsp_store__all_views(store, &made, NULL) == GSP_OK && made) {
+    if (rc == GSP_E_USAGE && gsp_store__views_create_all(store, &made, NULL) == GSP_OK && made) {
         /* The statement may use a view that does not exist yet. With all views, the engine can
          * also suggest a similar name. */
         rc = begin_reading(st, run, explain, err);
@@ -279,7 +255,7 @@ static int begin(struct statement *st, bool explain, struct gsp_err *err)
 static void warn_missed(struct gsp_store *store)
 {
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        const struct gsp_view *view = store->catalog.views[i];
+        const struct gsp_store_table *view = store->catalog.views[i];
         uint64_t missed = 0;
         for (size_t k = 0; k < view->source_count; k++) {
             struct gsp_source *source = view->sources[k];
@@ -300,11 +276,11 @@ static void warn_missed(struct gsp_store *store)
 static void warn_nameless(struct gsp_store *store)
 {
     for (size_t i = 0; i < store->catalog.view_count; i++) {
-        const struct gsp_view *view = store->catalog.views[i];
+        const struct gsp_store_table *view = store->catalog.views[i];
         uint64_t nameless = 0;
         for (size_t k = 0; k < view->source_count; k++) {
             struct gsp_source *source = view->sources[k];
-            struct gsp_ring_loss loss;
+            struct gsp_source_loss loss;
             if (atomic_exchange(&source->strings_read, false) &&
                 gsp_store__ring_loss(source, &loss)) {
                 nameless += loss.strings_lost > source->strings_warned
@@ -313,7 +289,7 @@ static void warn_nameless(struct gsp_store *store)
                 source->strings_warned = loss.strings_lost;
             }
         }
-        gsp_store__warn_nameless(store, view->schema, view->name, nameless);
+        gsp_store__warn_lost_strings(store, view->schema, view->name, nameless);
     }
 }
 
@@ -322,47 +298,45 @@ void gsp_store__query_end(struct gsp_store *store)
     warn_missed(store);
     warn_nameless(store);
     /* Fails if the transaction has ended with an error. */
-    gsp_ignore(gsp_store__run(store, "ROLLBACK", NULL));
+    gsp_ignore(gsp_store__sql_run(store, "ROLLBACK", NULL));
 }
 
 static void end_statement(struct statement *st)
 {
-    if (st->prepared) {
+    if (st->prepared)
         st->store->duck->destroy_prepare(&st->prepared);
-    }
     gsp_buf_free(&st->run);
 }
 
 /* Runs the engine's tasks on this thread. Sleeps while the other threads have all tasks, because
  * the engine itself would spin. */
-static void run_tasks(const struct gsp_duck *duck, duckdb_pending_result pending)
+static void run_tasks(const struct gsp_duckdb *duck, duckdb_pending_result pending)
 {
     const struct timespec pause = {0, PAUSE_NS};
     for (;;) {
         const duckdb_pending_state state = duck->pending_execute_task(pending);
-        if (state == DUCKDB_PENDING_NO_TASKS_AVAILABLE) {
+        if (state == DUCKDB_PENDING_NO_TASKS_AVAILABLE)
             (void)nanosleep(&pause, NULL);
-        } else if (state != DUCKDB_PENDING_RESULT_NOT_READY) {
+        else if (state != DUCKDB_PENDING_RESULT_NOT_READY)
             return;
-        }
     }
 }
 
 static int execute(struct statement *st, duckdb_result *result, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = st->store->duck;
+    const struct gsp_duckdb *duck = st->store->duck;
     duckdb_pending_result pending = NULL;
     int rc = GSP_OK;
-    gsp_store__watch_arm(&st->store->watch);
+    gsp_store__watchdog_arm(&st->store->watch);
     if (duck->pending_prepared_streaming(st->prepared, &pending) != DuckDBSuccess) {
-        gsp_store__watch_disarm(&st->store->watch);
+        gsp_store__watchdog_disarm(&st->store->watch);
         rc = engine_error(st, duck->pending_error(pending), DUCKDB_ERROR_INVALID, err);
         duck->destroy_pending(&pending);
         return rc;
     }
     run_tasks(duck, pending);
     const duckdb_state state = duck->execute_pending(pending, result);
-    gsp_store__watch_disarm(&st->store->watch);
+    gsp_store__watchdog_disarm(&st->store->watch);
     if (state != DuckDBSuccess) {
         rc = engine_error(st, duck->result_error(result), duck->result_error_type(result), err);
         duck->destroy_result(result);
@@ -380,15 +354,13 @@ int gsp_store_query_with(struct gsp_store *store, struct gsp_sv sql,
     int rc = begin(&st, true, err);
     if (rc == GSP_OK) {
         duckdb_result result;
-        rc = gsp_store__bind(store->duck, st.prepared, params, err);
-        if (rc == GSP_OK) {
+        rc = gsp_store__params_bind(store->duck, st.prepared, params, err);
+        if (rc == GSP_OK)
             rc = execute(&st, &result, err);
-        }
-        if (rc == GSP_OK) {
+        if (rc == GSP_OK)
             rc = gsp_store__result_rows(store, &result, out, err);
-        } else {
+        else
             gsp_store__query_end(store);
-        }
     }
     end_statement(&st);
     return rc;
@@ -401,16 +373,14 @@ int gsp_store_query(struct gsp_store *store, struct gsp_sv sql, struct gsp_rows 
 }
 
 /* COPY returns one row: the number of rows written. */
-static uint64_t rows_written(const struct gsp_duck *duck, duckdb_result result)
+static uint64_t rows_written(const struct gsp_duckdb *duck, duckdb_result result)
 {
     uint64_t rows = 0;
     duckdb_data_chunk chunk = duck->fetch_chunk(result);
-    if (chunk && duck->data_chunk_get_size(chunk) == 1) {
+    if (chunk && duck->data_chunk_get_size(chunk) == 1)
         memcpy(&rows, duck->vector_get_data(duck->data_chunk_get_vector(chunk, 0)), sizeof(rows));
-    }
-    if (chunk) {
+    if (chunk)
         duck->destroy_data_chunk(&chunk);
-    }
     return rows;
 }
 
@@ -418,15 +388,14 @@ static int copy_out(struct statement *st, uint64_t *rows, struct gsp_err *err)
 {
     struct gsp_store *store = st->store;
     gsp_auto_buf sql = {0};
-    gsp_store__copy_sql(store, gsp_buf_sv(&st->run), &sql);
+    gsp_store__sql_put_copy(store, gsp_buf_sv(&st->run), &sql);
     const char *text = gsp_buf_cstr(&sql);
-    if (!text) {
+    if (!text)
         return gsp_err_nomem(err);
-    }
     duckdb_result result;
-    gsp_store__watch_arm(&store->watch);
+    gsp_store__watchdog_arm(&store->watch);
     const duckdb_state state = store->duck->query(store->con, text, &result);
-    gsp_store__watch_disarm(&store->watch);
+    gsp_store__watchdog_disarm(&store->watch);
     int rc = GSP_OK;
     if (state != DuckDBSuccess) {
         rc = engine_error(st, store->duck->result_error(&result),
@@ -442,9 +411,8 @@ static int copy_out(struct statement *st, uint64_t *rows, struct gsp_err *err)
 int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, uint64_t *rows,
                             struct gsp_sql_error *where, struct gsp_err *err)
 {
-    if (!store->output) {
+    if (!store->output)
         return gsp_err_set(err, GSP_E_USAGE, 0, "no output is set");
-    }
     struct statement st = {.store = store, .sql = sql, .where = where};
     int rc = begin(&st, false, err);
     if (rc == GSP_OK) {
@@ -459,5 +427,5 @@ int gsp_store_query_to_file(struct gsp_store *store, struct gsp_sv sql, uint64_t
 
 void gsp_store_interrupt(struct gsp_store *store)
 {
-    gsp_store__watch_interrupt(&store->watch);
+    gsp_store__watchdog_interrupt(&store->watch);
 }

@@ -16,5 +16,5 @@ GSP_MUST_CHECK int gsp_store__result_rows(struct gsp_store *store, duckdb_result
 /* Ends the transaction of a query. */
 void gsp_store__query_end(struct gsp_store *store);
 /* Converts the error of a query; TIMEOUT or INTR if gsprof stopped it. */
-int gsp_store__query_error(struct gsp_store *store, const struct gsp_engine_error *error,
-                           struct gsp_sql_error *where, struct gsp_err *err);
+int gsp_store__query_error_convert(struct gsp_store *store, const struct gsp_engine_error *error,
+                                   struct gsp_sql_error *where, struct gsp_err *err);

@@ -42,7 +42,7 @@ enum gsp_run_state {
 };
 
 /* The contents of meta.json. */
-struct gsp_run_about {
+struct gsp_run_meta {
     const char *name;    /* NULL: the folder's name */
     const char *host;    /* NULL: unknown */
     const char *command; /* NULL: unknown */
@@ -66,28 +66,28 @@ struct gsp_run_about {
 };
 
 /* Writes the path of a file in a run's folder. Fails with LIMIT. */
-GSP_MUST_CHECK int gsp_run_file(char out[GSP_RUN_PATH_MAX], const char *folder, const char *name,
-                                struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_run_path(char out[GSP_RUN_PATH_MAX], const char *folder,
+                                      const char *name, struct gsp_err *err);
 /* Returns the last component of the path: the default name of the run. Borrowed. */
-struct gsp_sv gsp_run_name(const char *path);
+struct gsp_sv gsp_store__run_name(const char *path);
 
 /* Whether a path is a folder that contains a file of a run. */
-bool gsp_run_is(const char *path);
+bool gsp_store_run_exists(const char *path);
 
 /* Creates the folder (its parent must exist), or checks that it contains no run.
  * Fails with EXISTS (it contains a run, unless replace), NOWRITE. */
-GSP_MUST_CHECK int gsp_run_prepare(const char *path, bool replace, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_run_create(const char *path, bool replace, struct gsp_err *err);
 /* Removes the files of a run from a folder, and nothing else. */
-void gsp_run_clear(const char *path);
+void gsp_store_run_remove_files(const char *path);
 
 /* Writes the profile's tables and meta.json; times, samples and processes come from the profile.
  * Replaces existing files. Fails with NOTSUP (no engine), NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_run_write(const char *path, const struct gsp_profile *profile,
-                                 const struct gsp_run_about *about, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_run_write(const char *path, const struct gsp_profile *profile,
+                                       const struct gsp_run_meta *about, struct gsp_err *err);
 
 /* Writes meta.json. Fails with EXISTS (unless replace), NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_run_write_meta(const char *path, const struct gsp_run_about *about,
-                                      bool replace, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_run_write_meta(const char *path, const struct gsp_run_meta *about,
+                                            bool replace, struct gsp_err *err);
 
 /* Adds a run's tables, and the rows that are still in its rings. Leaves out files that cannot be
  * read, with a warning (gsp_store_warning()). Fails with NOFILE (not a run), NOMEM, ... */
@@ -97,4 +97,4 @@ GSP_MUST_CHECK int gsp_store_add_run(struct gsp_store *store, const char *path,
 GSP_MUST_CHECK int gsp_store_add_run_row(struct gsp_store *store, const char *path,
                                          const struct gsp_profile *profile, struct gsp_err *err);
 /* Whether a run has Parquet files of a table. */
-bool gsp_run_has_table(const char *path, const char *schema, const char *table);
+bool gsp_store_run_has_table(const char *path, const char *schema, const char *table);

@@ -18,7 +18,7 @@ static int64_t start_of(const char *folder, const char *command)
 {
     char path[GSP_RUN_PATH_MAX];
     gsp_auto_buf text = {0};
-    if (gsp_run_file(path, folder, GSP_RUN_META, NULL) < 0 ||
+    if (gsp_store_run_path(path, folder, GSP_RUN_META, NULL) < 0 ||
         gsp_file_read(path, META_MAX, &text, NULL) < 0 || text.len == 0)
         return 0;
     yyjson_doc *doc = yyjson_read(text.p, text.len, 0);
@@ -31,10 +31,10 @@ static int64_t start_of(const char *folder, const char *command)
     return start_ns;
 }
 
-void gsp_run_find_former(const char *path, const char *command, char out[GSP_RUN_PATH_MAX])
+void gsp_store_run_find_previous(const char *path, const char *command, char out[GSP_RUN_PATH_MAX])
 {
     char parent[GSP_RUN_PATH_MAX];
-    const struct gsp_sv own = gsp_run_name(path);
+    const struct gsp_sv own = gsp_store__run_name(path);
     const size_t len = (size_t)(own.p - path);
     int64_t newest_ns = 0;
     size_t searched = 0;

@@ -10,4 +10,4 @@
 
 /* Writes the path of the newest complete run with this command line in the same parent folder; ""
  * if there is none. */
-void gsp_run_find_former(const char *path, const char *command, char out[GSP_RUN_PATH_MAX]);
+void gsp_store_run_find_previous(const char *path, const char *command, char out[GSP_RUN_PATH_MAX]);

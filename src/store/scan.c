@@ -7,12 +7,12 @@
 #include "base/array.h"
 #include "base/attr.h"
 #include "store/batch.h"
-#include "store/copy.h"
+#include "store/copy_column.h"
 
 /* One use of the table function in a statement. */
 struct bound {
     struct gsp_store *store;
-    struct gsp_view *view;
+    struct gsp_store_table *view;
     struct gsp_time_range range;
 };
 
@@ -38,45 +38,42 @@ struct scan {
 };
 
 /* The engine, for the callbacks, which have no other context. It is loaded only once. */
-static const struct gsp_duck *scan_duck;
+static const struct gsp_duckdb *scan_duck;
 
-static bool read_time(const struct gsp_duck *duck, duckdb_bind_info info, const char *name,
+static bool read_time(const struct gsp_duckdb *duck, duckdb_bind_info info, const char *name,
                       int64_t *out)
 {
     duckdb_value value = duck->bind_get_named_parameter(info, name);
-    if (!value) {
+    if (!value)
         return true;
-    }
     const bool null = duck->is_null_value(value);
-    if (!null) {
+    if (!null)
         *out = duck->get_int64(value);
-    }
     duck->destroy_value(&value);
     return !null;
 }
 
-static struct gsp_view *view_of(const struct gsp_store *store, duckdb_bind_info info)
+static struct gsp_store_table *view_of(const struct gsp_store *store, duckdb_bind_info info)
 {
-    const struct gsp_duck *duck = store->duck;
+    const struct gsp_duckdb *duck = store->duck;
     duckdb_value value = duck->bind_get_parameter(info, 0);
     char *text = value && !duck->is_null_value(value) ? duck->get_varchar(value) : NULL;
-    struct gsp_view *view = NULL;
+    struct gsp_store_table *view = NULL;
     if (text) {
         struct gsp_sv name = gsp_sv_of(text);
         struct gsp_sv schema = {NULL, 0};
-        if (gsp_sv_split(&name, '.', &schema) && name.p) {
-            view = gsp_store__view_find(&store->catalog, schema, name);
-        }
+        if (gsp_sv_split(&name, '.', &schema) && name.p)
+            view = gsp_store__table_find(&store->catalog, schema, name);
         duck->free(text);
     }
-    if (value) {
+    if (value)
         duck->destroy_value(&value);
-    }
     return view;
 }
 
-static void add_result_column(const struct gsp_duck *duck, duckdb_bind_info info,
-                              const struct gsp_view *view, const struct gsp_view_column *column)
+static void add_result_column(const struct gsp_duckdb *duck, duckdb_bind_info info,
+                              const struct gsp_store_table *view,
+                              const struct gsp_store_column *column)
 {
     static const duckdb_type types[] = {
         [GSP_I64] = DUCKDB_TYPE_BIGINT,   [GSP_F64] = DUCKDB_TYPE_DOUBLE,
@@ -95,8 +92,8 @@ static void add_result_column(const struct gsp_duck *duck, duckdb_bind_info info
 static void bind(duckdb_bind_info info)
 {
     struct gsp_store *store = scan_duck->bind_get_extra_info(info);
-    const struct gsp_duck *duck = store->duck;
-    struct gsp_view *view = view_of(store, info);
+    const struct gsp_duckdb *duck = store->duck;
+    struct gsp_store_table *view = view_of(store, info);
     if (!view || view->column_count == 0) {
         duck->bind_set_error(info, GSP_SCAN_NAME " needs the name of a table: 'schema.table'");
         return;
@@ -113,13 +110,11 @@ static void bind(duckdb_bind_info info)
         duck->bind_set_error(info, "ts_from and ts_to cannot be NULL");
         return;
     }
-    for (uint32_t c = 0; c < view->column_count; c++) {
+    for (uint32_t c = 0; c < view->column_count; c++)
         add_result_column(duck, info, view, &view->columns[c]);
-    }
     uint64_t rows = 0;
-    for (size_t i = 0; i < view->source_count; i++) {
+    for (size_t i = 0; i < view->source_count; i++)
         rows += view->sources[i]->row_count;
-    }
     duck->bind_set_cardinality(info, rows, false);
 }
 
@@ -144,47 +139,42 @@ static void free_scan(void *arg)
     free(scan);
 }
 
-static int make_batch(const struct gsp_store *store, struct gsp_view *view, struct gsp_batch **out,
-                      struct gsp_err *err)
+static int make_batch(const struct gsp_store *store, struct gsp_store_table *view,
+                      struct gsp_batch **out, struct gsp_err *err)
 {
     const char *host = store->host[0] ? store->host : NULL;
-    const int rc = gsp_batch_new(view->table, host, GSP_NULL_I64, GSP_NULL_I64, out, err);
-    if (rc != GSP_OK) {
+    const int rc = gsp_store_batch_new(view->table, host, GSP_NULL_I64, GSP_NULL_I64, out, err);
+    if (rc != GSP_OK)
         return rc;
-    }
     return view->fill(view->fill_ctx, *out, err);
 }
 
 /* Fills a live table, once in each query. */
-static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_err *err)
+static int fill_live(struct gsp_store *store, struct gsp_store_table *view, struct gsp_err *err)
     GSP_REQUIRES(&store->fill_lock);
-static int fill_live(struct gsp_store *store, struct gsp_view *view, struct gsp_err *err)
+static int fill_live(struct gsp_store *store, struct gsp_store_table *view, struct gsp_err *err)
 {
-    if (!view->fill || view->live_query == store->query_number) {
+    if (!view->fill || view->live_query == store->query_number)
         return GSP_OK;
-    }
     struct gsp_batch *batch = NULL;
     int rc = make_batch(store, view, &batch, err);
     if (rc != GSP_OK) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
-    rc = gsp_store__live_fill(store->duck, view, batch, err);
-    if (rc == GSP_OK) {
+    rc = gsp_store__live_replace(store->duck, view, batch, err);
+    if (rc == GSP_OK)
         view->live_query = store->query_number;
-    }
     return rc;
 }
 
 static int add_pieces(struct scan *scan, struct gsp_source *source, const struct gsp_spans *spans,
                       struct gsp_err *err)
 {
-    if (spans->count == 0) {
+    if (spans->count == 0)
         return GSP_OK;
-    }
-    if (!gsp_array_fit(&scan->pieces, &scan->piece_cap, scan->piece_count + spans->count)) {
+    if (!gsp_array_fit(&scan->pieces, &scan->piece_cap, scan->piece_count + spans->count))
         return gsp_err_nomem(err);
-    }
     for (size_t i = 0; i < spans->count; i++) {
         scan->pieces[scan->piece_count++] = (struct piece){.source = source,
                                                            .span = spans->at[i],
@@ -198,16 +188,15 @@ static int add_pieces(struct scan *scan, struct gsp_source *source, const struct
 
 static int plan(struct scan *scan, struct gsp_err *err)
 {
-    const struct gsp_view *view = scan->bound->view;
+    const struct gsp_store_table *view = scan->bound->view;
     struct gsp_spans spans = {0};
     int rc = GSP_OK;
     for (size_t i = 0; i < view->source_count && rc == GSP_OK; i++) {
         struct gsp_source *source = view->sources[i];
         spans.count = 0;
         rc = source->ops->select(source, &scan->bound->range, &spans, err);
-        if (rc == GSP_OK) {
+        if (rc == GSP_OK)
             rc = add_pieces(scan, source, &spans, err);
-        }
     }
     free(spans.at);
     return rc;
@@ -217,16 +206,15 @@ static int plan(struct scan *scan, struct gsp_err *err)
  * full dictionary lost. */
 static void mark_strings_read(const struct scan *scan)
 {
-    const struct gsp_view *view = scan->bound->view;
+    const struct gsp_store_table *view = scan->bound->view;
     bool reads = false;
     for (uint64_t i = 0; i < scan->column_count && !reads; i++) {
         const uint32_t column = scan->columns[i];
         reads = column != UINT32_MAX && view->columns[column].type == GSP_STR &&
                 view->columns[column].constant == GSP_CONST_NONE;
     }
-    for (size_t i = 0; i < scan->piece_count && reads; i++) {
+    for (size_t i = 0; i < scan->piece_count && reads; i++)
         atomic_store_explicit(&scan->pieces[i].source->strings_read, true, memory_order_relaxed);
-    }
 }
 
 static int prepare(struct scan *scan, struct gsp_err *err)
@@ -234,16 +222,15 @@ static int prepare(struct scan *scan, struct gsp_err *err)
     struct gsp_store *store = scan->bound->store;
     gsp_lock_take(&store->fill_lock);
     int rc = fill_live(store, scan->bound->view, err);
-    if (rc != GSP_OK && err) {
+    if (rc != GSP_OK && err)
         store->fill_err = *err;
-    }
     gsp_lock_release(&store->fill_lock);
     return rc == GSP_OK ? plan(scan, err) : rc;
 }
 
 static void init(duckdb_init_info info)
 {
-    const struct gsp_duck *duck = scan_duck;
+    const struct gsp_duckdb *duck = scan_duck;
     struct bound *bound = duck->init_get_bind_data(info);
     struct scan *scan = calloc(1, sizeof(*scan));
     const idx_t count = duck->init_get_column_count(info);
@@ -281,11 +268,10 @@ static struct piece *piece_of(const struct scan *scan, uint64_t chunk)
     size_t high = scan->piece_count;
     while (high - low > 1) {
         const size_t mid = low + (high - low) / 2;
-        if (scan->pieces[mid].first_chunk <= chunk) {
+        if (scan->pieces[mid].first_chunk <= chunk)
             low = mid;
-        } else {
+        else
             high = mid;
-        }
     }
     return &scan->pieces[low];
 }
@@ -304,13 +290,13 @@ static void lower_first_copied(struct piece *piece, uint64_t row)
 static uint64_t copy_rows(const struct scan *scan, struct piece *piece, struct gsp_source_span span,
                           duckdb_data_chunk chunk)
 {
-    const struct gsp_view *view = scan->bound->view;
+    const struct gsp_store_table *view = scan->bound->view;
     const struct gsp_source *source = piece->source;
     while (span.from < span.to) {
         for (uint64_t i = 0; i < scan->column_count; i++) {
             if (scan->columns[i] != UINT32_MAX) {
                 gsp_store__copy_column(scan->bound->store->duck, view, source,
-                                       &(struct gsp_copy){scan->columns[i], span},
+                                       &(struct gsp_column_copy){scan->columns[i], span},
                                        scan->bound->store->duck->data_chunk_get_vector(chunk, i));
             }
         }
@@ -328,22 +314,20 @@ static uint64_t copy_rows(const struct scan *scan, struct piece *piece, struct g
 
 static void scan_chunk(duckdb_function_info info, duckdb_data_chunk out)
 {
-    const struct gsp_duck *duck = scan_duck;
+    const struct gsp_duckdb *duck = scan_duck;
     struct scan *scan = duck->function_get_init_data(info);
     uint64_t rows = 0;
     while (rows == 0) {
         /* Relaxed: the threads only need different numbers. */
         const uint64_t chunk =
             atomic_fetch_add_explicit(&scan->next_chunk, 1, memory_order_relaxed);
-        if (chunk >= scan->chunk_count) {
+        if (chunk >= scan->chunk_count)
             break;
-        }
         struct piece *piece = piece_of(scan, chunk);
         struct gsp_source_span span = piece->span;
         span.from += (chunk - piece->first_chunk) * scan->chunk_rows;
-        if (span.to - span.from > scan->chunk_rows) {
+        if (span.to - span.from > scan->chunk_rows)
             span.to = span.from + scan->chunk_rows;
-        }
         rows = copy_rows(scan, piece, span, out);
     }
     duck->data_chunk_set_size(out, rows);
@@ -351,7 +335,7 @@ static void scan_chunk(duckdb_function_info info, duckdb_data_chunk out)
 
 int gsp_store__scan_register(struct gsp_store *store, struct gsp_err *err)
 {
-    const struct gsp_duck *duck = store->duck;
+    const struct gsp_duckdb *duck = store->duck;
     scan_duck = duck;
     duckdb_table_function function = duck->create_table_function();
     duckdb_logical_type text = duck->create_logical_type(DUCKDB_TYPE_VARCHAR);

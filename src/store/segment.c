@@ -54,7 +54,7 @@ static int copy_table(struct gsp_store *store, const char *schema, const char *t
 {
     gsp_auto_buf sql = {0};
     gsp_buf_printf(&sql, "SELECT * FROM %s.%s", schema, table);
-    put_order(&sql, gsp_table_find(schema, table));
+    put_order(&sql, gsp_wire_table_find(schema, table));
     if (sql.failed)
         return gsp_err_nomem(err);
     int rc = gsp_store_allow_output(store, tmp, err);
@@ -84,10 +84,10 @@ static int write_table(struct gsp_store *store, const char *schema, const char *
     return rc;
 }
 
-int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *file,
-                      struct gsp_segment_size *size, struct gsp_err *err)
+int gsp_store__segment_write(struct gsp_batch *batch, const char *folder, const char *file,
+                             struct gsp_segment_size *size, struct gsp_err *err)
 {
-    const struct gsp_table *table = gsp_batch_table(batch);
+    const struct gsp_table *table = gsp_store_batch_table(batch);
     char schema[GSP_NAME_MAX];
     char name[GSP_NAME_MAX];
     struct gsp_store *store = NULL;
@@ -95,7 +95,7 @@ int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *f
     snprintf(name, sizeof(name), "%s", table->name);
     int rc = gsp_store_open(&OPTIONS, &store, err);
     if (rc < 0) {
-        gsp_batch_free(batch);
+        gsp_store_batch_free(batch);
         return rc;
     }
     rc = gsp_store_add_batch(store, batch, err);
@@ -116,13 +116,13 @@ static int add_files(struct gsp_store *store, const char *const schema_and_table
     return rc;
 }
 
-int gsp_segment_merge(const char *folder, const char *const *files, size_t count, const char *file,
-                      struct gsp_segment_size *size, struct gsp_err *err)
+int gsp_store__segment_merge(const char *folder, const char *const *files, size_t count,
+                             const char *file, struct gsp_segment_size *size, struct gsp_err *err)
 {
     char schema[GSP_NAME_MAX];
     char table[GSP_NAME_MAX];
     struct gsp_store *store = NULL;
-    if (count == 0 || !gsp_segment_name_ok(files[0], schema, table))
+    if (count == 0 || !gsp_store__segment_name_is_valid(files[0], schema, table))
         return gsp_err_set(err, GSP_E_USAGE, 0, "no segments to merge");
     char **paths = calloc(count, sizeof(*paths));
     bool whole = paths != NULL;

@@ -27,11 +27,12 @@ struct gsp_segment_size {
 
 /* Writes all rows of a batch, sorted by time. Takes ownership of the batch, also on failure.
  * size may be NULL. Fails with NOTSUP (no engine), NOWRITE, NOMEM. */
-GSP_MUST_CHECK int gsp_segment_write(struct gsp_batch *batch, const char *folder, const char *file,
-                                     struct gsp_segment_size *size, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__segment_write(struct gsp_batch *batch, const char *folder,
+                                            const char *file, struct gsp_segment_size *size,
+                                            struct gsp_err *err);
 
 /* Merges Parquet files of one table into a new file; keeps the old ones.
  * Fails also with FORMAT if a file cannot be read. */
-GSP_MUST_CHECK int gsp_segment_merge(const char *folder, const char *const *files, size_t count,
-                                     const char *file, struct gsp_segment_size *size,
-                                     struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__segment_merge(const char *folder, const char *const *files,
+                                            size_t count, const char *file,
+                                            struct gsp_segment_size *size, struct gsp_err *err);

@@ -10,15 +10,15 @@
 
 struct ring {
     struct gsp_ring_view *view;
-    struct gsp_ring_span *spans; /* of the last refresh; GSP_RING_LANES_MAX fit */
+    struct gsp_ring_range *spans; /* of the last refresh; GSP_RING_LANES_MAX fit */
     size_t span_count;
     uint64_t *first_rows; /* by lane: earlier rows come from segments */
     size_t first_count;
     struct gsp_ring_dict dict;
-    uint64_t published;             /* rows ever written, when the dictionary was read */
-    uint64_t overwritten;           /* rows that are neither in the ring nor in segments */
-    struct gsp_ring_loss elsewhere; /* part of the ring's counts that the manifest reports */
-    uint32_t string_count;          /* strings in dict, without the gaps */
+    uint64_t published;               /* rows ever written, when the dictionary was read */
+    uint64_t overwritten;             /* rows that are neither in the ring nor in segments */
+    struct gsp_source_loss elsewhere; /* part of the ring's counts that the manifest reports */
+    uint32_t string_count;            /* strings in dict, without the gaps */
 };
 
 static uint64_t first_row(const struct ring *ring, uint32_t lane)
@@ -29,9 +29,8 @@ static uint64_t first_row(const struct ring *ring, uint32_t lane)
 static uint32_t count_strings(const struct gsp_ring_dict *dict)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < dict->count; i++) {
+    for (uint32_t i = 0; i < dict->count; i++)
         count += dict->strings[i].p ? 1 : 0;
-    }
     return count;
 }
 
@@ -40,9 +39,8 @@ static int read_dict(struct gsp_source *source, bool *changed, struct gsp_err *e
     struct ring *ring = source->impl;
     struct gsp_ring_dict dict = {0};
     const int rc = gsp_ring_dict_read(ring->view, &dict, err);
-    if (rc != GSP_OK) {
+    if (rc != GSP_OK)
         return rc;
-    }
     /* Strings are only added. If a gap was filled, the second count changes. */
     const uint32_t count = count_strings(&dict);
     if (source->codes && dict.count == ring->dict.count && count == ring->string_count) {
@@ -62,29 +60,27 @@ static int read_dict(struct gsp_source *source, bool *changed, struct gsp_err *e
 static int refresh(struct gsp_source *source, bool *changed, struct gsp_err *err)
 {
     struct ring *ring = source->impl;
-    const size_t count = gsp_ring_spans(ring->view, ring->spans, GSP_RING_LANES_MAX, NULL);
+    const size_t count = gsp_ring_ranges(ring->view, ring->spans, GSP_RING_LANES_MAX, NULL);
     uint64_t published = 0;
     size_t kept = 0;
     source->row_count = 0;
     ring->overwritten = 0;
     for (size_t i = 0; i < count; i++) {
-        struct gsp_ring_span span = ring->spans[i];
+        struct gsp_ring_range span = ring->spans[i];
         const uint64_t first = first_row(ring, span.lane);
         published += span.to;
-        if (span.from > first) {
+        if (span.from > first)
             ring->overwritten += span.from - first;
-        } else {
+        else
             span.from = first;
-        }
         if (span.from < span.to) {
             source->row_count += span.to - span.from;
             ring->spans[kept++] = span;
         }
     }
     ring->span_count = kept;
-    if (source->codes && published == ring->published) {
+    if (source->codes && published == ring->published)
         return GSP_OK;
-    }
     ring->published = published;
     return read_dict(source, changed, err);
 }
@@ -95,17 +91,15 @@ static int select_rows(const struct gsp_source *source, const struct gsp_time_ra
     const struct ring *ring = source->impl;
     const bool all = range->from_ns == INT64_MIN && range->to_ns == INT64_MAX;
     for (size_t i = 0; i < ring->span_count; i++) {
-        struct gsp_ring_span span = ring->spans[i];
-        if (!all) {
-            gsp_ring_span_times(ring->view, &span, range->from_ns, range->to_ns);
-        }
+        struct gsp_ring_range span = ring->spans[i];
+        if (!all)
+            gsp_ring_range_narrow(ring->view, &span, range->from_ns, range->to_ns);
         const int rc = span.from < span.to
                            ? gsp_store__spans_add(
                                  out, (struct gsp_source_span){span.from, span.to, span.lane}, err)
                            : GSP_OK;
-        if (rc != GSP_OK) {
+        if (rc != GSP_OK)
             return rc;
-        }
     }
     return GSP_OK;
 }
@@ -120,7 +114,7 @@ static const void *values(const struct gsp_source *source, uint32_t lane, uint32
 static uint64_t oldest(const struct gsp_source *source, uint32_t lane)
 {
     const struct ring *ring = source->impl;
-    return gsp_ring_oldest(ring->view, lane);
+    return gsp_ring_oldest_row(ring->view, lane);
 }
 
 static bool text(const struct gsp_source *source, uint32_t lane, const void *value,
@@ -130,7 +124,7 @@ static bool text(const struct gsp_source *source, uint32_t lane, const void *val
     uint64_t ref = 0;
     bool null = false;
     memcpy(&ref, value, sizeof(ref));
-    const bool found = gsp_ring_text(ring->view, lane, ref, out, &null);
+    const bool found = gsp_ring_text_read(ring->view, lane, ref, out, &null);
     *gone = !found && !null;
     return found;
 }
@@ -155,24 +149,22 @@ static const struct gsp_source_ops ops = {
     .free = free_ring,
 };
 
-static uint64_t lost_elsewhere(const struct ring *ring, const struct gsp_first_rows *first,
+static uint64_t lost_elsewhere(const struct ring *ring, const struct gsp_ring_start *first,
                                const char *cause)
 {
     return first->lost_of ? first->lost_of(first->ctx, gsp_ring_info(ring->view), cause) : 0;
 }
 
-static bool set_first_rows(struct ring *ring, const struct gsp_first_rows *first)
+static bool set_first_rows(struct ring *ring, const struct gsp_ring_start *first)
 {
-    if (!first) {
+    if (!first)
         return true;
-    }
     ring->elsewhere.rows_lost = lost_elsewhere(ring, first, GSP_LOSS_NO_LANE);
     ring->elsewhere.rows_no_file = lost_elsewhere(ring, first, GSP_LOSS_NO_FILE);
     ring->elsewhere.strings_lost = lost_elsewhere(ring, first, GSP_LOSS_STRINGS);
     ring->first_rows = calloc(GSP_RING_LANES_MAX, sizeof(*ring->first_rows));
-    if (!ring->first_rows) {
+    if (!ring->first_rows)
         return false;
-    }
     for (uint32_t lane = 0; lane < GSP_RING_LANES_MAX; lane++) {
         ring->first_rows[lane] = first->row_of(first->ctx, gsp_ring_info(ring->view), lane);
         ring->first_count = ring->first_rows[lane] ? lane + 1 : ring->first_count;
@@ -180,13 +172,13 @@ static bool set_first_rows(struct ring *ring, const struct gsp_first_rows *first
     return true;
 }
 
-int gsp_store__ring_source(struct gsp_ring_view *view, const struct gsp_first_rows *first,
-                           struct gsp_source **out, struct gsp_err *err)
+int gsp_store__ring_source_new(struct gsp_ring_view *view, const struct gsp_ring_start *first,
+                               struct gsp_source **out, struct gsp_err *err)
 {
     *out = NULL;
     struct gsp_source *source = calloc(1, sizeof(*source));
     struct ring *ring = calloc(1, sizeof(*ring));
-    struct gsp_ring_span *spans = malloc(GSP_RING_LANES_MAX * sizeof(*spans));
+    struct gsp_ring_range *spans = malloc(GSP_RING_LANES_MAX * sizeof(*spans));
     if (!source || !ring || !spans) {
         free(source);
         free(ring);
@@ -215,15 +207,14 @@ static uint64_t subtract(uint64_t all, uint64_t elsewhere)
     return all > elsewhere ? all - elsewhere : 0;
 }
 
-bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_ring_loss *out)
+bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_source_loss *out)
 {
-    if (source->ops != &ops) {
+    if (source->ops != &ops)
         return false;
-    }
     const struct ring *ring = source->impl;
     struct gsp_ring_state state;
     gsp_ring_state(ring->view, &state);
-    *out = (struct gsp_ring_loss){
+    *out = (struct gsp_source_loss){
         .overwritten = ring->overwritten,
         .rows_lost = subtract(state.rows_lost, ring->elsewhere.rows_lost),
         .rows_no_file = subtract(state.rows_no_file, ring->elsewhere.rows_no_file),

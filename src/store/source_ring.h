@@ -15,11 +15,11 @@
 #include "store/store.h"
 
 /* Takes ownership of the view, also on failure. first may be NULL. Fails with NOMEM. */
-GSP_MUST_CHECK int gsp_store__ring_source(struct gsp_ring_view *view,
-                                          const struct gsp_first_rows *first,
-                                          struct gsp_source **out, struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store__ring_source_new(struct gsp_ring_view *view,
+                                              const struct gsp_ring_start *first,
+                                              struct gsp_source **out, struct gsp_err *err);
 
-struct gsp_ring_loss {
+struct gsp_source_loss {
     uint64_t overwritten;  /* rows */
     uint64_t rows_lost;    /* no lane was free */
     uint64_t rows_no_file; /* the file could not be opened */
@@ -30,4 +30,4 @@ struct gsp_ring_loss {
 };
 
 /* Returns false if the source is not a ring. */
-bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_ring_loss *out);
+bool gsp_store__ring_loss(const struct gsp_source *source, struct gsp_source_loss *out);

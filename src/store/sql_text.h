@@ -49,5 +49,5 @@ size_t gsp_store__sql_origin(struct gsp_sv before, struct gsp_sv qualified, cons
                              size_t pos);
 
 /* Append a quoted name ("name") or string ('text'). */
-void gsp_store__sql_name(struct gsp_buf *out, const char *name);
-void gsp_store__sql_quote(struct gsp_buf *out, struct gsp_sv text);
+void gsp_store__sql_put_name(struct gsp_buf *out, const char *name);
+void gsp_store__sql_put_string(struct gsp_buf *out, struct gsp_sv text);

@@ -19,7 +19,7 @@
 #include "base/attr.h"
 #include "base/err.h"
 #include "model/rows.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "ring/reader.h"
 #include "store/batch.h"
 #include "wire/table.h"
@@ -46,21 +46,22 @@ void gsp_store_close(struct gsp_store *store); /* NULL does nothing */
 
 /* Adds the rings of a running or ended process, including rings that it creates later. Leaves out
  * rings that cannot be read, with a warning (gsp_store_warning()). */
-GSP_MUST_CHECK int gsp_store_add_place(struct gsp_store *store, const struct gsp_place *place,
-                                       struct gsp_err *err);
+GSP_MUST_CHECK int gsp_store_add_ring_dir(struct gsp_store *store, const struct gsp_ring_dir *place,
+                                          struct gsp_err *err);
 /* The parts of a ring that the store has from segments. Both functions are called only during
- * gsp_store_add_place_after(). */
-struct gsp_first_rows {
+ * gsp_store__add_ring_dir_from(). */
+struct gsp_ring_start {
     /* Returns the first row of a lane to read from the ring. */
     uint64_t (*row_of)(const void *ctx, const struct gsp_ring_info *info, uint32_t lane);
     /* Returns how much of the ring's loss by cause (GSP_LOSS_*) is already counted. May be NULL. */
     uint64_t (*lost_of)(const void *ctx, const struct gsp_ring_info *info, const char *cause);
     const void *ctx;
 };
-/* The same as gsp_store_add_place(), without those parts. first may be NULL. */
-GSP_MUST_CHECK int gsp_store_add_place_after(struct gsp_store *store, const struct gsp_place *place,
-                                             const struct gsp_first_rows *first,
-                                             struct gsp_err *err);
+/* The same as gsp_store_add_ring_dir(), without those parts. first may be NULL. */
+GSP_MUST_CHECK int gsp_store__add_ring_dir_from(struct gsp_store *store,
+                                                const struct gsp_ring_dir *place,
+                                                const struct gsp_ring_start *first,
+                                                struct gsp_err *err);
 /* Adds rows in memory. Takes ownership of the batch, also on failure. */
 GSP_MUST_CHECK int gsp_store_add_batch(struct gsp_store *store, struct gsp_batch *batch,
                                        struct gsp_err *err);
@@ -110,7 +111,7 @@ struct gsp_sql_error {
 
 /* Splits a text into statements at semicolons that are not in strings or comments. *pos is 0 for
  * the first call and is advanced. Skips empty statements. Returns false at the end. */
-bool gsp_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out);
+bool gsp_store_sql_next(struct gsp_sv text, size_t *pos, struct gsp_sv *out);
 
 /* Runs one statement. The caller frees *out with gsp_rows_free() before the next query.
  * A query reads the rows that the rings have when it starts.

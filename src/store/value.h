@@ -18,7 +18,7 @@
 
 /* A type of the engine, with everything needed to read its vectors. */
 struct gsp_vtype {
-    const struct gsp_duck *duck;
+    const struct gsp_duckdb *duck;
     struct gsp_vtype *children; /* of lists, arrays, structs, maps (key, value), unions */
     char **names;               /* of structs and unions */
     struct gsp_sv *dict;        /* of ENUMs */
@@ -35,7 +35,7 @@ struct gsp_vtype {
 
 /* depth: the nesting level, 0 for a column.
  * Fails with USAGE (unsupported type, or nested too deeply) or NOMEM. */
-GSP_MUST_CHECK int gsp_store__vtype_read(const struct gsp_duck *duck, duckdb_logical_type type,
+GSP_MUST_CHECK int gsp_store__vtype_read(const struct gsp_duckdb *duck, duckdb_logical_type type,
                                          unsigned depth, struct gsp_vtype *out,
                                          struct gsp_err *err);
 void gsp_store__vtype_free(struct gsp_vtype *type); /* {0} does nothing */

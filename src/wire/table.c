@@ -12,7 +12,7 @@
 #define COMMON_HOST TIMES
 #define COMMON_PLAIN
 
-/* One function a table, so that GSP_COL can call the struct it stands in by one name: row. */
+/* One function per table, so that GSP_COL can refer to the struct of its table as `row`. */
 #define GSP_TABLE(schema_, name_, scope_, doc_)                                                    \
     static const struct gsp_table *table_##schema_##_##name_(void)                                 \
     {                                                                                              \
@@ -40,30 +40,29 @@ static const struct gsp_table *(*const tables[])(void) = {
 #include "wire/tables.def"
 };
 
-const struct gsp_table *gsp_table_at(size_t i)
+const struct gsp_table *gsp_wire_table_at(size_t i)
 {
     return i < GSP_COUNT(tables) ? tables[i]() : NULL;
 }
 
-const struct gsp_table *gsp_table_find(const char *schema, const char *name)
+const struct gsp_table *gsp_wire_table_find(const char *schema, const char *name)
 {
     for (size_t i = 0; i < GSP_COUNT(tables); i++) {
         const struct gsp_table *table = tables[i]();
-        if (strcmp(table->schema, schema) == 0 && strcmp(table->name, name) == 0) {
+        if (strcmp(table->schema, schema) == 0 && strcmp(table->name, name) == 0)
             return table;
-        }
     }
     return NULL;
 }
 
-size_t gsp_type_width(uint32_t type)
+size_t gsp_wire_type_width(uint32_t type)
 {
     static const uint8_t widths[] = {
         [GSP_I64] = 8, [GSP_F64] = 8, [GSP_BOOL] = 1, [GSP_STR] = 4, [GSP_TEXT] = 8};
     return type < GSP_COUNT(widths) ? widths[type] : 0;
 }
 
-const char *gsp_type_name(uint32_t type)
+const char *gsp_wire_type_name(uint32_t type)
 {
     static const char *const names[] = {[GSP_I64] = "i64",
                                         [GSP_F64] = "f64",
@@ -73,16 +72,14 @@ const char *gsp_type_name(uint32_t type)
     return type >= GSP_I64 && type < GSP_COUNT(names) ? names[type] : "?";
 }
 
-bool gsp_table_name_ok(struct gsp_sv name)
+bool gsp_wire_table_name_is_valid(struct gsp_sv name)
 {
-    if (name.len == 0 || name.len >= GSP_NAME_MAX || (name.p[0] >= '0' && name.p[0] <= '9')) {
+    if (name.len == 0 || name.len >= GSP_NAME_MAX || (name.p[0] >= '0' && name.p[0] <= '9'))
         return false;
-    }
     for (size_t i = 0; i < name.len; i++) {
         const char c = name.p[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_')) {
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'))
             return false;
-        }
     }
     return true;
 }

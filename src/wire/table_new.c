@@ -12,7 +12,7 @@ struct made_column {
 };
 
 struct made_table {
-    struct gsp_table table; /* first: gsp_table_free() is given its address */
+    struct gsp_table table; /* first, because gsp_wire_table_free() receives its address */
     char schema[GSP_NAME_MAX];
     char name[GSP_NAME_MAX];
     char doc[GSP_DOC_MAX];
@@ -34,10 +34,10 @@ static void set_text(char *out, size_t cap, const char *text)
     snprintf(out, cap, "%s", text ? text : "");
 }
 
-/* Members lie as a C compiler would lay them. */
-static size_t place_member(size_t *row_bytes, enum gsp_type type)
+/* Adds a member to the row as a C compiler would. Returns its offset. */
+static size_t add_member(size_t *row_bytes, enum gsp_type type)
 {
-    const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_type_width(type);
+    const size_t width = type == GSP_TEXT ? sizeof(struct gsp_sv) : gsp_wire_type_width(type);
     const size_t align = type == GSP_TEXT ? _Alignof(struct gsp_sv) : width;
     const size_t at = (*row_bytes + align - 1) / align * align;
     *row_bytes = at + width;
@@ -46,11 +46,9 @@ static size_t place_member(size_t *row_bytes, enum gsp_type type)
 
 static bool has_column(const struct made_table *made, const char *name)
 {
-    for (uint32_t i = 0; i < made->table.column_count; i++) {
-        if (strcmp(made->columns[i].name, name) == 0) {
+    for (uint32_t i = 0; i < made->table.column_count; i++)
+        if (strcmp(made->columns[i].name, name) == 0)
             return true;
-        }
-    }
     return false;
 }
 
@@ -58,20 +56,18 @@ static int add_column(struct made_table *made, const struct gsp_column_spec *spe
                       size_t *row_bytes, struct gsp_err *err)
 {
     const uint32_t i = made->table.column_count;
-    if (!gsp_table_name_ok(gsp_sv_of(spec->name))) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s' cannot be a column's name: %s",
+    if (!gsp_wire_table_name_is_valid(gsp_sv_of(spec->name))) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s' is not a valid column name: %s",
                            spec->name ? spec->name : "", GSP_TABLE_NAME_RULE);
     }
-    if (gsp_type_width(spec->type) == 0) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s: no type has number %d", spec->name,
+    if (gsp_wire_type_width(spec->type) == 0) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s: invalid type %d", spec->name,
                            (int)spec->type);
     }
-    if (i == GSP_COLUMNS_MAX) {
+    if (i == GSP_COLUMNS_MAX)
         return gsp_err_set(err, GSP_E_LIMIT, 0, "a table has at most %u columns", GSP_COLUMNS_MAX);
-    }
-    if (has_column(made, spec->name)) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s is there twice", spec->name);
-    }
+    if (has_column(made, spec->name))
+        return gsp_err_set(err, GSP_E_USAGE, 0, "column %s is defined twice", spec->name);
     struct made_column *text = &made->text[i];
     set_text(text->name, sizeof(text->name), spec->name);
     set_text(text->unit, sizeof(text->unit), spec->unit);
@@ -81,7 +77,7 @@ static int add_column(struct made_table *made, const struct gsp_column_spec *spe
                             .unit = text->unit,
                             .doc = text->doc,
                             .type = spec->type,
-                            .row_offset = (uint32_t)place_member(row_bytes, spec->type)};
+                            .row_offset = (uint32_t)add_member(row_bytes, spec->type)};
     made->table.column_count++;
     return 0;
 }
@@ -91,23 +87,22 @@ static int add_columns(struct made_table *made, const struct gsp_column_spec *sp
 {
     for (size_t i = 0; i < count; i++) {
         const int rc = add_column(made, &specs[i], row_bytes, err);
-        if (rc != 0) {
+        if (rc != 0)
             return rc;
-        }
     }
     return 0;
 }
 
 static int fill(struct made_table *made, const struct gsp_table_spec *spec, struct gsp_err *err)
 {
-    if (!gsp_table_name_ok(gsp_sv_of(spec->schema)) || !gsp_table_name_ok(gsp_sv_of(spec->name))) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s.%s' cannot be a table's name: %s",
+    if (!gsp_wire_table_name_is_valid(gsp_sv_of(spec->schema)) ||
+        !gsp_wire_table_name_is_valid(gsp_sv_of(spec->name))) {
+        return gsp_err_set(err, GSP_E_USAGE, 0, "'%s.%s' is not a valid table name: %s",
                            spec->schema ? spec->schema : "", spec->name ? spec->name : "",
                            GSP_TABLE_NAME_RULE);
     }
-    if (spec->scope > GSP_SCOPE_PLAIN) {
-        return gsp_err_set(err, GSP_E_USAGE, 0, "no scope has number %d", (int)spec->scope);
-    }
+    if (spec->scope > GSP_SCOPE_PLAIN)
+        return gsp_err_set(err, GSP_E_USAGE, 0, "invalid scope %d", (int)spec->scope);
     set_text(made->schema, sizeof(made->schema), spec->schema);
     set_text(made->name, sizeof(made->name), spec->name);
     set_text(made->doc, sizeof(made->doc), spec->doc);
@@ -118,29 +113,25 @@ static int fill(struct made_table *made, const struct gsp_table_spec *spec, stru
                                      .scope = spec->scope};
     size_t row_bytes = 0;
     int rc = 0;
-    if (spec->scope != GSP_SCOPE_PLAIN) {
+    if (spec->scope != GSP_SCOPE_PLAIN)
         rc = add_columns(made, times, GSP_COUNT(times), &row_bytes, err);
-    }
-    if (rc == 0 && spec->scope == GSP_SCOPE_ROWS) {
+    if (rc == 0 && spec->scope == GSP_SCOPE_ROWS)
         rc = add_columns(made, process, GSP_COUNT(process), &row_bytes, err);
-    }
-    if (rc == 0) {
+    if (rc == 0)
         rc = add_columns(made, spec->columns, spec->column_count, &row_bytes, err);
-    }
-    if (rc == 0 && made->table.column_count == 0) {
+    if (rc == 0 && made->table.column_count == 0)
         rc = gsp_err_set(err, GSP_E_USAGE, 0, "table %s has no columns", made->name);
-    }
     made->table.row_bytes = (uint32_t)((row_bytes + 7) / 8 * 8);
     return rc;
 }
 
-int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out, struct gsp_err *err)
+int gsp_wire_table_new(const struct gsp_table_spec *spec, struct gsp_table **out,
+                       struct gsp_err *err)
 {
     *out = NULL;
     struct made_table *made = calloc(1, sizeof(*made));
-    if (!made) {
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a table");
-    }
+    if (!made)
+        return gsp_err_nomem(err);
     const int rc = fill(made, spec, err);
     if (rc != 0) {
         free(made);
@@ -150,7 +141,7 @@ int gsp_table_new(const struct gsp_table_spec *spec, struct gsp_table **out, str
     return 0;
 }
 
-void gsp_table_free(struct gsp_table *table)
+void gsp_wire_table_free(struct gsp_table *table)
 {
     free(table);
 }

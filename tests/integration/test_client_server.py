@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that talk to a server, against gsprof serve; and the documented workflow of a
-Python program, which knows nothing but requests."""
+"""The client commands with a real gsprof serve, and the documented workflow of a Python program
+that uses only requests."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from support import (
     program,
 )
 
-# Runs a program as it is, but at the port of the test, and with sleeps that last until there are
-# three more frames.
+# Runs a program unchanged, except that it uses the port of the test and that each sleep waits for
+# three more metric frames.
 LAUNCHER = """
 import runpy, sys, time, requests
 port, path = sys.argv[1:]
 send = requests.Session.send
-nap = time.sleep
+real_sleep = time.sleep
 
 def send_to_test(self, request, **options):
     request.url = request.url.replace(":8091/", f":{port}/")
@@ -49,7 +49,7 @@ def frames():
 def sleep(seconds):
     first = frames()
     while frames() < first + 3:
-        nap(0.01)
+        real_sleep(0.01)
 
 requests.Session.send = send_to_test
 time.sleep = sleep
@@ -83,7 +83,7 @@ def test_sessions_from_the_command_line(daemon: Daemon) -> None:
     unknown = gsprof("http-stop", at, "--name", "epoch_5", status=EXIT_NOFILE)
     assert "full_training" in unknown.err
     ended = gsprof("http-stop", at).out
-    assert str(daemon.output / "full_training.json") in ended  # to be given to stat as it is
+    assert str(daemon.output / "full_training.json") in ended  # the argument for gsprof stat
     made = json.loads(gsprof("stat", daemon.output / "full_training.json", "--json").out)
     assert made["metadata"]["labels"] == {"lr": "3e-4"} and made["frames"] >= 3
     assert any(row["metric"] == "system.memory.used_bytes" for row in made["summary"])
@@ -115,7 +115,7 @@ def test_config(daemon: Daemon) -> None:
 
 
 def on_terminal(columns: int, *args: object) -> str:
-    """What a person sees at a terminal of so many columns."""
+    """Returns the output on a terminal with this many columns."""
     mine, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 500, columns, 0, 0))
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1"}
@@ -126,7 +126,7 @@ def on_terminal(columns: int, *args: object) -> str:
         while True:
             try:
                 chunk = os.read(mine, 65536)
-            except OSError:  # the last one has closed it
+            except OSError:  # the last writer has closed it
                 break
             seen += chunk
         assert process.wait(PATIENCE_S) == 0, seen
@@ -136,7 +136,7 @@ def on_terminal(columns: int, *args: object) -> str:
     return text
 
 
-def test_tables_of_eighty_columns(daemon: Daemon) -> None:
+def test_tables_fit_eighty_columns(daemon: Daemon) -> None:
     at = f"127.0.0.1:{daemon.port}"
     for name in ("memory_intensive_phase", "optimization_step"):
         daemon.post("/profiling/start", {"name": name})
@@ -155,7 +155,7 @@ def test_tables_of_eighty_columns(daemon: Daemon) -> None:
     assert "mean" in made and "columns not shown:" in made
 
 
-def test_processes_that_are_not_there(daemon: Daemon, tmp_path: Path) -> None:
+def test_missing_processes(daemon: Daemon, tmp_path: Path) -> None:
     at = f"127.0.0.1:{daemon.port}"
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -167,10 +167,10 @@ def test_processes_that_are_not_there(daemon: Daemon, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = Daemon(tmp_path / "other", "--allow-control")
     try:
-        told = gsprof("http-profile", f"127.0.0.1:{other.port}", *words, status=EXIT_NOPROC).err
+        missing = gsprof("http-profile", f"127.0.0.1:{other.port}", *words, status=EXIT_NOPROC).err
     finally:
         other.end()
-    assert "gsprof list" in told
+    assert "gsprof list" in missing
     assert "at most 200 bytes" in gsprof("http-profile", at, "--name", "a/b", status=None).err
 
 
@@ -193,14 +193,14 @@ def test_query(daemon: Daemon, tmp_path: Path) -> None:
     gsprof("query", at, count, "-o", tmp_path / "x.csv", status=EXIT_NOWRITE)
 
 
-def test_a_token_for_everybody_is_told(tmp_path: Path) -> None:
+def test_warning_about_a_readable_token(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("aVeryLongTokenForThisTest\n", encoding="ascii")
-    for mode, is_told in ((0o644, True), (0o600, False)):
+    for mode, is_warned in ((0o644, True), (0o600, False)):
         file.chmod(mode)
         words = ["serve", "--bind", "nowhere", "--token-file", file, "--state-dir", tmp_path / "s"]
-        said = gsprof(*words, status=EXIT_USAGE).err
-        assert (f"chmod 600 {file}" in said) == is_told, said
+        message = gsprof(*words, status=EXIT_USAGE).err
+        assert (f"chmod 600 {file}" in message) == is_warned, message
 
 
 def test_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

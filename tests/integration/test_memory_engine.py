@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process allocates, counted in it: programs with known allocations, and faults."""
+"""Counting allocations inside a process: programs with known allocations, and failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = NEEDS_EXTENSION
 
 
 def run(words: List[str], env: Mapping[str, str], **more: str) -> str:
-    """What a program says; it must end well."""
+    """Returns the output of a program, which must succeed."""
     done = subprocess.run(
         words,
         stdin=subprocess.DEVNULL,
@@ -31,9 +31,9 @@ def run(words: List[str], env: Mapping[str, str], **more: str) -> str:
         timeout=PATIENCE_S,
         check=False,
     )
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, said
-    return said
+    output = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, output
+    return output
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def package(runtime: Dict[str, str]) -> Dict[str, str]:
     return {**runtime, "PYTHONPATH": str(PACKAGE)}
 
 
-def test_known_allocations_of_every_python(python: Python, package: Dict[str, str]) -> None:
+def test_known_allocations(python: Python, package: Dict[str, str]) -> None:
     if python.label.split("-")[0].endswith("t"):
-        pytest.skip("an interpreter without the GIL has an extension of its own")
+        pytest.skip("free-threaded interpreters need another extension")
     checks = ["exact", "realloc", "peak", "threads", "fork", "generators", "sampled", "again"]
-    said = run([python.path, str(COUNTS), *checks], package)
-    assert said.split() == checks
+    output = run([python.path, str(COUNTS), *checks], package)
+    assert output.split() == checks
 
 
 FAULTS = ["deep", "signals", "no_memory", "libraries", "numpy", "interpreters"]
@@ -61,8 +61,8 @@ def test_faults(check: str, package: Dict[str, str]) -> None:
 @pytest.mark.parametrize("kind", ["malloc", "malloc_debug", "debug"])
 def test_other_allocators_of_python(kind: str, package: Dict[str, str]) -> None:
     checks = ["threads", "sampled", "again", "at_the_end"]
-    said = run([main_python(), str(COUNTS), *checks], package, PYTHONMALLOC=kind)
-    assert said.split() == checks
+    output = run([main_python(), str(COUNTS), *checks], package, PYTHONMALLOC=kind)
+    assert output.split() == checks
 
 
 def test_preloaded_allocator(package: Dict[str, str]) -> None:
@@ -74,20 +74,22 @@ def test_preloaded_allocator(package: Dict[str, str]) -> None:
     if not found:
         pytest.skip("needs jemalloc or tcmalloc (libjemalloc2)")
     for path in found:
-        said = run([main_python(), str(COUNTS), "sampled", "exact"], package, LD_PRELOAD=str(path))
-        assert said.split() == ["sampled", "exact"]
+        output = run(
+            [main_python(), str(COUNTS), "sampled", "exact"], package, LD_PRELOAD=str(path)
+        )
+        assert output.split() == ["sampled", "exact"]
 
 
 def test_sub_interpreter_changes_nothing(python: Python, runtime: Dict[str, str]) -> None:
-    """It runs the same start-up files, and counting is the main interpreter's."""
+    """A sub-interpreter runs the same start-up files, but only the main one controls counting."""
     if python.label.split("-")[0].endswith("t"):
-        pytest.skip("an interpreter without the GIL has an extension of its own")
+        pytest.skip("free-threaded interpreters need another extension")
     path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
     program = str(PROGRAMS / "memory_subinterpreter.py")
-    said = run([python.path, program], runtime, PYTHONPATH=path, GSPROF_MEMORY="sampled")
-    before, after = map(json.loads, said.splitlines())
+    output = run([python.path, program], runtime, PYTHONPATH=path, GSPROF_MEMORY="sampled")
+    before, after = map(json.loads, output.splitlines())
     assert (before[0], after[0]) == (True, True)
-    # Blocks above the interval are counted to the byte; what modules take is little.
+    # Blocks above the interval are counted exactly; modules allocate little.
     assert 64 <= before[1] < 72 and 128 <= after[1] < 144, (before, after)
     assert "<module>" in before[2] and "<module>" in after[2], (before, after)
 
@@ -117,7 +119,7 @@ def test_counters_outlive_a_killed_process(package: Dict[str, str]) -> None:
     assert (magic, version, order, mode) == (b"GSPMEM01", 1, 0x01020304, 2)
     assert pid == process.pid
     assert len(head) <= 8 << 20
-    # Where live_bytes is, behind the areas and their counts.
+    # Offset of live_bytes, after the areas and their counts.
     (live,) = struct.unpack_from("<Q", head, 136)
     assert 10000000 < live < 11000000
 
@@ -137,7 +139,7 @@ def test_profiling_variable_leaves_files(runtime: Dict[str, str], tmp_path: Path
     app = tmp_path / "my app.py"
     snapshot = tmp_path / "my app_memory_snapshot.txt"
     app.write_text(APP.format(patience=PATIENCE_S, snapshot=str(snapshot)), encoding="utf-8")
-    # A link that somebody has laid is replaced, not followed.
+    # An existing symbolic link is replaced, not followed.
     target = tmp_path / "precious"
     target.write_text("mine", encoding="utf-8")
     (tmp_path / "my app_memory_final.txt").symlink_to(target)
@@ -153,11 +155,11 @@ def test_profiling_variable_leaves_files(runtime: Dict[str, str], tmp_path: Path
         assert lines[-1].startswith("Total allocated size: "), lines
 
 
-def test_environment_switches_it_on(runtime: Dict[str, str]) -> None:
+def test_memory_environment_variable(runtime: Dict[str, str]) -> None:
     path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
-    tell = "from gsprof import _gsprof; print(_gsprof.memory_mode(), _gsprof.get('memory'))"
-    for said, mode in (("1", "sampled"), ("exact", "exact"), ("off", "off"), ("0", "off")):
-        told = run([main_python(), "-c", tell], runtime, PYTHONPATH=path, GSPROF_MEMORY=said)
-        assert told.split() == [mode, mode]
-    wrong = run([main_python(), "-c", tell], runtime, PYTHONPATH=path, GSPROF_MEMORY="much")
+    code = "from gsprof import _gsprof; print(_gsprof.memory_mode(), _gsprof.get('memory'))"
+    for value, mode in (("1", "sampled"), ("exact", "exact"), ("off", "off"), ("0", "off")):
+        output = run([main_python(), "-c", code], runtime, PYTHONPATH=path, GSPROF_MEMORY=value)
+        assert output.split() == [mode, mode]
+    wrong = run([main_python(), "-c", code], runtime, PYTHONPATH=path, GSPROF_MEMORY="much")
     assert "off, sampled or exact, not 'much'" in wrong and wrong.split()[-2:] == ["off", "off"]

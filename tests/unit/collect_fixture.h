@@ -37,7 +37,7 @@ struct machine_row {
 };
 
 struct machine {
-    struct gsp_sink sink; /* must be first: sources get its address */
+    struct gsp_collect_sink sink; /* must be first: sources get its address */
     char folder[64];
     char fixture[PATH_MAX];
     char proc[128];
@@ -49,23 +49,23 @@ struct machine {
     size_t text_count;
 };
 
-static uint32_t machine_intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t machine_intern(struct gsp_collect_sink *sink, enum gsp_table_id table,
+                               struct gsp_sv text)
 {
     struct machine *m = (struct machine *)sink;
     (void)table;
-    for (size_t i = 0; i < m->text_count; i++) {
+    for (size_t i = 0; i < m->text_count; i++)
         if (gsp_sv_eq(gsp_sv_of(m->texts[i]), text))
             return (uint32_t)i + 1;
-    }
     tap_require(m->text_count < MACHINE_TEXTS_MAX);
     m->texts[m->text_count] = strndup(text.p, text.len);
     return (uint32_t)++m->text_count;
 }
 
-static void machine_put(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+static void machine_put(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
     struct machine *m = (struct machine *)sink;
-    const size_t bytes = gsp_table_at(table)->row_bytes;
+    const size_t bytes = gsp_wire_table_at(table)->row_bytes;
     tap_require(m->row_count < MACHINE_ROWS_MAX);
     struct machine_row *slot = &m->rows[m->row_count++];
     slot->table = table;
@@ -149,15 +149,15 @@ static inline void machine_forget_rows(struct machine *m)
     m->row_count = 0;
 }
 
-static inline struct gsp_tick machine_time(double seconds)
+static inline struct gsp_collect_tick machine_time(double seconds)
 {
     const int64_t mono = MACHINE_START_NS + (int64_t)(seconds * 1e9);
-    return (struct gsp_tick){mono + 5, mono};
+    return (struct gsp_collect_tick){mono + 5, mono};
 }
 
 static inline void machine_tick(struct machine *m, struct gsp_collect *collect, double seconds)
 {
-    const struct gsp_tick tick = machine_time(seconds);
+    const struct gsp_collect_tick tick = machine_time(seconds);
     machine_forget_rows(m);
     gsp_collect_read(collect, &tick, &m->sink);
 }
@@ -165,10 +165,9 @@ static inline void machine_tick(struct machine *m, struct gsp_collect *collect, 
 /* The i-th row of a table in the last tick; NULL past the last. */
 static inline const void *machine_row(const struct machine *m, enum gsp_table_id table, size_t i)
 {
-    for (size_t k = 0; k < m->row_count; k++) {
+    for (size_t k = 0; k < m->row_count; k++)
         if (m->rows[k].table == table && i-- == 0)
             return m->rows[k].values;
-    }
     return NULL;
 }
 
@@ -208,10 +207,9 @@ static inline void machine_close(struct machine *m)
 static inline const char *machine_trouble(const struct gsp_collect *collect, const char *name)
 {
     struct gsp_collect_state state;
-    for (size_t i = 0; gsp_collect_state(collect, i, &state); i++) {
+    for (size_t i = 0; gsp_collect_state(collect, i, &state); i++)
         if (strcmp(state.name, name) == 0)
             return state.trouble ? state.trouble : "";
-    }
     return "?";
 }
 

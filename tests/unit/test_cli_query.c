@@ -40,10 +40,9 @@ TAP_TEST(statements_end_with_a_semicolon)
         {"$$", false},
         {"'", false},
     };
-    for (size_t i = 0; i < GSP_COUNT(CASES); i++) {
+    for (size_t i = 0; i < GSP_COUNT(CASES); i++)
         if (!tap_check(gsp_prompt_is_whole(gsp_sv_of(CASES[i].sql)) == CASES[i].whole))
             printf("# %s\n", CASES[i].sql);
-    }
 }
 
 TAP_TEST(words_are_completed)
@@ -175,8 +174,8 @@ TAP_TEST(made_rows_are_rows)
     for (size_t i = 0; i < batch.row_count; i++) {
         char text[32];
         snprintf(text, sizeof(text), "row %zu", i);
-        tap_check(gsp_values_null(&batch.values[0], i) == (i % 7 == 0));
-        tap_check(gsp_values_null(&batch.values[1], i) == (i % 5 == 0));
+        tap_check(gsp_model_values_is_null(&batch.values[0], i) == (i % 7 == 0));
+        tap_check(gsp_model_values_is_null(&batch.values[1], i) == (i % 5 == 0));
         if (i % 5)
             tap_check(gsp_sv_eq(((const struct gsp_sv *)batch.values[1].data)[i], gsp_sv_of(text)));
     }

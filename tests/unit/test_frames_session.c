@@ -10,7 +10,7 @@
 #include "frames/session_read.h"
 #include "tap.h"
 
-/* Text handed out in pieces of a given size, so that every token is cut somewhere. */
+/* A text that is read in pieces of a given size, so that tokens are split. */
 struct pieces {
     const char *text;
     size_t len;
@@ -30,29 +30,29 @@ static int64_t read_piece(void *ctx, char *out, size_t n, struct gsp_err *err)
     return (int64_t)n;
 }
 
-/* The text as tokens put together again; "" when it is refused. */
-static void again(const char *text, size_t piece, struct gsp_buf *out, struct gsp_err *err)
+/* Tokenizes the text and writes the tokens as JSON; "" if the text is rejected. */
+static void retokenize(const char *text, size_t piece, struct gsp_buf *out, struct gsp_err *err)
 {
     struct pieces pieces = {text, strlen(text), 0, piece};
-    struct gsp_scan scan;
+    struct gsp_json_scan scan;
     struct gsp_json json;
     gsp_buf_clear(out);
     gsp_json_init(&json, out);
-    int rc = gsp_scan_open(&scan, read_piece, &pieces, err);
+    int rc = gsp_json_scan_open(&scan, read_piece, &pieces, err);
     if (rc == GSP_OK)
-        rc = gsp_scan_next(&scan, err);
+        rc = gsp_json_scan_next(&scan, err);
     if (rc == GSP_OK)
-        rc = gsp_scan_copy(&scan, &json, err);
+        rc = gsp_json_scan_copy(&scan, &json, err);
     if (rc == GSP_OK)
-        rc = gsp_scan_next(&scan, err);
+        rc = gsp_json_scan_next(&scan, err);
     if (rc == GSP_OK)
-        tap_eq_int(scan.kind, GSP_SCAN_END);
+        tap_eq_int(scan.kind, GSP_JSON_SCAN_END);
     else
         gsp_buf_clear(out);
-    gsp_scan_close(&scan);
+    gsp_json_scan_close(&scan);
 }
 
-TAP_TEST(tokens_survive_every_cut)
+TAP_TEST(tokens_may_be_split_anywhere)
 {
     static const char TEXT[] =
         " {\"a\" : [1, -2.5, 1e3, 0.1, 12345678901234567890, true,false , null], "
@@ -63,14 +63,14 @@ TAP_TEST(tokens_survive_every_cut)
     for (size_t piece = 1; piece < sizeof(TEXT); piece++) {
         gsp_auto_buf out = {0};
         struct gsp_err err = {0};
-        again(TEXT, piece, &out, &err);
+        retokenize(TEXT, piece, &out, &err);
         const char *got = gsp_buf_cstr(&out);
         tap_check(got && (strcmp(got, SAME) == 0 || strstr(got, "1.2345678901234567e+19")));
         tap_eq_str(err.msg, "");
     }
 }
 
-TAP_TEST(what_is_no_json_is_told)
+TAP_TEST(malformed_json_is_rejected)
 {
     static const char *const TEXTS[] = {
         "",        "{",       "[1,]",    "{\"a\":1,}",  "[1 2]",  "{\"a\" 1}", "{1:2}",
@@ -83,29 +83,29 @@ TAP_TEST(what_is_no_json_is_told)
         for (size_t piece = 1; piece < 5; piece++) {
             gsp_auto_buf out = {0};
             struct gsp_err err = {0};
-            again(TEXTS[i], piece, &out, &err);
+            retokenize(TEXTS[i], piece, &out, &err);
             if (!tap_eq_int(err.code, GSP_E_FORMAT))
                 printf("#   %s\n", TEXTS[i]);
         }
     }
 }
 
-TAP_TEST(depth_and_length_have_limits)
+TAP_TEST(depth_and_length_are_limited)
 {
     gsp_auto_buf text = {0};
     gsp_auto_buf out = {0};
     struct gsp_err err = {0};
     for (size_t i = 0; i < 1000; i++)
         gsp_buf_putc(&text, '[');
-    again(gsp_buf_cstr(&text), 100, &out, &err);
+    retokenize(gsp_buf_cstr(&text), 100, &out, &err);
     tap_eq_int(err.code, GSP_E_LIMIT);
     gsp_buf_clear(&text);
     gsp_buf_putc(&text, '"');
-    for (size_t i = 0; i < GSP_SCAN_TOKEN_MAX + 10; i++)
+    for (size_t i = 0; i < GSP_JSON_SCAN_TOKEN_MAX + 10; i++)
         gsp_buf_putc(&text, 'x');
     gsp_buf_putc(&text, '"');
     err = (struct gsp_err){0};
-    again(gsp_buf_cstr(&text), 1U << 20, &out, &err);
+    retokenize(gsp_buf_cstr(&text), 1U << 20, &out, &err);
     tap_eq_int(err.code, GSP_E_LIMIT);
 }
 
@@ -121,26 +121,26 @@ static void check_time(const char *text, int64_t seconds, int64_t ns, int32_t zo
 
 TAP_TEST(times)
 {
-    static const char *const BAD[] = {"",
-                                      "2026",
-                                      "2026-01-31",
-                                      "2026-13-01T00:00:00",
-                                      "2026-01-31T25:00:00",
-                                      "2026-01-31T12:34:56+1",
-                                      "2026-01-31T12:34:56 CET",
-                                      "1969-01-01T00:00:00Z",
-                                      "9999-01-01T00:00:00Z",
-                                      "2026/01/31T12:34:56"};
+    static const char *const MALFORMED[] = {"",
+                                            "2026",
+                                            "2026-01-31",
+                                            "2026-13-01T00:00:00",
+                                            "2026-01-31T25:00:00",
+                                            "2026-01-31T12:34:56+1",
+                                            "2026-01-31T12:34:56 CET",
+                                            "1969-01-01T00:00:00Z",
+                                            "9999-01-01T00:00:00Z",
+                                            "2026/01/31T12:34:56"};
     check_time("1970-01-01T00:00:00Z", 0, 0, 0);
     check_time("2026-01-31T12:34:56.789+01:00", 1769859296, 789000000, 3600);
     check_time("2024-02-29T23:59:59.000000001-0330", 1709263799, 1, -12600);
     check_time("2024-01-15T10:30:00", 1705314600, 0, 0);
-    for (size_t i = 0; i < GSP_COUNT(BAD); i++) {
+    for (size_t i = 0; i < GSP_COUNT(MALFORMED); i++) {
         int64_t ns = 0;
         int32_t zone = 0;
         bool has = false;
-        if (!tap_check(!gsp_session_parse_time(gsp_sv_of(BAD[i]), &ns, &zone, &has)))
-            printf("#   %s\n", BAD[i]);
+        if (!tap_check(!gsp_session_parse_time(gsp_sv_of(MALFORMED[i]), &ns, &zone, &has)))
+            printf("#   %s\n", MALFORMED[i]);
     }
 }
 
@@ -154,18 +154,17 @@ static bool all_bins(void *ctx, const char *metric)
 static int load(const char *text, struct gsp_session_data **out, struct gsp_err *err)
 {
     struct pieces pieces = {text, strlen(text), 0, 7};
-    struct gsp_session_want want = {.values = true, .bins = all_bins};
-    return gsp_session_read(read_piece, &pieces, &want, out, err);
+    struct gsp_session_read_options options = {.values = true, .bins = all_bins};
+    return gsp_session_read(read_piece, &pieces, &options, out, err);
 }
 
-static const struct gsp_series *find(const struct gsp_session_data *data, const char *metric,
-                                     const char *device)
+static const struct gsp_session_series *find(const struct gsp_session_data *data,
+                                             const char *metric, const char *device)
 {
-    for (size_t i = 0; i < data->series_count; i++) {
+    for (size_t i = 0; i < data->series_count; i++)
         if (strcmp(data->series[i].metric, metric) == 0 &&
             strcmp(data->series[i].device, device) == 0)
             return &data->series[i];
-    }
     return NULL;
 }
 
@@ -197,10 +196,10 @@ TAP_TEST(frames_become_series)
     tap_check(data->last_ns - data->first_ns == 10 * GSP_NS_PER_S);
     tap_eq_str(data->name, "n");
     tap_check(data->has_format && data->frequency_ms == 200);
-    const struct gsp_series *util = find(data, "gpu_util", "h:0:X");
+    const struct gsp_session_series *util = find(data, "gpu_util", "h:0:X");
     tap_check(util && util->count == 2 && util->mean == 20 && util->min == 10 && util->max == 30);
-    const struct gsp_series *other = find(data, "gpu_util", "h:1:X");
-    tap_check(other && other->count == 1 && other->mean == 20); /* null is no value */
+    const struct gsp_session_series *other = find(data, "gpu_util", "h:1:X");
+    tap_check(other && other->count == 1 && other->mean == 20); /* null does not count */
     tap_check(find(data, "cpu.util_percent", "") != NULL);
     tap_check(find(data, "cpu.cores", "1") != NULL);
     tap_check(find(data, "disk.read_bytes_per_s", "sda") != NULL);
@@ -218,7 +217,7 @@ TAP_TEST(frames_become_series)
     gsp_session_data_free(data);
 }
 
-TAP_TEST(files_of_others)
+TAP_TEST(files_of_other_tools)
 {
     struct gsp_session_data *data = NULL;
     struct gsp_err err = {0};
@@ -226,13 +225,13 @@ TAP_TEST(files_of_others)
                     "\"gpu_util\":[\"0.52\"]},{\"gpu_util\":[\"x\"]}]}",
                     &data, &err),
                GSP_OK);
-    const struct gsp_series *util = data ? find(data, "gpu_util", "a") : NULL;
+    const struct gsp_session_series *util = data ? find(data, "gpu_util", "a") : NULL;
     tap_check(util && util->count == 1 && util->mean == 0.52);
     tap_eq_int(data ? (int)data->timeless : 0, 1);
     gsp_session_data_free(data);
 }
 
-TAP_TEST(what_is_no_session_is_told)
+TAP_TEST(malformed_sessions_are_rejected)
 {
     static const char *const TEXTS[] = {"[]",
                                         "{}",
@@ -262,8 +261,8 @@ TAP_TEST(pictures_escape_names)
         return;
     for (int format = GSP_PLOT_SVG; format <= GSP_PLOT_HTML; format++) {
         gsp_auto_buf out = {0};
-        struct gsp_plot plot = {.format = (enum gsp_plot_format)format};
-        tap_eq_int(gsp_plot_draw(&plot, data, &out, &err), GSP_OK);
+        struct gsp_plot plot = {.format = (enum gsp_export_plot_format)format};
+        tap_eq_int(gsp_export_plot_draw(&plot, data, &out, &err), GSP_OK);
         tap_check(out.len > 1000);
         if (format == GSP_PLOT_PNG)
             continue;
@@ -273,18 +272,18 @@ TAP_TEST(pictures_escape_names)
     gsp_session_data_free(data);
 }
 
-TAP_TEST(nothing_to_draw_is_told)
+TAP_TEST(a_session_without_matching_metrics_is_rejected)
 {
     struct gsp_session_data *data = NULL;
     struct gsp_err err = {0};
     gsp_auto_buf out = {0};
     struct gsp_plot plot = {.metrics = "nosuch"};
     tap_eq_int(load("{\"frames\":[]}", &data, &err), GSP_OK);
-    tap_eq_int(gsp_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
+    tap_eq_int(gsp_export_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
     gsp_session_data_free(data);
     tap_eq_int(load("{\"frames\":[{\"time\":\"2026-01-31T12:00:00Z\",\"odd\":1}]}", &data, &err),
                GSP_OK);
-    tap_eq_int(gsp_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
+    tap_eq_int(gsp_export_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
     gsp_session_data_free(data);
 }
 

@@ -5,14 +5,14 @@
 
 #include "base/buf.h"
 #include "store/store.h"
-#include "store_ask.h"
+#include "store_query.h"
 #include "tap.h"
 
 static struct gsp_batch *new_trace(void)
 {
     struct gsp_batch *batch = NULL;
-    tap_require(gsp_batch_new(gsp_table_at(GSP_TABLE_python_torch_trace), "node1", 77, 3, &batch,
-                              NULL) == GSP_OK);
+    tap_require(gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_python_torch_trace), "node1", 77, 3,
+                                    &batch, NULL) == GSP_OK);
     return batch;
 }
 
@@ -23,8 +23,8 @@ static void add_trace(struct gsp_batch *batch, int64_t step, const char *module,
         .mono_ns = step,
         .step = step,
         .seq = GSP_NULL_I64,
-        .module = module ? gsp_batch_intern(batch, gsp_sv_of(module)) : GSP_NULL_STR,
-        .stage = gsp_batch_intern(batch, gsp_sv_of("forward")),
+        .module = module ? gsp_store_batch_intern(batch, gsp_sv_of(module)) : GSP_NULL_STR,
+        .stage = gsp_store_batch_intern(batch, gsp_sv_of("forward")),
         .allocated = gsp_null_f64(),
         .max_allocated = gsp_null_f64(),
         .cached = gsp_null_f64(),
@@ -32,7 +32,7 @@ static void add_trace(struct gsp_batch *batch, int64_t step, const char *module,
         .thread_id = 5,
         .flops = gsp_null_f64(),
     };
-    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
 }
 
 static struct gsp_store *trace_store(void)
@@ -59,11 +59,12 @@ TAP_TEST(a_new_store_has_every_table_and_no_other)
                gsp_buf_cstr(&expected));
     for (size_t i = 0; i < GSP_TABLE_COUNT; i++) {
         gsp_auto_buf sql = {0};
-        gsp_buf_printf(&sql, "SELECT count(*) FROM %s.%s", gsp_table_at(i)->schema,
-                       gsp_table_at(i)->name);
+        gsp_buf_printf(&sql, "SELECT count(*) FROM %s.%s", gsp_wire_table_at(i)->schema,
+                       gsp_wire_table_at(i)->name);
         tap_eq_str(query(store, gsp_buf_cstr(&sql), &out), "0");
         gsp_buf_clear(&sql);
-        gsp_buf_printf(&sql, "SELECT * FROM %s.%s", gsp_table_at(i)->schema, gsp_table_at(i)->name);
+        gsp_buf_printf(&sql, "SELECT * FROM %s.%s", gsp_wire_table_at(i)->schema,
+                       gsp_wire_table_at(i)->name);
         tap_eq_str(query(store, gsp_buf_cstr(&sql), &out), "");
     }
     gsp_store_close(store);
@@ -136,8 +137,8 @@ TAP_TEST(invalid_utf8_is_replaced)
     add_trace(batch, 2, "it's \"quoted\"", 1);
     add_trace(batch, 3, "", 1);
     struct gsp_row_python_torch_trace row = {.step = 4};
-    row.module = gsp_batch_intern(batch, (struct gsp_sv){"a\0b", 3});
-    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    row.module = gsp_store_batch_intern(batch, (struct gsp_sv){"a\0b", 3});
+    tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     tap_require(gsp_store_add_batch(store, batch, NULL) == GSP_OK);
     lock_store(store);
     gsp_auto_buf out = {0};
@@ -186,18 +187,18 @@ static int fill_backtrace(void *ctx, struct gsp_batch *batch, struct gsp_err *er
     const struct gsp_row_python_backtrace row = {
         .pid = *calls,
         .rank = GSP_NULL_I64,
-        .func = gsp_batch_intern(batch, gsp_sv_of(*calls == 1 ? "main" : "other")),
+        .func = gsp_store_batch_intern(batch, gsp_sv_of(*calls == 1 ? "main" : "other")),
         .locals = gsp_sv_of("{\"x\": 1}"),
     };
-    return gsp_batch_append(batch, &row, err);
+    return gsp_store_batch_append(batch, &row, err);
 }
 
 TAP_TEST(live_tables_are_filled_once_per_query)
 {
     struct gsp_store *store = open_store(NULL);
     int calls = 0;
-    tap_require(gsp_store_add_live(store, gsp_table_at(GSP_TABLE_python_backtrace), fill_backtrace,
-                                   &calls, NULL) == GSP_OK);
+    tap_require(gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_python_backtrace),
+                                   fill_backtrace, &calls, NULL) == GSP_OK);
     lock_store(store);
     gsp_auto_buf out = {0};
     tap_eq_str(query(store, "SELECT 1", &out), "1");
@@ -454,10 +455,10 @@ TAP_TEST(computed_rows)
     struct gsp_batch *batch = NULL;
     gsp_auto_buf out = {0};
     int freed = 0;
-    tap_require(gsp_batch_new(gsp_table_at(GSP_TABLE_session_frame), "node1", GSP_NULL_I64,
-                              GSP_NULL_I64, &batch, NULL) == GSP_OK);
-    tap_eq_int(gsp_batch_intern(batch, gsp_sv_of("one")), 1);
-    tap_eq_int(gsp_batch_intern(batch, gsp_sv_of("two")), 2);
+    tap_require(gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_session_frame), "node1",
+                                    GSP_NULL_I64, GSP_NULL_I64, &batch, NULL) == GSP_OK);
+    tap_eq_int(gsp_store_batch_intern(batch, gsp_sv_of("one")), 1);
+    tap_eq_int(gsp_store_batch_intern(batch, gsp_sv_of("two")), 2);
     const struct gsp_computed squares = {1000000, read_squares, count_free, &freed};
     tap_require(gsp_store_add_computed(store, batch, &squares, NULL) == GSP_OK);
     lock_store(store);

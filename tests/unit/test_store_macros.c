@@ -18,7 +18,8 @@ static void add_batch(struct gsp_store *store, enum gsp_table_id id, int64_t pid
 {
     struct gsp_batch *batch = NULL;
     struct gsp_err err = {0};
-    tap_require(gsp_batch_new(gsp_table_at(id), "box", pid, rank, &batch, NULL) == GSP_OK);
+    tap_require(gsp_store_batch_new(gsp_wire_table_at(id), "box", pid, rank, &batch, NULL) ==
+                GSP_OK);
     fill(batch, rank);
     const int rc = gsp_store_add_batch(store, batch, &err);
     tap_eq_str(err.msg, "");
@@ -34,7 +35,7 @@ static void fill_steps(struct gsp_batch *batch, int64_t rank)
                                                       .step = i,
                                                       .duration = duration,
                                                       .samples_per_sec = gsp_null_f64()};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
@@ -49,13 +50,13 @@ static void fill_trace(struct gsp_batch *batch, int64_t rank)
             .ts_ns = START + i * 25 * MS,
             .step = step,
             .seq = i % 4,
-            .module = gsp_batch_intern(batch, gsp_sv_of(MODULES[i % 4])),
-            .stage = gsp_batch_intern(batch, gsp_sv_of("forward")),
+            .module = gsp_store_batch_intern(batch, gsp_sv_of(MODULES[i % 4])),
+            .stage = gsp_store_batch_intern(batch, gsp_sv_of("forward")),
             .allocated = 100 + (double)step,
             .max_allocated = 200,
             .cached = 300,
             .duration = 0.001 * (double)(1 + i % 4)};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
@@ -65,21 +66,21 @@ static void fill_gpu(struct gsp_batch *batch, int64_t rank)
     for (int64_t i = 0; i < 40; i++) {
         const struct gsp_row_gpu_metrics row = {
             .ts_ns = START + i * 50 * MS, .util_percent = (double)i, .memory_used_bytes = 1000};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
 static void fill_runs(struct gsp_batch *batch, int64_t rank)
 {
     (void)rank;
-    struct gsp_row_gsprof_run row = {.name = gsp_batch_intern(batch, gsp_sv_of("before")),
+    struct gsp_row_gsprof_run row = {.name = gsp_store_batch_intern(batch, gsp_sv_of("before")),
                                      .ts_from = START,
                                      .ts_to = START + 999 * MS};
-    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
-    row = (struct gsp_row_gsprof_run){.name = gsp_batch_intern(batch, gsp_sv_of("after")),
+    tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
+    row = (struct gsp_row_gsprof_run){.name = gsp_store_batch_intern(batch, gsp_sv_of("after")),
                                       .ts_from = START + 1000 * MS,
                                       .ts_to = START + 3000 * MS};
-    tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+    tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
 }
 
 static void fill_sessions(struct gsp_batch *batch, int64_t rank)
@@ -89,13 +90,13 @@ static void fill_sessions(struct gsp_batch *batch, int64_t rank)
         const bool is_second = i == 1;
         const struct gsp_row_session_list row = {
             .ts_ns = START + i * 100 * MS,
-            .name = gsp_batch_intern(batch, gsp_sv_of(i < 2 ? "epoch_5" : "all")),
-            .status = gsp_batch_intern(batch, gsp_sv_of(i < 2 ? "done" : "active")),
+            .name = gsp_store_batch_intern(batch, gsp_sv_of(i < 2 ? "epoch_5" : "all")),
+            .status = gsp_store_batch_intern(batch, gsp_sv_of(i < 2 ? "done" : "active")),
             .first_frame = 2 * i + 1,
             .last_frame = i == 2 ? GSP_NULL_I64 : 2 * i + (is_second ? 3 : 2),
             .end_ns = i == 2 ? GSP_NULL_I64 : START + 900 * MS,
             .freq_ms = 200};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
@@ -106,9 +107,9 @@ static void fill_frames(struct gsp_batch *batch, int64_t rank)
         const struct gsp_row_session_frame row = {
             .ts_ns = START + i * 200 * MS,
             .frame_id = i,
-            .metric = gsp_batch_intern(batch, gsp_sv_of("system.cpu.util_percent")),
+            .metric = gsp_store_batch_intern(batch, gsp_sv_of("system.cpu.util_percent")),
             .value = (double)i};
-        tap_require(gsp_batch_append(batch, &row, NULL) == GSP_OK);
+        tap_require(gsp_store_batch_append(batch, &row, NULL) == GSP_OK);
     }
 }
 
@@ -117,10 +118,10 @@ static void fill_frames(struct gsp_batch *batch, int64_t rank)
 static struct gsp_profile *profile(void)
 {
     struct gsp_profile *p = NULL;
-    tap_require(gsp_profile_new(true, &p, NULL) == GSP_OK);
-    gsp_profile_meta(p)->start_ns = START;
-    gsp_profile_meta(p)->duration_ns = 2000 * MS;
-    gsp_profile_meta(p)->losses.late = 3;
+    tap_require(gsp_model_profile_new(true, &p, NULL) == GSP_OK);
+    gsp_model_profile_meta(p)->start_ns = START;
+    gsp_model_profile_meta(p)->duration_ns = 2000 * MS;
+    gsp_model_profile_meta(p)->losses.late = 3;
     const uint32_t thread = fix_thread(p, fix_process(p, 7, "rank 0: x"), 7, "MainThread");
     const uint32_t run = fix_stack(p, GSP_NONE, fix_frame(p, "main", "a.py", 9));
     const uint32_t load = fix_stack(p, run, fix_frame(p, "load", "a.py", 3));
@@ -150,7 +151,7 @@ static struct gsp_store *open_store(void)
     add_batch(store, GSP_TABLE_session_frame, GSP_NULL_I64, GSP_NULL_I64, fill_frames);
     struct gsp_profile *p = profile();
     tap_require(gsp_store_add_profile(store, p, &err) == GSP_OK);
-    gsp_profile_free(p);
+    gsp_model_profile_free(p);
     rc = gsp_store_lock(store, &err);
     tap_eq_str(err.msg, "");
     tap_require(rc == GSP_OK);
@@ -164,7 +165,7 @@ static void put_cell(struct gsp_buf *out, const struct gsp_rows_column *column,
     const double *f64 = values->data;
     const struct gsp_sv *text = values->data;
     const uint32_t *ids = values->data;
-    if (gsp_values_null(values, row)) {
+    if (gsp_model_values_is_null(values, row)) {
         gsp_buf_puts(out, "NULL");
         return;
     }
@@ -282,20 +283,19 @@ TAP_TEST(the_docs_list_all_macros)
     struct gsp_macro macro;
     size_t count = 0;
     tap_require(gsp_file_read(DOC, 1U << 20, &page, NULL) == GSP_OK);
-    for (; gsp_macro_at(count, &macro); count++) {
-        if (!tap_check(gsp_macro_named(gsp_buf_sv(&page), macro.name)))
+    for (; gsp_store__macro_at(count, &macro); count++)
+        if (!tap_check(gsp_store__macro_is_used(gsp_buf_sv(&page), macro.name)))
             printf("# %.*s\n", (int)macro.name.len, macro.name.p);
-    }
     tap_check(count >= 11 && count < GSP_MACROS_MAX);
 }
 
 TAP_TEST(macro_names_match_whole_words)
 {
-    tap_check(gsp_macro_named(gsp_sv_of("FROM gsprof.STEPS()"), gsp_sv_of("steps")));
-    tap_check(!gsp_macro_named(gsp_sv_of("FROM slow_steps()"), gsp_sv_of("steps")));
-    tap_check(!gsp_macro_named(gsp_sv_of("steps2"), gsp_sv_of("steps")));
-    tap_check(gsp_macro_named(gsp_sv_of("steps"), gsp_sv_of("steps")));
-    tap_check(!gsp_macro_named(gsp_sv_of(""), gsp_sv_of("steps")));
+    tap_check(gsp_store__macro_is_used(gsp_sv_of("FROM gsprof.STEPS()"), gsp_sv_of("steps")));
+    tap_check(!gsp_store__macro_is_used(gsp_sv_of("FROM slow_steps()"), gsp_sv_of("steps")));
+    tap_check(!gsp_store__macro_is_used(gsp_sv_of("steps2"), gsp_sv_of("steps")));
+    tap_check(gsp_store__macro_is_used(gsp_sv_of("steps"), gsp_sv_of("steps")));
+    tap_check(!gsp_store__macro_is_used(gsp_sv_of(""), gsp_sv_of("steps")));
 }
 
 TAP_MAIN()

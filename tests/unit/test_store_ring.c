@@ -9,12 +9,12 @@
 
 #include "base/file.h"
 #include "ring/writer.h"
-#include "store_ask.h"
+#include "store_query.h"
 #include "tap.h"
 
 /* A temporary ring directory. */
 struct fixture {
-    struct gsp_place place;
+    struct gsp_ring_dir place;
     int fd;
 };
 
@@ -70,13 +70,13 @@ static struct gsp_store *store_over(const struct fixture *f)
 {
     struct gsp_store *store = open_store(NULL);
     struct gsp_err err = {0};
-    if (gsp_store_add_place(store, &f->place, &err) != GSP_OK)
+    if (gsp_store_add_ring_dir(store, &f->place, &err) != GSP_OK)
         printf("# %s\n", err.msg);
     lock_store(store);
     return store;
 }
 
-#define TRACE gsp_table_at(GSP_TABLE_python_torch_trace)
+#define TRACE gsp_wire_table_at(GSP_TABLE_python_torch_trace)
 
 TAP_TEST(a_growing_ring)
 {
@@ -184,7 +184,7 @@ TAP_TEST(user_tables_and_rings_created_later)
 TAP_TEST(overwritten_text_is_null_and_counted)
 {
     struct fixture f = new_folder();
-    struct gsp_ring *ring = new_ring(&f, gsp_table_at(GSP_TABLE_python_span), 100);
+    struct gsp_ring *ring = new_ring(&f, gsp_wire_table_at(GSP_TABLE_python_span), 100);
     static char long_text[1001];
     memset(long_text, 'x', sizeof(long_text) - 1);
     for (int i = 0; i < 10; i++) {
@@ -322,9 +322,9 @@ TAP_TEST(rows_in_segments_are_not_read_from_the_ring)
         append(ring, i, "m");
     struct gsp_store *store = open_store(NULL);
     const uint64_t seven = 7;
-    tap_require(gsp_store_add_place_after(store, &f.place,
-                                          &(struct gsp_first_rows){from_seven, NULL, &seven},
-                                          NULL) == GSP_OK);
+    tap_require(gsp_store__add_ring_dir_from(store, &f.place,
+                                             &(struct gsp_ring_start){from_seven, NULL, &seven},
+                                             NULL) == GSP_OK);
     lock_store(store);
     gsp_auto_buf out = {0};
     tap_eq_str(query(store, "SELECT step FROM python.torch_trace", &out), "7;8;9");
@@ -376,13 +376,11 @@ TAP_TEST(no_row_is_torn_by_a_fast_writer)
                   "ts_ns <> step + 5000 OR (step % 11 = 0) <> (module IS NULL) OR module <> 'm' || "
                   "(step % 700)), count(*) > 0 FROM python.torch_trace",
                   &out);
-        if (strcmp(line, "0,true") == 0) {
+        if (strcmp(line, "0,true") == 0)
             found++;
-        } else if (!tap_eq_str(line, "0,false") ||
-                   !tap_eq_str(query(store, "SELECT sum(count) > 0 FROM gsprof.loss", &out),
-                               "true")) {
+        else if (!tap_eq_str(line, "0,false") ||
+                 !tap_eq_str(query(store, "SELECT sum(count) > 0 FROM gsprof.loss", &out), "true"))
             break;
-        }
     }
     tap_check(found > 0);
     atomic_store(&writer.stop, true);
