@@ -74,15 +74,16 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, format),
      .arg = "NAME",
-     .help = "html: one page for a browser, json: the same as a document, csv: one table, md, "
-             "text. Default: what the extension of --output says, else text.",
+     .default_text = "from the extension of --output, else text",
+     .help = "Output format: html (a page for a browser), json (the same data), csv (one table), "
+             "md or text.",
      .choice = format_choice},
     {.name = "table",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, table),
      .arg = "NAME",
      .fallback = "functions",
-     .help = "The table of csv: functions, modules, steps, metrics or spans.",
+     .help = "Table to write as csv.",
      .choice = table_choice},
     GSP_OPT_FROM(struct report_opts),
     {.name = "top",
@@ -91,43 +92,43 @@ static const struct gsp_opt OPTS[] = {
      .arg = "N",
      .min = 1,
      .max = 1e9,
-     .help = "Rows of the table. Default: 20; all for --json and --csv."},
+     .default_text = "20; with --json and --csv, all",
+     .help = "Rows of the table."},
     {.name = "sort",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, sort),
      .arg = "BY",
      .fallback = "own",
-     .help = "own: what a function did itself; total: with everything it called.",
+     .help = "Sort by own time of a function, or by total time including callees.",
      .choice = sort_choice},
     {.name = "tree",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, tree),
-     .help = "The call tree instead of the table."},
+     .help = "Print the call tree instead of a table."},
     {.name = "min-percent",
      .kind = GSP_OPT_REAL,
      .offset = offsetof(struct report_opts, min_pct),
      .arg = "P",
      .fallback = "1",
      .max = 100,
-     .help = "Leave smaller branches out of the tree.",
+     .help = "Hide smaller branches of the tree.",
      .advanced = true},
     {.name = "json",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, json),
-     .help = "For programs: summary, table and tree of the stacks alone."},
+     .help = "Print the summary, table and tree of the stacks as JSON."},
     {.name = "csv",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, csv),
-     .help = "The table for a spreadsheet."},
+     .help = "Print the table as CSV."},
     {.name = "markdown",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, markdown),
-     .help = "Summary and table for a page."},
+     .help = "Print the summary and the table as Markdown."},
     GSP_OPT_OUTPUT(struct report_opts, "Write to a file instead of stdout."),
     GSP_OPT_FORCE(struct report_opts),
     GSP_OPT_SWITCH(struct report_opts, lines, "lines", 0, false,
-                   "Each line of a function apart; without it lines are merged, as --function "
-                   "does."),
+                   "Show each line of a function separately. By default lines are merged."),
     GSP_OPT_THREADS(struct report_opts),
     GSP_OPT_FUNCTION(struct report_opts),
     GSP_OPT_NOLINENO(struct report_opts),
@@ -135,15 +136,15 @@ static const struct gsp_opt OPTS[] = {
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof report gsprof-runs/train -o report.html", "A run as a page: open it in a browser"},
-    {"gsprof report profile.gsp", "The functions that took the most time"},
-    {"gsprof report profile.json --sort total --top 50", "With what they called, fifty rows"},
-    {"gsprof report profile.gsp --tree --min-percent 5", "The call tree, branches above 5 %"},
-    {"gsprof report profile.gsp --lines", "The lines that took the most time"},
-    {"gsprof report gsprof-runs/train -f csv --table modules", "One table for a spreadsheet"},
-    {"gsprof report before/ after/ -o difference.html", "What changed between two runs"},
-    {"gsprof report 4242", "What a process does, or did before it ended"},
-    {"gsprof report profile.gsp --json -o report.json", "For a program to read"},
+    {"gsprof report gsprof-runs/train -o report.html", "Write a page for a browser"},
+    {"gsprof report profile.gsp", "Print the functions that took the most time"},
+    {"gsprof report profile.json --sort total --top 50", "Sort by total time, 50 rows"},
+    {"gsprof report profile.gsp --tree --min-percent 5", "Print the call tree above 5 %"},
+    {"gsprof report profile.gsp --lines", "Print the lines that took the most time"},
+    {"gsprof report gsprof-runs/train -f csv --table modules", "Print one table as CSV"},
+    {"gsprof report before/ after/ -o difference.html", "Compare two runs"},
+    {"gsprof report 4242", "Report on a process, running or exited"},
+    {"gsprof report profile.gsp --json -o report.json", "Write JSON"},
 };
 
 static int put_report(const struct report_opts *opts, const struct gsp_profile *profile,
@@ -425,16 +426,16 @@ const struct gsp_command gsp_cmd_report = {
     .name = "report",
     .summary = "Show where the time of a run, profile or process went",
     .synopsis = "RUN | SESSION | PROFILE | PID [OPTIONS]",
-    .about = "Reads the folder of a run, the file of a session, or a profile in any readable "
-             "format, and tells where the time went, how memory and the GPU did, which steps and "
-             "modules were slow, and what is missing. -o report.html is one page that opens "
-             "without a network; docs/formats/report.md is what -f json has.\n"
-             "In a table of functions \"own\" is what a function did itself, \"total\" includes "
-             "what it called. Losses are told in the summary.\n"
-             "Two recordings give their comparison, as `gsprof compare` does.\n"
-             "Of a process, live or ended, it tells what its tables have: how it ended, its last "
-             "step, the slow modules, the last spans, memory and CPU, and the last stacks of its "
-             "threads.",
+    .about = "Reads the folder of a run, a session file, or a profile in any supported format. "
+             "Reports where the time went, memory and GPU use, slow steps and modules, and missing "
+             "data. -o report.html writes a self-contained page; docs/formats/report.md describes "
+             "-f json.\n"
+             "In the table of functions, \"own\" is the time in the function itself, \"total\" "
+             "includes the functions it called. The summary lists losses.\n"
+             "For two recordings, prints a comparison like `gsprof compare`.\n"
+             "For a process, running or exited, reports what its tables contain: how it exited, "
+             "its last step, slow modules, the last spans, memory and CPU, and the last stacks of "
+             "its threads.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct report_opts),
