@@ -56,42 +56,40 @@ static const char *form_name(size_t i)
 
 static const struct gsp_opt OPTS[] = {
     GSP_OPT_SWITCH(struct mem_report_opts, peak, "peak", 0, false,
-                   "What was held when a process held the most; this is the default."),
+                   "Memory held when a process held the most (default)."),
     GSP_OPT_SWITCH(struct mem_report_opts, leaks, "leaks", 0, false,
-                   "What keeps growing after warm-up, by a test of its trend, the fastest first. "
-                   "Caches that fill up and garbage that is collected are not accused."),
+                   "Memory that keeps growing after warm-up, by a test of its trend, the fastest "
+                   "first. Caches that fill up and collected garbage are not listed."),
     GSP_OPT_SWITCH(struct mem_report_opts, temporary, "temporary", 0, false,
-                   "What was allocated and freed again between two looks."),
+                   "Memory allocated and freed between two readings of the counters."),
     {.name = "at",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct mem_report_opts, at),
      .arg = "TIME",
-     .help = "What was held then: 30s, 5m since the recording began, or end."},
+     .help = "Memory held at this time since the start of the recording: 30s, 5m or end."},
     {.name = "diff",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct mem_report_opts, diff),
      .arg = "TIME,TIME",
-     .help = "What grew from one time to the other. Two FILEs: from the one to the other, of "
-             "whatever view."},
+     .help = "Growth between two times. Two FILEs are compared without this option."},
     GSP_OPT_SWITCH(struct mem_report_opts, timeline, "timeline", 0, false,
-                   "Resident, live, Python's and device memory look by look, as csv, json or a "
-                   "table."),
+                   "Resident, live, Python and device memory over time, as csv, json or text."),
     {.name = "by",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct mem_report_opts, by),
      .arg = "WHAT",
      .choice = gsp_memlog_group_by_name,
      .fallback = "line",
-     .help = "What makes one row: line, function, module, thread, process, allocator."},
+     .help = "Group rows by line, function, module, thread, process or allocator."},
     {.name = "format",
      .letter = 'f',
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct mem_report_opts, format),
      .arg = "NAME",
      .choice = form_name,
-     .help = "text, json, csv, html, or the stacks as svg (a flame graph), pprof, folded; without "
-             "it the extension of the output tells."},
-    GSP_OPT_OUTPUT(struct mem_report_opts, "The file to write; without it stdout."),
+     .help = "Output format: text, json, csv, html, md, or the stacks as svg (a flame graph), "
+             "pprof or folded (default: from the extension of --output, else text)."},
+    GSP_OPT_OUTPUT(struct mem_report_opts, "File to write (default: stdout)."),
     GSP_OPT_FORCE(struct mem_report_opts),
     {.name = "limit",
      .kind = GSP_OPT_INT,
@@ -100,7 +98,9 @@ static const struct gsp_opt OPTS[] = {
      .fallback = "-1",
      .min = -1,
      .max = 1e9,
-     .help = "Rows at most; 0 is all. Without it (-1) text has 20, and csv and json all."},
+     .help =
+         "Maximum number of rows; 0 is all. By default (-1) text and md have 20, html has the 1000 "
+         "largest call stacks, and csv and json have all."},
     GSP_OPT_THREADS(struct mem_report_opts),
     GSP_OPT_FUNCTION(struct mem_report_opts),
     GSP_OPT_NOLINENO(struct mem_report_opts),
@@ -108,15 +108,15 @@ static const struct gsp_opt OPTS[] = {
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof mem report train.gspm", "What was held at the peak, by line"},
-    {"gsprof mem report --leaks train.gspm", "What keeps growing"},
+    {"gsprof mem report train.gspm", "Memory held at the peak, by line"},
+    {"gsprof mem report --leaks train.gspm", "Memory that keeps growing"},
     {"gsprof mem report train.gspm -o peak.svg", "The peak as a flame graph"},
-    {"gsprof mem report --diff 10s,5m --by function train.gspm", "What grew between two times"},
-    {"gsprof mem report before.gspm after.gspm", "Two runs"},
+    {"gsprof mem report --diff 10s,5m --by function train.gspm", "Growth between two times"},
+    {"gsprof mem report before.gspm after.gspm", "Compare two recordings"},
     {"gsprof mem report --timeline -f csv train.gspm", "Resident and live bytes over time"},
 };
 
-struct session {
+struct state {
     const struct gsp_parsed *parsed;
     const struct mem_report_opts *opts;
     struct gsp_memreport reports[2];
@@ -124,16 +124,17 @@ struct session {
     const char *faulty; /* the file an error refers to */
 };
 
-/* ------------------------------------------------------------------------------------------ view */
+/* ------------------------------------------------------------------------------------------ view
+ */
 
 static const char *misuse_of(const struct mem_report_opts *opts, size_t files)
 {
     const int views = opts->peak + opts->leaks + opts->temporary + (opts->at != NULL) +
                       (opts->diff != NULL) + opts->timeline;
     if (views > 1)
-        return "only one of --peak, --leaks, --temporary, --at, --diff and --timeline";
+        return "--peak, --leaks, --temporary, --at, --diff and --timeline exclude each other";
     if (files > 1 && (opts->diff || opts->leaks || opts->timeline))
-        return "two recordings are compared by --peak, --temporary or --at";
+        return "--diff, --leaks and --timeline do not apply to two recordings";
     return NULL;
 }
 
@@ -189,68 +190,69 @@ static int set_question(const struct mem_report_opts *opts, struct gsp_memreport
     struct gsp_sv to = {0};
     question->view = GSP_MEMVIEW_DIFF;
     if (!gsp_sv_split(&rest, ',', &from) || !gsp_sv_split(&rest, ',', &to) || rest.p)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "--diff is two times: --diff 10s,5m");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "--diff needs two times: --diff 10s,5m");
     int rc = read_time(report->log, from, &question->from_ns, err);
     return rc == GSP_OK ? read_time(report->log, to, &question->to_ns, err) : rc;
 }
 
-static int ask(struct session *session, size_t i, struct gsp_err *err)
+static int open_view(struct state *state, size_t i, struct gsp_err *err)
 {
-    const struct mem_report_opts *opts = session->opts;
-    struct gsp_memreport *report = &session->reports[i];
+    const struct mem_report_opts *opts = state->opts;
+    struct gsp_memreport *report = &state->reports[i];
     enum gsp_memlog_group_by by = GSP_MEMBY_LINE;
-    session->faulty = session->parsed->args[i];
+    state->faulty = state->parsed->args[i];
     for (size_t k = 0; opts->by && gsp_memlog_group_by_name(k); k++)
         if (strcmp(gsp_memlog_group_by_name(k), opts->by) == 0)
             by = (enum gsp_memlog_group_by)k;
-    const bool is_text = session->form == FORM_TEXT || session->form == FORM_MARKDOWN;
+    const bool is_text = state->form == FORM_TEXT || state->form == FORM_MARKDOWN;
     report->limit = is_text ? ROWS_FOR_PEOPLE : 0;
-    if (session->form == FORM_HTML)
+    if (state->form == FORM_HTML)
         report->limit = STACKS_OF_A_PAGE;
     if (opts->limit >= 0)
         report->limit = (size_t)opts->limit;
     struct gsp_term term;
-    gsp_term_init(&term, STDOUT_FILENO, session->parsed->globals.color);
+    gsp_term_init(&term, STDOUT_FILENO, state->parsed->globals.color);
     report->width = term.is_tty ? term.width : 0;
-    int rc = gsp_memreport_open(report, session->parsed->args[i], by, err);
+    int rc = gsp_memreport_open(report, state->parsed->args[i], by, err);
     if (rc == GSP_OK)
         rc = set_question(opts, report, err);
     return rc == GSP_OK ? gsp_memreport_ask(report, err) : rc;
 }
 
-/* --------------------------------------------------------------------------------------- formats */
+/* --------------------------------------------------------------------------------------- formats
+ */
 
-static int put_rows(const struct session *session, struct gsp_made_rows *made, struct gsp_err *err)
+static int put_rows(const struct state *state, struct gsp_made_rows *made, struct gsp_err *err)
 {
     static const enum gsp_rows_format formats[FORMS] = {
         [FORM_TEXT] = GSP_ROWS_TABLE, [FORM_JSON] = GSP_ROWS_JSON, [FORM_CSV] = GSP_ROWS_CSV};
-    const struct gsp_rows_dest dest = {.format = formats[session->form],
-                                       .path = session->opts->output,
-                                       .color = session->parsed->globals.color,
-                                       .force = session->opts->force};
+    const struct gsp_rows_dest dest = {.format = formats[state->form],
+                                       .path = state->opts->output,
+                                       .color = state->parsed->globals.color,
+                                       .force = state->opts->force};
     int rc = gsp_cli_put_rows(gsp_made_rows_get(made), &dest, err);
     gsp_rows_free(gsp_made_rows_get(made));
     return rc;
 }
 
 /* Writes live and allocated bytes, like a heap profile of pprof. */
-static int write_heap(const struct session *session, struct gsp_out *out, struct gsp_err *err)
+static int write_heap(const struct state *state, struct gsp_out *out, struct gsp_err *err)
 {
-    const struct gsp_memreport *report = &session->reports[0];
+    const struct gsp_memreport *report = &state->reports[0];
     struct gsp_total *allocated = NULL;
     int rc = gsp_memlog_values_fill_heap(&report->values, report->log, &allocated, err);
     if (rc == GSP_OK)
         rc = gsp_export_pprof_write_heap(gsp_memlog_profile(report->log), allocated,
-                                         &session->opts->view, out, err);
+                                         &state->opts->view, out, err);
     free(allocated);
     return rc;
 }
 
 /* The page and Markdown, which are forms of the report document. */
-static int put_document(const struct session *session, enum gsp_digest_format format,
+static int put_document(const struct state *state, enum gsp_digest_format format,
                         struct gsp_err *err)
 {
-    const struct gsp_memreport *report = &session->reports[0];
+    const struct gsp_memreport *report = &state->reports[0];
     const struct gsp_report_write_opts how = {.limit = report->limit};
     struct gsp_digest *digest = NULL;
     gsp_auto_buf text = {0};
@@ -258,21 +260,21 @@ static int put_document(const struct session *session, enum gsp_digest_format fo
     if (rc == GSP_OK)
         rc = gsp_digest_write(digest, format, &how, &text, err);
     if (rc == GSP_OK)
-        rc = gsp_file_put(session->opts->output, session->opts->force, &text, err);
+        rc = gsp_file_put(state->opts->output, state->opts->force, &text, err);
     gsp_digest_free(digest);
     return rc;
 }
 
-static int put_heap(const struct session *session, struct gsp_err *err)
+static int put_heap(const struct state *state, struct gsp_err *err)
 {
-    const struct mem_report_opts *opts = session->opts;
+    const struct mem_report_opts *opts = state->opts;
     struct gsp_newfile file = {.fd = -1};
     struct gsp_out out;
     int rc = gsp_newfile_open(&file, opts->output ? opts->output : "-", opts->force, err);
     if (rc < 0)
         return rc;
     gsp_out_init(&out, file.fd);
-    rc = write_heap(session, &out, err);
+    rc = write_heap(state, &out, err);
     int end = gsp_out_finish(&out, rc == GSP_OK ? err : NULL);
     rc = rc < 0 ? rc : end;
     if (rc == GSP_OK)
@@ -281,61 +283,61 @@ static int put_heap(const struct session *session, struct gsp_err *err)
     return rc;
 }
 
-static int put_stacks(const struct session *session, struct gsp_err *err)
+static int put_stacks(const struct state *state, struct gsp_err *err)
 {
-    const struct mem_report_opts *opts = session->opts;
-    const struct gsp_memreport *report = &session->reports[0];
-    if (session->form == FORM_PPROF)
-        return put_heap(session, err);
+    const struct mem_report_opts *opts = state->opts;
+    const struct gsp_memreport *report = &state->reports[0];
+    if (state->form == FORM_PPROF)
+        return put_heap(state, err);
     int rc = gsp_memlog_values_fill(&report->values, report->log, err);
     if (rc < 0)
         return rc;
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const struct gsp_format *format = gsp_export_format_find(form_name(session->form));
+    const struct gsp_format *format = gsp_export_format_find(form_name(state->form));
     if (gsp_model_profile_total_count(profile) == 0)
-        return gsp_err_set(err, GSP_E_EMPTY, 0, "there is nothing of that in %.180s", report->path);
+        return gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s has no such memory", report->path);
     return gsp_export_format_save(opts->output ? opts->output : "-", format, profile, &opts->view,
                                   opts->force, err);
 }
 
-static int put_one(const struct session *session, struct gsp_err *err)
+static int put_view(const struct state *state, struct gsp_err *err)
 {
-    const struct gsp_memreport *report = &session->reports[0];
+    const struct gsp_memreport *report = &state->reports[0];
     struct gsp_made_rows *made = NULL;
     gsp_auto_buf text = {0};
     int rc = GSP_OK;
-    if (session->opts->timeline) {
+    if (state->opts->timeline) {
         rc = gsp_memreport_timeline(report, &made, err);
-        return rc == GSP_OK ? put_rows(session, made, err) : rc;
+        return rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
-    if (session->form == FORM_CSV) {
+    if (state->form == FORM_CSV) {
         rc = gsp_memreport_table(report, &made, err);
-        return rc == GSP_OK ? put_rows(session, made, err) : rc;
+        return rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
-    if (session->form == FORM_HTML || session->form == FORM_MARKDOWN)
-        return put_document(
-            session, session->form == FORM_HTML ? GSP_DIGEST_HTML : GSP_DIGEST_MARKDOWN, err);
-    if (session->form != FORM_TEXT && session->form != FORM_JSON)
-        return put_stacks(session, err);
-    if (session->form == FORM_TEXT)
+    if (state->form == FORM_HTML || state->form == FORM_MARKDOWN)
+        return put_document(state, state->form == FORM_HTML ? GSP_DIGEST_HTML : GSP_DIGEST_MARKDOWN,
+                            err);
+    if (state->form != FORM_TEXT && state->form != FORM_JSON)
+        return put_stacks(state, err);
+    if (state->form == FORM_TEXT)
         gsp_memreport_text(report, &text);
     else
         gsp_memreport_json(report, &text);
-    return gsp_file_put(session->opts->output, session->opts->force, &text, err);
+    return gsp_file_put(state->opts->output, state->opts->force, &text, err);
 }
 
-static int put_two(const struct session *session, struct gsp_err *err)
+static int put_comparison(const struct state *state, struct gsp_err *err)
 {
     struct gsp_memcontrast contrast;
     struct gsp_made_rows *made = NULL;
     gsp_auto_buf text = {0};
-    int rc = gsp_memcontrast_make(&contrast, &session->reports[0], &session->reports[1], err);
-    if (rc == GSP_OK && session->form == FORM_TEXT) {
-        gsp_memcontrast_text(&contrast, &session->reports[1], &text);
-        rc = gsp_file_put(session->opts->output, session->opts->force, &text, err);
+    int rc = gsp_memcontrast_make(&contrast, &state->reports[0], &state->reports[1], err);
+    if (rc == GSP_OK && state->form == FORM_TEXT) {
+        gsp_memcontrast_text(&contrast, &state->reports[1], &text);
+        rc = gsp_file_put(state->opts->output, state->opts->force, &text, err);
     } else if (rc == GSP_OK) {
         rc = gsp_memcontrast_table(&contrast, &made, err);
-        rc = rc == GSP_OK ? put_rows(session, made, err) : rc;
+        rc = rc == GSP_OK ? put_rows(state, made, err) : rc;
     }
     gsp_memcontrast_free(&contrast);
     return rc;
@@ -344,30 +346,30 @@ static int put_two(const struct session *session, struct gsp_err *err)
 static int run(const struct gsp_parsed *parsed)
 {
     const struct mem_report_opts *opts = parsed->opts;
-    struct session session = {.parsed = parsed, .opts = opts, .form = form_of(opts)};
+    struct state state = {.parsed = parsed, .opts = opts, .form = form_of(opts)};
     struct gsp_err err = {0};
     const char *misuse = misuse_of(opts, parsed->arg_count);
     if (misuse)
         return gsp_cli_misuse(parsed, "%s", misuse);
-    if (session.form == FORMS)
-        return gsp_cli_misuse(parsed, "the extension of %.100s tells no format: --format NAME",
+    if (state.form == FORMS)
+        return gsp_cli_misuse(parsed, "the extension of %.100s is unknown: --format NAME",
                               opts->output);
-    if ((parsed->arg_count > 1 || opts->timeline) && session.form > FORM_CSV)
-        return gsp_cli_misuse(parsed, "%s: text, csv or json",
-                              opts->timeline ? "a timeline" : "two recordings");
+    if ((parsed->arg_count > 1 || opts->timeline) && state.form > FORM_CSV)
+        return gsp_cli_misuse(parsed, "the format of %s is text, csv or json",
+                              opts->timeline ? "a timeline" : "a comparison");
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < parsed->arg_count; i++)
-        rc = ask(&session, i, &err);
+        rc = open_view(&state, i, &err);
     if (rc == GSP_OK)
-        rc = parsed->arg_count > 1 ? put_two(&session, &err) : put_one(&session, &err);
-    for (size_t i = 0; i < GSP_COUNT(session.reports); i++)
-        gsp_memreport_close(&session.reports[i]);
+        rc = parsed->arg_count > 1 ? put_comparison(&state, &err) : put_view(&state, &err);
+    for (size_t i = 0; i < GSP_COUNT(state.reports); i++)
+        gsp_memreport_close(&state.reports[i]);
     if (rc == GSP_E_USAGE)
         return gsp_cli_misuse(parsed, "%s", err.msg);
     const bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
     if (rc < 0)
         return gsp_cli_fail(
-            parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : session.faulty},
+            parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : state.faulty},
             &err);
     return 0;
 }
@@ -375,13 +377,14 @@ static int run(const struct gsp_parsed *parsed)
 const struct gsp_command gsp_cmd_mem_report = {
     .name = "mem-report",
     .spoken = "mem report",
-    .summary = "Show a recording of memory: peak, leaks, churn, differences",
+    .summary = "Show a memory recording: peak, leaks, churn, differences",
     .synopsis = "[OPTIONS] FILE [FILE]",
-    .about = "Reads what `gsprof mem record` wrote, also a file whose end is missing. Amounts are "
-             "of what the program asked for; where allocations were sampled they are estimates, "
-             "and the column beside them is twice their standard error.\n"
-             "A row is the innermost Python line of a stack; where that is a library's, the line "
-             "of the program's own that led there follows.",
+    .about =
+        "Reads a file of `gsprof mem record`, also if its end is missing. Amounts are the sizes "
+        "that the program requested. If allocations were sampled, amounts are estimates, and "
+        "the next column is twice the standard error.\n"
+        "A row is the innermost Python line of a stack. If that line is in a library, the line "
+        "of the program that called it follows.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct mem_report_opts),

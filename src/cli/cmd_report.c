@@ -74,15 +74,15 @@ static const struct gsp_opt OPTS[] = {
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, format),
      .arg = "NAME",
-     .help = "html: one page for a browser, json: the same as a document, csv: one table, md, "
-             "text. Default: what the extension of --output says, else text.",
+     .help = "Output format: html (a page for a browser), json (the report document), csv (one "
+             "table), md or text (default: from the extension of --output, else text).",
      .choice = format_choice},
     {.name = "table",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, table),
      .arg = "NAME",
      .fallback = "functions",
-     .help = "The table of csv: functions, modules, steps, metrics or spans.",
+     .help = "Table to write as csv.",
      .choice = table_choice},
     GSP_OPT_FROM(struct report_opts),
     {.name = "top",
@@ -91,43 +91,42 @@ static const struct gsp_opt OPTS[] = {
      .arg = "N",
      .min = 1,
      .max = 1e9,
-     .help = "Rows of the table. Default: 20; all for --json and --csv."},
+     .help = "Rows of the table (default: 20; all with --json and --csv)."},
     {.name = "sort",
      .kind = GSP_OPT_CHOICE,
      .offset = offsetof(struct report_opts, sort),
      .arg = "BY",
      .fallback = "own",
-     .help = "own: what a function did itself; total: with everything it called.",
+     .help = "Sort by own time or by total time, which includes callees.",
      .choice = sort_choice},
     {.name = "tree",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, tree),
-     .help = "The call tree instead of the table."},
+     .help = "Print the call tree instead of the table."},
     {.name = "min-percent",
      .kind = GSP_OPT_REAL,
      .offset = offsetof(struct report_opts, min_pct),
      .arg = "P",
      .fallback = "1",
      .max = 100,
-     .help = "Leave smaller branches out of the tree.",
+     .help = "Omit smaller branches from the tree.",
      .advanced = true},
     {.name = "json",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, json),
-     .help = "For programs: summary, table and tree of the stacks alone."},
+     .help = "Print summary, table and tree of the stacks as JSON."},
     {.name = "csv",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, csv),
-     .help = "The table for a spreadsheet."},
+     .help = "Print the table as CSV."},
     {.name = "markdown",
      .kind = GSP_OPT_FLAG,
      .offset = offsetof(struct report_opts, markdown),
-     .help = "Summary and table for a page."},
+     .help = "Print the table as Markdown."},
     GSP_OPT_OUTPUT(struct report_opts, "Write to a file instead of stdout."),
     GSP_OPT_FORCE(struct report_opts),
     GSP_OPT_SWITCH(struct report_opts, lines, "lines", 0, false,
-                   "Each line of a function apart; without it lines are merged, as --function "
-                   "does."),
+                   "Show each line of a function separately. By default lines are merged."),
     GSP_OPT_THREADS(struct report_opts),
     GSP_OPT_FUNCTION(struct report_opts),
     GSP_OPT_NOLINENO(struct report_opts),
@@ -135,15 +134,16 @@ static const struct gsp_opt OPTS[] = {
 };
 
 static const struct gsp_example EXAMPLES[] = {
-    {"gsprof report gsprof-runs/train -o report.html", "A run as a page: open it in a browser"},
+    {"gsprof report gsprof-runs/train -o report.html", "A run as a page for a browser"},
     {"gsprof report profile.gsp", "The functions that took the most time"},
-    {"gsprof report profile.json --sort total --top 50", "With what they called, fifty rows"},
-    {"gsprof report profile.gsp --tree --min-percent 5", "The call tree, branches above 5 %"},
+    {"gsprof report profile.json --sort total --top 50",
+     "Fifty functions, by time including callees"},
+    {"gsprof report profile.gsp --tree --min-percent 5", "The call tree, with branches above 5 %"},
     {"gsprof report profile.gsp --lines", "The lines that took the most time"},
-    {"gsprof report gsprof-runs/train -f csv --table modules", "One table for a spreadsheet"},
-    {"gsprof report before/ after/ -o difference.html", "What changed between two runs"},
-    {"gsprof report 4242", "What a process does, or did before it ended"},
-    {"gsprof report profile.gsp --json -o report.json", "For a program to read"},
+    {"gsprof report gsprof-runs/train -f csv --table modules", "One table as CSV"},
+    {"gsprof report before/ after/ -o difference.html", "Compare two runs"},
+    {"gsprof report 4242", "The state of a process, running or exited"},
+    {"gsprof report profile.gsp --json -o report.json", "Stacks as JSON"},
 };
 
 static int put_report(const struct report_opts *opts, const struct gsp_profile *profile,
@@ -266,7 +266,7 @@ static int write_path(const struct report_opts *opts, const char *input, struct 
     return rc;
 }
 
-static void tell_written(const struct gsp_parsed *parsed, const struct report_opts *opts)
+static void print_written(const struct gsp_parsed *parsed, const struct report_opts *opts)
 {
     struct gsp_term term;
     if (parsed->globals.quiet || !opts->output || strcmp(opts->output, "-") == 0 ||
@@ -341,7 +341,7 @@ static int report_process(const struct gsp_parsed *parsed, const char *pid)
     struct gsp_err err = {0};
     gsp_auto_buf command = {0};
     if (opts->csv || opts->markdown || opts->tree)
-        return gsp_cli_misuse(parsed, "the report of a process is text or --json, or a --format");
+        return gsp_cli_misuse(parsed, "--csv, --markdown and --tree do not apply to a process");
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     if (rc < 0)
         return gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = opts->output}, &err);
@@ -365,7 +365,7 @@ static int report_process(const struct gsp_parsed *parsed, const char *pid)
                                                          .path = is_output ? opts->output : NULL},
                               &err);
     else
-        tell_written(parsed, opts);
+        print_written(parsed, opts);
     gsp_asker_close(&asker);
     return status;
 }
@@ -375,10 +375,10 @@ static int report_two(const struct gsp_parsed *parsed)
 {
     const struct report_opts *opts = parsed->opts;
     if (opts->from || is_of_stacks(opts))
-        return gsp_cli_misuse(parsed, "two recordings are compared, whatever they are: of the "
-                                      "options only --format, --output, --force and --top apply");
+        return gsp_cli_misuse(parsed,
+                              "only --format, --output, --force and --top apply to two recordings");
     if (opts->format && strcmp(opts->format, "csv") == 0)
-        return gsp_cli_misuse(parsed, "a comparison is html, json, md or text");
+        return gsp_cli_misuse(parsed, "the format of a comparison is html, json, md or text");
     return gsp_cli_compare(parsed,
                            &(struct gsp_cli_comparing){.path = {parsed->args[0], parsed->args[1]},
                                                        .format = opts->format,
@@ -393,19 +393,17 @@ static int run(const struct gsp_parsed *parsed)
     const struct report_opts *opts = parsed->opts;
     const char *input = opts->input ? opts->input : parsed->args[0];
     if (!input)
-        return gsp_cli_misuse(parsed, "report needs something to read: a run, a session, a "
-                                      "profile or a process");
+        return gsp_cli_misuse(parsed, "report needs a run, a session, a profile or a process");
     if (opts->json + opts->csv + opts->markdown > 1)
         return gsp_cli_misuse(parsed, "--json, --csv and --markdown exclude each other");
     if (opts->format && has_old_form(opts))
         return gsp_cli_misuse(parsed, "--format excludes --json, --csv, --markdown and --tree");
     if (opts->tree && (opts->csv || opts->markdown))
-        return gsp_cli_misuse(parsed, "--tree is text or --json");
+        return gsp_cli_misuse(parsed, "--tree excludes --csv and --markdown");
     if (format_of(opts) == GSP_DIGEST_HTML && !opts->output && isatty(STDOUT_FILENO))
-        return gsp_cli_misuse(parsed, "a page goes to a file: -o report.html");
+        return gsp_cli_misuse(parsed, "html needs an output file: -o report.html");
     if (opts->input && parsed->arg_count > 0)
-        return gsp_cli_misuse(parsed, "--input says what to read, and so does '%.80s'",
-                              parsed->args[0]);
+        return gsp_cli_misuse(parsed, "--input and '%.80s' exclude each other", parsed->args[0]);
     if (parsed->arg_count == 2)
         return report_two(parsed);
     if (!opts->input && !opts->from && is_process(input))
@@ -417,7 +415,7 @@ static int run(const struct gsp_parsed *parsed)
         return gsp_cli_fail(
             parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : input}, &err);
     }
-    tell_written(parsed, opts);
+    print_written(parsed, opts);
     return 0;
 }
 
@@ -425,16 +423,16 @@ const struct gsp_command gsp_cmd_report = {
     .name = "report",
     .summary = "Show where the time of a run, profile or process went",
     .synopsis = "RUN | SESSION | PROFILE | PID [OPTIONS]",
-    .about = "Reads the folder of a run, the file of a session, or a profile in any readable "
-             "format, and tells where the time went, how memory and the GPU did, which steps and "
-             "modules were slow, and what is missing. -o report.html is one page that opens "
-             "without a network; docs/formats/report.md is what -f json has.\n"
-             "In a table of functions \"own\" is what a function did itself, \"total\" includes "
-             "what it called. Losses are told in the summary.\n"
-             "Two recordings give their comparison, as `gsprof compare` does.\n"
-             "Of a process, live or ended, it tells what its tables have: how it ended, its last "
-             "step, the slow modules, the last spans, memory and CPU, and the last stacks of its "
-             "threads.",
+    .about = "Reads the folder of a run, a session file or a profile in any supported format. The "
+             "report shows where the time went, memory and GPU use, slow steps and modules, and "
+             "losses. -o report.html writes one page that works offline; docs/formats/report.md "
+             "describes -f json.\n"
+             "In a table of functions, \"own\" is the time of the function itself; \"total\" "
+             "includes its callees.\n"
+             "Two recordings are compared, as with `gsprof compare`.\n"
+             "The report of a process, running or exited, comes from its tables: how it ended, the "
+             "last step, slow modules, the last spans, memory and CPU, and the last stack of each "
+             "thread.",
     .opts = OPTS,
     .opt_count = GSP_COUNT(OPTS),
     .opts_size = sizeof(struct report_opts),

@@ -66,8 +66,8 @@ static void add_profile_facts(struct gsp_digest *digest, const struct gsp_profil
 }
 
 /* Uses the profile as the stacks of the document. losses: also add the losses of its recorder. */
-static int take_profile(struct gsp_digest *digest, struct gsp_profile *profile, bool losses,
-                        const struct gsp_digest_opts *opts, struct gsp_err *err)
+static int use_profile(struct gsp_digest *digest, struct gsp_profile *profile, bool losses,
+                       const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
     const struct gsp_model_profile_meta *meta = gsp_model_profile_meta_get(profile);
     gsp_auto_buf text = {0};
@@ -122,7 +122,7 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
         gsp_model_profile_free(profile);
         return rc;
     }
-    rc = take_profile(digest, profile, true, opts, err);
+    rc = use_profile(digest, profile, true, opts, err);
     if (rc == GSP_OK)
         gsp_digest__origin_facts(digest);
     return finish(digest, rc, out, err);
@@ -143,9 +143,10 @@ static int tables_profile(struct gsp_store *store, struct gsp_profile **out, str
 }
 
 /* Reads the samples of a run: from the .gsp stream, which survives a killed recorder, else from the
- * tables, else from the JSON file. An unreadable file is reported in *bad and is not a failure. */
+ * tables, else from the JSON file. An unreadable file is reported in *unreadable and is not a
+ * failure. */
 static int run_profile(const char *folder, struct gsp_store *store, struct gsp_profile **out,
-                       struct gsp_err *bad, struct gsp_err *err)
+                       struct gsp_err *unreadable, struct gsp_err *err)
 {
     static const char *const NAMES[] = {GSP_RUN_PROFILE, NULL, GSP_RUN_JSON};
     *out = NULL;
@@ -156,7 +157,7 @@ static int run_profile(const char *folder, struct gsp_store *store, struct gsp_p
         if (rc < 0)
             return rc;
         if (NAMES[i] && access(path, F_OK) == 0 &&
-            gsp_export_format_load(path, NULL, true, out, bad) == GSP_E_NOMEM)
+            gsp_export_format_load(path, NULL, true, out, unreadable) == GSP_E_NOMEM)
             return gsp_err_nomem(err);
         /* The file ends before the first complete sample. */
         if (*out && gsp_model_profile_sample_count(*out) == 0) {
@@ -228,7 +229,7 @@ static int fill_run(struct gsp_digest *digest, struct gsp_store *store, struct g
                          gsp_digest__keep(digest, gsp_sv_of(gsp_store_warning(store, i))), 1);
     /* If the run has rows of losses, they include those of the profile. */
     if (rc == GSP_OK && profile)
-        rc = take_profile(digest, profile, !has_losses, opts, err);
+        rc = use_profile(digest, profile, !has_losses, opts, err);
     if (rc < 0)
         return rc;
     if (digest->command.len)
@@ -266,24 +267,25 @@ static int open_run(const char *path, const struct gsp_digest_opts *opts, struct
                                               .timeout_ns = -1};
     struct gsp_store *store = NULL;
     struct gsp_profile *profile = NULL;
-    struct gsp_err bad = {0};
+    struct gsp_err unreadable = {0};
     if (!gsp_store_run_exists(path))
-        return gsp_err_set(err, GSP_E_NOFILE, 0, "there is no recording in %.180s", path);
+        return gsp_err_set(err, GSP_E_NOFILE, 0, "no recording in %.180s", path);
     int rc = gsp_store_open(&options, &store, err);
     if (rc == GSP_OK)
         rc = gsp_store_add_run(store, path, err);
     if (rc == GSP_OK)
         rc = gsp_store_lock(store, err);
     if (rc == GSP_OK)
-        rc = run_profile(path, store, &profile, &bad, err);
+        rc = run_profile(path, store, &profile, &unreadable, err);
     if (rc == GSP_OK)
         rc = gsp_digest_open_store(store, profile, path, opts, out, err);
-    if (rc == GSP_OK && bad.code < 0)
-        gsp_digest__loss(*out, gsp_sv_of("files"), gsp_digest__keep(*out, gsp_sv_of(bad.msg)), 1);
+    if (rc == GSP_OK && unreadable.code < 0)
+        gsp_digest__loss(*out, gsp_sv_of("files"),
+                         gsp_digest__keep(*out, gsp_sv_of(unreadable.msg)), 1);
     gsp_store_close(store);
     if (rc == GSP_OK && is_empty(*out)) {
-        rc = bad.code < 0
-                 ? gsp_err_set(err, bad.code, bad.sys, "%s", bad.msg)
+        rc = unreadable.code < 0
+                 ? gsp_err_set(err, unreadable.code, unreadable.sys, "%s", unreadable.msg)
                  : gsp_err_set(err, GSP_E_EMPTY, 0, "nothing was recorded in %.180s", path);
         gsp_digest_free(*out);
         *out = NULL;
@@ -301,7 +303,7 @@ static int open_session(const char *path, const struct gsp_digest_opts *opts,
     rc = gsp_digest__session(digest, path, err);
     digest->title = digest->name;
     if (rc == GSP_OK && digest->profile)
-        rc = take_profile(digest, digest->profile, true, opts, err);
+        rc = use_profile(digest, digest->profile, true, opts, err);
     if (rc == GSP_OK)
         rc = gsp_digest__rss(digest, err);
     if (rc == GSP_OK)
