@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_scan.h"
@@ -15,8 +14,8 @@
 #include "report/document_internal.h"
 #include "report/run.h"
 #include "report/verdict.h"
-#include "store/profile_read.h"
 #include "store/run.h"
+#include "store/run_profile.h"
 
 /* Completes the document, or frees it on failure. */
 static int finish(struct gsp_digest *digest, int rc, struct gsp_digest **out, struct gsp_err *err)
@@ -128,46 +127,6 @@ int gsp_digest_open_profile(struct gsp_profile *profile, const char *name,
     return finish(digest, rc, out, err);
 }
 
-/* Reads the samples from the tables; *out is NULL if there are none. */
-static int tables_profile(struct gsp_store *store, struct gsp_profile **out, struct gsp_err *err)
-{
-    static const struct gsp_profile_source FROM = {0};
-    int rc = gsp_model_profile_new(true, out, err);
-    if (rc == GSP_OK)
-        rc = gsp_store_profile_read(store, &FROM, *out, err);
-    if (rc == GSP_OK && gsp_model_profile_sample_count(*out) > 0)
-        return GSP_OK;
-    gsp_model_profile_free(*out);
-    *out = NULL;
-    return rc;
-}
-
-/* Reads the samples of a run: from the .gsp stream, which survives a killed recorder, else from the
- * tables, else from the JSON file. An unreadable file is reported in *unreadable and is not a
- * failure. */
-static int run_profile(const char *folder, struct gsp_store *store, struct gsp_profile **out,
-                       struct gsp_err *unreadable, struct gsp_err *err)
-{
-    static const char *const NAMES[] = {GSP_RUN_PROFILE, NULL, GSP_RUN_JSON};
-    *out = NULL;
-    for (size_t i = 0; i < GSP_COUNT(NAMES) && !*out; i++) {
-        char path[GSP_RUN_PATH_MAX];
-        const int rc = NAMES[i] ? gsp_store_run_path(path, folder, NAMES[i], err)
-                                : tables_profile(store, out, err);
-        if (rc < 0)
-            return rc;
-        if (NAMES[i] && access(path, F_OK) == 0 &&
-            gsp_export_format_load(path, NULL, true, out, unreadable) == GSP_E_NOMEM)
-            return gsp_err_nomem(err);
-        /* The file ends before the first complete sample. */
-        if (*out && gsp_model_profile_sample_count(*out) == 0) {
-            gsp_model_profile_free(*out);
-            *out = NULL;
-        }
-    }
-    return GSP_OK;
-}
-
 static int fill_tables(struct gsp_digest *digest, struct gsp_store *store,
                        const struct gsp_digest_opts *opts, struct gsp_err *err)
 {
@@ -244,7 +203,7 @@ int gsp_digest_open_store(struct gsp_store *store, struct gsp_profile *profile, 
 {
     struct gsp_digest *digest = NULL;
     *out = NULL;
-    int rc = profile ? GSP_OK : tables_profile(store, &profile, err);
+    int rc = profile ? GSP_OK : gsp_store_run_profile_load_tables(store, &profile, err);
     if (rc == GSP_OK)
         rc = gsp_digest__new(GSP_DIGEST_RUN, name, &digest, err);
     if (rc != GSP_OK) {
@@ -276,7 +235,11 @@ static int open_run(const char *path, const struct gsp_digest_opts *opts, struct
     if (rc == GSP_OK)
         rc = gsp_store_lock(store, err);
     if (rc == GSP_OK)
-        rc = run_profile(path, store, &profile, &unreadable, err);
+        rc = gsp_store_run_profile_load(path, store, true, &profile, &unreadable, err);
+    if (profile && gsp_model_profile_sample_count(profile) == 0) {
+        gsp_model_profile_free(profile);
+        profile = NULL;
+    }
     if (rc == GSP_OK)
         rc = gsp_digest_open_store(store, profile, path, opts, out, err);
     if (rc == GSP_OK && unreadable.code < 0)

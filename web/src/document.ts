@@ -338,7 +338,7 @@ export interface Compare {
      */
     per?: "step" | "run" | "share";
     /**
-     * Functions in either recording, the largest change of self time first. Present if stacks were
+     * Functions in either recording, the largest change of own time first. Present if stacks were
      * compared.
      */
     functions?: FunctionChange[];
@@ -406,9 +406,9 @@ export interface FunctionChange {
     file: string;
     /** First line of the function, `null` if unknown. */
     line: number | null;
-    /** Self time in A. */
+    /** Own time in A. */
     a_s: number | null;
-    /** Self time in B. */
+    /** Own time in B. */
     b_s: number | null;
     /** b_s - a_s. */
     change_s: number | null;
