@@ -6,7 +6,7 @@
 #include "tap.h"
 #include "wire/table.h"
 
-/* A digest without anything, as a reader makes it. */
+/* An empty document. */
 static struct gsp_digest *made(enum gsp_digest_kind kind)
 {
     struct gsp_digest *digest = calloc(1, sizeof(*digest));
@@ -26,7 +26,7 @@ static void *array(size_t count, size_t size)
     return p;
 }
 
-/* The verdict as one text; the digest is freed. */
+/* The verdict as one text; frees the document. */
 static const char *said(struct gsp_digest *digest)
 {
     static char text[4096];
@@ -120,7 +120,7 @@ TAP_TEST(imports_and_the_collector_are_not_native)
     tap_check(says(said(digest), "Main thread: 50.0 % Python, 50.0 % native code"));
 }
 
-TAP_TEST(threads_without_python_are_told)
+TAP_TEST(threads_without_python_are_reported)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
@@ -146,7 +146,7 @@ TAP_TEST(threads_without_python_are_told)
                    "python (4 threads) 5.00 s, (no name) 1.50 s, 1 more; "));
 }
 
-TAP_TEST(nothing_is_known_of_nothing)
+TAP_TEST(verdict_without_data)
 {
     const char *text = said(made(GSP_DIGEST_RUN));
     tap_check(says(
@@ -156,9 +156,9 @@ TAP_TEST(nothing_is_known_of_nothing)
     tap_check(!strstr(text, "0 %"));
 }
 
-TAP_TEST(missing_parts_have_their_reasons)
+TAP_TEST(missing_parts_have_reasons)
 {
-    /* The machine was looked at, and PyTorch ran: neither is claimed to be missing. */
+    /* The machine was measured and PyTorch ran, so neither is missing. */
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
     tap_check(says(said(digest),
@@ -181,14 +181,14 @@ TAP_TEST(running_and_waiting)
     tap_check(says(text, "Data loading: 50.0 % of the main thread's time"));
 }
 
-TAP_TEST(waiting_that_was_not_recorded_is_what_the_clock_leaves)
+TAP_TEST(unrecorded_waiting_follows_from_the_wall_time)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_PROFILE);
     add_stacks(digest, 100, false);
     digest->duration_s = 40;
     tap_check(says(said(digest), "Main thread: 25.0 % Python and the C code it calls, 75.0 % "
                                  "waiting"));
-    /* Of two processes it is not known how long each was there. */
+    /* With two processes, the lifetime of each is unknown. */
     digest = made(GSP_DIGEST_PROFILE);
     add_stacks(digest, 100, false);
     digest->duration_s = 40;
@@ -204,11 +204,11 @@ TAP_TEST(waiting_that_was_not_recorded_is_what_the_clock_leaves)
     tap_check(says(said(digest), "waiting time unknown"));
 }
 
-TAP_TEST(what_python_did_while_the_gpu_idled)
+TAP_TEST(functions_while_the_gpu_was_idle)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, false);
-    /* A look tells of the time before it: idle while the second function has its samples. */
+    /* A value covers the time before it: idle during the samples of the second function. */
     struct gsp_digest_series *gpu = add_chart(digest, "gpu_util", 101);
     for (size_t i = 0; i < gpu->count; i++) {
         gpu->t[i] = (double)i * 0.1 - 0.05;
@@ -268,7 +268,7 @@ TAP_TEST(steps_and_ranks)
 
 TAP_TEST(the_rank_that_the_others_wait_for)
 {
-    /* A late rank is one of the steps, however long the rest of the program takes. */
+    /* A slow rank is judged by the steps, not by the duration of the program. */
     static const double durations_s[] = {10, 1000};
     for (size_t k = 0; k < GSP_COUNT(durations_s); k++) {
         struct gsp_digest *digest = made(GSP_DIGEST_RUN);
@@ -284,7 +284,7 @@ TAP_TEST(the_rank_that_the_others_wait_for)
     }
 }
 
-TAP_TEST(data_that_the_program_says_it_loads)
+TAP_TEST(data_loading_from_spans)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     digest->duration_s = 10;
@@ -295,13 +295,13 @@ TAP_TEST(data_that_the_program_says_it_loads)
     tap_check(says(said(digest), "Data loading: 2.50 s in data spans, 25.0 % of the wall time"));
 }
 
-TAP_TEST(data_within_steps_is_compared_with_them)
+TAP_TEST(data_loading_within_steps)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     digest->duration_s = 10;
     digest->steps = array(3, sizeof(*digest->steps));
     digest->step_count = 3;
-    /* The first step has no begin that is known. */
+    /* The start of the first step is unknown. */
     for (int i = 0; i < 3; i++)
         digest->steps[i] = (struct gsp_digest_step){
             .step = i, .pid = 7, .t = 4 + i, .duration_s = i ? 1 : (double)NAN};
@@ -313,12 +313,12 @@ TAP_TEST(data_within_steps_is_compared_with_them)
         (struct gsp_digest_span){.pid = 7, .t = 5, .duration_s = 0.5, .is_data = true};
     digest->spans[2] =
         (struct gsp_digest_span){.pid = 7, .t = 6, .duration_s = 0.7, .is_data = true};
-    digest->spans[3] = /* a worker's */
+    digest->spans[3] = /* of a worker */
         (struct gsp_digest_span){.pid = 8, .t = 6, .duration_s = 0.8, .is_data = true};
     tap_check(says(said(digest), "Data loading: 4.00 s in data spans, 60.0 % of the step time"));
 }
 
-TAP_TEST(a_path_that_a_shell_would_read_otherwise_is_not_told)
+TAP_TEST(paths_that_need_quotes_are_not_printed)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, false);
@@ -336,7 +336,7 @@ TAP_TEST(memory)
     const char *text = said(digest);
     tap_check(says(text, "/s to the end"));
     tap_check(says(text, "Next: gsprof mem record -- python3 train.py --rate 3\n"));
-    /* What grows may be a child. */
+    /* The process that grows may be a child. */
     digest = made(GSP_DIGEST_RUN);
     digest->memory.growth_bytes_per_s = 2e6;
     digest->path = gsp_sv_of("run");
@@ -374,7 +374,7 @@ TAP_TEST(the_slowest_module_is_one_without_parts)
                                  "21.0 % of the traced steps"));
 }
 
-/* A program that was still importing when it ended with that status. */
+/* A program that exited with this status during its imports. */
 static struct gsp_digest *importing(int64_t status)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
@@ -388,7 +388,7 @@ static struct gsp_digest *importing(int64_t status)
     return digest;
 }
 
-TAP_TEST(a_program_that_fails_at_once_has_no_verdict)
+TAP_TEST(failure_during_startup)
 {
     static const char FAILED[] =
         "The program failed with status 2 during startup; see its output\n";
@@ -397,7 +397,7 @@ TAP_TEST(a_program_that_fails_at_once_has_no_verdict)
     digest->exit_status = 2;
     digest->duration_s = 0.4;
     tap_eq_str(said(digest), FAILED);
-    /* Others are judged: one that ended well, that did a step, that worked, that went on without
+    /* Other programs get a verdict: one that succeeded, did a step, worked, or ran on without
      * stacks. */
     tap_check(says(said(importing(0)), "Main thread: "));
     digest = importing(2);
@@ -412,7 +412,7 @@ TAP_TEST(a_program_that_fails_at_once_has_no_verdict)
     tap_check(says(said(digest), "No data: stacks"));
 }
 
-TAP_TEST(names_are_safe_on_a_terminal_and_ten_lines_are_the_most)
+TAP_TEST(names_are_escaped_and_ten_lines_are_the_maximum)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
@@ -437,7 +437,7 @@ TAP_TEST(names_are_safe_on_a_terminal_and_ten_lines_are_the_most)
     tap_check(says(text, "Next: "));
 }
 
-TAP_TEST(losses_for_several_reasons_name_each)
+TAP_TEST(losses_name_each_reason)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
@@ -453,7 +453,7 @@ TAP_TEST(losses_for_several_reasons_name_each)
     tap_check(says(said(digest), "Missing: 79 samples (74: late; 5: torn), 2 processes (gone)\n"));
 }
 
-TAP_TEST(one_of_a_kind_is_no_plural)
+TAP_TEST(one_loss_is_singular)
 {
     struct gsp_digest *digest = made(GSP_DIGEST_RUN);
     add_stacks(digest, 100, true);
