@@ -61,7 +61,7 @@ static const struct gsp_opt OPTS[] = {
                    "Memory that keeps growing after warm-up, by a test of its trend, the fastest "
                    "first. Caches that fill up and collected garbage are not listed."),
     GSP_OPT_SWITCH(struct mem_report_opts, temporary, "temporary", 0, false,
-                   "Memory allocated and freed between two readings of the counters."),
+                   "Memory allocated and freed between two snapshots."),
     {.name = "at",
      .kind = GSP_OPT_TEXT,
      .offset = offsetof(struct mem_report_opts, at),

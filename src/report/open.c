@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/json_scan.h"
@@ -97,14 +96,11 @@ static int use_profile(struct gsp_digest *digest, struct gsp_profile *profile, b
 void gsp_digest__origin_facts(struct gsp_digest *digest)
 {
     char when[64];
-    struct tm parts;
-    const time_t seconds = (time_t)(digest->start_ns / GSP_NS_PER_S);
     if (digest->command.len)
         gsp_digest__fact(digest, gsp_sv_of("Command"), digest->command);
     if (digest->host.len)
         gsp_digest__fact(digest, gsp_sv_of("Machine"), digest->host);
-    if (digest->start_ns > 0 && localtime_r(&seconds, &parts) &&
-        strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S %z", &parts) > 0)
+    if (digest->start_ns > 0 && gsp_fmt_time(digest->start_ns, when, sizeof(when))[0])
         gsp_digest__fact(digest, gsp_sv_of("Started"), gsp_digest__keep(digest, gsp_sv_of(when)));
     if (digest->profile)
         add_profile_facts(digest, digest->profile);

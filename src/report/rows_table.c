@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/width.h"
 #include "model/cells.h"
@@ -126,14 +127,8 @@ static void put_value(const struct gsp_rows_column *column, const struct gsp_val
 static int add_cell(struct gsp_rows_table *table, size_t index, struct cell cell,
                     struct gsp_err *err)
 {
-    if (index >= table->cell_cap) {
-        size_t cap = table->cell_cap ? table->cell_cap * 2 : 256;
-        struct cell *cells = realloc(table->cells, cap * sizeof(*cells));
-        if (!cells)
-            return gsp_err_nomem(err);
-        table->cells = cells;
-        table->cell_cap = cap;
-    }
+    if (!gsp_array_fit(&table->cells, &table->cell_cap, index + 1))
+        return gsp_err_nomem(err);
     table->cells[index] = cell;
     return GSP_OK;
 }

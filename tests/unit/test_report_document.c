@@ -285,7 +285,7 @@ TAP_TEST(decimation_keeps_extremes_and_ends)
     tap_check(thin(v, COUNT, MAX, shown) <= MAX);
 }
 
-TAP_TEST(missing_and_malformed_files)
+TAP_TEST(missing_files_and_empty_folders)
 {
     struct gsp_digest *digest = NULL;
     struct gsp_err err = {0};

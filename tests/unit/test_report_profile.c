@@ -94,6 +94,36 @@ TAP_TEST(lines_fit_the_width)
     gsp_model_profile_free(p);
 }
 
+TAP_TEST(a_grid_aligns_cuts_and_escapes)
+{
+    struct gsp_report_grid grid = {
+        .column_count = 2,
+        .columns = {{"size", GSP_REPORT_GRID_NUMBER, 6}, {"name", GSP_REPORT_GRID_TEXT, 0}}};
+    static const char *const CELLS[][3] = {{"1", "a\x1b|b", ""},
+                                           {"12345678", "a long name", "from here"}};
+    struct gsp_buf text = {0};
+    struct gsp_buf markdown = {0};
+    for (size_t i = 0; i < GSP_COUNT(CELLS); i++) {
+        for (size_t k = 0; k < 2; k++) {
+            gsp_buf_puts(&grid.cell, CELLS[i][k]);
+            gsp_report_grid_cell(&grid);
+        }
+        gsp_buf_puts(&grid.cell, CELLS[i][2]);
+        gsp_report_grid_row(&grid);
+    }
+    gsp_report_grid_text(&grid, 18, &text);
+    tap_eq_str(gsp_buf_cstr(&text), "    size  name\n"
+                                    "       1  a\\x1b|b\n"
+                                    "12345678  a long \xe2\x80\xa6\n"
+                                    "          from he\xe2\x80\xa6\n");
+    gsp_report_grid_markdown(&grid, &markdown);
+    tap_eq_str(gsp_buf_cstr(&markdown), "| size | name |\n|---:|:---|\n"
+                                        "| 1 | a\\\\x1b\\|b |\n| 12345678 | a long name |\n");
+    gsp_buf_free(&text);
+    gsp_buf_free(&markdown);
+    gsp_report_grid_free(&grid);
+}
+
 TAP_TEST(text_is_cut_by_columns)
 {
     static const struct {

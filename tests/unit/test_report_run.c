@@ -26,7 +26,7 @@ static void add_steps(struct gsp_store *store, int64_t rank)
         const struct gsp_row_python_torch_step row = {.ts_ns = START_NS + (i + 1) * 100000000,
                                                       .mono_ns = i,
                                                       .step = i,
-                                                      /* A time far in the future. */
+                                                      /* Durations that are not finite. */
                                                       .duration = i == 3   ? (double)INFINITY
                                                                   : i == 4 ? (double)NAN
                                                                            : 0.1,
