@@ -478,4 +478,4 @@ def test_children_are_recorded(tmp_path: Path) -> None:
     assert len(document["processes"]) == 2
     assert sorted(one["bytes"] // MIB for one in document["rows"]) == [28, 28]
     said = gsprof("mem", "report", output).out
-    assert "Held at the peaks of 2 processes, each at its own: " in said, said
+    assert "Held at the peaks of 2 processes: " in said, said

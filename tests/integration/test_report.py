@@ -348,8 +348,8 @@ def make_broken(run: Path, folder: Path, how: str) -> Path:
 @pytest.mark.parametrize(
     "how, status, words",
     [
-        ("no such file", EXIT_NOFILE, "no file"),
-        ("empty folder", EXIT_NOFILE, "there is no recording in"),
+        ("no such file", EXIT_NOFILE, "there is no file"),
+        ("empty folder", EXIT_NOFILE, "no recording in"),
         ("run without tables", EXIT_EMPTY, "nothing was recorded in"),
         ("run with bad files", EXIT_FORMAT, "profile."),
         ("session without end", EXIT_FORMAT, "not JSON"),
