@@ -170,8 +170,8 @@ class Counts:
         self.stacks = self.whole = self.stops = self.odd = self.ticks = self.long_ticks = 0
 
     def add(self, said: str, path: Path) -> None:
-        found = re.search(r"Native: ([0-9.]+) %.* (\d+) by perf events, (\d+) by stops", said)
-        work = re.search(r"of CPU; (\d+) of (\d+) more than their period", said)
+        found = re.search(r"Native stacks: ([0-9.]+) %.* (\d+) by perf events, (\d+) by stopping", said)
+        work = re.search(r"of CPU; (\d+) of (\d+) took longer than the period", said)
         if not found:
             return
         assert work, said

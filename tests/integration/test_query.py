@@ -72,7 +72,7 @@ def test_live_then_killed(runtime: Dict[str, str], writer: StartWriter) -> None:
     target.end()
     result = gsprof("query", target.pid, MODULES, "-f", "json", env=runtime)
     check_modules(json.loads(result.out))
-    assert "has ended" in result.err
+    assert "has exited" in result.err
 
 
 def test_words_in_either_order(runtime: Dict[str, str], writer: StartWriter) -> None:
