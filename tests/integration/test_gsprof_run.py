@@ -234,7 +234,7 @@ def test_a_program_that_cannot_be_recorded(runtime: Dict[str, str], tmp_path: Pa
 
     few = ends("ulimit -n 6", main_python(), "-c", code)
     assert (few.returncode, few.stdout) == (3, "(6, 6) own\n"), str(few)
-    assert "the program runs unrecorded: cannot make a pipe" in few.stderr
+    assert "running the program without recording: cannot make a pipe" in few.stderr
     assert not (tmp_path / "run").exists()
     missing = ends("ulimit -n 6", "no-such-program")
     assert missing.returncode == EXIT_NOEXEC and "no-such-program" in missing.stderr, str(missing)
