@@ -10,13 +10,25 @@
 #include "cli/hint.h"
 #include "cli/rows_out.h"
 #include "cli/term.h"
+#include "compare/memory.h"
 #include "export/pprof_heap.h"
 #include "report/memory_view.h"
+#include "report/write.h"
 
 #define TEXT_ROWS 20U
-#define HTML_ROWS 200U
+#define HTML_ROWS 1000U
 
-enum form { FORM_TEXT, FORM_JSON, FORM_CSV, FORM_HTML, FORM_SVG, FORM_PPROF, FORM_FOLDED, FORMS };
+enum form {
+    FORM_TEXT,
+    FORM_JSON,
+    FORM_CSV,
+    FORM_HTML,
+    FORM_MARKDOWN,
+    FORM_SVG,
+    FORM_PPROF,
+    FORM_FOLDED,
+    FORMS
+};
 
 struct mem_report_opts {
     const char *at;
@@ -36,8 +48,9 @@ struct mem_report_opts {
 static const char *form_name(size_t i)
 {
     static const char *const names[FORMS] = {
-        [FORM_TEXT] = "text", [FORM_JSON] = "json",   [FORM_CSV] = "csv",      [FORM_HTML] = "html",
-        [FORM_SVG] = "svg",   [FORM_PPROF] = "pprof", [FORM_FOLDED] = "folded"};
+        [FORM_TEXT] = "text",   [FORM_JSON] = "json",    [FORM_CSV] = "csv",
+        [FORM_HTML] = "html",   [FORM_MARKDOWN] = "md",  [FORM_SVG] = "svg",
+        [FORM_PPROF] = "pprof", [FORM_FOLDED] = "folded"};
     return i < FORMS ? names[i] : NULL;
 }
 
@@ -76,7 +89,7 @@ static const struct gsp_opt OPTS[] = {
      .arg = "NAME",
      .choice = form_name,
      .default_text = "from the extension of --output, else text",
-     .help = "Output format: text, json, csv, html, or stacks as svg (flame graph), pprof or "
+     .help = "Output format: text, md, json, csv, html, or stacks as svg (flame graph), pprof or "
              "folded."},
     GSP_OPT_OUTPUT(struct mem_report_opts, "Write to a file instead of stdout."),
     GSP_OPT_FORCE(struct mem_report_opts),
@@ -87,7 +100,7 @@ static const struct gsp_opt OPTS[] = {
      .fallback = "-1",
      .min = -1,
      .max = 1e9,
-     .default_text = "20 for text, 200 for html, else no limit",
+     .default_text = "20 for text and md, 1000 for html, else no limit",
      .help = "Maximum number of rows; 0 for all."},
     GSP_OPT_THREADS(struct mem_report_opts),
     GSP_OPT_FUNCTION(struct mem_report_opts),
@@ -109,32 +122,33 @@ struct view {
     const struct mem_report_opts *opts;
     struct gsp_memreport reports[2];
     enum form form;
-    const char *path; /* the file that an error is about */
+    const char *faulty; /* the file an error refers to */
 };
 
-/* --------------------------------------------------------------------------------------- input */
+/* ------------------------------------------------------------------------------------------ view
+ */
 
 static const char *misuse_of(const struct mem_report_opts *opts, size_t files)
 {
     const int views = opts->peak + opts->leaks + opts->temporary + (opts->at != NULL) +
                       (opts->diff != NULL) + opts->timeline;
     if (views > 1)
-        return "--peak, --leaks, --temporary, --at, --diff and --timeline exclude each other";
+        return "only one of --peak, --leaks, --temporary, --at, --diff and --timeline";
     if (files > 1 && (opts->diff || opts->leaks || opts->timeline))
-        return "comparing two recordings supports only --peak, --temporary and --at";
+        return "two recordings are compared by --peak, --temporary or --at";
     return NULL;
 }
 
-/* The form by name or by the output's extension; FORMS if unknown. */
+/* From --format, else from the extension of the output; FORMS if neither determines it. */
 static enum form form_of(const struct mem_report_opts *opts)
 {
     static const struct {
         const char *extension;
         enum form form;
-    } extensions[] = {{".txt", FORM_TEXT},        {".json", FORM_JSON}, {".csv", FORM_CSV},
-                      {".html", FORM_HTML},       {".svg", FORM_SVG},   {".pb.gz", FORM_PPROF},
-                      {".pprof", FORM_PPROF},     {".pb", FORM_PPROF},  {".folded", FORM_FOLDED},
-                      {".collapsed", FORM_FOLDED}};
+    } extensions[] = {{".txt", FORM_TEXT},      {".json", FORM_JSON},       {".csv", FORM_CSV},
+                      {".html", FORM_HTML},     {".md", FORM_MARKDOWN},     {".svg", FORM_SVG},
+                      {".pb.gz", FORM_PPROF},   {".pprof", FORM_PPROF},     {".pb", FORM_PPROF},
+                      {".folded", FORM_FOLDED}, {".collapsed", FORM_FOLDED}};
     for (size_t i = 0; opts->format && i < FORMS; i++)
         if (strcmp(form_name(i), opts->format) == 0)
             return (enum form)i;
@@ -177,21 +191,21 @@ static int set_question(const struct mem_report_opts *opts, struct gsp_memreport
     struct gsp_sv to = {0};
     question->view = GSP_MEMVIEW_DIFF;
     if (!gsp_sv_split(&rest, ',', &from) || !gsp_sv_split(&rest, ',', &to) || rest.p)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "--diff needs two times: --diff 10s,5m");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "--diff is two times: --diff 10s,5m");
     int rc = read_time(report->log, from, &question->from_ns, err);
     return rc == GSP_OK ? read_time(report->log, to, &question->to_ns, err) : rc;
 }
 
-static int compute(struct view *view, size_t i, struct gsp_err *err)
+static int ask(struct view *view, size_t i, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = view->opts;
     struct gsp_memreport *report = &view->reports[i];
     enum gsp_memlog_group_by by = GSP_MEMBY_LINE;
-    view->path = view->parsed->args[i];
+    view->faulty = view->parsed->args[i];
     for (size_t k = 0; opts->by && gsp_memlog_group_by_name(k); k++)
         if (strcmp(gsp_memlog_group_by_name(k), opts->by) == 0)
             by = (enum gsp_memlog_group_by)k;
-    const bool is_text = view->form == FORM_TEXT;
+    const bool is_text = view->form == FORM_TEXT || view->form == FORM_MARKDOWN;
     report->limit = is_text ? TEXT_ROWS : 0;
     if (view->form == FORM_HTML)
         report->limit = HTML_ROWS;
@@ -206,7 +220,8 @@ static int compute(struct view *view, size_t i, struct gsp_err *err)
     return rc == GSP_OK ? gsp_memreport_ask(report, err) : rc;
 }
 
-/* ---------------------------------------------------------------------------------------- forms */
+/* --------------------------------------------------------------------------------------- formats
+ */
 
 static int put_rows(const struct view *view, struct gsp_made_rows *made, struct gsp_err *err)
 {
@@ -221,7 +236,7 @@ static int put_rows(const struct view *view, struct gsp_made_rows *made, struct 
     return rc;
 }
 
-/* Writes live and allocated bytes in the form of pprof's heap profiles. */
+/* Writes live and allocated bytes, like a heap profile of pprof. */
 static int write_heap(const struct view *view, struct gsp_out *out, struct gsp_err *err)
 {
     const struct gsp_memreport *report = &view->reports[0];
@@ -234,23 +249,23 @@ static int write_heap(const struct view *view, struct gsp_out *out, struct gsp_e
     return rc;
 }
 
-/* Writes facts and rows, followed by the flame graph. */
-static int write_page(const struct view *view, struct gsp_out *out, struct gsp_err *err)
+/* The page and Markdown, which are forms of the report document. */
+static int put_document(const struct view *view, enum gsp_digest_format format, struct gsp_err *err)
 {
     const struct gsp_memreport *report = &view->reports[0];
-    const struct gsp_profile *profile = gsp_memlog_profile(report->log);
-    const struct gsp_format *svg = gsp_export_format_find("svg");
-    int rc = gsp_memlog_values_fill(&report->values, report->log, err);
-    if (rc < 0)
-        return rc;
-    gsp_memreport_page(report, &out->buf);
-    if (svg && gsp_model_profile_total_count(profile) > 0)
-        rc = svg->write(profile, &view->opts->view, out, err);
-    gsp_buf_puts(&out->buf, "</body></html>\n");
+    const struct gsp_report_write_opts how = {.limit = report->limit};
+    struct gsp_digest *digest = NULL;
+    gsp_auto_buf text = {0};
+    int rc = gsp_memreport_document(report, &digest, err);
+    if (rc == GSP_OK)
+        rc = gsp_digest_write(digest, format, &how, &text, err);
+    if (rc == GSP_OK)
+        rc = gsp_file_put(view->opts->output, view->opts->force, &text, err);
+    gsp_digest_free(digest);
     return rc;
 }
 
-static int put_file(const struct view *view, struct gsp_err *err)
+static int put_heap(const struct view *view, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = view->opts;
     struct gsp_newfile file = {.fd = -1};
@@ -259,10 +274,7 @@ static int put_file(const struct view *view, struct gsp_err *err)
     if (rc < 0)
         return rc;
     gsp_out_init(&out, file.fd);
-    if (view->form == FORM_HTML)
-        rc = write_page(view, &out, err);
-    else
-        rc = write_heap(view, &out, err);
+    rc = write_heap(view, &out, err);
     int end = gsp_out_finish(&out, rc == GSP_OK ? err : NULL);
     rc = rc < 0 ? rc : end;
     if (rc == GSP_OK)
@@ -275,15 +287,15 @@ static int put_stacks(const struct view *view, struct gsp_err *err)
 {
     const struct mem_report_opts *opts = view->opts;
     const struct gsp_memreport *report = &view->reports[0];
-    if (view->form == FORM_HTML || view->form == FORM_PPROF)
-        return put_file(view, err);
+    if (view->form == FORM_PPROF)
+        return put_heap(view, err);
     int rc = gsp_memlog_values_fill(&report->values, report->log, err);
     if (rc < 0)
         return rc;
     const struct gsp_profile *profile = gsp_memlog_profile(report->log);
     const struct gsp_format *format = gsp_export_format_find(form_name(view->form));
     if (gsp_model_profile_total_count(profile) == 0)
-        return gsp_err_set(err, GSP_E_EMPTY, 0, "%.180s has no such memory", report->path);
+        return gsp_err_set(err, GSP_E_EMPTY, 0, "there is nothing of that in %.180s", report->path);
     return gsp_export_format_save(opts->output ? opts->output : "-", format, profile, &opts->view,
                                   opts->force, err);
 }
@@ -302,6 +314,9 @@ static int put_one(const struct view *view, struct gsp_err *err)
         rc = gsp_memreport_table(report, &made, err);
         return rc == GSP_OK ? put_rows(view, made, err) : rc;
     }
+    if (view->form == FORM_HTML || view->form == FORM_MARKDOWN)
+        return put_document(view, view->form == FORM_HTML ? GSP_DIGEST_HTML : GSP_DIGEST_MARKDOWN,
+                            err);
     if (view->form != FORM_TEXT && view->form != FORM_JSON)
         return put_stacks(view, err);
     if (view->form == FORM_TEXT)
@@ -337,14 +352,14 @@ static int run(const struct gsp_parsed *parsed)
     if (misuse)
         return gsp_cli_misuse(parsed, "%s", misuse);
     if (view.form == FORMS)
-        return gsp_cli_misuse(parsed, "unknown extension of %.100s: use --format", opts->output);
+        return gsp_cli_misuse(parsed, "the extension of %.100s tells no format: --format NAME",
+                              opts->output);
     if ((parsed->arg_count > 1 || opts->timeline) && view.form > FORM_CSV)
-        return gsp_cli_misuse(parsed, "%s only text, csv and json",
-                              opts->timeline ? "--timeline supports"
-                                             : "comparing two recordings supports");
+        return gsp_cli_misuse(parsed, "%s: text, csv or json",
+                              opts->timeline ? "a timeline" : "two recordings");
     int rc = opts->output ? gsp_file_check_new(opts->output, opts->force, &err) : GSP_OK;
     for (size_t i = 0; rc == GSP_OK && i < parsed->arg_count; i++)
-        rc = compute(&view, i, &err);
+        rc = ask(&view, i, &err);
     if (rc == GSP_OK)
         rc = parsed->arg_count > 1 ? put_two(&view, &err) : put_one(&view, &err);
     for (size_t i = 0; i < GSP_COUNT(view.reports); i++)
@@ -354,7 +369,8 @@ static int run(const struct gsp_parsed *parsed)
     const bool is_output = rc == GSP_E_EXISTS || rc == GSP_E_NOWRITE;
     if (rc < 0)
         return gsp_cli_fail(
-            parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : view.path}, &err);
+            parsed, &(struct gsp_hint_context){.path = is_output ? opts->output : view.faulty},
+            &err);
     return 0;
 }
 

@@ -362,7 +362,7 @@ static void start_rings(struct recording *recording)
     const struct gsp_rec_rings_opts opts = {.folder = recording->file.output,
                                             .pid = recording->pid,
                                             .subprocesses = recording->opts->sampling.subprocesses};
-    if (recording->file.format == &gsp_format_run &&
+    if (gsp_source_is_run(recording->file.format) &&
         gsp_rec_rings_start(&opts, &recording->rings, &err) < 0)
         gsp_term_line(&recording->term, "gsprof: cannot record the target's tables: %s", err.msg);
 }
@@ -547,9 +547,9 @@ static void report_next(struct recording *recording)
         const char *command;
     } viewers[] = {
         {"svg", "xdg-open"}, {"pstats", "python3 -m pstats"}, {"pprof", "go tool pprof -top"}};
-    const bool is_ours = recording->file.format->read || recording->file.format == &gsp_format_run;
+    const bool is_ours = recording->file.format->read || gsp_source_is_run(recording->file.format);
     const char *command = is_ours ? "gsprof report" : NULL;
-    if (recording->file.format == &gsp_format_run)
+    if (gsp_source_is_run(recording->file.format))
         gsp_term_line(&recording->term,
                       "    gsprof query %s \"SELECT * FROM gsprof.hot_functions() LIMIT 20\"",
                       output);
@@ -608,7 +608,7 @@ static void report_summary(struct recording *recording)
     if (strcmp(recording->file.output, "-") == 0)
         return;
     struct stat info;
-    const bool is_run = recording->file.format == &gsp_format_run;
+    const bool is_run = gsp_source_is_run(recording->file.format);
     if (recording->drained.rows + recording->drained.lost)
         gsp_term_line(&recording->term, "Target's tables: %" PRIu64 " row%s; %" PRIu64 " lost.",
                       recording->drained.rows, gsp_model_plural_s(recording->drained.rows),

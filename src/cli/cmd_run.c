@@ -426,7 +426,7 @@ static void report_made(struct run *run, const struct gsp_run_told *told, struct
     gsp_auto_buf word = {0};
     gsp_auto_buf former = {0};
     gsp_buf_shell(&word, gsp_sv_of(run->place.path));
-    gsp_buf_shell(&former, gsp_sv_of(made->former));
+    gsp_buf_shell(&former, gsp_sv_of(made->previous));
     const char *folder = gsp_buf_cstr(&word);
     const char *other = gsp_buf_cstr(&former);
     const char *next = made->next.len > 0 ? "      " : "Next: ";
@@ -447,7 +447,7 @@ static void report_made(struct run *run, const struct gsp_run_told *told, struct
         gsp_term_line(&run->term, "%sxdg-open %s/" GSP_RUN_REPORT, next, folder);
     else
         gsp_term_line(&run->term, "%sgsprof report %s", next, folder);
-    if (made->former[0])
+    if (made->previous[0])
         gsp_term_line(&run->term, "      gsprof compare %s %s", other, folder);
 }
 
@@ -484,9 +484,9 @@ static void finish(struct run *run, int64_t took_ns)
             report_rings(run, &told);
         return;
     }
-    const struct gsp_run_finish what = {.place = &run->place,
+    const struct gsp_run_finish what = {.dir = &run->place,
                                         .rings = run->rings,
-                                        .told = &told,
+                                        .announced = &told,
                                         .followed = &run->followed,
                                         .status = run->status,
                                         .interrupted = gsp_run_signals_interrupted()};

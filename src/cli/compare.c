@@ -28,14 +28,14 @@ struct comparing {
     const struct gsp_parsed *parsed;
     const struct gsp_cli_comparing *how;
     struct gsp_digest *side[2][GSP_COMPARE_SIDE_MAX];
-    size_t count[2];         /* of recordings on each side */
-    struct gsp_buf paths[2]; /* the path opened last */
+    size_t count[2];         /* number of recordings on each side */
+    struct gsp_buf paths[2]; /* the path that was opened last */
     struct gsp_buf names[2]; /* "base and 3 more" */
     struct gsp_compare *compare;
     struct gsp_compare_rule *rules;
     struct gsp_rule_result *results;
     size_t result_count;
-    const char *path; /* the file that an error is about */
+    const char *path; /* the path an error refers to */
 };
 
 const char *gsp_cli_compare_format(size_t i)
@@ -62,7 +62,7 @@ static enum gsp_compare_format format_of(const struct gsp_cli_comparing *how)
     return GSP_COMPARE_TEXT;
 }
 
-/* Called before any file is read, so that an invalid rule fails fast. */
+/* Parses the rules before anything is read, so that errors appear at once. */
 static int parse_rules(struct comparing *c, struct gsp_err *err)
 {
     c->rules = calloc(c->how->rule_count + 1, sizeof(*c->rules));
@@ -75,7 +75,7 @@ static int parse_rules(struct comparing *c, struct gsp_err *err)
     return rc;
 }
 
-/* Opens one side: a path, or if no file has that name, several separated by commas. */
+/* Opens one side: a path or, if that does not exist, several paths separated by commas. */
 static int open_side(struct comparing *c, int side, struct gsp_err *err)
 {
     const struct gsp_digest_opts opts = {.values = true};
@@ -98,7 +98,7 @@ static int open_side(struct comparing *c, int side, struct gsp_err *err)
     return rc;
 }
 
-/* Names the sides: by path if both files have the same name, else "base and 3 more". */
+/* Recordings with the same name are named by their paths; several recordings are counted. */
 static void name_sides(struct comparing *c, struct gsp_compare_opts *opts)
 {
     const bool is_path = gsp_sv_eq(c->side[0][0]->name, c->side[1][0]->name) &&
@@ -129,18 +129,18 @@ static int write_out(struct comparing *c, struct gsp_err *err)
     struct gsp_newfile file = {.fd = -1};
     struct gsp_term term;
     gsp_term_init(&term, STDOUT_FILENO, "never");
-    const struct gsp_compare_write how = {.results = c->results,
-                                          .result_count = c->result_count,
-                                          .limit = c->how->limit,
-                                          .width =
-                                              to_stdout(c->how) && term.is_tty ? term.width : 0};
+    const struct gsp_compare_write_opts how = {
+        .results = c->results,
+        .result_count = c->result_count,
+        .limit = c->how->limit,
+        .width = to_stdout(c->how) && term.is_tty ? term.width : 0};
     int rc = gsp_newfile_open(&file, to_stdout(c->how) ? "-" : c->how->output, c->how->force, err);
     if (rc < 0)
         return rc;
     struct gsp_out out;
     gsp_out_init(&out, file.fd);
     rc = gsp_compare_write(c->compare, format_of(c->how), &how, &out, err);
-    /* Report a failure to finish only if nothing failed before. */
+    /* Report a failure of gsp_out_finish() only if nothing failed before. */
     struct gsp_err later = {0};
     const int finished = gsp_out_finish(&out, &later);
     if (rc == GSP_OK && finished < 0) {
@@ -182,8 +182,8 @@ static int compare_all(struct comparing *c, struct gsp_err *err)
     return rc;
 }
 
-/* Prints the verdict in one line, and its notes. */
-static void print_verdict(const struct gsp_compare *compare, struct gsp_term *term)
+/* Prints the verdict and the caveats. */
+static void tell_verdict(const struct gsp_compare *compare, struct gsp_term *term)
 {
     gsp_term_line(term, "%.*s", (int)compare->verdict.len, compare->verdict.p);
     for (size_t i = 0; i < compare->note_count; i++) {
@@ -195,16 +195,15 @@ static void print_verdict(const struct gsp_compare *compare, struct gsp_term *te
     }
 }
 
-/* Prints on stderr what the user does not see on stdout: failed rules, and the verdict if the
- * output is a file. */
-static void report(const struct comparing *c)
+/* Prints to stderr what the user does not see on stdout. */
+static void tell(const struct comparing *c)
 {
     const bool is_seen = to_stdout(c->how);
     struct gsp_term term;
     gsp_term_init(&term, STDERR_FILENO, c->parsed->globals.color);
     bool is_open = false;
     if (!is_seen && !c->parsed->globals.quiet)
-        print_verdict(c->compare, &term);
+        tell_verdict(c->compare, &term);
     for (size_t i = 0; i < c->result_count; i++) {
         const struct gsp_rule_result *result = &c->results[i];
         is_open = is_open || (result->is_over && !result->is_told &&
@@ -217,8 +216,8 @@ static void report(const struct comparing *c)
             gsp_term_line(&term, "gsprof: %s", text);
     }
     if (is_open && !c->parsed->globals.quiet)
-        gsp_term_line(&term, "gsprof: too few values to check a rule; --no-significance checks it "
-                             "anyway");
+        gsp_term_line(&term, "gsprof: a rule has too few values to be judged; "
+                             "--no-significance takes them as they are");
     if (!to_stdout(c->how) && !c->parsed->globals.quiet)
         gsp_term_line(&term, "Wrote %s.", c->how->output);
 }
@@ -233,10 +232,10 @@ int gsp_cli_compare(const struct gsp_parsed *parsed, const struct gsp_cli_compar
         status = gsp_cli_misuse(parsed, "%s", err.msg);
     } else if (rc < 0) {
         status = gsp_cli_fail(parsed, &(struct gsp_hint_context){.path = c.path}, &err);
-        /* Status 1 means a matched rule and nothing else. */
+        /* Exit status 1 is reserved for failed rules. */
         status = status == RULE_FAILED ? gsp_err_exit_status(GSP_E_FORMAT) : status;
     } else if (c.compare) {
-        report(&c);
+        tell(&c);
         for (size_t i = 0; i < c.result_count; i++)
             status = c.results[i].is_failed ? RULE_FAILED : status;
     }

@@ -150,7 +150,7 @@ def test_out_of_memory(runtime: Dict[str, str], start: StartTarget) -> None:
 
 def test_one_follower(runtime: Dict[str, str], followed: Target) -> None:
     again = gsprof("follow", followed.pid, env=runtime, status=EXIT_EXISTS)
-    assert "followed already" in again.err
+    assert "already has a follower" in again.err
     document = report(runtime, followed.pid)
     assert document["live"] and "wait_for_word" in functions(document, "listener")
     assert "Running" in gsprof(followed.pid, "report", env=runtime).out
@@ -189,4 +189,4 @@ def test_backtrace_of_a_live_process(runtime: Dict[str, str], start: StartTarget
     wrong = gsprof("backtrace", target.pid, 1, env=runtime, status=EXIT_USAGE)
     assert "no Python thread 1" in wrong.err
     text = gsprof("report", target.pid, env=runtime).out
-    assert "without tables" in text and "gsprof follow" in text
+    assert "has no tables" in text and "gsprof follow" in text

@@ -222,7 +222,7 @@ TAP_TEST(a_log_that_is_gone_is_told)
     snprintf(log.folder, sizeof(log.folder), "/no/such/folder");
     struct gsp_store *store = ask_of(&log, NULL, 0);
     tap_check(strstr(query(store, "SELECT count(*) FROM session.frame", &out),
-                     "! IO the log of frames cannot be read") != NULL);
+                     "! IO cannot read the frame log") != NULL);
     tap_eq_str(query(store, "SELECT count(*) FROM session.list", &out), "0");
     gsp_store_close(store);
     memcpy(log.folder, folder, sizeof(folder));
