@@ -171,7 +171,9 @@ def training(bench: Bench, python: str) -> None:
             argv = [*gsprof_argv(target.pid, RATE_HZ, seconds, bench.fresh(".gsp")), "--native"]
             done = run(argv)
             output = done.out
-            ways = re.search(r"(\d+) taken asleep, (\d+) by perf events, (\d+) by stops", output)
+            ways = re.search(
+                r"(\d+) from idle threads, (\d+) by perf events, (\d+) by stopping", output
+            )
             if not ways:
                 bench.add(Row("native", "training: native stacks", None, "", note=output[-200:]))
                 return

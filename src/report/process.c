@@ -298,7 +298,7 @@ static void put_next(const struct gsp_report_process_facts *process, bool has_st
     const int pid = (int)process->pid;
     gsp_buf_puts(out, "\nNext:\n");
     if (process->is_live && !has_stacks)
-        gsp_buf_printf(out, "  gsprof doctor --pid %d\n", pid);
+        gsp_buf_puts(out, "  gsprof doctor\n");
     if (process->is_live && !process->has_rings)
         gsp_buf_printf(out, "  gsprof follow %d --detach\n", pid);
     gsp_buf_printf(out, "  gsprof backtrace %d\n", pid);

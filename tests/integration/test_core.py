@@ -135,13 +135,13 @@ def test_truncated(start: StartTarget, tmp_path: Path) -> None:
         core.write_bytes(whole[: int(len(whole) * share)])
         done = gsprof("dump", "--core", core, "--json", status=None)
         assert done.status in (0, EXIT_FORMAT, EXIT_NOPROC, 75), str(done)
-        assert "cut" in done.err, str(done)
+        assert "truncated" in done.err, str(done)
         refused += done.status != 0
     assert refused >= 2
     for share in (0.1, 0.5, 0.9):
         core.write_bytes(whole[: int(len(whole) * share)])
         done = gsprof("dump", "--core", core, "--json", "--native", "--locals")
-        assert "cut" in done.err, str(done)
+        assert "truncated" in done.err, str(done)
         assert json.loads(done.out)[0]["process_info"]["missing_bytes"] > 0
 
 

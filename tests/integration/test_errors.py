@@ -187,7 +187,7 @@ def test_another_users_process(start: StartTarget, reachable: str) -> None:
         done = check_sane(Result(argv, run.returncode, run.stdout.decode(), run.stderr.decode()))
         assert done.status == EXIT_PERM, done
         check_message(done)
-        assert "permitted" in done.err and "why" in done.err
+        assert "permission denied" in done.err and "why" in done.err
         assert "sudo" in done.err or "root" in done.err
     assert target.alive()
 

@@ -81,7 +81,7 @@ def test_a_tree_of_processes(runtime: Dict[str, str], tmp_path: Path) -> None:
     words = [line.split() for line in result.out.splitlines()]
     assert [line[:2] for line in words] == [["nested", "True"]] * 2, str(result)
     first, second = (int(line[2]) for line in words)
-    assert "ended with status 7" in result.err and "burn" in result.err
+    assert "exited with status 7" in result.err and "burn" in result.err
     (folder,) = (tmp_path / "gsprof-runs").iterdir()
     assert folder.name.startswith("sh-") and f"gsprof-runs/{folder.name}" in result.err
     assert files(folder) >= WHOLE | {"python.span.parquet", "process.metrics.parquet"}
@@ -123,7 +123,7 @@ def test_signals_are_passed_on(
     ready.read_text()
     one.signal(signal.SIGTERM)
     result = one.finish()
-    assert result.status == 9 and "ended with status 9" in result.err
+    assert result.status == 9 and "exited with status 9" in result.err
 
 
 def test_names(runtime: Dict[str, str], tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_program_that_cannot_be_recorded(runtime: Dict[str, str], tmp_path: Pa
 
     few = ends("ulimit -n 6", main_python(), "-c", code)
     assert (few.returncode, few.stdout) == (3, "(6, 6) own\n"), str(few)
-    assert "the program runs unrecorded: cannot make a pipe" in few.stderr
+    assert "running the program without recording: cannot make a pipe" in few.stderr
     assert not (tmp_path / "run").exists()
     missing = ends("ulimit -n 6", "no-such-program")
     assert missing.returncode == EXIT_NOEXEC and "no-such-program" in missing.stderr, str(missing)
@@ -285,7 +285,7 @@ def test_killed_program(runtime: Dict[str, str], tmp_path: Path) -> None:
     code = SHORT + "import os\nkept = bytearray(64 << 20)\nos.kill(os.getpid(), 9)\n"
     run = ("run", "-o", folder, "--", main_python(), "-c", code)
     result = gsprof(*run, env=runtime, status=-signal.SIGKILL)
-    assert "ended with status 137" in result.err
+    assert "exited with status 137" in result.err
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["state"] == "complete" and meta["signal"] == signal.SIGKILL
     assert meta["samples"] > 0 and files(folder) >= WHOLE
@@ -613,7 +613,7 @@ def test_at_a_terminal(runtime: Dict[str, str], tmp_path: Path, shell: Shell) ->
         shell.wait("caught")
     shell.wait("a line\r\n")
     shell.type("\x1c")  # Ctrl-\
-    assert "\x1b[r" in shell.wait("ended with status 131")
+    assert "\x1b[r" in shell.wait("exited with status 131")
     shell.wait("report.html")
     shell.type("echo status $?\n")
     shell.wait("status 131")

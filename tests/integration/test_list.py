@@ -179,7 +179,7 @@ def test_retention_limits(runtime: Dict[str, str], writer: StartWriter, tmp_path
     (tmp_path / "gsprof").mkdir()
     (tmp_path / "gsprof" / "config.toml").write_text('[ring]\nkeep_time = "1h"\nkeep_mb = 7\n')
     env = {**runtime, "XDG_CONFIG_HOME": str(tmp_path)}
-    assert "removed 1.00 h after" in listing(env).err and "above 7 MB" in listing(env).err
+    assert "tables 1.00 h after" in listing(env).err and "above 7 MB" in listing(env).err
     env["GSPROF_RING_KEEP_TIME"] = "soon"
     wrong = listing(env)
     assert "GSPROF_RING_KEEP_TIME: ring.keep_time must be a time from 0 to" in wrong.err

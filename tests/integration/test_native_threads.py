@@ -173,8 +173,10 @@ class Counts:
         self.stacks = self.whole = self.stops = self.odd = self.ticks = self.long_ticks = 0
 
     def add(self, printed: str, path: Path) -> None:
-        found = re.search(r"Native: ([0-9.]+) %.* (\d+) by perf events, (\d+) by stops", printed)
-        work = re.search(r"of CPU; (\d+) of (\d+) more than their period", printed)
+        found = re.search(
+            r"Native stacks: ([0-9.]+) %.* (\d+) by perf events, (\d+) by stopping", printed
+        )
+        work = re.search(r"of CPU; (\d+) of (\d+) took longer than the period", printed)
         if not found:
             return
         assert work, printed

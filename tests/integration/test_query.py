@@ -69,7 +69,7 @@ def test_live_then_killed(runtime: Dict[str, str], writer: StartWriter) -> None:
     target.end()
     result = gsprof("query", target.pid, MODULES, "-f", "json", env=runtime)
     check_modules(json.loads(result.out))
-    assert "has ended" in result.err
+    assert "has exited" in result.err
 
 
 def test_endpoint_before_or_after_the_command(runtime: Dict[str, str], writer: StartWriter) -> None:
