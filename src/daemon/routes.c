@@ -11,89 +11,6 @@
 #include "base/time.h"
 #include "daemon/routes_internal.h"
 
-#define TYPE_JSON "application/json"
-
-/* The properties of bodies; null is the same as not there. */
-static const char START_BODY[] =
-    "{\"name\":{\"type\":[\"string\",\"null\"],\"minLength\":1,\"maxLength\":200},"
-    "\"labels\":{\"type\":[\"object\",\"null\"]},"
-    "\"pids\":{\"type\":[\"array\",\"null\"],\"maxItems\":1024,"
-    "\"items\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":2147483647}},"
-    "\"stacks\":{\"type\":[\"boolean\",\"null\"]},"
-    "\"rate\":{\"type\":[\"number\",\"null\"],\"minimum\":1,\"maximum\":10000},"
-    "\"native\":{\"type\":[\"boolean\",\"null\"]},\"force\":{\"type\":[\"boolean\",\"null\"]}}";
-static const char STOP_BODY[] =
-    "{\"name\":{\"type\":[\"string\",\"null\"],\"minLength\":1,\"maxLength\":200}}";
-static const char QUERY_BODY[] =
-    "{\"sql\":{\"type\":\"string\",\"minLength\":1},"
-    "\"format\":{\"type\":[\"string\",\"null\"],\"enum\":[\"json\",\"object\",\"csv\",\"arrow\",null]},"
-    "\"params\":{\"type\":[\"array\",\"object\",\"null\"],\"items\":{\"type\":[\"string\","
-    "\"number\",\"boolean\",\"null\"]},\"additionalProperties\":{\"type\":[\"string\",\"number\","
-    "\"boolean\",\"null\"]}},"
-    "\"limit\":{\"type\":[\"number\",\"null\"],\"minimum\":1}}";
-static const char RECORD_BODY[] =
-    "{\"duration\":{\"type\":[\"number\",\"null\"],\"minimum\":0.01,\"maximum\":86400},"
-    "\"rate\":{\"type\":[\"number\",\"null\"],\"minimum\":1,\"maximum\":10000},"
-    "\"name\":{\"type\":[\"string\",\"null\"]},\"session\":{\"type\":[\"string\",\"null\"]},"
-    "\"native\":{\"type\":[\"boolean\",\"null\"]},"
-    "\"subprocesses\":{\"type\":[\"boolean\",\"null\"]}}";
-static const char SESSIONS_SCHEMA[] =
-    "{\"type\":\"object\",\"required\":[\"total_sessions\",\"active_sessions\",\"sessions\"],"
-    "\"properties\":{\"total_sessions\":{\"type\":\"integer\"},"
-    "\"active_sessions\":{\"type\":\"integer\"},\"sessions\":{\"type\":\"array\"}}}";
-
-const struct gsp_route gsp_routes[] = {
-    {"GET", "/status", gsp_route_status, "What the daemon does: rate, sessions, GPUs, losses", NULL,
-     NULL, TYPE_JSON, NULL, "", false, false, false},
-    {"GET", "/", gsp_route_root, "A page for people", NULL, NULL, "text/html; charset=utf-8", NULL,
-     "", false, false, false},
-    {"GET", "/profiling/sessions", gsp_route_sessions, "All sessions, the active ones first", NULL,
-     NULL, TYPE_JSON, SESSIONS_SCHEMA, "", false, false, false},
-    {"POST", "/profiling/start", gsp_route_start, "Begins a session", START_BODY, NULL, TYPE_JSON,
-     NULL, "400 403 404 409 413 422 503 507", true, false, false},
-    {"POST", "/profiling/stop", gsp_route_stop, "Ends a session, or all with {}", STOP_BODY, NULL,
-     TYPE_JSON, NULL, "400 404 413 422 500 503 507", true, false, false},
-    {"GET", "/profiling/sessions/{name}", gsp_route_session, "One session", NULL, NULL, TYPE_JSON,
-     NULL, "404", false, false, false},
-    {"DELETE", "/profiling/sessions/{name}", gsp_route_delete, "Forgets a session and its file",
-     NULL, NULL, TYPE_JSON, NULL, "404 409 503", true, false, false},
-    {"GET", "/profiling/sessions/{name}/download", gsp_route_download, "The file of a session",
-     NULL, "stacks", TYPE_JSON, NULL, "404 409", false, false, false},
-    {"GET", "/clients", gsp_route_clients, "The machines that report, and their GPUs", NULL, NULL,
-     TYPE_JSON, NULL, "", false, false, false},
-    {"GET", "/metrics/latest", gsp_route_latest, "The newest values of all sources", NULL, NULL,
-     TYPE_JSON, NULL, "503", false, false, false},
-    {"GET", "/metrics", gsp_route_prometheus, "The newest values, for Prometheus", NULL, NULL,
-     "text/plain; version=0.0.4; charset=utf-8", NULL, "", false, false, false},
-    {"GET", "/stream", gsp_route_stream, "Frames as they come (server-sent events)", NULL, NULL,
-     "text/event-stream", NULL, "503", false, false, false},
-    {"POST", "/query", gsp_route_query, "One SELECT over all tables", QUERY_BODY, NULL, TYPE_JSON,
-     NULL, "400 403 413 422 500 501 503 504", true, false, false},
-    {"GET", "/config", gsp_route_config, "The settings", NULL, NULL, TYPE_JSON, NULL, "", false,
-     false, false},
-    {"PUT", "/config", gsp_route_config_put, "Changes settings: {\"gsprof.sample_rate\": 0.1}",
-     "{}", NULL, TYPE_JSON, NULL, "400 403 413 422 503", true, false, false},
-    {"GET", "/targets", gsp_route_targets, "Watched processes and recordings of stacks", NULL, NULL,
-     TYPE_JSON, NULL, "", false, false, false},
-    {"POST", "/targets/{pid}/attach", gsp_route_attach, "Watches a process", "{}", NULL, TYPE_JSON,
-     NULL, "400 403 404 413 422 503", true, true, false},
-    {"POST", "/targets/{pid}/detach", gsp_route_detach, "Watches it no more", "{}", NULL, TYPE_JSON,
-     NULL, "400 403 404 413 422 503", true, true, false},
-    {"POST", "/targets/{pid}/dump", gsp_route_dump, "The present stacks of a process", "{}", NULL,
-     TYPE_JSON, NULL, "400 403 404 409 413 422 503 504", true, true, false},
-    {"POST", "/targets/{pid}/record", gsp_route_record, "Records the stacks of a process",
-     RECORD_BODY, NULL, TYPE_JSON, NULL, "400 403 404 409 413 422 500 503 507", true, true, false},
-    {"GET", "/flamegraph", gsp_route_flamegraph, "A recording of stacks as a flame graph", NULL,
-     "session pid", "image/svg+xml", NULL, "400 404 422 503", true, false, false},
-    {"GET", "/health", gsp_route_health, "Whether the daemon runs", NULL, NULL, TYPE_JSON, NULL, "",
-     false, false, true},
-    {"GET", "/ready", gsp_route_ready, "Whether there is a frame", NULL, NULL, TYPE_JSON, NULL,
-     "503", false, false, true},
-    {"GET", "/openapi.json", gsp_route_openapi, "This description", NULL, NULL, TYPE_JSON, NULL, "",
-     false, false, false},
-    {0},
-};
-
 /* Whether a path is of a pattern's form; what stands at {…} goes to capture. */
 static bool matches(const char *pattern, const char *path, char capture[GSP_CAPTURE_MAX])
 {
@@ -125,14 +42,14 @@ bool gsp_routes_is_slow(void *ctx GSP_UNUSED, const char *method, const char *pa
 {
     char capture[GSP_CAPTURE_MAX];
     const struct gsp_route *route = find(method, path, capture);
-    return route && route->slow;
+    return route && route->is_slow;
 }
 
 bool gsp_routes_is_public(void *ctx GSP_UNUSED, const char *path)
 {
     char capture[GSP_CAPTURE_MAX];
     const struct gsp_route *route = find("GET", path, capture);
-    return route && route->open;
+    return route && route->is_public;
 }
 
 /* No route: 404, or 405 with the methods that the path has. */
@@ -174,7 +91,7 @@ void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
         refuse(request->path, answer);
         return;
     }
-    if (route->control && !call.daemon->settings.allow_control) {
+    if (route->needs_control && !call.daemon->settings.allow_control) {
         gsp_http_fail(answer, 403, "CONTROL", "this daemon does not look into processes",
                       "start it with --allow-control");
         return;
@@ -183,7 +100,7 @@ void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
         gsp_routes__fail(answer, &err, "send a JSON object");
         return;
     }
-    answer->content_type = route->content;
+    answer->content_type = route->content ? route->content : "application/json";
     route->run(&call, answer);
     gsp_body_free(call.body);
 }

@@ -33,18 +33,27 @@ struct gsp_route {
     const char *path; /* "/profiling/sessions/{name}" */
     gsp_route_fn *run;
     const char *summary;
-    const char *body;    /* JSON schema of the request's properties; NULL: takes none */
-    const char *query;   /* names of query parameters, with spaces between; NULL: none */
-    const char *content; /* type of the answer */
-    const char *schema;  /* JSON schema of the answer; NULL: any object */
-    const char *faults;  /* statuses beside 200, with spaces between */
-    bool slow;
-    bool control; /* looks into processes: --allow-control */
-    bool open;    /* needs no token */
+    const char *body;    /* JSON Schema of the request body; NULL: none is read */
+    const char *query;   /* names of query parameters, separated by spaces; NULL: none */
+    const char *content; /* media type of the answer; NULL: application/json */
+    const char *schema;  /* JSON Schema of the answer; NULL: any object */
+    const char *errors;  /* statuses other than 200 and 401, separated by spaces; NULL: none */
+    bool is_slow;        /* runs in its own thread */
+    bool needs_control;  /* reads other processes: --allow-control */
+    bool is_public;      /* needs no token */
 };
 
-/* Up to the one without a method. */
+/* The last row has no method. */
 extern const struct gsp_route gsp_routes[];
+
+/* The files schemas/NAME.json. */
+extern const char gsp_daemon__start_body[];
+extern const char gsp_daemon__stop_body[];
+extern const char gsp_daemon__query_body[];
+extern const char gsp_daemon__record_body[];
+extern const char gsp_daemon__empty_body[];
+extern const char gsp_daemon__sessions_schema[];
+extern const char gsp_daemon__error_schema[];
 
 /* The answer to a failure: its status, code and message, with advice or NULL. */
 void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint);
