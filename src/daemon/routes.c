@@ -2,16 +2,14 @@
 #include "daemon/routes.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/assert.h"
 #include "base/time.h"
+#include "daemon/hints.h"
 #include "daemon/routes_internal.h"
 
-/* Whether a path is of a pattern's form; what stands at {…} goes to capture. */
+/* Whether a path matches a pattern. Copies the text at {...} to capture. */
 static bool matches(const char *pattern, const char *path, char capture[GSP_CAPTURE_MAX])
 {
     while (*pattern && *pattern != '{') {
@@ -52,10 +50,10 @@ bool gsp_routes_is_public(void *ctx GSP_UNUSED, const char *path)
     return route && route->is_public;
 }
 
-/* No route: 404, or 405 with the methods that the path has. */
+/* No route matches: 404, or 405 with the methods of the path. */
 static void refuse(const char *path, struct gsp_http_answer *answer)
 {
-    /* The paths have at most two methods each: every answer is one of these. */
+    /* No path has more than two methods, so one of these fits. */
     static const char *const allowed[] = {NULL, "GET, HEAD", "POST", "GET, HEAD, PUT",
                                           "GET, HEAD, DELETE"};
     char capture[GSP_CAPTURE_MAX];
@@ -73,12 +71,11 @@ static void refuse(const char *path, struct gsp_http_answer *answer)
             other = 4;
     }
     if (!has_get && !other) {
-        gsp_http_fail(answer, 404, "NOFILE", "there is no such path",
-                      "GET /openapi.json lists all");
+        gsp_http_fail(answer, 404, "NOFILE", "no such path", gsp_daemon__hint(GSP_HINT_PATHS));
         return;
     }
     answer->allow = allowed[other ? other : 1];
-    gsp_http_fail(answer, 405, "METHOD", "the path does not take this method", answer->allow);
+    gsp_http_fail(answer, 405, "METHOD", "the path does not support this method", answer->allow);
 }
 
 void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
@@ -91,13 +88,13 @@ void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
         refuse(request->path, answer);
         return;
     }
-    if (route->needs_control && !call.daemon->settings.allow_control) {
-        gsp_http_fail(answer, 403, "CONTROL", "this daemon does not look into processes",
-                      "start it with --allow-control");
+    if (route->needs_control && !call.daemon->fixed->allow_control) {
+        gsp_http_fail(answer, 403, "CONTROL", "this daemon may not read processes",
+                      gsp_daemon__hint(GSP_HINT_ALLOW_CONTROL));
         return;
     }
     if (route->body && gsp_body_read(request->body, &call.body, &err) < 0) {
-        gsp_routes__fail(answer, &err, "send a JSON object");
+        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_BODY));
         return;
     }
     answer->content_type = route->content ? route->content : "application/json";
@@ -105,8 +102,8 @@ void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
     gsp_body_free(call.body);
 }
 
-/* The table's status, except where it means a folder of ours: then it is our fault, not the
- * request's. */
+/* The HTTP status of an error. NOWRITE is about the daemon's own folders, so the request is not at
+ * fault; FORMAT and USAGE are about the request. */
 static int status_of(const struct gsp_err *err)
 {
     if (err->code == GSP_E_NOWRITE)
@@ -116,47 +113,17 @@ static int status_of(const struct gsp_err *err)
     return gsp_err_http_status(err->code);
 }
 
-/* What to do about an error that nobody knows more of. */
-static const char *usual_hint(int code)
-{
-    static const struct {
-        int code;
-        const char *hint;
-    } HINTS[] = {
-        {GSP_E_USAGE, "GET /openapi.json tells what each request takes"},
-        {GSP_E_NOPROC, "gsprof list shows the processes that can be looked at"},
-        {GSP_E_PERM, "gsprof doctor tells what is permitted here"},
-        {GSP_E_NOTSUP, "gsprof doctor tells what works here"},
-        {GSP_E_NOWRITE, "GET /status tells the output folder, and which files are tried again"},
-    };
-    for (size_t i = 0; i < GSP_COUNT(HINTS); i++) {
-        if (HINTS[i].code == code)
-            return HINTS[i].hint;
-    }
-    return NULL;
-}
-
 void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint)
 {
-    hint = hint ? hint : usual_hint(err->code);
+    hint = hint ? hint : gsp_daemon__hint_for_error(err->code);
     gsp_http_fail(answer, status_of(err), gsp_err_name(err->code),
                   err->msg[0] ? err->msg : gsp_err_text(err->code), hint);
 }
 
 void gsp_routes__time(struct gsp_json *json, int64_t ts_ns)
 {
-    const time_t s = (time_t)(ts_ns / GSP_NS_PER_S);
-    struct tm tm = {0};
-    char day[32] = "";
-    char zone[8] = "+0000";
     char text[64];
-    if (localtime_r(&s, &tm)) {
-        strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
-        strftime(zone, sizeof(zone), "%z", &tm);
-    }
-    snprintf(text, sizeof(text), "%s.%03d%.3s:%.2s", day,
-             (int)(ts_ns % GSP_NS_PER_S / GSP_NS_PER_MS), zone, zone + 3);
-    gsp_json_str(json, text);
+    gsp_json_str(json, gsp_fmt_iso_time(ts_ns, text, sizeof(text)));
 }
 
 bool gsp_routes__number(const struct gsp_route_call *call, const char *name, double min, double max,
@@ -181,16 +148,25 @@ bool gsp_routes__pid(const struct gsp_route_call *call, int32_t *out,
     struct gsp_err err = {0};
     int64_t pid = 0;
     if (gsp_parse_i64(call->capture, 1, INT32_MAX, &pid, &err) < 0) {
-        gsp_routes__fail(answer, &err, "the path is /targets/PID/...");
+        gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_TARGET_PATH));
         return false;
     }
     *out = (int32_t)pid;
     return true;
 }
 
-void gsp_routes__settings(struct gsp_daemon *daemon, struct gsp_settings *out)
+int gsp_routes__name(const struct gsp_body *body, const char *key, char out[GSP_NAME_BYTES],
+                     struct gsp_err *err)
 {
-    pthread_mutex_lock(&daemon->lock);
-    *out = daemon->settings;
-    pthread_mutex_unlock(&daemon->lock);
+    struct gsp_sv name = {0};
+    int rc = gsp_body_text(body, key, &name, err);
+    if (rc <= 0)
+        return rc;
+    rc = gsp_session_name_check(name, err);
+    if (rc < 0)
+        return rc;
+    gsp_assert(name.len < GSP_NAME_BYTES);
+    memcpy(out, name.p, name.len);
+    out[name.len] = '\0';
+    return 1;
 }

@@ -25,106 +25,203 @@ struct row {
     enum kind kind;
 };
 
-#define AT(member)      offsetof(struct gsp_settings, member)
-#define TEXT_AT(member) AT(member), 0, sizeof(((struct gsp_settings *)0)->member), TEXT
+/* A row's member, in the part of struct gsp_settings that it belongs to. */
+#define FIXED(member) .offset = offsetof(struct gsp_settings, fixed.member)
+#define LIVE(member)  .offset = offsetof(struct gsp_settings, live.member)
+#define FIXED_TEXT(member)                                                                         \
+    FIXED(member), .max = sizeof(((struct gsp_settings *)0)->fixed.member), .kind = TEXT
 
 static const struct row ROWS[] = {
-    {{"sample_rate", "seconds", "200ms", "time between two frames", true},
-     AT(period_ns),
-     0.01,
-     3600,
-     SECONDS},
-    {{"bind", "text", "127.0.0.1", "address to listen at; others than this machine's need a token",
-      false},
-     TEXT_AT(bind)},
-    {{"port", "whole number", "8091", "port to listen at; 0 is a free one", false},
-     AT(port),
-     0,
-     65535,
-     WHOLE},
-    {{"socket", "text", "", "path of a Unix socket to listen at too, for this user alone", false},
-     TEXT_AT(socket_path)},
-    {{"output_dir", "text", ".", "folder of the sessions' files", false}, TEXT_AT(output_dir)},
-    {{"state_dir", "text", "",
-      "folder of the log of frames and the journal; "
-      "without it $XDG_STATE_HOME/gsprof",
-      false},
-     TEXT_AT(state_dir)},
-    {{"token_file", "text", "", "file with the token that requests must carry", false},
-     TEXT_AT(token_file)},
-    {{"allow_control", "boolean", "false", "whether requests may look into processes", false},
-     AT(allow_control),
-     0,
-     0,
-     BOOLEAN},
-    {{"pss", "boolean", "false", "proportional memory of processes, milliseconds each", false},
-     AT(pss),
-     0,
-     0,
-     BOOLEAN},
-    {{"carbon_g_per_kwh", "number", "0", "carbon intensity of the grid; 0: not known", false},
-     AT(carbon_g_per_kwh),
-     0,
-     1e5,
-     REAL},
-    {{"cpu_tdp_watts", "number", "0", "power of all processors, for estimates; 0: a guess", false},
-     AT(cpu_tdp_watts),
-     0,
-     1e5,
-     REAL},
-    {{"keep_sessions", "whole number", "1000", "finished sessions that are listed", false},
-     AT(keep_sessions),
-     1,
-     1e6,
-     WHOLE},
-    {{"keep_time", "seconds", "168h", "how long finished sessions are listed", false},
-     AT(keep_ns),
-     1,
-     3.2e8,
-     SECONDS},
-    {{"request_timeout", "seconds", "30s", "a client that sends or reads slower is left", false},
-     AT(request_timeout_ns),
-     1,
-     3600,
-     SECONDS},
-    {{"query_timeout", "seconds", "30s", "a query that takes longer is ended", true},
-     AT(query_timeout_ns),
-     0.01,
-     3600,
-     SECONDS},
-    {{"query_rows", "whole number", "100000", "rows of an answer at most", true},
-     AT(query_rows),
-     1,
-     1e9,
-     WHOLE},
-    {{"query_memory_mb", "whole number", "1024", "memory that a query may take", true},
-     AT(query_memory_mb),
-     16,
-     1e7,
-     WHOLE},
-    {{"ring.rows", "whole number", "0",
-      "rows of a table that each thread keeps; for programs that are started later, and the "
-      "server's own tables from its start on; 0: 10000, and 100000 of python.torch_trace",
-      false},
-     AT(ring_rows),
-     0,
-     GSP_RING_ROWS_LIMIT,
-     WHOLE},
-    {{"ring.keep_time", "seconds", "24h", "how long the tables of an ended process stay", true},
-     AT(ring_keep_ns),
-     0,
-     3.2e8,
-     SECONDS},
-    {{"ring.keep_mb", "whole number", "1024",
-      "what the tables of all ended processes may take; the longest unwritten go first", true},
-     AT(ring_keep_mb),
-     0,
-     1e7,
-     WHOLE},
+    {
+        .shown = {.name = "sample_rate",
+                  .type = "seconds",
+                  .fallback = "200ms",
+                  .doc = "time between two frames"},
+        LIVE(period_ns),
+        .min = 0.01,
+        .max = 3600,
+        .kind = SECONDS,
+    },
+    {
+        .shown = {.name = "bind",
+                  .type = "text",
+                  .fallback = "127.0.0.1",
+                  .doc = "address to listen at; others than this machine's need a token"},
+        FIXED_TEXT(bind),
+    },
+    {
+        .shown = {.name = "port",
+                  .type = "whole number",
+                  .fallback = "8091",
+                  .doc = "port to listen at; 0 is a free one"},
+        FIXED(port),
+        .min = 0,
+        .max = 65535,
+        .kind = WHOLE,
+    },
+    {
+        .shown = {.name = "socket",
+                  .type = "text",
+                  .fallback = "",
+                  .doc = "path of a Unix socket to listen at too, for this user alone"},
+        FIXED_TEXT(socket_path),
+    },
+    {
+        .shown = {.name = "output_dir",
+                  .type = "text",
+                  .fallback = ".",
+                  .doc = "folder of the sessions' files"},
+        FIXED_TEXT(output_dir),
+    },
+    {
+        .shown = {.name = "state_dir",
+                  .type = "text",
+                  .fallback = "",
+                  .doc = "folder of the log of frames and the journal; "
+                         "without it $XDG_STATE_HOME/gsprof"},
+        FIXED_TEXT(state_dir),
+    },
+    {
+        .shown = {.name = "token_file",
+                  .type = "text",
+                  .fallback = "",
+                  .doc = "file with the token that requests must carry"},
+        FIXED_TEXT(token_file),
+    },
+    {
+        .shown = {.name = "allow_control",
+                  .type = "boolean",
+                  .fallback = "false",
+                  .doc = "whether requests may look into processes"},
+        FIXED(allow_control),
+        .kind = BOOLEAN,
+    },
+    {
+        .shown = {.name = "pss",
+                  .type = "boolean",
+                  .fallback = "false",
+                  .doc = "proportional memory of processes, milliseconds each"},
+        FIXED(pss),
+        .kind = BOOLEAN,
+    },
+    {
+        .shown = {.name = "carbon_g_per_kwh",
+                  .type = "number",
+                  .fallback = "0",
+                  .doc = "carbon intensity of the grid; 0: not known"},
+        FIXED(carbon_g_per_kwh),
+        .min = 0,
+        .max = 1e5,
+        .kind = REAL,
+    },
+    {
+        .shown = {.name = "cpu_tdp_watts",
+                  .type = "number",
+                  .fallback = "0",
+                  .doc = "power of all processors, for estimates; 0: a guess"},
+        FIXED(cpu_tdp_watts),
+        .min = 0,
+        .max = 1e5,
+        .kind = REAL,
+    },
+    {
+        .shown = {.name = "keep_sessions",
+                  .type = "whole number",
+                  .fallback = "1000",
+                  .doc = "finished sessions that are listed"},
+        FIXED(keep_sessions),
+        .min = 1,
+        .max = 1e6,
+        .kind = WHOLE,
+    },
+    {
+        .shown = {.name = "keep_time",
+                  .type = "seconds",
+                  .fallback = "168h",
+                  .doc = "how long finished sessions are listed"},
+        FIXED(keep_ns),
+        .min = 1,
+        .max = 3.2e8,
+        .kind = SECONDS,
+    },
+    {
+        .shown = {.name = "request_timeout",
+                  .type = "seconds",
+                  .fallback = "30s",
+                  .doc = "a client that sends or reads slower is left"},
+        FIXED(request_timeout_ns),
+        .min = 1,
+        .max = 3600,
+        .kind = SECONDS,
+    },
+    {
+        .shown = {.name = "query_timeout",
+                  .type = "seconds",
+                  .fallback = "30s",
+                  .doc = "a query that takes longer is ended"},
+        LIVE(query_timeout_ns),
+        .min = 0.01,
+        .max = 3600,
+        .kind = SECONDS,
+    },
+    {
+        .shown = {.name = "query_rows",
+                  .type = "whole number",
+                  .fallback = "100000",
+                  .doc = "rows of an answer at most"},
+        LIVE(query_rows),
+        .min = 1,
+        .max = 1e9,
+        .kind = WHOLE,
+    },
+    {
+        .shown = {.name = "query_memory_mb",
+                  .type = "whole number",
+                  .fallback = "1024",
+                  .doc = "memory that a query may take"},
+        LIVE(query_memory_mb),
+        .min = 16,
+        .max = 1e7,
+        .kind = WHOLE,
+    },
+    {
+        .shown =
+            {.name = "ring.rows",
+             .type = "whole number",
+             .fallback = "0",
+             .doc =
+                 "rows of a table that each thread keeps; for programs that are started later, and the "
+                 "server's own tables from its start on; 0: 10000, and 100000 of python.torch_trace"},
+        FIXED(ring_rows),
+        .min = 0,
+        .max = GSP_RING_ROWS_LIMIT,
+        .kind = WHOLE,
+    },
+    {
+        .shown = {.name = "ring.keep_time",
+                  .type = "seconds",
+                  .fallback = "24h",
+                  .doc = "how long the tables of an ended process stay"},
+        LIVE(ring_keep_ns),
+        .min = 0,
+        .max = 3.2e8,
+        .kind = SECONDS,
+    },
+    {
+        .shown =
+            {.name = "ring.keep_mb",
+             .type = "whole number",
+             .fallback = "1024",
+             .doc =
+                 "what the tables of all ended processes may take; the longest unwritten go first"},
+        LIVE(ring_keep_mb),
+        .min = 0,
+        .max = 1e7,
+        .kind = WHOLE,
+    },
 };
 
-_Static_assert(GSP_COUNT(ROWS) <= sizeof(((struct gsp_settings *)0)->origin),
-               "an origin for each setting");
+_Static_assert(GSP_COUNT(ROWS) == GSP_SETTING_COUNT, "an origin for each setting");
 
 static const struct row *row_at(size_t i)
 {
@@ -134,6 +231,19 @@ static const struct row *row_at(size_t i)
 const struct gsp_setting *gsp_setting_at(size_t i)
 {
     return i < GSP_COUNT(ROWS) ? &ROWS[i].shown : NULL;
+}
+
+bool gsp_setting_is_live(size_t i)
+{
+    const struct row *row = row_at(i);
+    return row && row->offset >= offsetof(struct gsp_settings, live);
+}
+
+enum gsp_setting_origin gsp_setting_origin_of(const struct gsp_settings *settings, size_t i)
+{
+    const unsigned char *origin =
+        gsp_setting_is_live(i) ? settings->live.origin : settings->fixed.origin;
+    return (enum gsp_setting_origin)origin[i];
 }
 
 static struct gsp_sv without_prefix(struct gsp_sv name)
@@ -262,7 +372,9 @@ int gsp_setting_set(struct gsp_settings *settings, size_t i, struct gsp_sv value
     }
     if (!ok)
         return refuse(row, value, err);
-    settings->origin[i] = (unsigned char)origin;
+    unsigned char *origins =
+        gsp_setting_is_live(i) ? settings->live.origin : settings->fixed.origin;
+    origins[i] = (unsigned char)origin;
     return GSP_OK;
 }
 
@@ -332,7 +444,6 @@ static int take_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned
     return GSP_OK;
 }
 
-/* The usual place; false when the environment does not tell any. */
 static bool usual_path(char *out, size_t cap)
 {
     const char *config = getenv("XDG_CONFIG_HOME"); /* NOLINT(concurrency-mt-unsafe) */
@@ -400,7 +511,7 @@ int gsp_settings_load(struct gsp_settings *settings, const char *path, struct gs
     return rc < 0 ? rc : load_environment(settings, err);
 }
 
-struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings *settings)
+struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings)
 {
     return (struct gsp_place_limits){.keep_ns = settings->ring_keep_ns,
                                      .keep_bytes = (uint64_t)settings->ring_keep_mb << 20};

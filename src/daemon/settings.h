@@ -41,18 +41,13 @@ enum gsp_setting_origin {
 
 #define GSP_SETTING_COUNT 20U
 
-struct gsp_settings {
+/* Settings that do not change after the start. */
+struct gsp_settings_fixed {
     int64_t port;
-    int64_t period_ns;
     int64_t keep_sessions;
     int64_t keep_ns;
     int64_t request_timeout_ns;
-    int64_t query_timeout_ns;
-    int64_t query_rows;
-    int64_t query_memory_mb;
     int64_t ring_rows; /* 0: GSP_RING_ROWS_DEFAULT */
-    int64_t ring_keep_ns;
-    int64_t ring_keep_mb;
     double carbon_g_per_kwh;
     double cpu_tdp_watts;
     bool allow_control;
@@ -65,16 +60,34 @@ struct gsp_settings {
     unsigned char origin[GSP_SETTING_COUNT]; /* enum gsp_setting_origin, by table row */
 };
 
+/* Settings that can change while the daemon runs. */
+struct gsp_settings_live {
+    int64_t period_ns;
+    int64_t query_timeout_ns;
+    int64_t query_rows;
+    int64_t query_memory_mb;
+    int64_t ring_keep_ns;
+    int64_t ring_keep_mb;
+    unsigned char origin[GSP_SETTING_COUNT]; /* as in struct gsp_settings_fixed */
+};
+
+struct gsp_settings {
+    struct gsp_settings_fixed fixed;
+    struct gsp_settings_live live;
+};
+
 struct gsp_setting {
     const char *name; /* "sample_rate" */
     const char *type; /* "seconds", "whole number", "number", "boolean", "text" */
     const char *fallback;
     const char *doc;
-    bool live; /* can change while the daemon runs */
 };
 
-/* NULL past the last; the index is that of origin[]. */
+/* Returns NULL past the last row. The index is also that of origin[]. */
 const struct gsp_setting *gsp_setting_at(size_t i);
+/* Whether the setting can change while the daemon runs. */
+bool gsp_setting_is_live(size_t i);
+enum gsp_setting_origin gsp_setting_origin_of(const struct gsp_settings *settings, size_t i);
 /* The row of a name, with or without the prefix; negative when there is none. */
 int gsp_setting_find(struct gsp_sv name);
 /* Its variable in the environment: "GSPROF_SAMPLE_RATE". */
@@ -95,7 +108,7 @@ GSP_MUST_CHECK int gsp_settings_load(struct gsp_settings *settings, const char *
                                      struct gsp_err *err);
 
 /* What ended processes may keep. */
-struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings *settings);
+struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings);
 
 /* One key and value after the other.  A key has its section before it: "a.b". */
 typedef int gsp_settings_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,

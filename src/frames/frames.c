@@ -100,7 +100,6 @@ int gsp_frames_open(const struct gsp_frames_options *options, struct gsp_frames 
     frames->sink = (struct gsp_sink){.intern = sink_intern, .row = sink_row};
     frames->folder_fd = frames->num_fd = frames->text_fd = -1;
     frames->next_id = 1;
-    pthread_mutex_init(&frames->lock, NULL);
     int rc = fill(frames, options, err);
     if (rc)
         gsp_frames_close(frames);
@@ -122,7 +121,6 @@ void gsp_frames_close(struct gsp_frames *frames)
     gsp_buf_free(&frames->line);
     gsp_buf_free(&frames->row);
     gsp_buf_free(&frames->latest);
-    pthread_mutex_destroy(&frames->lock);
     free(frames->segments);
     free(frames->host);
     free(frames);
@@ -130,9 +128,9 @@ void gsp_frames_close(struct gsp_frames *frames)
 
 void gsp_frames_announce(struct gsp_frames *frames)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     frames->is_making = true;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
 }
 
 void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_tick *tick)
@@ -162,7 +160,7 @@ int64_t gsp_frames_period(const struct gsp_frames *frames)
 static void remove_old(struct gsp_frames *frames)
 {
     for (;;) {
-        pthread_mutex_lock(&frames->lock);
+        gsp_lock_take(&frames->lock);
         uint64_t bytes = 0;
         size_t spare = 0; /* segments, from the oldest on, that nobody needs */
         while (spare + 1 < frames->segment_count) {
@@ -177,7 +175,7 @@ static void remove_old(struct gsp_frames *frames)
         if (!enough)
             memmove(frames->segments, frames->segments + 1,
                     --frames->segment_count * sizeof(*frames->segments));
-        pthread_mutex_unlock(&frames->lock);
+        gsp_lock_release(&frames->lock);
         if (enough)
             return;
         gsp_frames__segment_remove(frames, first_id);
@@ -198,9 +196,9 @@ static int ready_segment(struct gsp_frames *frames, struct gsp_err *err)
     if (frames->num_fd >= 0 && frames->segments[frames->segment_count - 1].rows == 0) {
         /* Nothing was written to it: it would be in the way of one with the same name. */
         gsp_frames__segment_end(frames);
-        pthread_mutex_lock(&frames->lock);
+        gsp_lock_take(&frames->lock);
         frames->segment_count--;
-        pthread_mutex_unlock(&frames->lock);
+        gsp_lock_release(&frames->lock);
     }
     if (frames->next_id > METRIC_LIFE)
         gsp_frames__catalog_prune(&frames->catalog, frames->next_id - METRIC_LIFE);
@@ -230,7 +228,7 @@ int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err)
 {
     struct gsp_err why = {0};
     int rc = write_frame(frames, &why);
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     frames->values_lost = frames->strings.refused + frames->catalog.refused;
     frames->is_making = false;
     if (rc) {
@@ -250,7 +248,7 @@ int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err)
         frames->latest = frames->line;
         frames->line = older;
     }
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     if (rc && err)
         *err = why;
     return rc;
@@ -258,26 +256,26 @@ int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err)
 
 uint64_t gsp_frames_next_id(struct gsp_frames *frames)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     uint64_t id = frames->next_id;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     return id;
 }
 
 uint64_t gsp_frames_coming_id(struct gsp_frames *frames)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     uint64_t id = frames->next_id + frames->is_making;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     return id;
 }
 
 void gsp_frames_advance(struct gsp_frames *frames, uint64_t next_id)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     if (next_id > frames->next_id)
         frames->next_id = next_id;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
 }
 
 uint64_t gsp_frames__clip(const struct frames_segment *segment, uint64_t first, uint64_t last,
@@ -309,14 +307,14 @@ static size_t find_segment(const struct gsp_frames *frames, uint64_t id)
 uint64_t gsp_frames_count(struct gsp_frames *frames, uint64_t first, uint64_t last)
 {
     uint64_t total = 0;
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     for (size_t i = find_segment(frames, first);
          i < frames->segment_count && frames->segments[i].first_id <= last; i++) {
         uint64_t count = 0;
         gsp_frames__clip(&frames->segments[i], first, last, &count);
         total += count;
     }
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     return total;
 }
 
@@ -325,7 +323,7 @@ int gsp_frames__snapshot(struct gsp_frames *frames, uint64_t first, uint64_t las
 {
     *out = NULL;
     *count = 0;
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     size_t from = find_segment(frames, first);
     size_t to = from;
     while (to < frames->segment_count && frames->segments[to].first_id <= last)
@@ -334,7 +332,7 @@ int gsp_frames__snapshot(struct gsp_frames *frames, uint64_t first, uint64_t las
     struct frames_segment *copy = calloc(n + 1, sizeof(*copy));
     if (copy && n)
         memcpy(copy, frames->segments + from, n * sizeof(*copy));
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     if (!copy)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
     *out = copy;
@@ -402,19 +400,19 @@ int gsp_frames__pread(int fd, void *out, size_t n, uint64_t offset, struct gsp_e
 
 uint64_t gsp_frames_latest(struct gsp_frames *frames, struct gsp_buf *out)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     uint64_t id = frames->latest_id;
     if (id)
         gsp_buf_put(out, frames->latest.p, frames->latest.len - FRAMES_LINE_END_LEN);
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
     return id;
 }
 
 void gsp_frames_keep_from(struct gsp_frames *frames, uint64_t frame_id)
 {
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     frames->keep_from = frame_id;
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
 }
 
 int gsp_frames_stretches(struct gsp_frames *frames, struct gsp_frames_stretch **out, size_t *count,
@@ -462,13 +460,13 @@ int gsp_frames_sync(struct gsp_frames *frames, struct gsp_err *err)
         if (segments[i].synced)
             continue;
         rc = sync_segment(frames, segments[i].first_id, err);
-        pthread_mutex_lock(&frames->lock);
+        gsp_lock_take(&frames->lock);
         size_t at = find_segment(frames, segments[i].first_id);
         /* Frames that came meanwhile wait for the next call. */
         if (rc == 0 && at < frames->segment_count &&
             frames->segments[at].first_id == segments[i].first_id)
             frames->segments[at].synced = frames->segments[at].rows == segments[i].rows;
-        pthread_mutex_unlock(&frames->lock);
+        gsp_lock_release(&frames->lock);
     }
     if (rc == 0 && fsync(frames->folder_fd) != 0)
         rc = gsp_err_set(err, GSP_E_IO, errno, "cannot write frames: %s", strerror(errno));
@@ -479,12 +477,12 @@ int gsp_frames_sync(struct gsp_frames *frames, struct gsp_err *err)
 void gsp_frames_status(struct gsp_frames *frames, struct gsp_frames_status *out)
 {
     *out = (struct gsp_frames_status){0};
-    pthread_mutex_lock(&frames->lock);
+    gsp_lock_take(&frames->lock);
     out->frames_lost = frames->lost;
     out->values_lost = frames->values_lost;
     out->segments = frames->segment_count;
     for (size_t i = 0; i < frames->segment_count; i++)
         out->bytes += gsp_frames__segment_bytes(&frames->segments[i]);
     snprintf(out->error, sizeof(out->error), "%s", frames->error);
-    pthread_mutex_unlock(&frames->lock);
+    gsp_lock_release(&frames->lock);
 }

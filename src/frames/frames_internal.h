@@ -8,13 +8,13 @@
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/lock.h"
 #include "base/map.h"
 #include "frames/frames.h"
 
@@ -134,7 +134,7 @@ struct gsp_frames {
     struct gsp_buf line;
     struct gsp_buf row;
 
-    pthread_mutex_t lock;
+    struct gsp_lock lock;
     struct frames_segment *segments; /* in order */
     size_t segment_count;
     size_t segment_cap;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/map.h"
 
 #define FIRST_LINE    "gsprof-journal 1\n"
@@ -27,7 +28,7 @@ struct gsp_journal {
     size_t lines;
     size_t damaged;
 
-    pthread_mutex_t lock;
+    struct gsp_lock lock;
     pthread_cond_t changed;
     uint64_t written; /* bytes since it was opened, over rewrites */
     uint64_t synced;
@@ -212,7 +213,6 @@ int gsp_journal_open(const char *path, gsp_journal_reader *reader, void *ctx,
     if (!journal)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the journal");
     journal->fd = journal->lock_fd = -1;
-    pthread_mutex_init(&journal->lock, NULL);
     pthread_cond_init(&journal->changed, NULL);
     journal->path = strdup(path);
     int rc = journal->path ? hold_lock(journal, err)
@@ -233,7 +233,6 @@ void gsp_journal_close(struct gsp_journal *journal)
     gsp_fd_close(&journal->fd);
     gsp_fd_close(&journal->lock_fd);
     pthread_cond_destroy(&journal->changed);
-    pthread_mutex_destroy(&journal->lock);
     free(journal->path);
     free(journal);
 }
@@ -257,30 +256,30 @@ int gsp_journal_append(struct gsp_journal *journal, const struct gsp_sv *fields,
     }
     journal->size += line.len;
     journal->lines++;
-    pthread_mutex_lock(&journal->lock);
+    gsp_lock_take(&journal->lock);
     journal->written += line.len;
     *mark = journal->written;
-    pthread_mutex_unlock(&journal->lock);
+    gsp_lock_release(&journal->lock);
     return 0;
 }
 
 int gsp_journal_sync(struct gsp_journal *journal, uint64_t mark, struct gsp_err *err)
 {
     int rc = 0;
-    pthread_mutex_lock(&journal->lock);
+    gsp_lock_take(&journal->lock);
     while (journal->synced < mark && rc == 0) {
         if (journal->syncing) {
-            pthread_cond_wait(&journal->changed, &journal->lock);
+            gsp_lock_wait(&journal->lock, &journal->changed);
             continue;
         }
         /* This thread syncs for all who have written by now. */
         journal->syncing = true;
         uint64_t target = journal->written;
         int fd = journal->fd;
-        pthread_mutex_unlock(&journal->lock);
+        gsp_lock_release(&journal->lock);
         bool ok = fdatasync(fd) == 0;
         int sys = errno;
-        pthread_mutex_lock(&journal->lock);
+        gsp_lock_take(&journal->lock);
         journal->syncing = false;
         if (ok && target > journal->synced)
             journal->synced = target;
@@ -289,7 +288,7 @@ int gsp_journal_sync(struct gsp_journal *journal, uint64_t mark, struct gsp_err 
                              strerror(sys));
         pthread_cond_broadcast(&journal->changed);
     }
-    pthread_mutex_unlock(&journal->lock);
+    gsp_lock_release(&journal->lock);
     return rc;
 }
 
@@ -317,15 +316,15 @@ int gsp_journal_rewrite(struct gsp_journal *journal, struct gsp_sv lines, size_t
     }
     /* Without it a power cut brings the old journal back, which says the same. */
     gsp_ignore(sync_folder(journal->path));
-    pthread_mutex_lock(&journal->lock);
+    gsp_lock_take(&journal->lock);
     while (journal->syncing)
-        pthread_cond_wait(&journal->changed, &journal->lock);
+        gsp_lock_wait(&journal->lock, &journal->changed);
     int old = journal->fd;
     journal->fd = fresh;
     journal->size = FIRST_LEN + lines.len;
     journal->lines = line_count;
     journal->synced = journal->written; /* all of it is in the new file */
-    pthread_mutex_unlock(&journal->lock);
+    gsp_lock_release(&journal->lock);
     gsp_fd_close(&old);
     return 0;
 }

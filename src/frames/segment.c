@@ -452,7 +452,7 @@ int gsp_frames__segment_begin(struct gsp_frames *frames, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a segment's header");
     int rc = begin_files(frames, &head, err);
     if (rc == 0) {
-        pthread_mutex_lock(&frames->lock);
+        gsp_lock_take(&frames->lock);
         bool room = grow_segments(frames);
         if (room)
             frames->segments[frames->segment_count++] = (struct frames_segment){
@@ -460,7 +460,7 @@ int gsp_frames__segment_begin(struct gsp_frames *frames, struct gsp_err *err)
                 .header_bytes = (uint32_t)head.len,
                 .row_bytes =
                     (uint32_t)(sizeof(struct frames_row) + frames->catalog.count * sizeof(double))};
-        pthread_mutex_unlock(&frames->lock);
+        gsp_lock_release(&frames->lock);
         if (!room)
             rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
     }

@@ -57,10 +57,10 @@ TAP_TEST(values_have_their_types_and_ranges)
 {
     struct gsp_settings settings;
     tap_eq_int(gsp_settings_load(&settings, "/dev/null", NULL), GSP_OK);
-    tap_check(settings.period_ns == 200000000);
-    tap_eq_str(settings.bind, "127.0.0.1");
+    tap_check(settings.live.period_ns == 200000000);
+    tap_eq_str(settings.fixed.bind, "127.0.0.1");
     tap_eq_int(set(&settings, "gsprof.sample_rate", "0.1"), GSP_OK);
-    tap_check(settings.period_ns == 100000000);
+    tap_check(settings.live.period_ns == 100000000);
     tap_eq_int(set(&settings, "sample_rate", "10ms"), GSP_OK);
     tap_eq_int(set(&settings, "sample_rate", "9ms"), GSP_E_USAGE);
     tap_eq_int(set(&settings, "sample_rate", "2h"), GSP_E_USAGE);
@@ -70,13 +70,13 @@ TAP_TEST(values_have_their_types_and_ranges)
     tap_eq_int(set(&settings, "port", "80.5"), GSP_E_USAGE);
     tap_eq_int(set(&settings, "pss", "maybe"), GSP_E_USAGE);
     tap_eq_int(set(&settings, "pss", "on"), GSP_OK);
-    tap_check(settings.pss);
+    tap_check(settings.fixed.pss);
     tap_eq_int(set(&settings, "nothing", "1"), 1);
     tap_eq_str(gsp_setting_nearest(gsp_sv_of("gsprof.samplerate")), "sample_rate");
     tap_check(gsp_setting_nearest(gsp_sv_of("quite another thing")) == NULL);
     tap_check(gsp_setting_nearest(gsp_sv_of("gsprof.nix")) == NULL); /* "bind" is another word */
     tap_eq_str(gsp_setting_nearest(gsp_sv_of("bnd")), "bind");
-    tap_check(settings.period_ns == 10000000);
+    tap_check(settings.live.period_ns == 10000000);
 }
 
 TAP_TEST(later_ones_win)
@@ -89,9 +89,9 @@ TAP_TEST(later_ones_win)
     tap_eq_int(gsp_fd_write_all(fd, text, sizeof(text) - 1, NULL), GSP_OK);
     setenv("GSPROF_PORT", "100", 1);
     tap_eq_int(gsp_settings_load(&settings, path, &err), GSP_OK);
-    tap_check(settings.period_ns == 1000000000);
-    tap_check(settings.port == 100);
-    tap_eq_str(gsp_setting_origin_name((enum gsp_setting_origin)settings.origin[0]), "file");
+    tap_check(settings.live.period_ns == 1000000000);
+    tap_check(settings.fixed.port == 100);
+    tap_eq_str(gsp_setting_origin_name(gsp_setting_origin_of(&settings, 0)), "file");
     setenv("GSPROF_PORT", "x", 1);
     tap_eq_int(gsp_settings_load(&settings, path, &err), GSP_E_USAGE);
     unlink(path);

@@ -124,11 +124,11 @@ static void load_settings(const char *folder, struct gsp_settings *out)
     setenv("XDG_CONFIG_HOME", folder, 1);
     setenv("XDG_RUNTIME_DIR", folder, 1);
     tap_eq_int(gsp_settings_load(out, NULL, &err), GSP_OK);
-    snprintf(out->state_dir, sizeof(out->state_dir), "%s/state", folder);
-    snprintf(out->output_dir, sizeof(out->output_dir), "%s/out", folder);
-    out->port = 0;
-    out->period_ns = 10 * GSP_NS_PER_MS;
-    out->allow_control = true;
+    snprintf(out->fixed.state_dir, sizeof(out->fixed.state_dir), "%s/state", folder);
+    snprintf(out->fixed.output_dir, sizeof(out->fixed.output_dir), "%s/out", folder);
+    out->fixed.port = 0;
+    out->live.period_ns = 10 * GSP_NS_PER_MS;
+    out->fixed.allow_control = true;
 }
 
 /* Runs all clients to their end, and reads the settings again until then. */
@@ -143,7 +143,7 @@ static void run_all(struct gsp_daemon *daemon, const struct gsp_settings *settin
     for (size_t i = 0; i < count; i++)
         tap_require(pthread_create(&threads[i], NULL, run_client, &clients[i]) == 0);
     while (atomic_load(&workers_left)) {
-        gsp_daemon_reload(daemon, settings);
+        gsp_daemon_reload(daemon, &settings->live);
         nanosleep(&pause, NULL);
     }
     for (size_t i = 0; i < count; i++)
