@@ -61,7 +61,7 @@ TAP_TEST(tokens_in_their_order_and_not_to_strangers)
     snprintf(path, sizeof(path), "%s/gsprof", folder);
     tap_eq_int(mkdir(path, 0700), 0);
     snprintf(path, sizeof(path), "%s/gsprof/token", folder);
-    struct gsp_client_tokens tokens = {.config_home = folder};
+    struct gsp_client_tokens tokens = {.config = path};
     tap_eq_str(token(&tokens, "localhost:8091", &out), "");
     write_file(path, "  secret\n");
     tap_eq_str(token(&tokens, "localhost:8091", &out), "secret");
