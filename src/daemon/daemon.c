@@ -234,7 +234,7 @@ int gsp_daemon_start(struct gsp_daemon *daemon, struct gsp_err *err)
     daemon->has_maintainer =
         pthread_create(&daemon->maintainer, NULL, gsp_daemon__tend, daemon) == 0;
     if (!daemon->has_collector || !daemon->has_maintainer)
-        return gsp_err_set(err, GSP_E_NOMEM, errno, "cannot start a thread");
+        return gsp_err_nomem(err);
     return GSP_OK;
 }
 

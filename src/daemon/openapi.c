@@ -85,15 +85,15 @@ static void put_responses(struct gsp_json *json, const struct gsp_route *route)
 {
     gsp_json_key(json, "responses");
     gsp_json_obj_begin(json);
-    put_response(json, gsp_sv_of("200"), "what was asked for", route->content, schema_of(route));
+    put_response(json, gsp_sv_of("200"), "the result", route->content, schema_of(route));
     struct gsp_sv rest = gsp_sv_of(route->errors);
     struct gsp_sv status;
     while (rest.p && gsp_sv_split(&rest, ' ', &status)) {
         if (status.len)
-            put_response(json, status, "why not", NULL, gsp_daemon__error_schema);
+            put_response(json, status, "an error", NULL, gsp_daemon__error_schema);
     }
     if (!route->is_public)
-        put_response(json, gsp_sv_of("401"), "the token is missing", NULL,
+        put_response(json, gsp_sv_of("401"), "the token is missing or invalid", NULL,
                      gsp_daemon__error_schema);
     gsp_json_obj_end(json);
 }
@@ -114,7 +114,7 @@ static void put_operation(struct gsp_json *json, const struct gsp_route *route)
     gsp_json_obj_end(json);
 }
 
-/* Whether the path stood further up in the table. */
+/* Whether an earlier row of the table has the same path. */
 static bool is_repeated(const struct gsp_route *route)
 {
     for (const struct gsp_route *before = gsp_routes; before < route; before++) {

@@ -9,10 +9,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "base/xdg.h"
 #include "wire/ring.h"
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
-/* More edits than this and a name was not meant. */
+/* Names with more edits are not similar. */
 #define DISTANCE_MAX   3U
 
 enum kind { SECONDS, WHOLE, REAL, BOOLEAN, TEXT };
@@ -20,8 +21,8 @@ enum kind { SECONDS, WHOLE, REAL, BOOLEAN, TEXT };
 struct row {
     struct gsp_setting shown;
     size_t offset;
-    double min; /* of TEXT: bytes of the member */
-    double max;
+    double min;
+    double max; /* of TEXT: size of the member in bytes */
     enum kind kind;
 };
 
@@ -36,7 +37,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "sample_rate",
                   .type = "seconds",
                   .fallback = "200ms",
-                  .doc = "time between two frames"},
+                  .doc = "time between two metric frames"},
         LIVE(period_ns),
         .min = 0.01,
         .max = 3600,
@@ -46,14 +47,14 @@ static const struct row ROWS[] = {
         .shown = {.name = "bind",
                   .type = "text",
                   .fallback = "127.0.0.1",
-                  .doc = "address to listen at; others than this machine's need a token"},
+                  .doc = "address to listen on; an address of the network needs a token"},
         FIXED_TEXT(bind),
     },
     {
         .shown = {.name = "port",
                   .type = "whole number",
                   .fallback = "8091",
-                  .doc = "port to listen at; 0 is a free one"},
+                  .doc = "port to listen on; 0: any free port"},
         FIXED(port),
         .min = 0,
         .max = 65535,
@@ -63,44 +64,44 @@ static const struct row ROWS[] = {
         .shown = {.name = "socket",
                   .type = "text",
                   .fallback = "",
-                  .doc = "path of a Unix socket to listen at too, for this user alone"},
+                  .doc = "path of an additional Unix socket, only for this user"},
         FIXED_TEXT(socket_path),
     },
     {
         .shown = {.name = "output_dir",
                   .type = "text",
                   .fallback = ".",
-                  .doc = "folder of the sessions' files"},
+                  .doc = "folder for session files"},
         FIXED_TEXT(output_dir),
     },
     {
         .shown = {.name = "state_dir",
                   .type = "text",
                   .fallback = "",
-                  .doc = "folder of the log of frames and the journal; "
-                         "without it $XDG_STATE_HOME/gsprof"},
+                  .doc = "folder for the frame log and the journal; empty: $XDG_STATE_HOME/gsprof"},
         FIXED_TEXT(state_dir),
     },
     {
         .shown = {.name = "token_file",
                   .type = "text",
                   .fallback = "",
-                  .doc = "file with the token that requests must carry"},
+                  .doc = "file with the token that requests must send"},
         FIXED_TEXT(token_file),
     },
     {
         .shown = {.name = "allow_control",
                   .type = "boolean",
                   .fallback = "false",
-                  .doc = "whether requests may look into processes"},
+                  .doc = "whether requests may read processes"},
         FIXED(allow_control),
         .kind = BOOLEAN,
     },
     {
-        .shown = {.name = "pss",
-                  .type = "boolean",
-                  .fallback = "false",
-                  .doc = "proportional memory of processes, milliseconds each"},
+        .shown =
+            {.name = "pss",
+             .type = "boolean",
+             .fallback = "false",
+             .doc = "collect the proportional memory of processes; costs milliseconds per process"},
         FIXED(pss),
         .kind = BOOLEAN,
     },
@@ -108,7 +109,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "carbon_g_per_kwh",
                   .type = "number",
                   .fallback = "0",
-                  .doc = "carbon intensity of the grid; 0: not known"},
+                  .doc = "carbon intensity of the power grid; 0: not known"},
         FIXED(carbon_g_per_kwh),
         .min = 0,
         .max = 1e5,
@@ -118,7 +119,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "cpu_tdp_watts",
                   .type = "number",
                   .fallback = "0",
-                  .doc = "power of all processors, for estimates; 0: a guess"},
+                  .doc = "power of all processors, for estimates; 0: guess"},
         FIXED(cpu_tdp_watts),
         .min = 0,
         .max = 1e5,
@@ -128,7 +129,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "keep_sessions",
                   .type = "whole number",
                   .fallback = "1000",
-                  .doc = "finished sessions that are listed"},
+                  .doc = "number of finished sessions to list"},
         FIXED(keep_sessions),
         .min = 1,
         .max = 1e6,
@@ -138,7 +139,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "keep_time",
                   .type = "seconds",
                   .fallback = "168h",
-                  .doc = "how long finished sessions are listed"},
+                  .doc = "how long to list finished sessions"},
         FIXED(keep_ns),
         .min = 1,
         .max = 3.2e8,
@@ -148,7 +149,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "request_timeout",
                   .type = "seconds",
                   .fallback = "30s",
-                  .doc = "a client that sends or reads slower is left"},
+                  .doc = "time limit of a slow or idle client"},
         FIXED(request_timeout_ns),
         .min = 1,
         .max = 3600,
@@ -158,7 +159,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "query_timeout",
                   .type = "seconds",
                   .fallback = "30s",
-                  .doc = "a query that takes longer is ended"},
+                  .doc = "time limit of a query"},
         LIVE(query_timeout_ns),
         .min = 0.01,
         .max = 3600,
@@ -168,7 +169,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "query_rows",
                   .type = "whole number",
                   .fallback = "100000",
-                  .doc = "rows of an answer at most"},
+                  .doc = "row limit of an answer"},
         LIVE(query_rows),
         .min = 1,
         .max = 1e9,
@@ -178,7 +179,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "query_memory_mb",
                   .type = "whole number",
                   .fallback = "1024",
-                  .doc = "memory that a query may take"},
+                  .doc = "memory limit of a query"},
         LIVE(query_memory_mb),
         .min = 16,
         .max = 1e7,
@@ -190,8 +191,8 @@ static const struct row ROWS[] = {
              .type = "whole number",
              .fallback = "0",
              .doc =
-                 "rows of a table that each thread keeps; for programs that are started later, and the "
-                 "server's own tables from its start on; 0: 10000, and 100000 of python.torch_trace"},
+                 "rows that each thread keeps of a table, in programs started from now on and in the "
+                 "server after a restart; 0: 10000, and 100000 of python.torch_trace"},
         FIXED(ring_rows),
         .min = 0,
         .max = GSP_RING_ROWS_LIMIT,
@@ -201,7 +202,7 @@ static const struct row ROWS[] = {
         .shown = {.name = "ring.keep_time",
                   .type = "seconds",
                   .fallback = "24h",
-                  .doc = "how long the tables of an ended process stay"},
+                  .doc = "how long to keep the tables of an ended process"},
         LIVE(ring_keep_ns),
         .min = 0,
         .max = 3.2e8,
@@ -213,7 +214,7 @@ static const struct row ROWS[] = {
              .type = "whole number",
              .fallback = "1024",
              .doc =
-                 "what the tables of all ended processes may take; the longest unwritten go first"},
+                 "size limit for the tables of all ended processes; the oldest are removed first"},
         LIVE(ring_keep_mb),
         .min = 0,
         .max = 1e7,
@@ -273,7 +274,7 @@ const char *gsp_setting_nearest(struct gsp_sv name)
     snprintf(text, sizeof(text), "%.*s", (int)(name.len < 60 ? name.len : 60), name.p);
     for (size_t i = 0; i < GSP_COUNT(ROWS); i++) {
         const size_t distance = gsp_str_distance(text, ROWS[i].shown.name);
-        /* Half of a short word changed is another word. */
+        /* Not similar if half of a short word differs. */
         if (distance < least && distance * 2 < strlen(text)) {
             least = distance;
             best = ROWS[i].shown.name;
@@ -287,7 +288,8 @@ static int refuse(const struct row *row, struct gsp_sv value, struct gsp_err *er
     char shown[40];
     snprintf(shown, sizeof(shown), "%.*s", (int)(value.len < 36 ? value.len : 36), value.p);
     if (row->kind == TEXT)
-        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is too long or has a NUL", row->shown.name);
+        return gsp_err_set(err, GSP_E_USAGE, 0, "%s is too long or contains a NUL",
+                           row->shown.name);
     if (row->kind == BOOLEAN)
         return gsp_err_set(err, GSP_E_USAGE, 0, "%s must be true or false, not %s", row->shown.name,
                            shown);
@@ -428,15 +430,15 @@ const char *gsp_setting_origin_name(enum gsp_setting_origin origin)
     return (size_t)origin < GSP_COUNT(names) ? names[origin] : "default";
 }
 
-static int take_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,
-                     struct gsp_err *err)
+static int set_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,
+                    struct gsp_err *err)
 {
     struct gsp_err why = {0};
     int i = gsp_setting_find(key);
     if (i < 0) {
-        /* The file serves other commands and later versions too. */
-        gsp_log_warn("daemon", "line %u of the configuration: no setting %.*s", line, (int)key.len,
-                     key.p);
+        /* Only a warning: other commands and later versions use the file too. */
+        gsp_log_warn("daemon", "line %u of the configuration: unknown setting %.*s", line,
+                     (int)key.len, key.p);
         return GSP_OK;
     }
     if (gsp_setting_set(ctx, (size_t)i, value, GSP_FROM_FILE, &why) < 0)
@@ -444,31 +446,19 @@ static int take_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned
     return GSP_OK;
 }
 
-static bool usual_path(char *out, size_t cap)
-{
-    const char *config = getenv("XDG_CONFIG_HOME"); /* NOLINT(concurrency-mt-unsafe) */
-    const char *home = getenv("HOME");              /* NOLINT(concurrency-mt-unsafe) */
-    int n = -1;
-    if (config && config[0] == '/')
-        n = snprintf(out, cap, "%s/gsprof/config.toml", config);
-    else if (home && home[0] == '/')
-        n = snprintf(out, cap, "%s/.config/gsprof/config.toml", home);
-    return n > 0 && (size_t)n < cap;
-}
-
 static int load_file(struct gsp_settings *settings, const char *path, struct gsp_err *err)
 {
     char usual[GSP_SETTING_CHARS];
     gsp_auto_buf text = {0};
     struct gsp_err why = {0};
-    if (!path && !usual_path(usual, sizeof(usual)))
+    if (!path && !gsp_xdg_path(GSP_XDG_CONFIG, "config.toml", usual, sizeof(usual)))
         return GSP_OK;
     const char *from = path ? path : usual;
     int rc = gsp_file_read(from, FILE_BYTES_MAX, &text, &why);
     if (rc == GSP_E_NOFILE && !path)
         return GSP_OK;
     if (rc == GSP_OK)
-        rc = gsp_settings__parse(gsp_buf_sv(&text), take_pair, settings, &why);
+        rc = gsp_settings__parse(gsp_buf_sv(&text), set_pair, settings, &why);
     if (rc < 0)
         return gsp_err_set(err, rc == GSP_E_USAGE ? GSP_E_USAGE : why.code, why.sys, "%.100s: %s",
                            from, why.msg);

@@ -359,7 +359,7 @@ static int begin(struct gsp_targets *targets, struct recording *recording, struc
         rc = gsp_err_set(err, GSP_E_LIMIT, 0, "%u recordings are already running",
                          GSP_RECORDINGS_MAX);
     else if (pthread_create(&recording->thread, NULL, run, recording) != 0)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "cannot start a thread");
+        rc = gsp_err_nomem(err);
     else
         targets->recordings[targets->recording_count++] = recording;
     gsp_lock_release(&targets->lock);

@@ -15,16 +15,16 @@
 
 #define SEGMENT_BYTES   (64ULL << 20)
 #define KEEP_BYTES      (1ULL << 30)
-/* Segments that no session needs; each change of metrics begins one. */
+/* Segments that no session needs. Each change of the metrics starts one. */
 #define KEEP_SEGMENTS   4096U
-/* A metric without a value in so many frames is left out of the next segment. */
+/* A metric without a value in this many frames is not part of the next segment. */
 #define METRIC_LIFE     1000U
 #define BOOT_ID_PATH    "/proc/sys/kernel/random/boot_id"
 #define BOOT_TEXT_BYTES 64U
 
 static uint32_t sink_intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
 {
-    (void)table; /* one dictionary for all */
+    (void)table; /* all tables share one dictionary */
     struct gsp_frames *frames = (struct gsp_frames *)sink;
     return gsp_frames__string(&frames->strings, text);
 }
@@ -37,7 +37,7 @@ static void sink_row(struct gsp_sink *sink, enum gsp_table_id table, const void 
         gsp_buf_put(&frames->rows[table], row, described->row_bytes);
 }
 
-/* The monotonic clock begins anew with each boot. */
+/* Monotonic times are comparable only within one boot. */
 static void read_boot(unsigned char out[FRAMES_BOOT_BYTES])
 {
     gsp_auto_buf text = {0};
@@ -54,7 +54,7 @@ static int make_folder(const char *path, struct gsp_err *err)
 {
     if (mkdir(path, 0700) == 0 || errno == EEXIST)
         return 0;
-    return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot make the folder %s: %s", path,
+    return gsp_err_set(err, GSP_E_NOWRITE, errno, "cannot create the folder %s: %s", path,
                        strerror(errno));
 }
 
@@ -63,7 +63,7 @@ static int open_folder(struct gsp_frames *frames, const char *state, struct gsp_
     gsp_auto_free char *path = NULL;
     if (asprintf(&path, "%s/frames", state) < 0) {
         path = NULL;
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a file name");
+        return gsp_err_nomem(err);
     }
     int rc = make_folder(state, err);
     if (rc == 0)
@@ -81,7 +81,7 @@ static int fill(struct gsp_frames *frames, const struct gsp_frames_options *opti
 {
     frames->host = strdup(options->host ? options->host : "localhost");
     if (!frames->host)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the log of frames");
+        return gsp_err_nomem(err);
     frames->segment_bytes = options->segment_bytes ? options->segment_bytes : SEGMENT_BYTES;
     frames->keep_bytes = options->keep_bytes ? options->keep_bytes : KEEP_BYTES;
     frames->run = (uint64_t)gsp_realtime_ns() ^ ((uint64_t)getpid() << 40);
@@ -96,7 +96,7 @@ int gsp_frames_open(const struct gsp_frames_options *options, struct gsp_frames 
     *out = NULL;
     struct gsp_frames *frames = calloc(1, sizeof(*frames));
     if (!frames)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the log of frames");
+        return gsp_err_nomem(err);
     frames->sink = (struct gsp_sink){.intern = sink_intern, .row = sink_row};
     frames->folder_fd = frames->num_fd = frames->text_fd = -1;
     frames->next_id = 1;
@@ -156,13 +156,13 @@ int64_t gsp_frames_period(const struct gsp_frames *frames)
     return atomic_load(&frames->period_ns);
 }
 
-/* Removes what no session needs beyond the limits, the oldest first. */
+/* Removes segments that no session needs until the limits hold, oldest first. */
 static void remove_old(struct gsp_frames *frames)
 {
     for (;;) {
         gsp_lock_take(&frames->lock);
         uint64_t bytes = 0;
-        size_t spare = 0; /* segments, from the oldest on, that nobody needs */
+        size_t spare = 0; /* the oldest segments that no session needs */
         while (spare + 1 < frames->segment_count) {
             const struct frames_segment *s = &frames->segments[spare];
             if (frames->keep_from && s->first_id + s->rows > frames->keep_from)
@@ -182,7 +182,7 @@ static void remove_old(struct gsp_frames *frames)
     }
 }
 
-/* A segment that fits the frame is open after this. */
+/* Makes sure that a segment for this frame is open. */
 static int ready_segment(struct gsp_frames *frames, struct gsp_err *err)
 {
     bool fits = frames->num_fd >= 0 && !frames->catalog.grown;
@@ -194,7 +194,7 @@ static int ready_segment(struct gsp_frames *frames, struct gsp_err *err)
     if (fits)
         return 0;
     if (frames->num_fd >= 0 && frames->segments[frames->segment_count - 1].rows == 0) {
-        /* Nothing was written to it: it would be in the way of one with the same name. */
+        /* It is empty, and the new segment has the same name. */
         gsp_frames__segment_end(frames);
         gsp_lock_take(&frames->lock);
         frames->segment_count--;
@@ -215,7 +215,7 @@ static int write_frame(struct gsp_frames *frames, struct gsp_err *err)
     for (size_t i = 0; i < GSP_COUNT(frames->rows); i++) {
         if (frames->rows[i].failed) {
             gsp_buf_free(&frames->rows[i]);
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a frame's rows");
+            return gsp_err_nomem(err);
         }
     }
     if (frames->line.len > FRAMES_TEXT_MAX)
@@ -243,7 +243,7 @@ int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err)
         frames->latest_id = frames->next_id++;
         frames->lost_pending = 0;
         frames->error[0] = '\0';
-        /* The line of this frame becomes the newest, and the newest's memory the next line's. */
+        /* Swap the buffers: the old latest line becomes the memory of the next line. */
         struct gsp_buf older = frames->latest;
         frames->latest = frames->line;
         frames->line = older;
@@ -288,8 +288,8 @@ uint64_t gsp_frames__clip(const struct frames_segment *segment, uint64_t first, 
     return *count ? from - segment->first_id : 0;
 }
 
-/* The first segment that ends past the given id; called with the lock. */
-static size_t find_segment(const struct gsp_frames *frames, uint64_t id)
+/* The first segment that ends past the given id. */
+static size_t find_segment(const struct gsp_frames *frames, uint64_t id) GSP_REQUIRES(&frames->lock)
 {
     size_t lo = 0;
     size_t hi = frames->segment_count;
@@ -334,13 +334,13 @@ int gsp_frames__snapshot(struct gsp_frames *frames, uint64_t first, uint64_t las
         memcpy(copy, frames->segments + from, n * sizeof(*copy));
     gsp_lock_release(&frames->lock);
     if (!copy)
-        return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
+        return gsp_err_nomem(err);
     *out = copy;
     *count = n;
     return 0;
 }
 
-/* When a frame was made, by the monotonic clock of which boot; false when it is not there. */
+/* Reads the monotonic time and the boot of a frame. Returns false if it does not exist. */
 static bool frame_time(struct gsp_frames *frames, uint64_t id, int64_t *mono_ns,
                        unsigned char boot[FRAMES_BOOT_BYTES])
 {
@@ -353,7 +353,7 @@ static bool frame_time(struct gsp_frames *frames, uint64_t id, int64_t *mono_ns,
     int rc = gsp_frames__snapshot(frames, id, id, &segments, &n, NULL);
     uint64_t at = n ? gsp_frames__clip(&segments[0], id, id, &count) : 0;
     if (rc == 0 && count)
-        rc = gsp_frames__segment_open(frames, segments[0].first_id, &head, &opened, NULL);
+        rc = gsp_frames_segment_open(frames->folder_fd, segments[0].first_id, &head, &opened, NULL);
     gsp_auto_fd fd = opened;
     if (rc == 0 && count)
         rc =
@@ -363,7 +363,7 @@ static bool frame_time(struct gsp_frames *frames, uint64_t id, int64_t *mono_ns,
         *mono_ns = row.mono_ns;
         memcpy(boot, head.boot, FRAMES_BOOT_BYTES);
     }
-    gsp_frames__head_free(&head);
+    gsp_frames_head_free(&head);
     free(segments);
     return found;
 }
@@ -388,9 +388,10 @@ int gsp_frames__pread(int fd, void *out, size_t n, uint64_t offset, struct gsp_e
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return gsp_err_set(err, GSP_E_IO, errno, "cannot read frames: %s", strerror(errno));
+            return gsp_err_set(err, GSP_E_IO, errno, "cannot read the frame log: %s",
+                               strerror(errno));
         if (done == 0)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "a segment of frames is cut off");
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "a segment of the frame log is truncated");
         p += done;
         n -= (size_t)done;
         offset += (uint64_t)done;
@@ -425,7 +426,7 @@ int gsp_frames_stretches(struct gsp_frames *frames, struct gsp_frames_stretch **
     int rc = gsp_frames__snapshot(frames, 0, UINT64_MAX, &segments, &n, err);
     struct gsp_frames_stretch *made = rc ? NULL : calloc(n + 1, sizeof(*made));
     if (rc == 0 && !made)
-        rc = gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the list of segments");
+        rc = gsp_err_nomem(err);
     for (size_t i = 0; i < n && rc == 0; i++)
         made[i] = (struct gsp_frames_stretch){segments[i].first_id, segments[i].rows};
     free(segments);
@@ -440,14 +441,14 @@ static int sync_segment(const struct gsp_frames *frames, uint64_t first_id, stru
 {
     struct frames_head head = {0};
     int opened = -1;
-    int rc = gsp_frames__segment_open(frames, first_id, &head, &opened, err);
-    gsp_frames__head_free(&head);
+    int rc = gsp_frames_segment_open(frames->folder_fd, first_id, &head, &opened, err);
+    gsp_frames_head_free(&head);
     gsp_auto_fd num = opened;
     gsp_auto_fd text = gsp_frames__text_open(frames, first_id);
     if (rc)
-        return rc == GSP_E_NOFILE ? 0 : rc; /* removed meanwhile */
+        return rc == GSP_E_NOFILE ? 0 : rc; /* removed in the meantime */
     if (text < 0 || fdatasync(text) != 0 || fdatasync(num) != 0)
-        return gsp_err_set(err, GSP_E_IO, errno, "cannot write frames: %s", strerror(errno));
+        return gsp_err_set(err, GSP_E_IO, errno, "cannot write the frame log: %s", strerror(errno));
     return 0;
 }
 
@@ -462,14 +463,14 @@ int gsp_frames_sync(struct gsp_frames *frames, struct gsp_err *err)
         rc = sync_segment(frames, segments[i].first_id, err);
         gsp_lock_take(&frames->lock);
         size_t at = find_segment(frames, segments[i].first_id);
-        /* Frames that came meanwhile wait for the next call. */
+        /* Frames that were added in the meantime are synced by the next call. */
         if (rc == 0 && at < frames->segment_count &&
             frames->segments[at].first_id == segments[i].first_id)
             frames->segments[at].synced = frames->segments[at].rows == segments[i].rows;
         gsp_lock_release(&frames->lock);
     }
     if (rc == 0 && fsync(frames->folder_fd) != 0)
-        rc = gsp_err_set(err, GSP_E_IO, errno, "cannot write frames: %s", strerror(errno));
+        rc = gsp_err_set(err, GSP_E_IO, errno, "cannot write the frame log: %s", strerror(errno));
     free(segments);
     return rc;
 }

@@ -6,10 +6,10 @@
 
 #include "frames/session_internal.h"
 
-/* No counter of a machine comes near; bins keep extremes in single precision. */
+/* Larger values are ignored: bins store extremes in single precision. */
 #define VALUE_MAX 1e30
 
-/* Members that say whose the others are. */
+/* Members that identify the device of the other members. */
 static bool is_identity(struct gsp_sv name)
 {
     static const char *const NAMES[] = {"gpu", "pid", "domain", "device"};
@@ -20,8 +20,8 @@ static bool is_identity(struct gsp_sv name)
     return false;
 }
 
-/* Numbers that are names. */
-static bool is_name(struct gsp_sv name)
+/* Numbers that are identifiers, not values. */
+static bool is_id(struct gsp_sv name)
 {
     static const char *const NAMES[] = {"frame_id", "container_pid", "gpu_instance", "cpu"};
     for (size_t i = 0; i < GSP_COUNT(NAMES); i++) {
@@ -31,7 +31,7 @@ static bool is_name(struct gsp_sv name)
     return false;
 }
 
-/* The last token as a number: one, or a string that is one. */
+/* Reads the last token as a number; strings with a number count. */
 static bool is_number(struct gsp_scan *scan, double *out)
 {
     char text[64];
@@ -94,7 +94,7 @@ static int read_gpu_ids(struct session_reader *reader, struct gsp_err *err)
     return rc;
 }
 
-/* Whose the i-th item of an array of numbers is. */
+/* The device of the i-th item of an array of numbers. */
 static struct gsp_sv item_device(struct session_reader *reader, size_t i, bool of_gpus)
 {
     if (of_gpus && i < reader->gpu_count)
@@ -104,7 +104,7 @@ static struct gsp_sv item_device(struct session_reader *reader, size_t i, bool o
     return gsp_buf_sv(&reader->device);
 }
 
-/* Whose the members of an object are, from those that say so. */
+/* Adds an identifying member to the name of the device. */
 static void add_identity(struct session_reader *reader, struct gsp_sv name)
 {
     const struct gsp_scan *scan = &reader->scan;
@@ -122,7 +122,7 @@ static void add_identity(struct session_reader *reader, struct gsp_sv name)
         gsp_buf_printf(&reader->device, "%.15g", v);
 }
 
-/* An object of an array, whose { was the last token. */
+/* Reads an object of an array; the last token was its {. */
 static int read_element(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
     struct gsp_scan *scan = &reader->scan;
@@ -138,11 +138,11 @@ static int read_element(struct session_reader *reader, struct gsp_sv group, stru
         if (rc < 0)
             return rc;
         if (reader->member_names.failed)
-            return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
+            return gsp_err_nomem(err);
         struct gsp_sv name = {reader->member_names.p + member.name_at, member.name_len};
         if (is_identity(name))
             add_identity(reader, name);
-        else if (!is_name(name) && is_number(scan, &member.v))
+        else if (!is_id(name) && is_number(scan, &member.v))
             gsp_buf_put(&reader->members, &member, sizeof(member));
         rc = gsp_scan_skip(scan, err);
         if (rc == GSP_OK)
@@ -158,7 +158,7 @@ static int read_element(struct session_reader *reader, struct gsp_sv group, stru
     return rc;
 }
 
-/* An array, whose [ was the last token; `name` is in reader->metric already. */
+/* Reads an array; the last token was its [, and reader->metric has its name. */
 static int read_array(struct session_reader *reader, struct gsp_sv name, struct gsp_err *err)
 {
     struct gsp_scan *scan = &reader->scan;
@@ -173,7 +173,7 @@ static int read_array(struct session_reader *reader, struct gsp_sv name, struct 
         } else if (is_number(scan, &v)) {
             set_metric(reader, name, (struct gsp_sv){0});
             struct gsp_sv device = item_device(reader, i, of_gpus);
-            /* The first machine's is the only one that a file of one machine has. */
+            /* A file of one machine has one item, without a device. */
             rc = put_value(reader, of_machine && i == 0 ? (struct gsp_sv){0} : device, v, err);
         } else {
             rc = gsp_scan_skip(scan, err);
@@ -184,17 +184,17 @@ static int read_array(struct session_reader *reader, struct gsp_sv name, struct 
     return rc;
 }
 
-/* A device's object in an object: { was the last token, its name is in reader->device. */
+/* Reads the object of a device; the last token was its {, and reader->device has its name. */
 static int read_device(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
     struct gsp_scan *scan = &reader->scan;
     int rc = gsp_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
         double v = 0;
-        bool wanted = !is_name(scan->text);
+        bool is_value = !is_id(scan->text);
         set_metric(reader, group, scan->text);
         rc = gsp_scan_next(scan, err);
-        if (rc == GSP_OK && wanted && is_number(scan, &v))
+        if (rc == GSP_OK && is_value && is_number(scan, &v))
             rc = put_value(reader, gsp_buf_sv(&reader->device), v, err);
         if (rc == GSP_OK)
             rc = gsp_scan_skip(scan, err);
@@ -204,7 +204,7 @@ static int read_device(struct session_reader *reader, struct gsp_sv group, struc
     return rc;
 }
 
-/* An object of the frame ("cpu", "disk"), whose { was the last token. */
+/* Reads an object of the frame ("cpu", "disk"); the last token was its {. */
 static int read_group(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
     struct gsp_scan *scan = &reader->scan;
@@ -214,7 +214,7 @@ static int read_group(struct session_reader *reader, struct gsp_sv group, struct
         double v = 0;
         gsp_buf_clear(&reader->device);
         gsp_buf_putsv(&reader->device, scan->text);
-        bool wanted = !is_name(scan->text);
+        bool is_value = !is_id(scan->text);
         set_metric(reader, group, scan->text);
         rc = gsp_scan_next(scan, err);
         if (rc < 0)
@@ -225,7 +225,7 @@ static int read_group(struct session_reader *reader, struct gsp_sv group, struct
             gsp_buf_clear(&name);
             gsp_buf_putsv(&name, gsp_buf_sv(&reader->metric));
             rc = read_array(reader, gsp_buf_sv(&name), err);
-        } else if (wanted && is_number(scan, &v)) {
+        } else if (is_value && is_number(scan, &v)) {
             rc = put_value(reader, (struct gsp_sv){0}, v, err);
         }
         if (rc == GSP_OK)
@@ -248,7 +248,7 @@ static void read_time(struct session_reader *reader)
     }
 }
 
-/* A member of the frame; its value's first token was the last one. */
+/* Reads a member of the frame; the last token was the first one of its value. */
 static int read_member(struct session_reader *reader, struct gsp_sv name, struct gsp_err *err)
 {
     struct gsp_scan *scan = &reader->scan;
@@ -263,7 +263,7 @@ static int read_member(struct session_reader *reader, struct gsp_sv name, struct
         return read_gpu_ids(reader, err);
     if (scan->kind == GSP_SCAN_ARR_BEGIN)
         return read_array(reader, name, err);
-    if (is_name(name) || !is_number(scan, &v))
+    if (is_id(name) || !is_number(scan, &v))
         return GSP_OK;
     set_metric(reader, name, (struct gsp_sv){0});
     return put_value(reader, (struct gsp_sv){0}, v, err);

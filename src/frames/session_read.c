@@ -6,27 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/json.h"
 #include "frames/session_internal.h"
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
-}
-
-/* A row's text or number, by the name of its member; NULL and -1 when it has no such place. */
+/* The member of a row with that name, or NULL. */
 static char **row_text(struct gsp_session_row *row, struct gsp_sv name)
 {
     const struct {
         const char *name;
         char **at;
-    } places[] = {{"metric", &row->metric},
-                  {"device", &row->device},
-                  {"unit", &row->unit},
-                  {"integral_unit", &row->integral_unit}};
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (gsp_sv_eq(gsp_sv_of(places[i].name), name))
-            return places[i].at;
+    } members[] = {{"metric", &row->metric},
+                   {"device", &row->device},
+                   {"unit", &row->unit},
+                   {"integral_unit", &row->integral_unit}};
+    for (size_t i = 0; i < GSP_COUNT(members); i++) {
+        if (gsp_sv_eq(gsp_sv_of(members[i].name), name))
+            return members[i].at;
     }
     return NULL;
 }
@@ -36,12 +32,16 @@ static double *row_number(struct gsp_session_row *row, struct gsp_sv name)
     const struct {
         const char *name;
         double *at;
-    } places[] = {{"count", &row->count}, {"mean", &row->mean}, {"std", &row->std},
-                  {"min", &row->min},     {"max", &row->max},   {"p50", &row->p50},
-                  {"p95", &row->p95},     {"p99", &row->p99},   {"integral", &row->integral}};
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (gsp_sv_eq(gsp_sv_of(places[i].name), name))
-            return places[i].at;
+    } members[] = {
+#define PLACE(name) {#name, &row->name},
+        GSP_SESSION_STATISTICS(PLACE)
+#undef PLACE
+            {"count", &row->count},
+        {"integral", &row->integral},
+    };
+    for (size_t i = 0; i < GSP_COUNT(members); i++) {
+        if (gsp_sv_eq(gsp_sv_of(members[i].name), name))
+            return members[i].at;
     }
     return NULL;
 }
@@ -56,7 +56,7 @@ static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct g
         if (rc == GSP_OK && text && scan->kind == GSP_SCAN_TEXT && !*text) {
             *text = gsp_sv_dup(scan->text);
             if (!*text)
-                return no_memory(err);
+                return gsp_err_nomem(err);
         } else if (rc == GSP_OK && number && scan->kind == GSP_SCAN_NUMBER) {
             *number = scan->number;
         }
@@ -68,7 +68,7 @@ static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct g
     return rc;
 }
 
-int gsp_session__rows(struct session_reader *reader, struct gsp_err *err)
+static int read_summary(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
     struct gsp_scan *scan = &reader->scan;
@@ -76,28 +76,17 @@ int gsp_session__rows(struct session_reader *reader, struct gsp_err *err)
     int rc = gsp_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
         if (scan->kind != GSP_SCAN_OBJ_BEGIN)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "summary has a row that is no object");
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the summary is not an object");
         if (data->row_count == GSP_SESSION_ROWS_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "summary has more than %u rows",
                                GSP_SESSION_ROWS_MAX);
-        if (data->row_count == cap) {
-            cap = cap ? cap * 2 : 64;
-            struct gsp_session_row *more = realloc(data->rows, cap * sizeof(*more));
-            if (!more)
-                return no_memory(err);
-            data->rows = more;
-        }
+        if (!gsp_array_fit(&data->rows, &cap, data->row_count + 1))
+            return gsp_err_nomem(err);
         struct gsp_session_row *row = &data->rows[data->row_count++];
-        const double no = (double)NAN;
-        *row = (struct gsp_session_row){.count = no,
-                                        .mean = no,
-                                        .std = no,
-                                        .min = no,
-                                        .max = no,
-                                        .p50 = no,
-                                        .p95 = no,
-                                        .p99 = no,
-                                        .integral = no};
+        *row = (struct gsp_session_row){.count = (double)NAN, .integral = (double)NAN};
+#define CLEAR(name) row->name = (double)NAN;
+        GSP_SESSION_STATISTICS(CLEAR)
+#undef CLEAR
         rc = read_row(scan, row, err);
         if (rc == GSP_OK)
             rc = gsp_scan_next(scan, err);
@@ -112,7 +101,7 @@ static int read_frames(struct session_reader *reader, struct gsp_err *err)
     int rc = gsp_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
         if (scan->kind != GSP_SCAN_OBJ_BEGIN)
-            return gsp_err_set(err, GSP_E_FORMAT, 0, "frame %llu is no object",
+            return gsp_err_set(err, GSP_E_FORMAT, 0, "frame %llu is not an object",
                                (unsigned long long)reader->data->frames + 1);
         if (values) {
             rc = gsp_session__frame(reader, err);
@@ -133,7 +122,7 @@ static int copy_value(struct session_reader *reader, struct gsp_buf *out, struct
     gsp_json_init(&json, out);
     int rc = gsp_scan_copy(&reader->scan, &json, err);
     if (rc == GSP_OK && out->failed)
-        rc = no_memory(err);
+        rc = gsp_err_nomem(err);
     return rc;
 }
 
@@ -143,7 +132,7 @@ struct text_place {
     size_t cap;
 };
 
-static void keep_text(struct gsp_sv text, const struct text_place *place)
+static void copy_text(struct gsp_sv text, const struct text_place *place)
 {
     snprintf(place->out, place->cap, "%.*s", (int)(text.len < place->cap ? text.len : place->cap),
              text.p ? text.p : "");
@@ -153,15 +142,15 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
 {
     struct gsp_session_data *data = reader->data;
     const struct gsp_scan *scan = &reader->scan;
-    const struct text_place places[] = {
+    const struct text_place members[] = {
         {"name", data->name, sizeof(data->name)},
         {"host", data->host, sizeof(data->host)},
         {"start_time", data->start_time, sizeof(data->start_time)},
         {"end_time", data->end_time, sizeof(data->end_time)},
     };
-    for (size_t i = 0; i < GSP_COUNT(places); i++) {
-        if (scan->kind == GSP_SCAN_TEXT && gsp_sv_eq(gsp_sv_of(places[i].name), name))
-            keep_text(scan->text, &places[i]);
+    for (size_t i = 0; i < GSP_COUNT(members); i++) {
+        if (scan->kind == GSP_SCAN_TEXT && gsp_sv_eq(gsp_sv_of(members[i].name), name))
+            copy_text(scan->text, &members[i]);
     }
     if (scan->kind != GSP_SCAN_NUMBER)
         return;
@@ -173,7 +162,8 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
         data->has_format = true;
 }
 
-/* "metadata", whose { was the last token: kept as it is, and the parts that are shown. */
+/* Reads the metadata; the last token was its {. Copies all of it, and the members that are shown.
+ */
 static int read_metadata(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_scan *scan = &reader->scan;
@@ -200,7 +190,7 @@ static int read_metadata(struct session_reader *reader, struct gsp_err *err)
     return rc;
 }
 
-/* A member of the file; its value's first token was the last one. */
+/* Reads a member of the file; the last token was the first one of its value. */
 static int read_part(struct session_reader *reader, struct gsp_sv name, bool *has_frames,
                      struct gsp_err *err)
 {
@@ -209,17 +199,17 @@ static int read_part(struct session_reader *reader, struct gsp_sv name, bool *ha
     const struct {
         const char *name;
         struct gsp_buf *out;
-    } copies[] = {{"summary_by_device", &data->by_device},
-                  {"summary_by_client", &data->by_client},
-                  {"losses", &data->losses},
-                  {"gaps", &data->gaps}};
-    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("frames"))) {
+    } copies[] = {{GSP_SESSION_BY_DEVICE, &data->by_device},
+                  {GSP_SESSION_BY_CLIENT, &data->by_client},
+                  {GSP_SESSION_LOSSES, &data->losses},
+                  {GSP_SESSION_GAPS, &data->gaps}};
+    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_FRAMES))) {
         *has_frames = true;
         return read_frames(reader, err);
     }
-    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("summary")))
-        return gsp_session__rows(reader, err);
-    if (scan->kind == GSP_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of("metadata")))
+    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_SUMMARY)))
+        return read_summary(reader, err);
+    if (scan->kind == GSP_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_METADATA)))
         return read_metadata(reader, err);
     for (size_t i = 0; i < GSP_COUNT(copies); i++) {
         if (gsp_sv_eq(gsp_sv_of(copies[i].name), name))
@@ -235,7 +225,7 @@ static int read_all(struct session_reader *reader, struct gsp_err *err)
     bool has_frames = false;
     int rc = gsp_scan_next(scan, err);
     if (rc == GSP_OK && scan->kind != GSP_SCAN_OBJ_BEGIN)
-        return gsp_err_set(err, GSP_E_FORMAT, 0, "no session: the file is no JSON object");
+        return gsp_err_set(err, GSP_E_FORMAT, 0, "not a session file: not a JSON object");
     if (rc == GSP_OK)
         rc = gsp_scan_next(scan, err);
     while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
@@ -250,7 +240,7 @@ static int read_all(struct session_reader *reader, struct gsp_err *err)
     if (rc == GSP_OK)
         rc = gsp_scan_next(scan, err); /* nothing may follow */
     if (rc == GSP_OK && !has_frames)
-        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "no session: the file has no frames");
+        rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a session file: it has no frames");
     return rc;
 }
 
@@ -263,7 +253,7 @@ int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_wan
     if (!reader || !data) {
         free(reader);
         free(data);
-        return no_memory(err);
+        return gsp_err_nomem(err);
     }
     data->duration_s = (double)NAN;
     data->frequency_ms = (double)NAN;

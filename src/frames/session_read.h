@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session_read.h -- a session's file: what it says of itself, and its frames as series over time.
+ * session_read.h -- reads a session file: its metadata and summary, and its frames as time series.
  *
- * Reads:   docs/formats/session.md, and files of that kind that lack parts of it (only frames,
- *          numbers as strings), of any length: memory depends on the number of series alone.
- * Gives:   summary rows as the file has them; of each series count, mean, deviation, extremes and,
- *          where wanted, bins of time with extremes and mean.
- * Used by: cli/cmd_stat, export/plot.
+ * Reads:   session_format.h, and incomplete files of that kind (only frames, numbers as strings).
+ *          Memory depends on the number of series, not on the number of frames.
+ * Gives:   the rows of the summary; for each series count, mean, deviation and extremes and, on
+ *          request, time bins with extremes and mean.
  * Threads: one owner.
  *
  * A series is a metric of a device: "disk.read_bytes_per_s" of "sda", "gpu_util" of
@@ -43,10 +42,10 @@ struct gsp_series {
     double square; /* of deviations from the mean, summed */
     double min;
     double max;
-    struct gsp_session_bin *bins; /* GSP_SESSION_BINS, or NULL when they are not wanted */
+    struct gsp_session_bin *bins; /* GSP_SESSION_BINS, or NULL if not requested */
 };
 
-/* One row of "summary"; numbers that the file does not have are NaN. */
+/* One row of the summary. Missing numbers are NaN. */
 struct gsp_session_row {
     char *metric;
     char *device;
@@ -56,48 +55,45 @@ struct gsp_session_row {
 };
 
 struct gsp_session_data {
-    struct gsp_buf metadata; /* JSON, as all of these; empty when the file lacks it */
+    struct gsp_buf metadata; /* JSON, like the next four; empty if missing */
     struct gsp_buf by_device;
     struct gsp_buf by_client;
     struct gsp_buf losses;
     struct gsp_buf gaps;
-    char name[256]; /* of metadata, "" when not there */
+    char name[256]; /* of the metadata, like the next five; "" or NaN if missing */
     char host[256];
     char start_time[64];
     char end_time[64];
-    double duration_s;   /* NaN when not there */
-    double frequency_ms; /* the same */
-    bool has_format;     /* written by gsprof: units are those of the document */
+    double duration_s;
+    double frequency_ms;
+    bool has_format; /* written by gsprof, so the units are those of the document */
     struct gsp_session_row *rows;
     size_t row_count;
     struct gsp_series *series;
     size_t series_count;
     uint64_t series_lost; /* values beyond GSP_SESSION_SERIES_MAX */
     uint64_t frames;
-    uint64_t timeless; /* frames without a time that can be read */
+    uint64_t timeless; /* frames without a valid time */
     int64_t first_ns;  /* CLOCK_REALTIME of the first and the last frame; 0: none */
     int64_t last_ns;
     int32_t zone_s; /* offset of the first frame's zone */
     bool has_zone;
-    int64_t bin_ns; /* a bin's width; the first begins at first_ns */
+    int64_t bin_ns; /* width of a bin; the first starts at first_ns */
 };
 
 struct gsp_session_want {
-    bool values; /* statistics of series; without: frames are counted */
-    bool (*bins)(void *ctx, const char *metric); /* whether the metric's bins are wanted, or NULL */
+    bool values; /* read the values of the frames; otherwise only count the frames */
+    bool (*bins)(void *ctx,
+                 const char *metric); /* whether to fill bins for the metric; may be NULL */
     void *ctx;
 };
 
-/* Reads a whole file by `read`.  On failure *out is NULL.  Fails with FORMAT (not JSON, no
- * session), LIMIT, NOMEM, and what read fails with. */
+/* Reads a complete file with `read`. On failure *out is NULL. Fails with FORMAT (not JSON, not a
+ * session file), LIMIT, NOMEM, and as read does. */
 GSP_MUST_CHECK int gsp_session_read(gsp_scan_read read, void *ctx,
                                     const struct gsp_session_want *want,
                                     struct gsp_session_data **out, struct gsp_err *err);
 void gsp_session_data_free(struct gsp_session_data *data); /* NULL does nothing */
 
-/* Standard deviation of a series; NaN below two values. */
+/* The standard deviation of a series; NaN for fewer than two values. */
 double gsp_series_std(const struct gsp_series *series);
-
-/* "2026-01-31T12:34:56.789+01:00" (zone and fraction may be missing) as CLOCK_REALTIME
- * nanoseconds and the zone's offset.  False when it is no such time. */
-bool gsp_session_parse_time(struct gsp_sv text, int64_t *out_ns, int32_t *zone_s, bool *has_zone);

@@ -3,28 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/time.h"
 #include "frames/session_internal.h"
 
 #define BIN_FIRST_NS GSP_NS_PER_MS
 
-static int no_memory(struct gsp_err *err)
-{
-    return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for a session");
-}
-
 static int add_series(struct session_reader *reader, struct gsp_sv metric, struct gsp_sv device,
                       struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
-    if (data->series_count == reader->series_cap) {
-        size_t cap = reader->series_cap ? reader->series_cap * 2 : 64;
-        struct gsp_series *more = realloc(data->series, cap * sizeof(*more));
-        if (!more)
-            return no_memory(err);
-        data->series = more;
-        reader->series_cap = cap;
-    }
+    if (!gsp_array_fit(&data->series, &reader->series_cap, data->series_count + 1))
+        return gsp_err_nomem(err);
     struct gsp_series *series = &data->series[data->series_count];
     *series = (struct gsp_series){.metric = gsp_sv_dup(metric),
                                   .device = gsp_sv_dup(device),
@@ -32,11 +22,11 @@ static int add_series(struct session_reader *reader, struct gsp_sv metric, struc
                                   .max = -(double)INFINITY};
     data->series_count++;
     if (!series->metric || !series->device)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     if (reader->want->bins && reader->want->bins(reader->want->ctx, series->metric)) {
         series->bins = calloc(GSP_SESSION_BINS, sizeof(*series->bins));
         if (!series->bins)
-            return no_memory(err);
+            return gsp_err_nomem(err);
     }
     return GSP_OK;
 }
@@ -60,7 +50,7 @@ int gsp_session__series(struct session_reader *reader, struct gsp_sv metric, str
     if (rc < 0)
         return rc;
     *out = (uint32_t)(reader->data->series_count - 1);
-    return gsp_hmap_put(&reader->series, a, b, *out) ? GSP_OK : no_memory(err);
+    return gsp_hmap_put(&reader->series, a, b, *out) ? GSP_OK : gsp_err_nomem(err);
 }
 
 static void merge_bin(struct gsp_session_bin *into, const struct gsp_session_bin *from)
@@ -77,7 +67,7 @@ static void merge_bin(struct gsp_session_bin *into, const struct gsp_session_bin
     into->max = from->max > into->max ? from->max : into->max;
 }
 
-/* Bins become twice as wide, so that the same number covers twice the time. */
+/* Doubles the width of the bins, so that the same number of bins covers twice the time. */
 static void widen(struct gsp_session_data *data)
 {
     data->bin_ns *= 2;
@@ -103,7 +93,7 @@ static size_t find_bin(struct session_reader *reader)
     }
     int64_t since = reader->time_ns - data->first_ns;
     if (since < 0)
-        return 0; /* the clock was set back to before the begin */
+        return 0; /* the clock was set back to before the start */
     while (since / data->bin_ns >= GSP_SESSION_BINS)
         widen(data);
     data->last_ns = reader->time_ns > data->last_ns ? reader->time_ns : data->last_ns;
@@ -124,7 +114,7 @@ int gsp_session__add(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
     if (reader->values.failed)
-        return no_memory(err);
+        return gsp_err_nomem(err);
     data->frames++;
     data->timeless += !reader->has_time;
     size_t bin = reader->has_time ? find_bin(reader) : 0;

@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gsp_frames__head_seal(bytes.p, bytes.len);
     if (gsp_frames__head_parse(gsp_buf_sv(&bytes), &head, NULL) != 0)
         return 0;
-    gsp_frames__head_free(&head);
+    gsp_frames_head_free(&head);
     char folder[] = "/tmp/gsprof-fuzz-XXXXXX";
     if (!mkdtemp(folder))
         return 0;

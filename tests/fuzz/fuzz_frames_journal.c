@@ -4,7 +4,7 @@
 
 #include "daemon/sessions.h"
 #include "frames/journal.h"
-#include "frames/session_file.h"
+#include "frames/session_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -17,6 +17,7 @@
 
 #include "daemon_fixture.h"
 #include "frames/session_file.h"
+#include "frames/session_format.h"
 
 #define KILLS_SESSIONS 20000U
 #define KILLS_THREADS  3

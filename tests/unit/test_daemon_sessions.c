@@ -8,6 +8,7 @@
 #include "daemon_fixture.h"
 #include "daemon_kills.h"
 #include "frames/session_file.h"
+#include "frames/session_format.h"
 #include "tap.h"
 
 /* A daemon's state without the daemon. */
@@ -761,7 +762,7 @@ TAP_TEST(recordings_that_were_cut_are_wanted_again)
     tap_eq_int(gsp_sessions_find(state->sessions, "s", &s, NULL), 0);
     tap_eq_int(s.stack_files, 5);
     tap_eq_int(s.stack_gaps, 1);
-    tap_check(has(s.error, "process 11: its file is gone"));
+    tap_check(has(s.error, "process 11: the file does not exist any more"));
     char file[300];
     tap_check(gsp_sessions_stacks_file(state->sessions, "s", 33, 0, file));
     tap_eq_str(file, "s.33_2.gsp");

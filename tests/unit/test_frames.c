@@ -4,6 +4,7 @@
 
 #include "daemon_fixture.h"
 #include "frames/session_file.h"
+#include "frames/session_format.h"
 #include "tap.h"
 
 static struct gsp_frames *open_frames(const char *folder, uint64_t segment_bytes)
@@ -98,7 +99,7 @@ TAP_TEST(time_has_milliseconds_and_zone)
     setenv("TZ", "Asia/Kolkata", 1);
     tzset();
     char text[64];
-    tap_eq_str(gsp_session_time(1700000000123456789, text, sizeof(text)),
+    tap_eq_str(gsp_fmt_iso_time(1700000000123456789, text, sizeof(text)),
                "2023-11-15T03:43:20.123+05:30");
     char folder[64];
     made_folder(folder);
