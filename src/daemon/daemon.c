@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/daemon_internal.h"
+#include "daemon/hints.h"
 #include "daemon/routes.h"
 #include "ring/place.h"
 
@@ -97,7 +98,8 @@ static int read_token(struct gsp_daemon *daemon, struct gsp_err *err)
     struct stat facts;
     /* Only a warning: mounted secrets often have this mode. */
     if (stat(path, &facts) == 0 && (facts.st_mode & S_IROTH))
-        gsp_log_warn("daemon", "all users can read the token: chmod 600 %s", path);
+        gsp_log_warn("daemon", "all users can read the token file %s; %s", path,
+                     gsp_daemon__hint(GSP_HINT_TOKEN_MODE));
     daemon->token = gsp_sv_dup((struct gsp_sv){text.p, len});
     return daemon->token ? GSP_OK : gsp_err_nomem(err);
 }

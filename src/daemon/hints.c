@@ -33,6 +33,7 @@ const char *gsp_daemon__hint(enum gsp_daemon_hint hint)
         [GSP_HINT_STACK_FILES] = "GET /profiling/sessions/NAME lists the stack files",
         [GSP_HINT_STOP_FIRST] = "stop the session first",
         [GSP_HINT_TARGET_PATH] = "the path is /targets/PID/...",
+        [GSP_HINT_TOKEN_MODE] = "chmod 600 makes it private",
     };
     gsp_assert(hint < GSP_HINT_COUNT && TEXTS[hint]);
     return TEXTS[hint];

@@ -33,6 +33,7 @@ enum gsp_daemon_hint {
     GSP_HINT_STACK_FILES,
     GSP_HINT_STOP_FIRST,
     GSP_HINT_TARGET_PATH,
+    GSP_HINT_TOKEN_MODE,
     GSP_HINT_COUNT
 };
 

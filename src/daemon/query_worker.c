@@ -121,11 +121,12 @@ static int spawn(const struct gsp_worker_order *order, const struct files *files
 
 /* Waits for the worker, or kills it if it takes too long (TIMEOUT) or if the client disconnects
  * (INTR). *status is the status of waitpid(). */
-static int wait_for(pid_t pid, int asker_fd, int64_t timeout_ns, int *status)
+static int wait_for(pid_t pid, int client_fd, int64_t timeout_ns, int *status)
 {
     gsp_auto_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0U);
     /* poll() ignores negative descriptors. */
-    struct pollfd ends[] = {{.fd = pidfd, .events = POLLIN}, {.fd = asker_fd, .events = POLLRDHUP}};
+    struct pollfd ends[] = {{.fd = pidfd, .events = POLLIN},
+                            {.fd = client_fd, .events = POLLRDHUP}};
     const int64_t deadline_ns = gsp_now_ns() + timeout_ns;
     int why = GSP_OK;
     while (why == GSP_OK) {
@@ -163,7 +164,7 @@ int gsp_worker_run(const struct gsp_worker_order *order, struct gsp_worker_resul
             rc = gsp_err_set(err, GSP_E_IO, sys, "cannot start a worker");
     }
     const int ended =
-        rc < 0 ? rc : wait_for(pid, order->asker_fd, order->timeout_ns + GRACE_NS, &status);
+        rc < 0 ? rc : wait_for(pid, order->client_fd, order->timeout_ns + GRACE_NS, &status);
     if (ended == GSP_E_TIMEOUT)
         rc = gsp_err_set(err, GSP_E_TIMEOUT, 0, "the request took longer than %.3g s",
                          (double)order->timeout_ns / 1e9);
@@ -201,8 +202,8 @@ static int worker_fail(const struct gsp_err *err, const struct gsp_sql_error *wh
     gsp_json_put_u64(&json, "column", where->column);
     gsp_json_put_str(&json, "candidate", where->candidate[0] ? where->candidate : NULL);
     gsp_json_obj_end(&json);
-    gsp_ignore(gsp_fd_write_all(STDERR_FILENO, text.p, text.len,
-                                NULL)); /* there is no other way to report it */
+    gsp_ignore(
+        gsp_fd_write_all(STDERR_FILENO, text.p, text.len, NULL)); /* stderr is the only channel */
     return gsp_err_exit_status(err->code);
 }
 

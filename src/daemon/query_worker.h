@@ -21,7 +21,7 @@ struct gsp_worker_order {
     struct gsp_sv input;     /* its stdin */
     struct gsp_sv extra;     /* content of a file that it has open as GSP_WORKER_EXTRA_FD */
     int64_t timeout_ns;      /* the worker is killed after this time */
-    int asker_fd;            /* connection of the client; if it closes, the worker is killed */
+    int client_fd;           /* connection of the client; if it closes, the worker is killed */
 };
 
 #define GSP_WORKER_EXTRA_FD 3
@@ -32,8 +32,8 @@ struct gsp_worker_result {
     struct gsp_buf err; /* its stderr; the caller frees it */
 };
 
-/* Runs a worker and waits for it. Fails with TIMEOUT, INTR (the client has gone), LIMIT (the answer
- * is too long), NOMEM (it was killed), IO. */
+/* Runs a worker and waits for it. Fails with TIMEOUT, INTR (the client has disconnected), LIMIT
+ * (the answer is too long), NOMEM (it was killed), IO. */
 GSP_MUST_CHECK int gsp_worker_run(const struct gsp_worker_order *order,
                                   struct gsp_worker_result *out, struct gsp_err *err);
 

@@ -208,7 +208,7 @@ void gsp_route_dump(struct gsp_route_call *call, struct gsp_http_answer *answer)
     snprintf(pid_text, sizeof(pid_text), "%d", pid);
     const char *const args[] = {"dump", "--json", "--pid", pid_text, NULL};
     const struct gsp_worker_order order = {
-        .args = args, .timeout_ns = DUMP_TIMEOUT_NS, .asker_fd = call->request->client_fd};
+        .args = args, .timeout_ns = DUMP_TIMEOUT_NS, .client_fd = call->request->client_fd};
     if (gsp_worker_run(&order, &result, &err) < 0) {
         gsp_routes__fail(answer, &err, NULL);
         return;
@@ -390,8 +390,8 @@ struct query_request {
     char rows[24];
     char memory[24];
     char timeout[32];
-    bool stacks;  /* the client may read the current stacks of processes */
-    int asker_fd; /* see query_worker.h */
+    bool stacks;   /* the client may read the current stacks of processes */
+    int client_fd; /* see query_worker.h */
 };
 
 /* Checks the parameters here, so that malformed ones do not start a process. */
@@ -420,7 +420,7 @@ static bool read_query_request(const struct gsp_route_call *call,
     struct gsp_sv format = gsp_sv_of("json");
     struct gsp_err err = {0};
     double rows = (double)settings->query_rows;
-    out->asker_fd = call->request->client_fd;
+    out->client_fd = call->request->client_fd;
     out->stacks = call->request->is_trusted;
     if (!gsp_routes__number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
         return false;
@@ -501,7 +501,7 @@ static void run_query(struct gsp_daemon *daemon, const struct query_request *req
                                            .input = request->sql,
                                            .extra = gsp_buf_sv(&facts),
                                            .timeout_ns = timeout_ns,
-                                           .asker_fd = request->asker_fd};
+                                           .client_fd = request->client_fd};
     if (gsp_worker_run(&order, &result, &err) < 0) {
         gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_QUERY_LIMITS));
         return;

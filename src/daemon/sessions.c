@@ -28,7 +28,7 @@ int gsp_session_name_check(struct gsp_sv name, struct gsp_err *err)
         return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name has %zu bytes; the limit is %u",
                            name.len, NAME_MAX_LEN);
     if (name.p[0] == '.')
-        return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name begins with a dot");
+        return gsp_err_set(err, GSP_E_USAGE, 0, "the session's name starts with a dot");
     for (size_t i = 0; i < name.len;) {
         unsigned char c = (unsigned char)name.p[i];
         size_t n = gsp_utf8_len((struct gsp_sv){name.p + i, name.len - i});

@@ -173,7 +173,7 @@ static const struct stacks_part *part_before(const struct session *s, size_t at)
     return NULL;
 }
 
-/* The time between a recording and the previous one; -1: there is no previous one. */
+/* The time between a recording and the previous one; -1: it is the first. */
 static int64_t gap_before(const struct session *s, size_t at)
 {
     const struct stacks_part *part = &s->parts[at];

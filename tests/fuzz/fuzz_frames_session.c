@@ -33,7 +33,7 @@ static bool all_bins(void *ctx, const char *metric)
     return true;
 }
 
-/* The first byte says how long the pieces are that the file is read in. */
+/* The first byte is the length of the pieces in which the file is read. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2)
@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gsp_auto_buf out = {0};
     struct gsp_plot plot = {.metrics = "e,u,a", .format = GSP_PLOT_HTML};
     if (gsp_plot_draw(&plot, session, &out, &err) != GSP_OK && err.msg[0] == '\0')
-        abort(); /* a failure must say what it is */
+        abort(); /* a failure must have a message */
     gsp_session_data_free(session);
     return 0;
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve: the documented requests and what they answer."""
+"""gsprof serve: the documented requests and their answers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_sessions_overlap_and_each_has_its_file(serve: Serve) -> None:
 
 
 def test_sessions_end_together(serve: Serve) -> None:
-    """All that one request or command stops end at one moment, however many files are written."""
+    """Sessions that one request or command stops end at the same frame."""
     daemon = serve("--freq", "60s")
     labels = {"n": 1}
     for i in range(30):
@@ -95,7 +95,7 @@ def test_sessions_end_together(serve: Serve) -> None:
 
 
 def test_a_session_shorter_than_a_tick_has_frames(serve: Serve) -> None:
-    """One of its begin, one of its end, of a daemon that has none of its own for long."""
+    """A frame of its start and one of its end, although the period of the daemon is long."""
     daemon = serve("--freq", "60s")
     daemon.post("/profiling/start", {"name": "long"})
     for i in range(3):
@@ -107,7 +107,7 @@ def test_a_session_shorter_than_a_tick_has_frames(serve: Serve) -> None:
         assert len(times) == session["frame_count"] >= 2
         assert begin <= times[0] < times[-1] <= end
         assert made["gaps"] == []
-    # That it lasts on gives no frame more, nor does a stop of what is not there.
+    # Neither waiting nor stopping an unknown session adds a frame.
     before = daemon.get("/status")["frame_id_counter"]
     assert daemon.ask("POST", "/profiling/stop", {"name": "none"})[0] == 404
     assert daemon.get("/status")["frame_id_counter"] == before
@@ -148,7 +148,7 @@ def test_latest_clients_health(serve: Serve) -> None:
     assert b"<script>" not in page
 
 
-def test_names_on_the_page_are_harmless(serve: Serve) -> None:
+def test_names_on_the_page_are_escaped(serve: Serve) -> None:
     daemon = serve()
     daemon.post("/profiling/start", {"name": "<script>alert(1)<script>"})
     assert b"<script>" not in daemon.raw("GET", "/")[2]
@@ -182,7 +182,7 @@ def test_prometheus_text(serve: Serve) -> None:
 
 
 def promtool() -> str:
-    """Prometheus' own checker; skips, with its reason, where it cannot be had."""
+    """The checker of Prometheus; skips the test if it is not available."""
     tool = shutil.which("promtool")
     if tool:
         return tool
@@ -201,7 +201,7 @@ def promtool() -> str:
     return got.stdout.strip()
 
 
-def test_promtool_finds_nothing(serve: Serve) -> None:
+def test_promtool_accepts_the_metrics(serve: Serve) -> None:
     tool = promtool()
     daemon = serve()
     daemon.frames(3)
@@ -216,7 +216,7 @@ def test_promtool_finds_nothing(serve: Serve) -> None:
     assert checked.returncode == 0, checked.stdout.decode()
 
 
-def test_stream_tells_frames_as_they_come(serve: Serve) -> None:
+def test_stream_sends_frames(serve: Serve) -> None:
     daemon = serve()
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=PATIENCE_S)
     connection.request("GET", "/stream")
@@ -254,12 +254,12 @@ def test_settings_by_file_environment_flag_request(serve: Serve, tmp_path: Path)
     assert daemon.ask("PUT", "/config", {"sample_rate": 0.001})[0] == 400
     status, answer = daemon.ask("PUT", "/config", {"ring.rows": 5000})
     assert status == 403 and "GSPROF_RING_ROWS" in answer["error"]["hint"], answer
-    # SIGHUP reads the file again; what was asked for by request is forgotten.
+    # SIGHUP reads the file again and discards values set by requests.
     (config / "config.toml").write_text("query_timeout = 3\n")
     os.kill(daemon.pid, signal.SIGHUP)
     daemon.until("/config", lambda got: bool(got["config"]["gsprof.query_timeout"] == 3))
     assert daemon.get("/status")["freq"] == 20
-    # A file that cannot be read changes nothing, and a daemon in the background can only tell here.
+    # A malformed file changes nothing; a daemon in the background can report it only here.
     (config / "config.toml").write_text("query_timeout = 4\nquery_rows = soon\n")
     os.kill(daemon.pid, signal.SIGHUP)
     told = daemon.until("/status", lambda got: got["settings_error"] is not None)
@@ -270,7 +270,7 @@ def test_settings_by_file_environment_flag_request(serve: Serve, tmp_path: Path)
     daemon.until("/status", lambda got: got["settings_error"] is None)
 
 
-def test_a_process_that_is_not_there_is_told(serve: Serve) -> None:
+def test_missing_processes_are_reported(serve: Serve) -> None:
     daemon = serve()
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -294,14 +294,12 @@ def test_a_process_that_is_not_there_is_told(serve: Serve) -> None:
         ("POST", "/targets/4194305/dump", {}, "gsprof list"),
     ],
 )
-def test_refusals_say_what_to_do(
-    serve: Serve, method: str, path: str, body: object, word: str
-) -> None:
+def test_refusals_have_hints(serve: Serve, method: str, path: str, body: object, word: str) -> None:
     status, answer = serve("--allow-control").ask(method, path, body)
     assert status in (400, 404) and word in answer["error"]["hint"], answer
 
 
-def test_the_rate_is_what_was_asked_for(serve: Serve) -> None:
+def test_rate_matches_the_setting(serve: Serve) -> None:
     daemon = serve()
     daemon.ask("PUT", "/config", {"sample_rate": 60})
     before = daemon.get("/status")["ticks"]
@@ -335,7 +333,7 @@ def test_background_prints_pid_and_url(tmp_path: Path) -> None:
         connection.request("GET", "/status")
         assert json.loads(connection.getresponse().read())["pid"] == pid
         connection.close()
-        # Its state folder is taken, and so is its port.
+        # Its state folder and its port are in use.
         again = gsprof("serve", "--background", "--port", 0, env=env, status=EXIT_NOWRITE)
         assert "another daemon" in again.err
         other = {**env, "XDG_STATE_HOME": str(tmp_path / "other")}
@@ -345,7 +343,7 @@ def test_background_prints_pid_and_url(tmp_path: Path) -> None:
         os.kill(pid, signal.SIGTERM)
 
 
-def test_wrong_flags_are_refused_and_leave_nothing_behind(tmp_path: Path) -> None:
+def test_invalid_flags_are_rejected_and_leave_no_files(tmp_path: Path) -> None:
     env = {
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "XDG_RUNTIME_DIR": str(tmp_path / "run"),
@@ -367,7 +365,7 @@ def test_wrong_flags_are_refused_and_leave_nothing_behind(tmp_path: Path) -> Non
     taken.close()
 
 
-def test_rings_are_there_for_query(serve: Serve) -> None:
+def test_rings_can_be_queried(serve: Serve) -> None:
     daemon = serve()
     daemon.frames(3)
     done = subprocess.run(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve while somebody sets the wall clock."""
+"""gsprof serve while the wall clock is set."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from conftest import Serve
 from serving import Daemon
 from support import GSPROF
 
-# Of the same build: <build>/src/cli/gsprof is resolved.
+# From the same build: <build>/src/cli/gsprof is resolved.
 LIBRARY = GSPROF.parent.parent.parent / "tests" / "tools" / "libclock_shift.so"
 HOUR_NS = 3600 * 10**9
 
 
 class Clock:
-    """The wall clock of a daemon, off by what set() says."""
+    """The wall clock of a daemon, shifted by set()."""
 
     def __init__(self, file: Path) -> None:
         file.write_bytes(bytes(8))
@@ -54,10 +54,10 @@ def test_set_back_in_the_middle_of_a_session(serve: Serve, clock: Clock) -> None
     before = daemon.get("/metrics/latest")["frame"]["time"]
     clock.set(-HOUR_NS)
     daemon.until("/metrics/latest", lambda now: bool(now["frame"]["time"] < before))
-    daemon.frames(5)  # it goes on at once, and does not wait for the old time
+    daemon.frames(5)  # it continues at once and does not wait for the old time
     whole = stop(daemon, "kept")
     assert whole["losses"]["clock_steps_back"] == 1
-    assert all(gap["cause"] == "late" for gap in whole["gaps"])  # of a busy machine
+    assert all(gap["cause"] == "late" for gap in whole["gaps"])  # on a busy machine
     assert daemon.get("/status")["uptime_s"] >= 0
     assert 0 < whole["metadata"]["duration_s"] < 600
     numbers = [frame["frame_id"] for frame in whole["frames"]]
@@ -91,7 +91,7 @@ def test_set_back_between_two_daemons(serve: Serve, clock: Clock) -> None:
     whole = stop(daemon, "kept")
     assert whole["losses"]["clock_steps_back"] == 1
     assert 0 < whole["metadata"]["duration_s"] < 600
-    # Names by time are not taken twice, though the time is.
+    # Names made from the time are unique, although the time repeats.
     names = {daemon.post("/profiling/start")["name"] for _ in range(3)}
     assert len(names) == 3
     assert daemon.stop() == 0

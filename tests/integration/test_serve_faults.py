@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve when requests and clients go wrong."""
+"""gsprof serve with malformed requests and misbehaving clients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refused(daemon: Daemon, method: str, path: str, body: bytes, *expected: int)
 # ---------------------------------------------------------------------- requests
 
 
-def test_bodies_that_are_no_such_object(serve: Serve) -> None:
+def test_malformed_bodies(serve: Serve) -> None:
     daemon = serve()
     for body in (b"{", b"[]", b'"x"', b"nul", b"{}{}", b'{"name": "\xff"}', b"{'name': 1}", b"\0"):
         refused(daemon, "POST", "/profiling/start", body, 400)
@@ -103,7 +103,7 @@ def test_unknown_paths_and_methods(serve: Serve) -> None:
     assert status == 200 and text == b"" and int(headers["Content-Length"]) > 100
 
 
-def test_unknown_names_are_told_with_the_known(serve: Serve) -> None:
+def test_unknown_names_list_the_active_sessions(serve: Serve) -> None:
     daemon = serve()
     daemon.post("/profiling/start", {"name": "one"})
     daemon.post("/profiling/start", {"name": "two"})
@@ -113,7 +113,7 @@ def test_unknown_names_are_told_with_the_known(serve: Serve) -> None:
     assert "one" in answer["error"]["hint"]
 
 
-def test_of_two_starts_at_once_one_wins(serve: Serve) -> None:
+def test_concurrent_starts_of_a_name(serve: Serve) -> None:
     daemon = serve()
     for turn in range(5):
         statuses: List[int] = []
@@ -152,7 +152,7 @@ def test_token(serve: Serve, tmp_path: Path) -> None:
     refused(daemon, "POST", "/targets/1/attach", b"", 403)
 
 
-def test_pages_of_other_sites_are_kept_out(serve: Serve) -> None:
+def test_pages_of_other_sites_are_rejected(serve: Serve) -> None:
     daemon = serve()
     for headers in (
         {"Host": "evil.example"},
@@ -176,7 +176,7 @@ def test_control_needs_its_flag(serve: Serve) -> None:
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 
 
-def test_looks_into_a_process(serve: Serve, start: StartTarget) -> None:
+def test_reads_a_process(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
     daemon = serve("--allow-control")
     path = f"/targets/{target.pid}"
@@ -209,7 +209,7 @@ def test_stacks_of_a_session(serve: Serve, start: StartTarget) -> None:
         == (daemon.output / "deep.gsp").read_bytes()
     )
     assert daemon.ask("GET", "/flamegraph?session=no")[0] == 404
-    # No session is left of one whose stacks cannot be had.
+    # If the stacks cannot be recorded, the session is deleted.
     status, _ = daemon.ask(
         "POST", "/profiling/start", {"name": "no", "pids": [4194305], "stacks": True}
     )
@@ -255,7 +255,7 @@ def test_queries(serve: Serve) -> None:
 # --------------------------------------------------------------------------- clients
 
 
-def test_slow_and_half_closed_clients_hold_nobody_up(serve: Serve) -> None:
+def test_slow_and_half_closed_clients_delay_no_one(serve: Serve) -> None:
     daemon = serve()
     silent = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(200)]
     for number, client in enumerate(silent):
@@ -280,7 +280,7 @@ def test_slow_and_half_closed_clients_hold_nobody_up(serve: Serve) -> None:
     assert daemon.stop() == 0
 
 
-def test_streams_that_nobody_reads(serve: Serve) -> None:
+def test_streams_without_a_reader(serve: Serve) -> None:
     daemon = serve()
     listeners = [socket.create_connection(("127.0.0.1", daemon.port)) for _ in range(50)]
     for listener in listeners:
@@ -294,7 +294,7 @@ def test_streams_that_nobody_reads(serve: Serve) -> None:
         listener.close()
 
 
-def test_bytes_that_are_no_http(serve: Serve) -> None:
+def test_bytes_that_are_not_http(serve: Serve) -> None:
     daemon = serve()
     rng = random.Random(1)
     for _ in range(100):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve when its folders are missing, read-only or full, and when that is over."""
+"""gsprof serve with missing, read-only or full folders, and its recovery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support import EXIT_NOFILE, EXIT_NOWRITE, gsprof
 
 
 class Disk:
-    """A small file system of the test's own."""
+    """A small file system for one test."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ def disk() -> Iterator[MakeDisk]:
 
 
 def check_failed(daemon: Daemon, name: str, status: int) -> None:
-    """The session cannot be written: that is told, and it is kept."""
+    """The session file cannot be written: the answer says so, and the session is kept."""
     answered, answer = daemon.ask("POST", "/profiling/stop", {"name": name})
     assert answered == status and name in answer["error"]["hint"], answer
     (failed,) = daemon.get("/status")["failed_sessions"]
@@ -86,7 +86,7 @@ def check_recovered(daemon: Daemon, name: str) -> Any:
     return whole
 
 
-def test_a_missing_folder_is_made(serve: Serve, tmp_path: Path) -> None:
+def test_missing_folder_is_created(serve: Serve, tmp_path: Path) -> None:
     output = tmp_path / "not" / "yet"
     daemon = serve("--output-dir", output)
     daemon.post("/profiling/start", {"name": "first"})
@@ -94,7 +94,7 @@ def test_a_missing_folder_is_made(serve: Serve, tmp_path: Path) -> None:
     assert (output / "first.json").is_file()
 
 
-def test_a_folder_that_cannot_be_had_is_told_at_once(tmp_path: Path) -> None:
+def test_unusable_folder_is_reported_at_start(tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
@@ -103,7 +103,7 @@ def test_a_folder_that_cannot_be_had_is_told_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_a_read_only_folder_is_told_at_once(disk: MakeDisk, tmp_path: Path) -> None:
+def test_read_only_folder_is_reported_at_start(disk: MakeDisk, tmp_path: Path) -> None:
     env = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_RUNTIME_DIR": str(tmp_path / "run")}
     output = disk(tmp_path / "out")
     output.set_read_only(True)
@@ -112,7 +112,7 @@ def test_a_read_only_folder_is_told_at_once(disk: MakeDisk, tmp_path: Path) -> N
         assert str(output.folder) in done.err
 
 
-def test_output_gone_and_back(serve: Serve) -> None:
+def test_output_folder_removed_and_restored(serve: Serve) -> None:
     daemon = serve()
     daemon.post("/profiling/start", {"name": "kept"})
     daemon.frames(2)
@@ -123,7 +123,9 @@ def test_output_gone_and_back(serve: Serve) -> None:
 
 
 @pytest.mark.needs_root
-def test_output_full_or_read_only_and_back(serve: Serve, disk: MakeDisk, tmp_path: Path) -> None:
+def test_output_full_or_read_only_and_restored(
+    serve: Serve, disk: MakeDisk, tmp_path: Path
+) -> None:
     full, locked = tmp_path / "full", tmp_path / "locked"
     disks = {folder: disk(folder / "out") for folder in (full, locked)}
     daemons = {folder: serve(folder=folder) for folder in disks}
@@ -134,11 +136,11 @@ def test_output_full_or_read_only_and_back(serve: Serve, disk: MakeDisk, tmp_pat
     disks[locked].set_read_only(True)
     check_failed(daemons[full], "kept", 507)
     check_failed(daemons[locked], "kept", 500)
-    # What a killed daemon knew, the next one knows.
+    # The next daemon knows everything that a killed one knew.
     daemons[full].stop(signal.SIGKILL)
     daemons[full].start()
     daemons[full].until("/status", lambda now: bool(now["failed_sessions"]))
-    # Others begin meanwhile: the log is elsewhere.
+    # Other sessions can start, because the frame log is in another folder.
     daemons[locked].post("/profiling/start", {"name": "next"})
     disks[full].filler.unlink()
     disks[locked].set_read_only(False)
@@ -151,7 +153,9 @@ def test_output_full_or_read_only_and_back(serve: Serve, disk: MakeDisk, tmp_pat
 
 
 @pytest.mark.needs_root
-def test_log_full_in_the_middle_and_back(serve: Serve, disk: MakeDisk, tmp_path: Path) -> None:
+def test_log_full_during_a_session_and_restored(
+    serve: Serve, disk: MakeDisk, tmp_path: Path
+) -> None:
     log = disk(tmp_path / "state")
     daemon = serve()
     daemon.post("/profiling/start", {"name": "kept"})
@@ -159,7 +163,7 @@ def test_log_full_in_the_middle_and_back(serve: Serve, disk: MakeDisk, tmp_path:
     log.fill()
     lost = daemon.until("/status", lambda now: bool(now["losses"]["frames_lost"] >= 3))
     assert lost["storage"]["error"], lost["storage"]
-    # Nothing is acknowledged that could not be written down, and half of it harms nothing else.
+    # Only changes in the journal are acknowledged, and a partial line does no harm.
     long = {"name": "refused", "labels": {"x": "y" * 9000}}
     assert daemon.ask("POST", "/profiling/start", long)[0] == 507
     short, _ = daemon.ask("POST", "/profiling/start", {"name": "short"})

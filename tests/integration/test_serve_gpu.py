@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the daemon makes of GPUs, with the stand-in for the library of NVIDIA's driver, which shows
-what is made of answers and not how a GPU behaves."""
+"""GPUs in the daemon, with a stand-in for the library of NVIDIA's driver. It tests the handling of
+answers, not the behaviour of a GPU."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NAMES = ["STAND-IN A100", "STAND-IN A100", "STAND-IN H100"]
 
 @pytest.fixture(name="answers")
 def _answers(tmp_path: Path) -> Path:
-    """What the driver says; a test may change it while the daemon runs."""
+    """The answers of the driver; a test may change them while the daemon runs."""
     path = tmp_path / "answers.txt"
     path.write_text(ANSWERS.read_text())
     return path
 
 
 def say(answers: Path, text: str) -> None:
-    """The driver says something else from now on, at once."""
+    """Replaces the answers of the driver atomically."""
     fresh = answers.with_suffix(".new")
     fresh.write_text(text)
     fresh.rename(answers)
@@ -77,7 +77,7 @@ def test_gpus_of_status_and_clients(serve: Serve, answers: Path) -> None:
         "gpu_count": 3,
         "gpus": status["gpu_info"][host],
     }
-    # A divided GPU does not tell how busy it is; why not is told.
+    # A partitioned GPU has no utilization; the source reports why.
     assert "GPU 2" in trouble(daemon) and "MIG" in trouble(daemon)
 
 
@@ -139,7 +139,7 @@ def test_gpus_in_the_file_of_a_session(serve: Serve, answers: Path) -> None:
     assert watts[0]["integral_unit"] == "J" and watts[0]["integral"] > 0
 
 
-def test_a_gpu_that_fails_blanks_its_own_values(serve: Serve, answers: Path) -> None:
+def test_failing_gpu_has_null_values(serve: Serve, answers: Path) -> None:
     daemon = with_gpus(serve, answers)
     (host,) = daemon.get("/status")["connected_clients"]
     daemon.post("/profiling/start", {"name": "lost"})
@@ -172,7 +172,7 @@ def test_a_gpu_that_fails_blanks_its_own_values(serve: Serve, answers: Path) -> 
     assert row["mean"] == 10 and row["count"] == len(used) - used.count(None)
 
 
-def test_a_gpu_that_never_answered_has_a_place(serve: Serve, answers: Path) -> None:
+def test_gpu_without_answers_keeps_its_index(serve: Serve, answers: Path) -> None:
     say(answers, "1.code 15\n" + ANSWERS.read_text())
     daemon = with_gpus(serve, answers)
     status = daemon.get("/status")
@@ -183,7 +183,7 @@ def test_a_gpu_that_never_answered_has_a_place(serve: Serve, answers: Path) -> N
     assert frame["gpu_util"] == [75, None, None]
 
 
-def test_a_driver_that_does_not_start(serve: Serve, answers: Path) -> None:
+def test_driver_that_does_not_start(serve: Serve, answers: Path) -> None:
     say(answers, "init 9\n")
     daemon = with_gpus(serve, answers)
     status = daemon.get("/status")

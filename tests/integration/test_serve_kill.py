@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve killed at any moment: what was acknowledged over HTTP is there afterwards."""
+"""gsprof serve killed at random times: everything acknowledged over HTTP survives."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from support import PATIENCE_S, wait_for
 
 KILLS = 100
 WORKERS = 3
-# Most of a turn is another moment of the load; some are moments of the start.
+# Most kills are at a random time of the load, some during the start.
 LOAD_S = 0.12
 
 
 @dataclass
 class Known:
-    """What the daemon has acknowledged.  Workers add to it; names are theirs alone."""
+    """What the daemon has acknowledged. Each worker adds its own names."""
 
     active: Set[str] = field(default_factory=set)
     frames: Dict[str, int] = field(default_factory=dict)  # of stopped sessions
     deleted: Set[str] = field(default_factory=set)
-    unsure: Set[str] = field(default_factory=set)  # asked for, not acknowledged
-    times: List[str] = field(default_factory=list)  # of frames that were told
+    unsure: Set[str] = field(default_factory=set)  # requested, not acknowledged
+    times: List[str] = field(default_factory=list)  # of frames in answers
     frame_id: int = 0
     faults: List[str] = field(default_factory=list)
 
 
 class Cut(Exception):
-    """The connection ended, as it does when its daemon is killed."""
+    """The connection ended because the daemon was killed."""
 
 
 class Client:
-    """One connection that is kept; every request of a worker goes through it."""
+    """A persistent connection for all requests of a worker."""
 
     def __init__(self, port: int) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
@@ -85,9 +85,9 @@ def use_sessions(client: Client, known: Known, prefix: str, keeps: bool) -> None
 
 
 def read_frames(client: Client, known: Known) -> None:
-    """Remembers every frame that it is told of."""
+    """Remembers every frame of the answers."""
     while True:
-        # 503: the daemon has just begun.
+        # 503: the daemon has just started.
         frame = client.ask("GET", "/metrics/latest", None, 503).get("frame")
         if frame and frame["frame_id"] > known.frame_id:
             known.frame_id = frame["frame_id"]
@@ -98,20 +98,20 @@ def load(port: int, known: Known, work: int, turn: int) -> None:
     client = Client(port)
     try:
         if work < WORKERS:
-            # Those that are kept grow until the end, when all are written.
+            # Kept sessions grow until the end, when all files are written.
             use_sessions(client, known, f"s{turn}-{work}", turn % 4 == 0)
         else:
             read_frames(client, known)
     except Cut:
         pass
-    except Exception as error:  # shown by the test; a thread has nobody to tell
+    except Exception as error:  # the test reports it, because a thread cannot
         known.faults.append(repr(error))
     finally:
         client.connection.close()
 
 
 def check_sessions(daemon: Daemon, known: Known) -> None:
-    """Everything of the turn is as it was acknowledged; forgets what cannot change any more."""
+    """Checks everything acknowledged in this turn; drops what cannot change any more."""
     listed = {row["name"]: row for row in daemon.get("/profiling/sessions")["sessions"]}
     for name in known.active:
         assert name in listed and listed[name]["is_active"], name
@@ -122,7 +122,7 @@ def check_sessions(daemon: Daemon, known: Known) -> None:
         assert len(whole["frames"]) == count, name
     for name in known.deleted:
         assert name not in listed and not (daemon.output / f"{name}.json").exists(), name
-    # Whatever became of the others: a file that is there is whole.
+    # Every existing file is complete, also of sessions that were not acknowledged.
     for name in known.unsure & set(listed):
         file = daemon.output / listed[name]["output_file"]
         if file.exists():
@@ -130,7 +130,7 @@ def check_sessions(daemon: Daemon, known: Known) -> None:
     assert daemon.get("/status")["frame_id_counter"] >= known.frame_id
 
 
-def test_killed_a_hundred_times_nothing_acknowledged_is_lost(serve: Serve) -> None:
+def test_hundred_kills_lose_nothing_acknowledged(serve: Serve) -> None:
     daemon = serve("--freq", "10ms", env={"GSPROF_KEEP_SESSIONS": "100000"})
     rng = random.Random(7)
     daemon.post("/profiling/start", {"name": "whole"})
@@ -144,13 +144,13 @@ def test_killed_a_hundred_times_nothing_acknowledged_is_lost(serve: Serve) -> No
         ]
         for thread in threads:
             thread.start()
-        # A moment of the start, or some way into the load, however slow the machine is.
+        # During the start, or after some load, independent of the speed of the machine.
         if turn % 5:
             stops, times = rng.randint(1, 4), len(known.times) + 2
             wait_for(
                 lambda: known.faults or len(known.frames) >= stops and len(known.times) >= times
             )
-        # Then any moment will do, as long as the daemon lives until it.
+        # Then at any time while the daemon is alive.
         assert daemon.process is not None
         with pytest.raises(subprocess.TimeoutExpired):
             daemon.process.wait(rng.uniform(0, LOAD_S / (4 if turn % 5 else 1)))
@@ -166,7 +166,7 @@ def test_killed_a_hundred_times_nothing_acknowledged_is_lost(serve: Serve) -> No
         known = Known(active=known.active, times=known.times, frame_id=known.frame_id)
     assert len(stopped) > KILLS and len(known.times) > KILLS, "the load was no load"
     daemon.post("/profiling/stop")
-    # Stops that were not acknowledged are finished too.
+    # Stops that were not acknowledged are completed too.
     every = daemon.get("/profiling/sessions")["sessions"]
     late = [daemon.output / row["output_file"] for row in every if row["name"] in unsure]
     daemon.until("/health", lambda _: all(file.exists() for file in late))
@@ -174,5 +174,5 @@ def test_killed_a_hundred_times_nothing_acknowledged_is_lost(serve: Serve) -> No
     check_sessions(daemon, known)
     whole = json.loads((daemon.output / "whole.json").read_text())
     there = {frame["time"] for frame in whole["frames"]}
-    # A frame that was begun before the session is none of its own.
+    # A frame that started before the session is not part of it.
     assert not {time for time in known.times if time >= min(there)} - there

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve against its own description: requests made from /openapi.json."""
+"""gsprof serve against its own description: requests generated from /openapi.json."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from peers import install_wheels
 from serving import check_error
 from support import PATIENCE_S, ROOT
 
-# What can be refused although the description allows it: names and SQL have rules of their own.
+# May be rejected although the schema allows it: names and SQL have more rules.
 LOOSE_CHECKS = "positive_data_acceptance"
 
 
 class Maker:
-    """Values of a schema, and values that are not of it."""
+    """Values that match a schema, and values that do not."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -69,7 +69,7 @@ class Maker:
         return self.junk()
 
 
-def test_requests_made_from_the_description(serve: Serve) -> None:
+def test_generated_requests(serve: Serve) -> None:
     daemon = serve("--allow-control")
     daemon.frames(1)
     described = daemon.get("/openapi.json")
@@ -78,8 +78,8 @@ def test_requests_made_from_the_description(serve: Serve) -> None:
     for path, operations in described["paths"].items():
         for method, operation in operations.items():
             if path == "/stream":
-                continue  # has no end
-            # A query starts a process each time.
+                continue  # endless
+            # Each query starts a process.
             for _ in range(6 if path in ("/query", "/targets/{pid}/dump") else 25):
                 target = path.replace("{name}", maker.rng.choice(["a", "b%20c", "%00", "no"]))
                 target = target.replace("{pid}", maker.rng.choice(["4194305", "0", "x", "1e3"]))
@@ -100,14 +100,14 @@ def test_requests_made_from_the_description(serve: Serve) -> None:
     assert daemon.stop() == 0
 
 
-def test_schemathesis_finds_nothing(serve: Serve, tmp_path: Path) -> None:
-    """Processes of this machine are nothing to try requests on: control stays off."""
+def test_schemathesis(serve: Serve, tmp_path: Path) -> None:
+    """Without --allow-control, so that no request reads processes of this machine."""
     site = install_wheels("schemathesis", ROOT / "tests" / "schemathesis" / "requirements.txt")
     daemon = serve()
     daemon.frames(1)
     done = subprocess.run(
         [sys.executable, "-m", "schemathesis.cli", "run", f"{daemon.url}/openapi.json"]
-        # A stream has no end, a query is a process each time.
+        # A stream is endless, and each query starts a process.
         + [
             "--exclude-path",
             "/stream",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a daemon finds that starts: recordings of the one before, rings of processes long gone."""
+"""A starting daemon: recordings of its predecessor, rings of processes that ended long ago."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def samples_come(daemon: Daemon, count: int) -> None:
 
 
 def flushed(path: Path) -> None:
-    """Waits until a recording has written samples: what is kept when it is killed."""
+    """Waits until a recording has written samples, which survive a kill."""
     empty = path.stat().st_size
     wait_for(lambda: path.stat().st_size != empty, "nothing is written")
 
@@ -44,7 +44,7 @@ def samples_in(path: Path) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_stacks_go_on_in_another_file(serve: Serve, start: StartTarget, number: int) -> None:
+def test_stacks_continue_in_another_file(serve: Serve, start: StartTarget, number: int) -> None:
     targets = [start("deep.py", 12), start("deep.py", 5)]
     daemon = serve("--allow-control")
     pids = [target.pid for target in targets]
@@ -82,7 +82,7 @@ def test_stacks_go_on_in_another_file(serve: Serve, start: StartTarget, number: 
         answer = daemon.raw("GET", f"/profiling/sessions/on/download?stacks={number_of}")
         assert answer[0] == 200 and answer[2] == path.read_bytes()
     assert daemon.ask("GET", "/profiling/sessions/on/download?stacks=5")[0] == 404
-    # A third daemon has nothing to go on with, and still knows the files.
+    # A third daemon has nothing to continue, and still knows the files.
     daemon.stop(number)
     daemon.start()
     assert daemon.get("/targets")["recordings"] == []
@@ -91,7 +91,7 @@ def test_stacks_go_on_in_another_file(serve: Serve, start: StartTarget, number: 
     assert status == 200 and headers["Content-Type"] == "image/svg+xml"
 
 
-def test_stacks_that_cannot_go_on_are_told(serve: Serve, start: StartTarget) -> None:
+def test_stacks_that_cannot_continue_are_reported(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
     daemon = serve("--allow-control")
     for name in ("gone", "ended"):
@@ -105,7 +105,7 @@ def test_stacks_that_cannot_go_on_are_told(serve: Serve, start: StartTarget) -> 
     (active,) = daemon.get("/status")["active_sessions"]
     assert active["name"] == "gone" and not active["failed"]
     assert str(target.pid) in active["error"] and "ended while no daemon ran" in active["error"]
-    # Again: it is told once.
+    # Another restart does not report it again.
     daemon.stop(signal.SIGKILL)
     daemon.start()
     assert [part["file"] for part in stacks_of(daemon, "gone")] == ["gone.gsp", None]
@@ -114,7 +114,7 @@ def test_stacks_that_cannot_go_on_are_told(serve: Serve, start: StartTarget) -> 
     assert "ended while no daemon ran" in whole["metadata"]["stacks"][1]["error"]
 
 
-def test_a_daemon_that_may_not_look_does_not_go_on(serve: Serve, start: StartTarget) -> None:
+def test_stacks_do_not_continue_without_allow_control(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
     daemon = serve("--allow-control")
     daemon.post("/profiling/start", {"name": "kept", "pids": [target.pid], "stacks": True})
@@ -124,10 +124,10 @@ def test_a_daemon_that_may_not_look_does_not_go_on(serve: Serve, start: StartTar
     daemon.start()
     assert daemon.get("/targets")["recordings"] == []
     (active,) = daemon.get("/status")["active_sessions"]
-    assert "does not look into processes" in active["error"]
+    assert "may not read processes" in active["error"]
 
 
-def test_a_process_that_ends_by_itself_is_not_looked_for(serve: Serve, start: StartTarget) -> None:
+def test_recording_of_an_ended_process_does_not_continue(serve: Serve, start: StartTarget) -> None:
     target = start("deep.py", 12)
     daemon = serve("--allow-control")
     daemon.post("/profiling/start", {"name": "short", "pids": [target.pid], "stacks": True})
@@ -149,7 +149,7 @@ def make_place(root: Path, name: str, age_s: float) -> Path:
     return folder
 
 
-def test_rings_of_the_long_dead_are_removed(serve: Serve, tmp_path: Path) -> None:
+def test_old_rings_of_ended_processes_are_removed(serve: Serve, tmp_path: Path) -> None:
     root = tmp_path / "run" / "gsprof"
     root.mkdir(mode=0o700, parents=True)
     (tmp_path / "run").chmod(0o700)

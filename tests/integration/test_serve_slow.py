@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsprof serve and clients that send slowly, do not read, or close one half: they are ended in
-time, others are served meanwhile, and nothing of them stays."""
+"""gsprof serve and clients that send slowly, do not read, or close one half: their connections end
+in time, other clients are served, and no descriptor leaks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BODY = HEAD + b"x\r\nContent-Length: 100000\r\n\r\n"
 
 
 def descriptors(daemon: Daemon) -> Set[str]:
-    """What the daemon has open that stays open: sockets by their names, the rest by paths."""
+    """The open descriptors of the daemon: sockets by name, the others by path."""
     found = set()
     for entry in Path(f"/proc/{daemon.pid}/fd").iterdir():
         try:
@@ -51,7 +51,7 @@ def connect(daemon: Daemon, first: bytes = b"", receive_bytes: int = 0) -> socke
 
 
 def is_ended(client: socket.socket) -> bool:
-    """Whether the other side is gone; what it said is thrown away."""
+    """Whether the other side has closed the connection; discards its data."""
     if not select.select([client], [], [], 0)[0]:
         return False
     try:
@@ -61,7 +61,7 @@ def is_ended(client: socket.socket) -> bool:
 
 
 def drip(clients: List[socket.socket]) -> float:
-    """Sends a byte now and then through all, until the last is ended; how long that took."""
+    """Sends single bytes on all connections until the last one ends; returns how long that took."""
     begin = time.monotonic()
     left = list(clients)
     while left:
@@ -74,7 +74,7 @@ def drip(clients: List[socket.socket]) -> float:
                 ended = True
             if ended:
                 left.remove(client)
-        select.select(left, [], [], 0.02)  # or until one is ended
+        select.select(left, [], [], 0.02)  # or until one ends
     return time.monotonic() - begin
 
 
@@ -85,7 +85,7 @@ def daemon(serve: Serve) -> Daemon:
 
 @pytest.fixture
 def others(daemon: Daemon) -> Iterator[None]:
-    """Somebody who asks all the time, and is answered."""
+    """Another client that sends requests all the time and must be answered."""
     done = threading.Event()
     slowest: List[float] = []
 
@@ -100,7 +100,7 @@ def others(daemon: Daemon) -> Iterator[None]:
     yield
     done.set()
     thread.join()
-    # Far less than any limit of slow clients: nobody waits for those.
+    # Much shorter than any limit for slow clients: others do not wait for them.
     assert slowest and slowest[0] < PATIENCE_S / 4, slowest
 
 
@@ -110,11 +110,11 @@ def test_requests_that_come_byte_by_byte(daemon: Daemon, others: None) -> None:
         firsts = [b"", b"GET /", HEAD, BODY] * 10
         clients = [stack.enter_context(connect(daemon, first)) for first in firsts]
         assert drip(clients) >= LIMIT_S / 2
-        wait_for(lambda: sockets(daemon) <= before + 1)  # of the others there is at most one
+        wait_for(lambda: sockets(daemon) <= before + 1)  # the other client has at most one
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 
 
-def test_requests_that_stay_half(daemon: Daemon, others: None) -> None:
+def test_incomplete_requests(daemon: Daemon, others: None) -> None:
     before = sockets(daemon)
     with ExitStack() as stack:
         firsts = [b"", b"GET /sta", HEAD, BODY] * 2
@@ -127,11 +127,11 @@ def test_requests_that_stay_half(daemon: Daemon, others: None) -> None:
     assert daemon.get("/profiling/sessions")["total_sessions"] == 0
 
 
-def test_answers_that_nobody_reads(daemon: Daemon, others: None) -> None:
+def test_answers_without_a_reader(daemon: Daemon, others: None) -> None:
     daemon.post("/profiling/start", {"name": "big"})
     daemon.post("/profiling/stop", {"name": "big"})
     file = daemon.output / "big.json"
-    os.truncate(file, 64 << 20)  # more than any socket takes in
+    os.truncate(file, 64 << 20)  # more than any socket buffer
     before = sockets(daemon)
     ask = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
     download = ask.format("/profiling/sessions/big/download").encode()
@@ -142,17 +142,17 @@ def test_answers_that_nobody_reads(daemon: Daemon, others: None) -> None:
                 if half_closed:
                     client.shutdown(socket.SHUT_WR)
         wait_for(lambda: str(file) in descriptors(daemon))
-        # The streams have not filled their sockets yet: they go when their clients do.
+        # The streams have not filled their sockets yet; they end with their clients.
         wait_for(lambda: str(file) not in descriptors(daemon))
     wait_for(lambda: sockets(daemon) <= before + 1)
 
 
-def test_a_crowd_makes_room(serve: Serve) -> None:
-    """Whoever sends nothing is ended sooner when connections become few."""
+def test_many_connections_shorten_the_limit(serve: Serve) -> None:
+    """Idle connections end sooner if few connections are left."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= hard < 2048:
         pytest.skip(f"needs 2048 open files, may have {hard}")
-    # The limit of quiet times is longer than anyone waits here.
+    # The usual limit is longer than this test.
     daemon = serve(env={"GSPROF_REQUEST_TIMEOUT": str(int(10 * PATIENCE_S))})
     before = sockets(daemon)
     resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
@@ -160,20 +160,20 @@ def test_a_crowd_makes_room(serve: Serve) -> None:
         with ExitStack() as stack:
             clients = [stack.enter_context(connect(daemon, HEAD)) for _ in range(1000)]
             daemon.get("/health")
-            # A quarter of the 1,024 is free again; who is left has the time of quiet times.
+            # A quarter of the 1,024 is free again; the usual limit applies to the others.
             wait_for(lambda: sockets(daemon) <= before + 1 + 768)
             assert sum(map(is_ended, clients)) >= 1000 - 768 - 1
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_files_have_descriptors_whatever_clients_take(serve: Serve) -> None:
+def test_clients_leave_descriptors_for_files(serve: Serve) -> None:
     few = 100
     limit = ["prlimit", f"--nofile={few}:{few}"]
     daemon = serve(env={"GSPROF_REQUEST_TIMEOUT": str(LIMIT_S)}, before=limit)
     before = sockets(daemon)
     with ExitStack() as stack:
-        for _ in range(few * 4 // 5):  # most of these wait for the others, which make room
+        for _ in range(few * 4 // 5):  # most of these wait until others end
             stack.enter_context(connect(daemon))
         daemon.post("/profiling/start", {"name": "kept"})
         daemon.frames(2)
@@ -185,7 +185,7 @@ def test_files_have_descriptors_whatever_clients_take(serve: Serve) -> None:
 
 
 def workers(daemon: Daemon) -> int:
-    """Processes of the daemon that answer a query."""
+    """The query workers of the daemon."""
     found = 0
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -197,7 +197,7 @@ def workers(daemon: Daemon) -> int:
     return found
 
 
-def test_a_query_ends_with_who_asked(serve: Serve) -> None:
+def test_query_ends_with_its_client(serve: Serve) -> None:
     daemon = serve(env={"GSPROF_QUERY_TIMEOUT": str(10 * PATIENCE_S)})
     sql = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
     body = json.dumps({"sql": sql})

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a client sees of sessions and frames in SQL, and the ways to ask: values apart from the
-statement, a Unix socket."""
+"""Sessions and frames in SQL, and ways to send a query: parameters, a Unix socket."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def test_frames_are_rows(daemon: Daemon) -> None:
     daemon.frames(3)
     daemon.post("/profiling/stop", {"name": "inner"})
     daemon.frames(2)
-    # A frame that is in the log when the question begins is in the answer.
+    # A frame that is in the log when the query starts is in the answer.
     newest = daemon.get("/status")["frame_id_counter"]
     count = "count(DISTINCT frame_id) AS n, min(frame_id) AS low, max(frame_id) AS high"
     whole = rows(daemon, f"SELECT {count} FROM session.frame")[0]
@@ -63,7 +62,7 @@ def test_frames_are_rows(daemon: Daemon) -> None:
     told = {row["metric"]: row for row in made["summary"] if row["device"] is None}
     memory = told["system.memory.used_bytes"]
     assert asked["mean"] == pytest.approx(memory["mean"]) and asked["high"] == memory["max"]
-    # Also after a restart: the log is what is asked.
+    # Also after a restart, because the query reads the log.
     assert daemon.stop() == 0
     daemon.start()
     again = rows(daemon, f"SELECT {count} FROM gsprof.session_frames('inner')")[0]
@@ -72,7 +71,7 @@ def test_frames_are_rows(daemon: Daemon) -> None:
     assert "(1 row)" in table.out
 
 
-def test_an_object_has_columns_and_warnings(daemon: Daemon) -> None:
+def test_object_format_has_columns_and_warnings(daemon: Daemon) -> None:
     sql = "SELECT name::VARCHAR AS name, ts_ns FROM session.list WHERE name = 'none'"
     answer = daemon.post("/query", {"sql": sql, "format": "object"})
     assert answer == {
@@ -85,7 +84,7 @@ def test_an_object_has_columns_and_warnings(daemon: Daemon) -> None:
     assert gsprof("query", where, sql, "-f", "csv").out == "name,ts_ns\n"
     cut = daemon.post("/query", {"sql": "FROM range(10)", "format": "object", "limit": 2})
     assert len(cut["rows"]) == 2 and "limit" in cut["warnings"][0]
-    # One request, one result; the program asks several.
+    # One result per request; the program sends several.
     status, error = daemon.ask("POST", "/query", {"sql": "SELECT 1; SELECT 2"})
     assert status == 403 and "one statement" in error["error"]["message"]
     both = gsprof("query", where, "-- two\nSELECT 41 AS a; SELECT 42 AS b", "-f", "csv").out
@@ -117,7 +116,7 @@ def test_sessions_show_labels_and_rate(daemon: Daemon) -> None:
     first, second = rows(daemon, asked)
     assert json.loads(first["labels"]) == labels and second["labels"] is None
     assert (first["freq_ms"], second["freq_ms"]) == (50, 20)
-    # What was so at its end is still so for the next daemon.
+    # The next daemon has the same values.
     daemon.stop()
     daemon.start()
     assert rows(daemon, asked)[0] == first
@@ -159,7 +158,7 @@ def test_tables_and_values_from_the_command_line(daemon: Daemon) -> None:
     listed = {row["table"]: row["rows"] for row in json.loads(gsprof("tables", at, "--json").out)}
     assert listed["session.frame"] > 0 and listed["system.cpu"] > 0
     assert listed["session.list"] == 0
-    assert "python.backtrace" in listed  # it may have rows of other processes of this machine
+    assert "python.backtrace" in listed  # may have rows of other processes of this machine
     columns = gsprof("tables", at, "--columns").out
     assert "first_frame" in columns and "names of the sessions" in columns
     for endpoint in (at, str(os.getpid())):
@@ -188,8 +187,8 @@ hold()
 
 
 @NEEDS_EXTENSION
-def test_a_server_has_the_tables_of_a_process(daemon: Daemon, tmp_path: Path) -> None:
-    """Allocations and present stacks; the stacks only for a client that is trusted."""
+def test_server_has_the_tables_of_a_process(daemon: Daemon, tmp_path: Path) -> None:
+    """Allocations and current stacks; the stacks only for a trusted client."""
     path = os.pathsep.join([str(PACKAGE), str(PACKAGE / "start")])
     env = {
         **os.environ,
@@ -226,7 +225,7 @@ def test_unix_socket(daemon: Daemon, tmp_path: Path) -> None:
     ]
     assert json.loads(gsprof(at, "query", "SELECT 1 AS n", "-f", "json").out) == [{"n": 1}]
     gsprof("http-stop", at, "--name", "x")
-    # One that is in use is another's; one that a killed daemon left is ours.
+    # A socket in use belongs to another daemon; that of a killed daemon is replaced.
     refused = gsprof(
         "serve",
         "--port",
@@ -255,7 +254,7 @@ def test_unix_socket(daemon: Daemon, tmp_path: Path) -> None:
     )
 
 
-# Asks as another user; the folder lets it.
+# Sends a request as another user, who can access the folder.
 STRANGER = """
 import os, socket, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -267,7 +266,7 @@ print(s.recv(100).split()[1].decode())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
-def test_another_user_is_refused(daemon: Daemon, tmp_path: Path) -> None:
+def test_other_users_are_rejected(daemon: Daemon, tmp_path: Path) -> None:
     path = tmp_path / "s"
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_mode & 0o001 == 0:
@@ -275,7 +274,7 @@ def test_another_user_is_refused(daemon: Daemon, tmp_path: Path) -> None:
     ask = [sys.executable, "-c", STRANGER, str(path)]
     said = subprocess.run(ask, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert "PermissionError" in said.stderr
-    # Not by the mode alone: who opens it up does not let others in.
+    # Also if the mode of the socket would permit it.
     path.chmod(0o666)
     said = subprocess.run(ask, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert said.stdout.strip() == "403", said

@@ -21,7 +21,7 @@ pytestmark = NEEDS_EXTENSION
 
 @pytest.fixture(scope="module")
 def package() -> Any:
-    """The package of the build, in this very process: nothing of it is switched on."""
+    """The package of the build, in this process, with nothing switched on."""
     sys.path.insert(0, str(PACKAGE))
     try:
         import gsprof
@@ -31,7 +31,7 @@ def package() -> Any:
         sys.path.remove(str(PACKAGE))
 
 
-def test_a_session_from_begin_to_end(package: Any, serve: Serve, tmp_path: Path) -> None:
+def test_session_from_start_to_end(package: Any, serve: Serve, tmp_path: Path) -> None:
     daemon = serve()
     with package.Session("epoch 5/6".replace("/", "-"), daemon.url, labels={"lr": "1"}) as one:
         daemon.frames(2)
@@ -52,7 +52,7 @@ def test_a_session_from_begin_to_end(package: Any, serve: Serve, tmp_path: Path)
     assert unnamed.stop()["output_file"]
 
 
-def test_what_goes_wrong(package: Any, serve: Serve) -> None:
+def test_errors(package: Any, serve: Serve) -> None:
     daemon = serve()
     Session, errors = package.Session, package.errors
     with Session("there", daemon.url) as there:
@@ -108,7 +108,7 @@ def test_tokens_and_the_socket(
     assert package.Session("x", f"unix:{path}").list() == []
 
 
-def test_exceptions_are_those_of_the_table() -> None:
+def test_exceptions_match_the_error_table() -> None:
     done = subprocess.run(
         [main_python(), str(ROOT / "tools" / "gen_errors.py"), "--check"],
         stderr=subprocess.PIPE,
@@ -118,7 +118,7 @@ def test_exceptions_are_those_of_the_table() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_query_raises_what_one_expects(package: Any) -> None:
+def test_query_exceptions(package: Any) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     with pytest.raises(package.errors.GsprofError):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon_fixture.h -- a state folder, and frames of a made-up machine whose values follow from the
- * frame's number.
+ * daemon_fixture.h -- a state folder, and metric frames of a made-up machine whose values depend on
+ * the number of the frame.
  */
 #pragma once
 
@@ -25,17 +25,17 @@
 #define MADE_START_NS  (1700000000LL * GSP_NS_PER_S)
 
 struct made {
-    uint64_t tick; /* of the machine; grows with each frame */
+    uint64_t tick; /* grows with each frame */
     int gpus;
     int processes;
     int64_t step_ns;  /* added to the monotonic clock, for gaps */
     int64_t wall_ns;  /* added to the wall clock */
-    double cpu;       /* when not 0: the CPU's utilisation */
+    double cpu;       /* CPU utilization, if not 0 */
     bool gpu_unnamed; /* no gpu.device rows yet */
     bool cpu_only;    /* short frames */
 };
 
-/* In memory where there is such a place. */
+/* In shared memory if that is writable. */
 static inline void made_folder(char out[64])
 {
     snprintf(out, 64, "%s/gsprof-test-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
@@ -43,7 +43,7 @@ static inline void made_folder(char out[64])
         exit(1);
 }
 
-/* Removes the folder, its files and folders of files. */
+/* Removes the folder and everything in it. */
 static inline void made_remove(const char *folder)
 {
     DIR *dir = opendir(folder);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * daemon_kills.h -- the daemon's state under load in a process that is killed at random moments,
- * again and again; what that process had acknowledged is compared with what is there afterwards.
+ * daemon_kills.h -- kills a process that works on the daemon's state at random times, again and
+ * again, and compares what it had acknowledged with the files afterwards.
  *
- * The process tells by shared memory what it is about to do and what was acknowledged, so that a
- * kill between the two is known as such.
+ * The process writes to shared memory what it is about to do and what was acknowledged, so that the
+ * check recognises a kill between the two.
  */
 #pragma once
 
@@ -24,9 +24,9 @@
 #define KILLS_OPEN     4U /* sessions that each thread keeps active */
 #define KILLS_WHOLE    "whole"
 #define KILLS_PAUSE_NS 300000L
-#define KILLS_LIFE_MS  120U /* at most, of each process */
+#define KILLS_LIFE_MS  120U /* longest life of a process */
 #define KILLS_LIFE_MIN 5U
-#define KILLS_BACK_S   10LL /* the machine's clock goes on so much between two processes */
+#define KILLS_BACK_S   10LL /* advance of the clock between two processes */
 
 enum kills_step { KILLS_NONE, KILLS_STARTING, KILLS_STARTED, KILLS_STOPPING, KILLS_STOPPED };
 
@@ -44,7 +44,7 @@ struct kills {
     char state[96];
     char output[96];
     int round;
-    _Atomic uint64_t frame; /* the newest that was acknowledged */
+    _Atomic uint64_t frame; /* the newest acknowledged frame */
     _Atomic uint32_t next;  /* session */
     _Atomic bool ready;
     struct kills_session sessions[KILLS_SESSIONS];
@@ -55,8 +55,8 @@ struct kills_result {
     uint64_t frames;
     uint64_t started;
     uint64_t stopped;
-    uint64_t restarts; /* gaps of that cause in the session that lived through all */
-    uint64_t wrong;    /* things that were acknowledged and are not so */
+    uint64_t restarts; /* gaps with that cause in the session that lasts through all kills */
+    uint64_t wrong;    /* acknowledged changes that are missing */
 };
 
 static struct kills *kills_shared;
@@ -87,7 +87,7 @@ static inline void kills_close(void)
     kills_frames = NULL;
 }
 
-/* Starts sessions and stops the oldest, for ever. */
+/* Starts sessions and stops the oldest, forever. */
 static inline void *kills_sessions(void *ctx)
 {
     (void)ctx;
@@ -145,7 +145,7 @@ static inline void kills_live(void)
     atomic_store(&kills_shared->ready, true);
     struct made made = {.gpus = 1};
     for (;;) {
-        /* Times that a machine of its own would show: rounds lie KILLS_BACK_S apart. */
+        /* The clock of the made-up machine: rounds are KILLS_BACK_S apart. */
         made.step_ns = gsp_now_ns() - base - (int64_t)made.tick * MADE_PERIOD_NS +
                        kills_shared->round * KILLS_BACK_S * GSP_NS_PER_S;
         if (made_frame(kills_frames, &made, NULL) == 0)
@@ -160,7 +160,7 @@ static inline void kills_wrong(struct kills_result *result, const char *what, ui
     printf("# round %d: %s %" PRIu64 "\n", kills_shared->round, what, which);
 }
 
-/* A session's file is JSON and has the frames that were acknowledged. */
+/* Checks that the session file is JSON and has the acknowledged frames. */
 static inline bool kills_file_good(const char *file, uint64_t frames)
 {
     char path[512];
@@ -196,7 +196,7 @@ static inline void kills_check_session(struct kills_result *result, uint32_t id)
     s->checked = true;
     if (got.active || got.failed || got.last_frame != s->last || got.frame_count != s->frames ||
         got.frame_count != gsp_frames_count(kills_frames, s->first, s->last ? s->last : 0))
-        kills_wrong(result, "not as it was stopped: session", id);
+        kills_wrong(result, "differs from its stop: session", id);
     else if (!kills_file_good(s->file, s->frames))
         kills_wrong(result, "has no good file: session", id);
 }
@@ -223,7 +223,7 @@ static inline void kills_check(struct kills_result *result)
     kills_close();
 }
 
-/* Lets a process live for a random time and kills it; false when it could not begin. */
+/* Runs a process for a random time and kills it. Returns false if it could not start. */
 static inline bool kills_round(unsigned *seed)
 {
     atomic_store(&kills_shared->ready, false);
@@ -246,7 +246,8 @@ static inline bool kills_round(unsigned *seed)
     return true;
 }
 
-/* The session that lived through all: every frame, and each restart marked. */
+/* Checks the session that lasts through all kills: it has every frame, and a gap for each restart.
+ */
 static inline void kills_finish(struct kills_result *result)
 {
     struct gsp_session whole;
@@ -264,7 +265,7 @@ static inline void kills_finish(struct kills_result *result)
     kills_close();
 }
 
-/* In folder/state and folder/out, which are made. */
+/* Uses folder/state and folder/out, and creates them. */
 static inline struct kills_result daemon_kills(const char *folder, unsigned rounds, unsigned seed)
 {
     struct kills_result result = {0};

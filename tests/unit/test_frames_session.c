@@ -11,7 +11,7 @@
 #include "frames/session_read.h"
 #include "tap.h"
 
-/* Text handed out in pieces of a given size, so that every token is cut somewhere. */
+/* Provides a text in pieces of a given size, so that every token is split somewhere. */
 struct pieces {
     const char *text;
     size_t len;
@@ -31,7 +31,7 @@ static int64_t read_piece(void *ctx, char *out, size_t n, struct gsp_err *err)
     return (int64_t)n;
 }
 
-/* The text as tokens put together again; "" when it is refused. */
+/* The text, written again from its tokens; "" if it is rejected. */
 static void again(const char *text, size_t piece, struct gsp_buf *out, struct gsp_err *err)
 {
     struct pieces pieces = {text, strlen(text), 0, piece};
@@ -53,7 +53,7 @@ static void again(const char *text, size_t piece, struct gsp_buf *out, struct gs
     gsp_scan_close(&scan);
 }
 
-TAP_TEST(tokens_survive_every_cut)
+TAP_TEST(tokens_split_at_every_position)
 {
     static const char TEXT[] =
         " {\"a\" : [1, -2.5, 1e3, 0.1, 12345678901234567890, true,false , null], "
@@ -71,7 +71,7 @@ TAP_TEST(tokens_survive_every_cut)
     }
 }
 
-TAP_TEST(what_is_no_json_is_told)
+TAP_TEST(rejects_malformed_json)
 {
     static const char *const TEXTS[] = {
         "",        "{",       "[1,]",    "{\"a\":1,}",  "[1 2]",  "{\"a\" 1}", "{1:2}",
@@ -201,7 +201,7 @@ TAP_TEST(frames_become_series)
     const struct gsp_series *util = find(data, "gpu_util", "h:0:X");
     tap_check(util && util->count == 2 && util->mean == 20 && util->min == 10 && util->max == 30);
     const struct gsp_series *other = find(data, "gpu_util", "h:1:X");
-    tap_check(other && other->count == 1 && other->mean == 20); /* null is no value */
+    tap_check(other && other->count == 1 && other->mean == 20); /* null does not count */
     tap_check(find(data, "cpu.util_percent", "") != NULL);
     tap_check(find(data, "cpu.cores", "1") != NULL);
     tap_check(find(data, "disk.read_bytes_per_s", "sda") != NULL);
@@ -219,7 +219,7 @@ TAP_TEST(frames_become_series)
     gsp_session_data_free(data);
 }
 
-TAP_TEST(files_of_others)
+TAP_TEST(files_of_other_programs)
 {
     struct gsp_session_data *data = NULL;
     struct gsp_err err = {0};
@@ -233,7 +233,7 @@ TAP_TEST(files_of_others)
     gsp_session_data_free(data);
 }
 
-TAP_TEST(what_is_no_session_is_told)
+TAP_TEST(rejects_other_files)
 {
     static const char *const TEXTS[] = {"[]",
                                         "{}",
@@ -250,7 +250,7 @@ TAP_TEST(what_is_no_session_is_told)
     }
 }
 
-TAP_TEST(pictures_escape_names)
+TAP_TEST(plots_escape_names)
 {
     static const char TEXT[] =
         "{\"metadata\":{\"name\":\"</script><script>alert(1)\",\"format\":1},\"frames\":["
@@ -274,7 +274,7 @@ TAP_TEST(pictures_escape_names)
     gsp_session_data_free(data);
 }
 
-TAP_TEST(nothing_to_draw_is_told)
+TAP_TEST(plot_without_values_is_an_error)
 {
     struct gsp_session_data *data = NULL;
     struct gsp_err err = {0};
