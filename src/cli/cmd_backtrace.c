@@ -96,7 +96,7 @@ static int show_live(const struct gsp_parsed *parsed, pid_t pid, int64_t tid,
     struct gsp_made_rows *made = NULL;
     struct gsp_dump *dump = NULL;
     size_t found = 0;
-    int rc = gsp_dump_take(pid, &how, &dump, err);
+    int rc = gsp_sample_dump_new(pid, &how, &dump, err);
     if (rc == GSP_OK)
         rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS) - (opts->locals ? 0 : 1), &made, err);
     for (size_t i = 0; rc == GSP_OK && i < dump->thread_count; i++) {
@@ -112,7 +112,7 @@ static int show_live(const struct gsp_parsed *parsed, pid_t pid, int64_t tid,
         rc = gsp_cli_put_rows(gsp_made_rows_get(made), dest, err);
     if (made)
         gsp_rows_free(gsp_made_rows_get(made));
-    gsp_dump_free(dump);
+    gsp_sample_dump_free(dump);
     return rc;
 }
 

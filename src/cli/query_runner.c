@@ -296,9 +296,9 @@ int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
     struct gsp_sv next;
     size_t pos = 0;
     gsp_auto_buf alone = {0};
-    if (!gsp_sql_next(sql, &pos, &statement))
+    if (!gsp_store_sql_next(sql, &pos, &statement))
         return ask_one(asker, sql, sql); /* which says that there is none */
-    bool is_more = gsp_sql_next(sql, &pos, &next);
+    bool is_more = gsp_store_sql_next(sql, &pos, &next);
     if (is_more && only_one(asker))
         return gsp_cli_misuse(asker->parsed, "%s takes one statement, and there are several",
                               only_one(asker));
@@ -313,7 +313,7 @@ int gsp_asker_ask(struct gsp_asker *asker, struct gsp_sv sql)
         if (status != 0 || !is_more)
             return status;
         statement = next;
-        is_more = gsp_sql_next(sql, &pos, &next);
+        is_more = gsp_store_sql_next(sql, &pos, &next);
     }
 }
 

@@ -105,7 +105,7 @@ int gsp_remote_ask_object(struct gsp_remote *remote, const char *method, const c
     int status = gsp_remote_ask(remote, method, path, body);
     if (status)
         return status;
-    if (gsp_body_read(gsp_buf_sv(&remote->answer), out, &why) == GSP_OK)
+    if (gsp_http_body_read(gsp_buf_sv(&remote->answer), out, &why) == GSP_OK)
         return 0;
     gsp_err_fill(&err, GSP_E_FORMAT, 0, "%.100s does not answer like gsprof serve: %.100s",
                  remote->endpoint.p, why.msg);

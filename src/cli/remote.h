@@ -65,7 +65,7 @@ void gsp_remote_close(struct gsp_remote *remote); /* {0} does nothing */
 /* Sends a request and stores the answer in remote->answer. Returns an exit status. */
 int gsp_remote_ask(struct gsp_remote *remote, const char *method, const char *path,
                    struct gsp_sv body);
-/* The same for an answer that is a JSON object. The caller frees *out with gsp_body_free(). */
+/* The same for an answer that is a JSON object. The caller frees *out with gsp_http_body_free(). */
 int gsp_remote_ask_object(struct gsp_remote *remote, const char *method, const char *path,
                           struct gsp_sv body, struct gsp_body **out);
 

@@ -29,11 +29,11 @@ static bool load(const struct gsp_parsed *parsed, struct gsp_settings *out)
     return false;
 }
 
-struct gsp_place_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed)
+struct gsp_ring_dir_limits gsp_cli_ring_limits(const struct gsp_parsed *parsed)
 {
     struct gsp_settings settings;
     if (!load(parsed, &settings))
-        return (struct gsp_place_limits){GSP_PLACE_KEEP_NS, GSP_PLACE_KEEP_BYTES};
+        return (struct gsp_ring_dir_limits){GSP_RING_DIR_KEEP_NS, GSP_RING_DIR_KEEP_BYTES};
     return gsp_settings_ring_limits(&settings.live);
 }
 
@@ -60,7 +60,7 @@ static bool has_own_rows(pid_t pid, struct gsp_err *err)
     gsp_auto_buf own = {0};
     if (!gsp_proc_env(pid, ROWS_ENV, &own))
         return false;
-    return gsp_setting_row_check(GSP_SET_ring_rows, gsp_buf_sv(&own), value, err) == GSP_OK;
+    return gsp_wire_setting_row_check(GSP_SET_ring_rows, gsp_buf_sv(&own), value, err) == GSP_OK;
 }
 
 int64_t gsp_cli_ring_rows_for(pid_t pid)

@@ -70,7 +70,7 @@ static int code_of(int status, const char *name)
 static void copy_text(const struct gsp_body *body, const char *name, char *out, size_t cap)
 {
     struct gsp_sv text = {0};
-    if (gsp_body_text(body, name, &text, NULL) == 1)
+    if (gsp_http_body_text(body, name, &text, NULL) == 1)
         snprintf(out, cap, "%.*s", (int)(text.len < cap ? text.len : cap), text.p);
 }
 
@@ -81,19 +81,19 @@ static bool read_refusal(struct gsp_sv text, struct gsp_client_refusal *refusal,
     gsp_auto_buf inner = {0};
     struct gsp_body *outer = NULL;
     struct gsp_body *error = NULL;
-    if (gsp_body_read(text, &outer, NULL) == GSP_OK &&
-        gsp_body_object(outer, "error", &inner, NULL) == 1 &&
-        gsp_body_read(gsp_buf_sv(&inner), &error, NULL) == GSP_OK) {
+    if (gsp_http_body_read(text, &outer, NULL) == GSP_OK &&
+        gsp_http_body_object(outer, "error", &inner, NULL) == 1 &&
+        gsp_http_body_read(gsp_buf_sv(&inner), &error, NULL) == GSP_OK) {
         copy_text(error, "code", refusal->code, sizeof(refusal->code));
         copy_text(error, "message", message, cap);
         copy_text(error, "hint", refusal->hint, sizeof(refusal->hint));
     }
-    gsp_body_free(error);
-    gsp_body_free(outer);
+    gsp_http_body_free(error);
+    gsp_http_body_free(outer);
     return message[0] != '\0';
 }
 
-static int fail_with(const struct gsp_client_call *call, const struct gsp_http_reply *reply,
+static int fail_with(const struct gsp_client_call *call, const struct gsp_http_client_answer *reply,
                      struct gsp_client_refusal *refusal, struct gsp_err *err)
 {
     char message[200] = "";
@@ -112,15 +112,16 @@ int gsp_client_ask(const struct gsp_client_call *call, struct gsp_buf *out,
     if (!refusal)
         refusal = &none;
     *refusal = (struct gsp_client_refusal){0};
-    const struct gsp_http_call http = {.method = call->method,
-                                       .endpoint = call->endpoint,
-                                       .path = call->path,
-                                       .token = call->token && call->token[0] ? call->token : NULL,
-                                       .body = call->body,
-                                       .timeout_ns = call->timeout_ns,
-                                       .answer_max = call->answer_max,
-                                       .cancel = call->cancel};
-    struct gsp_http_reply reply;
+    const struct gsp_http_client_request http = {
+        .method = call->method,
+        .endpoint = call->endpoint,
+        .path = call->path,
+        .token = call->token && call->token[0] ? call->token : NULL,
+        .body = call->body,
+        .timeout_ns = call->timeout_ns,
+        .answer_max = call->answer_max,
+        .cancel = call->cancel};
+    struct gsp_http_client_answer reply;
     int rc = gsp_http_request(&http, &reply, err);
     if (rc < 0)
         return rc;

@@ -112,7 +112,7 @@ static bool is_whole(struct gsp_sv digits)
 }
 
 /* Reads the value that starts with the last token. */
-static int read_cell(struct json_rows *made, struct gsp_scan *scan, struct cell *out,
+static int read_cell(struct json_rows *made, struct gsp_json_scan *scan, struct cell *out,
                      struct gsp_err *err)
 {
     size_t at = made->arena.len;
@@ -120,28 +120,28 @@ static int read_cell(struct json_rows *made, struct gsp_scan *scan, struct cell 
     int rc = GSP_OK;
     *out = (struct cell){.at = at, .kind = CELL_TEXT};
     switch (scan->kind) {
-    case GSP_SCAN_NULL:
+    case GSP_JSON_SCAN_NULL:
         out->kind = CELL_NULL;
         break;
-    case GSP_SCAN_NUMBER:
+    case GSP_JSON_SCAN_NUMBER:
         out->kind = is_whole(scan->text) ? CELL_WHOLE : CELL_REAL;
         gsp_buf_putsv(&made->arena, scan->text);
         break;
-    case GSP_SCAN_BOOL:
+    case GSP_JSON_SCAN_BOOL:
         out->kind = CELL_BOOL;
         gsp_buf_puts(&made->arena, scan->truth ? "true" : "false");
         break;
-    case GSP_SCAN_TEXT:
+    case GSP_JSON_SCAN_STRING:
         gsp_buf_putsv(&made->arena, scan->text);
         break;
-    case GSP_SCAN_END:
-    case GSP_SCAN_OBJ_BEGIN:
-    case GSP_SCAN_OBJ_END:
-    case GSP_SCAN_ARR_BEGIN:
-    case GSP_SCAN_ARR_END:
-    case GSP_SCAN_KEY:
+    case GSP_JSON_SCAN_END:
+    case GSP_JSON_SCAN_OBJ_BEGIN:
+    case GSP_JSON_SCAN_OBJ_END:
+    case GSP_JSON_SCAN_ARR_BEGIN:
+    case GSP_JSON_SCAN_ARR_END:
+    case GSP_JSON_SCAN_KEY:
         gsp_json_init(&json, &made->arena);
-        rc = gsp_scan_copy(scan, &json, err);
+        rc = gsp_json_scan_copy(scan, &json, err);
         break;
     }
     out->len = (uint32_t)(made->arena.len - at);
@@ -156,16 +156,16 @@ static void fill_up(struct column *column, size_t rows)
         gsp_buf_put(&column->cells, &none, sizeof(none));
 }
 
-static int read_row(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+static int read_row(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
 {
     size_t guess = 0;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         struct column *column = NULL;
         struct cell cell = {0};
         rc = find_column(made, scan->text, &guess, &column, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK)
             rc = read_cell(made, scan, &cell, err);
         if (rc < 0 || !column)
@@ -176,58 +176,58 @@ static int read_row(struct json_rows *made, struct gsp_scan *scan, struct gsp_er
             column->count++;
             column->seen[cell.kind]++;
         }
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
     }
     made->row_count++;
     return rc;
 }
 
 /* Reads an array that starts with the last token. Calls each for the first token of an element. */
-static int read_array(struct json_rows *made, struct gsp_scan *scan,
-                      int (*each)(struct json_rows *, struct gsp_scan *, struct gsp_err *),
+static int read_array(struct json_rows *made, struct gsp_json_scan *scan,
+                      int (*each)(struct json_rows *, struct gsp_json_scan *, struct gsp_err *),
                       struct gsp_err *err)
 {
-    int rc = scan->kind == GSP_SCAN_ARR_BEGIN
-                 ? gsp_scan_next(scan, err)
+    int rc = scan->kind == GSP_JSON_SCAN_ARR_BEGIN
+                 ? gsp_json_scan_next(scan, err)
                  : gsp_err_set(err, GSP_E_FORMAT, 0, "the answer is not an array of rows");
-    while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
+    while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
         rc = each(made, scan, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
 
-static int read_row_object(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+static int read_row_object(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
 {
-    return scan->kind == GSP_SCAN_OBJ_BEGIN
+    return scan->kind == GSP_JSON_SCAN_OBJ_BEGIN
                ? read_row(made, scan, err)
                : gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the answer is not an object");
 }
 
 /* Reads {"name": ...} and ignores other members. */
-static int read_head(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+static int read_head(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
 {
-    if (scan->kind != GSP_SCAN_OBJ_BEGIN)
+    if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "a column of the answer is not an object");
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         const bool is_name = gsp_sv_eq(scan->text, gsp_sv_of("name"));
-        rc = gsp_scan_next(scan, err);
-        if (rc == GSP_OK && is_name && scan->kind == GSP_SCAN_TEXT)
+        rc = gsp_json_scan_next(scan, err);
+        if (rc == GSP_OK && is_name && scan->kind == GSP_JSON_SCAN_STRING)
             rc = add_column(made, scan->text, err);
         else if (rc == GSP_OK)
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
 
-static int read_warning(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+static int read_warning(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
 {
-    if (scan->kind != GSP_SCAN_TEXT)
-        return gsp_scan_skip(scan, err);
+    if (scan->kind != GSP_JSON_SCAN_STRING)
+        return gsp_json_scan_skip(scan, err);
     if (made->warnings) {
         gsp_buf_putsv(made->warnings, scan->text);
         gsp_buf_putc(made->warnings, '\n');
@@ -235,16 +235,16 @@ static int read_warning(struct json_rows *made, struct gsp_scan *scan, struct gs
     return GSP_OK;
 }
 
-static int read_object(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+static int read_object(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
 {
     bool has_rows = false;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         const bool is_columns = gsp_sv_eq(scan->text, gsp_sv_of("columns")) && !has_rows;
         const bool is_rows = gsp_sv_eq(scan->text, gsp_sv_of("rows")) && !has_rows;
         const bool is_warnings = gsp_sv_eq(scan->text, gsp_sv_of("warnings"));
         has_rows = has_rows || is_rows;
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK && (is_columns || is_rows || is_warnings))
             rc = read_array(made, scan,
                             is_columns ? read_head
@@ -252,22 +252,22 @@ static int read_object(struct json_rows *made, struct gsp_scan *scan, struct gsp
                                        : read_warning,
                             err);
         else if (rc == GSP_OK)
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     if (rc == GSP_OK && !has_rows)
         rc = gsp_err_set(err, GSP_E_FORMAT, 0, "the answer has no rows");
     return rc;
 }
 
-static int read_all(struct json_rows *made, struct gsp_scan *scan, struct gsp_err *err)
+static int read_all(struct json_rows *made, struct gsp_json_scan *scan, struct gsp_err *err)
 {
-    int rc = gsp_scan_next(scan, err);
+    int rc = gsp_json_scan_next(scan, err);
     if (rc == GSP_OK)
-        rc = scan->kind == GSP_SCAN_OBJ_BEGIN ? read_object(made, scan, err)
-                                              : read_array(made, scan, read_row_object, err);
-    return rc == GSP_OK ? gsp_scan_next(scan, err) : rc;
+        rc = scan->kind == GSP_JSON_SCAN_OBJ_BEGIN ? read_object(made, scan, err)
+                                                   : read_array(made, scan, read_row_object, err);
+    return rc == GSP_OK ? gsp_json_scan_next(scan, err) : rc;
 }
 
 static enum gsp_cell_kind kind_of(const struct column *column)
@@ -353,17 +353,17 @@ int gsp_json_rows_new(struct gsp_sv text, struct gsp_buf *warnings, struct gsp_r
                       struct gsp_err *err)
 {
     static const struct gsp_rows_ops OPS = {next_batch, free_rows};
-    struct gsp_scan scan = {0};
+    struct gsp_json_scan scan = {0};
     *out = NULL;
     struct json_rows *made = calloc(1, sizeof(*made));
     if (!made)
         return gsp_err_nomem(err);
     made->rows.ops = &OPS;
     made->warnings = warnings;
-    int rc = gsp_scan_open(&scan, gsp_scan_read_text, &text, err);
+    int rc = gsp_json_scan_open(&scan, gsp_json_scan_read_text, &text, err);
     if (rc == GSP_OK)
         rc = read_all(made, &scan, err);
-    gsp_scan_close(&scan);
+    gsp_json_scan_close(&scan);
     if (rc == GSP_OK)
         rc = convert(made, err);
     if (rc < 0) {

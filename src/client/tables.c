@@ -41,9 +41,9 @@ static void add_member(const struct members *members, struct gsp_sv name, struct
 {
     struct gsp_body *inner = NULL;
     if (gsp_sv_starts(value, "{") && !gsp_sv_eq(value, gsp_sv_of("{}")) && depth < DEPTH_MAX &&
-        gsp_body_read(value, &inner, NULL) == GSP_OK) {
+        gsp_http_body_read(value, &inner, NULL) == GSP_OK) {
         add_members(members, inner, name, depth + 1);
-        gsp_body_free(inner);
+        gsp_http_body_free(inner);
         return;
     }
     if (members->prefix && !gsp_sv_starts(name, members->prefix))
@@ -58,7 +58,7 @@ static void add_members(const struct members *members, const struct gsp_body *bo
     gsp_auto_buf value = {0};
     gsp_auto_buf path = {0};
     struct gsp_sv name = {0};
-    for (size_t i = 0; gsp_body_member(body, i, &name, &value); i++) {
+    for (size_t i = 0; gsp_http_body_member(body, i, &name, &value); i++) {
         gsp_buf_clear(&path);
         gsp_buf_putsv(&path, above);
         if (above.len)
@@ -80,11 +80,11 @@ static int add_source(void *ctx, const struct gsp_body *item)
     struct gsp_sv text = {0};
     bool is_open = false;
     gsp_buf_puts(&name, "source.");
-    if (gsp_body_text(item, "name", &text, NULL) == 1)
+    if (gsp_http_body_text(item, "name", &text, NULL) == 1)
         gsp_buf_putsv(&name, text);
-    int has_state = gsp_body_bool(item, "open", &is_open, NULL);
+    int has_state = gsp_http_body_bool(item, "open", &is_open, NULL);
     gsp_buf_puts(&state, has_state == 1 && is_open ? "on" : "off");
-    if (gsp_body_text(item, "trouble", &text, NULL) == 1) {
+    if (gsp_http_body_text(item, "trouble", &text, NULL) == 1) {
         gsp_buf_puts(&state, ": ");
         gsp_buf_putsv(&state, text);
     }
@@ -106,7 +106,7 @@ int gsp_client_members_table(const struct gsp_body *body, const char *const *ski
     if (rc < 0)
         return rc;
     add_members(&members, body, (struct gsp_sv){0}, 0);
-    rc = gsp_body_each(body, "sources", add_source, &members, err);
+    rc = gsp_http_body_each(body, "sources", add_source, &members, err);
     return finish(members.made, rc < 0 ? rc : 1, out);
 }
 
@@ -118,7 +118,7 @@ struct settings {
 static struct gsp_sv text_of(const struct gsp_body *item, const char *name)
 {
     struct gsp_sv text = {0};
-    return gsp_body_text(item, name, &text, NULL) == 1 ? text : (struct gsp_sv){0};
+    return gsp_http_body_text(item, name, &text, NULL) == 1 ? text : (struct gsp_sv){0};
 }
 
 /* "sample_rate" also matches "gsprof.sample_rate". */
@@ -140,12 +140,12 @@ static int add_setting(void *ctx, const struct gsp_body *item)
     if (!has_prefix(text_of(item, "name"), settings->prefix))
         return GSP_OK;
     /* The value may have any type. */
-    for (size_t i = 0; gsp_body_member(item, i, &name, &value); i++) {
+    for (size_t i = 0; gsp_http_body_member(item, i, &name, &value); i++) {
         if (gsp_sv_eq(name, gsp_sv_of("value")))
             break;
         gsp_buf_clear(&value);
     }
-    int has_mutable = gsp_body_bool(item, "mutable", &is_mutable, NULL);
+    int has_mutable = gsp_http_body_bool(item, "mutable", &is_mutable, NULL);
     gsp_made_text(settings->made, text_of(item, "name"));
     gsp_made_text(settings->made, gsp_buf_sv(&value));
     gsp_made_text(settings->made, text_of(item, "description"));
@@ -171,7 +171,7 @@ int gsp_client_settings_table(const struct gsp_body *body, const char *name, con
     int rc = gsp_made_rows_new(COLUMNS, GSP_COUNT(COLUMNS), &settings.made, err);
     if (rc < 0)
         return rc;
-    rc = gsp_body_each(body, name, add_setting, &settings, err);
+    rc = gsp_http_body_each(body, name, add_setting, &settings, err);
     return finish(settings.made, rc, out);
 }
 
@@ -186,7 +186,7 @@ static void put_note(const struct gsp_body *item, struct gsp_buf *out)
 {
     gsp_auto_buf labels = {0};
     struct gsp_sv error = text_of(item, "error");
-    int has_labels = gsp_body_object(item, "labels", &labels, NULL);
+    int has_labels = gsp_http_body_object(item, "labels", &labels, NULL);
     if (error.len)
         gsp_buf_putsv(out, error);
     else if (has_labels == 1 && labels.len > 2)
@@ -227,8 +227,8 @@ static int add_session(void *ctx, const struct gsp_body *item)
     bool active = false;
     gsp_auto_buf note = {0};
     /* Members of the wrong type are not shown. */
-    int has_state = gsp_body_bool(item, "is_active", &active, NULL);
-    int has_frames = gsp_body_f64(item, "frame_count", &frames, NULL);
+    int has_state = gsp_http_body_bool(item, "is_active", &active, NULL);
+    int has_frames = gsp_http_body_f64(item, "frame_count", &frames, NULL);
     gsp_made_text(sessions->made, text_of(item, "name"));
     if (has_state == 1 && active)
         gsp_made_text(sessions->made, gsp_sv_of("active"));
@@ -260,13 +260,13 @@ int gsp_client_sessions_table(const struct gsp_body *body, const char *name,
     };
     struct sessions sessions = {0};
     *out = NULL;
-    int rc = gsp_body_each(body, name, count_notes, &sessions, err);
+    int rc = gsp_http_body_each(body, name, count_notes, &sessions, err);
     if (rc < 0 || !sessions.count)
         return rc < 0 ? rc : 0;
     const size_t columns = GSP_COUNT(COLUMNS) - (sessions.has_notes ? 0 : 1);
     rc = gsp_made_rows_new(COLUMNS, columns, &sessions.made, err);
     if (rc < 0)
         return rc;
-    rc = gsp_body_each(body, name, add_session, &sessions, err);
+    rc = gsp_http_body_each(body, name, add_session, &sessions, err);
     return finish(sessions.made, rc < 0 ? rc : 1, out);
 }

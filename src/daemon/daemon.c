@@ -17,7 +17,7 @@
 #include "daemon/daemon_internal.h"
 #include "daemon/hints.h"
 #include "daemon/routes.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 #define TOKEN_BYTES_MAX 1024U
 
@@ -113,13 +113,13 @@ static int open_sources(struct gsp_daemon *daemon, struct gsp_err *err)
                                         .carbon_g_per_kwh = settings->carbon_g_per_kwh,
                                         .cpu_tdp_watts = settings->cpu_tdp_watts,
                                         .pss = settings->pss};
-    const struct gsp_place_about about = {.pid = getpid(), .rank = GSP_NULL_I64};
+    const struct gsp_ring_dir_spec about = {.pid = getpid(), .rank = GSP_NULL_I64};
     int rc = gsp_collect_open(&env, &daemon->collect, err);
     if (rc < 0)
         return rc;
     /* Without rings everything works except live SQL. */
     struct gsp_err why = {0};
-    if (gsp_place_make(&about, &daemon->place_fd, &why) < 0) {
+    if (gsp_ring_dir_create(&about, &daemon->place_fd, &why) < 0) {
         gsp_log_warn("daemon", "no tables in shared memory: %s", why.msg);
         daemon->place_fd = -1;
     }

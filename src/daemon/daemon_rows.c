@@ -10,14 +10,14 @@
 #define WORDS_MAX     65536U
 #define ROW_BYTES_MAX 1024U
 
-static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text);
-static void add_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row);
+static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text);
+static void add_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row);
 
-void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_sink *frames, int folder_fd,
+void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_collect_sink *frames, int folder_fd,
                        uint32_t row_capacity)
 {
     memset(out, 0, sizeof(*out));
-    out->sink = (struct gsp_sink){intern, add_row};
+    out->sink = (struct gsp_collect_sink){intern, add_row};
     out->frames = frames;
     out->folder_fd = folder_fd;
     out->row_capacity = row_capacity;
@@ -42,7 +42,7 @@ static struct gsp_ring *ring_of(struct gsp_rows_out *out, enum gsp_table_id tabl
     if (out->rings[table] || out->no_ring[table] || out->folder_fd < 0)
         return out->rings[table];
     struct gsp_err err = {0};
-    const struct gsp_ring_spec spec = {.table = gsp_table_at(table),
+    const struct gsp_ring_spec spec = {.table = gsp_wire_table_at(table),
                                        .row_capacity = out->row_capacity,
                                        .lane_max = 4, /* one thread writes */
                                        .string_max = 4096,
@@ -67,7 +67,7 @@ static bool reserve_word(struct gsp_rows_out *out)
     return ok;
 }
 
-static uint32_t intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t intern(struct gsp_collect_sink *sink, enum gsp_table_id table, struct gsp_sv text)
 {
     struct gsp_rows_out *out = (struct gsp_rows_out *)sink;
     /* 128 bits of hash identify the text. */
@@ -141,10 +141,10 @@ static void keep_device(struct gsp_rows_out *out, const struct gsp_row_gpu_devic
     gsp_lock_release(&out->lock);
 }
 
-static void add_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+static void add_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
     struct gsp_rows_out *out = (struct gsp_rows_out *)sink;
-    const struct gsp_table *about = gsp_table_at(table);
+    const struct gsp_table *about = gsp_wire_table_at(table);
     _Alignas(16) char copy[ROW_BYTES_MAX];
     if (!about || about->row_bytes > sizeof(copy))
         return;
@@ -163,7 +163,7 @@ static void add_row(struct gsp_sink *sink, enum gsp_table_id table, const void *
 
 void gsp_rows_to_ring(struct gsp_rows_out *out, enum gsp_table_id table, const void *row)
 {
-    const struct gsp_table *about = gsp_table_at(table);
+    const struct gsp_table *about = gsp_wire_table_at(table);
     struct gsp_ring *ring = ring_of(out, table);
     _Alignas(16) char copy[ROW_BYTES_MAX];
     if (!ring || about->row_bytes > sizeof(copy))
@@ -174,7 +174,7 @@ void gsp_rows_to_ring(struct gsp_rows_out *out, enum gsp_table_id table, const v
         out->rows_lost++;
 }
 
-void gsp_rows_begin(struct gsp_rows_out *out, const struct gsp_tick *tick)
+void gsp_rows_begin(struct gsp_rows_out *out, const struct gsp_collect_tick *tick)
 {
     gsp_buf_clear(&out->coming.bytes);
     out->coming.bytes.failed = false;
@@ -207,7 +207,7 @@ const void *gsp_rows_each(const struct gsp_rows_out *out, size_t *at, enum gsp_t
     if (*at + sizeof(number) > out->newest.bytes.len)
         return NULL;
     memcpy(&number, out->newest.bytes.p + *at, sizeof(number));
-    const struct gsp_table *about = gsp_table_at((size_t)number);
+    const struct gsp_table *about = gsp_wire_table_at((size_t)number);
     const char *row = out->newest.bytes.p + *at + sizeof(number);
     if (!about || *at + sizeof(number) + about->row_bytes > out->newest.bytes.len)
         return NULL;

@@ -35,13 +35,13 @@ struct gsp_word {
 /* The rows of one tick in sequence: the number of the table as uint64_t, then the row struct. */
 struct gsp_row_set {
     struct gsp_buf bytes;
-    struct gsp_tick tick;
+    struct gsp_collect_tick tick;
     uint64_t serial; /* number of the tick */
 };
 
 struct gsp_rows_out {
-    struct gsp_sink sink;    /* first: sources write to it, and it is cast back */
-    struct gsp_sink *frames; /* borrowed */
+    struct gsp_collect_sink sink;    /* first: sources write to it, and it is cast back */
+    struct gsp_collect_sink *frames; /* borrowed */
     struct gsp_ring *rings[GSP_TABLE_COUNT];
     bool no_ring[GSP_TABLE_COUNT]; /* the ring could not be created */
     int folder_fd;                 /* of the ring directory; -1: no rings */
@@ -62,12 +62,12 @@ struct gsp_rows_out {
 };
 
 /* frames may be NULL. */
-void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_sink *frames, int folder_fd,
+void gsp_rows_out_init(struct gsp_rows_out *out, struct gsp_collect_sink *frames, int folder_fd,
                        uint32_t row_capacity);
 void gsp_rows_out_free(struct gsp_rows_out *out);
 
 /* One tick: begin, rows through out->sink, end. */
-void gsp_rows_begin(struct gsp_rows_out *out, const struct gsp_tick *tick);
+void gsp_rows_begin(struct gsp_rows_out *out, const struct gsp_collect_tick *tick);
 void gsp_rows_end(struct gsp_rows_out *out);
 /* Adds a row to the rings only. */
 void gsp_rows_to_ring(struct gsp_rows_out *out, enum gsp_table_id table, const void *row);

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/daemon_internal.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 #define MAINTAIN_EVERY_NS  GSP_NS_PER_S
 #define OVERHEADS_EVERY_NS (5 * GSP_NS_PER_S)
@@ -67,7 +67,7 @@ void gsp_daemon__rewatch(struct gsp_daemon *daemon)
     gsp_lock_release(&daemon->watch_lock);
 }
 
-static void put_settings(struct gsp_daemon *daemon, const struct gsp_tick *tick)
+static void put_settings(struct gsp_daemon *daemon, const struct gsp_collect_tick *tick)
 {
     struct gsp_rows_out *rows = &daemon->rows;
     const struct gsp_settings now = {.fixed = *daemon->fixed,
@@ -95,7 +95,7 @@ static void put_settings(struct gsp_daemon *daemon, const struct gsp_tick *tick)
 }
 
 /* CPU time of this daemon since its start, in percent of the wall time. */
-static void put_overhead(struct gsp_daemon *daemon, const struct gsp_tick *tick)
+static void put_overhead(struct gsp_daemon *daemon, const struct gsp_collect_tick *tick)
 {
     struct gsp_rows_out *rows = &daemon->rows;
     const int64_t wall_ns = tick->mono_ns - daemon->start_mono_ns;
@@ -116,7 +116,8 @@ static void put_overhead(struct gsp_daemon *daemon, const struct gsp_tick *tick)
     gsp_rows_to_ring(rows, table, &row);
 }
 
-static void put_loss(struct gsp_daemon *daemon, const struct gsp_tick *tick, uint64_t missed)
+static void put_loss(struct gsp_daemon *daemon, const struct gsp_collect_tick *tick,
+                     uint64_t missed)
 {
     struct gsp_rows_out *rows = &daemon->rows;
     const enum gsp_table_id table = GSP_TABLE_gsprof_loss;
@@ -152,7 +153,7 @@ static void copy_sources(struct gsp_daemon *daemon)
 static void tick(struct gsp_daemon *daemon, uint64_t missed)
 {
     gsp_frames_announce(daemon->frames);
-    const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
+    const struct gsp_collect_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
     const int64_t cpu_ns = thread_cpu_ns();
     struct gsp_err err = {0};
     gsp_frames_begin(daemon->frames, &now);
@@ -196,7 +197,7 @@ static void take_orders(struct gsp_daemon *daemon, struct orders *out) GSP_REQUI
 
 static void execute_orders(struct gsp_daemon *daemon, struct orders *orders)
 {
-    const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
+    const struct gsp_collect_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
     if (orders->watch)
         gsp_collect_watch(daemon->collect, orders->pids, orders->pid_count);
     if (orders->settings)
@@ -255,7 +256,8 @@ void *gsp_daemon__collect(void *arg)
         if (behind_ns >= 0) /* otherwise the frame was requested and the tick is still to come */
             next_ns += (missed + 1) * period_ns;
         if (gsp_now_ns() - overhead_ns > OWN_OVERHEAD_NS) {
-            const struct gsp_tick now = {.ts_ns = gsp_realtime_ns(), .mono_ns = gsp_now_ns()};
+            const struct gsp_collect_tick now = {.ts_ns = gsp_realtime_ns(),
+                                                 .mono_ns = gsp_now_ns()};
             put_overhead(daemon, &now);
             overhead_ns = now.mono_ns;
         }
@@ -327,8 +329,8 @@ static void update_overheads(struct gsp_daemon *daemon)
 static void sweep_rings(struct gsp_daemon *daemon)
 {
     const struct gsp_settings_live live = gsp_daemon__live_settings(daemon);
-    const struct gsp_place_limits limits = gsp_settings_ring_limits(&live);
-    gsp_places_sweep(&limits);
+    const struct gsp_ring_dir_limits limits = gsp_settings_ring_limits(&live);
+    gsp_ring_dirs_sweep(&limits);
 }
 
 void *gsp_daemon__tend(void *arg)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 #include "ring/reader.h"
 #include "wire/table.h"
 
@@ -15,7 +15,7 @@
 #define SPANS_MAX 64U
 
 /* Reads one value of a row. Returns false if the ring has no such column. */
-static bool read_value(const struct gsp_ring_view *view, const struct gsp_ring_span *span,
+static bool read_value(const struct gsp_ring_view *view, const struct gsp_ring_range *span,
                        const char *name, void *out, size_t width)
 {
     const struct gsp_ring_info *info = gsp_ring_info(view);
@@ -29,7 +29,7 @@ static bool read_value(const struct gsp_ring_view *view, const struct gsp_ring_s
 }
 
 /* Reads the newest row of a lane. Returns false if it was overwritten in the meantime. */
-static bool read_row(const struct gsp_ring_view *view, const struct gsp_ring_span *span,
+static bool read_row(const struct gsp_ring_view *view, const struct gsp_ring_range *span,
                      const struct gsp_ring_dict *dict, struct gsp_overhead *out)
 {
     uint32_t source = 0;
@@ -39,7 +39,7 @@ static bool read_row(const struct gsp_ring_view *view, const struct gsp_ring_spa
         !read_value(view, span, "high_percent", &out->high_percent, sizeof(out->high_percent)) ||
         !read_value(view, span, "samples", &out->samples, sizeof(out->samples)) ||
         !read_value(view, span, "source", &source, sizeof(source)) ||
-        gsp_ring_oldest(view, span->lane) > span->to - 1)
+        gsp_ring_oldest_row(view, span->lane) > span->to - 1)
         return false;
     const struct gsp_sv text = source < dict->count ? dict->strings[source] : (struct gsp_sv){0};
     snprintf(out->source, sizeof(out->source), "%.*s", (int)(text.len < 19 ? text.len : 19),
@@ -47,20 +47,20 @@ static bool read_row(const struct gsp_ring_view *view, const struct gsp_ring_spa
     return true;
 }
 
-static size_t read_process(const struct gsp_place *place, struct gsp_overhead *out, size_t cap)
+static size_t read_process(const struct gsp_ring_dir *place, struct gsp_overhead *out, size_t cap)
 {
     int folder_fd = -1;
-    if (gsp_place_open(place, &folder_fd, NULL) < 0)
+    if (gsp_ring_dir_open(place, &folder_fd, NULL) < 0)
         return 0;
     gsp_auto_fd fd = folder_fd;
     struct gsp_ring_view *view = NULL;
     if (gsp_ring_open(fd, FILE_NAME, &view, NULL) < 0)
         return 0;
     struct gsp_ring_dict dict = {0};
-    struct gsp_ring_span spans[SPANS_MAX];
+    struct gsp_ring_range spans[SPANS_MAX];
     size_t count = 0;
     if (gsp_ring_dict_read(view, &dict, NULL) == GSP_OK) {
-        const size_t span_count = gsp_ring_spans(view, spans, SPANS_MAX, NULL);
+        const size_t span_count = gsp_ring_ranges(view, spans, SPANS_MAX, NULL);
         for (size_t i = 0; i < span_count && count < cap; i++) {
             out[count].pid = place->pid;
             if (spans[i].to > spans[i].from && read_row(view, &spans[i], &dict, &out[count]))
@@ -74,15 +74,15 @@ static size_t read_process(const struct gsp_place *place, struct gsp_overhead *o
 
 size_t gsp_overheads_read(struct gsp_overhead *out, size_t cap)
 {
-    struct gsp_places places = {0};
+    struct gsp_ring_dirs places = {0};
     size_t count = 0;
-    if (gsp_places_read(&places, NULL) < 0)
+    if (gsp_ring_dirs_read(&places, NULL) < 0)
         return 0;
     for (size_t i = 0; i < places.count && count < cap; i++) {
         if (places.at[i].live)
             count += read_process(&places.at[i], out + count, cap - count);
     }
-    gsp_places_free(&places);
+    gsp_ring_dirs_free(&places);
     return count;
 }
 

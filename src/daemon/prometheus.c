@@ -187,7 +187,7 @@ static void put_head(struct gsp_buf *out, const char *name, const char *type, co
 static void put_metric(const struct gsp_rows_out *rows, const struct metric *metric,
                        struct gsp_buf *out) GSP_REQUIRES(&rows->lock)
 {
-    const struct gsp_table *table = gsp_table_at(metric->table);
+    const struct gsp_table *table = gsp_wire_table_at(metric->table);
     const struct gsp_column *column = table ? find_column(table, metric->column) : NULL;
     enum gsp_table_id id;
     size_t at = 0;

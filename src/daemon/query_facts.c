@@ -103,12 +103,12 @@ int gsp_query_params(const struct gsp_body *body, struct gsp_param **out, size_t
     struct reading reading = {.err = err};
     *out = NULL;
     *count = 0;
-    if (!gsp_body_has(body, "params"))
+    if (!gsp_http_body_has(body, "params"))
         return GSP_OK;
     reading.params = calloc(PARAMS_MAX, sizeof(*reading.params));
     if (!reading.params)
         return gsp_err_nomem(err);
-    int rc = gsp_body_scalars(body, "params", add_param, &reading, err);
+    int rc = gsp_http_body_scalars(body, "params", add_param, &reading, err);
     if (rc < 0) {
         free(reading.params);
         return rc;
@@ -122,14 +122,14 @@ int gsp_query_params(const struct gsp_body *body, struct gsp_param **out, size_t
 static int64_t number(const struct gsp_body *item, const char *name)
 {
     int64_t v = 0;
-    gsp_ignore(gsp_body_i64(item, name, &v, NULL));
+    gsp_ignore(gsp_http_body_i64(item, name, &v, NULL));
     return v;
 }
 
 static struct gsp_sv text(const struct gsp_body *item, const char *name)
 {
     struct gsp_sv v = {NULL, 0};
-    gsp_ignore(gsp_body_text(item, name, &v, NULL));
+    gsp_ignore(gsp_http_body_text(item, name, &v, NULL));
     return v;
 }
 
@@ -150,17 +150,17 @@ static int add_session(void *ctx, const struct gsp_body *item)
     const struct gsp_row_session_list row = {
         .ts_ns = number(item, "start_ns"),
         .mono_ns = GSP_NULL_I64,
-        .name = gsp_batch_intern(batch, text(item, "name")),
-        .status = gsp_batch_intern(batch, text(item, "status")),
+        .name = gsp_store_batch_intern(batch, text(item, "name")),
+        .status = gsp_store_batch_intern(batch, text(item, "status")),
         .end_ns = end_ns ? end_ns : GSP_NULL_I64,
         .frames = number(item, "frames"),
         .freq_ms = period_ns ? (double)period_ns / (double)GSP_NS_PER_MS : gsp_null_f64(),
-        .file = gsp_batch_intern(batch, text(item, "file")),
+        .file = gsp_store_batch_intern(batch, text(item, "file")),
         .labels = text(item, "labels"),
         .first_frame = first,
         .last_frame = end_ns ? last : GSP_NULL_I64,
     };
-    return gsp_batch_append(batch, &row, reading->err);
+    return gsp_store_batch_append(batch, &row, reading->err);
 }
 
 static int add_stretch(void *ctx, const struct gsp_body *item)
@@ -212,20 +212,20 @@ int gsp_query_facts_add(const struct gsp_body *facts, struct gsp_store *store,
     gsp_auto_buf host = {0};
     gsp_buf_putsv(&host, text(facts, "host"));
     const char *name = gsp_buf_cstr(&host);
-    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_session_list), name, GSP_NULL_I64, GSP_NULL_I64,
-                           &reading.list, err);
+    int rc = gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_session_list), name, GSP_NULL_I64,
+                                 GSP_NULL_I64, &reading.list, err);
     if (rc == GSP_OK)
-        rc = gsp_body_each(facts, "sessions", add_session, &reading, err);
+        rc = gsp_http_body_each(facts, "sessions", add_session, &reading, err);
     if (rc >= 0)
-        rc = gsp_body_each(facts, "stretches", add_stretch, &reading, err);
+        rc = gsp_http_body_each(facts, "stretches", add_stretch, &reading, err);
     if (rc >= 0) {
         rc = gsp_store_add_batch(store, reading.list, err);
         reading.list = NULL;
     }
     if (rc == GSP_OK && add_frames(facts, &reading, name, store, trouble) < 0)
-        rc = gsp_store_add_live(store, gsp_table_at(GSP_TABLE_session_frame), fail_with_trouble,
-                                trouble, err);
-    gsp_batch_free(reading.list);
+        rc = gsp_store_add_live(store, gsp_wire_table_at(GSP_TABLE_session_frame),
+                                fail_with_trouble, trouble, err);
+    gsp_store_batch_free(reading.list);
     free(reading.sessions);
     free(reading.stretches);
     return rc < 0 ? rc : GSP_OK;

@@ -226,7 +226,7 @@ static int read_facts(struct gsp_body **out, struct gsp_err *err)
     gsp_auto_buf bytes = {0};
     if (gsp_fd_read_all(GSP_WORKER_EXTRA_FD, FACTS_BYTES, &bytes, NULL) < 0)
         return GSP_OK;
-    return gsp_body_read(gsp_buf_sv(&bytes), out, err);
+    return gsp_http_body_read(gsp_buf_sv(&bytes), out, err);
 }
 
 /* The state of a query. */
@@ -288,7 +288,7 @@ static int write_object(struct query *query, struct gsp_out *out, struct gsp_err
     gsp_buf_puts(&out->buf, "{\"columns\": ");
     put_columns(query->rows, &out->buf);
     gsp_buf_puts(&out->buf, ", \"rows\": ");
-    const int rc = gsp_rows_json(query->rows, out, err);
+    const int rc = gsp_export_rows_write_json(query->rows, out, err);
     const bool truncated = query->rows->truncated;
     gsp_rows_free(query->rows);
     query->rows = NULL;
@@ -305,13 +305,13 @@ static int write_rows(const struct gsp_query_order *order, struct query *query, 
     gsp_out_init(&out, STDOUT_FILENO);
     int rc = GSP_OK;
     if (strcmp(order->format, "csv") == 0)
-        rc = gsp_rows_csv(rows, &out, err);
+        rc = gsp_export_rows_write_csv(rows, &out, err);
     else if (strcmp(order->format, "arrow") == 0)
-        rc = gsp_rows_arrow(rows, &out, err);
+        rc = gsp_export_rows_write_arrow(rows, &out, err);
     else if (strcmp(order->format, "object") == 0)
         rc = write_object(query, &out, err);
     else
-        rc = gsp_rows_json(rows, &out, err);
+        rc = gsp_export_rows_write_json(rows, &out, err);
     int finished = gsp_out_finish(&out, rc < 0 ? NULL : err);
     return rc < 0 ? rc : finished;
 }
@@ -345,7 +345,7 @@ int gsp_query_worker_main(const struct gsp_query_order *order)
     gsp_store_close(query.store);
     gsp_source_processes_free(&query.processes);
     free(query.params);
-    gsp_body_free(query.facts);
+    gsp_http_body_free(query.facts);
     gsp_buf_free(&query.sql);
     return status;
 }

@@ -71,11 +71,13 @@ static void refuse(const char *path, struct gsp_http_answer *answer)
             other = 4;
     }
     if (!has_get && !other) {
-        gsp_http_fail(answer, 404, "NOFILE", "no such path", gsp_daemon__hint(GSP_HINT_PATHS));
+        gsp_http_answer_error(answer, 404, "NOFILE", "no such path",
+                              gsp_daemon__hint(GSP_HINT_PATHS));
         return;
     }
     answer->allow = allowed[other ? other : 1];
-    gsp_http_fail(answer, 405, "METHOD", "the path does not support this method", answer->allow);
+    gsp_http_answer_error(answer, 405, "METHOD", "the path does not support this method",
+                          answer->allow);
 }
 
 void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
@@ -89,17 +91,17 @@ void gsp_routes_handle(void *ctx, const struct gsp_http_request *request,
         return;
     }
     if (route->needs_control && !call.daemon->fixed->allow_control) {
-        gsp_http_fail(answer, 403, "CONTROL", "this daemon may not read processes",
-                      gsp_daemon__hint(GSP_HINT_ALLOW_CONTROL));
+        gsp_http_answer_error(answer, 403, "CONTROL", "this daemon may not read processes",
+                              gsp_daemon__hint(GSP_HINT_ALLOW_CONTROL));
         return;
     }
-    if (route->body && gsp_body_read(request->body, &call.body, &err) < 0) {
+    if (route->body && gsp_http_body_read(request->body, &call.body, &err) < 0) {
         gsp_routes__fail(answer, &err, gsp_daemon__hint(GSP_HINT_BODY));
         return;
     }
     answer->content_type = route->content ? route->content : "application/json";
     route->run(&call, answer);
-    gsp_body_free(call.body);
+    gsp_http_body_free(call.body);
 }
 
 /* The HTTP status of an error. NOWRITE is about the daemon's own folders, so the request is not at
@@ -116,8 +118,8 @@ static int status_of(const struct gsp_err *err)
 void gsp_routes__fail(struct gsp_http_answer *answer, const struct gsp_err *err, const char *hint)
 {
     hint = hint ? hint : gsp_daemon__hint_for_error(err->code);
-    gsp_http_fail(answer, status_of(err), gsp_err_name(err->code),
-                  err->msg[0] ? err->msg : gsp_err_text(err->code), hint);
+    gsp_http_answer_error(answer, status_of(err), gsp_err_name(err->code),
+                          err->msg[0] ? err->msg : gsp_err_text(err->code), hint);
 }
 
 void gsp_routes__time(struct gsp_json *json, int64_t ts_ns)
@@ -131,7 +133,7 @@ bool gsp_routes__number(const struct gsp_route_call *call, const char *name, dou
 {
     struct gsp_err err = {0};
     double v = *out;
-    int rc = gsp_body_f64(call->body, name, &v, &err);
+    int rc = gsp_http_body_f64(call->body, name, &v, &err);
     if (rc == 1 && !(v >= min && v <= max))
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "%s must be from %g to %g", name, min, max);
     if (rc < 0) {
@@ -159,7 +161,7 @@ int gsp_routes__name(const struct gsp_body *body, const char *key, char out[GSP_
                      struct gsp_err *err)
 {
     struct gsp_sv name = {0};
-    int rc = gsp_body_text(body, key, &name, err);
+    int rc = gsp_http_body_text(body, key, &name, err);
     if (rc <= 0)
         return rc;
     rc = gsp_session_name_check(name, err);

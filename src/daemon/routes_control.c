@@ -104,7 +104,7 @@ void gsp_route_config_put(struct gsp_route_call *call, struct gsp_http_answer *a
     struct gsp_sv name;
     gsp_auto_buf value = {0};
     read_settings(call->daemon, &settings);
-    for (size_t i = 0; gsp_body_member(call->body, i, &name, &value); i++) {
+    for (size_t i = 0; gsp_http_body_member(call->body, i, &name, &value); i++) {
         if (!change(&settings, name, gsp_buf_sv(&value), answer))
             return;
         gsp_buf_clear(&value);
@@ -244,9 +244,9 @@ static bool read_record_request(const struct gsp_route_call *call, int32_t pid,
         !gsp_routes__number(call, "rate", 1, 10000, &request->rate_hz, answer))
         return false;
     snprintf(request->stem, sizeof(request->stem), "stacks_%d", pid);
-    int rc = gsp_body_bool(call->body, "native", &request->native, &err);
+    int rc = gsp_http_body_bool(call->body, "native", &request->native, &err);
     if (rc >= 0)
-        rc = gsp_body_bool(call->body, "subprocesses", &request->subprocesses, &err);
+        rc = gsp_http_body_bool(call->body, "subprocesses", &request->subprocesses, &err);
     if (rc >= 0)
         rc = gsp_routes__name(call->body, "name", request->stem, &err);
     if (rc >= 0)
@@ -297,24 +297,24 @@ void gsp_route_record(struct gsp_route_call *call, struct gsp_http_answer *answe
 
 static int draw(const char *path, int *out_fd, struct gsp_err *err)
 {
-    const struct gsp_format *svg = gsp_format_find("svg");
+    const struct gsp_format *svg = gsp_export_format_find("svg");
     struct gsp_profile *profile = NULL;
     struct gsp_out out;
     if (!svg || !svg->write)
         return gsp_err_set(err, GSP_E_NOTSUP, 0, "the svg format is not available");
-    int rc = gsp_format_load(path, gsp_format_find("gsp"), false, &profile, err);
+    int rc = gsp_export_format_load(path, gsp_export_format_find("gsp"), false, &profile, err);
     if (rc < 0)
         return rc;
     int fd = memfd_create("gsprof-svg", MFD_CLOEXEC);
     if (fd < 0) {
-        gsp_profile_free(profile);
+        gsp_model_profile_free(profile);
         return gsp_err_nomem(err);
     }
     gsp_out_init(&out, fd);
     rc = svg->write(profile, NULL, &out, err);
     int finished = gsp_out_finish(&out, rc < 0 ? NULL : err);
     rc = rc < 0 ? rc : finished;
-    gsp_profile_free(profile);
+    gsp_model_profile_free(profile);
     if (rc < 0)
         close(fd);
     else
@@ -335,16 +335,17 @@ void gsp_route_flamegraph(struct gsp_route_call *call, struct gsp_http_answer *a
         return;
     }
     if (!session && !pid_text) {
-        gsp_http_fail(answer, 400, gsp_err_name(GSP_E_USAGE), "neither session nor pid is given",
-                      gsp_daemon__hint(GSP_HINT_FLAMEGRAPH));
+        gsp_http_answer_error(answer, 400, gsp_err_name(GSP_E_USAGE),
+                              "neither session nor pid is given",
+                              gsp_daemon__hint(GSP_HINT_FLAMEGRAPH));
         return;
     }
     const bool found =
         session ? gsp_sessions_stacks_file(call->daemon->sessions, session, (int32_t)pid, 0, file)
                 : gsp_targets_file(call->daemon->targets, (int32_t)pid, file);
     if (!found) {
-        gsp_http_fail(answer, 404, "NOFILE", "no such recording",
-                      gsp_daemon__hint(GSP_HINT_RECORDINGS));
+        gsp_http_answer_error(answer, 404, "NOFILE", "no such recording",
+                              gsp_daemon__hint(GSP_HINT_RECORDINGS));
         return;
     }
     gsp_buf_printf(&path, "%s/%s", call->daemon->fixed->output_dir, file);
@@ -364,20 +365,20 @@ static void query_failed(const struct gsp_worker_result *result, struct gsp_http
     double status = 500;
     double line = 0;
     double column = 0;
-    if (gsp_body_read(gsp_buf_sv(&result->err), &said, NULL) == GSP_OK) {
-        gsp_ignore(gsp_body_text(said, "code", &code, NULL));
-        gsp_ignore(gsp_body_text(said, "message", &message, NULL));
-        gsp_ignore(gsp_body_text(said, "candidate", &candidate, NULL));
-        gsp_ignore(gsp_body_f64(said, "status", &status, NULL));
-        gsp_ignore(gsp_body_f64(said, "line", &line, NULL));
-        gsp_ignore(gsp_body_f64(said, "column", &column, NULL));
+    if (gsp_http_body_read(gsp_buf_sv(&result->err), &said, NULL) == GSP_OK) {
+        gsp_ignore(gsp_http_body_text(said, "code", &code, NULL));
+        gsp_ignore(gsp_http_body_text(said, "message", &message, NULL));
+        gsp_ignore(gsp_http_body_text(said, "candidate", &candidate, NULL));
+        gsp_ignore(gsp_http_body_f64(said, "status", &status, NULL));
+        gsp_ignore(gsp_http_body_f64(said, "line", &line, NULL));
+        gsp_ignore(gsp_http_body_f64(said, "column", &column, NULL));
     }
     gsp_buf_putsv(&texts[0], code);
     gsp_buf_putsv(&texts[1], message);
     gsp_daemon__hint_query(line, column, candidate, &texts[2]);
-    gsp_http_fail(answer, (int)status, gsp_buf_cstr(&texts[0]), gsp_buf_cstr(&texts[1]),
-                  texts[2].len ? gsp_buf_cstr(&texts[2]) : NULL);
-    gsp_body_free(said);
+    gsp_http_answer_error(answer, (int)status, gsp_buf_cstr(&texts[0]), gsp_buf_cstr(&texts[1]),
+                          texts[2].len ? gsp_buf_cstr(&texts[2]) : NULL);
+    gsp_http_body_free(said);
     for (size_t i = 0; i < GSP_COUNT(texts); i++)
         gsp_buf_free(&texts[i]);
 }
@@ -401,7 +402,7 @@ static int read_params(const struct gsp_body *body, struct gsp_buf *out, struct 
     size_t count = 0;
     int rc = gsp_query_params(body, &params, &count, err);
     free(params);
-    return rc < 0 ? rc : gsp_body_json(body, "params", out, err);
+    return rc < 0 ? rc : gsp_http_body_json(body, "params", out, err);
 }
 
 static bool is_format(struct gsp_sv name)
@@ -424,11 +425,11 @@ static bool read_query_request(const struct gsp_route_call *call,
     out->stacks = call->request->is_trusted;
     if (!gsp_routes__number(call, "limit", 1, (double)settings->query_rows, &rows, answer))
         return false;
-    int rc = gsp_body_text(call->body, "sql", &out->sql, &err);
+    int rc = gsp_http_body_text(call->body, "sql", &out->sql, &err);
     if (rc == 0)
         rc = gsp_err_set(&err, GSP_E_USAGE, 0, "sql is missing");
     if (rc > 0)
-        rc = gsp_body_text(call->body, "format", &format, &err);
+        rc = gsp_http_body_text(call->body, "format", &format, &err);
     if (rc >= 0)
         rc = read_params(call->body, &out->params, &err);
     if (rc >= 0 && !is_format(format))
@@ -523,8 +524,8 @@ void gsp_route_query(struct gsp_route_call *call, struct gsp_http_answer *answer
     struct query_request request = {0};
     if (read_query_request(call, &settings, &request, answer)) {
         if (atomic_fetch_add(&daemon->queries, 1) >= QUERIES_MAX)
-            gsp_http_fail(answer, 503, "BUSY", "too many queries are running",
-                          gsp_daemon__hint(GSP_HINT_RETRY));
+            gsp_http_answer_error(answer, 503, "BUSY", "too many queries are running",
+                                  gsp_daemon__hint(GSP_HINT_RETRY));
         else
             run_query(daemon, &request, settings.query_timeout_ns, answer);
         atomic_fetch_sub(&daemon->queries, 1);

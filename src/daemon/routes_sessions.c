@@ -83,7 +83,7 @@ struct start {
     struct gsp_session_start order;
     char name[GSP_NAME_BYTES];
     struct gsp_buf labels;
-    struct gsp_body_ints pids;
+    struct gsp_http_body_ints pids;
     int32_t *pids32;
     bool bad_name; /* the name is invalid */
 };
@@ -102,15 +102,15 @@ static int read_start(const struct gsp_body *body, struct start *out, struct gsp
     if (rc == 1)
         out->order.name = out->name;
     if (rc >= 0)
-        rc = gsp_body_object(body, "labels", &out->labels, err);
+        rc = gsp_http_body_object(body, "labels", &out->labels, err);
     if (rc >= 0)
-        rc = gsp_body_ints(body, "pids", 1, INT32_MAX, &out->pids, err);
+        rc = gsp_http_body_ints(body, "pids", 1, INT32_MAX, &out->pids, err);
     if (rc >= 0)
-        rc = gsp_body_bool(body, "stacks", &out->order.stacks, err);
+        rc = gsp_http_body_bool(body, "stacks", &out->order.stacks, err);
     if (rc >= 0)
-        rc = gsp_body_bool(body, "force", &out->order.force, err);
+        rc = gsp_http_body_bool(body, "force", &out->order.force, err);
     if (rc >= 0)
-        rc = gsp_body_bool(body, "native", &out->order.stack_native, err);
+        rc = gsp_http_body_bool(body, "native", &out->order.stack_native, err);
     if (rc < 0)
         return rc;
     out->order.labels = gsp_buf_sv(&out->labels);
@@ -401,21 +401,21 @@ void gsp_route_download(struct gsp_route_call *call, struct gsp_http_answer *ans
     memcpy(file, session.file, sizeof(file));
     const char *stacks = gsp_http_query(call->request, "stacks");
     if (stacks && !find_stacks(call, session.name, stacks, file)) {
-        gsp_http_fail(answer, 404, "NOFILE", "the session has no such stack file",
-                      gsp_daemon__hint(GSP_HINT_STACK_FILES));
+        gsp_http_answer_error(answer, 404, "NOFILE", "the session has no such stack file",
+                              gsp_daemon__hint(GSP_HINT_STACK_FILES));
         return;
     }
     if (session.active && !stacks) {
-        gsp_http_fail(answer, 409, "STARTING", "the session is still active",
-                      gsp_daemon__hint(GSP_HINT_STOP_FIRST));
+        gsp_http_answer_error(answer, 409, "STARTING", "the session is still active",
+                              gsp_daemon__hint(GSP_HINT_STOP_FIRST));
         return;
     }
     gsp_buf_printf(&path, "%s/%s", call->daemon->fixed->output_dir, file);
     const char *text = gsp_buf_cstr(&path);
     answer->file_fd = text ? open(text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
     if (answer->file_fd < 0) {
-        gsp_http_fail(answer, 404, "NOFILE", "the file of the session does not exist",
-                      session.error[0] ? session.error : NULL);
+        gsp_http_answer_error(answer, 404, "NOFILE", "the file of the session does not exist",
+                              session.error[0] ? session.error : NULL);
         return;
     }
     answer->file_name = strdup(file);
@@ -432,8 +432,8 @@ void gsp_route_delete(struct gsp_route_call *call, struct gsp_http_answer *answe
         return;
     /* A single request must not discard a session that is still collecting. */
     if (session.active) {
-        gsp_http_fail(answer, 409, gsp_err_name(GSP_E_EXISTS), "the session is still active",
-                      gsp_daemon__hint(GSP_HINT_STOP_FIRST));
+        gsp_http_answer_error(answer, 409, gsp_err_name(GSP_E_EXISTS),
+                              "the session is still active", gsp_daemon__hint(GSP_HINT_STOP_FIRST));
         return;
     }
     gsp_targets_end_session(call->daemon->targets, session.name);

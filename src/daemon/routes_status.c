@@ -7,7 +7,7 @@
 #include "base/time.h"
 #include "daemon/hints.h"
 #include "daemon/routes_internal.h"
-#include "model/words.h"
+#include "model/format.h"
 
 /* Active sessions that /status shows; it counts all, and /profiling/sessions lists all. */
 #define SESSIONS_SHOWN 100U
@@ -277,8 +277,8 @@ void gsp_route_root(struct gsp_route_call *call, struct gsp_http_answer *answer)
                       "padding:.2em 1em .2em 0}</style>\n<h1>gsprof on ");
     gsp_buf_xml(out, gsp_sv_of(daemon->host));
     gsp_buf_printf(out, "</h1>\n<p>%zu session%s, %zu of them active; %llu frame%s.</p>\n<p>",
-                   shown.counts.total, gsp_words_s(shown.counts.total), shown.counts.active, frames,
-                   gsp_words_s(frames));
+                   shown.counts.total, gsp_model_plural_s(shown.counts.total), shown.counts.active,
+                   frames, gsp_model_plural_s(frames));
     static const char *const links[] = {
         "/status", "/profiling/sessions", "/metrics/latest", "/metrics", "/targets",
         "/config", "/openapi.json"};
@@ -388,8 +388,8 @@ void gsp_route_latest(struct gsp_route_call *call, struct gsp_http_answer *answe
     gsp_auto_buf frame = {0};
     struct gsp_json json;
     if (gsp_frames_latest(daemon->frames, &frame) == 0 || frame.failed) {
-        gsp_http_fail(answer, 503, "STARTING", "no metric frame has been collected yet",
-                      gsp_daemon__hint(GSP_HINT_RETRY));
+        gsp_http_answer_error(answer, 503, "STARTING", "no metric frame has been collected yet",
+                              gsp_daemon__hint(GSP_HINT_RETRY));
         return;
     }
     gsp_json_init(&json, &answer->body);
@@ -440,6 +440,6 @@ void gsp_route_ready(struct gsp_route_call *call, struct gsp_http_answer *answer
     if (atomic_load(&call->daemon->ticks))
         put_state(answer, "ready");
     else
-        gsp_http_fail(answer, 503, "STARTING", "no metric frame has been collected yet",
-                      gsp_daemon__hint(GSP_HINT_RETRY));
+        gsp_http_answer_error(answer, 503, "STARTING", "no metric frame has been collected yet",
+                              gsp_daemon__hint(GSP_HINT_RETRY));
 }

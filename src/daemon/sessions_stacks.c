@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "daemon/sessions_internal.h"
-#include "ring/live.h"
+#include "ring/process.h"
 #include "wire/table.h"
 
 /* The lines. Tabs separate the fields.
@@ -242,7 +242,7 @@ static int begin_part(struct gsp_sessions *sessions, const struct gsp_stacks_beg
     part->pid = begin->pid;
     part->kept = begin->kept;
     part->start_ns = gsp_realtime_ns();
-    if (!gsp_live_start_time(begin->pid, &part->process_start, &state))
+    if (!gsp_ring_process_start_time(begin->pid, &part->process_start, &state))
         part->process_start = 0;
     make_begin(&line, s, part);
     int rc = gsp_journal_append(sessions->journal, line.fields, line.count, mark, err);

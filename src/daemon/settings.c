@@ -501,8 +501,8 @@ int gsp_settings_load(struct gsp_settings *settings, const char *path, struct gs
     return rc < 0 ? rc : load_environment(settings, err);
 }
 
-struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings)
+struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings)
 {
-    return (struct gsp_place_limits){.keep_ns = settings->ring_keep_ns,
-                                     .keep_bytes = (uint64_t)settings->ring_keep_mb << 20};
+    return (struct gsp_ring_dir_limits){.keep_ns = settings->ring_keep_ns,
+                                        .keep_bytes = (uint64_t)settings->ring_keep_mb << 20};
 }

@@ -21,7 +21,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "ring/place.h"
+#include "ring/dir.h"
 
 /* An optional prefix of names: gsprof.sample_rate is sample_rate. */
 #define GSP_SETTING_PREFIX       "gsprof."
@@ -107,7 +107,7 @@ GSP_MUST_CHECK int gsp_settings_load(struct gsp_settings *settings, const char *
                                      struct gsp_err *err);
 
 /* Limits for the rings of ended processes. */
-struct gsp_place_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings);
+struct gsp_ring_dir_limits gsp_settings_ring_limits(const struct gsp_settings_live *settings);
 
 /* Called for each key and value. A key includes its section: "a.b". */
 typedef int gsp_settings_pair(void *ctx, struct gsp_sv key, struct gsp_sv value, unsigned line,

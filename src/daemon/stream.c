@@ -55,7 +55,7 @@ void gsp_route_stream(struct gsp_route_call *call, struct gsp_http_answer *answe
 {
     struct listener *listener = calloc(1, sizeof(*listener));
     if (!listener) {
-        gsp_http_fail(answer, 503, "NOMEM", "out of memory", NULL);
+        gsp_http_answer_error(answer, 503, "NOMEM", "out of memory", NULL);
         return;
     }
     listener->daemon = call->daemon;

@@ -18,7 +18,7 @@
 #include "base/time.h"
 #include "export/gsp_stream.h"
 #include "model/profile.h"
-#include "ring/live.h"
+#include "ring/process.h"
 #include "sample/record.h"
 
 #define SUFFIX_MAX 1000
@@ -84,9 +84,9 @@ int gsp_targets_open(const char *output_dir, struct gsp_sessions *sessions,
 
 static void recording_free(struct recording *recording)
 {
-    gsp_record_free(recording->record);
-    gsp_stream_free(recording->stream);
-    gsp_profile_free(recording->profile);
+    gsp_sample_record_free(recording->record);
+    gsp_export_stream_free(recording->stream);
+    gsp_model_profile_free(recording->profile);
     gsp_fd_close(&recording->fd);
     free(recording);
 }
@@ -218,25 +218,26 @@ static int add_sample(void *user, const struct gsp_sample *sample, struct gsp_er
 {
     struct recording *recording = user;
     atomic_fetch_add_explicit(&recording->samples, 1, memory_order_relaxed);
-    return gsp_stream_add(recording->stream, sample, err);
+    return gsp_export_stream_add(recording->stream, sample, err);
 }
 
 static void thread_changed(void *user, uint32_t thread)
 {
     struct recording *recording = user;
-    gsp_stream_thread_changed(recording->stream, thread);
+    gsp_export_stream_thread_changed(recording->stream, thread);
 }
 
 static void process_changed(void *user, uint32_t process)
 {
     struct recording *recording = user;
-    gsp_stream_process_changed(recording->stream, process);
+    gsp_export_stream_process_changed(recording->stream, process);
 }
 
-static int flush(void *user, const struct gsp_record_stats *stats GSP_UNUSED, struct gsp_err *err)
+static int flush(void *user, const struct gsp_sample_record_stats *stats GSP_UNUSED,
+                 struct gsp_err *err)
 {
     struct recording *recording = user;
-    return gsp_stream_flush(recording->stream, err);
+    return gsp_export_stream_flush(recording->stream, err);
 }
 
 /* Notes the end of the recording in its session. If the daemon stops, the next daemon continues. */
@@ -260,8 +261,8 @@ static void *run(void *arg)
     struct gsp_err err = {0};
     prctl(PR_SET_NAME, "gsprof-record");
     enum gsp_record_end end = GSP_RECORD_STOPPED;
-    int rc = gsp_record_run(recording->record, &recording->stop, &end, &err);
-    int finished = gsp_stream_finish(recording->stream, rc < 0 ? NULL : &err);
+    int rc = gsp_sample_record_run(recording->record, &recording->stop, &end, &err);
+    int finished = gsp_export_stream_finish(recording->stream, rc < 0 ? NULL : &err);
     recording->stream = NULL;
     if (rc < 0 || finished < 0)
         memcpy(recording->error, err.msg, sizeof(recording->error));
@@ -317,13 +318,14 @@ static int prepare(const struct gsp_targets *targets, const struct gsp_recording
                                                .thread_changed = thread_changed,
                                                .process_changed = process_changed,
                                                .beat = flush};
-    int rc = gsp_profile_new(false, &recording->profile, err);
+    int rc = gsp_model_profile_new(false, &recording->profile, err);
     if (rc == GSP_OK)
-        rc = gsp_record_new(&opts, recording->profile, &recording->sink, &recording->record, err);
+        rc = gsp_sample_record_new(&opts, recording->profile, &recording->sink, &recording->record,
+                                   err);
     if (rc == GSP_OK)
         rc = open_file(targets, order->stem, recording, err);
     if (rc == GSP_OK)
-        rc = gsp_stream_new(recording->fd, recording->profile, &recording->stream, err);
+        rc = gsp_export_stream_new(recording->fd, recording->profile, &recording->stream, err);
     return rc;
 }
 
@@ -422,7 +424,7 @@ static int resume(struct gsp_targets *targets, const struct gsp_stacks_wanted *w
                                               .native = wanted->native};
     if (!allow_control)
         return gsp_err_set(err, GSP_E_PERM, 0, "this daemon may not read processes");
-    if (wanted->process_start && !gsp_live_is(wanted->pid, wanted->process_start, 0))
+    if (wanted->process_start && !gsp_ring_process_is_live(wanted->pid, wanted->process_start, 0))
         return gsp_err_set(err, GSP_E_NOPROC, ESRCH, "the process ended while no daemon ran");
     return gsp_targets_record(targets, &order, file, err);
 }

@@ -332,7 +332,7 @@ static void add_row(struct gsp_frames *frames, const struct source *source, char
                     struct gsp_buf words[2])
 {
     struct row_context t = {
-        .frames = frames, .table = gsp_table_at(source->table), .id = source->table};
+        .frames = frames, .table = gsp_wire_table_at(source->table), .id = source->table};
     uint64_t key = row_key(frames, source->table, row, &words[0]);
     gsp_buf_clear(&words[1]);
     uint64_t table = (uint64_t)source->table + 1;
@@ -356,7 +356,7 @@ static void add_row(struct gsp_frames *frames, const struct source *source, char
 static void set_busiest(struct gsp_frames *frames)
 {
     struct row_context t = {.frames = frames,
-                            .table = gsp_table_at(GSP_TABLE_system_disk),
+                            .table = gsp_wire_table_at(GSP_TABLE_system_disk),
                             .id = GSP_TABLE_system_disk,
                             .device = "",
                             .label = ""};
@@ -392,7 +392,7 @@ void gsp_frames__take_numbers(struct gsp_frames *frames)
     update_gpu_names(frames);
     for (size_t s = 0; s < GSP_COUNT(SOURCES); s++) {
         const struct gsp_buf *rows = &frames->rows[SOURCES[s].table];
-        size_t size = gsp_table_at(SOURCES[s].table)->row_bytes;
+        size_t size = gsp_wire_table_at(SOURCES[s].table)->row_bytes;
         for (size_t at = 0; at + size <= rows->len; at += size)
             add_row(frames, &SOURCES[s], rows->p + at, words);
     }

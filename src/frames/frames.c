@@ -22,17 +22,18 @@
 #define BOOT_ID_PATH    "/proc/sys/kernel/random/boot_id"
 #define BOOT_TEXT_BYTES 64U
 
-static uint32_t sink_intern(struct gsp_sink *sink, enum gsp_table_id table, struct gsp_sv text)
+static uint32_t sink_intern(struct gsp_collect_sink *sink, enum gsp_table_id table,
+                            struct gsp_sv text)
 {
     (void)table; /* all tables share one dictionary */
     struct gsp_frames *frames = (struct gsp_frames *)sink;
     return gsp_frames__string(&frames->strings, text);
 }
 
-static void sink_row(struct gsp_sink *sink, enum gsp_table_id table, const void *row)
+static void sink_row(struct gsp_collect_sink *sink, enum gsp_table_id table, const void *row)
 {
     struct gsp_frames *frames = (struct gsp_frames *)sink;
-    const struct gsp_table *described = gsp_table_at(table);
+    const struct gsp_table *described = gsp_wire_table_at(table);
     if (described)
         gsp_buf_put(&frames->rows[table], row, described->row_bytes);
 }
@@ -97,7 +98,7 @@ int gsp_frames_open(const struct gsp_frames_options *options, struct gsp_frames 
     struct gsp_frames *frames = calloc(1, sizeof(*frames));
     if (!frames)
         return gsp_err_nomem(err);
-    frames->sink = (struct gsp_sink){.intern = sink_intern, .row = sink_row};
+    frames->sink = (struct gsp_collect_sink){.intern = sink_intern, .row = sink_row};
     frames->folder_fd = frames->num_fd = frames->text_fd = -1;
     frames->next_id = 1;
     int rc = fill(frames, options, err);
@@ -133,7 +134,7 @@ void gsp_frames_announce(struct gsp_frames *frames)
     gsp_lock_release(&frames->lock);
 }
 
-void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_tick *tick)
+void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_collect_tick *tick)
 {
     frames->tick = *tick;
     for (size_t i = 0; i < GSP_COUNT(frames->rows); i++)
@@ -141,7 +142,7 @@ void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_tick *tick)
     gsp_frames__catalog_begin(&frames->catalog);
 }
 
-struct gsp_sink *gsp_frames_sink(struct gsp_frames *frames)
+struct gsp_collect_sink *gsp_frames_sink(struct gsp_frames *frames)
 {
     return &frames->sink;
 }

@@ -50,8 +50,8 @@ void gsp_frames_close(struct gsp_frames *frames); /* NULL does nothing */
 /* Call this before reading the clock for the tick. gsp_frames_coming_id() then returns the id after
  * this frame. */
 void gsp_frames_announce(struct gsp_frames *frames);
-void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_tick *tick);
-struct gsp_sink *gsp_frames_sink(struct gsp_frames *frames);
+void gsp_frames_begin(struct gsp_frames *frames, const struct gsp_collect_tick *tick);
+struct gsp_collect_sink *gsp_frames_sink(struct gsp_frames *frames);
 GSP_MUST_CHECK int gsp_frames_end(struct gsp_frames *frames, struct gsp_err *err);
 
 /* Sets the time between two ticks, which defines what a gap is. Without it, the distance of the two

@@ -71,7 +71,7 @@ struct frames_gpu {
 };
 
 struct gsp_frames {
-    struct gsp_sink sink; /* first, because it is cast back */
+    struct gsp_collect_sink sink; /* first, because it is cast back */
     uint64_t segment_bytes;
     uint64_t keep_bytes;
     char *host;
@@ -82,7 +82,7 @@ struct gsp_frames {
     unsigned char boot[FRAMES_BOOT_BYTES];
 
     /* Only the writer uses these. */
-    struct gsp_tick tick;
+    struct gsp_collect_tick tick;
     struct gsp_buf rows[GSP_TABLE_COUNT];
     struct frames_strings strings;
     struct frames_catalog catalog;

@@ -95,11 +95,12 @@ static bool is_utf8(struct gsp_sv text)
 
 bool gsp_session_labels_ok(struct gsp_sv text)
 {
-    struct gsp_scan scan = {0};
-    bool ok = is_utf8(text) && gsp_scan_open(&scan, gsp_scan_read_text, &text, NULL) == GSP_OK &&
-              gsp_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_SCAN_OBJ_BEGIN;
-    while (ok && scan.kind != GSP_SCAN_END)
-        ok = gsp_scan_next(&scan, NULL) == GSP_OK && scan.depth <= LABELS_DEPTH_MAX;
-    gsp_scan_close(&scan);
+    struct gsp_json_scan scan = {0};
+    bool ok = is_utf8(text) &&
+              gsp_json_scan_open(&scan, gsp_json_scan_read_text, &text, NULL) == GSP_OK &&
+              gsp_json_scan_next(&scan, NULL) == GSP_OK && scan.kind == GSP_JSON_SCAN_OBJ_BEGIN;
+    while (ok && scan.kind != GSP_JSON_SCAN_END)
+        ok = gsp_json_scan_next(&scan, NULL) == GSP_OK && scan.depth <= LABELS_DEPTH_MAX;
+    gsp_json_scan_close(&scan);
     return ok;
 }

@@ -32,15 +32,15 @@ static bool is_id(struct gsp_sv name)
 }
 
 /* Reads the last token as a number; strings with a number count. */
-static bool is_number(struct gsp_scan *scan, double *out)
+static bool is_number(struct gsp_json_scan *scan, double *out)
 {
     char text[64];
     char *end = NULL;
-    if (scan->kind == GSP_SCAN_NUMBER) {
+    if (scan->kind == GSP_JSON_SCAN_NUMBER) {
         *out = scan->number;
         return fabs(*out) < VALUE_MAX;
     }
-    if (scan->kind != GSP_SCAN_TEXT || !scan->text.len || scan->text.len >= sizeof(text) ||
+    if (scan->kind != GSP_JSON_SCAN_STRING || !scan->text.len || scan->text.len >= sizeof(text) ||
         !strchr("-.0123456789", scan->text.p[0]))
         return false;
     memcpy(text, scan->text.p, scan->text.len);
@@ -77,19 +77,19 @@ static struct gsp_sv gpu_name(const struct session_reader *reader, size_t i)
 
 static int read_gpu_ids(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     reader->gpu_count = 0;
     gsp_buf_clear(&reader->gpu_text);
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
         if (reader->gpu_count < SESSION_GPUS_MAX) {
-            if (scan->kind == GSP_SCAN_TEXT)
+            if (scan->kind == GSP_JSON_SCAN_STRING)
                 gsp_buf_putsv(&reader->gpu_text, scan->text);
             reader->gpu_at[++reader->gpu_count] = reader->gpu_text.len;
         }
-        rc = gsp_scan_skip(scan, err);
+        rc = gsp_json_scan_skip(scan, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -107,14 +107,14 @@ static struct gsp_sv item_device(struct session_reader *reader, size_t i, bool o
 /* Adds an identifying member to the name of the device. */
 static void add_identity(struct session_reader *reader, struct gsp_sv name)
 {
-    const struct gsp_scan *scan = &reader->scan;
+    const struct gsp_json_scan *scan = &reader->scan;
     bool is_gpu = gsp_sv_eq(name, gsp_sv_of("gpu"));
     double v = scan->number;
-    if (scan->kind != GSP_SCAN_TEXT && scan->kind != GSP_SCAN_NUMBER)
+    if (scan->kind != GSP_JSON_SCAN_STRING && scan->kind != GSP_JSON_SCAN_NUMBER)
         return;
     if (reader->device.len)
         gsp_buf_putc(&reader->device, ' ');
-    if (scan->kind == GSP_SCAN_TEXT)
+    if (scan->kind == GSP_JSON_SCAN_STRING)
         gsp_buf_putsv(&reader->device, scan->text);
     else if (is_gpu && v >= 0 && v < (double)reader->gpu_count)
         gsp_buf_putsv(&reader->device, gpu_name(reader, (size_t)v));
@@ -125,16 +125,16 @@ static void add_identity(struct session_reader *reader, struct gsp_sv name)
 /* Reads an object of an array; the last token was its {. */
 static int read_element(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     gsp_buf_clear(&reader->members);
     gsp_buf_clear(&reader->member_names);
     gsp_buf_clear(&reader->device);
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         struct session_member member = {.name_at = reader->member_names.len,
                                         .name_len = scan->text.len};
         gsp_buf_putsv(&reader->member_names, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc < 0)
             return rc;
         if (reader->member_names.failed)
@@ -144,9 +144,9 @@ static int read_element(struct session_reader *reader, struct gsp_sv group, stru
             add_identity(reader, name);
         else if (!is_id(name) && is_number(scan, &member.v))
             gsp_buf_put(&reader->members, &member, sizeof(member));
-        rc = gsp_scan_skip(scan, err);
+        rc = gsp_json_scan_skip(scan, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     struct session_member member;
     for (size_t at = 0; rc == GSP_OK && at < reader->members.len; at += sizeof(member)) {
@@ -161,14 +161,14 @@ static int read_element(struct session_reader *reader, struct gsp_sv group, stru
 /* Reads an array; the last token was its [, and reader->metric has its name. */
 static int read_array(struct session_reader *reader, struct gsp_sv name, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     bool of_gpus = gsp_sv_starts(name, "gpu_") || gsp_sv_starts(name, "dram_bandwidth");
     bool of_machine =
         gsp_sv_eq(name, gsp_sv_of("dram_util")) || gsp_sv_eq(name, gsp_sv_of("disk_util"));
-    int rc = gsp_scan_next(scan, err);
-    for (size_t i = 0; rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END; i++) {
+    int rc = gsp_json_scan_next(scan, err);
+    for (size_t i = 0; rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END; i++) {
         double v = 0;
-        if (scan->kind == GSP_SCAN_OBJ_BEGIN) {
+        if (scan->kind == GSP_JSON_SCAN_OBJ_BEGIN) {
             rc = read_element(reader, name, err);
         } else if (is_number(scan, &v)) {
             set_metric(reader, name, (struct gsp_sv){0});
@@ -176,10 +176,10 @@ static int read_array(struct session_reader *reader, struct gsp_sv name, struct 
             /* A file of one machine has one item, without a device. */
             rc = put_value(reader, of_machine && i == 0 ? (struct gsp_sv){0} : device, v, err);
         } else {
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
         }
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -187,19 +187,19 @@ static int read_array(struct session_reader *reader, struct gsp_sv name, struct 
 /* Reads the object of a device; the last token was its {, and reader->device has its name. */
 static int read_device(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    struct gsp_json_scan *scan = &reader->scan;
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         double v = 0;
         bool is_value = !is_id(scan->text);
         set_metric(reader, group, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK && is_value && is_number(scan, &v))
             rc = put_value(reader, gsp_buf_sv(&reader->device), v, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -207,21 +207,21 @@ static int read_device(struct session_reader *reader, struct gsp_sv group, struc
 /* Reads an object of the frame ("cpu", "disk"); the last token was its {. */
 static int read_group(struct session_reader *reader, struct gsp_sv group, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     gsp_auto_buf name = {0};
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         double v = 0;
         gsp_buf_clear(&reader->device);
         gsp_buf_putsv(&reader->device, scan->text);
         bool is_value = !is_id(scan->text);
         set_metric(reader, group, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc < 0)
             break;
-        if (scan->kind == GSP_SCAN_OBJ_BEGIN) {
+        if (scan->kind == GSP_JSON_SCAN_OBJ_BEGIN) {
             rc = read_device(reader, group, err);
-        } else if (scan->kind == GSP_SCAN_ARR_BEGIN) {
+        } else if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN) {
             gsp_buf_clear(&name);
             gsp_buf_putsv(&name, gsp_buf_sv(&reader->metric));
             rc = read_array(reader, gsp_buf_sv(&name), err);
@@ -229,7 +229,7 @@ static int read_group(struct session_reader *reader, struct gsp_sv group, struct
             rc = put_value(reader, (struct gsp_sv){0}, v, err);
         }
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -238,7 +238,7 @@ static void read_time(struct session_reader *reader)
 {
     int32_t zone_s = 0;
     bool has_zone = false;
-    if (reader->scan.kind != GSP_SCAN_TEXT ||
+    if (reader->scan.kind != GSP_JSON_SCAN_STRING ||
         !gsp_session_parse_time(reader->scan.text, &reader->time_ns, &zone_s, &has_zone))
         return;
     reader->has_time = true;
@@ -251,17 +251,17 @@ static void read_time(struct session_reader *reader)
 /* Reads a member of the frame; the last token was the first one of its value. */
 static int read_member(struct session_reader *reader, struct gsp_sv name, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     double v = 0;
     if (gsp_sv_eq(name, gsp_sv_of("time"))) {
         read_time(reader);
-        return gsp_scan_skip(scan, err);
+        return gsp_json_scan_skip(scan, err);
     }
-    if (scan->kind == GSP_SCAN_OBJ_BEGIN)
+    if (scan->kind == GSP_JSON_SCAN_OBJ_BEGIN)
         return read_group(reader, name, err);
-    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("gpu_id")))
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of("gpu_id")))
         return read_gpu_ids(reader, err);
-    if (scan->kind == GSP_SCAN_ARR_BEGIN)
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN)
         return read_array(reader, name, err);
     if (is_id(name) || !is_number(scan, &v))
         return GSP_OK;
@@ -271,18 +271,18 @@ static int read_member(struct session_reader *reader, struct gsp_sv name, struct
 
 int gsp_session__frame(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     gsp_auto_buf name = {0};
     reader->has_time = false;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         gsp_buf_clear(&name);
         gsp_buf_putsv(&name, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK)
             rc = read_member(reader, gsp_buf_sv(&name), err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc < 0 ? rc : gsp_session__add(reader, err);
 }

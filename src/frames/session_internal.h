@@ -25,9 +25,9 @@ struct session_member {
 };
 
 struct session_reader {
-    struct gsp_scan scan;
+    struct gsp_json_scan scan;
     struct gsp_session_data *data;
-    const struct gsp_session_want *want;
+    const struct gsp_session_read_options *want;
     struct gsp_hmap series; /* hashes of metric and device */
     size_t series_cap;
     struct gsp_buf values; /* struct session_value, of the current frame */

@@ -46,24 +46,24 @@ static double *row_number(struct gsp_session_row *row, struct gsp_sv name)
     return NULL;
 }
 
-static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct gsp_err *err)
+static int read_row(struct gsp_json_scan *scan, struct gsp_session_row *row, struct gsp_err *err)
 {
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         char **text = row_text(row, scan->text);
         double *number = row_number(row, scan->text);
-        rc = gsp_scan_next(scan, err);
-        if (rc == GSP_OK && text && scan->kind == GSP_SCAN_TEXT && !*text) {
+        rc = gsp_json_scan_next(scan, err);
+        if (rc == GSP_OK && text && scan->kind == GSP_JSON_SCAN_STRING && !*text) {
             *text = gsp_sv_dup(scan->text);
             if (!*text)
                 return gsp_err_nomem(err);
-        } else if (rc == GSP_OK && number && scan->kind == GSP_SCAN_NUMBER) {
+        } else if (rc == GSP_OK && number && scan->kind == GSP_JSON_SCAN_NUMBER) {
             *number = scan->number;
         }
         if (rc == GSP_OK)
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -71,11 +71,11 @@ static int read_row(struct gsp_scan *scan, struct gsp_session_row *row, struct g
 static int read_summary(struct session_reader *reader, struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     size_t cap = data->row_count;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
-        if (scan->kind != GSP_SCAN_OBJ_BEGIN)
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
+        if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
             return gsp_err_set(err, GSP_E_FORMAT, 0, "a row of the summary is not an object");
         if (data->row_count == GSP_SESSION_ROWS_MAX)
             return gsp_err_set(err, GSP_E_LIMIT, 0, "summary has more than %u rows",
@@ -89,28 +89,28 @@ static int read_summary(struct session_reader *reader, struct gsp_err *err)
 #undef CLEAR
         rc = read_row(scan, row, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
 
 static int read_frames(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     bool values = reader->want->values;
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind != GSP_SCAN_ARR_END) {
-        if (scan->kind != GSP_SCAN_OBJ_BEGIN)
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_ARR_END) {
+        if (scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
             return gsp_err_set(err, GSP_E_FORMAT, 0, "frame %llu is not an object",
                                (unsigned long long)reader->data->frames + 1);
         if (values) {
             rc = gsp_session__frame(reader, err);
         } else {
-            rc = gsp_scan_skip(scan, err);
+            rc = gsp_json_scan_skip(scan, err);
             reader->data->frames++;
         }
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     return rc;
 }
@@ -120,7 +120,7 @@ static int copy_value(struct session_reader *reader, struct gsp_buf *out, struct
     struct gsp_json json;
     gsp_buf_clear(out);
     gsp_json_init(&json, out);
-    int rc = gsp_scan_copy(&reader->scan, &json, err);
+    int rc = gsp_json_scan_copy(&reader->scan, &json, err);
     if (rc == GSP_OK && out->failed)
         rc = gsp_err_nomem(err);
     return rc;
@@ -141,7 +141,7 @@ static void copy_text(struct gsp_sv text, const struct text_place *place)
 static void read_metadata_member(struct session_reader *reader, struct gsp_sv name)
 {
     struct gsp_session_data *data = reader->data;
-    const struct gsp_scan *scan = &reader->scan;
+    const struct gsp_json_scan *scan = &reader->scan;
     const struct text_place members[] = {
         {"name", data->name, sizeof(data->name)},
         {"host", data->host, sizeof(data->host)},
@@ -149,10 +149,10 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
         {"end_time", data->end_time, sizeof(data->end_time)},
     };
     for (size_t i = 0; i < GSP_COUNT(members); i++) {
-        if (scan->kind == GSP_SCAN_TEXT && gsp_sv_eq(gsp_sv_of(members[i].name), name))
+        if (scan->kind == GSP_JSON_SCAN_STRING && gsp_sv_eq(gsp_sv_of(members[i].name), name))
             copy_text(scan->text, &members[i]);
     }
-    if (scan->kind != GSP_SCAN_NUMBER)
+    if (scan->kind != GSP_JSON_SCAN_NUMBER)
         return;
     if (gsp_sv_eq(name, gsp_sv_of("duration_s")))
         data->duration_s = scan->number;
@@ -166,24 +166,24 @@ static void read_metadata_member(struct session_reader *reader, struct gsp_sv na
  */
 static int read_metadata(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     struct gsp_json json;
     gsp_auto_buf name = {0};
     gsp_buf_clear(&reader->data->metadata);
     gsp_json_init(&json, &reader->data->metadata);
     gsp_json_obj_begin(&json);
-    int rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+    int rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         gsp_buf_clear(&name);
         gsp_buf_putsv(&name, scan->text);
         gsp_json_keysv(&json, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc < 0)
             break;
         read_metadata_member(reader, gsp_buf_sv(&name));
-        rc = gsp_scan_copy(scan, &json, err);
+        rc = gsp_json_scan_copy(scan, &json, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     if (rc == GSP_OK)
         gsp_json_obj_end(&json);
@@ -195,7 +195,7 @@ static int read_part(struct session_reader *reader, struct gsp_sv name, bool *ha
                      struct gsp_err *err)
 {
     struct gsp_session_data *data = reader->data;
-    const struct gsp_scan *scan = &reader->scan;
+    const struct gsp_json_scan *scan = &reader->scan;
     const struct {
         const char *name;
         struct gsp_buf *out;
@@ -203,49 +203,50 @@ static int read_part(struct session_reader *reader, struct gsp_sv name, bool *ha
                   {GSP_SESSION_BY_CLIENT, &data->by_client},
                   {GSP_SESSION_LOSSES, &data->losses},
                   {GSP_SESSION_GAPS, &data->gaps}};
-    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_FRAMES))) {
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_FRAMES))) {
         *has_frames = true;
         return read_frames(reader, err);
     }
-    if (scan->kind == GSP_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_SUMMARY)))
+    if (scan->kind == GSP_JSON_SCAN_ARR_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_SUMMARY)))
         return read_summary(reader, err);
-    if (scan->kind == GSP_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_METADATA)))
+    if (scan->kind == GSP_JSON_SCAN_OBJ_BEGIN && gsp_sv_eq(name, gsp_sv_of(GSP_SESSION_METADATA)))
         return read_metadata(reader, err);
     for (size_t i = 0; i < GSP_COUNT(copies); i++) {
         if (gsp_sv_eq(gsp_sv_of(copies[i].name), name))
             return copy_value(reader, copies[i].out, err);
     }
-    return gsp_scan_skip(&reader->scan, err);
+    return gsp_json_scan_skip(&reader->scan, err);
 }
 
 static int read_all(struct session_reader *reader, struct gsp_err *err)
 {
-    struct gsp_scan *scan = &reader->scan;
+    struct gsp_json_scan *scan = &reader->scan;
     gsp_auto_buf name = {0};
     bool has_frames = false;
-    int rc = gsp_scan_next(scan, err);
-    if (rc == GSP_OK && scan->kind != GSP_SCAN_OBJ_BEGIN)
+    int rc = gsp_json_scan_next(scan, err);
+    if (rc == GSP_OK && scan->kind != GSP_JSON_SCAN_OBJ_BEGIN)
         return gsp_err_set(err, GSP_E_FORMAT, 0, "not a session file: not a JSON object");
     if (rc == GSP_OK)
-        rc = gsp_scan_next(scan, err);
-    while (rc == GSP_OK && scan->kind == GSP_SCAN_KEY) {
+        rc = gsp_json_scan_next(scan, err);
+    while (rc == GSP_OK && scan->kind == GSP_JSON_SCAN_KEY) {
         gsp_buf_clear(&name);
         gsp_buf_putsv(&name, scan->text);
-        rc = gsp_scan_next(scan, err);
+        rc = gsp_json_scan_next(scan, err);
         if (rc == GSP_OK)
             rc = read_part(reader, gsp_buf_sv(&name), &has_frames, err);
         if (rc == GSP_OK)
-            rc = gsp_scan_next(scan, err);
+            rc = gsp_json_scan_next(scan, err);
     }
     if (rc == GSP_OK)
-        rc = gsp_scan_next(scan, err); /* nothing may follow */
+        rc = gsp_json_scan_next(scan, err); /* nothing may follow */
     if (rc == GSP_OK && !has_frames)
         rc = gsp_err_set(err, GSP_E_FORMAT, 0, "not a session file: it has no frames");
     return rc;
 }
 
-int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_want *want,
-                     struct gsp_session_data **out, struct gsp_err *err)
+int gsp_session_read(gsp_json_scan_reader read, void *ctx,
+                     const struct gsp_session_read_options *want, struct gsp_session_data **out,
+                     struct gsp_err *err)
 {
     *out = NULL;
     struct session_reader *reader = calloc(1, sizeof(*reader));
@@ -259,10 +260,10 @@ int gsp_session_read(gsp_scan_read read, void *ctx, const struct gsp_session_wan
     data->frequency_ms = (double)NAN;
     reader->data = data;
     reader->want = want;
-    int rc = gsp_scan_open(&reader->scan, read, ctx, err);
+    int rc = gsp_json_scan_open(&reader->scan, read, ctx, err);
     if (rc == GSP_OK)
         rc = read_all(reader, err);
-    gsp_scan_close(&reader->scan);
+    gsp_json_scan_close(&reader->scan);
     gsp_hmap_free(&reader->series);
     struct gsp_buf *const bufs[] = {&reader->values, &reader->members, &reader->member_names,
                                     &reader->metric, &reader->device,  &reader->gpu_text};

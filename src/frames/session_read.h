@@ -34,7 +34,7 @@ struct gsp_session_bin {
     uint32_t count;
 };
 
-struct gsp_series {
+struct gsp_session_series {
     char *metric;
     char *device; /* "" for the machine */
     uint64_t count;
@@ -69,7 +69,7 @@ struct gsp_session_data {
     bool has_format; /* written by gsprof, so the units are those of the document */
     struct gsp_session_row *rows;
     size_t row_count;
-    struct gsp_series *series;
+    struct gsp_session_series *series;
     size_t series_count;
     uint64_t series_lost; /* values beyond GSP_SESSION_SERIES_MAX */
     uint64_t frames;
@@ -81,7 +81,7 @@ struct gsp_session_data {
     int64_t bin_ns; /* width of a bin; the first starts at first_ns */
 };
 
-struct gsp_session_want {
+struct gsp_session_read_options {
     bool values; /* read the values of the frames; otherwise only count the frames */
     bool (*bins)(void *ctx,
                  const char *metric); /* whether to fill bins for the metric; may be NULL */
@@ -90,10 +90,10 @@ struct gsp_session_want {
 
 /* Reads a complete file with `read`. On failure *out is NULL. Fails with FORMAT (not JSON, not a
  * session file), LIMIT, NOMEM, and as read does. */
-GSP_MUST_CHECK int gsp_session_read(gsp_scan_read read, void *ctx,
-                                    const struct gsp_session_want *want,
+GSP_MUST_CHECK int gsp_session_read(gsp_json_scan_reader read, void *ctx,
+                                    const struct gsp_session_read_options *want,
                                     struct gsp_session_data **out, struct gsp_err *err);
 void gsp_session_data_free(struct gsp_session_data *data); /* NULL does nothing */
 
 /* The standard deviation of a series; NaN for fewer than two values. */
-double gsp_series_std(const struct gsp_series *series);
+double gsp_series_std(const struct gsp_session_series *series);

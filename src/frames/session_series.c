@@ -15,11 +15,11 @@ static int add_series(struct session_reader *reader, struct gsp_sv metric, struc
     struct gsp_session_data *data = reader->data;
     if (!gsp_array_fit(&data->series, &reader->series_cap, data->series_count + 1))
         return gsp_err_nomem(err);
-    struct gsp_series *series = &data->series[data->series_count];
-    *series = (struct gsp_series){.metric = gsp_sv_dup(metric),
-                                  .device = gsp_sv_dup(device),
-                                  .min = (double)INFINITY,
-                                  .max = -(double)INFINITY};
+    struct gsp_session_series *series = &data->series[data->series_count];
+    *series = (struct gsp_session_series){.metric = gsp_sv_dup(metric),
+                                          .device = gsp_sv_dup(device),
+                                          .min = (double)INFINITY,
+                                          .max = -(double)INFINITY};
     data->series_count++;
     if (!series->metric || !series->device)
         return gsp_err_nomem(err);
@@ -100,7 +100,7 @@ static size_t find_bin(struct session_reader *reader)
     return (size_t)(since / data->bin_ns);
 }
 
-static void add_value(struct gsp_series *series, double v)
+static void add_value(struct gsp_session_series *series, double v)
 {
     double away = v - series->mean;
     series->count++;
@@ -121,7 +121,7 @@ int gsp_session__add(struct session_reader *reader, struct gsp_err *err)
     struct session_value value;
     for (size_t at = 0; at < reader->values.len; at += sizeof(value)) {
         memcpy(&value, reader->values.p + at, sizeof(value));
-        struct gsp_series *series = &data->series[value.series];
+        struct gsp_session_series *series = &data->series[value.series];
         add_value(series, value.v);
         if (!series->bins || !reader->has_time)
             continue;
@@ -132,7 +132,7 @@ int gsp_session__add(struct session_reader *reader, struct gsp_err *err)
     return GSP_OK;
 }
 
-double gsp_series_std(const struct gsp_series *series)
+double gsp_series_std(const struct gsp_session_series *series)
 {
     return series->count > 1 ? sqrt(series->square / (double)(series->count - 1)) : (double)NAN;
 }

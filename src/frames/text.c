@@ -153,7 +153,7 @@ static void put_columns(const struct gsp_frames *frames, struct gsp_json *json,
 static void put_list(const struct gsp_frames *frames, struct gsp_json *json, const char *name,
                      enum gsp_table_id id)
 {
-    const struct gsp_table *table = gsp_table_at(id);
+    const struct gsp_table *table = gsp_wire_table_at(id);
     const struct gsp_buf *rows = &frames->rows[id];
     if (!rows->len)
         return;
@@ -171,7 +171,7 @@ static void put_list(const struct gsp_frames *frames, struct gsp_json *json, con
 static void put_named(const struct gsp_frames *frames, struct gsp_json *json, const char *name,
                       enum gsp_table_id id, const char *key)
 {
-    const struct gsp_table *table = gsp_table_at(id);
+    const struct gsp_table *table = gsp_wire_table_at(id);
     const struct gsp_buf *rows = &frames->rows[id];
     size_t key_at = 0;
     for (uint32_t i = 0; i < table->column_count; i++)
@@ -193,7 +193,7 @@ static void put_named(const struct gsp_frames *frames, struct gsp_json *json, co
 
 static void put_cpu(const struct gsp_frames *frames, struct gsp_json *json)
 {
-    const struct gsp_table *table = gsp_table_at(GSP_TABLE_system_cpu);
+    const struct gsp_table *table = gsp_wire_table_at(GSP_TABLE_system_cpu);
     const struct gsp_buf *rows = &frames->rows[GSP_TABLE_system_cpu];
     struct gsp_row_system_cpu row;
     gsp_json_key(json, "cpu");
@@ -227,7 +227,7 @@ static double memory_percent(const struct gsp_frames *frames)
 static void put_memory(const struct gsp_frames *frames, struct gsp_json *json)
 {
     const struct gsp_buf *rows = &frames->rows[GSP_TABLE_system_memory];
-    const struct gsp_table *table = gsp_table_at(GSP_TABLE_system_memory);
+    const struct gsp_table *table = gsp_wire_table_at(GSP_TABLE_system_memory);
     gsp_json_key(json, "memory");
     gsp_json_obj_begin(json);
     if (rows->len >= table->row_bytes) {

@@ -191,9 +191,9 @@ static int intern_metrics(struct part *part, const struct frames_head *head,
     part->devices = part->names + head->metric_count;
     for (uint32_t i = 0; i < head->metric_count; i++) {
         const struct frames_metric *metric = &head->metrics[i];
-        part->names[i] = gsp_batch_intern(strings, gsp_sv_of(metric->name));
+        part->names[i] = gsp_store_batch_intern(strings, gsp_sv_of(metric->name));
         if (metric->device[0])
-            part->devices[i] = gsp_batch_intern(strings, gsp_sv_of(metric->device));
+            part->devices[i] = gsp_store_batch_intern(strings, gsp_sv_of(metric->device));
     }
     return GSP_OK;
 }
@@ -286,7 +286,7 @@ static uint32_t names_at(const struct gsp_frames_log *log, uint64_t frame_id,
         shown++;
     }
     gsp_json_arr_end(&json);
-    return shown ? gsp_batch_intern(strings, gsp_buf_sv(room)) : GSP_NULL_STR;
+    return shown ? gsp_store_batch_intern(strings, gsp_buf_sv(room)) : GSP_NULL_STR;
 }
 
 /* Where sessions begin and end within the log, in order; worth how many places. */
@@ -339,15 +339,15 @@ int gsp_frames_add_rows(const struct gsp_frames_log *log, struct gsp_store *stor
     struct rows *rows = calloc(1, sizeof(*rows));
     if (!rows)
         return gsp_err_set(err, GSP_E_NOMEM, 0, "no memory for the log of frames");
-    int rc = gsp_batch_new(gsp_table_at(GSP_TABLE_session_frame), log->host, GSP_NULL_I64,
-                           GSP_NULL_I64, &strings, err);
+    int rc = gsp_store_batch_new(gsp_wire_table_at(GSP_TABLE_session_frame), log->host,
+                                 GSP_NULL_I64, GSP_NULL_I64, &strings, err);
     if (rc == GSP_OK)
         rc = open_parts(log, rows, strings, err);
     if (rc == GSP_OK && rows->part_count)
         rc = find_sessions(log, rows, strings, err);
     if (rc < 0 || !rows->part_count) {
         free_rows(rows);
-        gsp_batch_free(strings);
+        gsp_store_batch_free(strings);
         return rc;
     }
     const struct gsp_computed computed = {rows->count, read_rows, free_rows, rows};

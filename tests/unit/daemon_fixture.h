@@ -64,8 +64,8 @@ static inline void made_remove(const char *folder)
     rmdir(folder);
 }
 
-static inline void made_cpu(const struct made *made, const struct gsp_tick *tick,
-                            struct gsp_sink *sink)
+static inline void made_cpu(const struct made *made, const struct gsp_collect_tick *tick,
+                            struct gsp_collect_sink *sink)
 {
     for (int64_t c = -1; c < 2; c++) {
         struct gsp_row_system_cpu row = {.ts_ns = tick->ts_ns,
@@ -82,8 +82,8 @@ static inline void made_cpu(const struct made *made, const struct gsp_tick *tick
     }
 }
 
-static inline void made_devices(const struct made *made, const struct gsp_tick *tick,
-                                struct gsp_sink *sink)
+static inline void made_devices(const struct made *made, const struct gsp_collect_tick *tick,
+                                struct gsp_collect_sink *sink)
 {
     static const char *const DISKS[] = {"vda", "nvme0n1"};
     static const char *const NETS[] = {"lo", "eth0"};
@@ -140,8 +140,8 @@ static inline void made_devices(const struct made *made, const struct gsp_tick *
     sink->row(sink, GSP_TABLE_energy_metrics, &energy);
 }
 
-static inline void made_gpus(const struct made *made, const struct gsp_tick *tick,
-                             struct gsp_sink *sink)
+static inline void made_gpus(const struct made *made, const struct gsp_collect_tick *tick,
+                             struct gsp_collect_sink *sink)
 {
     for (int g = 0; g < made->gpus; g++) {
         struct gsp_row_gpu_device device = {
@@ -186,10 +186,10 @@ static inline void made_gpus(const struct made *made, const struct gsp_tick *tic
 static inline int made_frame(struct gsp_frames *frames, struct made *made, struct gsp_err *err)
 {
     int64_t at = (int64_t)made->tick * MADE_PERIOD_NS;
-    struct gsp_tick tick = {.ts_ns = MADE_START_NS + at + made->step_ns + made->wall_ns,
-                            .mono_ns = GSP_NS_PER_S + at + made->step_ns};
+    struct gsp_collect_tick tick = {.ts_ns = MADE_START_NS + at + made->step_ns + made->wall_ns,
+                                    .mono_ns = GSP_NS_PER_S + at + made->step_ns};
     gsp_frames_begin(frames, &tick);
-    struct gsp_sink *sink = gsp_frames_sink(frames);
+    struct gsp_collect_sink *sink = gsp_frames_sink(frames);
     made_cpu(made, &tick, sink);
     if (!made->cpu_only)
         made_devices(made, &tick, sink);

@@ -21,10 +21,10 @@ static void flatten(const char *text, struct gsp_buf *out)
         gsp_buf_printf(out, "%s:%s=", rows->columns[i].name, rows->columns[i].sql_type);
         for (size_t row = 0; more > 0 && row < batch.row_count; row++) {
             gsp_buf_puts(out, row ? "," : "");
-            if (gsp_values_null(&batch.values[i], row))
+            if (gsp_model_values_is_null(&batch.values[i], row))
                 gsp_buf_puts(out, "-");
             else
-                gsp_cell_put(&rows->columns[i], &batch.values[i], row, out);
+                gsp_model_cell_put(&rows->columns[i], &batch.values[i], row, out);
         }
         gsp_buf_puts(out, ";");
     }

@@ -4,7 +4,7 @@
 #include "daemon/query_facts.h"
 #include "daemon_fixture.h"
 #include "http/body.h"
-#include "store_ask.h"
+#include "store_query.h"
 #include "tap.h"
 
 /* A frame log and the facts about it. */
@@ -62,11 +62,11 @@ static struct gsp_store *open_query_store(struct log *log, const struct gsp_sess
     facts.stretches = stretches;
     gsp_query_facts_put(&facts, &text);
     free(stretches);
-    tap_require(gsp_body_read(gsp_buf_sv(&text), &body, NULL) == GSP_OK);
+    tap_require(gsp_http_body_read(gsp_buf_sv(&text), &body, NULL) == GSP_OK);
     struct gsp_store *store = open_store(NULL);
     trouble = (struct gsp_err){0};
     tap_require(gsp_query_facts_add(body, store, &trouble, NULL) == GSP_OK);
-    gsp_body_free(body);
+    gsp_http_body_free(body);
     lock_store(store);
     return store;
 }

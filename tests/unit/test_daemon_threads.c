@@ -30,12 +30,12 @@ static _Atomic int workers_left;
 
 static int ask(const struct client *client, const char *method, const char *path, const char *body)
 {
-    struct gsp_http_reply reply = {0};
+    struct gsp_http_client_answer reply = {0};
     struct gsp_err err = {0};
-    const struct gsp_http_call call = {.method = method,
-                                       .endpoint = client->endpoint,
-                                       .path = path,
-                                       .body = gsp_sv_of(body ? body : "")};
+    const struct gsp_http_client_request call = {.method = method,
+                                                 .endpoint = client->endpoint,
+                                                 .path = path,
+                                                 .body = gsp_sv_of(body ? body : "")};
     int rc = gsp_http_request(&call, &reply, &err);
     const int status = rc < 0 ? rc : reply.status;
     if (rc < 0)

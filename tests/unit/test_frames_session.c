@@ -35,22 +35,22 @@ static int64_t read_piece(void *ctx, char *out, size_t n, struct gsp_err *err)
 static void again(const char *text, size_t piece, struct gsp_buf *out, struct gsp_err *err)
 {
     struct pieces pieces = {text, strlen(text), 0, piece};
-    struct gsp_scan scan;
+    struct gsp_json_scan scan;
     struct gsp_json json;
     gsp_buf_clear(out);
     gsp_json_init(&json, out);
-    int rc = gsp_scan_open(&scan, read_piece, &pieces, err);
+    int rc = gsp_json_scan_open(&scan, read_piece, &pieces, err);
     if (rc == GSP_OK)
-        rc = gsp_scan_next(&scan, err);
+        rc = gsp_json_scan_next(&scan, err);
     if (rc == GSP_OK)
-        rc = gsp_scan_copy(&scan, &json, err);
+        rc = gsp_json_scan_copy(&scan, &json, err);
     if (rc == GSP_OK)
-        rc = gsp_scan_next(&scan, err);
+        rc = gsp_json_scan_next(&scan, err);
     if (rc == GSP_OK)
-        tap_eq_int(scan.kind, GSP_SCAN_END);
+        tap_eq_int(scan.kind, GSP_JSON_SCAN_END);
     else
         gsp_buf_clear(out);
-    gsp_scan_close(&scan);
+    gsp_json_scan_close(&scan);
 }
 
 TAP_TEST(tokens_split_at_every_position)
@@ -102,7 +102,7 @@ TAP_TEST(depth_and_length_have_limits)
     tap_eq_int(err.code, GSP_E_LIMIT);
     gsp_buf_clear(&text);
     gsp_buf_putc(&text, '"');
-    for (size_t i = 0; i < GSP_SCAN_TOKEN_MAX + 10; i++)
+    for (size_t i = 0; i < GSP_JSON_SCAN_TOKEN_MAX + 10; i++)
         gsp_buf_putc(&text, 'x');
     gsp_buf_putc(&text, '"');
     err = (struct gsp_err){0};
@@ -155,12 +155,12 @@ static bool all_bins(void *ctx, const char *metric)
 static int load(const char *text, struct gsp_session_data **out, struct gsp_err *err)
 {
     struct pieces pieces = {text, strlen(text), 0, 7};
-    struct gsp_session_want want = {.values = true, .bins = all_bins};
+    struct gsp_session_read_options want = {.values = true, .bins = all_bins};
     return gsp_session_read(read_piece, &pieces, &want, out, err);
 }
 
-static const struct gsp_series *find(const struct gsp_session_data *data, const char *metric,
-                                     const char *device)
+static const struct gsp_session_series *find(const struct gsp_session_data *data,
+                                             const char *metric, const char *device)
 {
     for (size_t i = 0; i < data->series_count; i++) {
         if (strcmp(data->series[i].metric, metric) == 0 &&
@@ -198,9 +198,9 @@ TAP_TEST(frames_become_series)
     tap_check(data->last_ns - data->first_ns == 10 * GSP_NS_PER_S);
     tap_eq_str(data->name, "n");
     tap_check(data->has_format && data->frequency_ms == 200);
-    const struct gsp_series *util = find(data, "gpu_util", "h:0:X");
+    const struct gsp_session_series *util = find(data, "gpu_util", "h:0:X");
     tap_check(util && util->count == 2 && util->mean == 20 && util->min == 10 && util->max == 30);
-    const struct gsp_series *other = find(data, "gpu_util", "h:1:X");
+    const struct gsp_session_series *other = find(data, "gpu_util", "h:1:X");
     tap_check(other && other->count == 1 && other->mean == 20); /* null does not count */
     tap_check(find(data, "cpu.util_percent", "") != NULL);
     tap_check(find(data, "cpu.cores", "1") != NULL);
@@ -227,7 +227,7 @@ TAP_TEST(files_of_other_programs)
                     "\"gpu_util\":[\"0.52\"]},{\"gpu_util\":[\"x\"]}]}",
                     &data, &err),
                GSP_OK);
-    const struct gsp_series *util = data ? find(data, "gpu_util", "a") : NULL;
+    const struct gsp_session_series *util = data ? find(data, "gpu_util", "a") : NULL;
     tap_check(util && util->count == 1 && util->mean == 0.52);
     tap_eq_int(data ? (int)data->timeless : 0, 1);
     gsp_session_data_free(data);
@@ -263,8 +263,8 @@ TAP_TEST(plots_escape_names)
         return;
     for (int format = GSP_PLOT_SVG; format <= GSP_PLOT_HTML; format++) {
         gsp_auto_buf out = {0};
-        struct gsp_plot plot = {.format = (enum gsp_plot_format)format};
-        tap_eq_int(gsp_plot_draw(&plot, data, &out, &err), GSP_OK);
+        struct gsp_plot plot = {.format = (enum gsp_export_plot_format)format};
+        tap_eq_int(gsp_export_plot_draw(&plot, data, &out, &err), GSP_OK);
         tap_check(out.len > 1000);
         if (format == GSP_PLOT_PNG)
             continue;
@@ -281,11 +281,11 @@ TAP_TEST(plot_without_values_is_an_error)
     gsp_auto_buf out = {0};
     struct gsp_plot plot = {.metrics = "nosuch"};
     tap_eq_int(load("{\"frames\":[]}", &data, &err), GSP_OK);
-    tap_eq_int(gsp_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
+    tap_eq_int(gsp_export_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
     gsp_session_data_free(data);
     tap_eq_int(load("{\"frames\":[{\"time\":\"2026-01-31T12:00:00Z\",\"odd\":1}]}", &data, &err),
                GSP_OK);
-    tap_eq_int(gsp_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
+    tap_eq_int(gsp_export_plot_draw(&plot, data, &out, &err), GSP_E_EMPTY);
     gsp_session_data_free(data);
 }
 
